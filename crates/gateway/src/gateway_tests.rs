@@ -4,7 +4,6 @@
 use super::*;
 use std::collections::VecDeque;
 use wavelane_base::Span;
-use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{FlowId, ReadOutcome, Streams};
 use wavelane_base::{Ratio, Seed};
 
@@ -236,59 +235,13 @@ fn a_peer_that_lost_its_memory_resets_flows_and_never_ends_them() {
     pair.connect();
 }
 
-#[test]
-fn the_laws_hold_without_answers_and_with_unknown_callers() {
-    let open = |g: &mut Gateway, now| {
-        g.open(now, PeerId(0), CLIENT, SERVER).unwrap();
-    };
-    let junk = |n: u64| {
-        let mut bytes = vec![0; 120];
-        let mut chance = Seed(n).chance("junk");
-        bytes.iter_mut().for_each(|b| *b = chance.next_u64() as u8);
-        bytes[0] = 1 + (n % 4) as u8;
-        Stimulus::Frame(PortId(0), bytes, FrameMeta { from: Some(B), ..FrameMeta::default() })
-    };
-    let mut steps = vec![(Instant::from_millis(5), Stimulus::Command(open as fn(&mut Gateway, Instant)))];
-    steps.extend((0..50).map(|n| (Instant::from_millis(100 + 37 * n), junk(n))));
-    let script = Script { steps, ports: vec![PortId(0)], end: Instant::from_secs(20) };
-    check(|| gateway(Instant::ZERO, 1, 2, B, 1), &script);
-}
-
-/// Per flow, without its bytes.
-const FLOW_MEMORY: u64 = 4 << 10;
-/// A gateway that nothing happened to yet, and what strangers may make it keep.
-const IDLE_MEMORY: u64 = 2 << 20;
-
-/// An owner that opens flows as fast as it can and writes as much as each takes, and strangers that send junk.
-#[test]
-fn a_flooded_gateway_stays_within_its_memory() {
-    let small = || Config { flows_max: 200, pool: Octets::new(4 << 20), ..config(1, 2, B) };
-    let open: fn(&mut Gateway, Instant) = |gateway, now| {
-        if let Ok(flow) = gateway.open(now, PeerId(0), CLIENT, SERVER) {
-            gateway.write(now, flow, &[7; 100_000]);
-        }
-    };
-    let junk = |n: u64| {
-        let mut chance = Seed(n).chance("junk");
-        let mut bytes: Vec<u8> = (0..148).map(|_| chance.next_u64() as u8).collect();
-        bytes[0] = 1 + (n % 4) as u8;
-        let from = Some(SocketAddr::from(([198, 51, (n >> 8) as u8, n as u8], 4780)));
-        Stimulus::Frame(PortId(0), bytes, FrameMeta { from, ..FrameMeta::default() })
-    };
-    let at = |n: u64| Instant::from_millis(5) + Span::from_micros(200).times(n);
-    let steps = (0..20_000).map(|n| (at(n), if n % 2 == 0 { Stimulus::Command(open) } else { junk(n) }));
-    let script = Script { steps: steps.collect(), ports: vec![PortId(0)], end: Instant::from_secs(10) };
-    let make = || Gateway::new(Instant::ZERO, small(), 1, Seed(1).entropy("gateway")).unwrap();
-    // As much again for tables that grow by doubling.
-    let limit = 2 * (small().pool.get() + small().flows_max as u64 * FLOW_MEMORY) + IDLE_MEMORY;
-    check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);
-}
-
 #[path = "batch_tests.rs"]
 mod batches;
 
 #[path = "idle_tests.rs"]
 mod idle;
+#[path = "laws_tests.rs"]
+mod laws;
 #[path = "path_mtu_tests.rs"]
 mod path_mtu;
 #[path = "refusal_tests.rs"]

@@ -14,6 +14,7 @@ const CLIENT: &str = "192.0.2.1:5000";
 /// milliseconds, once for each copy.
 type Path = fn(upward: bool, n: u64, now_ms: u64) -> Vec<u64>;
 
+/// A client, a server and the path between them.
 struct World {
     client: Client,
     server: Server,
@@ -252,15 +253,14 @@ fn an_outage_leaves_the_session_as_it_was() {
     assert_eq!((train.samples.len(), tally.received), (1_000, 400), "{tally:?}");
 }
 
-#[test]
-fn the_client_keeps_the_laws_of_machines() {
-    fn begin(client: &mut Client, now: Instant) {
-        client.begin(now, 1, 0);
-        client.begin(now, 1, 46);
-    }
-    let make = || Client::new(Instant::ZERO, PACE, Seed(3).entropy("client"));
-    // The answers of a server to this very client, found by asking one.
-    let (mut client, mut server) = (make(), Server::new(Limits::default(), Seed(3).entropy("server")));
+/// A client that sends at `pace`, always with the same session.
+fn lawful(pace: Pace) -> Client {
+    Client::new(Instant::ZERO, pace, Seed(3).entropy("client"))
+}
+
+/// The answers of a server to [`lawful`], found by asking one, and the session that they open.
+fn welcome(pace: Pace) -> (Vec<Vec<u8>>, Token) {
+    let (mut client, mut server) = (lawful(pace), Server::new(Limits::default(), Seed(3).entropy("server")));
     let mut frames = Vec::new();
     let (mut buf, mut out) = ([0; 2_000], [0; 2_000]);
     for _ in 0..2 {
@@ -270,15 +270,68 @@ fn the_client_keeps_the_laws_of_machines() {
         frames.push(out[..answer.len].to_vec());
         client.handle_frame(Instant::ZERO, PortId(0), &mut out[..answer.len], FrameMeta::default());
     }
+    let Some(ClientEvent::Opened { token, .. }) = client.poll_event() else { panic!("no session was opened") };
+    (frames, token)
+}
+
+fn arrives(bytes: &[u8]) -> Stimulus<Client> {
+    Stimulus::Frame(PortId(0), bytes.to_vec(), FrameMeta::default())
+}
+
+#[test]
+fn the_client_keeps_the_laws_of_machines() {
+    fn begin(client: &mut Client, now: Instant) {
+        client.begin(now, 1, 0);
+        client.begin(now, 1, 46);
+    }
+    let (frames, _) = welcome(PACE);
     let ms = Instant::from_millis;
-    let frame = |bytes: &Vec<u8>| Stimulus::Frame(PortId(0), bytes.clone(), FrameMeta::default());
     let steps = vec![
-        (ms(40), frame(&frames[0])),
-        (ms(80), frame(&frames[1])),
+        (ms(40), arrives(&frames[0])),
+        (ms(80), arrives(&frames[1])),
         (ms(95), Stimulus::Command(begin)),
-        (ms(105), frame(&vec![0xff; 300])),
+        (ms(105), arrives(&[0xff; 300])),
         (ms(700), Stimulus::Command(|client, now| client.end(now, 1))),
         (ms(19_000), Stimulus::Command(|client, _| client.close())),
     ];
-    laws::check(make, &Script { steps, ports: vec![PortId(0), PortId(46)], end: ms(20_000) });
+    laws::check(|| lawful(PACE), &Script { steps, ports: vec![PortId(0), PortId(46)], end: ms(20_000) });
+}
+
+/// An owner that begins trains as often as it likes, of which two send until they are full, and a server that answers more than it
+/// was asked: trains and samples are bounded, and nothing else is kept.
+#[test]
+fn a_flooded_client_stays_within_its_memory() {
+    const FAST: Pace = Pace { interval: Span::from_millis(1), ..PACE };
+    /// What else the client holds: reports that wait, and itself.
+    const REST: usize = 64 << 10;
+    fn begin(client: &mut Client, now: Instant) {
+        client.begin(now, 1, 0);
+        client.begin(now, 1, 46);
+        // Of a code point that nobody asks for frames of.
+        (0..TRAINS_MAX).for_each(|_| client.begin(now, 2, 7));
+    }
+    let (frames, token) = welcome(FAST);
+    let ms = Instant::from_millis;
+    let mut steps = vec![(ms(1), arrives(&frames[0])), (ms(2), arrives(&frames[1])), (ms(3), Stimulus::Command(begin))];
+    let mut chance = Seed(5).chance("flood");
+    let mut buf = [0; 2_000];
+    for n in 0..20_000_u64 {
+        let mut any = || chance.next_u64();
+        let (train, number) = (any() as u16 % 300, any() as u32 % 400_000);
+        let probe = Probe { token, train, dscp: 0, number, sent: ms(3 + u64::from(number)).as_nanos() };
+        let (received, answered, loaded, order) = (any(), any(), any(), any() as u32);
+        let message = match n % 3 {
+            0 => Message::Counted(token, train, Tally { received: any() as u32, ..Tally::default() }),
+            _ => Message::Echo(Echo { probe, received, answered, loaded, order, highest: number, window: any() }),
+        };
+        let len = message.emit(&mut buf, 200).unwrap();
+        steps.push((ms(4 + n * 20), arrives(&buf[..len])));
+        if n % 100 == 0 {
+            steps.push((ms(4 + n * 20), Stimulus::Command(begin)));
+        }
+    }
+    let script = Script { steps, ports: vec![PortId(0), PortId(46)], end: ms(600_000) };
+    // As much again for lists that grow by doubling.
+    let limit = 2 * (2 * SAMPLES_MAX * size_of::<Sample>() + TRAINS_MAX * size_of::<Train>()) + REST;
+    laws::check_memory(|| lawful(FAST), &script, limit as u64, |work| allocation_counter::measure(work).bytes_max);
 }

@@ -49,7 +49,7 @@ pub struct SmallSample {
 
 /// What the threads share with their owner.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct LoadCounts {
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) streams: AtomicU64,
@@ -68,7 +68,7 @@ pub(crate) struct Tables {
     pub(crate) unanswered: (u64, Option<String>),
 }
 
-impl Seen {
+impl LoadCounts {
     pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,7 +121,7 @@ pub(crate) struct LoadPlan {
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<(JoinHandle<()>, Sender<()>)>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<LoadCounts>,
 }
 
 /// The session's name, which may change.
@@ -134,7 +134,7 @@ struct Worker {
     delay: Duration,
     token: SharedToken,
     stop: Arc<AtomicBool>,
-    seen: Arc<Seen>,
+    seen: Arc<LoadCounts>,
 }
 
 impl Load {
@@ -180,7 +180,7 @@ impl Load {
     }
 
     /// Ends all connections in order and waits for that.
-    pub(crate) fn finish(mut self) -> Arc<Seen> {
+    pub(crate) fn finish(mut self) -> Arc<LoadCounts> {
         self.stop.store(true, Ordering::Relaxed);
         for (thread, end) in self.threads.drain(..) {
             drop(end);

@@ -2,11 +2,9 @@
 //! each an FQ-CoDel whose turns hosts share.
 
 use super::fq_codel::FqCoDel;
-use super::{Counters, Limits, Loss, Lost, Popped, Queued, Terms, UNLIMITED};
+use super::{Counters, FRAME, Limits, Loss, Lost, Popped, Queued, Terms, UNLIMITED};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// The largest packet of Ethernet as a qdisc sees it.
-const FRAME: u64 = 1_514;
 /// What a tin of weight 1 may send per turn where no rate is known, in octets.
 const TURN: i64 = 1_514;
 
@@ -83,13 +81,10 @@ pub struct Cake<T> {
     refused: Counters,
 }
 
-/// A tin is bounded by the whole queue's limits.
-const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
-
 impl<T: Queued> Cake<T> {
     pub(super) fn new(kind: Tins, limits: Limits) -> Self {
         let tin = |share: &u64| Tin {
-            queue: FqCoDel::with_hosts(UNBOUNDED),
+            queue: FqCoDel::with_hosts(Limits::OF_THE_WHOLE),
             share: *share,
             free: Instant::ZERO,
             carry: 0,
@@ -105,7 +100,7 @@ impl<T: Queued> Cake<T> {
     /// CoDel's times at high rates.
     pub(super) fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
-        self.stretch(Octets::new(FRAME));
+        self.stretch(FRAME);
     }
 
     /// What leaves per second, from now on; tins share it. A full packet takes `frame` on the link.
@@ -157,7 +152,7 @@ impl<T: Queued> Cake<T> {
         lost: Lost<'_, T>,
     ) -> Option<Popped<T>> {
         while self.len() > 0 {
-            let next = if self.rate.is_some() { self.by_clock(now)? } else { self.by_turn()? };
+            let next = if self.rate.is_some() { self.by_clock(now)? } else { self.by_turn() };
             let rate = self.rate;
             let tin = &mut self.tins[next];
             let Some(popped) = tin.queue.pop(now, lost) else { continue };
@@ -189,15 +184,12 @@ impl<T: Queued> Cake<T> {
         keeps.or_else(|| waiting().rev().min_by_key(|(_, tin)| tin.free)).map(|(i, _)| i)
     }
 
-    /// Deficit round robin by the shares.
-    fn by_turn(&mut self) -> Option<usize> {
-        if self.len() == 0 {
-            return None;
-        }
+    /// Deficit round robin by the shares; something waits.
+    fn by_turn(&mut self) -> usize {
         loop {
             let tin = &mut self.tins[self.turn];
             if tin.queue.len() > 0 && tin.deficit > 0 {
-                return Some(self.turn);
+                return self.turn;
             }
             // Who has nothing waiting saves nothing up.
             tin.deficit = if tin.queue.len() == 0 { 0 } else { tin.deficit + TURN / tin.share as i64 };

@@ -72,8 +72,6 @@ struct Sums {
     overload: f64,
 }
 
-const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
-
 /// Whether the event of this probability happens, spread evenly.
 fn recur(sum: &mut f64, probability: f64) -> bool {
     *sum += probability;
@@ -85,8 +83,8 @@ fn recur(sum: &mut f64, probability: f64) -> bool {
 impl<T: Queued> DualPi2<T> {
     pub(super) fn new(terms: DualPi2Terms, limits: Limits) -> Self {
         Self {
-            classic: Fifo::new(UNBOUNDED),
-            l4s: Fifo::new(UNBOUNDED),
+            classic: Fifo::new(Limits::OF_THE_WHOLE),
+            l4s: Fifo::new(Limits::OF_THE_WHOLE),
             terms,
             limits,
             output: 0.0,

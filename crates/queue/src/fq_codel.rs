@@ -105,9 +105,6 @@ pub struct FqCoDel<T> {
     pub(super) counters: Counters,
 }
 
-/// A sub-queue is bounded by the whole queue's limits, which the scheduler enforces.
-const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
-
 impl<T: Queued> Bucket<T> {
     /// Drops from the head what has waited too long, counted from `since`: when service began that has not paused yet.
     fn drop_old(&mut self, now: Instant, since: Instant, terms: Terms, lost: Lost<'_, T>) -> u64 {
@@ -179,7 +176,7 @@ impl<T: Queued> FqCoDel<T> {
         }
         if self.buckets.is_empty() {
             let empty = || Bucket {
-                fifo: Fifo::new(UNBOUNDED),
+                fifo: Fifo::new(Limits::OF_THE_WHOLE),
                 law: Law::default(),
                 deficit: 0,
                 listed: Listed::Nowhere,

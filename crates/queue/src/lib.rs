@@ -84,6 +84,14 @@ pub struct Limits {
     pub octets: usize,
 }
 
+impl Limits {
+    /// Of a queue that is part of another one, whose limits bound it.
+    const OF_THE_WHOLE: Self = Self { items: usize::MAX, octets: usize::MAX };
+}
+
+/// The largest packet of Ethernet as a qdisc sees it.
+const FRAME: Octets = Octets::new(1_514);
+
 /// CoDel's two times (RFC 8289, section 3), and what FQ-CoDel here has besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
@@ -196,8 +204,6 @@ impl<T: Queued> Queue<T> {
 
     /// Tells what leaves per second; only [`Queue::Cake`] shares that out.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
-        /// A full packet of Ethernet.
-        const FRAME: Octets = Octets::new(1_514);
         if let Self::Cake(queue) = self {
             queue.set_rate(rate, FRAME);
         }

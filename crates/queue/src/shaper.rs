@@ -4,13 +4,11 @@
 //! item's time at the rate, so nothing leaves in a burst, and a shaper that is served late catches up without losing rate.
 
 use super::cake::{Cake, Tins};
-use super::{Counters, Limits, Lost, Popped, Queued, Terms, UNLIMITED};
+use super::{Counters, FRAME, Limits, Lost, Popped, Queued, Terms, UNLIMITED};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// Rates below this are taken for it: a packet of 1,500 octets then takes a second and a half.
 pub const RATE_MIN: Rate = Rate::from_bps(8_000);
-/// The largest packet of Ethernet as a qdisc sees it.
-const FRAME: u64 = 1_514;
 /// A cell of ATM and what it carries; a packet's last cell is filled up (ITU-T I.361, I.363.5).
 const ATM: (u64, u64) = (53, 48);
 /// PTM sends 65 octets for 64 (ITU-T G.992.3, annex N).
@@ -79,7 +77,7 @@ impl<T: Queued> Shaper<T> {
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate.max(RATE_MIN);
         self.carry = 0;
-        self.queue.set_rate(Some(self.rate), self.framing.octets(FRAME as usize));
+        self.queue.set_rate(Some(self.rate), self.framing.octets(FRAME.get() as usize));
     }
     /// The rate in force.
     pub fn rate(&self) -> Rate {

@@ -39,7 +39,7 @@ impl<T: Queued> TwoStage<T> {
 
     /// Takes the next item out; `lost` is told what the first stage drops on the way.
     pub fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
-        if self.room == 0 && self.ring.is_empty() {
+        if self.room == 0 {
             return self.first.pop_noting(now, lost);
         }
         let (at, item) = self.ring.pop_front()?;

@@ -78,14 +78,14 @@ impl Picture {
 }
 
 /// One flow of one stack with its series, by seed.
-struct Seen<'a> {
+struct FlowSeries<'a> {
     name: String,
     look: Look,
     stack: &'a str,
     runs: Vec<(&'a FlowFigures, Series)>,
 }
 
-impl Seen<'_> {
+impl FlowSeries<'_> {
     fn flow(&self) -> &str {
         &self.runs[0].0.flow
     }
@@ -141,7 +141,7 @@ fn gather<'a>(
     document: &'a RunDocument,
     scenario: &Scenario,
     wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<Seen<'a>>, RecordError> {
+) -> Result<Vec<FlowSeries<'a>>, RecordError> {
     let flows: Vec<&str> = scenario.flows.iter().filter(|f| wanted(f.app.word())).map(|f| f.name.as_str()).collect();
     let mut all = Vec::new();
     for stack in &document.stacks {
@@ -161,7 +161,7 @@ fn gather<'a>(
                 _ => format!("{} {flow}", stack.stack),
             };
             if !runs.is_empty() {
-                all.push(Seen { name, look, stack: &stack.stack, runs });
+                all.push(FlowSeries { name, look, stack: &stack.stack, runs });
             }
         }
     }
@@ -173,7 +173,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// The last thing seen, in seconds.
-fn end_of_time(kinds: &[&[Seen<'_>]]) -> f64 {
+fn end_of_time(kinds: &[&[FlowSeries<'_>]]) -> f64 {
     let last = |series: &Series| match series {
         Series::Arrivals(list) => list.last().map_or(0.0, |a| seconds(a.0)),
         Series::Probes(list) | Series::Fetches(list) => list.last().map_or(0.0, |p| seconds(p.0)),
@@ -189,7 +189,7 @@ fn width_of_bins(end: f64) -> f64 {
 const LEVEL_MAX: f64 = 4.0;
 const THROUGHPUT: &str = "Throughput at the receiving application";
 
-fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> (Plot, Rates) {
+fn throughput(bulks: &[FlowSeries<'_>], scenario: &Scenario, end: f64) -> (Plot, Rates) {
     let width = width_of_bins(end);
     let curves: Vec<Curve> = bulks.iter().map(|b| rate_curve(b, width)).collect();
     let link = scenario.flow(bulks[0].flow()).and_then(|f| scenario.bottleneck(f));
@@ -235,7 +235,7 @@ fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> (Plot, Rates
 
 /// Bits per second over time, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival. Of
 /// several seeds the mean of those that run, and the area from the slowest to the fastest.
-fn rate_curve(seen: &Seen<'_>, width: f64) -> Curve {
+fn rate_curve(seen: &FlowSeries<'_>, width: f64) -> Curve {
     let one = |(figures, series): &(&FlowFigures, Series)| match series {
         Series::Arrivals(arrivals) => {
             binned(arrivals, seconds((figures.connect_ms * 1e6) as u64), width, figures.completed)
@@ -324,10 +324,10 @@ const RESPONSE: Words = Words {
     marks: "did not end",
 };
 
-fn delay(kind: &[Seen<'_>], end: f64, words: &Words) -> Plot {
+fn delay(kind: &[FlowSeries<'_>], end: f64, words: &Words) -> Plot {
     let several = kind.iter().any(|seen| seen.runs.len() > 1);
     let width = width_of_bins(end);
-    let draw = |seen: &Seen<'_>| {
+    let draw = |seen: &FlowSeries<'_>| {
         let probes = seen.all_delays();
         let answered = probes.iter().filter_map(|(at, delay)| Some((*at, (*delay)?)));
         if several {
@@ -361,12 +361,12 @@ fn delay(kind: &[Seen<'_>], end: f64, words: &Words) -> Plot {
 
 /// Share of counted probes answered within a delay; lost ones keep a curve below 1. Of several seeds the curve is over all
 /// their probes, and the area holds every seed's own curve.
-fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario) -> Plot {
-    let counted = |seen: &Seen<'_>, run: usize| -> Vec<Option<f64>> {
+fn distribution(echoes: &[FlowSeries<'_>], document: &RunDocument, scenario: &Scenario) -> Plot {
+    let counted = |seen: &FlowSeries<'_>, run: usize| -> Vec<Option<f64>> {
         let window = window_of(seen, run, document, scenario);
         seen.delays(run).filter(|p| (window.0..=window.1).contains(&(p.0 * 1e3))).map(|p| p.1).collect()
     };
-    let draw = |seen: &Seen<'_>| {
+    let draw = |seen: &FlowSeries<'_>| {
         let runs: Vec<Vec<Option<f64>>> = (0..seen.runs.len()).map(|run| counted(seen, run)).collect();
         let all = runs.concat();
         let delays = sorted(&all);
@@ -416,7 +416,7 @@ fn spread(runs: &[Vec<Option<f64>>]) -> Vec<(f64, f64)> {
 }
 
 /// When the probes of an echo count, in ms since the start: while its bulk flow ran.
-fn window_of(seen: &Seen<'_>, run: usize, document: &RunDocument, scenario: &Scenario) -> (f64, f64) {
+fn window_of(seen: &FlowSeries<'_>, run: usize, document: &RunDocument, scenario: &Scenario) -> (f64, f64) {
     let always = (0.0, f64::INFINITY);
     let Some(bulk) = scenario.flow(seen.flow()).and_then(|f| scenario.bulk_of(f)) else { return always };
     let stack = document.stacks.iter().find(|s| s.stack == seen.stack);

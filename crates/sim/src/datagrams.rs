@@ -30,18 +30,18 @@ pub(crate) struct State {
     next: u64,
     /// When the datagrams of a fixed window were sent last.
     waiting: BTreeMap<u64, Instant>,
-    seen: Seen,
+    seen: Arrived,
     spurt: Option<Spurt>,
 }
 
 /// Which numbers have come.
 #[derive(Debug, Default)]
-struct Seen {
+struct Arrived {
     below: u64,
     above: BTreeSet<u64>,
 }
 
-impl Seen {
+impl Arrived {
     /// Whether `number` comes for the first time, as far as is remembered.
     fn is_new(&mut self, number: u64) -> bool {
         if number < self.below || !self.above.insert(number) {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_number_is_new_once_and_memory_is_bounded() {
-        let mut seen = Seen::default();
+        let mut seen = Arrived::default();
         assert!(seen.is_new(1) && seen.is_new(0) && !seen.is_new(1) && !seen.is_new(0));
         assert_eq!((seen.below, seen.above.len()), (2, 0));
         for number in 0..3 * SEEN_BOUND as u64 {

@@ -1,6 +1,6 @@
 //! What waits for the serialiser, in the queue that the configuration names.
 
-use super::config::{DirectionConfig, Discipline, QueueLimit};
+use super::config::{CoDelTimes, DirectionConfig, Discipline, QueueLimit};
 use super::luck::Luck;
 use wavelane_base::{Chance, Ecn, Instant, Rate, Seed};
 use wavelane_queue::{DualPi2Terms, Lost, PieTerms, Queue, Queued, Terms, TwoStage, UNLIMITED};
@@ -106,22 +106,16 @@ fn build(config: &DirectionConfig, chance: Chance) -> TwoStage<Frame> {
 pub(crate) fn managed<T: Queued>(discipline: Discipline, limit: QueueLimit, chance: Chance) -> Queue<T> {
     use wavelane_queue::Discipline as Kind;
     let limits = limit.limits();
-    let codel = |kind, times: super::CoDelTimes| {
-        let mut queue = Queue::new(kind, limits);
-        queue.set_terms(Terms { target: times.target, interval: times.interval, age: UNLIMITED, ..Terms::default() });
+    let timed = |mut queue: Queue<T>, CoDelTimes { target, interval }| {
+        queue.set_terms(Terms { target, interval, age: UNLIMITED, ..Terms::default() });
         queue
     };
     match discipline {
         Discipline::Fifo => Queue::new(Kind::Fifo, limits),
-        Discipline::CoDel(times) => codel(Kind::CoDel, times),
-        Discipline::FqCoDel(times) => codel(Kind::FqCoDel, times),
+        Discipline::CoDel(times) => timed(Queue::new(Kind::CoDel, limits), times),
+        Discipline::FqCoDel(times) => timed(Queue::new(Kind::FqCoDel, limits), times),
         Discipline::Pie(target) => Queue::pie(PieTerms { target, ..PieTerms::default() }, limits, chance),
-        Discipline::Cake(times, tins) => {
-            let mut queue = Queue::cake(tins, limits);
-            let super::CoDelTimes { target, interval } = times;
-            queue.set_terms(Terms { target, interval, age: UNLIMITED, ..Terms::default() });
-            queue
-        }
+        Discipline::Cake(times, tins) => timed(Queue::cake(tins, limits), times),
         Discipline::DualPi2(target) => Queue::dual_pi2(DualPi2Terms { target, ..DualPi2Terms::default() }, limits),
     }
 }

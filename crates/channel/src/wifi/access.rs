@@ -2,6 +2,7 @@
 
 use super::station::{Failures, Plan, Queued, Station, Waiting};
 use super::{AfterDrop, AfterTimeout, Cause, Draw, Event, FRAME_MAX, FirstAccess, Handling, Retry, Wifi};
+use std::sync::Arc;
 use wavelane_base::FrameMeta;
 
 impl Wifi {
@@ -24,8 +25,9 @@ impl Wifi {
             return;
         }
         let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(bytes);
+        let own = Arc::get_mut(&mut copy).expect("a spare buffer is nobody else's");
+        own.clear();
+        own.extend_from_slice(bytes);
         let no_ack = handling.no_ack || to == station || !self.rules.acknowledges;
         let mut frame = Queued::new(to, &meta, (no_ack, handling.txop), copy);
         if self.contenders[index].stage.is_some() {
@@ -43,7 +45,7 @@ impl Wifi {
         let contends = this.queue.len() > 1 || this.counter.is_some();
         let level = this.level;
         let Station { class, joined, .. } = &self.stations[station];
-        let in_class = class.is_some_and(|class| *joined && self.classes[class].rings[level].has(index));
+        let in_class = class.is_some_and(|class| *joined && self.classes[class].wheels[level].has(index));
         // A back-off left over from the frame before goes on; it is not begun again.
         if !contends && !in_class {
             self.leave(station);
@@ -86,9 +88,9 @@ impl Wifi {
             }
             Some(class) => {
                 for level in 0..self.aifs_extra.len() {
-                    let Some(least) = self.classes[class].rings[level].least() else { continue };
+                    let Some(least) = self.classes[class].wheels[level].least() else { continue };
                     if base + self.aifs_extra[level] + self.slots(least) <= self.now {
-                        while let Some(index) = self.classes[class].rings[level].pop(least) {
+                        while let Some(index) = self.classes[class].wheels[level].pop(least) {
                             self.starting.push(index);
                         }
                     }
@@ -239,7 +241,7 @@ impl Wifi {
         if ending == Ending::Acknowledged && self.aggregate.is_some() && !head.handed {
             self.hold_back(index, head);
         } else {
-            self.spare.push(head.bytes);
+            self.recycle(head.bytes);
         }
         if ending == Ending::GivenUp && self.aggregate.is_some() {
             self.hand_out(to, station, index);

@@ -7,6 +7,7 @@
 use super::access::Ending;
 use super::station::{OnAir, Queued};
 use super::{ACK_OCTETS, AGGREGATE_OCTETS_VHT, Phy, Retry, Wifi};
+use std::sync::Arc;
 use wavelane_base::{Instant, Span};
 
 /// How much goes into one aggregate.
@@ -68,7 +69,7 @@ impl Wifi {
         let Some(limit) = self.aggregate else { return };
         let sample = self.choose_rate(station, index);
         let Some(head) = self.contenders[index].queue.front() else { return };
-        let rate = self.stations[station].chosen.unwrap_or(self.data_rate);
+        let rate = self.rate_chosen(station);
         if head.no_ack {
             return;
         }
@@ -211,15 +212,13 @@ impl Wifi {
             match (held, queued) {
                 (Some(at), queued) if queued.is_none_or(|frame| this.held[at].number < frame.number) => {
                     let Some(frame) = self.contenders[index].held.remove(at) else { return };
-                    self.put_ready(station, sender, frame.ecn, &frame.bytes);
-                    self.spare.push(frame.bytes);
+                    self.put_ready(station, sender, frame.ecn, frame.bytes);
                 }
                 (_, Some(_)) => {
                     let frame = &mut self.contenders[index].queue[place];
                     frame.handed = true;
-                    let (ecn, bytes) = (frame.ecn, core::mem::take(&mut frame.bytes));
-                    self.put_ready(station, sender, ecn, &bytes);
-                    self.contenders[index].queue[place].bytes = bytes;
+                    let (ecn, bytes) = (frame.ecn, Arc::clone(&frame.bytes));
+                    self.put_ready(station, sender, ecn, bytes);
                 }
                 _ => return,
             }

@@ -15,6 +15,7 @@ use super::{
     BLOCK_ACK_OCTETS, ConfigError, Eifs, FRAME_MAX, Overlap, PhyRate, READY_BOUND, ReachMap, Wifi, WifiConfig, medium,
 };
 use std::collections::VecDeque;
+use std::sync::Arc;
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_queue::Aql;
 
@@ -134,7 +135,7 @@ impl Wifi {
             frames_missed: 0,
             events_missed: 0,
             tap: Tap::new(config),
-            spare: (0..stations * kinds).map(|_| Vec::with_capacity(FRAME_MAX)).collect(),
+            spare: (0..stations * kinds).map(|_| Arc::new(Vec::with_capacity(FRAME_MAX))).collect(),
             touched: Vec::with_capacity(2 * ears),
             starting: Vec::with_capacity(stations * kinds),
         })

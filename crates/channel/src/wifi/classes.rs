@@ -1,13 +1,13 @@
 //! Stations that perceive the same share one ear, so that a frame costs the same however many hear it.
 
-use super::ring::Ring;
+use super::wheel::Wheel;
 use super::{Reach, ReachMap};
 
 /// Stations that hear the same others, and each other, alike.
 #[derive(Debug)]
 pub(super) struct Class {
     /// The back-offs of the members that share the ear, a wheel for each AIFS.
-    pub(super) rings: Vec<Ring>,
+    pub(super) wheels: Vec<Wheel>,
     pub(super) members: Vec<usize>,
     /// The members that for the time being have an ear of their own: they have just sent, or failed.
     pub(super) solos: Vec<usize>,
@@ -46,8 +46,8 @@ impl Division {
         let mut classes = Vec::new();
         for group in groups.iter().filter(|group| group.len() > 1) {
             group.iter().for_each(|member| class_of[*member] = Some(classes.len()));
-            let rings = (0..levels).map(|_| Ring::new(stations * kinds)).collect();
-            classes.push(Class { rings, members: group.clone(), solos: Vec::with_capacity(group.len()) });
+            let wheels = (0..levels).map(|_| Wheel::new(stations * kinds)).collect();
+            classes.push(Class { wheels, members: group.clone(), solos: Vec::with_capacity(group.len()) });
         }
         let audience = (0..stations).map(|sender| {
             let heard = groups.iter().filter_map(|group| {

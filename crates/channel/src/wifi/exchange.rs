@@ -89,13 +89,13 @@ impl Wifi {
             && this.queue.get(place).is_some_and(|frame| frame.txop)
             && end + self.sifs + self.exchange_of(station, place) <= self.stations[station].txop_end
     }
-    /// The rate of the data frame that a station has sent last.
-    fn sent_at(&self, station: usize) -> PhyRate {
+    /// The rate of data frames to one station in the exchange under way, or the last one.
+    pub(super) fn rate_chosen(&self, station: usize) -> PhyRate {
         self.stations[station].chosen.unwrap_or(self.data_rate)
     }
     /// The rate of data frames of `station` to `to`.
     fn rate_to(&self, station: usize, to: usize) -> PhyRate {
-        if to == station { self.broadcast_rate } else { self.stations[station].chosen.unwrap_or(self.data_rate) }
+        if to == station { self.broadcast_rate } else { self.rate_chosen(station) }
     }
     /// The rate at which a frame of `station` to `to` is expected to go: rate control's best.
     pub(super) fn usual_rate(&self, station: usize, to: usize) -> PhyRate {
@@ -114,7 +114,7 @@ impl Wifi {
         let (waiting, rate) = match frame.kind {
             Kind::Rts => (Waiting::Cts, self.answer_to(self.rts_rate)),
             Kind::Data if frame.no_ack => return self.succeed(station, Ending::Unanswered),
-            Kind::Data => (Waiting::Ack, self.answer_to(self.sent_at(station))),
+            Kind::Data => (Waiting::Ack, self.answer_to(self.rate_chosen(station))),
             Kind::Cts | Kind::Ack => return,
         };
         let patience = match self.rules.timeout {
@@ -137,7 +137,9 @@ impl Wifi {
         match core::mem::replace(&mut self.stations[station].plan, Plan::Nothing) {
             Plan::Nothing => {}
             Plan::End => self.finish(station),
-            Plan::Ack { to, octets, after } => self.answer(station, (Kind::Ack, octets), to, after, self.sent_at(to)),
+            Plan::Ack { to, octets, after } => {
+                self.answer(station, (Kind::Ack, octets), to, after, self.rate_chosen(to))
+            }
             Plan::Cts { to, after } => self.answer(station, (Kind::Cts, ACK_OCTETS), to, after, self.rts_rate),
             Plan::Data => self.send_data(station),
             Plan::Timeout => {
@@ -195,7 +197,7 @@ impl Wifi {
             }
             if !frame.no_ack {
                 let octets = answer_octets(frame.frames);
-                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.sent_at(sender), octets));
+                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.rate_chosen(sender), octets));
                 self.plan(station, Plan::Ack { to: sender, octets, after }, self.sifs);
             }
         } else if self.ears[station].nav <= self.now {

@@ -2,9 +2,9 @@
 
 use super::classes::Home;
 use super::ear::Heard;
-use super::ring::Ring;
 use super::station::{Contender, Kind, OnAir, Plan, Waiting};
 use super::timers::Rank;
+use super::wheel::Wheel;
 use super::{BusySlot, PhyRate, Reach, Wifi};
 use wavelane_base::{Instant, Span};
 
@@ -209,9 +209,9 @@ impl Wifi {
         let passed = |start: Instant| if until < start { 0 } else { until.since(start).as_nanos() / slot + begun };
         match ear.checked_sub(self.stations.len()) {
             Some(class) => {
-                for (ring, offset) in self.classes[class].rings.iter_mut().zip(&self.aifs_extra) {
+                for (wheel, offset) in self.classes[class].wheels.iter_mut().zip(&self.aifs_extra) {
                     let slots = passed(base + *offset);
-                    ring.pass(ring.least().map_or(slots, |least| slots.min(u64::from(least))));
+                    wheel.pass(wheel.least().map_or(slots, |least| slots.min(u64::from(least))));
                 }
             }
             None => {
@@ -264,7 +264,7 @@ impl Wifi {
         self.stations[station].joined = false;
         for index in self.kinds_of(station) {
             let contender = &mut self.contenders[index];
-            contender.counter = self.classes[class].rings[contender.level].remove(index);
+            contender.counter = self.classes[class].wheels[contender.level].remove(index);
             contender.hold = Instant::ZERO;
         }
         self.ears[station] = self.ears[ear];
@@ -290,7 +290,7 @@ impl Wifi {
         for index in self.kinds_of(station) {
             let contender = &mut self.contenders[index];
             if let Some(counter) = contender.counter.take() {
-                self.classes[class].rings[contender.level].insert(index, counter);
+                self.classes[class].wheels[contender.level].insert(index, counter);
             }
         }
         self.timers.clear(self.stations.len() + station);
@@ -302,9 +302,9 @@ impl Wifi {
         let base = self.ears[ear].base;
         match ear.checked_sub(self.stations.len()) {
             Some(class) => {
-                let rings = self.classes[class].rings.iter().zip(&self.aifs_extra);
-                let due = |(ring, extra): (&Ring, &Span)| Some(base + *extra + self.slots(ring.least()?));
-                rings.filter_map(due).min()
+                let wheels = self.classes[class].wheels.iter().zip(&self.aifs_extra);
+                let due = |(wheel, extra): (&Wheel, &Span)| Some(base + *extra + self.slots(wheel.least()?));
+                wheels.filter_map(due).min()
             }
             None => self.contenders[self.kinds_of(ear)].iter().filter_map(|c| self.expiry_of(c, base)).min(),
         }

@@ -25,12 +25,12 @@ mod phy;
 mod queues;
 mod reach;
 mod refusal;
-mod ring;
 mod rules;
 mod stage;
 mod station;
 mod timers;
 mod vht;
+mod wheel;
 
 pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
@@ -51,6 +51,7 @@ use ear::{Ear, Hearing};
 use errors::Errors;
 use station::{Contender, Station};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use timers::{Rank, Timers};
 use wavelane_base::{Chance, Class as Service, Ecn, FrameMeta, Instant, Machine, PortId, Span, Transmit, Wakeup};
 
@@ -128,7 +129,7 @@ pub enum Cause {
 struct Ready {
     port: PortId,
     ecn: Ecn,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
 }
 
 /// A radio cell; see the module.
@@ -190,8 +191,8 @@ pub struct Wifi {
     frames_missed: u64,
     events_missed: u64,
     tap: Option<Box<Tap>>,
-    /// Buffers for frames to come.
-    spare: Vec<Vec<u8>>,
+    /// Buffers for frames to come, which nobody else holds.
+    spare: Vec<Arc<Vec<u8>>>,
     /// Lists at work, kept for their memory.
     touched: Vec<usize>,
     starting: Vec<usize>,
@@ -274,6 +275,17 @@ impl Wifi {
     pub fn next_ready(&self) -> Option<PortId> {
         self.ready.front().map(|ready| ready.port)
     }
+    /// The oldest received frame, in place of what `into` held: its port and its mark. For drivers that keep frames; others
+    /// poll its port.
+    pub fn take_ready(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<(PortId, Ecn)> {
+        self.ready.front()?;
+        self.advance(now);
+        let Ready { port, ecn, bytes } = self.ready.pop_front()?;
+        into.clear();
+        into.extend_from_slice(&bytes);
+        self.recycle(bytes);
+        Some((port, ecn))
+    }
     /// Events dropped because the caller had not fetched the earlier [`EVENTS_BOUND`].
     pub fn events_missed(&self) -> u64 {
         self.events_missed
@@ -300,8 +312,8 @@ impl Wifi {
     fn deliver(&mut self, station: usize, sender: usize) {
         let turn = self.turn_of(sender);
         let Some(head) = self.contenders[turn].queue.front() else { return };
-        let (number, ecn) = (head.number, head.ecn);
-        let octets = head.bytes.len();
+        let (number, ecn, bytes) = (head.number, head.ecn, Arc::clone(&head.bytes));
+        let octets = bytes.len();
         if self.stations[station].last_from[turn] == number {
             self.stations[station].tally.duplicates += 1;
             return;
@@ -311,23 +323,21 @@ impl Wifi {
         self.stations[station].tally.received_octets += octets as u64;
         self.contenders[turn].tally.delivered += 1;
         self.contenders[turn].tally.delivered_octets += octets as u64;
-        let Some(head) = self.contenders[turn].queue.front_mut() else { return };
-        let bytes = core::mem::take(&mut head.bytes);
-        self.put_ready(station, sender, ecn, &bytes);
-        if let Some(head) = self.contenders[turn].queue.front_mut() {
-            head.bytes = bytes;
-        }
+        self.put_ready(station, sender, ecn, bytes);
     }
     /// Keeps a received frame until it is fetched.
-    fn put_ready(&mut self, station: usize, sender: usize, ecn: Ecn, frame: &[u8]) {
+    fn put_ready(&mut self, station: usize, sender: usize, ecn: Ecn, bytes: Arc<Vec<u8>>) {
         if self.ready.len() >= READY_BOUND {
             self.frames_missed += 1;
-            return;
+            return self.recycle(bytes);
         }
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.extend_from_slice(frame);
         self.ready.push_back(Ready { port: port(station, sender), ecn, bytes });
+    }
+    /// Keeps a frame's memory for a later one if its sender and receivers have done with it.
+    fn recycle(&mut self, mut bytes: Arc<Vec<u8>>) {
+        if Arc::get_mut(&mut bytes).is_some() {
+            self.spare.push(bytes);
+        }
     }
     /// The same to all who share an ear.
     fn deliver_to_all(&mut self, ear: usize, sender: usize) -> Option<usize> {
@@ -370,7 +380,7 @@ impl Machine for Wifi {
         let ready = self.ready.remove(place)?;
         let len = ready.bytes.len();
         buf[..len].copy_from_slice(&ready.bytes);
-        self.spare.push(ready.bytes);
+        self.recycle(ready.bytes);
         Some(Transmit { len, ecn: ready.ecn, class: Service::Bulk, ..Transmit::default() })
     }
 

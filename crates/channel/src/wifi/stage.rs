@@ -21,7 +21,7 @@ impl wavelane_queue::Queued for Queued {
     fn flow(&self) -> u64 {
         self.flow
     }
-    /// As on a cable, without an event.
+    /// A cell does not know; no discipline of its list treats frames by it.
     fn heeds_drops(&self) -> bool {
         true
     }
@@ -259,7 +259,7 @@ impl Wifi {
             let cause = if full { Cause::QueueFull } else { Cause::Delay };
             let (at, octets) = (self.now, frame.bytes.len());
             self.report(Event::Dropped { at, from: station, to: frame.to, cause, octets });
-            self.spare.push(frame.bytes);
+            self.recycle(frame.bytes);
         }
     }
     /// The exchange under way at a station is over: its receiver has used the air since it began, and what access to it

@@ -3,6 +3,7 @@
 use super::PhyRate;
 use super::stage::Stage;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use wavelane_base::{Ecn, FrameMeta, Instant, Span};
 use wavelane_queue::Aql;
 
@@ -97,7 +98,8 @@ pub(super) struct Queued {
     pub(super) tries: u32,
     /// The airtime that it has pending under airtime queue limits.
     pub(super) pledged: Span,
-    pub(super) bytes: Vec<u8>,
+    /// Its receivers' copies are the same memory.
+    pub(super) bytes: Arc<Vec<u8>>,
 }
 
 /// The answer a station waits for.
@@ -281,7 +283,7 @@ impl Tally {
 
 impl Queued {
     /// A frame for `to` that has not been sent.
-    pub(super) fn new(to: usize, meta: &FrameMeta, (no_ack, txop): (bool, bool), bytes: Vec<u8>) -> Self {
+    pub(super) fn new(to: usize, meta: &FrameMeta, (no_ack, txop): (bool, bool), bytes: Arc<Vec<u8>>) -> Self {
         let FrameMeta { ecn, flow, hosts, dscp, .. } = *meta;
         Self {
             to,

@@ -7,7 +7,7 @@ use super::wire::{Endpoint, either, endpoint, whole, within};
 use crate::ProbeError;
 use crate::drive::View;
 use crate::hops::{DISCARD_PORT, HopProber};
-use crate::load::Seen;
+use crate::load::LoadCounts;
 use crate::names::look_up;
 use crate::plan::{Beside, Kind, Measurement, Stage};
 use crate::vantage::Watcher;
@@ -253,7 +253,7 @@ impl<'a> Driver<'a> {
     }
 
     fn moved(&self) -> (u64, u64) {
-        let of = |seen: &Arc<Seen>| (seen.received.load(Ordering::Relaxed), seen.sent.load(Ordering::Relaxed));
+        let of = |seen: &Arc<LoadCounts>| (seen.received.load(Ordering::Relaxed), seen.sent.load(Ordering::Relaxed));
         self.load.as_ref().map_or((0, 0), |load| of(&load.seen))
     }
 

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::wire::{Endpoint, Opened, Sender, next, whole};
-use crate::load::{AGAIN_AFTER, PING_EVERY, SMALL_WORKERS, Seen, SelfSample, SmallSample};
+use crate::load::{AGAIN_AFTER, LoadCounts, PING_EVERY, SMALL_WORKERS, SelfSample, SmallSample};
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub(super) struct Work {
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<LoadCounts>,
 }
 
 /// An upload's socket, and what of it was counted.
@@ -50,7 +50,7 @@ struct Road {
 /// What tasks share.
 struct Shared {
     work: Work,
-    seen: Arc<Seen>,
+    seen: Arc<LoadCounts>,
     roads: Mutex<Vec<Arc<Road>>>,
 }
 
@@ -60,7 +60,7 @@ fn long(span: Span) -> Duration {
 
 impl Load {
     pub(super) fn start(work: Work) -> io::Result<Self> {
-        let (stop, seen) = (Arc::<AtomicBool>::default(), Arc::<Seen>::default());
+        let (stop, seen) = (Arc::<AtomicBool>::default(), Arc::<LoadCounts>::default());
         let shared = Arc::new(Shared { work, seen: Arc::clone(&seen), roads: Mutex::default() });
         let mut threads = Vec::new();
         for loads in [true, false] {
@@ -89,7 +89,7 @@ impl Load {
     }
 
     /// Ends everything.
-    pub(super) fn finish(mut self) -> Arc<Seen> {
+    pub(super) fn finish(mut self) -> Arc<LoadCounts> {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             // One that panicked has said so on stderr already.

@@ -1,6 +1,6 @@
 //! Connections of a capture, found by their endpoints and begun anew when endpoints are used again.
 
-use super::half::{Half, Seen};
+use super::half::{Half, SegmentFate};
 use super::packet::{Endpoint, Segment};
 use std::collections::HashMap;
 use wavelane_wire::tcp::Flags;
@@ -154,7 +154,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// Takes a segment; returns its connection, direction and fate unless it was left out.
-    pub(crate) fn segment(&mut self, s: &Segment, now: u64) -> Option<(usize, usize, Seen)> {
+    pub(crate) fn segment(&mut self, s: &Segment, now: u64) -> Option<(usize, usize, SegmentFate)> {
         let pair = Pair::of(s);
         let known = match self.last {
             Some((last, at)) if last == pair => Some(at),

@@ -94,11 +94,11 @@ impl Half {
     }
 
     /// Takes a segment of this direction.
-    pub(crate) fn segment(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize) -> Seen {
+    pub(crate) fn segment(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize) -> SegmentFate {
         let window = self.effective_window(other, s);
         self.times(now);
         let first = self.unwrapped(s.seq);
-        let mut seen = Seen { first, end: first + u64::from(s.data), window, ..Seen::default() };
+        let mut seen = SegmentFate { first, end: first + u64::from(s.data), window, ..SegmentFate::default() };
         self.control(other, s, &seen);
         self.data(s, now);
         self.duplicate_below_ip(s);
@@ -137,7 +137,7 @@ impl Half {
         self.last_ns = Some(now);
     }
 
-    fn control(&mut self, other: &mut Self, s: &Segment, seen: &Seen) {
+    fn control(&mut self, other: &mut Self, s: &Segment, seen: &SegmentFate) {
         let c = &mut self.counts;
         c.packets += 1;
         c.ip_octets += u64::from(s.ip_octets);
@@ -196,7 +196,7 @@ impl Half {
     }
 
     /// Puts a segment with sequence space in its place.
-    fn sequence(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize, seen: &mut Seen) {
+    fn sequence(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize, seen: &mut SegmentFate) {
         let syn = s.has(Flags::SYN);
         if other.window.last == 0 && other.counts.packets > 0 && !syn {
             seen.probe = true;
@@ -400,7 +400,7 @@ impl Half {
     }
 
     /// Counts acknowledgements, the first window's worth and what is outstanding.
-    fn after_window(&mut self, other: &mut Self, s: &Segment, seen: &Seen, now: u64) {
+    fn after_window(&mut self, other: &mut Self, s: &Segment, seen: &SegmentFate, now: u64) {
         if let Some(ack) = seen.ack {
             self.counts.acks += 1;
             let pure = s.data == 0 && !s.has(Flags::SYN) && !s.has(Flags::FIN);
@@ -447,7 +447,7 @@ fn is_dsack(edges: &[(u64, u64)], ack: u64) -> bool {
 
 /// What became of a segment, for whoever draws it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SegmentFate {
     pub(crate) first: u64,
     /// The end of its data.
     pub(crate) end: u64,

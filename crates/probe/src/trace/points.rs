@@ -2,7 +2,7 @@
 
 use super::capture::{self, CaptureError};
 use super::connection::Table;
-use super::half::Seen;
+use super::half::SegmentFate;
 use super::packet::{self, Frame, Segment};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -97,7 +97,7 @@ impl Collector {
     fn relative(&mut self, at: u64) -> u64 {
         at.saturating_sub(*self.origin.get_or_insert(at))
     }
-    fn sent(&mut self, s: &Segment, seen: &Seen, t: f64) {
+    fn sent(&mut self, s: &Segment, seen: &SegmentFate, t: f64) {
         if s.data == 0 {
             return;
         }
@@ -117,7 +117,7 @@ impl Collector {
         self.outstanding.add((t, stroke.2.saturating_sub(self.acked)));
     }
     /// The other direction acknowledges this one's octets.
-    fn acknowledged(&mut self, s: &Segment, seen: &Seen, t: f64) {
+    fn acknowledged(&mut self, s: &Segment, seen: &SegmentFate, t: f64) {
         if let Some(ns) = seen.rtt_ns {
             self.rtt_ms.add((t, ns as f64 / 1e6));
         }

@@ -1,6 +1,6 @@
 //! The receiving end: nothing twice, pieces put together, order kept per flow for as long as its sender asks.
 
-use super::seen::Seen;
+use super::seen::Taken;
 use super::terms::HOLD_MAX;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelane_base::RangeSet;
@@ -62,7 +62,7 @@ struct Held {
 #[derive(Debug)]
 pub struct Receiver {
     limits: ReceiverLimits,
-    seen: Seen,
+    seen: Taken,
     parts: BTreeMap<u64, Part>,
     held: BTreeMap<u64, Held>,
     /// (the packet that is waited for, the packet that waits).
@@ -79,7 +79,7 @@ impl Receiver {
     pub fn new(limits: ReceiverLimits) -> Self {
         Self {
             limits,
-            seen: Seen::default(),
+            seen: Taken::default(),
             parts: BTreeMap::new(),
             held: BTreeMap::new(),
             waits: BTreeSet::new(),
@@ -98,7 +98,7 @@ impl Receiver {
         self.deadlines.clear();
         self.waits.clear();
         self.out.extend(std::mem::take(&mut self.held).into_values().map(|held| held.bytes));
-        self.seen = Seen::default();
+        self.seen = Taken::default();
     }
 
     /// What it did so far.

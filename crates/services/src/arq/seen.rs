@@ -6,14 +6,14 @@ const WORDS: usize = (WINDOW / 64) as usize;
 
 /// The window. Numbers below it count as received, so nothing is taken twice.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Taken {
     /// Made when the first number comes.
     words: Vec<u64>,
     /// One more than the highest.
     end: u64,
 }
 
-impl Seen {
+impl Taken {
     fn place(number: u64) -> (usize, u64) {
         ((number / 64) as usize % WORDS, 1 << (number % 64))
     }
@@ -67,7 +67,7 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_set(steps in proptest::collection::vec((0u64..4, 0u64..100_000), 1..300)) {
-            let (mut seen, mut model) = (Seen::default(), BTreeSet::new());
+            let (mut seen, mut model) = (Taken::default(), BTreeSet::new());
             let mut high = 1_000_000u64;
             for (kind, n) in steps {
                 let number = match kind {

@@ -64,34 +64,22 @@ impl Medium {
             Self::Wifi(wifi) => wifi.handle_timeout(now),
         }
     }
-    /// The next packet that comes out: at which port, and how long it is.
-    pub(super) fn next_out(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(PortId, usize)> {
-        let mut ask = |machine: &mut dyn FnMut(PortId, &mut [u8]) -> Option<usize>, port| {
-            machine(port, buffer).map(|len| (port, len))
-        };
-        match self {
+    /// The next packet that comes out takes the place of what `packet` held: at which port. `buffer` is room for a cable's.
+    pub(super) fn next_out(&mut self, now: Instant, buffer: &mut [u8], packet: &mut Vec<u8>) -> Option<PortId> {
+        let (port, ecn) = match self {
             Self::Cable(cable) => {
-                let mut poll = |port, buffer: &mut [u8]| {
-                    let sent = cable.poll_transmit(now, port, buffer, 1)?;
-                    if sent.ecn == Ecn::Ce {
-                        mark_congestion(&mut buffer[..sent.len]);
-                    }
-                    Some(sent.len)
-                };
-                ask(&mut poll, PortId(0)).or_else(|| ask(&mut poll, PortId(1)))
+                let mut poll = |port| Some((port, cable.poll_transmit(now, port, buffer, 1)?));
+                let (port, sent) = poll(PortId(0)).or_else(|| poll(PortId(1)))?;
+                packet.clear();
+                packet.extend_from_slice(&buffer[..sent.len]);
+                (port, sent.ecn)
             }
-            Self::Wifi(wifi) => {
-                let port = wifi.next_ready()?;
-                let mut poll = |port, buffer: &mut [u8]| {
-                    let sent = wifi.poll_transmit(now, port, buffer, 1)?;
-                    if sent.ecn == Ecn::Ce {
-                        mark_congestion(&mut buffer[..sent.len]);
-                    }
-                    Some(sent.len)
-                };
-                ask(&mut poll, port)
-            }
+            Self::Wifi(wifi) => wifi.take_ready(now, packet)?,
+        };
+        if ecn == Ecn::Ce {
+            mark_congestion(packet);
         }
+        Some(port)
     }
     /// How many frames of bulk a station takes from a gateway that keeps its queue short.
     pub(super) fn bulk_room(&self, station: usize) -> usize {

@@ -35,12 +35,12 @@ impl Engine {
             let Some(channel) = self.dirty.pop_front() else { return };
             let mut ready = std::mem::take(&mut self.ready);
             let slot = &mut self.channels[channel];
-            while let Some((port, len)) = slot.medium.next_out(self.now, &mut self.buffer) {
-                let mut packet = self.spare.pop().unwrap_or_default();
-                packet.clear();
-                packet.extend_from_slice(&self.buffer[..len]);
+            let mut packet = self.spare.pop().unwrap_or_default();
+            while let Some(port) = slot.medium.next_out(self.now, &mut self.buffer, &mut packet) {
                 ready.push((port, packet));
+                packet = self.spare.pop().unwrap_or_default();
             }
+            self.spare.push(packet);
             let mut departed = std::mem::take(&mut self.departed);
             while let Some(station) = slot.medium.next_departure() {
                 departed.push(station);

@@ -1,6 +1,8 @@
 //! Latency under load: what a queue's discipline leaves of it, for three congestion controls at four rates; and whether
-//! the simulator's FIFO delays as the laboratory's does; a shaper before a link whose rate moves; and the probe beside irtt.
+//! the simulator's FIFO delays as the laboratory's does; a driver's deep ring and airtime queue limits in a radio cell; a shaper
+//! before a link whose rate moves; and the probe beside irtt.
 
+mod aql;
 mod moving;
 mod probe;
 mod traces;
@@ -172,6 +174,9 @@ pub(crate) fn run(
     let claims = agreement(&rows);
     claims.iter().for_each(options.row);
     rows.extend(claims);
+    if options.wants(Place::Sim.word()) {
+        rows.extend(aql::run(options, hooks)?);
+    }
     if options.wants(MOVING) {
         rows.extend(moving::run(options, hooks)?);
     }

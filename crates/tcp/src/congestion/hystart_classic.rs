@@ -40,7 +40,7 @@ const BLIND: Span = Span::from_secs(1);
 
 /// The window of the sender at an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct SenderWindow {
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
     pub(super) mss: u64,
@@ -59,7 +59,7 @@ impl Classic {
     }
 
     /// Looks at every acknowledgement, before the window grows. Returns whether slow start is over.
-    pub(super) fn on_ack(&mut self, acked: &Acked, seen: Seen) -> bool {
+    pub(super) fn on_ack(&mut self, acked: &Acked, seen: SenderWindow) -> bool {
         let Some(rtt) = acked.rtt else { return false };
         if seen.stage.is_some_and(|start| acked.now.since(start) < BLIND) {
             return false;
@@ -80,7 +80,7 @@ impl Classic {
         self.found
     }
 
-    fn is_train_long(&mut self, acked: &Acked, seen: Seen) -> bool {
+    fn is_train_long(&mut self, acked: &Acked, seen: SenderWindow) -> bool {
         let (Some((start, last)), Some(least)) = (&mut self.train, self.least) else { return false };
         if acked.now.since(*last) > SPACING {
             return false;
@@ -105,7 +105,7 @@ impl Classic {
 
 /// How long [`BURSTS`] take at the pace that Linux reckons for the window even if it does not pace: twice a window per
 /// smoothed round trip, 1.2 times from half of the threshold on.
-fn bursts(acked: &Acked, seen: Seen) -> Span {
+fn bursts(acked: &Acked, seen: SenderWindow) -> Span {
     let percent = if seen.cwnd < seen.ssthresh / 2 { 200 } else { 120 };
     let octets = seen.cwnd.max(acked.next - acked.una) * percent / 100;
     acked.smoothed.scale(BURSTS, octets.max(1)).min(BURSTS_MOST)

@@ -22,8 +22,8 @@ fn ack(us: u64, una: u64, segments: u64, rtt: Span) -> Acked {
     }
 }
 
-fn seen(segments: u64) -> Seen {
-    Seen { cwnd: segments * MSS, ssthresh: u64::MAX, mss: MSS, stage: None }
+fn seen(segments: u64) -> SenderWindow {
+    SenderWindow { cwnd: segments * MSS, ssthresh: u64::MAX, mss: MSS, stage: None }
 }
 
 /// The first microsecond at which acknowledgements of one round, `spacing` apart, end slow start.
@@ -64,7 +64,7 @@ fn a_fast_sender_is_given_less_for_its_bursts() {
     let (slow, fast) = (ack(0, 1, 640, RTT), ack(0, 1, 10_000, RTT));
     assert_eq!(bursts(&slow, seen(640)), BURSTS_MOST);
     assert_eq!(bursts(&fast, seen(10_000)), Span::from_nanos(262_144));
-    let late = Seen { ssthresh: 11_000 * MSS, ..seen(10_000) };
+    let late = SenderWindow { ssthresh: 11_000 * MSS, ..seen(10_000) };
     assert_eq!(bursts(&fast, late), Span::from_nanos(436_906), "1.2 times from half of the threshold on");
 }
 
@@ -103,7 +103,7 @@ fn hystart_pauses_for_a_second_after_congestion_avoidance() {
     for (began, ends) in [(0, None), (1_000_001, None), (2_000_000, Some(3_010_600))] {
         let mut classic = Classic::default();
         let stage = Some(Instant::from_nanos(began * 1_000));
-        let seen = Seen { stage, ..seen(400) };
+        let seen = SenderWindow { stage, ..seen(400) };
         let from = if ends.is_some() { 3_000_000 } else { 900_000 + began };
         let found = (0..400).map(|k| from + k * 100).find(|us| classic.on_ack(&ack(*us, 1, 400, RTT), seen));
         assert_eq!(found, ends, "{began}");
@@ -113,6 +113,6 @@ fn hystart_pauses_for_a_second_after_congestion_avoidance() {
 #[test]
 fn beyond_the_threshold_nothing_is_judged() {
     let mut classic = Classic::default();
-    let beyond = Seen { ssthresh: 400 * MSS, ..seen(400) };
+    let beyond = SenderWindow { ssthresh: 400 * MSS, ..seen(400) };
     assert!((0..400).all(|k| !classic.on_ack(&ack(k * 100, 1, 400, RTT), beyond)));
 }

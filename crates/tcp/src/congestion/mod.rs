@@ -15,7 +15,7 @@ use bbr::Bbr;
 use bbr3::Bbr3;
 use cubic::Cubic;
 use hystart::HyStart;
-use hystart_classic::{Classic, Seen};
+use hystart_classic::{Classic, SenderWindow};
 use reno::Reno;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
@@ -86,7 +86,7 @@ impl Window {
     }
     /// Linux's HyStart, which sees every acknowledgement.
     fn watch(&mut self, acked: &Acked, stage: Option<Instant>) {
-        let seen = Seen { cwnd: self.cwnd, ssthresh: self.ssthresh, mss: self.mss, stage };
+        let seen = SenderWindow { cwnd: self.cwnd, ssthresh: self.ssthresh, mss: self.mss, stage };
         if let Some(classic) = &mut self.classic
             && classic.on_ack(acked, seen)
         {

@@ -87,14 +87,14 @@ fn any_way() -> impl Strategy<Value = Way> {
     )
 }
 
-struct Run {
+struct Driven {
     world: World,
     flows: [wavelane_base::FlowId; 2],
     model: Model,
     bounds: [usize; 2],
 }
 
-impl Run {
+impl Driven {
     fn write(&mut self, side: usize, n: usize) {
         if self.model.shut[side] {
             return;
@@ -161,7 +161,7 @@ proptest! {
         let bounds = [bound(&configs.0, &configs.1), bound(&configs.1, &configs.0)];
         let mut world = World::new([configs.0, configs.1], [ways.0, ways.1], seed);
         let flows = world.open(Instant::from_secs(2_000));
-        let mut run = Run { world, flows, model: Model::default(), bounds };
+        let mut run = Driven { world, flows, model: Model::default(), bounds };
         for step in steps {
             match step {
                 Step::Write(side, n) => run.write(side, n),

@@ -28,7 +28,7 @@ pub(super) struct Losses {
     /// Quickly smoothed share without the tails of long runs.
     single: f64,
     seen: u64,
-    run: Option<Run>,
+    run: Option<LossRun>,
     burst: Option<Span>,
     /// Lost packets of which another followed closely, and how many of those others were lost too.
     followed: u32,
@@ -46,7 +46,7 @@ pub(super) struct Losses {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct LossRun {
     last: u64,
     first_sent: Instant,
     last_sent: Instant,
@@ -88,7 +88,7 @@ impl Losses {
             }
             _ => {
                 self.end_run();
-                self.run = Some(Run {
+                self.run = Some(LossRun {
                     last: packet.number,
                     first_sent: packet.sent_at,
                     last_sent: packet.sent_at,

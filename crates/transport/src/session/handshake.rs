@@ -1,5 +1,6 @@
 //! Handshakes: starting them, answering them, completing them.
 
+use super::calls::{Calls, FirstAnswer};
 use super::keys::{Outcome, Session};
 use super::mac::{Admission, mac2};
 use super::noise;
@@ -81,6 +82,7 @@ impl Sessions {
             born: now,
             due,
             tried: false,
+            calls: Calls::default(),
             sent_by: None,
             sent_wide: false,
         }));
@@ -260,6 +262,11 @@ impl Sessions {
         if !p.has_address() && place.1.from != p.recalled.map(|r| r.address) {
             return Err(DropReason::UnknownSession);
         }
+        if let Some(answer) = &mut p.first_answer
+            && answer.again(receiver, &message.mac1, place)
+        {
+            p.round_trip = Some(answer.round_trip());
+        }
         let initiation = p.initiation.as_mut();
         let initiation = initiation
             .filter(|i| i.index == receiver && now.since(i.born) < INIT_LIFETIME)
@@ -271,7 +278,7 @@ impl Sessions {
         };
         let split = initiation.noise.dangerously_get_raw_split();
         let round_trip = now.since(initiation.born);
-        let sent_wide = initiation.sent_wide;
+        let (sent_wide, calls) = (initiation.sent_wide, core::mem::take(&mut initiation.calls));
         // From here on the handshake is spent, whatever the answer says.
         self.peers[peer].initiation = None;
         let answer = ResponsePayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
@@ -300,7 +307,9 @@ impl Sessions {
         }
         p.current = Some(Session::new(now, outcome));
         if !after_outage || p.round_trip.is_none() {
-            p.round_trip = Some(round_trip);
+            let answer = FirstAnswer::new(now, receiver, message.mac1, place, calls);
+            p.round_trip = Some(answer.round_trip());
+            p.first_answer = Some(Box::new(answer));
         }
         let Origin { from, at } = place.1;
         let mut proven = false;
@@ -434,6 +443,7 @@ impl Sessions {
             // Another copy of the same try.
             return Some(HandshakeOut { len, to: Some(address), from, peer: Some(peer) });
         }
+        initiation.calls.note(now);
         p.next_try = now + p.wait(self.entropy.next_u64());
         let (tries, notice) = (p.tries, p.is_worth_notice());
         p.tries = tries.saturating_add(1);

@@ -17,6 +17,7 @@
 //! The format and the rules are in `docs/protocol/session.md`.
 
 mod arrange;
+mod calls;
 mod handshake;
 mod keylog;
 mod keys;
@@ -148,7 +149,8 @@ pub struct Established {
     pub confirm: bool,
     /// Where the message that established it came from. Not proof enough to change an address.
     pub from: Option<SocketAddr>,
-    /// How long its message took to be answered, repeats included.
+    /// How long its message took to be answered at the most: since it was first sent. Copies of it, and the wait for a peer that was
+    /// not there yet, are counted in.
     pub round_trip: Span,
     /// Whether our previous message there must have arrived: only its receiver could have made this one.
     pub proven: bool,

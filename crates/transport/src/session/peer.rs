@@ -1,5 +1,6 @@
 //! One neighbour's keys, numbers and timers.
 
+use super::calls::{Calls, FirstAnswer};
 use super::keys::Session;
 use super::mac::{Cookie, MacKeys};
 use super::window::Window;
@@ -28,6 +29,7 @@ pub(super) struct Initiation {
     pub(super) due: BTreeSet<usize>,
     /// Whether a copy of this round has left.
     pub(super) tried: bool,
+    pub(super) calls: Calls,
     /// The way by which a copy left first.
     pub(super) sent_by: Option<usize>,
     /// Copies left by several ways: which of them reached the peer is unknown.
@@ -99,8 +101,10 @@ pub(super) struct Peer {
     pub(super) initiation: Option<Box<Initiation>>,
     /// First messages sent without an answer.
     pub(super) tries: u32,
-    /// How long the last handshake of ours took that did not wait for the end of an outage.
+    /// How long the answer to the last handshake of ours took that did not wait for the end of an outage.
     pub(super) round_trip: Option<Span>,
+    /// That answer.
+    pub(super) first_answer: Option<Box<FirstAnswer>>,
     /// No first message is sent before this.
     pub(super) next_try: Instant,
     pub(super) answered: Option<Box<Answered>>,
@@ -125,6 +129,7 @@ impl Peer {
             cookie: None,
             wanted: false,
             round_trip: None,
+            first_answer: None,
             suspected: None,
             epoch: None,
             newest_init: None,

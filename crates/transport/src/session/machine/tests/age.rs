@@ -86,6 +86,18 @@ fn keys_expire_and_a_returning_link_carries_data_at_once() {
     assert_eq!(w.nodes[0].sessions.peers[0].round_trip, Some(Span::from_millis(100)));
 }
 
+#[test]
+fn the_wait_for_a_peer_that_boots_is_no_round_trip() {
+    let mut w = World::new(MS50);
+    w.fate = Box::new(|_, _, _| Vec::new());
+    w.want(0);
+    w.run_to(Instant::from_secs(10));
+    w.fate = Box::new(|_, _, _| vec![Span::ZERO]);
+    w.run(Span::from_secs(3));
+    assert!(w.nodes[0].sessions.can_seal(w.now, 0));
+    assert_eq!(w.nodes[0].sessions.peers[0].round_trip, Some(Span::from_millis(100)));
+}
+
 /// Calls of node 0 in the minute that ends at second `until`.
 fn calls(w: &mut World, until: u64) -> usize {
     w.run_to(Instant::from_secs(until - 60));

@@ -170,6 +170,9 @@ fn a_round_trip_longer_than_every_retry_still_completes() {
     assert_eq!((w.nodes[0].established.len(), w.nodes[1].established.len()), (1, 1));
     assert!(w.count(0, kind::HANDSHAKE_INIT) > 4, "it was sent again meanwhile");
     assert!(w.send(1, b"x"));
+    // Every copy is answered, the first one first.
+    w.run(Span::from_secs(3));
+    assert_eq!(w.nodes[0].sessions.peers[0].round_trip, Some(Span::from_secs(6)));
 }
 
 /// Three ways, of which the second alone carries there and the third alone carries back.

@@ -11,7 +11,7 @@ const NOBODY: u16 = u16::MAX;
 
 /// Back-off counters relative to a common count of idle slots.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct Wheel {
     /// Idle slots counted so far; a contender's counter is its due slot less this.
     base: u64,
     /// One bit per slot that somebody waits for.
@@ -25,7 +25,7 @@ pub(super) struct Ring {
     on: Vec<bool>,
 }
 
-impl Ring {
+impl Wheel {
     pub(super) fn new(contenders: usize) -> Self {
         Self {
             base: 0,
@@ -112,28 +112,28 @@ mod tests {
 
     #[test]
     fn the_wheel_agrees_with_plain_counters() {
-        let mut dice = Seed(9).chance("ring");
+        let mut dice = Seed(9).chance("wheel");
         let stations = 40;
-        let mut ring = Ring::new(stations);
+        let mut wheel = Wheel::new(stations);
         let mut plain: Vec<Option<u32>> = vec![None; stations];
         for _ in 0..50_000 {
             let station = dice.below(stations as u64) as usize;
             match dice.below(4) {
                 0 | 1 if plain[station].is_none() => {
                     let counter = dice.below(SLOTS as u64) as u32;
-                    ring.insert(station, counter);
+                    wheel.insert(station, counter);
                     plain[station] = Some(counter);
                 }
-                2 => assert_eq!(ring.remove(station), plain[station].take()),
+                2 => assert_eq!(wheel.remove(station), plain[station].take()),
                 _ => {
                     let least = plain.iter().flatten().min().copied();
-                    assert_eq!(ring.least(), least);
+                    assert_eq!(wheel.least(), least);
                     let Some(least) = least else { continue };
                     let slots = dice.below(u64::from(least) + 1) as u32;
-                    ring.pass(u64::from(slots));
+                    wheel.pass(u64::from(slots));
                     plain.iter_mut().flatten().for_each(|counter| *counter -= slots);
                     if slots == least {
-                        let mut popped: Vec<_> = core::iter::from_fn(|| ring.pop(0)).collect();
+                        let mut popped: Vec<_> = core::iter::from_fn(|| wheel.pop(0)).collect();
                         popped.sort_unstable();
                         let due: Vec<_> = (0..stations).filter(|s| plain[*s] == Some(0)).collect();
                         assert_eq!(popped, due);
