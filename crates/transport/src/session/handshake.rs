@@ -291,6 +291,7 @@ impl Sessions {
         let leads = self.leads(peer);
         let p = &mut self.peers[peer];
         let after_outage = p.tries >= OUTAGE_TRIES;
+        let recalled = p.recalled.map(|recalled| recalled.address);
         let (restarted, fresh) = p.turn_over(answer.epoch);
         // A handshake of the peer's that we answered: superseded if ours leads, void if the peer restarted since.
         match p.answered.take() {
@@ -304,10 +305,11 @@ impl Sessions {
         }
         let Origin { from, at } = place.1;
         let mut proven = false;
-        if let Some(way) = p.way_back(place.0, from) {
-            let way = &mut p.ways[way];
+        if let Some(back) = p.way_back(place.0, from) {
+            let way = &mut p.ways[back];
             way.local = at;
-            way.address = way.address.or(from);
+            // Nothing was sent to where a way that led nowhere is answered from: whoever has the peer's key may claim to be there.
+            way.address = way.address.or(recalled.filter(|address| back == 0 && from == Some(*address)));
             proven = from.is_some() && (from == way.address && !sent_wide || from == way.home);
             if from.is_some() && from == way.home {
                 // It answers from where the configuration says it is: that is where it is.
