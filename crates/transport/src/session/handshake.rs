@@ -103,6 +103,11 @@ impl Sessions {
         }
     }
 
+    /// Whether one more reply to a stranger may wait for room on a port. Those that wait for another one take none from it.
+    fn takes_reply(&self, port: PortId) -> bool {
+        self.replies.iter().filter(|reply| reply.port == port).count() < REPLIES_MAX
+    }
+
     /// Takes a first message or an answer.
     pub(super) fn handle_handshake(&mut self, now: Instant, place: Place, datagram: &[u8]) -> Incoming {
         let Ok(message) = Handshake::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
@@ -112,7 +117,7 @@ impl Sessions {
         match self.guard.admit(now, &mut self.entropy, (place.0, place.1.from), message.before_mac2, &message.mac2) {
             Admission::Admit => {}
             Admission::Refuse => return Incoming::Dropped(DropReason::Overload),
-            Admission::AskForCookie if self.replies.len() >= REPLIES_MAX => {
+            Admission::AskForCookie if !self.takes_reply(place.0) => {
                 return Incoming::Dropped(DropReason::Overload);
             }
             Admission::AskForCookie => {
@@ -162,7 +167,7 @@ impl Sessions {
             // The caller has proven that the key is its own, and its operator looks for what is wrong. Strangers who do not
             // know our key hear nothing, and these not often.
             let told = self.notice(now, SessionEvent::UnknownPeer { public_key, from: place.1.from });
-            if told && self.replies.len() < REPLIES_MAX {
+            if told && self.takes_reply(place.0) {
                 let word = self.mac.unknown_key(message.sender, &message.mac1);
                 self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: word.to_bytes().into() });
             }
