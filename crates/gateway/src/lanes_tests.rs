@@ -290,6 +290,26 @@ fn a_port_without_a_socket_is_left_at_once() {
 }
 
 #[test]
+fn a_port_with_another_socket_has_room() {
+    let mut world = World::new(2);
+    let flow = world.connect();
+    assert!(world.carry(flow, 0, 1_000_000));
+    let carries = |world: &mut World| {
+        let before = world.offered[1];
+        assert!(world.carry(flow, 0, 1_000_000));
+        world.offered[1] - before > 50
+    };
+    assert!(carries(&mut world));
+    let now = world.now;
+    // Its socket is full when its device goes and comes back under another index, before anybody looked.
+    world.nodes[0].set_port_room(now, PortId(1), false);
+    assert!(!carries(&mut world));
+    let now = world.now;
+    world.nodes[0].set_port_there(now, PortId(1), true);
+    assert!(carries(&mut world));
+}
+
+#[test]
 fn a_removed_local_address_is_left_at_once() {
     let mut world = World::new(1);
     let flow = world.connect();

@@ -248,9 +248,15 @@ impl Gateway {
         let Some(config) = config.and_then(|config| config.lanes.get_mut(lane)) else { return };
         config.address = Some(address);
         let lane = self.peers[peer.0].numbers[lane];
-        self.links[peer.0].set_overhead(lane, overhead(config.medium, config.address));
+        let before = self.sessions.address(peer.0, lane);
         self.sessions.rehome(now, peer.0, lane, address);
-        self.reopen_lane(now, peer, lane);
+        self.fit_overhead(peer, lane);
+        if self.links[peer.0].is_closed(lane) {
+            self.reopen_lane(now, peer, lane);
+        } else if before.is_some_and(|before| before.ip() != address.ip()) {
+            // What was learnt of the path to another host says nothing of this one.
+            self.links[peer.0].lane_moved(now, lane);
+        }
         self.settle(now, peer);
     }
 
@@ -346,7 +352,7 @@ impl Gateway {
         }
     }
 
-    fn established(&mut self, now: Instant, session: &Established) {
+    fn established(&mut self, now: Instant, session: &Established, port: PortId) {
         let peer = PeerId(session.peer);
         self.peers[peer.0].met = true;
         if session.restarted {
@@ -362,7 +368,8 @@ impl Gateway {
         if session.confirm {
             self.links[peer.0].confirm_session();
         }
-        self.established_from(now, session);
+        self.established_from(now, session, port);
+        (0..self.sessions.ways(peer.0)).for_each(|lane| self.fit_overhead(peer, lane));
         self.heard(now, peer);
     }
 
@@ -384,7 +391,7 @@ impl Gateway {
         match self.sessions.handle_datagram(now, port, datagram, Origin { from: meta.from, at: meta.at }) {
             Incoming::Data { peer, lane, number, payload, newest, established } => {
                 if let Some(session) = established {
-                    self.established(now, &session);
+                    self.established(now, &session, port);
                 }
                 let late = number < self.peers[peer].gone_below[usize::from(lane)];
                 let back = if late { None } else { self.lane_back(now, PeerId(peer), lane, (port, meta.from)) };
@@ -406,7 +413,7 @@ impl Gateway {
                 self.settle(now, PeerId(peer));
             }
             Incoming::Established(session) => {
-                self.established(now, &session);
+                self.established(now, &session, port);
                 self.settle(now, PeerId(session.peer));
             }
             Incoming::Handled | Incoming::Dropped(_) => {}

@@ -1,6 +1,6 @@
 //! A peer's datagrams come from somewhere else: following it there, and having it prove that it is there.
 
-use super::{Gateway, LaneState, PeerId, lane_options};
+use super::{Gateway, LaneState, PeerId, lane_options, overhead};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_transport::session::{Established, LANES_MAX, Way};
@@ -71,6 +71,7 @@ impl Gateway {
             addresses.doubt(now, from, octets, self.links[peer.0].path(now, lane).rtt, token);
         }
         self.sessions.set_address(now, peer.0, lane, from);
+        self.fit_overhead(peer, lane);
         // Another port alone is most likely a new mapping of the same path (RFC 9000, section 9.4), and a peer that
         // returns at once has not moved: estimates are kept.
         let same_host = before.is_some_and(|before| before.ip() == from.ip());
@@ -81,11 +82,17 @@ impl Gateway {
         }
     }
 
-    /// A session stands. What we sent there for it arrived, so the peer is there.
-    pub(super) fn established_from(&mut self, now: Instant, session: &Established) {
+    /// A session stands, by what came to `port`. What we sent there for it arrived, so the peer is there.
+    pub(super) fn established_from(&mut self, now: Instant, session: &Established, port: PortId) {
         let Some(from) = session.from.filter(|_| session.proven) else { return };
-        let there = |lane: &usize| self.sessions.address(session.peer, *lane) == Some(from);
-        let lane = (0..self.sessions.ways(session.peer)).find(there).unwrap_or(0);
+        let (sessions, peer) = (&self.sessions, session.peer);
+        let lanes = || 0..sessions.ways(peer);
+        let by_port = |lane: &usize| sessions.port(peer, *lane) == Some(port) && !sessions.is_one_way(peer, *lane);
+        let there = |lane: &usize| sessions.address(peer, *lane) == Some(from);
+        let lane =
+            lanes().filter(by_port).find(there).or_else(|| lanes().find(there)).or_else(|| lanes().find(by_port));
+        // What is no address of any lane's medium proves nothing of them.
+        let Some(lane) = lane else { return };
         let addresses = &mut self.peers[session.peer].lanes[lane].addresses;
         // Our call may have reached the peer at another of its addresses, so the answer to it ends no trial.
         if !session.confirm || addresses.allowance(from).is_none() {
@@ -119,12 +126,22 @@ impl Gateway {
 
     /// An address that was not proven in time is left for the one before.
     pub(super) fn give_up_address(&mut self, now: Instant, peer: PeerId) {
-        for (lane, state) in self.peers[peer.0].lanes.iter_mut().enumerate() {
+        for lane in 0..self.peers[peer.0].lanes.len() {
             let current = self.sessions.address(peer.0, lane);
-            if let Some(back) = state.addresses.handle_timeout(now, current) {
+            if let Some(back) = self.peers[peer.0].lanes[lane].addresses.handle_timeout(now, current) {
                 self.sessions.set_address(now, peer.0, lane, back);
                 self.counters.addresses_unproven += 1;
+                self.fit_overhead(peer, lane);
             }
+        }
+    }
+
+    /// The peer may have moved to an address of the other IP version.
+    pub(super) fn fit_overhead(&mut self, peer: PeerId, lane: usize) {
+        let (address, port) = (self.sessions.address(peer.0, lane), self.sessions.port(peer.0, lane));
+        if let (Some(address), Some(port)) = (address, port) {
+            let medium = self.lane_like(peer, lane, port).medium;
+            self.links[peer.0].set_overhead(lane, overhead(medium, Some(address)));
         }
     }
 

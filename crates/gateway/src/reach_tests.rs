@@ -93,3 +93,55 @@ fn answers_leave_from_the_called_address() {
     let out = pair.nodes[1].poll_transmit(now, PortId(0), &mut buf, 1).unwrap();
     assert_eq!((out.to, out.from), (Some(A), Some(asked)));
 }
+
+#[test]
+fn a_name_that_leads_to_another_host_is_another_path() {
+    let mut pair = Pair::new();
+    let (ours, _) = pair.connect();
+    pair.nodes[0].write(pair.now, ours, &[1; 10_000]);
+    pair.run(Span::from_secs(1), |_| false);
+    let rtt_min = |pair: &Pair| pair.nodes[0].status(pair.now).peers[0].rtt_min;
+    assert_eq!(rtt_min(&pair), Some(DELAY.times(2)));
+    pair.nodes[0].relocate(pair.now, PeerId(0), 0, SocketAddr::new(B.ip(), 4781));
+    assert!(rtt_min(&pair).is_some(), "another port of the same host");
+    pair.nodes[0].relocate(pair.now, PeerId(0), 0, "198.51.100.7:4780".parse().unwrap());
+    assert_eq!(rtt_min(&pair), None);
+}
+
+#[test]
+fn a_peer_that_moves_to_the_other_ip_version_gets_packets_of_the_same_length() {
+    let mut pair = calling();
+    pair.run(Span::from_secs(1), |_| false);
+    let now = pair.now;
+    let four = pair.nodes[1].links[0].datagram_max(0);
+    let mut length = |from: &str| {
+        pair.nodes[1].heard_from(now, PeerId(0), 0, from.parse().unwrap(), 100, true);
+        pair.nodes[1].links[0].datagram_max(0)
+    };
+    let base = 1_200;
+    assert!(four >= base - 28);
+    assert_eq!(length("[2001:db8::7]:4780"), base - 48, "the search starts anew");
+    assert_eq!(length("192.0.2.77:4780"), base - 28);
+}
+
+#[test]
+fn a_handshake_proves_an_address_to_the_lane_by_whose_port_it_came() {
+    let mut c = config(2, 1, A);
+    c.peers[0].lanes = (0..2).map(|port| LaneConfig::new(PortId(port), None)).collect();
+    let now = Instant::from_secs(1);
+    let mut hub = Gateway::new(now, c, 1, Seed(4).entropy("hub")).unwrap();
+    let (peer, epoch, round_trip) = (0, 1, DELAY);
+    let session = wavelane_transport::session::Established {
+        peer,
+        epoch,
+        restarted: false,
+        fresh: true,
+        confirm: false,
+        from: Some(A),
+        round_trip,
+        proven: true,
+    };
+    hub.established_from(now, &session, PortId(1));
+    let knows = |lane: usize| hub.peers[0].lanes[lane].addresses.was_proven(A);
+    assert_eq!([knows(0), knows(1)], [false, true]);
+}

@@ -121,8 +121,11 @@ impl Daemon {
         (1..self.lanes.len()).for_each(|port| self.tell_port(port));
     }
     fn tell_port(&mut self, port: usize) {
-        let there = self.lanes[port].socket.is_some();
+        let (there, full) = (self.lanes[port].socket.is_some(), self.lanes[port].is_full());
         self.gateway.set_port_there(self.now, PortId(port as u16), there);
+        if full {
+            self.gateway.set_port_room(self.now, PortId(port as u16), false);
+        }
     }
     fn open_port(&mut self, port: usize, socket: &LaneSocket) -> io::Result<()> {
         let medium = start::open_lane(socket, self.mark)?;

@@ -69,6 +69,10 @@ impl LanePort {
     pub(super) fn replace(&mut self, socket: Option<LaneMedium>) {
         *self = Self::new(socket);
     }
+    /// Whether there is a socket that takes nothing now.
+    pub(super) fn is_full(&self) -> bool {
+        self.socket.is_some() && !self.writable
+    }
     /// The socket is asked again whatever it said.
     pub(super) fn try_again(&mut self) {
         let there = self.socket.is_some();

@@ -86,6 +86,8 @@ pub struct UdpLane {
     socket: Socket,
     /// The socket is one of IPv6, and speaks IPv4 by mapped addresses if it is bound to none.
     six: bool,
+    /// It leaves by one device alone.
+    bound: bool,
     buffers: Vec<u8>,
     /// Whether the kernel cuts batches (UDP_SEGMENT); found out by the first refusal.
     gso: bool,
@@ -126,6 +128,7 @@ impl UdpLane {
         Ok(Self {
             socket,
             six,
+            bound: device.is_some(),
             buffers: vec![0; MESSAGES * MESSAGE_ROOM],
             gso: true,
             stamps: Stamps::new(Reading::take()),
@@ -194,8 +197,7 @@ impl UdpLane {
             // SAFETY: the kernel wrote an address of that length.
             let name = unsafe { SockAddr::new(name, header.msg_namelen) };
             let Some(from) = name.as_socket().filter(|_| header.msg_flags & libc::MSG_TRUNC == 0) else { continue };
-            // A mapped address is the IPv4 address that it means.
-            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            let from = peer_address(from, self.bound);
             let length = message.msg_len as usize;
             let told = Ancillary::of(header);
             let waited = self.stamps.waited(told.stamp);
@@ -272,6 +274,19 @@ impl UdpLane {
             Some(libc::EIO | libc::EINVAL) => Answer::Unsupported,
             _ => Answer::Lost,
         }
+    }
+}
+
+/// Where what a socket received came from. A mapped address is the IPv4 address that it means. A link-local one leads nowhere without
+/// its device (RFC 4007, section 6), unless the socket is `bound` to that.
+fn peer_address(from: SocketAddr, bound: bool) -> SocketAddr {
+    let canonical = SocketAddr::new(from.ip().to_canonical(), from.port());
+    match (from, canonical) {
+        (SocketAddr::V6(told), SocketAddr::V6(mut six)) => {
+            six.set_scope_id(if bound { 0 } else { told.scope_id() });
+            six.into()
+        }
+        _ => canonical,
     }
 }
 

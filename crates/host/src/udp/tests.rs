@@ -192,3 +192,41 @@ fn a_busy_port_is_an_error() {
     let again = UdpLane::bind(a.local().unwrap(), None, None).err().unwrap();
     assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
 }
+
+/// Who sent what comes next.
+fn sender(lane: &mut UdpLane) -> Option<SocketAddr> {
+    let mut poller = crate::poller::Poller::new().unwrap();
+    poller.add(&*lane, 1, crate::poller::Watch::Readable).unwrap();
+    assert!(!poller.wait(Some(Duration::from_secs(2))).unwrap().is_empty(), "nothing came");
+    let mut from = None;
+    lane.receive(|d| from = Some(d.from)).unwrap();
+    from
+}
+
+#[test]
+fn an_answer_to_a_link_local_address_leaves_by_its_device() {
+    use crate::netns::{Netns, may_administer_network};
+    if !may_administer_network() {
+        eprintln!("SKIPPED (needs root): link-local addresses");
+        return;
+    }
+    let ns = Netns::new("t-local").unwrap();
+    ns.run(|| {
+        let sh = |line: &str| assert!(std::process::Command::new("sh").args(["-c", line]).status().unwrap().success());
+        sh("ip link add e0 type veth peer name e1; ip link set e0 up; ip link set e1 up; \
+            ip addr add fe80::a/64 dev e0 nodad; ip addr add fe80::b/64 dev e1 nodad");
+        let index = crate::interface_index("e0").unwrap();
+        let mut a = bind("[::]:0");
+        // One that is bound to its device needs no word of it.
+        for (device, way) in [(None, format!("%{index}")), (Some("e0"), String::new())] {
+            let mut b = UdpLane::bind("[::]:0".parse().unwrap(), None, device).unwrap();
+            let to = |host: &str, lane: &UdpLane| format!("[{host}]:{}", lane.local().unwrap().port()).parse().unwrap();
+            let at: SocketAddr = to(&format!("fe80::b{way}"), &a);
+            assert_eq!(b.send(b"there", None, at, Ecn::NotEct), whole(b"there"));
+            let from = sender(&mut a).expect("it came");
+            assert_eq!(a.send(b"back", None, from, Ecn::NotEct), whole(b"back"), "{from}");
+            assert_eq!(sender(&mut b), Some(at), "as it was told");
+        }
+    })
+    .unwrap();
+}

@@ -81,6 +81,34 @@ fn a_lost_ack_wish_is_resent() {
 }
 
 #[test]
+fn a_lane_that_starts_over_takes_its_ack_wish_back() {
+    let mut sender = sender_with(8);
+    let usual = sender.ack_wish();
+    sender.handle_ack(ms(50), &ack(&[(0, 7)], 1));
+    assert!((usual, sender.ack_wish().is_some()) == (None, true), "a gigabit calls for rarer acks");
+    sender.wish_sent(ms(50));
+    sender.sent(ms(50), 1000, true, false, 8);
+    // It is taken away and is back, as another way perhaps. A neighbour that was there all the time still sends rare acks.
+    sender.restart(ms(100));
+    assert_eq!(sender.ack_wish(), Some((2, Span::from_millis(5))));
+    sender.wish_sent(ms(100));
+    sender.restart(ms(200));
+    assert_eq!(sender.ack_wish(), None, "it knows");
+}
+
+#[test]
+fn a_lane_that_is_gone_wishes_nothing_unless_it_is_back() {
+    let mut rx = LaneReceiver::new(0);
+    let usual = rx.delay();
+    rx.wish(1024, Span::from_secs(1));
+    rx.received(ms(1), ms(1), 7, Ecn::NotEct, true, false);
+    rx.gone(7);
+    assert_eq!(rx.delay(), Span::from_secs(1), "that word is from before");
+    rx.gone(8);
+    assert_eq!(rx.delay(), usual);
+}
+
+#[test]
 fn time_makes_a_loss_too() {
     let mut sender = sender_with(3);
     sender.handle_ack(ms(80), &ack(&[(1, 2)], 1));

@@ -192,6 +192,14 @@ impl LaneReceiver {
         self.delay = delay.clamp(Span::from_millis(1), DELAY_MAX);
     }
 
+    /// The sender has taken the lane away; its next packet would have had the number `next`. What it wished goes with it, unless the
+    /// lane is back already.
+    pub fn gone(&mut self, next: u64) {
+        if self.ranges.front().is_none_or(|newest| newest.1 < next) {
+            self.wish(DEFAULT_PACKETS, DEFAULT_DELAY);
+        }
+    }
+
     /// Time has passed. Harmless before the deadline.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|at| at <= now) {

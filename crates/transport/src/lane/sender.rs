@@ -202,8 +202,10 @@ impl<R> LaneSender<R> {
     /// none is ever used twice in one boot.
     pub fn restart(&mut self, now: Instant) {
         let (next, holds_bulk) = (self.next_number(), self.holds_bulk);
-        *self = Self { holds_bulk, ..Self::new(now, self.config) };
+        let before = core::mem::replace(self, Self { holds_bulk, ..Self::new(now, self.config) });
         self.sent.start_at(next);
+        // A neighbour that was there all the time, while the lane was not, still acknowledges it as it was asked to.
+        self.wish.follow(&before.wish);
     }
 
     /// The number the next packet must carry.

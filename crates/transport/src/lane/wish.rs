@@ -243,8 +243,13 @@ impl Wish {
     }
     /// The neighbour moved: the return path is another one. A receiver asked for rare acks still sends them so, and is asked anew.
     pub(super) fn path_changed(&mut self, now: Instant) {
-        let fresh = Self { least: self.least, ..Self::new(now) };
-        *self = Self { unsent: self.unsent || self.told() != fresh.told(), ..fresh };
+        let mut fresh = Self { least: self.least, ..Self::new(now) };
+        fresh.follow(self);
+        *self = fresh;
+    }
+    /// Takes the place of `before`: the neighbour is told, unless it was asked for the same.
+    pub(super) fn follow(&mut self, before: &Self) {
+        self.unsent |= before.unsent || self.told() != before.told();
     }
     fn told(&self) -> (u64, Span) {
         (self.packets.max(self.by_pace).max(self.thin_packets).max(self.least.0), self.delay())

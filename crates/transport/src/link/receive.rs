@@ -94,7 +94,12 @@ impl<S: Service> Link<S> {
                     self.heard_responses.push_back(token);
                 }
                 Frame::PathResponse(_) => {}
-                Frame::LaneGone { lane, next } => self.going.heard(lane, next),
+                Frame::LaneGone { lane, next } => {
+                    self.going.heard(lane, next);
+                    if let Some(receiver) = self.receivers.get_mut(usize::from(lane)) {
+                        receiver.gone(next);
+                    }
+                }
                 carried => {
                     if self.service.handle_frame(now, &carried) {
                         self.liveness.used(now);

@@ -105,6 +105,11 @@ impl Sessions {
         }
     }
 
+    /// Whether one more reply to a stranger may wait for room on a port. Those that wait for another one take none from it.
+    fn takes_reply(&self, port: PortId) -> bool {
+        self.replies.iter().filter(|reply| reply.port == port).count() < REPLIES_MAX
+    }
+
     /// Takes a first message or an answer.
     pub(super) fn handle_handshake(&mut self, now: Instant, place: Place, datagram: &[u8]) -> Incoming {
         let Ok(message) = Handshake::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
@@ -114,7 +119,7 @@ impl Sessions {
         match self.guard.admit(now, &mut self.entropy, (place.0, place.1.from), message.before_mac2, &message.mac2) {
             Admission::Admit => {}
             Admission::Refuse => return Incoming::Dropped(DropReason::Overload),
-            Admission::AskForCookie if self.replies.len() >= REPLIES_MAX => {
+            Admission::AskForCookie if !self.takes_reply(place.0) => {
                 return Incoming::Dropped(DropReason::Overload);
             }
             Admission::AskForCookie => {
@@ -164,7 +169,7 @@ impl Sessions {
             // The caller has proven that the key is its own, and its operator looks for what is wrong. Strangers who do not
             // know our key hear nothing, and these not often.
             let told = self.notice(now, SessionEvent::UnknownPeer { public_key, from: place.1.from });
-            if told && self.replies.len() < REPLIES_MAX {
+            if told && self.takes_reply(place.0) {
                 let word = self.mac.unknown_key(message.sender, &message.mac1);
                 self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: word.to_bytes().into() });
             }
@@ -298,6 +303,7 @@ impl Sessions {
         let leads = self.leads(peer);
         let p = &mut self.peers[peer];
         let after_outage = p.tries >= OUTAGE_TRIES;
+        let recalled = p.recalled.map(|recalled| recalled.address);
         let (restarted, fresh) = p.turn_over(answer.epoch);
         // A handshake of the peer's that we answered: superseded if ours leads, void if the peer restarted since.
         match p.answered.take() {
@@ -313,10 +319,11 @@ impl Sessions {
         }
         let Origin { from, at } = place.1;
         let mut proven = false;
-        if let Some(way) = p.way_back(place.0, from) {
-            let way = &mut p.ways[way];
+        if let Some(back) = p.way_back(place.0, from) {
+            let way = &mut p.ways[back];
             way.local = at;
-            way.address = way.address.or(from);
+            // Nothing was sent to where a way that led nowhere is answered from: whoever has the peer's key may claim to be there.
+            way.address = way.address.or(recalled.filter(|address| back == 0 && from == Some(*address)));
             proven = from.is_some() && (from == way.address && !sent_wide || from == way.home);
             if from.is_some() && from == way.home {
                 // It answers from where the configuration says it is: that is where it is.

@@ -1,6 +1,8 @@
 //! Denial-of-service limits: the two macs, cookies, and the load past which cookies are required.
 
-use super::{COOKIE_LIFETIME, HANDSHAKES_PER_SECOND_MAX, PROVEN_HANDSHAKES_PER_SECOND_MAX};
+use super::{
+    COOKIE_LIFETIME, HANDSHAKES_PER_SECOND_MAX, PROVEN_HANDSHAKES_PER_HOST_MAX, PROVEN_HANDSHAKES_PER_SECOND_MAX,
+};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hmac};
 use std::net::{IpAddr, SocketAddr};
@@ -113,6 +115,8 @@ pub(super) struct Guard {
     second: Instant,
     seen: u32,
     proven: u32,
+    /// The proven ones by hosts, which are told apart by an octet that follows from the secret.
+    by_host: [u32; 256],
     secret: hmac::Key,
     secret_made: Instant,
 }
@@ -125,10 +129,10 @@ fn new_secret(entropy: &mut Entropy) -> hmac::Key {
 
 impl Guard {
     pub(super) fn new(now: Instant, entropy: &mut Entropy) -> Self {
-        Self { second: now, seen: 0, proven: 0, secret: new_secret(entropy), secret_made: now }
+        Self { second: now, seen: 0, proven: 0, by_host: [0; 256], secret: new_secret(entropy), secret_made: now }
     }
     /// The cookie of an address: nothing is remembered per address.
-    fn cookie(&self, port: PortId, from: Option<SocketAddr>) -> Cookie {
+    pub(super) fn cookie(&self, port: PortId, from: Option<SocketAddr>) -> Cookie {
         let mut place = [0; 21];
         place[..2].copy_from_slice(&port.0.to_be_bytes());
         match from.map(|a| (a.ip(), a.port())) {
@@ -146,6 +150,17 @@ impl Guard {
         }
         mac(&self.secret, &place)
     }
+    /// An octet that few other hosts share, and others under the next secret. A host of IPv6 has a whole /64 of addresses
+    /// (RFC 4291, section 2.5.4), but for link-local ones.
+    fn host(&self, from: Option<SocketAddr>) -> u8 {
+        let host = match from.map(|a| a.ip()) {
+            Some(IpAddr::V4(ip)) => mac(&self.secret, &ip.octets()),
+            Some(IpAddr::V6(ip)) if ip.is_unicast_link_local() => mac(&self.secret, &ip.octets()),
+            Some(IpAddr::V6(ip)) => mac(&self.secret, &ip.octets()[..8]),
+            None => mac(&self.secret, &[]),
+        };
+        host[0]
+    }
     /// Decides on a handshake message whose first mac is right.
     pub(super) fn admit(
         &mut self,
@@ -156,7 +171,7 @@ impl Guard {
         shown: &[u8; MAC_LEN],
     ) -> Admission {
         if now.since(self.second) >= Span::from_secs(1) {
-            (self.second, self.seen, self.proven) = (now, 0, 0);
+            (self.second, self.seen, self.proven, self.by_host) = (now, 0, 0, [0; 256]);
         }
         self.seen = self.seen.saturating_add(1);
         if self.seen <= HANDSHAKES_PER_SECOND_MAX {
@@ -167,6 +182,13 @@ impl Guard {
         }
         if !same(&mac2(&self.cookie(place.0, place.1), before_mac2), shown) {
             return Admission::AskForCookie;
+        }
+        // One host has many ports, and may prove them all.
+        let host = self.host(place.1);
+        let of_host = &mut self.by_host[usize::from(host)];
+        *of_host = of_host.saturating_add(1);
+        if *of_host > PROVEN_HANDSHAKES_PER_HOST_MAX {
+            return Admission::Refuse;
         }
         self.proven = self.proven.saturating_add(1);
         if self.proven <= PROVEN_HANDSHAKES_PER_SECOND_MAX { Admission::Admit } else { Admission::Refuse }

@@ -86,9 +86,11 @@ pub const OLD_SESSIONS_MAX: usize = 2;
 pub const HANDSHAKES_PER_SECOND_MAX: u32 = 50;
 /// Handshake messages per second with a valid cookie past which the rest is dropped.
 pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
+/// Of those so many may come from one host (of IPv6, from one /64).
+pub const PROVEN_HANDSHAKES_PER_HOST_MAX: u32 = 100;
 /// How long a cookie is good for; the secret behind it changes as often.
 pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
-/// Replies to strangers waiting for room on their port; more are dropped.
+/// Replies to strangers waiting for room on one port; more are dropped.
 pub const REPLIES_MAX: usize = 16;
 /// Events waiting for [`Sessions::poll_event`]; more are dropped.
 pub const EVENTS_MAX: usize = 64;

@@ -107,9 +107,9 @@ impl<L> Lane<L> {
         self.overhead
     }
 
-    /// Whether there is something behind its port; returns whether that is news.
+    /// Whether there is something behind its port, which has room if it is another than before; returns whether that is news.
     pub(in crate::link) fn set_there(&mut self, there: bool) -> bool {
-        if self.unplugged != there {
+        if self.unplugged != there && self.blocked != there {
             return false;
         }
         (self.unplugged, self.blocked) = (!there, !there);

@@ -214,6 +214,28 @@ fn an_answer_takes_every_way_in_turn() {
     panic!("{asked} questions, {answered:?} answers");
 }
 
+/// Of two ways only the second leads somewhere. The peer answers a call by that one from a third place, to the port of the first.
+#[test]
+fn an_answer_proves_no_address_that_nobody_called() {
+    let now = Instant::ZERO;
+    let mut a = config(0, 1);
+    let nowhere = Way { address: None, ..way(1) };
+    a.peers[0].ways = vec![nowhere, Way { port: PortId(1), ..way(1) }];
+    let mut a = Sessions::new(now, a, entropy(0, 1));
+    let mut b = Sessions::new(now, config(1, 1), entropy(1, 1));
+    a.want(now, 0, true);
+    let mut buf = [0; HANDSHAKE_MAX];
+    assert_eq!(a.poll_handshake(now, PORT, &mut buf), None);
+    let init = a.poll_handshake(now, PortId(1), &mut buf).unwrap();
+    assert_eq!(init.to, Some(address(1)));
+    assert_eq!(b.handle_datagram(now, PORT, &mut buf[..init.len], Some(address(0))), Incoming::Handled);
+    let answer = b.poll_handshake(now, PORT, &mut buf).unwrap();
+    let took = a.handle_datagram(now, PORT, &mut buf[..answer.len], Some(address(7)));
+    assert!(matches!(took, Incoming::Established(e) if !e.proven), "{took:?}");
+    // Data will show where the way leads, and what comes from there will have to prove it.
+    assert_eq!((a.address(0, 0), a.address(0, 1)), (None, Some(address(1))));
+}
+
 /// Both call at once, and what the one sends that leads takes 3 s.
 #[test]
 fn an_answered_call_delays_the_own_retransmission() {

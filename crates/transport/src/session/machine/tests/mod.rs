@@ -9,11 +9,12 @@ mod laws;
 mod recall;
 mod strangers;
 
+use super::super::mac::mac2;
 use super::super::world::{Node, PORT, World, address, config, entropy, private_key, way};
 use super::super::*;
 use proptest::prelude::*;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Seed, Transmit, Wakeup};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, Suite, TAG_LEN, kind};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, MAC_LEN, Suite, TAG_LEN, kind};
 
 const MS50: Span = Span::from_millis(50);
 

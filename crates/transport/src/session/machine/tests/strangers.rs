@@ -167,6 +167,41 @@ fn a_cookie_proves_one_address_only() {
     assert_eq!(take(address(0)), Incoming::Handled);
 }
 
+/// Strangers call by a port that has no room for answers: a peer's call by another one is answered.
+#[test]
+fn a_flooded_port_without_room_silences_no_other() {
+    let mut s = Sessions::new(Instant::ZERO, config(1, 1), entropy(1, 1));
+    for n in 0..200 {
+        let _ = s.handle_datagram(Instant::ZERO, PortId(1), &mut init_from(20 + n % 4, 5), Some(address(7)));
+    }
+    assert_eq!(s.replies.len(), REPLIES_MAX, "what waits is bounded");
+    let took = s.handle_datagram(Instant::ZERO, PORT, &mut init_from(0, 5), Some(address(0)));
+    assert_eq!(took, Incoming::Dropped(DropReason::CookieNeeded));
+    let mut buf = [0; HANDSHAKE_MAX];
+    let out = s.poll_handshake(Instant::ZERO, PORT, &mut buf).unwrap();
+    assert_eq!((buf[0], out.to), (kind::COOKIE_REPLY, Some(address(0))));
+}
+
+/// One host shows cookies of many of its ports as fast as it can: another host's call is still taken.
+#[test]
+fn a_host_that_proves_its_addresses_does_not_shut_others_out() {
+    let mut s = Sessions::new(Instant::ZERO, config(1, 1), entropy(1, 1));
+    let mut call = |bytes: &[u8], from: SocketAddr| {
+        let mut bytes = bytes.to_vec();
+        let end = bytes.len() - MAC_LEN;
+        let shown = mac2(&s.guard.cookie(PORT, Some(from)), &bytes[..end]);
+        bytes[end..].copy_from_slice(&shown);
+        s.handle_datagram(Instant::ZERO, PORT, &mut bytes, Some(from))
+    };
+    let flood: Vec<Vec<u8>> = (0..4).map(|i| init_from(20 + i, 1)).collect();
+    let took: Vec<Incoming> = (0..2_000_u16)
+        .map(|n| call(&flood[usize::from(n % 4)], SocketAddr::new(address(7).ip(), n)))
+        .filter(|took| *took == Incoming::Dropped(DropReason::UnknownPeer))
+        .collect();
+    assert_eq!(took.len() as u32, HANDSHAKES_PER_SECOND_MAX + PROVEN_HANDSHAKES_PER_HOST_MAX);
+    assert_eq!(call(&init_from(0, 5), address(0)), Incoming::Handled);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
