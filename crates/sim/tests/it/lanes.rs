@@ -217,6 +217,22 @@ fn a_failed_lane_loses_nothing_and_returns() {
     }
 }
 
+/// A lane that was idle through outages carries what it carried before, and small bodies do not wait for it.
+#[test]
+fn outages_while_idle_do_not_slow_a_lane() {
+    let mut gone = direction(10, 20, 100_000);
+    gone.outages = (0..6).map(|n| (secs(12 + 5 * n), secs(14 + 5 * n))).collect();
+    let mut world = World::new(1, &[both_ways(direction(5, 40, 100_000)), both_ways(gone)]);
+    let mut took = |at: u64, bytes: u64| {
+        world.engine.run_until(secs(at));
+        let up = world.add(Work::Upload(Some(bytes)));
+        world.finish(up, at + 30).since(secs(at))
+    };
+    let before = [took(0, 10_000_000), took(10, 1_000_000)];
+    let after = [took(60, 1_000_000), took(65, 10_000_000)];
+    assert!(after[0] <= before[1].scale(3, 2) && after[1] <= before[0].scale(11, 10), "{before:?}, {after:?}");
+}
+
 #[test]
 fn an_outage_of_all_lanes_ends_no_flow() {
     let mut cable = direction(10, 20, 100_000);
@@ -229,6 +245,37 @@ fn an_outage_of_all_lanes_ends_no_flow() {
     // 5 MB less what crossed before, at 20 Mbit/s, and a probe interval.
     assert!(at < secs(36), "{at:?}");
     assert!(world.engine.status(world.b).peers[0].up);
+}
+
+/// Nothing comes back by the first of two lanes back, or it is two-way by a configuration that nobody at the other end has: once
+/// up, the peer stays up at both ends.
+#[test]
+fn a_dead_lane_beside_a_working_one_takes_no_peer_down() {
+    let mut dead = direction(5, 20, 100_000);
+    dead.outages = vec![(Instant::ZERO, Instant::from_secs(1_000_000))];
+    let fine = || direction(5, 20, 100_000);
+    for (name, first) in [("one way back", Ways::Reverse), ("both ways", Ways::Both)] {
+        for seed in 1..=6 {
+            let mut silent = CableConfig::symmetric(fine());
+            silent.reverse = dead.clone();
+            let radio = (CableConfig::symmetric(fine()), Ways::Forward);
+            let modem = (CableConfig::symmetric(fine()), Ways::Reverse);
+            let cables =
+                if first == Ways::Both { vec![(silent, first), modem] } else { vec![radio, (silent, first), modem] };
+            let mut world = World::new(seed, &cables);
+            let mut changes = Vec::new();
+            let mut was = [false; 2];
+            for ms in (0..40_000).step_by(50) {
+                world.engine.run_until(Instant::from_millis(ms));
+                let up = [world.a, world.b].map(|node| world.engine.status(node).peers[0].up);
+                if up != was {
+                    changes.push((ms, up));
+                    was = up;
+                }
+            }
+            assert!(was == [true; 2] && changes.len() <= 2, "{name}, seed {seed}: {changes:?}");
+        }
+    }
 }
 
 /// Of two lanes that are both two-way by configuration one carries nothing there and the other nothing back: so keys have to be

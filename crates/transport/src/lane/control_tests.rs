@@ -216,6 +216,25 @@ fn application_pauses_do_not_change_the_rate() {
 }
 
 #[test]
+fn outages_while_idle_do_not_lower_the_rate() {
+    let mut w = World::new(Link::new(20, 100), 1, 1);
+    w.run_until(5.0);
+    w.lanes[0].app = App::Chunks { bytes: 200, every: Span::from_millis(500) };
+    for n in 0..6 {
+        w.run_until(8.0 + 5.0 * f64::from(n));
+        w.link.outage = true;
+        w.run_until(10.0 + 5.0 * f64::from(n));
+        w.link.outage = false;
+    }
+    w.run_until(40.0);
+    let rate = w.lanes[0].sender.rate().as_bps() as f64;
+    assert!(rate >= 0.5 * LINK, "{rate}");
+    w.lanes[0].app = App::Greedy;
+    w.run_until(42.0);
+    assert!(w.goodput(0, 40.5, 42.0) >= 0.8 * LINK, "{}", w.trace(0));
+}
+
+#[test]
 fn other_paths_work_too() {
     for (mbit, rtt) in [(20, 600), (20, 5), (1, 100), (200, 20)] {
         let link = Link { queue_bytes: 250_000.max(mbit * 12_500), ..Link::new(mbit, rtt) };

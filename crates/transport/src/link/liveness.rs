@@ -16,8 +16,10 @@ pub(super) struct Liveness {
     /// After so long without a datagram one is sent.
     pub(super) keepalive: Option<Span>,
     /// An answer that takes so long is no silence.
-    pub(super) round: Span,
-    /// When silence is worth reporting; set while an answer is owed.
+    round: Span,
+    /// Since when an answer is owed; when other lanes are asked before that counts as silence; and when it does. Set while one is.
+    owed_since: Instant,
+    remind_at: Option<Instant>,
     silence_at: Option<Instant>,
     /// Silence that nobody took yet.
     silent: bool,
@@ -34,6 +36,8 @@ impl Liveness {
         Self {
             keepalive,
             round: Span::ZERO,
+            owed_since: now,
+            remind_at: None,
             silence_at: None,
             silent: false,
             sent_at: now,
@@ -46,8 +50,18 @@ impl Liveness {
     pub(super) fn sent(&mut self, now: Instant, eliciting: bool) {
         self.sent_at = now;
         if eliciting && self.silence_at.is_none() {
+            self.owed_since = now;
+            self.remind_at = Some(now + self.patience().scale(1, 2));
             self.silence_at = Some(now + self.patience());
         }
+    }
+
+    /// An answer takes so long. Of one that is owed no more is expected than of the next.
+    pub(super) fn set_round(&mut self, round: Span) {
+        self.round = round;
+        let (since, patience) = (self.owed_since, self.patience());
+        self.remind_at = self.remind_at.map(|at| at.min(since + patience.scale(1, 2)));
+        self.silence_at = self.silence_at.map(|at| at.min(since + patience));
     }
 
     /// How long an answer may take: on a way back of a kilobit a second it takes more than [`SILENCE`].
@@ -62,7 +76,7 @@ impl Liveness {
 
     /// The neighbour said something.
     pub(super) fn heard(&mut self, now: Instant) {
-        (self.heard_at, self.silence_at, self.silent) = (now, None, false);
+        (self.heard_at, self.remind_at, self.silence_at, self.silent) = (now, None, None, false);
     }
 
     /// Something of a flow or a packet crosses.
@@ -102,18 +116,21 @@ impl Liveness {
         Wakeup::earliest(self.keepalive_at(), self.heartbeat_at())
     }
 
-    /// Time has passed. Returns whether a datagram is due.
-    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+    /// Time has passed. Returns whether other lanes shall be asked for the answer that is owed, and whether a datagram is due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> (bool, bool) {
+        let remind = self.remind_at.take_if(|at| *at <= now).is_some();
         if let Some(at) = self.silence_at.filter(|at| *at <= now) {
             self.silent = true;
             // Missed repeats (a suspended process) are not made up for.
+            self.owed_since = at;
             self.silence_at = Some((at + self.patience()).max(now + Span::from_nanos(1)));
         }
-        self.ask_at().is_some_and(|wakeup| wakeup.at <= now)
+        (remind, self.ask_at().is_some_and(|wakeup| wakeup.at <= now))
     }
 
-    /// When silence is next worth reporting.
+    /// When other lanes are to be asked, or silence is next worth reporting.
     pub(super) fn silence_at(&self) -> Option<Wakeup> {
-        self.silence_at.map(|at| Wakeup { at, cause: "silence" })
+        let earliest = self.remind_at.into_iter().chain(self.silence_at).min();
+        earliest.map(|at| Wakeup { at, cause: "silence" })
     }
 }

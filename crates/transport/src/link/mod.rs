@@ -368,9 +368,13 @@ impl<S: Service> Link<S> {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.liveness.handle_timeout(now) {
+        let (remind, due) = self.liveness.handle_timeout(now);
+        if due {
             let first = self.lanes.first();
             self.lanes[first].ping = true;
+        }
+        if remind {
+            self.lanes.ask_by_all();
         }
         for lane in self.lanes.iter_mut() {
             lane.sender.handle_timeout(now);
@@ -403,7 +407,7 @@ impl<S: Service> Link<S> {
         }
         let thin = self.lanes.iter().map(|lane| lane.path.ack_delay).max().filter(|delay| *delay > RIDING_DELAY);
         if self.lanes.is_measured() {
-            self.liveness.round = self.lanes.best().rtt + thin.unwrap_or(Span::ZERO);
+            self.liveness.set_round(self.lanes.best().rtt + thin.unwrap_or(Span::ZERO));
         }
         self.lanes.views(&mut self.budget, &mut self.views);
         if !self.views.is_empty() {
@@ -411,10 +415,11 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// In a link that is in use, lanes of which no answer is due ask for one.
+    /// In a link that is in use, lanes of which no answer is due ask for one, and those of which nothing is known in any.
     fn greet(&mut self, now: Instant) {
         // A deadline that came due while it was in use is kept however late this is.
-        let due = self.lanes.greet_at().is_some_and(|wakeup| wakeup.at <= now && self.liveness.is_in_use(wakeup.at));
+        let due =
+            self.lanes.greet_at(true).is_some_and(|wakeup| wakeup.at <= now && self.liveness.is_in_use(wakeup.at));
         let in_use = due || self.liveness.is_in_use(now);
         self.lanes.greet(now, in_use, self.liveness.keepalive);
     }
@@ -466,7 +471,8 @@ impl<S: Service> Link<S> {
         }
         // What asks already waits for room.
         let ask = self.liveness.ask_at().filter(|_| !self.lanes[self.lanes.first()].ping);
-        let greet = self.lanes.greet_at().filter(|wakeup| self.liveness.is_in_use(wakeup.at));
+        let used = self.lanes.greet_at(true).filter(|wakeup| self.liveness.is_in_use(wakeup.at));
+        let greet = Wakeup::earliest(used, self.lanes.greet_at(false));
         let greet = Wakeup::earliest(greet, self.lanes.keepalive_at(self.liveness.keepalive));
         let lanes = self.lanes.iter().map(|lane| lane.sender.poll_timeout());
         lanes.fold(Wakeup::earliest(Wakeup::earliest(base, ask), greet), Wakeup::earliest)

@@ -51,23 +51,33 @@ impl<L> Lanes<L> {
         again && out.gauge_at.is_none_or(|at| at + GAUGE_EVERY.max(spent) <= now)
     }
 
-    /// Lanes of which no answer is due ask for one, or in a link that is not in use, those that were silent for `keepalive`.
+    /// Lanes of which no answer is due ask for one: in a link that is in use all, else those of which nothing is known, for they may
+    /// carry the acks, and those that were silent for `keepalive`.
     pub(in crate::link) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
         if self.are_several() {
             let (first, bond) = (self.first(), self.choice == Choice::Bond);
             // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
             for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
-                let asks = in_use && !lane.awaits_probe(bond) && lane.hello_at(i == first) <= now;
+                let asks =
+                    (in_use || lane.is_unknown()) && !lane.awaits_probe(bond) && lane.hello_at(i == first) <= now;
                 lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
             }
         }
     }
 
+    /// The neighbour owes an answer: before it counts as silent it is asked by each lane on which none is outstanding.
+    pub(in crate::link) fn ask_by_all(&mut self) {
+        if self.are_several() {
+            let quiet = |lane: &&mut Lane<L>| !lane.closed && !lane.failed && !lane.sender.awaits_answer();
+            self.all.iter_mut().filter(quiet).for_each(|lane| lane.ping = true);
+        }
+    }
+
     /// When the next one does.
-    pub(in crate::link) fn greet_at(&self) -> Option<Wakeup> {
+    pub(in crate::link) fn greet_at(&self, in_use: bool) -> Option<Wakeup> {
         let first = self.first();
         let bond = self.choice == Choice::Bond;
-        let quiet = self.quiet().filter(|(_, lane)| !lane.awaits_probe(bond));
+        let quiet = self.quiet().filter(|(_, lane)| (in_use || lane.is_unknown()) && !lane.awaits_probe(bond));
         let at = quiet.map(|(i, lane)| lane.hello_at(i == first)).min()?;
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }

@@ -63,9 +63,10 @@ impl<L> Lanes<L> {
         let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
         self.order.sort_unstable();
         let all = &self.all;
-        // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
-        let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
-        let rank = |i: usize| {
+        // Where none works, or nothing is known of any, acks take turns: they may be what does not arrive, and both sides wait for
+        // the other's.
+        let turn = |lane: &Lane<L>, small: bool| (lane.failed || small && !lane.measured).then_some(lane.acks_at);
+        let rank = |i: usize, small: bool| {
             let lane = &all[i];
             let (place, delay) = match self.choice {
                 Choice::Bond => (0, lane.delay()),
@@ -76,15 +77,20 @@ impl<L> Lanes<L> {
             let costs = unmetered && lane.metered;
             // What answers small packets soon may take a second for a full one.
             let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
-            (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), lane.place)
+            (
+                place,
+                costs,
+                (lane.blocked, lane.failed, turn(lane, small), unknown, bond && lane.metered, delay),
+                lane.place,
+            )
         };
         let takes_small = |lane: &Lane<L>| {
             lane.small && !lane.closed && (self.choice == Choice::Pinned || !lane.failed && !lane.blocked)
         };
         let any_takes_small = all.iter().any(takes_small);
         self.bulk_order.clone_from(&self.order);
-        self.bulk_order.sort_by_key(|i| rank(*i));
-        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i)));
+        self.bulk_order.sort_by_key(|i| rank(*i, false));
+        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i, true)));
         self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // Of a neighbour that is there by another lane an answer shows it.
@@ -129,7 +135,7 @@ impl<L> Lanes<L> {
     /// Acks left by a lane.
     pub(in crate::link) fn note_acks(&mut self, now: Instant, lane: usize, in_use: bool) {
         self.all[lane].acks_at = now;
-        if self.all[lane].failed {
+        if self.all[lane].failed || !self.all[lane].measured {
             self.sort(now, in_use);
         }
     }

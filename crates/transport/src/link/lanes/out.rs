@@ -232,6 +232,11 @@ impl<L> Lane<L> {
         (bond || !self.measured) && self.sender.awaits_answer()
     }
 
+    /// Whether nothing is known of it: it may or may not carry anything.
+    pub(super) fn is_unknown(&self) -> bool {
+        !self.measured && !self.failed
+    }
+
     /// Whether what it is given can be expected to arrive.
     pub(super) fn works(&self) -> bool {
         self.measured && !self.failed && !self.blocked

@@ -209,11 +209,15 @@ impl Delay {
         self.set_outputs(sample, forward, losses, queue);
     }
 
+    /// The lane's packets were not acknowledged for a while. If it was full then, the link may carry less now. Of a silence of
+    /// a few small packets nothing follows: a lane that is idle through several outages would end at the least rate.
     fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
         if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
-            self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
-            self.doubted = Some(now);
-            self.raise = 1;
+            if self.busy > 0 {
+                self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
+                self.doubted = Some(now);
+                self.raise = 1;
+            }
             self.phase = Phase::Cruise;
             self.compete.end();
             self.stuck = None;
