@@ -237,7 +237,11 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
     // One seed more is all that runs.
     let more = ["sweep", &smoke(), "--sweep", rates, "--repeat", "3", "--out", &dir];
     let o = wavelane(&more);
-    assert!(err(&o).contains("2 combinations are there with fewer seeds: only the missing ones are run"), "{}", err(&o));
+    assert!(
+        err(&o).contains("2 combinations are there with fewer seeds: only the missing ones are run"),
+        "{}",
+        err(&o)
+    );
     let csv = std::fs::read_to_string(place.0.join("s/sweep.csv")).unwrap();
     assert_eq!(csv.lines().filter(|l| l.contains(",page,download,goodput_bps,")).count(), 6);
     // Failures.
