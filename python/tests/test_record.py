@@ -43,7 +43,7 @@ def test_series_hold_what_the_figures_count(record: wavelane.Record) -> None:
 def test_missing_names_are_errors(record: wavelane.Record, tmp_path: Path) -> None:
     with pytest.raises(wavelane.Error, match="has no flow 'pages' of wavelane, seed 1"):
         record.series("pages")
-    with pytest.raises(wavelane.Error, match="name a directory that `wavelane run` wrote"):
+    with pytest.raises(wavelane.Error, match="or the command `wavelane run` wrote"):
         wavelane.Record.load(tmp_path)
 
 

@@ -77,5 +77,6 @@ def test_a_file_that_is_there_is_left_alone(command: str, tmp_path: Path) -> Non
     capture = tmp_path / "mine.pcap"
     capture.write_bytes((CAPTURES / "reno-sack.pcap").read_bytes())
     refused = subprocess.run([command, "trace", capture, "--parquet", capture], capture_output=True, text=True)
-    assert refused.returncode == 2 and refused.stderr == f"wavelane: {capture}: File exists (os error 17)\n"
+    why = "exists, and nothing is written over: choose another name or remove it"
+    assert refused.returncode == 2 and refused.stderr == f"wavelane: {capture}: {why}\n"
     assert capture.read_bytes() == (CAPTURES / "reno-sack.pcap").read_bytes()

@@ -125,10 +125,10 @@ pub struct InitArgs {
     /// What the other gateway may reach through us, if not just what --serves says; may be repeated.
     #[arg(long = "allow-target", value_name = "PREFIX")]
     pub allow_targets: Vec<String>,
-    /// An interface whose TCP is taken; may be repeated. Needs root.
+    /// Intercept TCP that arrives on this interface; may be repeated. Needs root.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Take TCP that originates on this host too. Needs root.
+    /// Intercept TCP that originates on this host too. Needs root.
     #[arg(long)]
     pub local: bool,
     /// Carry what is not TCP too (UDP, ping, everything), through a TUN device. Both gateways need it, and each needs
@@ -142,10 +142,10 @@ pub struct InitArgs {
     #[arg(long = "forward", value_name = "LISTEN=TO")]
     pub forwards: Vec<String>,
     /// Connect from the applications' own addresses ("keep") or from ours ("own"). Default: "keep" if traffic is
-    /// taken with --interface or --local, else "own".
+    /// intercepted with --interface or --local, else "own".
     #[arg(long, value_name = "keep|own")]
     pub source: Option<String>,
-    /// What would be taken, after a crash or while its peer is down: "open" forwards it plainly, "closed" refuses it.
+    /// Traffic to be intercepted, after a crash or while its peer is down: "open" forwards it plainly, "closed" refuses it.
     #[arg(long, value_name = "open|closed", default_value = "open")]
     pub on_failure: String,
     /// The control socket; by default one in the system's folder for such things.

@@ -331,6 +331,7 @@ pub fn render_sweep(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn point(stack: &str, rest: &str) -> Point {
@@ -351,6 +352,21 @@ mod tests {
         let order: Vec<&str> = many.iter().map(|p| p.curve.as_str()).collect();
         let found = looks(&many, &order);
         assert!((1..6).all(|i| found[i].0.colour != found[0].0.colour), "{found:?}");
+    }
+
+    #[test]
+    fn areas_lie_below_all_lines_and_axes_have_words() {
+        let axes = [Axis::read("air.forward.rate=5 Mbit/s,10 Mbit/s").unwrap()];
+        let at = |stack: usize, x: f64| Point { x, half: Some(0.1), ..point(&format!("tcp-{stack}"), "") };
+        let points: Vec<Point> = (0..6).flat_map(|stack| [at(stack, 5e6), at(stack, 10e6)]).collect();
+        let names: Vec<String> = (0..6).map(|stack| format!("tcp-{stack}")).collect();
+        let order: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (plot, _) = plot(&axes, (0, "bps"), METRICS[0], &points, &order).unwrap();
+        let svg = plot.svg(crate::plot::WIDE);
+        assert!(svg.rfind("<polygon class").unwrap() < svg.find("<polyline").unwrap());
+        // Six areas are half as opaque as up to three.
+        assert_eq!(svg.matches("fill-opacity=\"0.08\"").count(), 6);
+        assert!(svg.contains(">air forward rate (Mbit/s)<") && svg.contains(">Goodput over air forward rate<"));
     }
 
     #[test]
