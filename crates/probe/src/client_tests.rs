@@ -307,8 +307,8 @@ fn a_flooded_client_stays_within_its_memory() {
     fn begin(client: &mut Client, now: Instant) {
         client.begin(now, 1, 0);
         client.begin(now, 1, 46);
-        // Of a code point that nobody asks for frames of.
         (0..TRAINS_MAX).for_each(|_| client.begin(now, 2, 7));
+        client.end(now, 2);
     }
     let (frames, token) = welcome(FAST);
     let ms = Instant::from_millis;

@@ -83,6 +83,12 @@ pub(crate) struct Kernel {
     pub(crate) marked: u64,
 }
 
+/// Octets that wait on the slower way at most, and longer than it takes to send them at 3 Mbit/s. What was sent again meanwhile
+/// arrives late and is answered by a D-SACK. The receiver keeps its end open until then: once it is closed, the sender's
+/// kernel has a TIME-WAIT socket in place of the connection, and that counts no D-SACKs.
+const DETOUR_QUEUE: u32 = 300_000;
+const DETOUR_EMPTY: Duration = Duration::from_secs(1);
+
 /// Captures at the sender and at the receiver.
 pub(crate) struct Captured {
     pub(crate) sender: PathBuf,
@@ -156,7 +162,7 @@ fn wire(case: &Case) -> [Netns; 3] {
         );
     }
     if case.detour > 0 {
-        run(&r, "tc qdisc replace dev r2 root tbf rate 3mbit burst 2000 limit 300000");
+        run(&r, &format!("tc qdisc replace dev r2 root tbf rate 3mbit burst 2000 limit {DETOUR_QUEUE}"));
         let mark = format!("iifname r0 meta l4proto tcp numgen random mod 100 < {} meta mark set 1", case.detour);
         rules(
             &r,
@@ -285,6 +291,9 @@ fn serve(listener: &TcpListener, case: Case) {
             continue; // the rest is unread
         }
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        if case.detour > 0 {
+            std::thread::sleep(DETOUR_EMPTY);
+        }
         if let Some(back) = back {
             back.join().expect("the way back");
         }
