@@ -63,6 +63,8 @@ struct Entry {
     /// Since when it is called there.
     tried: Instant,
     asking: bool,
+    /// It was asked for before the peer answered: what is found comes too late.
+    late: bool,
     due: Option<Instant>,
     /// The peer answers: one lookup is enough.
     once: bool,
@@ -121,6 +123,7 @@ impl Names {
                 known,
                 tried: now,
                 asking: false,
+                late: false,
                 due,
                 once: false,
                 wait: AGAIN_FIRST,
@@ -159,13 +162,13 @@ impl Names {
             }
         }
     }
-    /// Starts the lookups that are due.
+    /// Starts the lookups that are due, those first that have been for longest.
     pub(crate) fn tick(&mut self, now: Instant) {
-        for i in 0..self.entries.len() {
-            let e = &self.entries[i];
-            let Some(text) = e.text.clone().filter(|_| !e.asking && e.due.is_some_and(|due| due <= now)) else {
-                continue;
-            };
+        let is_due = |e: &Entry| !e.asking && e.due.is_some_and(|due| due <= now);
+        let mut due: Vec<usize> = (0..self.entries.len()).filter(|i| is_due(&self.entries[*i])).collect();
+        due.sort_by_key(|i| self.entries[*i].due);
+        for i in due {
+            let Some(text) = self.entries[i].text.clone() else { continue };
             if self.running >= LOOKUPS_MAX {
                 return;
             }
@@ -205,6 +208,9 @@ impl Names {
             };
             for e in self.entries.iter_mut().filter(|e| e.text.as_ref() == Some(&answer.text)) {
                 e.asking = false;
+                if std::mem::take(&mut e.late) {
+                    continue;
+                }
                 let found = usable(&all, e.bound);
                 let (peer, lane) = e.way;
                 if found.is_empty() {
@@ -225,14 +231,15 @@ impl Entry {
         self.text.as_ref().is_some_and(|text| text.parse::<SocketAddr>().is_err())
     }
     fn silent(&mut self, now: Instant) {
-        if self.is_name() && !self.asking {
+        if self.is_name() {
             self.due.get_or_insert(now);
-            self.once = false;
+            (self.once, self.late) = (false, false);
         }
     }
     fn up(&mut self) {
         if self.known.is_some() {
             (self.due, self.wait) = (None, AGAIN_FIRST);
+            self.late = self.asking;
         }
     }
     fn again(&mut self, now: Instant) {

@@ -124,6 +124,34 @@ fn lookups_that_never_end_are_few() {
 }
 
 #[test]
+fn every_name_has_its_turn_however_slow_the_server_is() {
+    let lookup: Lookup = |_| Ok(vec![address("192.0.2.1:1")]);
+    let many: Vec<String> = (0..5 * LOOKUPS_MAX).map(|i| format!("h{i}.example:1")).collect();
+    let texts: Vec<&str> = many.iter().map(String::as_str).collect();
+    let mut names = Names::with(at(0), &config(&texts), lookup).unwrap();
+    // As many as run at once end in a minute, when the first are due again.
+    let told: usize = (0..5).map(|minute| round(&mut names, at(60 * minute)).len()).sum();
+    assert_eq!(told, many.len());
+}
+
+#[test]
+fn a_late_lookup_leads_no_peer_away_that_answers() {
+    static MOVED: AtomicUsize = AtomicUsize::new(0);
+    let lookup: Lookup = |_| Ok(vec![address(["192.0.2.1:1", "192.0.2.2:2"][MOVED.load(Ordering::Relaxed)])]);
+    let mut names = Names::with(at(0), &config(&["shore.example:1"]), lookup).unwrap();
+    assert_eq!(round(&mut names, at(0)), [(0, 0, News::At(address("192.0.2.1:1")))]);
+    names.up(0);
+    MOVED.store(1, Ordering::Relaxed);
+    names.silent(at(10), 0);
+    names.tick(at(10));
+    names.up(0);
+    assert_eq!(round(&mut names, at(11)), []);
+    assert_eq!(names.addresses(), [[Some(address("192.0.2.1:1"))]]);
+    names.silent(at(20), 0);
+    assert_eq!(round(&mut names, at(20)), [(0, 0, News::At(address("192.0.2.2:2")))]);
+}
+
+#[test]
 fn a_silent_lanes_name_is_looked_up_again() {
     static MOVED: AtomicUsize = AtomicUsize::new(0);
     let lookup: Lookup = |text| {

@@ -193,3 +193,39 @@ fn an_unanswered_challenge_limits_to_three_times_received() {
     assert!(moving.sent[1] > 0 && moving.sent[1] <= 3 * octets, "{} octets for {octets}", moving.sent[1]);
     assert!(moving.counter(0, "addresses_unproven") > 0, "the proven address counts again");
 }
+
+#[test]
+fn challenges_that_nobody_acknowledges_fill_no_memory() {
+    use wavelane_base::Seed;
+    use wavelane_transport::session::{PeerKeys, Sessions, SessionsConfig, Way, public_key};
+    use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
+    let now = Instant::from_secs(1);
+    let mut hub = gateway(now, 1, 2, B, 1);
+    let keys = PeerKeys {
+        public_key: public_key(&[1; 32]),
+        preshared_key: None,
+        ways: vec![Way { port: PortId(0), address: Some(A), one_way: false }],
+    };
+    let config = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, log_keys: false, peers: vec![keys] };
+    let mut bad = Sessions::new(now, config, Seed(7).entropy("bad"));
+    bad.want(now, 0, true);
+    let (mut buf, meta) = ([0; 2048], FrameMeta { rx_time: now, from: Some(B), ..FrameMeta::default() });
+    while !bad.can_seal(now, 0) {
+        while let Some(out) = bad.poll_handshake(now, PortId(0), &mut buf) {
+            hub.handle_frame(now, PortId(0), &mut buf[..out.len], meta);
+        }
+        while let Some(out) = hub.poll_transmit(now, PortId(0), &mut buf, 1) {
+            bad.handle_datagram(now, PortId(0), &mut buf[..out.len], Some(A));
+        }
+    }
+    for n in 0..5_000_u64 {
+        let mut w = wavelane_wire::Writer::new(&mut buf[DATA_HEADER_LEN..]);
+        wavelane_wire::frame::Frame::PathChallenge(n.to_be_bytes()).emit(&mut w).unwrap();
+        let len = w.len();
+        let sealed = bad.seal(now, 0, 0, n, &mut buf[..DATA_HEADER_LEN + len + TAG_LEN], len).unwrap();
+        hub.handle_frame(now, PortId(0), &mut buf[..sealed], meta);
+        while hub.poll_transmit(now, PortId(0), &mut buf, 1).is_some() {}
+    }
+    let in_flight = hub.status(now).peers[0].in_flight;
+    assert!(in_flight < 128 << 10, "{in_flight}");
+}

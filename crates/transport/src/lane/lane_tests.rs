@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use super::sent::{Leaving, SentMap};
+use super::sent::{Leaving, SILENT_MAX, SentMap};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -106,6 +106,24 @@ fn a_lane_that_is_gone_wishes_nothing_unless_it_is_back() {
     assert_eq!(rx.delay(), Span::from_secs(1), "that word is from before");
     rx.gone(8);
     assert_eq!(rx.delay(), usual);
+}
+
+#[test]
+fn what_asks_for_no_ack_and_gets_none_is_forgotten() {
+    let mut sent = SentMap::new(SENT_MIN);
+    let mut lost = 0;
+    for n in 0..100_000 {
+        let eliciting = n % 33 == 0;
+        let leaving = Leaving { bytes: 100, eliciting, app_limited: true, mtu_probe: false, record: Some(n) };
+        lost += usize::from(sent.push(ms(n), leaving).is_some());
+        assert!(sent.remembered() <= SILENT_MAX + SILENT_MAX / 32 + 1);
+    }
+    assert_eq!(lost, 100_000 - sent.remembered(), "each has its outcome");
+    // An ack makes room.
+    let all = (sent.next_number() - 100, sent.next_number() - 1);
+    assert!(sent.acknowledge(ms(100_000), &ack(&[all], 1), |_, _| {}));
+    sent.detect_lost(ms(100_001), Span::from_millis(1), Span::from_millis(1), |_, _| lost += 1);
+    assert_eq!((lost, sent.in_flight()), (100_000 - 100, 0));
 }
 
 #[test]

@@ -22,6 +22,8 @@ use wavelane_wire::frame::LaneAck;
 const URGENT_AHEAD: Span = Span::from_millis(20);
 /// Control and micro frames may exceed the window by this much.
 const URGENT_BYTES: u64 = 16 * 1500;
+/// Answers to a neighbour's challenges are no reason to exceed the window by more than this: it may never acknowledge them.
+const ANSWERS_BYTES: u64 = 64 << 10;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
 const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
 /// On a slow lane they take no more than this share of it ...
@@ -155,6 +157,11 @@ impl<R> LaneSender<R> {
         } else {
             Room::Closed
         }
+    }
+
+    /// Whether what answers the neighbour at once may leave, whatever pacer and window say.
+    pub fn takes_answers(&self) -> bool {
+        self.sent.in_flight() <= self.window() + ANSWERS_BYTES
     }
 
     /// Whether its port takes no bulk until told otherwise.

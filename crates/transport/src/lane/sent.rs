@@ -9,6 +9,9 @@ use wavelane_wire::frame::LaneAck;
 /// Packets remembered at the least. At most it is as many full ones as half the pool holds: no more bytes are on their way.
 /// The oldest is taken for lost when one more is sent.
 pub(crate) const SENT_MIN: usize = 65_536;
+/// Of those that ask for no ack and have no outcome so many are remembered: they fill no window, and whoever never acknowledges them
+/// would have us remember all the others too. An honest neighbour acknowledges one in some dozens.
+pub(super) const SILENT_MAX: usize = 8_192;
 /// A packet is lost once one sent this many numbers later has arrived (RFC 9002, section 6.1.1), as long as the
 /// path has not been seen to reorder.
 const PACKET_THRESHOLD: u64 = 3;
@@ -99,6 +102,7 @@ pub(super) struct SentMap<R> {
     bytes_sent: u64,
     in_flight: u64,
     eliciting_in_flight: usize,
+    silent_in_flight: usize,
     largest_acked: Option<(u64, Instant)>,
     /// How much later-sent packets were seen to overtake earlier ones, in time of sending.
     reorder: Span,
@@ -120,6 +124,7 @@ impl<R> SentMap<R> {
             bytes_sent: 0,
             in_flight: 0,
             eliciting_in_flight: 0,
+            silent_in_flight: 0,
             largest_acked: None,
             reorder: Span::ZERO,
             reorder_seen: Instant::ZERO,
@@ -160,6 +165,8 @@ impl<R> SentMap<R> {
         if packet.eliciting {
             self.in_flight += u64::from(packet.bytes);
             self.eliciting_in_flight += 1;
+        } else {
+            self.silent_in_flight += 1;
         }
         self.packets.push_back(Packet {
             sent_at: now,
@@ -174,9 +181,15 @@ impl<R> SentMap<R> {
         evicted
     }
 
+    /// How many packets are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.packets.len()
+    }
+
     /// If the map is full the oldest packet is settled as lost and returned.
     fn make_room(&mut self) -> Option<(Resolved, Option<R>)> {
-        if self.packets.len() < self.packets_max {
+        if self.packets.len() < self.packets_max && self.silent_in_flight < SILENT_MAX {
             return None;
         }
         let evicted = self.settle(self.first, State::Lost);
@@ -214,6 +227,8 @@ impl<R> SentMap<R> {
         if packet.eliciting {
             self.in_flight -= u64::from(packet.bytes);
             self.eliciting_in_flight -= 1;
+        } else {
+            self.silent_in_flight -= 1;
         }
         let resolved = Resolved {
             number,

@@ -52,7 +52,7 @@ impl<S: Service> Link<S> {
             return Some(draft);
         }
         // Who answers a challenge says at once what came: the other side waits to know what did not.
-        let path_frames = self.path_frames_are_due(at);
+        let path_frames = self.path_frames_are_due(now, at);
         // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
@@ -98,7 +98,7 @@ impl<S: Service> Link<S> {
             let in_use = self.liveness.is_in_use(now);
             self.lanes.note_acks(now, at, in_use);
         }
-        let mut eliciting = self.put_path_frames(at, &mut w);
+        let mut eliciting = self.put_path_frames(now, at, &mut w);
         if acks {
             record.gone = self.put_gone(&mut w);
             eliciting |= record.gone != 0;

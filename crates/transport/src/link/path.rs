@@ -4,7 +4,7 @@
 use super::{Draft, Link, SentDatagram};
 use crate::Service;
 use std::collections::VecDeque;
-use wavelane_base::{Class, Entropy, Instant};
+use wavelane_base::{Class, Entropy, Instant, Span};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::Frame;
@@ -19,30 +19,38 @@ const SKIP_SPREAD: u64 = 8192;
 /// The first is left out sooner.
 const SKIP_FIRST: u64 = 512;
 
+/// They leave so far apart where the neighbour acknowledges nothing and the window is long exceeded.
+const RESPONSES_APART: Span = Span::from_millis(100);
+
 /// Responses that wait for a datagram.
 #[derive(Debug, Default)]
-pub(super) struct PathResponses(VecDeque<[u8; 8]>);
+pub(super) struct PathResponses {
+    waiting: VecDeque<[u8; 8]>,
+    /// When the last left.
+    left: Option<Instant>,
+}
 
 impl PathResponses {
     pub(super) fn are_due(&self) -> bool {
-        !self.0.is_empty()
+        !self.waiting.is_empty()
     }
 
     /// The neighbour asks.
     pub(super) fn asked(&mut self, token: [u8; 8]) {
-        if self.0.contains(&token) {
+        if self.waiting.contains(&token) {
             return;
         }
-        if self.0.len() >= RESPONSES_MAX {
-            self.0.pop_front();
+        if self.waiting.len() >= RESPONSES_MAX {
+            self.waiting.pop_front();
         }
-        self.0.push_back(token);
+        self.waiting.push_back(token);
     }
 
     /// Appends what fits.
-    fn put(&mut self, w: &mut Writer<'_>) {
-        while self.0.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
-            self.0.pop_front();
+    fn put(&mut self, now: Instant, w: &mut Writer<'_>) {
+        while self.waiting.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
+            self.waiting.pop_front();
+            self.left = Some(now);
         }
     }
 }
@@ -92,18 +100,27 @@ impl<S: Service> Link<S> {
     }
 
     /// Whether a challenge waits that leaves by this lane, or a response that does.
-    pub(super) fn path_frames_are_due(&self, at: usize) -> bool {
-        self.lanes[at].challenge.is_some() || self.responses.are_due() && at == self.lanes.first()
+    pub(super) fn path_frames_are_due(&self, now: Instant, at: usize) -> bool {
+        let answers = self.responses.are_due() && at == self.lanes.first() && self.may_answer(now, at);
+        self.lanes[at].challenge.is_some() || answers
+    }
+
+    /// Whether responses may leave, which no window holds up: a neighbour that acknowledges none might ask for them for ever.
+    fn may_answer(&self, now: Instant, at: usize) -> bool {
+        let apart = self.responses.left.is_none_or(|left| now.since(left) >= RESPONSES_APART);
+        apart || self.lanes[at].sender.takes_answers()
     }
 
     /// Appends the challenge and what fits of the responses. Returns whether that was anything.
-    pub(super) fn put_path_frames(&mut self, at: usize, w: &mut Writer<'_>) -> bool {
-        let before = w.len();
+    pub(super) fn put_path_frames(&mut self, now: Instant, at: usize, w: &mut Writer<'_>) -> bool {
+        let (before, may_answer) = (w.len(), self.may_answer(now, at));
         let lane = &mut self.lanes[at];
         if lane.challenge.is_some_and(|token| Frame::PathChallenge(token).emit(w).is_ok()) {
             lane.challenge = None;
         }
-        self.responses.put(w);
+        if may_answer {
+            self.responses.put(now, w);
+        }
         w.len() > before
     }
 
@@ -115,7 +132,7 @@ impl<S: Service> Link<S> {
         }
         let end = buf.len().checked_sub(TAG_LEN)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
-        if !self.put_path_frames(lane, &mut w) {
+        if !self.put_path_frames(now, lane, &mut w) {
             return None;
         }
         let plain_len = w.len();
@@ -148,7 +165,7 @@ mod tests {
         (96..100).for_each(|n| frames.asked([n; 8]));
         let mut buf = [0; 1200];
         let mut w = Writer::new(&mut buf);
-        frames.put(&mut w);
+        frames.put(Instant::ZERO, &mut w);
         assert!(w.len() == RESPONSES_MAX * 11 && !frames.are_due());
     }
 }

@@ -5,6 +5,7 @@ use super::{
 };
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hmac};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Span};
 use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, UnknownKey};
@@ -113,7 +114,8 @@ pub(super) enum Admission {
 /// Counts handshake messages and guards the costly work behind them.
 pub(super) struct Guard {
     second: Instant,
-    seen: u32,
+    /// By ports: what floods one puts no other under load, by which a cookie might not find its way back.
+    seen: BTreeMap<PortId, u32>,
     proven: u32,
     /// The proven ones by hosts, which are told apart by an octet that follows from the secret.
     by_host: [u32; 256],
@@ -129,7 +131,14 @@ fn new_secret(entropy: &mut Entropy) -> hmac::Key {
 
 impl Guard {
     pub(super) fn new(now: Instant, entropy: &mut Entropy) -> Self {
-        Self { second: now, seen: 0, proven: 0, by_host: [0; 256], secret: new_secret(entropy), secret_made: now }
+        Self {
+            second: now,
+            seen: BTreeMap::new(),
+            proven: 0,
+            by_host: [0; 256],
+            secret: new_secret(entropy),
+            secret_made: now,
+        }
     }
     /// The cookie of an address: nothing is remembered per address.
     pub(super) fn cookie(&self, port: PortId, from: Option<SocketAddr>) -> Cookie {
@@ -171,10 +180,12 @@ impl Guard {
         shown: &[u8; MAC_LEN],
     ) -> Admission {
         if now.since(self.second) >= Span::from_secs(1) {
-            (self.second, self.seen, self.proven, self.by_host) = (now, 0, 0, [0; 256]);
+            (self.second, self.proven, self.by_host) = (now, 0, [0; 256]);
+            self.seen.clear();
         }
-        self.seen = self.seen.saturating_add(1);
-        if self.seen <= HANDSHAKES_PER_SECOND_MAX {
+        let seen = self.seen.entry(place.0).or_default();
+        *seen = seen.saturating_add(1);
+        if *seen <= HANDSHAKES_PER_SECOND_MAX {
             return Admission::Admit;
         }
         if now.since(self.secret_made) >= COOKIE_LIFETIME {

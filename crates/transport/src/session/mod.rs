@@ -82,7 +82,7 @@ pub const LANES_MAX: usize = 8;
 pub const REPLAY_WINDOW: u64 = 16_384;
 /// Replaced sessions per peer whose keys still open late datagrams.
 pub const OLD_SESSIONS_MAX: usize = 2;
-/// Handshake messages per second past which addresses must be proven with a cookie.
+/// Handshake messages per second and port past which addresses must be proven with a cookie.
 pub const HANDSHAKES_PER_SECOND_MAX: u32 = 50;
 /// Handshake messages per second with a valid cookie past which the rest is dropped.
 pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
