@@ -170,6 +170,7 @@ test:
 	else
 	  python3 vectors/check_fec.py
 	  python3 vectors/check_vtx.py
+	  python3 vectors/check_blocks.py
 	  python3 vectors/check_frames.py
 	  if python3 -c 'import cryptography' 2>/dev/null; then
 	    python3 vectors/check_session.py

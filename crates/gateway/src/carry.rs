@@ -104,8 +104,9 @@ impl Gateway {
     /// Takes a flow out of the table.
     pub(super) fn forget(&mut self, flow: FlowId) {
         let loser = self.flows.loser(flow);
-        if let Some(edge) = self.flows.remove(flow).and_then(|entry| entry.edge) {
+        if let Some(mut edge) = self.flows.remove(flow).and_then(|entry| entry.edge) {
             self.kept -= edge.kept();
+            self.desk.release(edge.take_opened());
         }
         loser.into_iter().for_each(|peer| self.note_held(peer));
     }
@@ -179,7 +180,7 @@ impl Gateway {
                 }
             }
             // The other edge distrusts the way.
-            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(id) => self.end_distrusted(id),
+            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(now, id) => self.end_distrusted(id),
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
             HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
             HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.is_proven_finished()) => {
@@ -375,7 +376,9 @@ impl Gateway {
 
     /// A new way stands: sends what the other edge lacks and says what we have.
     fn resumed(&mut self, now: Instant, id: FlowId, side: Side) {
-        if let Some(said) = self.flows.edge(id).map(Edge::say_reach) {
+        if let Some(edge) = self.flows.edge(id) {
+            edge.watch.progress(now);
+            let said = edge.say_reach();
             self.blocks(side.0).say_progress(now, side.1, said, true);
         }
         self.replay(now, id);

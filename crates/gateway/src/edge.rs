@@ -66,6 +66,8 @@ pub(super) struct Edge {
     pub(super) role: Role,
     /// Times it was asked for before, as far as we know: what was asked for earlier is out of date.
     pub(super) attempt: u64,
+    /// When it was asked for anew here last.
+    pub(super) asked_at: Instant,
     /// The answering edge's application accepted.
     pub(super) accepted: bool,
     /// The neighbour turned out to be the other edge: nothing is kept once what was written early has left.
@@ -92,9 +94,10 @@ pub(super) struct Edge {
     said: u64,
     /// What relays are to see nothing of.
     pub(super) seal: Option<Sealing>,
-    /// Times in a row that either edge left a way, and those of them that this one did because nothing came back.
+    /// Times that either edge distrusted a way since an octet got through.
     pub(super) distrusts: u32,
-    pub(super) withheld: u32,
+    /// When they did first and last, in a row without long rests.
+    pub(super) distrusted: Option<(Instant, Instant)>,
     /// The table's deadline for a flow without a way: it is given up then, or at the opening edge tried again.
     pub(super) give_up_at: Option<Instant>,
 }
@@ -105,6 +108,7 @@ impl Edge {
             token,
             role,
             attempt: 0,
+            asked_at: Instant::ZERO,
             accepted: false,
             direct: false,
             awaiting: false,
@@ -119,7 +123,7 @@ impl Edge {
             said: 0,
             seal: None,
             distrusts: 0,
-            withheld: 0,
+            distrusted: None,
             give_up_at: None,
         }
     }
@@ -213,7 +217,7 @@ impl Edge {
             self.kept = VecDeque::new();
         }
         if received > self.kept_from {
-            (self.distrusts, self.withheld) = (0, 0);
+            self.distrusts = 0;
             self.tries().into_iter().for_each(|resumes| *resumes = 0);
         }
         self.kept_from = received;

@@ -10,6 +10,7 @@ mod addresses;
 mod cache;
 mod carry;
 mod config;
+mod desk;
 mod edge;
 mod ended;
 mod faults;
@@ -46,6 +47,7 @@ pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Stat
 
 use addresses::Addresses;
 use cache::Cache;
+use desk::Desk;
 use ended::Ended;
 use flows::FlowTable;
 use grants::Grants;
@@ -101,6 +103,8 @@ pub struct Gateway {
     grants: Grants,
     /// Links that something was done to and that were not settled since.
     dirty: BTreeSet<PeerId>,
+    /// What sealing and opening flows share.
+    desk: Desk,
     /// For the tokens of passages.
     dice: Entropy,
     /// Flows across relays that ended: the other edge may ask again.
@@ -212,6 +216,7 @@ impl Gateway {
             vtx: Vtx::default(),
             grants: Grants::default(),
             dirty: BTreeSet::new(),
+            desk: Desk::default(),
             ended: Ended::default(),
             events: VecDeque::new(),
             cursor: 0,
@@ -383,6 +388,7 @@ impl Gateway {
         }
         self.links[peer.0].heard(now);
         if returned {
+            self.ways.returned(peer);
             self.leave_lost_ways(now);
         }
     }

@@ -2,8 +2,14 @@
 
 use super::edge::{DETACHED_MAX, LAST_WORD_MAX, Role, resume_wait};
 use super::{Event, Gateway};
-use wavelane_base::{FlowId, Instant};
+use wavelane_base::{FlowId, Instant, Span};
 use wavelane_wire::frame::Reason;
+
+/// A flow that left a way because an edge distrusts it asks for another at once if it asked last so long ago, else after about
+/// as long.
+const DISTRUSTED_EVERY: Span = Span::from_secs(1);
+/// The waits of others that count as many tries are as long.
+const DISTRUSTED_TRIES_MAX: u32 = 3;
 
 impl Gateway {
     /// A flow's way is gone, or was none. Opens it anew, waits for that, or tells the owner.
@@ -29,10 +35,12 @@ impl Gateway {
         };
         // One way that leads nowhere is none of several; before the first answer each is asked once.
         let nowhere = choice && reason == Reason::Unreachable;
-        if choice {
-            self.shun(now, peer, target.ip());
+        match reason {
+            Reason::Corrupted if choice => self.distrust_way(now, peer, target.ip()),
+            _ if choice && (restarted || full || nowhere) => self.shun(now, peer, target.ip()),
+            _ => {}
         }
-        let exhausted = nowhere && !accepted && self.good_way(now, None, target.ip()).is_none();
+        let exhausted = nowhere && !accepted && self.next_way(now, None, target.ip()).is_none();
         if exhausted || !restarted && !full && !nowhere {
             return self.end(id, reason, accepted);
         }
@@ -43,10 +51,13 @@ impl Gateway {
     pub(super) fn try_again(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
         let Role::Opener { target, resumes, choice, .. } = edge.role else { return };
+        let rested = now.since(edge.asked_at) >= DISTRUSTED_EVERY;
+        // One that looks for an honest way has little time, and may have found out slowly.
+        let looks = edge.distrusts > 0 && rested;
         // Of one way the first time: it may well be there already. Of several each that has not failed recently.
         let at_once = if choice { None } else { Some(resumes == 0) };
         let target = target.ip();
-        match at_once.unwrap_or_else(|| self.good_way(now, None, target).is_some()) {
+        match looks || at_once.unwrap_or_else(|| self.good_way(now, None, target).is_some()) {
             true => self.open_anew(now, id),
             false => self.put_off(now, id),
         }
@@ -65,10 +76,11 @@ impl Gateway {
     /// Opens a lost flow anew later, unless that was tried often enough.
     fn put_off(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
-        let (accepted, role, most) = (edge.accepted, edge.role, edge.resumes_max());
+        let (accepted, role, most, distrusts) = (edge.accepted, edge.role, edge.resumes_max(), edge.distrusts);
         match role {
             Role::Opener { resumes, .. } if resumes < most => {
-                let wait = resume_wait(resumes, self.dice.next_u64());
+                let tries = if distrusts > 0 { resumes.min(DISTRUSTED_TRIES_MAX) } else { resumes };
+                let wait = resume_wait(tries, self.dice.next_u64());
                 self.wait_for_way(id, now + wait, accepted);
             }
             _ => self.end(id, Reason::Restarted, accepted),
@@ -87,6 +99,7 @@ impl Gateway {
         *resumes += 1;
         let (peer, source, target) = (*peer, *source, *target);
         edge.attempt += 1;
+        edge.asked_at = now;
         edge.awaiting = true;
         let passage = Some(edge.passage());
         self.lend(peer);

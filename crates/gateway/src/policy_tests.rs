@@ -347,6 +347,33 @@ fn the_first_usable_route_or_detour_is_taken() {
 }
 
 #[test]
+fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
+    let mut four = config();
+    four.peers.push(peer(4, &["0.0.0.0/0"]));
+    four.peers.push(peer(5, &["0.0.0.0/0"]));
+    let (port, yard) = (PeerId(2), PeerId(3));
+    let mut gateway = gateway(four);
+    let (at, target) = (Instant::from_secs, "203.0.113.9".parse().unwrap());
+    assert_eq!(gateway.ways_to(Some(SHIP), target), [TOWN, port, yard]);
+    gateway.distrust_way(at(1), TOWN, target);
+    assert_eq!(gateway.good_way(at(1), Some(SHIP), target), Some(port));
+    gateway.distrust_way(at(2), port, target);
+    gateway.shun(at(3), yard, target);
+    assert_eq!(gateway.good_way(at(3), Some(SHIP), target), None);
+    let next = |gateway: &Gateway, s| {
+        (gateway.next_way(at(s), Some(SHIP), target), gateway.any_way(at(s), Some(SHIP), target))
+    };
+    assert_eq!(next(&gateway, 3), (Some(TOWN), Some(TOWN)), "the one distrusted the longest ago");
+    gateway.distrust_way(at(5), TOWN, target);
+    gateway.distrust_way(at(6), port, target);
+    assert_eq!(next(&gateway, 12), (Some(TOWN), Some(TOWN)), "one that led nowhere rests");
+    assert_eq!(next(&gateway, 13), (Some(TOWN), Some(yard)), "and is asked again where all failed");
+    gateway.ways.returned(yard);
+    assert_eq!(gateway.good_way(at(13), Some(SHIP), target), Some(yard), "it was down, and is back");
+    assert_eq!(gateway.good_way(at(6 + 120), Some(SHIP), target), Some(TOWN));
+}
+
+#[test]
 fn dangerous_targets_are_named_exactly() {
     let may = |listed: &[&str], target: &str, own: Option<&[IpAddr]>| {
         may_reach(&prefixes(listed), target.parse().unwrap(), own)

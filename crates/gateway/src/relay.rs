@@ -203,18 +203,16 @@ impl Gateway {
         let Some((asked, answered)) = asked else { return };
         self.leave(up);
         self.dirty.insert(up.0);
-        // The egress itself does not change what is meant for it.
-        if reason != Reason::Corrupted
-            || self.egress_key(asked.target.ip()) != Some(self.config.peers[down.0.0].public_key)
-        {
-            self.shun(now, down.0, asked.target.ip());
+        match reason {
+            Reason::Corrupted => self.distrust_way(now, down.0, asked.target.ip()),
+            _ => self.shun(now, down.0, asked.target.ip()),
         }
         if answered {
             let told = if reason == Reason::Corrupted { reason } else { Reason::Restarted };
             return self.blocks(up.0).reset(up.1, told);
         }
         let reason = if asked.is_resumed() { Reason::Restarted } else { reason };
-        let next = self.good_way(now, Some(up.0), asked.target.ip());
+        let next = self.next_way(now, Some(up.0), asked.target.ip());
         let refused = next.map_or(Err(reason), |next| self.pass_on(now, up, next, asked));
         if let Err(reason) = refused {
             self.blocks(up.0).refuse(now, up.1, reason);
@@ -274,10 +272,8 @@ impl Gateway {
             }
             HopEvent::Reset(_, reason) => {
                 self.leave(side);
-                if let (Reason::Corrupted, Some(asked)) = (reason, asked)
-                    && self.egress_key(asked.target.ip()) != Some(self.config.peers[other.0.0].public_key)
-                {
-                    self.shun(now, other.0, asked.target.ip());
+                if let (Reason::Corrupted, Some(asked)) = (reason, asked) {
+                    self.distrust_way(now, other.0, asked.target.ip());
                 }
                 if self.leave(other) {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
@@ -366,7 +362,7 @@ mod tests {
     use super::*;
 
     fn side(number: u64) -> Side {
-        (PeerId((number % 3) as usize), FlowName { mine: number % 2 == 0, number })
+        (PeerId((number % 3) as usize), FlowName { mine: number.is_multiple_of(2), number })
     }
 
     fn asked(token: u8, attempt: u64) -> Asked {

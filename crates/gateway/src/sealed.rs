@@ -3,6 +3,7 @@
 //! again, and is over when nothing honest comes for too long.
 
 use super::carry::Around;
+use super::desk::OPENED_MAX;
 use super::edge::{Edge, Role};
 use super::relay::Side;
 use super::{Event, Gateway, PeerId};
@@ -14,13 +15,16 @@ use wavelane_wire::parcel::{PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, flow_prol
 
 /// Octets that are worth a parcel of their own unless they are all there are.
 const PARCEL_MIN: usize = 1024;
-/// Most octets opened at once, of four parcels: they lie beside the pool until the application has read them.
-const OPENED_MAX: usize = 4 * PARCEL_PLAIN_MAX;
-/// Times in a row that a way is left because one of the edges distrusts it: past it the flow is over. Few, so that where no other
-/// way is the applications hear of it within a minute, whatever a relay does in turn.
+/// A flow is over when a way is left, because one of the edges distrusts it, more often than this without an octet that got through ...
 const DISTRUST_MAX: u32 = 4;
-/// The same for octets withheld, which takes 7 s to find out each time. A partition counts once: the next request waits in it.
-const WITHHELD_MAX: u32 = 2;
+/// ... and the first time at least so long ago, whatever got through since: time enough to try several ways even if octets are
+/// withheld on each, and little enough that where no other way is the applications hear of it within a minute. A partition counts
+/// once: the next request waits in it.
+const DISTRUST_FOR: Span = Span::from_secs(35);
+/// A flow that stayed on a way for so long begins anew.
+const DISTRUST_REST: Span = Span::from_secs(30);
+/// Or more often than this, however soon.
+const DISTRUST_MOST: u32 = 40;
 /// A neighbour is logged at most so often.
 const NOTICE_EVERY: Span = Span::from_secs(10);
 
@@ -57,11 +61,14 @@ impl Agreed {
     fn unread(&self) -> &[u8] {
         &self.plain[self.taken..]
     }
-    fn take(&mut self, octets: usize) {
+    /// Takes octets as read. Gives the buffer back if nothing else is in it.
+    fn take(&mut self, octets: usize) -> Option<Vec<u8>> {
         self.taken += octets;
-        if self.taken == self.plain.len() {
-            (self.plain, self.taken) = (Vec::new(), 0);
+        if self.taken < self.plain.len() {
+            return None;
         }
+        self.taken = 0;
+        Some(core::mem::take(&mut self.plain))
     }
 }
 
@@ -88,6 +95,10 @@ impl Edge {
             (Some(Sealing::Agreed(agreed)), Role::Answerer) => Some(agreed.target),
             _ => None,
         }
+    }
+    /// What was opened and nobody will read.
+    pub(super) fn take_opened(&mut self) -> Vec<u8> {
+        self.agreed().map(|agreed| core::mem::take(&mut agreed.plain)).unwrap_or_default()
     }
     fn agreed(&mut self) -> Option<&mut Agreed> {
         match &mut self.seal {
@@ -270,10 +281,7 @@ impl Gateway {
             );
             self.events.push_back(Event::Notice(text));
         }
-        let Some(edge) = self.flows.edge(id) else { return };
-        edge.withheld += u32::from(deceit == Deceit::Withheld);
-        let over = edge.withheld > WITHHELD_MAX;
-        let over = self.is_distrusted_for_good(id) || over;
+        let over = self.is_distrusted_for_good(now, id);
         // The other edge need not wait for a flow that is over.
         self.blocks(peer).reset(name, if over { Reason::Aborted } else { Reason::Corrupted });
         self.dirty.insert(peer);
@@ -281,10 +289,14 @@ impl Gateway {
     }
 
     /// One of the edges left a sealed flow's way: whether that was once too often.
-    pub(super) fn is_distrusted_for_good(&mut self, id: FlowId) -> bool {
+    pub(super) fn is_distrusted_for_good(&mut self, now: Instant, id: FlowId) -> bool {
         let Some(edge) = self.flows.edge(id).filter(|edge| edge.is_sealed()) else { return false };
-        edge.distrusts += 1;
-        edge.distrusts > DISTRUST_MAX
+        let in_row = edge.distrusted.filter(|(_, last)| now.since(*last) < DISTRUST_REST);
+        let since = in_row.map_or(now, |(since, _)| since);
+        edge.distrusts = if in_row.is_some() { edge.distrusts + 1 } else { 1 };
+        edge.distrusted = Some((since, now));
+        let long = now.since(since) >= DISTRUST_FOR;
+        edge.distrusts > DISTRUST_MAX && long || edge.distrusts > DISTRUST_MOST
     }
 
     pub(super) fn end_distrusted(&mut self, id: FlowId) {
@@ -301,7 +313,7 @@ impl Gateway {
         };
         self.lend(peer);
         let room = self.blocks(peer).room(name).min(edge_room);
-        let mut out = Vec::new();
+        let mut out = self.desk.lend_to_seal();
         let mut taken = 0;
         if let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) {
             while taken < data.len() {
@@ -317,6 +329,7 @@ impl Gateway {
             assert_eq!(written, out.len(), "there was room, and what is sealed cannot be sealed again");
             self.with_edge(flow, |edge| edge.wrote(&out));
         }
+        self.desk.take_sealed(out);
         if taken < data.len() {
             self.with_edge(flow, |edge| edge.writer_waits = true);
             self.blocks(peer).want_room(now, name);
@@ -350,8 +363,9 @@ impl Gateway {
         if !agreed.unread().is_empty() {
             return true;
         }
-        let (mut octets, mut plain, mut last) = (0, Vec::new(), Opened::Part);
-        while plain.len() + PARCEL_PLAIN_MAX <= OPENED_MAX {
+        let most = self.desk.most();
+        let (mut octets, mut plain, mut last) = (0, self.desk.lend_to_open(), Opened::Part);
+        while plain.len() + PARCEL_PLAIN_MAX <= most {
             last = agreed.keys.open(after(parts, octets), &mut plain);
             match last {
                 Opened::Bytes(whole) => octets += whole,
@@ -365,10 +379,11 @@ impl Gateway {
         if octets > 0 {
             // What is foreign behind it is met again.
             let any = !plain.is_empty();
-            (agreed.plain, agreed.taken) = (plain, 0);
+            (agreed.plain, agreed.taken) = (self.desk.hold(plain), 0);
             self.consume_parcels(now, flow, (peer, name), octets);
             return any;
         }
+        self.desk.put_back(plain);
         if last == Opened::Foreign {
             self.distrust(now, flow, Deceit::Parcel);
             self.settle(now, peer);
@@ -391,7 +406,9 @@ impl Gateway {
             let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return ReadOutcome::Reset };
             let octets = agreed.unread().len().min(buf.len());
             buf[..octets].copy_from_slice(&agreed.unread()[..octets]);
-            agreed.take(octets);
+            if let Some(empty) = agreed.take(octets) {
+                self.desk.release(empty);
+            }
             return if octets > 0 { ReadOutcome::Data(octets) } else { ReadOutcome::Blocked };
         }
         let Some(edge) = self.flows.edge(flow) else { return ReadOutcome::Reset };
@@ -428,8 +445,9 @@ impl Gateway {
     }
 
     pub(super) fn consume_sealed(&mut self, flow: FlowId, octets: usize) {
-        if let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) {
-            agreed.take(octets.min(agreed.unread().len()));
+        let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return };
+        if let Some(empty) = agreed.take(octets.min(agreed.unread().len())) {
+            self.desk.release(empty);
         }
     }
 
@@ -456,9 +474,13 @@ pub(super) fn plain_room(room: usize) -> usize {
     room / whole * PARCEL_PLAIN_MAX + (room % whole).saturating_sub(PARCEL_OVERHEAD)
 }
 
-/// What write would take, given room for so much.
+/// What is worth writing, given room for so much: whole parcels, as many as are opened at once, or else part of one.
 pub(super) fn worthwhile(room: usize) -> usize {
-    Some(plain_room(room)).filter(|plain| *plain >= PARCEL_MIN).unwrap_or(0)
+    match plain_room(room).min(OPENED_MAX) {
+        plain if plain < PARCEL_MIN => 0,
+        plain if plain < PARCEL_PLAIN_MAX => plain,
+        plain => plain - plain % PARCEL_PLAIN_MAX,
+    }
 }
 
 impl Around {

@@ -20,6 +20,8 @@ const VTX_AFTER_MAX: Span = Span::from_secs(16);
 
 /// Times that a sealed flow's other edge was asked for and not heard, after which its way is left: what was taken is withheld.
 const UNHEARD_MAX: u32 = 2;
+/// The same of a flow that left a way so before, and got no octet through since: several ways are to be tried in little time.
+const UNHEARD_AGAIN_MAX: u32 = 1;
 
 /// Least that is asked for at once: the smallest block.
 const VTX_OCTETS_MIN: u64 = 64 << 10;
@@ -98,7 +100,8 @@ impl Gateway {
                 continue;
             }
             let mut next = edge.watch.heard + edge.watch.wait;
-            let unheard = edge.is_sealed() && edge.watch.unheard >= UNHEARD_MAX;
+            let most = if edge.distrusts > 0 { UNHEARD_AGAIN_MAX } else { UNHEARD_MAX };
+            let unheard = edge.is_sealed() && edge.watch.unheard >= most;
             if unheard && next <= now && self.kept_and_taken(id).is_some() {
                 self.distrust(now, id, Deceit::Withheld);
                 self.watch_vtx(now, id);
@@ -181,10 +184,7 @@ impl Gateway {
         let passed_on = self.blocks(side.0).taken(side.1);
         let receipted = self.blocks(other.0).receipted(other.1);
         let mut here = self.cache.held(side, start, end.min(passed_on));
-        if receipted < passed_on {
-            // In custody.
-            here.insert(receipted, passed_on);
-        }
+        put_custody(&mut here, receipted, passed_on);
         self.blocks(side.0).answer_vtx(side.1, (start, end), &here);
         let onward = (start, end.min(passed_on));
         if onward.0 < onward.1 {
@@ -197,13 +197,18 @@ impl Gateway {
     /// Passes an offer on once the bytes are here: the next node may lack them.
     fn ask_onward(&mut self, side: Side, other: Side) {
         let Some(&(start, end)) = self.vtx.waiting.get(&side) else { return };
-        let end = end.min(self.blocks(other.0).receipted(other.1));
-        if start < end && self.cache.held(side, start, end).gaps(start, end).is_empty() {
-            self.blocks(other.0).offer_vtx(other.1, start, end);
-            self.settle_later(other.0);
-        }
-        if start >= end || self.cache.held(side, start, end).gaps(start, end).is_empty() {
-            self.vtx.waiting.remove(&side);
+        let receipted = self.blocks(other.0).receipted(other.1);
+        let cached = self.cache.held(side, start, end.min(receipted));
+        match onward(&cached, receipted, (start, end)) {
+            Onward::Offer(end) => {
+                self.blocks(other.0).offer_vtx(other.1, start, end);
+                self.settle_later(other.0);
+                self.vtx.waiting.remove(&side);
+            }
+            Onward::Nothing => {
+                self.vtx.waiting.remove(&side);
+            }
+            Onward::Wait => {}
         }
     }
 
@@ -242,5 +247,71 @@ impl Gateway {
 
     fn settle_later(&mut self, peer: PeerId) {
         self.dirty.insert(peer);
+    }
+}
+
+/// Of what a relay forwarded, `here` holds what its cache has: adds what is in custody, which the next hop has not receipted.
+fn put_custody(here: &mut RangeSet, receipted: u64, passed_on: u64) {
+    here.insert(receipted, passed_on);
+}
+
+/// What becomes of an offer at a relay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Onward {
+    /// The next hop is asked for the offered bytes up to here.
+    Offer(u64),
+    /// It has receipted none of them.
+    Nothing,
+    /// The relay lacks some of them itself, and asks once they came again.
+    Wait,
+}
+
+/// What a relay whose cache holds `cached` does with an offer of bytes of which the next hop receipted some.
+fn onward(cached: &RangeSet, receipted: u64, (start, end): (u64, u64)) -> Onward {
+    let end = end.min(receipted);
+    match (start < end, start < end && cached.gaps(start, end).is_empty()) {
+        (false, _) => Onward::Nothing,
+        (true, true) => Onward::Offer(end),
+        (true, false) => Onward::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a vector that cannot be read should stop the test")]
+    use super::*;
+
+    fn spans(text: &str) -> RangeSet {
+        let mut set = RangeSet::default();
+        for (first, end) in text.split(',').filter_map(|part| part.split_once('-')) {
+            set.insert(first.parse().unwrap(), end.parse().unwrap());
+        }
+        set
+    }
+
+    /// The relay's lines of `vectors/blocks.txt`, which a second implementation in another language checks as well.
+    #[test]
+    fn golden_relay_answers() {
+        let text = include_str!("../../../vectors/blocks.txt");
+        let mut checked = 0;
+        for line in text.lines().filter(|line| line.starts_with("relay ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |i: usize| words[i].parse::<u64>().unwrap();
+            let (passed_on, receipted, cached, start, end) =
+                (number(1), number(2), spans(words[3]), number(4), number(4) + number(5));
+            let mut here = cached.clone();
+            put_custody(&mut here, receipted, passed_on);
+            here.remove(0, start);
+            here.remove(end.min(passed_on), u64::MAX);
+            assert_eq!(here, spans(words[6]), "{line}");
+            let expected = spans(words[7]).first();
+            let asked = match onward(&cached, receipted, (start, end.min(passed_on))) {
+                Onward::Offer(end) => Some((start, end)),
+                Onward::Nothing | Onward::Wait => None,
+            };
+            assert_eq!(asked, expected, "{line}");
+            checked += 1;
+        }
+        assert!(checked >= 7);
     }
 }

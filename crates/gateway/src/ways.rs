@@ -8,42 +8,82 @@
 use super::edge::{Edge, Role};
 use super::relay::{Asked, Side};
 use super::{Gateway, PeerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use wavelane_base::{FlowId, Instant, Span};
 use wavelane_wire::frame::Reason;
 
 /// A neighbour that led nowhere comes after the others for so long.
 const SHUNNED_FOR: Span = Span::from_secs(30);
-/// Most neighbours and targets remembered for that; past it the one that did so first is forgotten.
+/// Where all others have failed it is asked again after so long: what it lacked may be there.
+const SHUNNED_AGAIN: Span = Span::from_secs(10);
+/// One by which a sealed flow went that its edges distrusted comes after the others for so long: longer than a flow looks for a
+/// better way, which would begin anew otherwise.
+const DISTRUSTED_FOR: Span = Span::from_secs(120);
+/// Most neighbours and targets remembered for either; past it the one that did so first is forgotten.
 const SHUNNED_MAX: usize = 1024;
+
+/// A neighbour, and where it was to lead.
+type Towards = (PeerId, IpAddr);
+
+/// When something was last noted of neighbours.
+#[derive(Debug, Default)]
+struct Marks {
+    at: BTreeMap<Towards, Instant>,
+    /// The same, the oldest first.
+    order: BTreeSet<(Instant, Towards)>,
+}
+
+impl Marks {
+    fn set(&mut self, now: Instant, towards: Towards) {
+        if let Some(before) = self.at.insert(towards, now) {
+            self.order.remove(&(before, towards));
+        }
+        self.order.insert((now, towards));
+        if self.at.len() > SHUNNED_MAX
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.at.remove(&oldest);
+        }
+    }
+    /// When it was, if that is no longer than `age` ago.
+    fn get(&self, now: Instant, towards: Towards, age: Span) -> Option<Instant> {
+        self.at.get(&towards).copied().filter(|at| now.since(*at) < age)
+    }
+    fn retain(&mut self, keep: impl Fn(Towards) -> bool) {
+        self.at.retain(|towards, _| keep(*towards));
+        self.order.retain(|(_, towards)| keep(*towards));
+    }
+}
 
 /// What was learnt of ways by taking them.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// When a neighbour last led nowhere.
-    shunned: BTreeMap<(PeerId, IpAddr), Instant>,
+    /// Neighbours that led nowhere.
+    shunned: Marks,
+    /// Neighbours that led there, but the flow's edges found that a relay fails or lies; which one they cannot know.
+    distrusted: Marks,
 }
 
 impl Ways {
     /// The routes or the neighbours' numbers are others.
     pub(super) fn forget_all(&mut self) {
-        self.shunned.clear();
+        *self = Self::default();
     }
     /// What was learnt of ways to these targets is out of date.
     pub(super) fn forget(&mut self, outdated: impl Fn(IpAddr) -> bool) {
-        self.shunned.retain(|(_, target), _| !outdated(*target));
+        self.shunned.retain(|(_, target)| !outdated(target));
+        self.distrusted.retain(|(_, target)| !outdated(target));
     }
-    fn shun(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
-        self.shunned.insert((peer, target), now);
-        if self.shunned.len() > SHUNNED_MAX
-            && let Some(oldest) = self.shunned.iter().min_by_key(|(_, at)| **at).map(|(key, _)| *key)
-        {
-            self.shunned.remove(&oldest);
-        }
+    /// A neighbour that was down is back: that it led nowhere may have been that.
+    pub(super) fn returned(&mut self, peer: PeerId) {
+        self.shunned.retain(|(of, _)| of != peer);
     }
     fn shunned_at(&self, now: Instant, peer: PeerId, target: IpAddr) -> Option<Instant> {
-        self.shunned.get(&(peer, target)).copied().filter(|at| now.since(*at) < SHUNNED_FOR)
+        self.shunned.get(now, (peer, target), SHUNNED_FOR)
+    }
+    fn distrusted_at(&self, now: Instant, peer: PeerId, target: IpAddr) -> Option<Instant> {
+        self.distrusted.get(now, (peer, target), DISTRUSTED_FOR)
     }
 }
 
@@ -77,19 +117,42 @@ impl Gateway {
 
     /// The best neighbour towards `target` that is not down and has not failed recently.
     pub(super) fn good_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
-        let good = |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
-        self.ways_to(upstream, target).into_iter().find(good)
+        self.leading(now, upstream, target).find(|peer| self.ways.distrusted_at(now, *peer, target).is_none())
     }
 
-    /// The same, or else of those that are not down the one that led nowhere the longest ago.
+    /// The same, or else of those that led there the one that was distrusted the longest ago. So all combinations of the relays'
+    /// choices are tried in turn, however many of them lead through the relay that lies.
+    pub(super) fn next_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
+        self.leading(now, upstream, target).min_by_key(|peer| self.ways.distrusted_at(now, *peer, target))
+    }
+
+    /// The best one that has not failed recently, or else of all that are not down the one that failed the longest ago, but one that
+    /// led nowhere only after a while: ways that lead in a circle would keep the search busy.
     pub(super) fn any_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
-        let up = self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
-        self.good_way(now, upstream, target).or_else(|| up.min_by_key(|p| self.ways.shunned_at(now, *p, target)))
+        let up = || self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
+        let shunned_at = |peer: &PeerId| self.ways.shunned_at(now, *peer, target);
+        let rested = |peer: &PeerId| shunned_at(peer).is_none_or(|at| now.since(at) >= SHUNNED_AGAIN);
+        let failed_at = |peer: &PeerId| shunned_at(peer).max(self.ways.distrusted_at(now, *peer, target));
+        let best = self.good_way(now, upstream, target).or_else(|| up().filter(rested).min_by_key(failed_at));
+        best.or_else(|| up().min_by_key(shunned_at))
+    }
+
+    /// Neighbours that are not down and did not lead nowhere recently, best first.
+    fn leading(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> impl Iterator<Item = PeerId> {
+        let leads = move |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
+        self.ways_to(upstream, target).into_iter().filter(leads)
     }
 
     /// `peer` led nowhere.
     pub(super) fn shun(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
-        self.ways.shun(now, peer, target);
+        self.ways.shunned.set(now, (peer, target));
+    }
+
+    /// A relay behind `peer`, or the peer, fails or lies. Not the egress itself, which does not change what is meant for it.
+    pub(super) fn distrust_way(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
+        if self.egress_key(target) != Some(self.config.peers[peer.0].public_key) {
+            self.ways.distrusted.set(now, (peer, target));
+        }
     }
 
     /// A neighbour went down or came back, or routes changed: flows leave ways that are lost for others.

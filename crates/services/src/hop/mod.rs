@@ -68,6 +68,8 @@ pub struct Hop {
     bulk: Ring,
     micro_run: u64,
     timers: BTreeSet<(Instant, FlowName)>,
+    /// Flows with a receipt that is to leave before long.
+    receipts: BTreeSet<FlowName>,
     events: VecDeque<HopEvent>,
     serial: u64,
     /// Fates of older sendings mean nothing: the peer they went to is gone.
@@ -105,6 +107,7 @@ impl Hop {
             bulk: Ring::default(),
             micro_run: 0,
             timers: BTreeSet::new(),
+            receipts: BTreeSet::new(),
             events: VecDeque::new(),
             serial: 0,
             serial_floor: 0,
@@ -267,8 +270,8 @@ impl Hop {
 
     /// Receipts that are to leave before long leave now. Whether there are any.
     pub(crate) fn hasten_receipts(&mut self) -> bool {
-        let waits = |flow: &Flow| flow.inc.receipt_at.is_some();
-        let names: Vec<FlowName> = self.flows.iter().filter(|(_, flow)| waits(flow)).map(|(name, _)| *name).collect();
+        // Not all flows are looked at: this is asked for with every datagram, and how many flows there are is up to the peer.
+        let names = core::mem::take(&mut self.receipts);
         for name in &names {
             if let Some(flow) = self.flows.get_mut(name) {
                 flow.inc.hasten();
@@ -329,6 +332,7 @@ impl Hop {
         self.done.clear();
         self.strays.clear();
         self.timers.clear();
+        self.receipts.clear();
         (self.greeters, self.control, self.micro, self.bulk) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;

@@ -48,6 +48,7 @@ impl Hop {
         if let Some(at) = flow.timer {
             self.timers.remove(&(at, name));
         }
+        self.receipts.remove(&name);
         for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk] {
             ring.set(name, false);
         }
@@ -92,6 +93,10 @@ impl Hop {
         self.control.set(name, flow.wants_control());
         self.micro.set(name, data && micro);
         self.bulk.set(name, data && !micro);
+        match flow.inc.receipt_at.is_some() {
+            true => self.receipts.insert(name),
+            false => self.receipts.remove(&name),
+        };
         if !data || micro {
             flow.deficit = flow.deficit.min(0);
         }

@@ -310,6 +310,11 @@ proptest! {
             prop_assert!(hop.status().unread <= (512 << 10) + 4 * FLOOR);
             prop_assert_eq!(hop.live, hop.flows.values().filter(|f| f.state != State::Done).count());
             prop_assert_eq!(hop.held.to_send, hop.flows.values().map(|f| f.out.buffered()).sum::<u64>());
+            let waits = hop.flows.iter().filter(|(_, f)| f.inc.receipt_at.is_some()).map(|(name, _)| *name);
+            prop_assert_eq!(&hop.receipts, &waits.collect());
+            if dice == 6 {
+                hop.hasten_receipts();
+            }
             prop_assert_eq!(hop.held.unread, hop.flows.values().map(|f| f.inc.buffered()).sum::<u64>());
         }
     }

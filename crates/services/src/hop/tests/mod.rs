@@ -1,6 +1,7 @@
 //! Two hops joined by a pipe that loses, reorders, duplicates and reports fates after a round trip, sometimes wrongly.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod blocks;
 mod delivery;
 mod ending;
 mod greet;

@@ -63,10 +63,9 @@ impl<L> Lanes<L> {
         let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
         self.order.sort_unstable();
         let all = &self.all;
-        // Where none works, or nothing is known of any, acks take turns: they may be what does not arrive, and both sides wait for
-        // the other's.
-        let turn = |lane: &Lane<L>, small: bool| (lane.failed || small && !lane.measured).then_some(lane.acks_at);
-        let rank = |i: usize, small: bool| {
+        // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
+        let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
+        let rank = |i: usize| {
             let lane = &all[i];
             let (place, delay) = match self.choice {
                 Choice::Bond => (0, lane.delay()),
@@ -80,7 +79,7 @@ impl<L> Lanes<L> {
             (
                 place,
                 costs,
-                (lane.blocked, lane.failed, turn(lane, small), unknown, bond && lane.metered, delay),
+                (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay),
                 lane.place,
             )
         };
@@ -89,8 +88,8 @@ impl<L> Lanes<L> {
         };
         let any_takes_small = all.iter().any(takes_small);
         self.bulk_order.clone_from(&self.order);
-        self.bulk_order.sort_by_key(|i| rank(*i, false));
-        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i, true)));
+        self.bulk_order.sort_by_key(|i| rank(*i));
+        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i)));
         self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // Of a neighbour that is there by another lane an answer shows it.
@@ -135,7 +134,7 @@ impl<L> Lanes<L> {
     /// Acks left by a lane.
     pub(in crate::link) fn note_acks(&mut self, now: Instant, lane: usize, in_use: bool) {
         self.all[lane].acks_at = now;
-        if self.all[lane].failed || !self.all[lane].measured {
+        if self.all[lane].failed {
             self.sort(now, in_use);
         }
     }

@@ -1,0 +1,96 @@
+//! Buffers in which sealed flows are opened and sealed, used again and again, and what lies opened.
+
+use wavelane_wire::parcel::PARCEL_PLAIN_MAX;
+
+/// Most octets opened at once, of 16 parcels: as much as the door hands to a kernel at once. They lie beside the pool until the
+/// application has read them ...
+pub(super) const OPENED_MAX: usize = 16 * PARCEL_PLAIN_MAX;
+/// ... and once so many lie there, of all flows, one parcel at a time is opened.
+const OPENED_ALL_MAX: usize = 4 << 20;
+/// The buffer for sealing is kept for the next time up to this size.
+const SCRATCH_MAX: usize = 1 << 17;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    /// Octets of all flows that were opened and are held until their applications have read them.
+    opened: usize,
+    plain: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+impl Desk {
+    /// How many octets may be opened at once now.
+    pub(super) fn most(&self) -> usize {
+        if self.opened < OPENED_ALL_MAX { OPENED_MAX } else { PARCEL_PLAIN_MAX }
+    }
+    /// An empty buffer to open into.
+    pub(super) fn lend_to_open(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.plain)
+    }
+    /// What was opened, to be held by its flow: in the buffer, or in one of its size where it is much less.
+    pub(super) fn hold(&mut self, plain: Vec<u8>) -> Vec<u8> {
+        self.opened += plain.len();
+        if plain.len() >= plain.capacity() / 4 {
+            return plain;
+        }
+        let small = plain.as_slice().to_vec();
+        self.put_back(plain);
+        small
+    }
+    /// All that was held in it was read, or nobody will.
+    pub(super) fn release(&mut self, plain: Vec<u8>) {
+        self.opened -= plain.len();
+        self.put_back(plain);
+    }
+    /// Nothing of it is held.
+    pub(super) fn put_back(&mut self, mut plain: Vec<u8>) {
+        if plain.capacity() > self.plain.capacity() {
+            plain.clear();
+            self.plain = plain;
+        }
+    }
+    /// An empty buffer to seal into.
+    pub(super) fn lend_to_seal(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.sealed)
+    }
+    /// What was sealed has been passed on.
+    pub(super) fn take_sealed(&mut self, mut sealed: Vec<u8>) {
+        if sealed.capacity() <= SCRATCH_MAX {
+            sealed.clear();
+            self.sealed = sealed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stopped_readers_leave_opened_is_bounded() {
+        let mut desk = Desk::default();
+        let mut held = Vec::new();
+        for _ in 0..10_000 {
+            let mut plain = desk.lend_to_open();
+            assert!(plain.is_empty());
+            plain.resize(desk.most(), 7);
+            held.push(desk.hold(plain));
+        }
+        let octets: usize = held.iter().map(Vec::len).sum();
+        assert!(octets <= OPENED_ALL_MAX + OPENED_MAX + held.len() * PARCEL_PLAIN_MAX, "{octets}");
+        assert!(held.iter().all(|plain| plain.capacity() <= 4 * plain.len()), "no more memory than four times that");
+        held.into_iter().for_each(|plain| desk.release(plain));
+        assert_eq!((desk.opened, desk.most()), (0, OPENED_MAX));
+    }
+
+    #[test]
+    fn a_small_rest_takes_no_large_buffer() {
+        let mut desk = Desk::default();
+        desk.put_back(Vec::with_capacity(OPENED_MAX));
+        let mut plain = desk.lend_to_open();
+        plain.extend([7; 300]);
+        let held = desk.hold(plain);
+        assert!(held.len() == 300 && held.capacity() < 1_024 && desk.lend_to_open().capacity() >= OPENED_MAX);
+    }
+}
