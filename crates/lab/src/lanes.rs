@@ -9,7 +9,7 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     let name = |place: &usize| &scenario.channels[*place].name;
     let link = scenario.links.iter().find(|link| places.iter().any(|place| link.lanes.contains(name(place))));
     places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
-    places.retain(|place| !wires[*place].one_way || wires[*place].end_of(own) == Some(0));
+    places.retain(|place| wires[*place].end_of(own).is_some_and(|end| wires[*place].carries_from(end)));
     // Where one lane leaves, nothing is chosen.
     let link = link.filter(|_| places.len() > 1);
     let mut text = link.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));

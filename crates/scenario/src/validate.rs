@@ -67,7 +67,7 @@ pub(crate) fn nodes(nodes: &[Node], value: &Value<'_>) -> Checked {
     }
 }
 
-fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> Checked {
+pub(crate) fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> Checked {
     if scenario.node(node).is_some() {
         return Ok(());
     }
