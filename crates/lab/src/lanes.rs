@@ -13,15 +13,13 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     // Where one lane leaves, nothing is chosen.
     let link = link.filter(|_| places.len() > 1);
     let mut text = link.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
-    let all_bulk = link.is_none_or(|link| places.iter().all(|place| link.no_bulk.contains(name(place))));
-    let all_small = link.is_none_or(|link| places.iter().all(|place| link.no_small.contains(name(place))));
     for place in places {
         let wire = &wires[place];
         let Some(end) = wire.end_of(peer) else { continue };
         let direction = if wire.one_way { "out" } else { "both" };
         let metered = link.is_some_and(|link| link.metered.contains(name(&place)));
-        let bulk = all_bulk || link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
-        let small = all_small || link.is_none_or(|link| !link.no_small.contains(name(&place)));
+        let bulk = link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
+        let small = link.is_none_or(|link| !link.no_small.contains(name(&place)));
         text += &format!(
             "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
             wire.addresses[end]

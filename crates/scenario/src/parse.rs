@@ -148,6 +148,7 @@ impl Scenario {
             validate::channel(&scenario, &channel, &value)?;
             scenario.channels.push(channel);
         }
+        validate::answers(&scenario, &sections(&root, "channels")?)?;
         for (name, value) in sections(&root, "links")? {
             let link = crate::parse_link::knobs(&scenario, &name, &value)?;
             scenario.links.push(link);
