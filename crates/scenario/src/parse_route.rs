@@ -142,9 +142,12 @@ mod tests {
             ("\"a -> b\" = \"far\"", "[channels.far] does not join 'a' and 'b': name radio or modem or beam"),
             ("\"b -> a\" = \"beam\"", "[channels.beam] carries nothing from 'b' to 'a': name radio or modem"),
             ("\"b -> a\" = 7", "must be a channel's name"),
+            ("\"b\\n\" = \"radio\"", "'b\\n' is no direction"),
+            ("\"b -> a\" = \"mo\\nm\"", "there is no 'mo\\nm'"),
+            ("\"b -> a\\nx\" = \"radio\"", "no node 'a\\nx'"),
         ] {
             let error = parse(routes).expect_err(routes);
-            assert!(error.contains(why) && error.contains(&format!("{line}: ")), "{error}");
+            assert!(error.contains(why) && error.contains(&format!("{line}: ")) && !error.contains('\n'), "{error}");
         }
         let error = parse("\"a -> b\" = \"radio\"\n\"a->b\" = \"modem\"").expect_err("twice");
         assert!(
