@@ -348,6 +348,40 @@ fn multipath_tcp_takes_both_channels() {
     assert!(raw.notes.iter().any(|note| note.contains("further paths")), "{:?}", raw.notes);
 }
 
+/// The octets of each channel's two directions in a run of plain TCP, of `flow` and with a modem beside the air.
+fn by_way(flow: &str, routes: &str) -> Vec<(String, u64)> {
+    let modem = "[channels.modem]\nbetween = [\"b\", \"a\"]\n\
+                 forward = { rate = \"1 Mbit/s\", delay = \"5 ms\", queue = \"50 kB\" }\nreverse = \"same\"\n";
+    let mut scenario = scenario(&format!("{modem}[routes]\n{routes}\n[flows.body]\n{flow}\nsize = \"1 MB\"\n"));
+    scenario.duration = Span::from_secs(8);
+    let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "routes");
+    let raw = raw.unwrap();
+    eprintln!("{:?}\n{}", raw.ways, raw.notes.join("\n"));
+    assert!(raw.flows[0].completed && raw.flows[0].intact == Some(true), "{:?}", raw.flows[0].octets);
+    assert_eq!(raw.wire_octets, raw.ways.iter().map(|way| way.octets).sum::<u64>());
+    raw.ways.iter().map(|way| (format!("{} {}", way.channel, way.way), way.octets)).collect()
+}
+
+#[test]
+fn plain_routers_take_the_channels_that_routes_name() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let used = |flow: &str, routes: &str| -> Vec<(String, bool)> {
+        let ways = by_way(flow, routes).into_iter();
+        // A body counts as large, its acknowledgements do not.
+        ways.filter(|(_, octets)| *octets > 0).map(|(way, octets)| (way, octets > 1_000_000)).collect()
+    };
+    let way = |name: &str, large| (name.to_owned(), large);
+    let upload = "app = \"upload\"\nfrom = \"client\"\nto = \"server\"";
+    assert_eq!(used(upload, ""), [way("air forward", true), way("air reverse", false)]);
+    assert_eq!(used(upload, "\"b -> a\" = \"modem\""), [way("air forward", true), way("modem forward", false)]);
+    // To the gateway's own address, which is on the air.
+    let download = "app = \"download\"\nfrom = \"client\"\nto = \"b\"";
+    assert_eq!(used(download, "\"a -> b\" = \"modem\""), [way("air reverse", true), way("modem reverse", false)]);
+}
+
 #[test]
 fn the_quic_proxies_carry_quic_as_datagrams() {
     if skip() {

@@ -5,6 +5,7 @@ use crate::gateways::{Companions, Gateways, Services};
 use crate::peers::{self, Peers};
 use crate::program;
 use crate::review;
+use crate::topology::Plan;
 use crate::world::{Recording, Veth, World};
 use crate::{LabError, sockets, tools};
 use std::io::{Read, Write};
@@ -135,7 +136,7 @@ impl Bench {
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let control = controls[CLIENT];
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
-        let world = World::build(&scenario, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
+        let world = World::build(&scenario, Plan::of(&scenario)?, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let server = sockets::at(address, PORT);
         let listener = sockets::listen(&world.nodes[SERVER], server, control)?;

@@ -114,9 +114,9 @@ impl Running {
     pub(crate) fn bypass(&self) {
         self.shared.bypass.store(true, Ordering::Release);
     }
-    /// IP bytes offered so far since the run's start, both ends together.
-    pub(crate) fn offered(&self) -> u64 {
-        self.shared.offered.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    /// IP bytes offered at each end so far since the run's start.
+    pub(crate) fn offered(&self) -> [u64; 2] {
+        self.shared.offered.each_ref().map(|n| n.load(Ordering::Relaxed))
     }
     /// What broke, if something did: one line with cause and remedy.
     pub(crate) fn fault(&self) -> Option<String> {

@@ -1,6 +1,7 @@
 //! A scenario's nodes and channels without the lab's own traffic, for instruments that a study brings along.
 
 use crate::program::{self, Ending, Program};
+use crate::topology::Plan;
 use crate::world::{Recording, Veth, World};
 use crate::{LATENESS_BOUND, LabError, review, sockets, tools};
 use std::net::Ipv4Addr;
@@ -38,7 +39,7 @@ impl Ground {
     pub fn build(scenario: Scenario, seed: Seed, stack: Stack, out: &Path) -> Result<Self, BackendError> {
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
-        let world = World::build(&scenario, seed, &controls, Veth::Packets, &no_capture)?;
+        let world = World::build(&scenario, Plan::of(&scenario)?, seed, &controls, Veth::Packets, &no_capture)?;
         world.begin(realtime::now());
         let logs = program::logs(out)?;
         Ok(Self { scenario, programs: Vec::new(), logs, world })

@@ -9,19 +9,17 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     let name = |place: &usize| &scenario.channels[*place].name;
     let link = scenario.links.iter().find(|link| places.iter().any(|place| link.lanes.contains(name(place))));
     places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
-    places.retain(|place| !wires[*place].one_way || wires[*place].end_of(own) == Some(0));
+    places.retain(|place| wires[*place].end_of(own).is_some_and(|end| wires[*place].carries_from(end)));
     // Where one lane leaves, nothing is chosen.
     let link = link.filter(|_| places.len() > 1);
     let mut text = link.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
-    let all_bulk = link.is_none_or(|link| places.iter().all(|place| link.no_bulk.contains(name(place))));
-    let all_small = link.is_none_or(|link| places.iter().all(|place| link.no_small.contains(name(place))));
     for place in places {
         let wire = &wires[place];
         let Some(end) = wire.end_of(peer) else { continue };
         let direction = if wire.one_way { "out" } else { "both" };
         let metered = link.is_some_and(|link| link.metered.contains(name(&place)));
-        let bulk = all_bulk || link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
-        let small = all_small || link.is_none_or(|link| !link.no_small.contains(name(&place)));
+        let bulk = link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
+        let small = link.is_none_or(|link| !link.no_small.contains(name(&place)));
         text += &format!(
             "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
             wire.addresses[end]

@@ -14,6 +14,7 @@ use crate::review::controls;
 use crate::spurts::Hearing;
 use crate::tally::{Counts, Tally};
 use crate::tools;
+use crate::topology::Plan;
 use crate::worker::Worker;
 use crate::world::{Recording, Veth, World};
 use crate::{LabError, quic, sockets};
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
-use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw};
+use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw, WayRaw};
 use wavelane_scenario::{Scenario, Stack};
 
 /// Between setting the run's start and the start itself, so that every channel's thread is ready.
@@ -70,7 +71,10 @@ impl<'a> Run<'a> {
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
         let whole = context.captures == CaptureExtent::Whole;
         let recording = Recording { file: &|node, port| context.pcap(node, port), whole };
-        let world = World::build(scenario, seed, &controls, Veth::Packets, &recording)?;
+        let plan = Plan::of(scenario)?;
+        // Gateways and Multipath TCP use every channel, each by its own address.
+        let plan = if stack.has_gateways() || mptcp::is(stack) { plan } else { plan.routed(scenario) };
+        let world = World::build(scenario, plan, seed, &controls, Veth::Packets, &recording)?;
         let gateways = match stack.has_gateways() {
             true => {
                 let (out, label, key_log) = (context.out, context.label.clone(), context.key_log());
@@ -139,7 +143,7 @@ impl<'a> Run<'a> {
         let tasks = (0..self.scenario.flows.len()).map(|i| self.launch(i, epoch)).collect::<Result<Vec<_>, _>>();
         let watched = match &tasks {
             Ok(tasks) => self.watch(tasks, epoch, context),
-            Err(_) => Ok(0),
+            Err(_) => Ok(Vec::new()),
         };
         self.cancel.store(watched.is_err() || tasks.is_err(), Ordering::Relaxed);
         let mut flows: Vec<Option<FlowRaw>> = vec![None; self.scenario.flows.len()];
@@ -158,12 +162,12 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let wire_octets = watched?;
+        let ways = watched?;
         if let Some(error) = broken {
             return Err(error);
         }
         let flows = flows.into_iter().map(|f| f.expect("every flow was joined above")).collect();
-        self.conclude(flows, wire_octets, &before)
+        self.conclude(flows, ways, &before)
     }
 
     /// What the sockets of a node are made with.
@@ -175,7 +179,7 @@ impl<'a> Run<'a> {
         Tally::read(self.scenario, &self.world, self.gateways.as_ref(), self.peers.as_ref())
     }
 
-    fn conclude(mut self, flows: Vec<FlowRaw>, wire_octets: u64, before: &Tally) -> Result<StackRaw, LabError> {
+    fn conclude(mut self, flows: Vec<FlowRaw>, ways: Vec<WayRaw>, before: &Tally) -> Result<StackRaw, LabError> {
         let Counts { spent, waited_s, kernels } = self.tally()?.since(before);
         if let (Some((busy, all)), Some((busy_before, all_before))) = (tools::processor_seconds(), self.processor) {
             let (busy, all) = (busy - busy_before, all - all_before);
@@ -201,8 +205,8 @@ impl<'a> Run<'a> {
         Ok(StackRaw {
             stack: self.stack,
             flows,
-            wire_octets,
-            ways: Vec::new(),
+            wire_octets: ways.iter().map(|way| way.octets).sum(),
+            ways,
             repair_octets: counted.repair_octets,
             first_octets: counted.first_octets,
             inconclusive,

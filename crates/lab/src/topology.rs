@@ -1,9 +1,9 @@
 //! Addresses, interface names and static routes of a scenario. Pure.
 
 use crate::LabError;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
-use wavelane_scenario::{NodeKind, Scenario};
+use wavelane_scenario::{ChannelRoute, NodeKind, Scenario};
 
 /// Most channels the address plan has room for: one third byte each of `10.77.0.0/16`.
 pub(crate) const CHANNELS_MAX: usize = 256;
@@ -54,6 +54,10 @@ impl Wire {
         let [a, b, c, _] = self.addresses[0].octets();
         format!("{a}.{b}.{c}.0/30")
     }
+    /// Whether it carries what the node at its end `end` sends.
+    pub(crate) fn carries_from(&self, end: usize) -> bool {
+        !self.one_way || end == 0
+    }
     /// Which end `node` is at, if any.
     pub(crate) fn end_of(&self, node: usize) -> Option<usize> {
         self.ends.iter().position(|n| *n == node)
@@ -99,8 +103,25 @@ impl Plan {
                 between_gateways: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i)),
             });
         }
-        let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len())).collect();
+        let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len(), &[])).collect();
         Ok(Self { wires, routes })
+    }
+
+    /// The same with routes as nodes have them that are all plain routers: each direction between two neighbours takes the
+    /// channel that `[routes]` names, or the first that carries it, also to the neighbour's addresses on the others.
+    pub(crate) fn routed(mut self, scenario: &Scenario) -> Self {
+        let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
+        let named = |route: &ChannelRoute| {
+            let (from, to) = (place(&route.from)?, place(&route.to)?);
+            Some(Hop { from, to, wire: scenario.routed(&route.from, &route.to)? })
+        };
+        let named: Vec<Hop> = scenario.routes.iter().filter_map(named).collect();
+        let nodes = scenario.nodes.len();
+        self.routes = (0..nodes).map(|node| routes_of(node, &self.wires, nodes, &named)).collect();
+        for (node, routes) in self.routes.iter_mut().enumerate() {
+            routes.extend(host_routes_of(node, &self.wires, &named));
+        }
+        self
     }
 
     /// Which of the networks beyond `node` it reaches by way of `over`.
@@ -197,8 +218,42 @@ pub(crate) fn links(scenario: &Scenario) -> Vec<Link> {
     found
 }
 
-/// Shortest paths by number of channels; the first channel in file order wins a tie.
-fn routes_of(node: usize, wires: &[Wire], nodes: usize) -> Vec<Route> {
+/// The channel that leads from a node to its neighbour, where `[routes]` names it.
+struct Hop {
+    from: usize,
+    to: usize,
+    wire: usize,
+}
+
+impl Hop {
+    /// The channel by which `from` reaches its neighbour `to`: `first`, unless another is named.
+    fn wire(named: &[Self], from: usize, to: usize, first: usize) -> usize {
+        named.iter().find(|hop| hop.from == from && hop.to == to).map_or(first, |hop| hop.wire)
+    }
+}
+
+/// The routes to the neighbours' addresses on channels by which `node` does not send to them.
+fn host_routes_of(node: usize, wires: &[Wire], named: &[Hop]) -> Vec<Route> {
+    // By neighbour: the channel that is taken.
+    let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+    for (i, wire) in wires.iter().enumerate() {
+        if let Some(end) = wire.end_of(node).filter(|end| wire.carries_from(*end)) {
+            let next = wire.ends[1 - end];
+            taken.entry(next).or_insert_with(|| Hop::wire(named, node, next, i));
+        }
+    }
+    let route = |wire: &Wire| {
+        let end = wire.end_of(node)?;
+        let by = &wires[*taken.get(&wire.ends[1 - end])?];
+        let via = by.addresses[1 - by.end_of(node)?];
+        let prefix = format!("{}/32", wire.addresses[1 - end]);
+        (by != wire).then(|| Route { prefix, via, interface: by.interface.clone() })
+    };
+    wires.iter().filter_map(route).collect()
+}
+
+/// Shortest paths by number of channels; the first channel in file order wins a tie, unless `named` has another.
+fn routes_of(node: usize, wires: &[Wire], nodes: usize, named: &[Hop]) -> Vec<Route> {
     // `hop[n]`: the wire by which `node` starts on its way to n.
     let mut hop: Vec<Option<usize>> = vec![None; nodes];
     let mut distance = vec![usize::MAX; nodes];
@@ -206,11 +261,11 @@ fn routes_of(node: usize, wires: &[Wire], nodes: usize) -> Vec<Route> {
     let mut queue = VecDeque::from([node]);
     while let Some(at) = queue.pop_front() {
         for (i, wire) in wires.iter().enumerate() {
-            let Some(end) = wire.end_of(at).filter(|end| !wire.one_way || *end == 0) else { continue };
+            let Some(end) = wire.end_of(at).filter(|end| wire.carries_from(*end)) else { continue };
             let next = wire.ends[1 - end];
             if distance[next] == usize::MAX {
                 distance[next] = distance[at] + 1;
-                hop[next] = if at == node { Some(i) } else { hop[at] };
+                hop[next] = if at == node { Some(Hop::wire(named, node, next, i)) } else { hop[at] };
                 queue.push_back(next);
             }
         }
@@ -319,6 +374,35 @@ to = "y"
         assert_eq!(beyond(1, 4), [plan.wires[4].prefix()]);
         assert_eq!(beyond(4, 1), [plan.wires[0].prefix()]);
         assert_eq!(beyond(8, 7), [plan.wires[5].prefix()]);
+    }
+
+    /// Of two channels each direction takes the first that carries it or the one that is named, also to an end of the other.
+    #[test]
+    fn plain_routers_heed_routes() {
+        let beam = "[channels.beam]\nbetween = [\"b\", \"a\"]\nforward = { rate = \"1 Mbit/s\" }\nreverse = \"none\"\n";
+        let text = channel("lan", "c", "a")
+            + beam
+            + &channel("one", "a", "b")
+            + &channel("two", "a", "b")
+            + &channel("far", "b", "s");
+        let by = |routes: &str| {
+            let (scenario, plan) = plan(&format!("{text}{routes}"));
+            let plan = plan.routed(&scenario);
+            let of = |node: usize, to: &str| {
+                let route = plan.routes[node].iter().find(|r| r.prefix == to).map(|r| (r.interface.clone(), r.via));
+                route.map_or("direct".to_owned(), |(name, via)| format!("{name} {via}"))
+            };
+            // From a: to the far network and to b's ends of the three channels; from b: to the near network and to a's ends.
+            let there = ["10.77.4.0/30", "10.77.1.1/32", "10.77.2.2/32", "10.77.3.2/32"].map(|to| of(1, to));
+            let back = ["10.77.0.0/30", "10.77.1.2/32", "10.77.2.1/32", "10.77.3.1/32"].map(|to| of(3, to));
+            (there.join(", "), back.join(", "))
+        };
+        let (there, back) = by("");
+        assert_eq!(there, "wl_one 10.77.2.2, wl_one 10.77.2.2, direct, wl_one 10.77.2.2");
+        assert_eq!(back, "wl_beam 10.77.1.2, direct, wl_beam 10.77.1.2, wl_beam 10.77.1.2");
+        let (there, back) = by("[routes]\n\"a -> b\" = \"two\"\n\"b -> a\" = \"one\"\n");
+        assert_eq!(there, "wl_two 10.77.3.2, wl_two 10.77.3.2, wl_two 10.77.3.2, direct");
+        assert_eq!(back, "wl_one 10.77.2.1, wl_one 10.77.2.1, direct, wl_one 10.77.2.1");
     }
 
     #[test]

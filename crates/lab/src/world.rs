@@ -14,6 +14,7 @@ use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
 use wavelane_host::realtime;
 use wavelane_host::tun::Tun;
+use wavelane_run::WayRaw;
 use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 
 /// Packets a TUN device holds until the channel's thread reads them. The thread drains it at once, so the queue forms
@@ -90,16 +91,16 @@ pub(crate) struct Recording<'a> {
 }
 
 impl World {
-    /// Builds everything. `controls` holds per node the congestion control that its routes pin; `recording` says
+    /// Builds everything as `plan` has it. `controls` holds per node the congestion control that its routes pin; `recording` says
     /// what is kept of what passes between gateways.
     pub(crate) fn build(
         scenario: &Scenario,
+        plan: Plan,
         seed: Seed,
         controls: &[&str],
         veth: Veth,
         recording: &Recording<'_>,
     ) -> Result<Self, LabError> {
-        let plan = Plan::of(scenario)?;
         let mut nodes = Vec::new();
         for node in &scenario.nodes {
             let ns = Netns::new(&format!("{}-{}", std::process::id(), node.name))?;
@@ -226,10 +227,16 @@ impl World {
         self.channels.iter().flatten().for_each(Running::bypass);
     }
 
-    /// IP bytes offered so far to the channels between gateways.
-    pub(crate) fn wire_octets(&self) -> u64 {
-        let bad = self.plan.wires.iter().zip(&self.channels).filter(|(w, _)| w.between_gateways);
-        bad.filter_map(|(_, c)| c.as_ref()).map(Running::offered).sum()
+    /// What was offered so far to each direction of the channels between gateways.
+    pub(crate) fn ways(&self, scenario: &Scenario) -> Vec<WayRaw> {
+        let all = scenario.channels.iter().zip(&self.plan.wires).zip(&self.channels);
+        let bad = all.filter(|((_, wire), _)| wire.between_gateways);
+        let of = |((channel, _), running): ((&Channel, _), &Option<Running>)| {
+            let offered = running.as_ref()?.offered().into_iter().zip(["forward", "reverse"]);
+            let way = |(octets, way)| WayRaw { channel: channel.name.clone(), way, octets };
+            Some(offered.map(way).collect::<Vec<_>>())
+        };
+        bad.filter_map(of).flatten().collect()
     }
 
     /// What broke in a channel, if something did.

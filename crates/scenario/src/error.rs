@@ -4,7 +4,7 @@ use crate::units::UnitError;
 
 /// A scenario file that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{}{problem}", file.as_ref().map(|f| format!("{f}:")).unwrap_or_default(), line.map(|l| format!("{l}: ")).unwrap_or_else(|| " ".into()))]
+#[error("{}{}{}", file.as_ref().map(|f| format!("{f}:")).unwrap_or_default(), line.map(|l| format!("{l}: ")).unwrap_or_else(|| " ".into()), one_line(problem))]
 pub struct ScenarioError {
     /// The file, if it came from one.
     pub file: Option<String>,
@@ -83,6 +83,12 @@ impl Problem {
     pub(crate) fn at(self, line: usize) -> ScenarioError {
         ScenarioError { file: None, line: Some(line), problem: Box::new(self) }
     }
+}
+
+/// A problem's words, in which control characters of the file's own keys and texts are escaped.
+fn one_line(problem: &Problem) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
+    problem.to_string().chars().map(escape).collect()
 }
 
 /// `did you mean 'x'?` if a word of `known` is near, else the whole list.

@@ -14,6 +14,7 @@ mod parse_gateway;
 mod parse_ht;
 mod parse_link;
 mod parse_queue;
+mod parse_route;
 mod parse_tcp;
 mod parse_wifi;
 #[cfg(test)]
@@ -29,9 +30,9 @@ mod write_wifi;
 
 pub use error::{Problem, ScenarioError};
 pub use model::{
-    App, Backpressure, Bound, Change, Channel, ChannelKind, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow,
-    GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, Routing, Scenario, Side, Spurts, Stack,
-    TcpKind, TcpKnobs, TcpProfile, Voice, Web,
+    App, Backpressure, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction,
+    FLOWS_MAX, Flow, GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, Routing, Scenario, Side,
+    Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;

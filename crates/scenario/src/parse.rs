@@ -32,7 +32,7 @@ const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] = &[
     "title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing",
-    "sweep", "gateways", "links",
+    "sweep", "gateways", "links", "routes",
 ];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
@@ -131,6 +131,7 @@ impl Scenario {
             checks: Vec::new(),
             gateways: Vec::new(),
             links: Vec::new(),
+            routes: Vec::new(),
             routing: match root.get("routing") {
                 Some(value) => word(&value, "routing", ROUTINGS, "\"etx\"")?,
                 None => Routing::default(),
@@ -147,9 +148,13 @@ impl Scenario {
             validate::channel(&scenario, &channel, &value)?;
             scenario.channels.push(channel);
         }
+        validate::answers(&scenario, &sections(&root, "channels")?)?;
         for (name, value) in sections(&root, "links")? {
             let link = crate::parse_link::knobs(&scenario, &name, &value)?;
             scenario.links.push(link);
+        }
+        if let Some(value) = root.get("routes") {
+            scenario.routes = crate::parse_route::routes(&scenario, &value)?;
         }
         for (name, value) in sections(&root, "flows")? {
             let flow = flow(&name, &value)?;

@@ -1,7 +1,7 @@
 //! How the channels between two gateways are used: `[links.NAME]`.
 
 use crate::error::ScenarioError;
-use crate::model::{LaneChoice, LinkKnobs, Scenario};
+use crate::model::{Channel, LaneChoice, LinkKnobs, Scenario};
 use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::text;
@@ -53,15 +53,24 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
         return refuse("names no lane: list channels between two gateways, lanes = [\"radio\", \"modem\"]".into());
     };
     let beside = scenario.channels_between_gateways().filter(|c| c.between.iter().collect::<BTreeSet<_>>() == ends);
-    let beside: Vec<&String> = beside.map(|c| &c.name).collect();
+    let channels: Vec<&Channel> = beside.collect();
+    let beside: Vec<&String> = channels.iter().map(|c| &c.name).collect();
     if let Some(other) = scenario.links.iter().find(|other| beside.contains(&&other.lanes[0])) {
         return refuse(format!("[links.{}] is about the same gateways: put them together", other.name));
     }
-    if beside.iter().all(|lane| link.no_bulk.contains(lane)) {
-        return refuse("no lane is left for bulk: take one out of no-bulk".into());
-    }
-    if beside.iter().all(|lane| link.no_small.contains(lane)) {
-        return refuse("no lane is left for small exchanges: take one out of no-small".into());
+    // Each direction on its own: of two one-way channels each is the only way out of a gateway.
+    for (from, to) in ends.iter().flat_map(|from| ends.iter().map(move |to| (from, to))) {
+        let carries = |c: &&&Channel| c.places(from, to).is_some_and(|(at, far)| c.joins(at, far));
+        let out: Vec<&String> = channels.iter().filter(carries).map(|c| &c.name).collect();
+        for (kept_off, key, what) in
+            [(&link.no_bulk, "no-bulk", "bulk"), (&link.no_small, "no-small", "small exchanges")]
+        {
+            if let Some(lane) = out.first().filter(|_| out.iter().all(|lane| kept_off.contains(lane))) {
+                return refuse(format!(
+                    "no lane is left for {what} from '{from}' to '{to}': take '{lane}' out of {key}"
+                ));
+            }
+        }
     }
     if let Some(lane) = link.no_bulk.iter().find(|lane| link.no_small.contains(lane)) {
         return refuse(format!(
@@ -129,6 +138,30 @@ mod tests {
         }
     }
 
+    /// Of two one-way channels each is the only way out of a gateway, which needs it for everything.
+    #[test]
+    fn the_only_way_out_carries_everything() {
+        let text = |link: &str| {
+            format!(
+                "duration = \"1 s\"\nstacks = [\"wavelane\"]\nnodes = {{ a = \"gateway\", b = \"gateway\" }}\n\
+                 channels = {{ radio = {{ between = [\"a\", \"b\"], forward = {{}}, reverse = \"none\" }}, \
+                 modem = {{ between = [\"b\", \"a\"], forward = {{}}, reverse = \"none\" }} }}\n\
+                 flows = {{ page = {{ app = \"download\", from = \"a\", to = \"b\" }} }}\n\
+                 [links.up]\nlanes = [\"radio\"]\n{link}\n"
+            )
+        };
+        let parse = |link: &str| Scenario::parse(&text(link), Path::new(".")).map_err(|error| error.to_string());
+        assert!(parse("metered = [\"modem\"]").is_ok());
+        for (link, why) in [
+            ("no-bulk = [\"radio\"]", "no lane is left for bulk from 'a' to 'b': take 'radio' out of no-bulk"),
+            ("no-bulk = [\"modem\"]", "no lane is left for bulk from 'b' to 'a': take 'modem' out of no-bulk"),
+            ("no-small = [\"modem\"]", "small exchanges from 'b' to 'a': take 'modem' out of no-small"),
+        ] {
+            let error = parse(link).expect_err(link);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
     #[test]
     fn impossible_values_are_refused() {
         for (section, why) in [
@@ -137,7 +170,10 @@ mod tests {
             ("[links.up]\nlanes = [\"radio\", \"far\"]", "joins other gateways than 'radio'"),
             ("[links.up]\nlanes = [\"radio\", \"radio\"]", "twice"),
             ("[links.up]\nlanes = [\"radio\"]\nchoice = \"fastest\"", "delivery-1998"),
-            ("[links.up]\nlanes = [\"radio\"]\nno-bulk = [\"radio\", \"modem\"]", "no lane is left for bulk"),
+            (
+                "[links.up]\nlanes = [\"radio\"]\nno-bulk = [\"radio\", \"modem\"]",
+                "no lane is left for bulk from 'a' to 'b': take 'radio' out of no-bulk",
+            ),
             (
                 "[links.up]\nlanes = [\"radio\"]\nno-small = [\"radio\", \"modem\"]",
                 "no lane is left for small exchanges",

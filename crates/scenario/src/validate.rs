@@ -67,7 +67,7 @@ pub(crate) fn nodes(nodes: &[Node], value: &Value<'_>) -> Checked {
     }
 }
 
-fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> Checked {
+pub(crate) fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> Checked {
     if scenario.node(node).is_some() {
         return Ok(());
     }
@@ -102,6 +102,25 @@ pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>)
         }
         _ => Ok(()),
     }
+}
+
+/// What a one-way channel carries can be answered. Gateways that do their work have lanes both ways on channels between them;
+/// plain routers may answer by a way around.
+pub(crate) fn answers(scenario: &Scenario, sections: &[(String, Value<'_>)]) -> Checked {
+    let linked = scenario.stacks.iter().any(|stack| stack.has_gateways() || stack.has_simulated_gateways());
+    for (channel, (_, value)) in scenario.channels.iter().zip(sections).filter(|(channel, _)| channel.one_way) {
+        let [a, b] = [&channel.between[0], &channel.between[1]];
+        let back = |other: &Channel| other.places(b, a).is_some_and(|(at, far)| other.joins(at, far));
+        let around = || !linked && scenario.path(b, a).is_some();
+        if !scenario.channels.iter().any(back) && !around() {
+            let why = format!("[{}] carries nothing from '{b}' to '{a}', and no other channel does", value.path);
+            return refuse(
+                value,
+                format!("{why}, so that nothing can answer: give it or another between them a reverse"),
+            );
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Checked {

@@ -68,6 +68,7 @@ impl MeshSpec {
             routing: self.routing,
             gateways: Vec::new(),
             links: Vec::new(),
+            routes: Vec::new(),
             tcp: TcpKnobs::default(),
         }
     }

@@ -53,7 +53,7 @@ impl Shape<'_> {
         ways
     }
 
-    /// Every host and router learns a shortest way to a host. Endpoints pass nothing on, gateways of ours neither.
+    /// Every host and router learns a shortest way to a host, by the channels that `[routes]` names. Endpoints pass nothing on, gateways of ours neither.
     pub(crate) fn route_to(
         &self,
         host: usize,
@@ -73,7 +73,9 @@ impl Shape<'_> {
                 }
                 let node = nodes.get(&other).filter(|node| !engine.is_gateway(**node));
                 let (Some(&node), false) = (node, std::mem::replace(&mut seen[other], true)) else { continue };
-                let back = channels[&self.scenario.channels[number].name];
+                let id = |number: usize| channels.get(&self.scenario.channels[number].name).copied();
+                let named = self.scenario.routed(self.name(other), self.name(at)).and_then(id);
+                let Some(back) = named.or_else(|| id(number)) else { continue };
                 engine.route_via(node, self.host(host), back, nodes[&at]);
                 if self.kind(other) != NodeKind::Endpoint {
                     queue.push_back(other);

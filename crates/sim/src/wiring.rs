@@ -268,8 +268,6 @@ impl<'a> Shape<'a> {
             };
             joins.sort_by_key(|(join, _)| link.map_or(0, |link| link.place(&channel(*join).name)));
             // Where one lane leaves, nothing is chosen.
-            let all_small = joins.iter().all(|(join, _)| says(|link| &link.no_small, *join));
-            let all_bulk = joins.iter().all(|(join, _)| says(|link| &link.no_bulk, *join));
             let choice = link.filter(|_| joins.len() > 1).map_or(Choice::Bond, |link| choice_of(link.choice));
             let lane = |(join, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == join).unwrap_or(0);
@@ -277,8 +275,8 @@ impl<'a> Shape<'a> {
                     one_way: channel(join).one_way,
                     metered: says(|link| &link.metered, join),
                     medium: if is_raw { self.medium_of(self.joins[join].channel) } else { Medium::Udp },
-                    bulk: all_bulk || !says(|link| &link.no_bulk, join),
-                    small: all_small || !says(|link| &link.no_small, join),
+                    bulk: !says(|link| &link.no_bulk, join),
+                    small: !says(|link| &link.no_small, join),
                     ..LaneConfig::new(PortId(port as u16), address)
                 }
             };

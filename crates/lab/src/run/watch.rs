@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use wavelane_base::{Instant, Span};
 use wavelane_host::realtime;
-use wavelane_run::{Progress, RunContext};
+use wavelane_run::{Progress, RunContext, WayRaw};
 use wavelane_scenario::{App, Flow};
 
 /// Between two looks at the running flows.
@@ -21,16 +21,16 @@ const LOOKS: u64 = 10;
 const LOOK_EVERY: Span = Span::from_millis(300);
 
 impl Run<'_> {
-    /// Looks after the running flows until all have ended. Returns the bytes offered to the bad channels until the
-    /// last bulk flow ended.
+    /// Looks after the running flows until all have ended. Returns what was offered to the bad channels until the last
+    /// bulk flow ended.
     pub(super) fn watch(
         &mut self,
         tasks: &[Task],
         epoch: Instant,
         context: &mut RunContext<'_>,
-    ) -> Result<u64, LabError> {
+    ) -> Result<Vec<WayRaw>, LabError> {
         let deadline = epoch + self.scenario.duration + WIND_UP;
-        let mut wire_octets = None;
+        let mut ways = None;
         let mut looks = 0;
         loop {
             let now = realtime::now();
@@ -50,11 +50,11 @@ impl Run<'_> {
                 looks = if self.look_at_sockets()? { LOOKS } else { looks + 1 };
             }
             let bulk = |t: &&Task| self.scenario.flows[t.flow].app.is_bulk();
-            if wire_octets.is_none()
+            if ways.is_none()
                 && tasks.iter().any(|t| bulk(&t))
                 && tasks.iter().filter(bulk).all(|t| t.thread.is_finished())
             {
-                wire_octets = Some(self.world.wire_octets());
+                ways = Some(self.world.ways(self.scenario));
             }
             (context.progress)(Progress {
                 stack: self.stack,
@@ -68,7 +68,7 @@ impl Run<'_> {
                     .join(", "),
             });
             if tasks.iter().all(|t| t.thread.is_finished()) {
-                return Ok(wire_octets.unwrap_or_else(|| self.world.wire_octets()));
+                return Ok(ways.unwrap_or_else(|| self.world.ways(self.scenario)));
             }
             if now > deadline {
                 return Err(LabError::Late(format!("the flows did not end within {WIND_UP} of the run's duration")));

@@ -12,7 +12,7 @@ pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{Backpressure, GatewayKnobs};
 pub use link::{LaneChoice, LinkKnobs};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
-pub use topology::{Channel, ChannelKind, Direction, Node, NodeKind, Routing};
+pub use topology::{Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing};
 pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 
 use wavelane_base::{Seed, Span};
@@ -54,6 +54,8 @@ pub struct Scenario {
     pub gateways: Vec<GatewayKnobs>,
     /// What links between gateways do differently from their defaults, in file order.
     pub links: Vec<LinkKnobs>,
+    /// By which channel plain routers reach a neighbour, where that is not the first that carries the direction; in file order.
+    pub routes: Vec<ChannelRoute>,
 }
 
 /// A change of one channel parameter while the run goes on.
@@ -81,6 +83,11 @@ impl Scenario {
     /// The channel of that name.
     pub fn channel(&self, name: &str) -> Option<&Channel> {
         self.channels.iter().find(|c| c.name == name)
+    }
+    /// The place of the channel by which `[routes]` has packets leave `from` for its neighbour `to`, if it says so.
+    pub fn routed(&self, from: &str, to: &str) -> Option<usize> {
+        let route = self.routes.iter().find(|route| route.from == from && route.to == to)?;
+        self.channels.iter().position(|channel| channel.name == route.channel)
     }
     /// The channels whose two ends are both gateways: the bad ones, whose offered bytes the figures count.
     pub fn channels_between_gateways(&self) -> impl Iterator<Item = &Channel> {

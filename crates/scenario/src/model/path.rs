@@ -56,7 +56,7 @@ impl Scenario {
         }
         states
     }
-    /// The channels of a shortest way from `source` to `sink` with their directions. Endpoints pass nothing on. A
+    /// The channels of a shortest way from `source` to `sink` with their directions, `[routes]` heeded. Endpoints pass nothing on. A
     /// radio hop is `forward` from the lower-numbered station to the higher.
     pub fn path(&self, source: &str, sink: &str) -> Option<Vec<(&Channel, Direction)>> {
         let way = self.way(source, sink)?;
@@ -90,6 +90,10 @@ impl Scenario {
                 for (to, other) in places[number].iter().enumerate() {
                     let Some(other) = other.filter(|_| to != at && channel.joins(at, to)) else { continue };
                     if other != source && before[other].is_none() {
+                        // A route names another channel to the same node.
+                        let [from, onto] = [here, other].map(|node| self.nodes[node].name.as_str());
+                        let number = self.routed(from, onto).unwrap_or(number);
+                        let (at, to) = self.channels[number].places(from, onto).unwrap_or((at, to));
                         let way = if at < to { Direction::Forward } else { Direction::Reverse };
                         before[other] = Some((here, number, way));
                         reached.push(other);

@@ -83,6 +83,29 @@ fn parallel_channels_are_one_link_and_one_way_ones_one_way() {
 }
 
 #[test]
+fn what_a_one_way_channel_carries_can_be_answered() {
+    let text = include_str!("../../../../scenarios/links/one-way.toml");
+    let same = text.replace("[\"far\", \"near\"]", "[\"near\", \"far\"]");
+    let refused = Scenario::parse(&same, Path::new(".")).unwrap_err();
+    let why = refused.to_string();
+    assert!(why.contains("[channels.radio] carries nothing from 'far' to 'near', and no other channel does"), "{why}");
+    let line = text.lines().position(|line| line == "[channels.radio]").unwrap() + 1;
+    assert_eq!(refused.line, Some(line), "{why}");
+    // Plain routers answer by a way around; gateways that do their work have no lane there.
+    let around = same.replace("[nodes]", "[nodes]\nr = \"router\"")
+        + "[channels.up]\npreset = \"ethernet\"\nbetween = [\"far\", \"r\"]\n[channels.down]\npreset = \"ethernet\"\nbetween = [\"r\", \"near\"]\n";
+    assert!(Scenario::parse(&around, Path::new(".")).is_err());
+    let plain = around.replace(", \"wavelane\"]", "]").split("[checks").next().unwrap().to_owned()
+        + around.split("1.7 Mbit/s\"\n").nth(1).unwrap();
+    let plain = Scenario::parse(&plain, Path::new(".")).unwrap();
+    let back = plain.path("server", "client").unwrap();
+    assert_eq!(
+        back.iter().map(|(channel, _)| channel.name.as_str()).collect::<Vec<_>>(),
+        ["lan_server", "up", "down", "lan_client"]
+    );
+}
+
+#[test]
 fn channels_side_by_side_are_for_gateways() {
     let text = include_str!("../../../../scenarios/links/one-way.toml");
     let endpoints = text.replace("near = \"gateway\"", "near = \"router\"");

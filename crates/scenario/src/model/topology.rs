@@ -37,6 +37,24 @@ pub struct Channel {
     pub one_way: bool,
 }
 
+/// By which channel packets leave a node for its neighbour.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChannelRoute {
+    /// The node.
+    pub from: String,
+    /// Its neighbour.
+    pub to: String,
+    /// The channel, which carries this direction.
+    pub channel: String,
+}
+
+impl ChannelRoute {
+    /// Its key in a file.
+    pub fn key(&self) -> String {
+        format!("{} -> {}", self.from, self.to)
+    }
+}
+
 /// What makes a way between gateways the best.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Routing {
@@ -73,6 +91,11 @@ impl Channel {
             ChannelKind::Cable(_) => a != b && (!self.one_way || a == 0),
             ChannelKind::Wifi(cell) => a != b && cell.reach.get(a, b).decode && cell.reach.get(b, a).decode,
         }
+    }
+    /// The places of two nodes in `between`, if both are there and differ.
+    pub fn places(&self, from: &str, to: &str) -> Option<(usize, usize)> {
+        let place = |name: &str| self.between.iter().position(|node| node == name);
+        Some((place(from)?, place(to)?)).filter(|(from, to)| from != to)
     }
     /// The configuration of a radio cell.
     pub fn cell(&self) -> Option<&WifiConfig> {

@@ -25,5 +25,6 @@ mod queues;
 mod radio;
 mod repair;
 mod resilience;
+mod routes;
 mod swarm;
 mod thin;
