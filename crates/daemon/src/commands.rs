@@ -15,6 +15,7 @@ use std::io::{Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wavelane_host::ether;
 
 /// Exit code of every refused command.
 pub const EXIT_REFUSED: u8 = 2;
@@ -413,6 +414,12 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "device {device} of a lane does not exist here yet: the lane carries nothing before it does"
             ));
         }
+    }
+    if config.lane_sockets().iter().any(|socket| socket.ethernet) && !ether::is_available() {
+        warnings.push(
+            "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of the systemd unit, or load the kernel module af_packet"
+                .into(),
+        );
     }
     if config.clock != config::ClockSkew::default() {
         warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use wavelane_gateway as gateway;
-use wavelane_host::ether::EtherLane;
+use wavelane_host::ether::{self, EtherLane};
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
@@ -44,9 +44,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// A lane's device cannot be used.
-    #[error(
-        "cannot bind a lane to device '{device}': {source}; check its name (`ip link`) and the permission (CAP_NET_RAW)"
-    )]
+    #[error("cannot bind a lane to device '{device}': {source}; {}", device_remedy(source))]
     Device {
         /// Which.
         device: String,
@@ -137,6 +135,18 @@ pub(crate) struct Opened {
     pub(crate) mark: Option<u32>,
     /// Lines for the log.
     pub(crate) remarks: Vec<String>,
+}
+
+/// What to do about a device that no lane can be bound to.
+fn device_remedy(error: &io::Error) -> &'static str {
+    if ether::is_forbidden(error) {
+        return "this process may open no packet sockets: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
+    }
+    match error.kind() {
+        ErrorKind::PermissionDenied => "give it the permission (CAP_NET_RAW)",
+        ErrorKind::AddrInUse => "another program has the lane's `local` port: stop it (`ss -lptun` names it) or choose another",
+        _ => "check its name and whether it exists (`ip link`)",
+    }
 }
 
 fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> StartError {
@@ -259,4 +269,22 @@ fn transparent(
     remarks.push(format!("delivering by firewall mark {MARK_DIVERT:#x} and routing table {NUMBER}"));
     let queue = queue.filter(|_| rules.holds_syns());
     Ok((Transparent { listeners, queue, raw }, rules))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_device_comes_with_its_own_remedy() {
+        let text = |code| {
+            StartError::Device { device: "d0".into(), source: io::Error::from_raw_os_error(code) }.to_string()
+        };
+        // EAFNOSUPPORT, EPERM, ENODEV, EADDRINUSE
+        for (code, remedy) in [(97, "add AF_PACKET"), (1, "(CAP_NET_RAW)"), (19, "whether it exists"), (98, "`local`")] {
+            let text = text(code);
+            assert!(text.contains("device 'd0'") && text.contains(remedy), "{text}");
+            assert_eq!(text.contains("CAP_NET_RAW"), code == 1, "{text}");
+        }
+    }
 }
