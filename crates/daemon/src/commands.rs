@@ -415,6 +415,14 @@ pub fn warnings(config: &Config) -> Vec<String> {
             ));
         }
     }
+    for local in config.lane_sockets().iter().filter_map(config::LaneSocket::own_address) {
+        if !wavelane_host::udp::is_own(local) {
+            warnings.push(format!(
+                "local address {} of a lane is not this machine's yet: the lane carries nothing before it is",
+                local.ip()
+            ));
+        }
+    }
     if config.lane_sockets().iter().any(|socket| socket.ethernet) && !ether::is_available() {
         warnings.push(
             "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of the systemd unit, or load the kernel module af_packet"

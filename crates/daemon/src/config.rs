@@ -188,6 +188,13 @@ pub struct LaneSocket {
     pub priority: u8,
 }
 
+impl LaneSocket {
+    /// The one of this machine's addresses that it needs, if it is not content with any.
+    pub(crate) fn own_address(&self) -> Option<SocketAddr> {
+        Some(self.local).filter(|local| !self.ethernet && !local.ip().is_unspecified())
+    }
+}
+
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forward {

@@ -190,15 +190,24 @@ pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<La
     })
 }
 
-/// The same; `None` if its device is not there yet.
+/// The same; `None` if its device or its local address is not there yet.
 pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<LaneMedium>, StartError> {
     if socket.device.as_deref().is_some_and(|device| !wavelane_host::interface_exists(device)) {
         return Ok(None);
     }
-    open_lane(socket, mark).map(Some).map_err(|source| match &socket.device {
-        Some(device) => StartError::Device { device: device.clone(), source },
-        None => port_error("UDP port", socket.local)(source),
-    })
+    match open_lane(socket, mark) {
+        Ok(medium) => Ok(Some(medium)),
+        Err(why) if socket.own_address().is_some() && lacks_address(&why) => Ok(None),
+        Err(source) => Err(match &socket.device {
+            Some(device) => StartError::Device { device: device.clone(), source },
+            None => port_error("UDP port", socket.local)(source),
+        }),
+    }
+}
+
+/// Whether a socket was refused because its address is not this machine's.
+pub(crate) fn lacks_address(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable
 }
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.

@@ -185,6 +185,46 @@ fn a_lane_follows_its_device() {
 }
 
 #[test]
+fn a_lane_follows_its_local_address() {
+    let _alone = alone();
+    if !root_or_skip("lanes_local_address") {
+        return;
+    }
+    let world = two_ways("local");
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    // As a modem's, which its `pppd` brings later.
+    let lane_1 = "[[peer.lane]]\naddress = \"10.4.0.2:4780\"\nlocal = \"10.4.0.9:0\"\n";
+    let config = with_lanes(&world, "a", &format!("{LANE_0}{lane_1}"), "", LAN);
+    let checked = {
+        let config = config.clone();
+        world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap()
+    };
+    assert!(checked.contains("10.4.0.9 of a lane is not this machine's yet"), "{checked}");
+    let a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    assert!(a.log().contains("10.4.0.9 of a lane is not this machine's yet"), "{}", a.log());
+    let works = |wanted: [bool; 2]| {
+        common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
+    };
+    works([true, false]);
+    world.sh(&world.a, "ip addr add 10.4.0.9/24 dev wan1");
+    a.wait_log("local address 10.4.0.9 is there");
+    works([true, true]);
+    transfer_during(&world, 5_000_000, || {
+        world.sh(&world.a, "ip addr del 10.4.0.9/24 dev wan1");
+        a.wait_log("local address 10.4.0.9 is not this machine's");
+        works([true, false]);
+    });
+    // A reload that names another such address is not refused.
+    edit(&config, "10.4.0.9:0", "10.4.0.10:0");
+    assert_eq!(a.reload(), None);
+    works([true, false]);
+    world.sh(&world.a, "ip addr add 10.4.0.10/24 dev wan1");
+    works([true, true]);
+    assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
+}
+
+#[test]
 fn lanes_come_go_and_lead_elsewhere_by_reload() {
     let _alone = alone();
     if !root_or_skip("lanes_reload") {

@@ -316,6 +316,15 @@ pub fn probe(to: SocketAddr, mark: Option<u32>, len: usize, patience: Duration) 
     Ok(())
 }
 
+/// Whether a socket can be bound to the address of `local` now; its port does not matter.
+pub fn is_own(local: SocketAddr) -> bool {
+    let mut any_port = local;
+    any_port.set_port(0);
+    let tried = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec(), Some(Protocol::UDP))
+        .and_then(|socket| socket.bind(&any_port.into()));
+    tried.err().is_none_or(|error| error.kind() != io::ErrorKind::AddrNotAvailable)
+}
+
 /// Whether a send was refused for its size.
 pub fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
