@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
+use wavelane_host::ether;
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -134,6 +135,22 @@ pub enum Ways {
     In,
 }
 
+impl Ways {
+    /// As the file has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Out => "out",
+            Self::In => "in",
+        }
+    }
+}
+
+/// What messages call a lane by its place among the peer's tables.
+pub(crate) fn lane_name(place: usize) -> String {
+    format!("lane {}", place + 1)
+}
+
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
@@ -162,6 +179,10 @@ impl Lane {
     pub fn number(&self) -> Option<SocketAddr> {
         self.address.as_ref().and_then(|text| text.parse().ok())
     }
+    /// Its address as the file has it.
+    pub(crate) fn written_address(&self) -> Option<String> {
+        self.number().map(ether::address_text).or_else(|| self.address.clone())
+    }
 }
 
 impl Peer {
@@ -189,6 +210,10 @@ pub struct LaneSocket {
 }
 
 impl LaneSocket {
+    /// What people call it: its device, or its own address.
+    pub(crate) fn name(&self) -> String {
+        self.device.clone().unwrap_or_else(|| self.local.to_string())
+    }
     /// The one of this machine's addresses that it needs, if it is not content with any.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
         Some(self.local).filter(|local| !self.ethernet && !local.ip().is_unspecified())

@@ -3,6 +3,7 @@
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
 
+mod changes;
 mod contact;
 mod devices;
 mod document;
@@ -11,6 +12,7 @@ mod down;
 mod events;
 mod housekeeping;
 mod lane;
+mod lane_report;
 mod own;
 mod packets;
 mod reload;

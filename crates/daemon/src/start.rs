@@ -144,7 +144,9 @@ fn device_remedy(error: &io::Error) -> &'static str {
     }
     match error.kind() {
         ErrorKind::PermissionDenied => "give it the permission (CAP_NET_RAW)",
-        ErrorKind::AddrInUse => "another program has the lane's `local` port: stop it (`ss -lptun` names it) or choose another",
+        ErrorKind::AddrInUse => {
+            "another program has the lane's `local` port: stop it (`ss -lptun` names it) or choose another"
+        }
         _ => "check its name and whether it exists (`ip link`)",
     }
 }
@@ -286,11 +288,11 @@ mod tests {
 
     #[test]
     fn a_refused_device_comes_with_its_own_remedy() {
-        let text = |code| {
-            StartError::Device { device: "d0".into(), source: io::Error::from_raw_os_error(code) }.to_string()
-        };
+        let text =
+            |code| StartError::Device { device: "d0".into(), source: io::Error::from_raw_os_error(code) }.to_string();
         // EAFNOSUPPORT, EPERM, ENODEV, EADDRINUSE
-        for (code, remedy) in [(97, "add AF_PACKET"), (1, "(CAP_NET_RAW)"), (19, "whether it exists"), (98, "`local`")] {
+        for (code, remedy) in [(97, "add AF_PACKET"), (1, "(CAP_NET_RAW)"), (19, "whether it exists"), (98, "`local`")]
+        {
             let text = text(code);
             assert!(text.contains("device 'd0'") && text.contains(remedy), "{text}");
             assert_eq!(text.contains("CAP_NET_RAW"), code == 1, "{text}");

@@ -98,7 +98,9 @@ fn two_uplinks_add_up_and_either_may_fail() {
             assert_eq!(unused, [expected], "{lanes:?}");
         }
     });
-    assert!(a.status().to_string().contains("lane by wan1 to 10.4.0.2:4780"), "{}", a.status());
+    a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 has failed: no answer");
+    a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 works again");
+    assert!(a.status().to_string().contains("lane 2 by wan1 to 10.4.0.2:4780 (udp): in use"), "{}", a.status());
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
 }
 
@@ -170,6 +172,7 @@ fn a_lane_follows_its_device() {
         common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
     };
     works([true, false]);
+    assert!(a.status().to_string().contains("not used: device wan1 is not there;"), "{}", a.status());
     let plug_in = || world.cable(&world.a, "wan1", "4.0.1", &world.b, "wan1", "4.0.2");
     plug_in();
     a.wait_log("device 'wan1' is there");
@@ -207,6 +210,7 @@ fn a_lane_follows_its_local_address() {
         common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
     };
     works([true, false]);
+    assert!(a.status().to_string().contains("not used: local address 10.4.0.9 is not this machine's now"));
     world.sh(&world.a, "ip addr add 10.4.0.9/24 dev wan1");
     a.wait_log("local address 10.4.0.9 is there");
     works([true, true]);
@@ -307,6 +311,10 @@ fn one_way_lanes_send_nothing_the_other_way() {
     a.wait_log("peer 'b' is up");
     b.wait_log("peer 'a' is up");
     transfer_during(&world, 2_000_000, || {});
+    let lanes = a.status().peers[0].lanes.clone();
+    let told: Vec<_> = lanes.iter().map(|l| (l.name.as_str(), l.direction.as_str(), l.unused.clone())).collect();
+    assert_eq!(told, [("lane 1", "out", None), ("lane 2", "in", None)]);
+    assert!(a.status().to_string().contains("  lane 2 by 10.4.0.1:4781 (udp, in): in use; heard "), "{}", a.status());
     let tried = world.sh(&world.a, "nft list table ip oneway");
     assert_eq!(tried.matches("counter packets 0 ").count(), 2, "nothing even tries the wrong way: {tried}");
 }

@@ -118,8 +118,14 @@ fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
 fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Option<LaneStatus> {
     let path = gateway.links[peer].path(now, lane);
     let port = gateway.sessions.port(peer, lane)?;
+    let like = gateway.lane_like(PeerId(peer), lane, port);
     Some(LaneStatus {
+        place: gateway.peers[peer].numbers.iter().position(|number| *number == lane),
         port,
+        metered: like.metered,
+        bulk: like.bulk,
+        small: like.small,
+        path_mtu: path.path_mtu,
         address: gateway.sessions.address(peer, lane),
         works: !gateway.links[peer].lane_failed(lane),
         spare: gateway.links[peer].lane_is_spare(lane),

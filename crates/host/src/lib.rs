@@ -61,6 +61,12 @@ pub fn interface_exists(name: &str) -> bool {
     interface_index(name).is_some()
 }
 
+/// Whether an interface is set up (`ip link set NAME up`), with a carrier or without; `None` if there is none of that name.
+pub fn interface_is_up(name: &str) -> Option<bool> {
+    let found = nix::ifaddrs::getifaddrs().ok()?.find(|interface| interface.interface_name == name)?;
+    Some(found.flags.contains(nix::net::if_::InterfaceFlags::IFF_UP))
+}
+
 /// The number by which the kernel knows an interface; another one each time an interface of that name is made.
 pub fn interface_index(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(name).ok()

@@ -1,0 +1,172 @@
+//! What `status` and the log say of the lanes.
+
+use super::Daemon;
+use super::changes::Changes;
+use crate::config::{self, Lane, LaneSocket, Ways};
+use crate::status;
+use wavelane_base::Span;
+use wavelane_gateway::{LaneStatus, PeerId};
+use wavelane_host::{ether, interface_is_up};
+
+/// A lane that only brings has been silent for too long: twice the longest silence of a peer that keeps its lanes open.
+const IN_SILENT: Span = Span::from_secs(2 * config::KEEPALIVE.as_nanos() / 1_000_000_000);
+
+/// A lane of a peer's.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    peer: usize,
+    /// Its place among the peer's tables; `None` of one that has no table.
+    place: Option<usize>,
+    /// Its place among those of them that lead out.
+    out: Option<usize>,
+    table: Option<&'a Lane>,
+    /// What the gateway knows of it; nothing of one that leads in, or nowhere yet.
+    known: Option<&'a LaneStatus>,
+    port: usize,
+}
+
+impl Daemon {
+    /// All lanes of a peer: those of the file in its order, then those that answer lanes of the peer's.
+    pub(super) fn lane_documents(&self, peer: usize, known: &[LaneStatus]) -> Vec<status::Lane> {
+        let sockets = self.devices.sockets();
+        let tables = self.config.peers.get(peer).map(|p| p.lanes.as_slice()).unwrap_or_default();
+        let mut outs = 0;
+        let mut all: Vec<Of<'_>> = Vec::new();
+        for (place, table) in tables.iter().enumerate() {
+            let out = (table.ways != Ways::In).then_some(outs);
+            outs += usize::from(out.is_some());
+            let lane = known.iter().find(|lane| lane.place.is_some() && lane.place == out);
+            let port = table.socket.as_ref().and_then(|own| sockets.iter().position(|s| s.as_ref() == Some(own)));
+            let port = port.map_or(0, |place| place + 1);
+            all.push(Of { peer, place: Some(place), out, table: Some(table), known: lane, port });
+        }
+        let others = known.iter().filter(|lane| tables.is_empty() || lane.place.is_none());
+        all.extend(others.map(|lane| Of {
+            peer,
+            place: None,
+            out: lane.place,
+            table: None,
+            known: Some(lane),
+            port: usize::from(lane.port.0),
+        }));
+        if all.is_empty() {
+            all.push(Of { peer, place: None, out: Some(0), table: None, known: None, port: 0 });
+        }
+        all.into_iter().map(|lane| self.lane_document(lane, &sockets)).collect()
+    }
+
+    fn lane_document(&self, of: Of<'_>, sockets: &[Option<LaneSocket>]) -> status::Lane {
+        let own = of.port.checked_sub(1).and_then(|place| sockets.get(place)).and_then(Option::as_ref);
+        let peer = self.config.peers.get(of.peer);
+        let table = of.table.cloned().unwrap_or_default();
+        let (known, ms) = (of.known, |span: Span| span.as_nanos() as f64 / 1e6);
+        let heard = self.lanes.get(of.port).and_then(|lane| lane.heard);
+        status::Lane {
+            name: of.place.map_or_else(|| "lane".into(), config::lane_name),
+            by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
+            address: known.and_then(|lane| lane.address).map(ether::address_text),
+            configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
+            device: own.and_then(|socket| socket.device.clone()),
+            local: own.filter(|socket| !socket.ethernet).map(|socket| socket.local.to_string()),
+            direction: table.ways.word().into(),
+            medium: if own.is_some_and(|socket| socket.ethernet) { "ethernet" } else { "udp" }.into(),
+            metered: known.map_or(table.metered, |lane| lane.metered),
+            bulk: known.map_or(table.bulk, |lane| lane.bulk),
+            small: known.map_or(table.small, |lane| lane.small),
+            works: known.is_some_and(|lane| lane.works),
+            spare: known.is_some_and(|lane| lane.spare),
+            unused: self.unused(of),
+            rtt_ms: known.and_then(|lane| lane.rtt).map(ms),
+            rate_bps: known.and_then(|lane| lane.rate).map(|rate| rate.as_bps()),
+            loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
+            path_mtu: known.map(|lane| lane.path_mtu),
+            delivered_bytes: known.map_or(0, |lane| lane.delivered_bytes),
+            silence_ms: heard.map(|at| ms(self.now.since(at))),
+        }
+    }
+
+    /// Why a lane carries nothing now; `None` if it does, or may at once.
+    fn unused(&self, of: Of<'_>) -> Option<String> {
+        let absent = || self.lanes.get(of.port).is_some_and(|lane| lane.socket.is_none());
+        if let Some(why) = self.devices.absence(of.port).filter(|_| absent()) {
+            return Some(why);
+        }
+        let device = of.table.and_then(|lane| lane.socket.as_ref()?.device.as_deref());
+        if let Some(device) = device.filter(|device| interface_is_up(device) == Some(false)) {
+            return Some(format!("device {device} is set down"));
+        }
+        let peer_up = self.peers.get(of.peer).is_some_and(|contact| contact.up);
+        let Some(out) = of.out.or_else(|| of.known.map(|_| usize::MAX)) else {
+            return self.in_silence(of.port);
+        };
+        if of.known.is_none_or(|lane| lane.address.is_none()) {
+            let written = of
+                .table
+                .map_or_else(|| self.config.peers.get(of.peer).and_then(|p| p.address.clone()), Lane::written_address);
+            return Some(match (written, self.names.failure(of.peer, out)) {
+                (Some(name), Some(why)) => format!("no address for '{name}' ({why})"),
+                (Some(name), None) => format!("the address of '{name}' is not known yet"),
+                (None, _) => "the peer has not called yet, and its address is not configured".into(),
+            });
+        }
+        let lane = of.known?;
+        match (lane.works && peer_up, lane.spare) {
+            (false, _) => Some("no answer".into()),
+            (true, true) if lane.metered => Some("in reserve: it is metered, and another lane works".into()),
+            (true, true) => Some("in reserve: another lane stands before it".into()),
+            (true, false) => None,
+        }
+    }
+
+    /// What is wrong with a lane that only brings.
+    fn in_silence(&self, port: usize) -> Option<String> {
+        match self.lanes.get(port)?.heard {
+            None => Some("nothing has come by it yet".into()),
+            Some(at) if self.now.since(at) > IN_SILENT => {
+                Some(format!("nothing has come by it for {:.0} s", self.now.since(at).as_secs_f64()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Says which lanes out of peers that answer have failed or work again.
+    pub(super) fn tell_of_lanes(&mut self) {
+        let now = self.now;
+        for peer in 0..self.peers.len() {
+            if !self.peers[peer].up {
+                continue;
+            }
+            let outs = self.config.peers.get(peer).map_or(0, |p| p.lanes.iter().filter(|l| l.ways != Ways::In).count());
+            self.peers[peer].lanes.resize_with(outs, || Changes::new(now, true));
+            for out in 0..outs {
+                let works = !self.gateway.lane_failed(PeerId(peer), out);
+                if let Some(gone) = self.peers[peer].lanes[out].turn(now, works) {
+                    self.tell_of_lane(peer, out, works, gone);
+                }
+            }
+        }
+    }
+    fn tell_of_lane(&mut self, peer: usize, out: usize, works: bool, unsaid: u64) {
+        let known = self.gateway.status(self.now).peers.get(peer).map(|p| p.lanes.clone()).unwrap_or_default();
+        let Some(p) = self.config.peers.get(peer) else { return };
+        let Some(place) = p.lanes.iter().enumerate().filter(|(_, l)| l.ways != Ways::In).nth(out).map(|(i, _)| i)
+        else {
+            return;
+        };
+        let documents = self.lane_documents(peer, &known);
+        let Some(lane) = documents.get(place) else { return };
+        if lane.address.is_none() && lane.configured_address.is_none() {
+            // It waits for the peer's first call.
+            return;
+        }
+        let to = lane.address.as_ref().or(lane.configured_address.as_ref());
+        let to = to.map(|to| format!(" to {to}")).unwrap_or_default();
+        let what = match (works, &lane.unused) {
+            (true, _) => "works again".into(),
+            (false, Some(why)) => format!("has failed: {why}; what it had on its way goes by the others"),
+            (false, None) => "has failed".into(),
+        };
+        let text = format!("peer '{}', {} by {}{to} {what}{}", p.name, lane.name, lane.by, Changes::unsaid(unsaid));
+        self.say(&text);
+    }
+}
