@@ -2,6 +2,7 @@
 //!
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
+mod lanes;
 mod notes;
 mod one_way;
 
@@ -380,6 +381,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
         let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
+        text += &lanes::list(peer, config.listen);
         if let Some(remark) = remark {
             let _ = writeln!(text, "warning: peer '{}': {remark}", peer.name);
         }
@@ -415,6 +417,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
             ));
         }
     }
+    warnings.extend(lanes::warnings(config));
     for local in config.lane_sockets().iter().filter_map(config::LaneSocket::own_address) {
         if !wavelane_host::udp::is_own(local) {
             warnings.push(format!(

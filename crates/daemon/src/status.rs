@@ -5,6 +5,7 @@ mod lanes;
 mod words;
 
 pub use flows::{FLOWS_SHOWN, Flow};
+pub(crate) use lanes::kinds;
 
 use flows::age;
 use serde::{Deserialize, Serialize};

@@ -397,3 +397,30 @@ fn ethernet_and_udp_lanes_share_the_load() {
         common::wait_for("the lane", || a.status().peers[0].lanes.iter().all(|lane| lane.works));
     });
 }
+
+#[test]
+fn check_sees_what_is_in_a_lanes_way() {
+    let _alone = alone();
+    if !root_or_skip("lanes_check") {
+        return;
+    }
+    let world = two_ways("check");
+    let one_address = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
+                       [[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan1\"\nmetered = true\n";
+    let config = with_lanes(&world, "a", one_address, "", LAN);
+    let check = || {
+        let config = config.clone();
+        world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap()
+    };
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=1");
+    let said = check();
+    assert!(said.contains("\n  lane 2 by wan1 to 10.2.0.2:4780 (udp, metered)\n"), "{said}");
+    let dropped = "peer 'b', lane 2: what comes from 10.2.0.2 by wan1 is dropped, because its route is by wan0";
+    assert!(said.contains(dropped), "{said}");
+    assert!(said.contains("peer 'b', lane 2: no route to 10.2.0.2 leads by device wan1"), "{said}");
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.wan1.rp_filter=2; ip route add 10.2.0.2 via 10.4.0.2 dev wan1 metric 9");
+    let said = check();
+    assert!(!said.contains("lane 2: "), "{said}");
+    world.sh(&world.a, "ip link set wan1 mtu 400");
+    assert!(check().contains("lane 2: device wan1 has an MTU of 400, and a lane needs 576"), "{}", check());
+}

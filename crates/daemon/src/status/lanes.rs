@@ -3,18 +3,23 @@
 use super::Lane;
 use std::fmt;
 
+/// What distinguishes a lane, in words: its medium, its direction if it is one-way, and what is not usual of `metered`, `bulk` and `small`.
+pub(crate) fn kinds(medium: &str, direction: &str, [metered, bulk, small]: [bool; 3]) -> String {
+    let both = direction == "both" || direction.is_empty();
+    let words = [
+        (!medium.is_empty(), medium),
+        (!both, direction),
+        (metered, "metered"),
+        (!bulk, "no bulk"),
+        (!small, "nothing small"),
+    ];
+    words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
+}
+
 impl Lane {
     pub(super) fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (is_out, is_in) = (self.direction != "in", self.direction != "out");
-        let kinds = [
-            (true, self.medium.as_str()),
-            (!is_out, "in"),
-            (!is_in, "out"),
-            (self.metered, "metered"),
-            (!self.bulk, "no bulk"),
-            (!self.small, "nothing small"),
-        ];
-        let kinds: Vec<&str> = kinds.into_iter().filter(|(is, word)| *is && !word.is_empty()).map(|(_, w)| w).collect();
+        let is_out = self.direction != "in";
+        let kinds = kinds(&self.medium, &self.direction, [self.metered, self.bulk, self.small]);
         write!(f, "  {} by {}", self.name, self.by)?;
         match (&self.address, &self.configured_address) {
             _ if !is_out => {}
@@ -22,7 +27,7 @@ impl Lane {
             (Some(to), _) | (None, Some(to)) => write!(f, " to {to}")?,
             (None, None) => write!(f, " to an address unknown")?,
         }
-        write!(f, " ({}): ", kinds.join(", "))?;
+        write!(f, " ({kinds}): ")?;
         match &self.unused {
             None => write!(f, "in use")?,
             Some(why) if why.starts_with("in reserve") => write!(f, "{why}")?,
