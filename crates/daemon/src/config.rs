@@ -207,12 +207,18 @@ pub struct LaneSocket {
     pub ethernet: bool,
     /// User priority of what a packet socket sends.
     pub priority: u8,
+    /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).
+    pub mark: Option<u32>,
 }
 
 impl LaneSocket {
     /// What people call it: its device, or its own address.
     pub(crate) fn name(&self) -> String {
-        self.device.clone().unwrap_or_else(|| self.local.to_string())
+        match (&self.device, self.mark) {
+            (Some(device), _) => device.clone(),
+            (None, Some(mark)) => format!("{} with mark {mark}", self.local),
+            (None, None) => self.local.to_string(),
+        }
     }
     /// The one of this machine's addresses that it needs, if it is not content with any.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {

@@ -258,6 +258,14 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ("choice = \"delivery-1998\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"", "add a lane, or choose bond"),
         ("choice = \"cheapest\"", "`pinned+fallback`"),
         ("[[peer.lane]]\nmedium = \"ethernet\"", "needs the name of its interface"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 0", "0 is what every unmarked packet has"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 0x574c0001", "wavelaned's own marks"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmark = 7", "of what leaves"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nmark = 7", "no routing rule sees"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 7\n[intercept]\nlocal = true\n[tun]",
+            "own mark keeps a lane's datagrams off the device",
+        ),
         ("[[peer.lane]]\nmedium = \"token-ring\"", "`ethernet`"),
         (
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\naddress = \"192.0.2.1:1\"",

@@ -169,7 +169,8 @@ impl Daemon {
         // Before there are other threads, and once everything is open.
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
-            // A packet socket is opened again when its device comes back.
+            // A lane's socket is opened again when its device or address comes back.
+            () if config.lane_sockets().iter().any(|socket| socket.mark.is_some()) => &start::CAPABILITIES,
             () if config.lane_sockets().iter().any(|socket| socket.ethernet) => &[caps::NET_RAW],
             () => &[],
         };

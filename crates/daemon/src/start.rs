@@ -51,6 +51,12 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// What a lane sends cannot be marked.
+    #[error("cannot set the `mark` of a lane: {source}; give wavelaned CAP_NET_ADMIN, or remove the mark")]
+    Mark {
+        /// What the system said.
+        source: io::Error,
+    },
     /// The key log cannot be opened.
     #[error("cannot append to the key log {path}: {source}; name a file that the daemon may write", path = path.display())]
     KeyLog {
@@ -188,7 +194,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<LaneMedium> {
     Ok(match socket.device.as_deref().filter(|_| socket.ethernet) {
         Some(device) => LaneMedium::Ether(EtherLane::open(device, socket.priority)?),
-        None => LaneMedium::Udp(UdpLane::bind(socket.local, mark, socket.device.as_deref())?),
+        None => LaneMedium::Udp(UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?),
     })
 }
 
@@ -201,6 +207,7 @@ pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Resu
         Ok(medium) => Ok(Some(medium)),
         Err(why) if socket.own_address().is_some() && lacks_address(&why) => Ok(None),
         Err(source) => Err(match &socket.device {
+            _ if socket.mark.is_some() && source.kind() == ErrorKind::PermissionDenied => StartError::Mark { source },
             Some(device) => StartError::Device { device: device.clone(), source },
             None => port_error("UDP port", socket.local)(source),
         }),

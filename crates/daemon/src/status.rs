@@ -98,6 +98,9 @@ pub struct Lane {
     /// What its own socket is bound to.
     #[serde(default)]
     pub local: Option<String>,
+    /// Firewall mark of what it sends.
+    #[serde(default)]
+    pub mark: Option<u32>,
     /// "both", "out" or "in".
     #[serde(default)]
     pub direction: String,

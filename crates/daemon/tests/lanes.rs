@@ -418,9 +418,40 @@ fn check_sees_what_is_in_a_lanes_way() {
     let dropped = "peer 'b', lane 2: what comes from 10.2.0.2 by wan1 is dropped, because its route is by wan0";
     assert!(said.contains(dropped), "{said}");
     assert!(said.contains("peer 'b', lane 2: no route to 10.2.0.2 leads by device wan1"), "{said}");
-    world.sh(&world.a, "sysctl -qw net.ipv4.conf.wan1.rp_filter=2; ip route add 10.2.0.2 via 10.4.0.2 dev wan1 metric 9");
+    world.sh(
+        &world.a,
+        "sysctl -qw net.ipv4.conf.wan1.rp_filter=2; ip route add 10.2.0.2 via 10.4.0.2 dev wan1 metric 9",
+    );
     let said = check();
     assert!(!said.contains("lane 2: "), "{said}");
     world.sh(&world.a, "ip link set wan1 mtu 400");
     assert!(check().contains("lane 2: device wan1 has an MTU of 400, and a lane needs 576"), "{}", check());
+}
+
+#[test]
+fn a_marked_lane_takes_the_way_of_a_rule() {
+    let _alone = alone();
+    if !root_or_skip("lanes_mark") {
+        return;
+    }
+    let world = two_ways("mark");
+    // The mark's table leads to the same address over the other cable.
+    world.sh(&world.a, "ip route add 10.2.0.2 via 10.4.0.2 dev wan1 table 100; ip rule add fwmark 7 table 100");
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=0");
+    world.sh(&world.b, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=0");
+    world.sh(
+        &world.a,
+        "nft 'table ip seen { chain o { type filter hook output priority 0; oifname wan0 udp dport 4780 counter; \
+           oifname wan1 udp dport 4780 counter; }; }'",
+    );
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\nmark = 7\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", lanes, "", LAN));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    transfer_during(&world, 100_000, || {});
+    let seen = world.sh(&world.a, "nft list table ip seen");
+    assert_eq!(seen.matches("counter packets 0 ").count(), 1, "{seen}");
+    assert!(seen.lines().any(|l| l.contains("\"wan0\"") && l.contains("counter packets 0 ")), "{seen}");
+    assert!(a.status().to_string().contains("  lane 1 by 0.0.0.0:0 with mark 7 to 10.2.0.2:4780 (udp): in use"));
 }

@@ -81,6 +81,15 @@ impl Config {
                 ));
             }
         }
+        let led = self.tun.is_some() && self.intercept.as_ref().is_some_and(|intercept| intercept.local);
+        if let Some(mark) = sockets.iter().find_map(|socket| socket.mark).filter(|_| led) {
+            return Err(value(
+                "peer.lane.mark",
+                format!(
+                    "is {mark} beside [tun] with intercept.local = true, where wavelaned's own mark keeps a lane's datagrams off the device: remove one of the three, or use `device`"
+                ),
+            ));
+        }
         if let Some(peer) = self.peers.iter().find(|p| self.routing_table.is_none() && !p.next_hops.is_empty()) {
             return Err(value(
                 format!("peer '{}': next_hops", peer.name),

@@ -6,7 +6,7 @@ use super::{
     LaneSocket, OnFailure, Peer, Source, Tun, TunAddress, Ways, default_control, default_state, prefix_text, value,
     width,
 };
-use crate::{keys, memory, units};
+use crate::{keys, memory, rules, units};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -164,6 +164,7 @@ struct LaneTable {
     #[serde(default = "yes")]
     small: bool,
     priority: Option<u8>,
+    mark: Option<u32>,
 }
 
 /// How lanes are used, in the file's words.
@@ -443,12 +444,14 @@ impl Lane {
             ));
         }
         let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
-        let own = t.device.is_some() || local.is_some();
+        check_mark(t.mark, t.direction).map_err(|why| value(format!("{key}.mark"), why))?;
+        let own = t.device.is_some() || local.is_some() || t.mark.is_some();
         let socket = own.then(|| LaneSocket {
             local: local.unwrap_or(SocketAddr::new(any, 0)),
             device: t.device.clone(),
             ethernet: false,
             priority: 0,
+            mark: t.mark,
         });
         Ok(Self {
             address: t.address.clone(),
@@ -467,6 +470,9 @@ impl Lane {
                 "device",
                 "is missing: an Ethernet lane needs the name of its interface (see `ip link`)".into(),
             );
+        }
+        if t.mark.is_some() {
+            return refuse("mark", "no routing rule sees an Ethernet lane's frames: remove it".into());
         }
         if t.local.is_some() {
             return refuse("local", "an Ethernet lane has its device's address: remove it".into());
@@ -494,12 +500,26 @@ impl Lane {
         let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
         Ok(Self {
             address: mac.map(|mac| ether::address_of(mac).to_string()),
-            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority }),
+            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority, mark: None }),
             ways: t.direction,
             metered: t.metered,
             bulk: t.bulk,
             small: t.small,
         })
+    }
+}
+
+/// Whether a lane may have that firewall mark.
+fn check_mark(mark: Option<u32>, direction: Ways) -> Result<(), String> {
+    match mark {
+        Some(0) => Err("0 is what every unmarked packet has: choose another, such as 7".into()),
+        Some(mark) if rules::MARKS.contains(&mark) => {
+            Err(format!("{mark:#x} is one of wavelaned's own marks: choose another, such as 7"))
+        }
+        Some(_) if direction == Ways::In => {
+            Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -67,6 +67,7 @@ impl Daemon {
             address: known.and_then(|lane| lane.address).map(ether::address_text),
             configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
             device: own.and_then(|socket| socket.device.clone()),
+            mark: own.and_then(|socket| socket.mark),
             local: own.filter(|socket| !socket.ethernet).map(|socket| socket.local.to_string()),
             direction: table.ways.word().into(),
             medium: if own.is_some_and(|socket| socket.ethernet) { "ethernet" } else { "udp" }.into(),
