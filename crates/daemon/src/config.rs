@@ -4,6 +4,7 @@
 
 mod check;
 mod file;
+mod lanes;
 
 pub(crate) use check::is_interface_name;
 
@@ -151,6 +152,11 @@ pub(crate) fn lane_name(place: usize) -> String {
     format!("lane {}", place + 1)
 }
 
+/// What stands before an error of a lane: where it is in the file.
+pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
+    format!("line {line}: peer '{peer}', {}", lane_name(place))
+}
+
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
@@ -166,11 +172,13 @@ pub struct Lane {
     pub bulk: bool,
     /// Whether it carries small exchanges and acknowledgements while other lanes can.
     pub small: bool,
+    /// The line of its table in the file.
+    pub line: usize,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true }
+        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true, line: 0 }
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
             ] {
                 assert!(std::process::Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
             }
-            let index = |name| interface_index(name).unwrap();
+            let index = |name: &str| interface_index(name).unwrap();
             let way = |to: &str, by: Option<&str>| {
                 let way = towards(to.parse().unwrap(), by.map(index)).unwrap();
                 way.map(|way| (way.device, way.next_hop.map(|hop| hop.to_string())))
