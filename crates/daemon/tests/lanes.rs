@@ -455,3 +455,36 @@ fn a_marked_lane_takes_the_way_of_a_rule() {
     assert!(seen.lines().any(|l| l.contains("\"wan0\"") && l.contains("counter packets 0 ")), "{seen}");
     assert!(a.status().to_string().contains("  lane 1 by 0.0.0.0:0 with mark 7 to 10.2.0.2:4780 (udp): in use"));
 }
+
+#[test]
+fn the_cause_of_a_silence_is_the_lanes_own() {
+    let _alone = alone();
+    if !root_or_skip("lanes_causes") {
+        return;
+    }
+    let world = two_ways("causes");
+    let near = of_guide(2, &[("203.0.113.7:4780", "10.2.0.2:4780"), ("198.51.100.1:4781", "10.4.0.1:4781")]);
+    let far = of_guide(3, &[("198.51.100.1:4781", "10.4.0.1:4781"), ("198.51.100.2:4781", "10.4.0.2:4781")]);
+    let _b = world.spawn("b", &with_lanes(&world, "b", &far, KEEP, ""));
+    // The way out is whole, and what comes back is lost.
+    cut(&world, "wan1");
+    let mut a = world.spawn("a", &with_lanes(&world, "a", &near, "", LAN));
+    a.wait_log("peer 'b' does not answer: nothing comes by lane 2 (10.4.0.1:4781), by which alone it can answer");
+    assert!(
+        a.status().to_string().contains("  lane 2 by 10.4.0.1:4781 (udp, in): not used: nothing has come by it yet;")
+    );
+    a.stop();
+    let named = format!(
+        "[[peer]]\nname = \"c\"\npublic_key = \"{}\"\n[[peer.lane]]\naddress = \"no-such-host.invalid:4780\"\n",
+        common::key_pair().public
+    );
+    let gone = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan9\"\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", gone, "", &format!("{named}{LAN}")));
+    a.wait_log("peer 'b' does not answer: no lane can be used (lane 1: device wan9 is not there)");
+    a.wait_log("peer 'c' does not answer: no address for 'no-such-host.invalid:4780'");
+    assert!(
+        a.status().to_string().contains("not used: no address for 'no-such-host.invalid:4780' ("),
+        "{}",
+        a.status()
+    );
+}

@@ -150,10 +150,13 @@ impl Daemon {
         if let Some((_, cause)) = contact.evidence.clone().filter(|(at, _)| now.since(*at) < EVIDENCE_FRESH) {
             return self.blame(peer, cause);
         }
+        if let Some(why) = self.why_no_lane(peer) {
+            return self.blame(peer, Cause::NoLane(why));
+        }
         // A name without an address was told of, and one that calls us has nothing to be looked at.
-        if let Some(address) = self.address_of(peer)
-            && (ether::mac_of(address).is_some() || !self.examiner.examine(address, self.mark))
-        {
+        let Some(address) = self.address_of(peer) else { return };
+        let (mark, device) = self.way_to(peer, address);
+        if ether::mac_of(address).is_some() || !self.examiner.examine(address, mark.or(self.mark), device) {
             self.found(peer, address, Cause::Silent);
         }
     }
@@ -170,7 +173,10 @@ impl Daemon {
     fn found(&mut self, peer: usize, address: SocketAddr, cause: Cause) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer) {
-            let cause = contact.weigh(now, address, cause);
+            let cause = match contact.weigh(now, address, cause) {
+                Cause::Silent => self.brought_by(peer).map_or(Cause::Silent, Cause::NothingComes),
+                other => other,
+            };
             self.blame(peer, cause);
         }
     }
@@ -192,7 +198,7 @@ impl Daemon {
     }
     /// The cause in words, for the log and for `status`.
     pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
-        let written = self.config.peers.get(peer).and_then(|p| p.address.clone());
+        let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
         // One that calls us was perhaps called itself, where it was before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
         let found = self.address_of(peer).or_else(recalled).map(ether::address_text);

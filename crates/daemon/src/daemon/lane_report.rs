@@ -4,6 +4,7 @@ use super::Daemon;
 use super::changes::Changes;
 use crate::config::{self, Lane, LaneSocket, Ways};
 use crate::status;
+use std::net::SocketAddr;
 use wavelane_base::Span;
 use wavelane_gateway::{LaneStatus, PeerId};
 use wavelane_host::{ether, interface_is_up};
@@ -25,6 +26,12 @@ struct Of<'a> {
     port: usize,
 }
 
+/// By which port of the gateway a lane leaves or comes; `sockets` are those of the ports 1, 2, ...
+fn port_of(lane: &Lane, sockets: &[Option<LaneSocket>]) -> usize {
+    let own = lane.socket.as_ref().and_then(|own| sockets.iter().position(|s| s.as_ref() == Some(own)));
+    own.map_or(0, |place| place + 1)
+}
+
 impl Daemon {
     /// All lanes of a peer: those of the file in its order, then those that answer lanes of the peer's.
     pub(super) fn lane_documents(&self, peer: usize, known: &[LaneStatus]) -> Vec<status::Lane> {
@@ -36,8 +43,7 @@ impl Daemon {
             let out = (table.ways != Ways::In).then_some(outs);
             outs += usize::from(out.is_some());
             let lane = known.iter().find(|lane| lane.place.is_some() && lane.place == out);
-            let port = table.socket.as_ref().and_then(|own| sockets.iter().position(|s| s.as_ref() == Some(own)));
-            let port = port.map_or(0, |place| place + 1);
+            let port = port_of(table, &sockets);
             all.push(Of { peer, place: Some(place), out, table: Some(table), known: lane, port });
         }
         let others = known.iter().filter(|lane| tables.is_empty() || lane.place.is_none());
@@ -86,15 +92,21 @@ impl Daemon {
         }
     }
 
-    /// Why a lane carries nothing now; `None` if it does, or may at once.
-    fn unused(&self, of: Of<'_>) -> Option<String> {
-        let absent = || self.lanes.get(of.port).is_some_and(|lane| lane.socket.is_none());
-        if let Some(why) = self.devices.absence(of.port).filter(|_| absent()) {
+    /// What this machine lacks for a lane by `port`.
+    fn obstacle(&self, port: usize, table: Option<&Lane>) -> Option<String> {
+        let absent = || self.lanes.get(port).is_some_and(|lane| lane.socket.is_none());
+        if let Some(why) = self.devices.absence(port).filter(|_| absent()) {
             return Some(why);
         }
-        let device = of.table.and_then(|lane| lane.socket.as_ref()?.device.as_deref());
-        if let Some(device) = device.filter(|device| interface_is_up(device) == Some(false)) {
-            return Some(format!("device {device} is set down"));
+        let device = table.and_then(|lane| lane.socket.as_ref()?.device.as_deref());
+        let down = device.filter(|device| interface_is_up(device) == Some(false));
+        down.map(|device| format!("device {device} is set down"))
+    }
+
+    /// Why a lane carries nothing now; `None` if it does, or may at once.
+    fn unused(&self, of: Of<'_>) -> Option<String> {
+        if let Some(why) = self.obstacle(of.port, of.table) {
+            return Some(why);
         }
         let peer_up = self.peers.get(of.peer).is_some_and(|contact| contact.up);
         let Some(out) = of.out.or_else(|| of.known.map(|_| usize::MAX)) else {
@@ -128,6 +140,58 @@ impl Daemon {
             }
             Some(_) => None,
         }
+    }
+
+    /// Why no lane to the peer, or none from it, can be used, if that is so.
+    pub(super) fn why_no_lane(&self, peer: usize) -> Option<String> {
+        let sockets = self.devices.sockets();
+        let tables = &self.config.peers.get(peer)?.lanes;
+        let lack = |without: Ways| {
+            let lanes = tables.iter().enumerate().filter(|(_, lane)| lane.ways != without);
+            let whys: Option<Vec<String>> = lanes
+                .map(|(place, lane)| {
+                    let why = self.obstacle(port_of(lane, &sockets), Some(lane))?;
+                    Some(format!("{}: {why}", config::lane_name(place)))
+                })
+                .collect();
+            whys.filter(|whys| !whys.is_empty()).map(|whys| whys.join("; "))
+        };
+        lack(Ways::In).or_else(|| lack(Ways::Out))
+    }
+
+    /// The lanes that only bring, of a peer that answers by no other.
+    pub(super) fn brought_by(&self, peer: usize) -> Option<String> {
+        let tables = &self.config.peers.get(peer)?.lanes;
+        if tables.iter().any(|lane| lane.ways == Ways::Both) {
+            return None;
+        }
+        let name = |(place, lane): (usize, &Lane)| {
+            let by = lane.socket.as_ref().map_or_else(|| self.config.listen.to_string(), LaneSocket::name);
+            format!("{} ({by})", config::lane_name(place))
+        };
+        let brings = tables.iter().enumerate().filter(|(_, lane)| lane.ways == Ways::In);
+        let names: Vec<String> = brings.map(name).collect();
+        (!names.is_empty()).then(|| names.join(" or "))
+    }
+
+    /// The mark and the device of the lane that leads to `address`.
+    pub(super) fn way_to(&self, peer: usize, address: SocketAddr) -> (Option<u32>, Option<String>) {
+        let found = self.names.addresses();
+        let place = found.get(peer).and_then(|lanes| lanes.iter().position(|at| *at == Some(address)));
+        let lane = place.and_then(|out| self.out_lane(peer, out));
+        let socket = lane.and_then(|(_, lane)| lane.socket.as_ref());
+        (socket.and_then(|socket| socket.mark), socket.and_then(|socket| socket.device.clone()))
+    }
+
+    /// Where the first lane out with an address leads, as the file has it.
+    pub(super) fn written_of(&self, peer: usize) -> Option<String> {
+        let mut out = self.config.peers.get(peer)?.lanes.iter().filter(|lane| lane.ways != Ways::In);
+        out.find_map(Lane::written_address)
+    }
+
+    /// Of a peer's lanes out the `out`-th, and its place among all.
+    pub(super) fn out_lane(&self, peer: usize, out: usize) -> Option<(usize, &Lane)> {
+        self.config.peers.get(peer)?.lanes.iter().enumerate().filter(|(_, lane)| lane.ways != Ways::In).nth(out)
     }
 
     /// Says which lanes out of peers that answer have failed or work again.

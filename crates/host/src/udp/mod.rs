@@ -290,13 +290,22 @@ fn peer_address(from: SocketAddr, bound: bool) -> SocketAddr {
     }
 }
 
-/// Sends a few datagrams of `len` zeros to `to` and waits up to `patience` for an ICMP message about them: `Err` says what
+/// Sends a few datagrams of `len` zeros to `to`, by `device` alone if one is named, and waits up to `patience` for an ICMP message about them: `Err` says what
 /// it, or this host itself, has against them. `Ok` means that nothing came back, or something that is no error.
-pub fn probe(to: SocketAddr, mark: Option<u32>, len: usize, patience: Duration) -> io::Result<()> {
+pub fn probe(
+    to: SocketAddr,
+    mark: Option<u32>,
+    device: Option<&str>,
+    len: usize,
+    patience: Duration,
+) -> io::Result<()> {
     const TRIES: u32 = 3;
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
     if let Some(mark) = mark {
         socket.set_mark(mark)?;
+    }
+    if let Some(device) = device {
+        socket.bind_device(Some(device.as_bytes()))?;
     }
     match to {
         SocketAddr::V4(_) => set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?,
