@@ -29,6 +29,15 @@ pub enum Event {
     PeerUp(PeerId),
     /// Nothing authenticated was heard from the peer for a while although we asked. Flows are kept.
     PeerSilent(PeerId),
+    /// A lane to it swallows packets that nearly every path carries, or no longer does.
+    PathMtu {
+        /// The peer.
+        peer: PeerId,
+        /// The lane's place among the configuration's; `None` of one that was made to answer a lane of the peer's.
+        place: Option<usize>,
+        /// What there is to say.
+        text: String,
+    },
     /// It stayed silent for so long that it counts as gone, until [`Event::PeerUp`]: what can go without it should, and
     /// who waits for it can be told ([`Gateway::refuse_unanswered`]). Flows that stand are kept.
     PeerDown(PeerId),
