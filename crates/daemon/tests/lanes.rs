@@ -137,8 +137,10 @@ fn an_unplugged_lane_loses_nothing_and_returns() {
         plug(&world, "wan0", "up");
         works([true, true]);
         plug(&world, "wan1", "down");
-        pause(Duration::from_millis(500));
+        a.wait_log("device 'wan1' is set down: its lane carries nothing");
+        assert!(a.status().to_string().contains("not used: device wan1 is set down;"), "{}", a.status());
         plug(&world, "wan1", "up");
+        a.wait_log("device 'wan1' is set up again");
     });
     let lanes = a.status().peers[0].lanes.clone();
     assert!(lanes.iter().all(|lane| lane.delivered_bytes > 1_000_000) && lanes[1].spare, "{lanes:?}");

@@ -1,15 +1,16 @@
 //! The lanes' own sockets: opened and closed by reloads, and as their devices and local addresses come and go. A modem that is plugged
 //! in again has its name back, but not its index, by which the kernel knows what a socket is bound to.
 
+use super::changes::Changes;
 use super::lane::LanePort;
 use super::{Daemon, LaneMedium, TOKEN_LANES, Watch};
 use crate::config::{Config, LaneSocket};
 use crate::start::{self, StartError};
 use std::io;
 use wavelane_base::{Instant, PortId, Span};
-use wavelane_host::interface_index;
 use wavelane_host::links::LinkChanges;
 use wavelane_host::udp;
+use wavelane_host::{interface_index, interface_is_up};
 
 /// How often the devices are looked at without word from the kernel ...
 const LOOK_EVERY: Span = Span::from_secs(1);
@@ -33,11 +34,14 @@ struct Bound {
     index: Option<u32>,
     /// Why the system refused it, if that is not for want of the device or of the address.
     refused: Option<String>,
+    /// Whether its device is set up, as far as that was logged.
+    up: Changes,
 }
 
 impl Bound {
-    fn new(socket: LaneSocket) -> Self {
-        Self { index: socket.device.as_deref().and_then(interface_index), socket, refused: None }
+    fn new(now: Instant, socket: LaneSocket) -> Self {
+        let index = socket.device.as_deref().and_then(interface_index);
+        Self { index, socket, refused: None, up: Changes::new(now, true) }
     }
     fn has_device(&self) -> bool {
         self.socket.device.is_none() || self.index.is_some()
@@ -71,7 +75,7 @@ pub(super) struct PortPlan {
 
 impl Devices {
     pub(super) fn new(now: Instant, config: &Config) -> Self {
-        let ports = config.lane_sockets().into_iter().map(|socket| Some(Bound::new(socket))).collect();
+        let ports = config.lane_sockets().into_iter().map(|socket| Some(Bound::new(now, socket))).collect();
         let changes = LinkChanges::open().ok();
         Self { ports, next: now + LOOK_EVERY, looked: now, changes }
     }
@@ -124,7 +128,7 @@ impl Daemon {
         for (place, socket) in plan.sockets.iter().enumerate() {
             let bound = &mut self.devices.ports[place];
             if bound.as_ref().map(|bound| &bound.socket) != socket.as_ref() {
-                *bound = socket.clone().map(Bound::new);
+                *bound = socket.clone().map(|socket| Bound::new(self.now, socket));
                 self.lanes[place + 1].replace(None);
             }
         }
@@ -180,6 +184,17 @@ impl Daemon {
         self.look_at_devices();
         self.look_at_addresses();
     }
+    /// Says that a device was set down or up.
+    fn look_at_state(&mut self, place: usize) {
+        let Some(bound) = &mut self.devices.ports[place] else { return };
+        // Of one that is not there other words tell.
+        let Some(name) = bound.socket.device.clone() else { return };
+        let Some(up) = interface_is_up(&name) else { return };
+        if let Some(unsaid) = bound.up.turn(self.now, up) {
+            let what = if up { "set up again" } else { "set down: its lane carries nothing until it is set up" };
+            self.say(&format!("device '{name}' is {what}{}", Changes::unsaid(unsaid)));
+        }
+    }
     /// Closes sockets whose device or address has gone, and opens those again whose device and address are there, or another device of
     /// the same name.
     pub(super) fn look_at_devices(&mut self) {
@@ -189,6 +204,7 @@ impl Daemon {
         (self.devices.next, self.devices.looked) = (self.now + LOOK_EVERY, self.now);
         for place in 0..self.devices.ports.len() {
             let port = place + 1;
+            self.look_at_state(place);
             let there = self.lanes[port].socket.is_some();
             let Some(bound) = &mut self.devices.ports[place] else { continue };
             let index = bound.socket.device.as_deref().and_then(interface_index);

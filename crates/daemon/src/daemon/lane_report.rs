@@ -67,6 +67,7 @@ impl Daemon {
         let table = of.table.cloned().unwrap_or_default();
         let (known, ms) = (of.known, |span: Span| span.as_nanos() as f64 / 1e6);
         let heard = self.lanes.get(of.port).and_then(|lane| lane.heard);
+        let unused = self.unused(of);
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
@@ -80,9 +81,9 @@ impl Daemon {
             metered: known.map_or(table.metered, |lane| lane.metered),
             bulk: known.map_or(table.bulk, |lane| lane.bulk),
             small: known.map_or(table.small, |lane| lane.small),
-            works: known.is_some_and(|lane| lane.works),
+            works: known.map_or(of.out.is_none() && unused.is_none(), |lane| lane.works),
             spare: known.is_some_and(|lane| lane.spare),
-            unused: self.unused(of),
+            unused,
             rtt_ms: known.and_then(|lane| lane.rtt).map(ms),
             rate_bps: known.and_then(|lane| lane.rate).map(|rate| rate.as_bps()),
             loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
