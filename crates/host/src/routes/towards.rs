@@ -114,8 +114,7 @@ mod tests {
         let ns = Netns::new("t-towards").unwrap();
         ns.run(|| {
             for line in [
-                "link add d0 type dummy",
-                "link add d1 type dummy",
+                "link add d0 type veth peer name d1",
                 "address add 192.0.2.1/24 dev d0",
                 "address add 203.0.113.1/24 dev d1",
                 "link set d0 up mtu 1300",
