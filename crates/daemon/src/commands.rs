@@ -2,6 +2,7 @@
 //!
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
+mod lanes;
 mod notes;
 mod one_way;
 
@@ -15,6 +16,7 @@ use std::io::{Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wavelane_host::ether;
 
 /// Exit code of every refused command.
 pub const EXIT_REFUSED: u8 = 2;
@@ -379,6 +381,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
         let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
+        text += &lanes::list(peer, config.listen);
         if let Some(remark) = remark {
             let _ = writeln!(text, "warning: peer '{}': {remark}", peer.name);
         }
@@ -413,6 +416,21 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "device {device} of a lane does not exist here yet: the lane carries nothing before it does"
             ));
         }
+    }
+    warnings.extend(lanes::warnings(config));
+    for local in config.lane_sockets().iter().filter_map(config::LaneSocket::own_address) {
+        if !wavelane_host::udp::is_own(local) {
+            warnings.push(format!(
+                "local address {} of a lane is not this machine's yet: the lane carries nothing before it is",
+                local.ip()
+            ));
+        }
+    }
+    if config.lane_sockets().iter().any(|socket| socket.ethernet) && !ether::is_available() {
+        warnings.push(
+            "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of the systemd unit, or load the kernel module af_packet"
+                .into(),
+        );
     }
     if config.clock != config::ClockSkew::default() {
         warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());

@@ -4,6 +4,7 @@
 
 mod check;
 mod file;
+mod lanes;
 
 pub(crate) use check::is_interface_name;
 
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
+use wavelane_host::ether;
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -134,6 +136,27 @@ pub enum Ways {
     In,
 }
 
+impl Ways {
+    /// As the file has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Out => "out",
+            Self::In => "in",
+        }
+    }
+}
+
+/// What messages call a lane by its place among the peer's tables.
+pub(crate) fn lane_name(place: usize) -> String {
+    format!("lane {}", place + 1)
+}
+
+/// What stands before an error of a lane: where it is in the file.
+pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
+    format!("line {line}: peer '{peer}', {}", lane_name(place))
+}
+
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
@@ -149,11 +172,13 @@ pub struct Lane {
     pub bulk: bool,
     /// Whether it carries small exchanges and acknowledgements while other lanes can.
     pub small: bool,
+    /// The line of its table in the file.
+    pub line: usize,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true }
+        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true, line: 0 }
     }
 }
 
@@ -161,6 +186,10 @@ impl Lane {
     /// Its address, if that is a number.
     pub fn number(&self) -> Option<SocketAddr> {
         self.address.as_ref().and_then(|text| text.parse().ok())
+    }
+    /// Its address as the file has it.
+    pub(crate) fn written_address(&self) -> Option<String> {
+        self.number().map(ether::address_text).or_else(|| self.address.clone())
     }
 }
 
@@ -186,6 +215,23 @@ pub struct LaneSocket {
     pub ethernet: bool,
     /// User priority of what a packet socket sends.
     pub priority: u8,
+    /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).
+    pub mark: Option<u32>,
+}
+
+impl LaneSocket {
+    /// What people call it: its device, or its own address.
+    pub(crate) fn name(&self) -> String {
+        match (&self.device, self.mark) {
+            (Some(device), _) => device.clone(),
+            (None, Some(mark)) => format!("{} with mark {mark}", self.local),
+            (None, None) => self.local.to_string(),
+        }
+    }
+    /// The one of this machine's addresses that it needs, if it is not content with any.
+    pub(crate) fn own_address(&self) -> Option<SocketAddr> {
+        Some(self.local).filter(|local| !self.ethernet && !local.ip().is_unspecified())
+    }
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.

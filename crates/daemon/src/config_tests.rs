@@ -253,11 +253,42 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ("[[peer.lane]]\naddress = \"[2001:db8::1]:1\"", "listen on [::]:4780 for both"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndevice = \"a/b\"", "is not an interface name"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nspeed = 1", "unknown field"),
-        (&"[[peer.lane]]\naddress = \"192.0.2.1:1\"\n".repeat(9), "give it 1 to 8"),
+        (
+            &(1..=9).map(|n| format!("[[peer.lane]]\naddress = \"192.0.2.{n}:1\"\n")).collect::<String>(),
+            "give it 1 to 8",
+        ),
+        (
+            &"[[peer.lane]]\naddress = \"192.0.2.1:1\"\n".repeat(2),
+            "line 13: peer 'b', lane 2: is the same path as lane 1",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"0.0.0.0:1\"",
+            "line 11: peer 'b', lane 1: address: '0.0.0.0:1' is the unspecified",
+        ),
+        ("[[peer.lane]]\naddress = \"239.1.2.3:1\"", "a multicast address"),
+        ("[[peer.lane]]\naddress = \"[ff02::1]:1\"\nlocal = \"[::]:7\"", "a multicast address"),
+        ("[[peer.lane]]\naddress = \"255.255.255.255:1\"", "the broadcast address"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"lo\"", "leads to no station"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"[::1]:4781\"",
+            "is of IPv6 and the lane's address of IPv4",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"0.0.0.0:4781\"\n[[peer.lane]]\nlocal = \"127.0.0.1:4781\"",
+            "lane 2: local: 127.0.0.1:4781 overlaps 0.0.0.0:4781 of peer 'b', lane 1",
+        ),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false", "no lane for bulk"),
         ("choice = \"delivery-1998\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"", "add a lane, or choose bond"),
         ("choice = \"cheapest\"", "`pinned+fallback`"),
         ("[[peer.lane]]\nmedium = \"ethernet\"", "needs the name of its interface"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 0", "0 is what every unmarked packet has"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 0x574c0001", "wavelaned's own marks"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmark = 7", "of what leaves"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nmark = 7", "no routing rule sees"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 7\n[intercept]\nlocal = true\n[tun]",
+            "own mark keeps a lane's datagrams off the device",
+        ),
         ("[[peer.lane]]\nmedium = \"token-ring\"", "`ethernet`"),
         (
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\naddress = \"192.0.2.1:1\"",
@@ -278,9 +309,14 @@ fn impossible_lanes_are_refused_with_a_remedy() {
             "about what leaves",
         ),
     ] {
-        let error = with(lanes).unwrap_err().to_string();
+        let error = with(lanes).expect_err(lanes).to_string();
         assert!(error.contains(why), "{lanes}: {error}");
     }
+    let wan =
+        |device| format!("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"0.0.0.0:4781\"\ndevice = \"{device}\"\n");
+    with(&format!("{}{}", wan("wan0"), wan("wan1"))).expect("each device has the port");
+    let why = Config::parse(&text("", "address = \"224.0.0.1:4780\"", ""), "x", &folder.0).unwrap_err().to_string();
+    assert!(why.contains("peer 'b': address: '224.0.0.1:4780' is a multicast address"), "{why}");
     let config =
         with("[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\ndevice = \"wan1\"");
     let config = config.unwrap();

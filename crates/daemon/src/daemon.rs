@@ -3,6 +3,7 @@
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
 
+mod changes;
 mod contact;
 mod devices;
 mod document;
@@ -11,6 +12,7 @@ mod down;
 mod events;
 mod housekeeping;
 mod lane;
+mod lane_report;
 mod own;
 mod packets;
 mod reload;
@@ -167,7 +169,8 @@ impl Daemon {
         // Before there are other threads, and once everything is open.
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
-            // A packet socket is opened again when its device comes back.
+            // A lane's socket is opened again when its device or address comes back.
+            () if config.lane_sockets().iter().any(|socket| socket.mark.is_some()) => &start::CAPABILITIES,
             () if config.lane_sockets().iter().any(|socket| socket.ethernet) => &[caps::NET_RAW],
             () => &[],
         };

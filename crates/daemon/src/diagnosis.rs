@@ -39,8 +39,12 @@ pub(crate) enum Cause {
     KeyHere([u8; 32]),
     /// Its answers do not decrypt.
     Preshared,
+    /// Every lane to it, or every lane from it, lacks its device or address.
+    NoLane(String),
     /// Nothing at all comes back.
     Silent,
+    /// Nothing comes by the lanes that only bring; this names them.
+    NothingComes(String),
 }
 
 impl Cause {
@@ -89,6 +93,14 @@ impl Cause {
             Self::Preshared => {
                 format!("the answers from {address} do not decrypt: give both sides the same preshared_key")
             }
+            Self::NoLane(why) => {
+                format!(
+                    "no lane can be used ({why}): bring that back, or correct the [[peer.lane]] tables (`ip address`)"
+                )
+            }
+            Self::NothingComes(by) => format!(
+                "nothing comes by {by}, by which alone it can answer what is sent to {address}: one of the two paths is cut or filtered, its address for that lane there is wrong, the host is off, or public_key here is not its own"
+            ),
             Self::Silent => format!(
                 "nothing comes back from {address}: a firewall is in the way, the host is off, or public_key here is not its own (`wavelane check` there prints it)"
             ),
@@ -129,14 +141,14 @@ impl Examiner {
         Ok(Self { running: 0, sender, results, ring, bell })
     }
     /// Begins to look for the cause of silence at `address`. False if too many such searches run.
-    pub(crate) fn examine(&mut self, address: SocketAddr, mark: Option<u32>) -> bool {
+    pub(crate) fn examine(&mut self, address: SocketAddr, mark: Option<u32>, device: Option<String>) -> bool {
         if self.running >= EXAMINATIONS_MAX {
             return false;
         }
         let Ok(mut ring) = self.ring.try_clone() else { return false };
         let sender = self.sender.clone();
         let work = move || {
-            let cause = match udp::probe(address, mark, PROBE_LEN, PATIENCE) {
+            let cause = match udp::probe(address, mark, device.as_deref(), PROBE_LEN, PATIENCE) {
                 Ok(()) => Cause::Silent,
                 Err(e) => Cause::of(&e),
             };
@@ -174,11 +186,18 @@ mod tests {
             Cause::KeyThere,
             Cause::KeyHere([7; 32]),
             Cause::Preshared,
+            Cause::NoLane("lane 1: device wan1 is not there".into()),
+            Cause::NothingComes("lane 2 (198.51.100.1:4781)".into()),
             Cause::Silent,
         ];
         for cause in causes {
             let text = cause.text("shore.example:4780", "KEY");
-            assert!(text.contains("shore.example:4780") && text.contains(": ") && !text.contains('\n'), "{text}");
+            assert!(
+                text.contains("shore.example:4780") != matches!(cause, Cause::NoLane(_))
+                    && text.contains(": ")
+                    && !text.contains('\n'),
+                "{text}"
+            );
         }
     }
 

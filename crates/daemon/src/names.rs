@@ -70,6 +70,8 @@ struct Entry {
     once: bool,
     wait: Span,
     complained: bool,
+    /// Why the last lookup found nothing.
+    failure: Option<String>,
 }
 
 /// The names of all peers' ways, in the configuration's order.
@@ -128,6 +130,7 @@ impl Names {
                 once: false,
                 wait: AGAIN_FIRST,
                 complained: false,
+                failure: None,
             }
         };
         self.peers = config.peers.len();
@@ -143,6 +146,10 @@ impl Names {
         let mut all = vec![Vec::new(); self.peers];
         self.entries.iter().for_each(|e| all[e.way.0].push(e.known));
         all
+    }
+    /// Why the name of a lane out has no address, if a lookup found none.
+    pub(crate) fn failure(&self, peer: usize, lane: usize) -> Option<&str> {
+        self.entries.iter().find(|e| e.way == (peer, lane))?.failure.as_deref()
     }
     /// The peer does not answer: perhaps it lives elsewhere by now.
     pub(crate) fn silent(&mut self, now: Instant, peer: usize) {
@@ -213,6 +220,7 @@ impl Names {
                 }
                 let found = usable(&all, e.bound);
                 let (peer, lane) = e.way;
+                e.failure = found.is_empty().then(|| why.clone());
                 if found.is_empty() {
                     if !std::mem::replace(&mut e.complained, true) {
                         news.push((peer, lane, News::Nowhere(why.clone())));

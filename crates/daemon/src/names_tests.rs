@@ -166,6 +166,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
             device: None,
             ethernet: false,
             priority: 0,
+            mark: None,
         }),
         ..crate::config::Lane::default()
     };

@@ -41,6 +41,8 @@ pub(crate) const MARK_DIVERT: u32 = 0x574c_0002;
 pub(crate) const MARK_PLAIN: u32 = 0x574c_0003;
 /// Conntrack mark of connections that go through the packet door ("WL" 4).
 const MARK_CARRIED: u32 = 0x574c_0004;
+/// All of them.
+pub(crate) const MARKS: [u32; 4] = [MARK_OWN, MARK_DIVERT, MARK_PLAIN, MARK_CARRIED];
 /// Number of the NFQUEUE, of the routing table and of the rule's priority.
 pub(crate) const NUMBER: u16 = 4780;
 

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use wavelane_gateway as gateway;
-use wavelane_host::ether::EtherLane;
+use wavelane_host::ether::{self, EtherLane};
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
@@ -44,12 +44,16 @@ pub enum StartError {
         source: io::Error,
     },
     /// A lane's device cannot be used.
-    #[error(
-        "cannot bind a lane to device '{device}': {source}; check its name (`ip link`) and the permission (CAP_NET_RAW)"
-    )]
+    #[error("cannot bind a lane to device '{device}': {source}; {}", device_remedy(source))]
     Device {
         /// Which.
         device: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What a lane sends cannot be marked.
+    #[error("cannot set the `mark` of a lane: {source}; give wavelaned CAP_NET_ADMIN, or remove the mark")]
+    Mark {
         /// What the system said.
         source: io::Error,
     },
@@ -139,6 +143,20 @@ pub(crate) struct Opened {
     pub(crate) remarks: Vec<String>,
 }
 
+/// What to do about a device that no lane can be bound to.
+fn device_remedy(error: &io::Error) -> &'static str {
+    if ether::is_forbidden(error) {
+        return "this process may open no packet sockets: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
+    }
+    match error.kind() {
+        ErrorKind::PermissionDenied => "give it the permission (CAP_NET_RAW)",
+        ErrorKind::AddrInUse => {
+            "another program has the lane's `local` port: stop it (`ss -lptun` names it) or choose another"
+        }
+        _ => "check its name and whether it exists (`ip link`)",
+    }
+}
+
 fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> StartError {
     move |source| match source.kind() {
         ErrorKind::AddrInUse => StartError::Busy { what, address },
@@ -176,19 +194,29 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<LaneMedium> {
     Ok(match socket.device.as_deref().filter(|_| socket.ethernet) {
         Some(device) => LaneMedium::Ether(EtherLane::open(device, socket.priority)?),
-        None => LaneMedium::Udp(UdpLane::bind(socket.local, mark, socket.device.as_deref())?),
+        None => LaneMedium::Udp(UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?),
     })
 }
 
-/// The same; `None` if its device is not there yet.
+/// The same; `None` if its device or its local address is not there yet.
 pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<LaneMedium>, StartError> {
     if socket.device.as_deref().is_some_and(|device| !wavelane_host::interface_exists(device)) {
         return Ok(None);
     }
-    open_lane(socket, mark).map(Some).map_err(|source| match &socket.device {
-        Some(device) => StartError::Device { device: device.clone(), source },
-        None => port_error("UDP port", socket.local)(source),
-    })
+    match open_lane(socket, mark) {
+        Ok(medium) => Ok(Some(medium)),
+        Err(why) if socket.own_address().is_some() && lacks_address(&why) => Ok(None),
+        Err(source) => Err(match &socket.device {
+            _ if socket.mark.is_some() && source.kind() == ErrorKind::PermissionDenied => StartError::Mark { source },
+            Some(device) => StartError::Device { device: device.clone(), source },
+            None => port_error("UDP port", socket.local)(source),
+        }),
+    }
+}
+
+/// Whether a socket was refused because its address is not this machine's.
+pub(crate) fn lacks_address(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable
 }
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
@@ -259,4 +287,22 @@ fn transparent(
     remarks.push(format!("delivering by firewall mark {MARK_DIVERT:#x} and routing table {NUMBER}"));
     let queue = queue.filter(|_| rules.holds_syns());
     Ok((Transparent { listeners, queue, raw }, rules))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_device_comes_with_its_own_remedy() {
+        let text =
+            |code| StartError::Device { device: "d0".into(), source: io::Error::from_raw_os_error(code) }.to_string();
+        // EAFNOSUPPORT, EPERM, ENODEV, EADDRINUSE
+        for (code, remedy) in [(97, "add AF_PACKET"), (1, "(CAP_NET_RAW)"), (19, "whether it exists"), (98, "`local`")]
+        {
+            let text = text(code);
+            assert!(text.contains("device 'd0'") && text.contains(remedy), "{text}");
+            assert_eq!(text.contains("CAP_NET_RAW"), code == 1, "{text}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! What `wavelane status` shows: the document the daemon gives, and its rendering in words.
 
 mod flows;
+mod lanes;
 mod words;
 
 pub use flows::{FLOWS_SHOWN, Flow};
+pub(crate) use lanes::kinds;
 
 use flows::age;
 use serde::{Deserialize, Serialize};
@@ -80,23 +82,62 @@ pub struct Distrust {
 /// One lane to a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
+    /// What messages call it: its place among the peer's tables, or "lane" if it has none.
+    #[serde(default)]
+    pub name: String,
     /// By which it leaves: its device, or its own address.
     pub by: String,
     /// Where its datagrams go.
     pub address: Option<String>,
+    /// That as the file has it, a name perhaps.
+    #[serde(default)]
+    pub configured_address: Option<String>,
+    /// The device by which alone it sends and receives.
+    #[serde(default)]
+    pub device: Option<String>,
+    /// What its own socket is bound to.
+    #[serde(default)]
+    pub local: Option<String>,
+    /// Firewall mark of what it sends.
+    #[serde(default)]
+    pub mark: Option<u32>,
+    /// "both", "out" or "in".
+    #[serde(default)]
+    pub direction: String,
+    /// "udp" or "ethernet".
+    #[serde(default)]
+    pub medium: String,
+    /// Whether sending on it costs money.
+    #[serde(default)]
+    pub metered: bool,
+    /// Whether it may carry bulk.
+    #[serde(default)]
+    pub bulk: bool,
+    /// Whether it carries small exchanges while other lanes can.
+    #[serde(default)]
+    pub small: bool,
     /// Whether it carries anything: answers come, or no other lane has any either.
     pub works: bool,
     /// Whether it is kept in reserve, for its cost or by the choice of lane.
     #[serde(default)]
     pub spare: bool,
+    /// Why it is not used, if it is not.
+    #[serde(default)]
+    pub unused: Option<String>,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
     /// The controller's rate; `None` while nothing was measured.
     pub rate_bps: Option<u64>,
     /// Share of its packets lost lately, 0 to 1.
     pub loss: f64,
+    /// Largest IP packet known to pass; nothing of a lane that only brings.
+    #[serde(default)]
+    pub path_mtu: Option<usize>,
     /// Bytes delivered since the start.
     pub delivered_bytes: u64,
+    /// Milliseconds since anything came to its socket.
+    #[serde(default)]
+    pub silence_ms: Option<f64>,
 }
 
 /// One counter; counters only grow.
@@ -241,22 +282,7 @@ impl fmt::Display for Report {
                 }
                 writeln!(f)?;
             }
-            for lane in p.lanes.iter().filter(|_| p.lanes.len() > 1) {
-                let rate = lane.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
-                let state = match (lane.works, lane.spare) {
-                    (false, _) => ": no answer, not used",
-                    (true, true) => ": in reserve",
-                    (true, false) => "",
-                };
-                let (to, loss) = (lane.address.as_deref().unwrap_or("-"), lane.loss * 100.0);
-                let delivered = lane.delivered_bytes as f64 / 1e6;
-                writeln!(
-                    f,
-                    "  lane by {} to {to}{state}: send rate {rate}, round trip {}, loss {loss:.2} %, {delivered:.2} MB delivered",
-                    lane.by,
-                    ms(lane.rtt_ms),
-                )?;
-            }
+            p.lanes.iter().try_for_each(|lane| lane.line(f))?;
             if let Some(cause) = &p.path_mtu_cause {
                 writeln!(f, "  {cause}")?;
             }

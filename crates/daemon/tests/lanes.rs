@@ -98,7 +98,9 @@ fn two_uplinks_add_up_and_either_may_fail() {
             assert_eq!(unused, [expected], "{lanes:?}");
         }
     });
-    assert!(a.status().to_string().contains("lane by wan1 to 10.4.0.2:4780"), "{}", a.status());
+    a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 has failed: no answer");
+    a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 works again");
+    assert!(a.status().to_string().contains("lane 2 by wan1 to 10.4.0.2:4780 (udp): in use"), "{}", a.status());
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
 }
 
@@ -135,8 +137,10 @@ fn an_unplugged_lane_loses_nothing_and_returns() {
         plug(&world, "wan0", "up");
         works([true, true]);
         plug(&world, "wan1", "down");
-        pause(Duration::from_millis(500));
+        a.wait_log("device 'wan1' is set down: its lane carries nothing");
+        assert!(a.status().to_string().contains("not used: device wan1 is set down;"), "{}", a.status());
         plug(&world, "wan1", "up");
+        a.wait_log("device 'wan1' is set up again");
     });
     let lanes = a.status().peers[0].lanes.clone();
     assert!(lanes.iter().all(|lane| lane.delivered_bytes > 1_000_000) && lanes[1].spare, "{lanes:?}");
@@ -170,6 +174,7 @@ fn a_lane_follows_its_device() {
         common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
     };
     works([true, false]);
+    assert!(a.status().to_string().contains("not used: device wan1 is not there;"), "{}", a.status());
     let plug_in = || world.cable(&world.a, "wan1", "4.0.1", &world.b, "wan1", "4.0.2");
     plug_in();
     a.wait_log("device 'wan1' is there");
@@ -180,6 +185,47 @@ fn a_lane_follows_its_device() {
         works([true, false]);
     });
     plug_in();
+    works([true, true]);
+    assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
+}
+
+#[test]
+fn a_lane_follows_its_local_address() {
+    let _alone = alone();
+    if !root_or_skip("lanes_local_address") {
+        return;
+    }
+    let world = two_ways("local");
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    // As a modem's, which its `pppd` brings later.
+    let lane_1 = "[[peer.lane]]\naddress = \"10.4.0.2:4780\"\nlocal = \"10.4.0.9:0\"\n";
+    let config = with_lanes(&world, "a", &format!("{LANE_0}{lane_1}"), "", LAN);
+    let checked = {
+        let config = config.clone();
+        world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap()
+    };
+    assert!(checked.contains("10.4.0.9 of a lane is not this machine's yet"), "{checked}");
+    let a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    assert!(a.log().contains("10.4.0.9 of a lane is not this machine's yet"), "{}", a.log());
+    let works = |wanted: [bool; 2]| {
+        common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
+    };
+    works([true, false]);
+    assert!(a.status().to_string().contains("not used: local address 10.4.0.9 is not this machine's now"));
+    world.sh(&world.a, "ip addr add 10.4.0.9/24 dev wan1");
+    a.wait_log("local address 10.4.0.9 is there");
+    works([true, true]);
+    transfer_during(&world, 5_000_000, || {
+        world.sh(&world.a, "ip addr del 10.4.0.9/24 dev wan1");
+        a.wait_log("local address 10.4.0.9 is not this machine's");
+        works([true, false]);
+    });
+    // A reload that names another such address is not refused.
+    edit(&config, "10.4.0.9:0", "10.4.0.10:0");
+    assert_eq!(a.reload(), None);
+    works([true, false]);
+    world.sh(&world.a, "ip addr add 10.4.0.10/24 dev wan1");
     works([true, true]);
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
 }
@@ -267,6 +313,10 @@ fn one_way_lanes_send_nothing_the_other_way() {
     a.wait_log("peer 'b' is up");
     b.wait_log("peer 'a' is up");
     transfer_during(&world, 2_000_000, || {});
+    let lanes = a.status().peers[0].lanes.clone();
+    let told: Vec<_> = lanes.iter().map(|l| (l.name.as_str(), l.direction.as_str(), l.unused.clone())).collect();
+    assert_eq!(told, [("lane 1", "out", None), ("lane 2", "in", None)]);
+    assert!(a.status().to_string().contains("  lane 2 by 10.4.0.1:4781 (udp, in): in use; heard "), "{}", a.status());
     let tried = world.sh(&world.a, "nft list table ip oneway");
     assert_eq!(tried.matches("counter packets 0 ").count(), 2, "nothing even tries the wrong way: {tried}");
 }
@@ -348,4 +398,95 @@ fn ethernet_and_udp_lanes_share_the_load() {
         plug(&world, "wan1", "up");
         common::wait_for("the lane", || a.status().peers[0].lanes.iter().all(|lane| lane.works));
     });
+}
+
+#[test]
+fn check_sees_what_is_in_a_lanes_way() {
+    let _alone = alone();
+    if !root_or_skip("lanes_check") {
+        return;
+    }
+    let world = two_ways("check");
+    let one_address = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
+                       [[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan1\"\nmetered = true\n";
+    let config = with_lanes(&world, "a", one_address, "", LAN);
+    let check = || {
+        let config = config.clone();
+        world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap()
+    };
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=1");
+    let said = check();
+    assert!(said.contains("\n  lane 2 by wan1 to 10.2.0.2:4780 (udp, metered)\n"), "{said}");
+    let dropped = "peer 'b', lane 2: what comes from 10.2.0.2 by wan1 is dropped, because its route is by wan0";
+    assert!(said.contains(dropped), "{said}");
+    assert!(said.contains("peer 'b', lane 2: no route to 10.2.0.2 leads by device wan1"), "{said}");
+    world.sh(
+        &world.a,
+        "sysctl -qw net.ipv4.conf.wan1.rp_filter=2; ip route add 10.2.0.2 via 10.4.0.2 dev wan1 metric 9",
+    );
+    let said = check();
+    assert!(!said.contains("lane 2: "), "{said}");
+    world.sh(&world.a, "ip link set wan1 mtu 400");
+    assert!(check().contains("lane 2: device wan1 has an MTU of 400, and a lane needs 576"), "{}", check());
+}
+
+#[test]
+fn a_marked_lane_takes_the_way_of_a_rule() {
+    let _alone = alone();
+    if !root_or_skip("lanes_mark") {
+        return;
+    }
+    let world = two_ways("mark");
+    // The mark's table leads to the same address over the other cable.
+    world.sh(&world.a, "ip route add 10.2.0.2 via 10.4.0.2 dev wan1 table 100; ip rule add fwmark 7 table 100");
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=0");
+    world.sh(&world.b, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=0");
+    world.sh(
+        &world.a,
+        "nft 'table ip seen { chain o { type filter hook output priority 0; oifname wan0 udp dport 4780 counter; \
+           oifname wan1 udp dport 4780 counter; }; }'",
+    );
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\nmark = 7\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", lanes, "", LAN));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    transfer_during(&world, 100_000, || {});
+    let seen = world.sh(&world.a, "nft list table ip seen");
+    assert_eq!(seen.matches("counter packets 0 ").count(), 1, "{seen}");
+    assert!(seen.lines().any(|l| l.contains("\"wan0\"") && l.contains("counter packets 0 ")), "{seen}");
+    assert!(a.status().to_string().contains("  lane 1 by 0.0.0.0:0 with mark 7 to 10.2.0.2:4780 (udp): in use"));
+}
+
+#[test]
+fn the_cause_of_a_silence_is_the_lanes_own() {
+    let _alone = alone();
+    if !root_or_skip("lanes_causes") {
+        return;
+    }
+    let world = two_ways("causes");
+    let near = of_guide(2, &[("203.0.113.7:4780", "10.2.0.2:4780"), ("198.51.100.1:4781", "10.4.0.1:4781")]);
+    let far = of_guide(3, &[("198.51.100.1:4781", "10.4.0.1:4781"), ("198.51.100.2:4781", "10.4.0.2:4781")]);
+    let _b = world.spawn("b", &with_lanes(&world, "b", &far, KEEP, ""));
+    // The way out is whole, and what comes back is lost.
+    cut(&world, "wan1");
+    let mut a = world.spawn("a", &with_lanes(&world, "a", &near, "", LAN));
+    a.wait_log("peer 'b' does not answer: nothing comes by lane 2 (10.4.0.1:4781), by which alone it can answer");
+    assert!(
+        a.status().to_string().contains("  lane 2 by 10.4.0.1:4781 (udp, in): not used: nothing has come by it yet;")
+    );
+    a.stop();
+    let named = format!(
+        "[[peer]]\nname = \"c\"\npublic_key = \"{}\"\n[[peer.lane]]\naddress = \"no-such-host.invalid:4780\"\n",
+        common::key_pair().public
+    );
+    let gone = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan9\"\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", gone, "", &format!("{named}{LAN}")));
+    a.wait_log("peer 'b' does not answer: no lane can be used (lane 1: device wan9 is not there)");
+    a.wait_log("peer 'c' does not answer: no address for 'no-such-host.invalid:4780'");
+    assert!(
+        a.status().to_string().contains("not used: no address for 'no-such-host.invalid:4780' ("),
+        "{}",
+        a.status()
+    );
 }

@@ -174,6 +174,10 @@ fn the_unit_allows_every_system_call_of_the_daemon_and_its_tools() {
     let b = world.start("b", "source = \"keep\"", "");
     let rest = "[intercept]\ninterfaces = [\"lan0\"]\nlocal = true\n[tun]\naddresses = [\"10.9.0.1/24\"]";
     let config = world.write("a", Outside::V4, "source = \"keep\"\non_failure = \"closed\"", rest);
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
+                 [[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"wan0\"\naddress = \"02:00:00:00:00:0b\"\n";
+    edit(&config, "address = \"10.2.0.2:4780\"\n", "");
+    edit(&config, "[intercept]", &format!("{lanes}[intercept]"));
     let trace = world.dir.join("trace");
     let (daemon, log, control) = daemon_command(&config);
     let mut command = Command::new("strace");
@@ -207,4 +211,11 @@ fn the_unit_allows_every_system_call_of_the_daemon_and_its_tools() {
     let allowed = allowed();
     let denied: Vec<&String> = made.difference(&allowed).collect();
     assert!(denied.is_empty(), "the unit's filter lacks {denied:?}");
+    let opened = text.lines().filter_map(|line| line.split_once(" socket(")?.1.split(',').next());
+    let opened: BTreeSet<&str> = opened.collect();
+    assert!(opened.contains("AF_PACKET"), "{opened:?}");
+    let unit = unit();
+    let families = unit.lines().find_map(|l| l.strip_prefix("RestrictAddressFamilies=")).unwrap();
+    let lacking: Vec<_> = opened.iter().filter(|o| !families.split(' ').any(|family| family == **o)).collect();
+    assert!(lacking.is_empty(), "the unit's RestrictAddressFamilies= lacks {lacking:?}");
 }

@@ -42,7 +42,7 @@ fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
             let cause = peer.path_mtu_cause.as_deref().unwrap_or_default();
             assert!(cause.contains("are lost on the way"), "{path_mtu}: {cause:?}");
         }
-        let told = |e: &Event| matches!(e, Event::Notice(text) if text.contains("are lost on the way"));
+        let told = |e: &Event| matches!(e, Event::PathMtu { place: Some(0), text, .. } if text.contains("are lost on the way"));
         assert_eq!(pair.events[0].iter().filter(|e| told(e)).count(), 1, "said once");
         // A path that is mended is used in full again.
         pair.path_mtu = 1_500;

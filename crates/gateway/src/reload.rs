@@ -148,6 +148,7 @@ fn renamed(event: Event, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<Ev
     Some(match event {
         Event::PeerUp(peer) => Event::PeerUp(new_id(peer)?),
         Event::PeerSilent(peer) => Event::PeerSilent(new_id(peer)?),
+        Event::PathMtu { peer, place, text } => Event::PathMtu { peer: new_id(peer)?, place, text },
         Event::PeerDown(peer) => Event::PeerDown(new_id(peer)?),
         Event::PeerRestarted(peer) => Event::PeerRestarted(new_id(peer)?),
         Event::Unanswered { peer, address } => Event::Unanswered { peer: new_id(peer)?, address },

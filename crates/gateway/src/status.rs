@@ -118,8 +118,14 @@ fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
 fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Option<LaneStatus> {
     let path = gateway.links[peer].path(now, lane);
     let port = gateway.sessions.port(peer, lane)?;
+    let like = gateway.lane_like(PeerId(peer), lane, port);
     Some(LaneStatus {
+        place: gateway.peers[peer].numbers.iter().position(|number| *number == lane),
         port,
+        metered: like.metered,
+        bulk: like.bulk,
+        small: like.small,
+        path_mtu: path.path_mtu,
         address: gateway.sessions.address(peer, lane),
         works: !gateway.links[peer].lane_failed(lane),
         spare: gateway.links[peer].lane_is_spare(lane),
@@ -134,7 +140,7 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Opt
 /// The notice about a path whose MTU is below the base.
 fn path_mtu_cause(mtu: usize) -> String {
     format!(
-        "packets of more than about {mtu} bytes are lost on the way, smaller ones arrive: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones"
+        "packets of 1200 bytes are lost on the way and smaller ones arrive, of {mtu} bytes as far as is known by now: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones than arrive"
     )
 }
 
@@ -147,12 +153,12 @@ impl Gateway {
             if core::mem::replace(&mut state.below_base, path.below_base) == path.below_base {
                 continue;
             }
-            let name = &self.config.peers[peer].name;
+            let place = self.peers[peer].numbers.iter().position(|number| *number == lane);
             let text = match path.below_base {
                 true => path_mtu_cause(path.path_mtu),
                 false => format!("packets of {} bytes arrive again", path.path_mtu),
             };
-            self.events.push_back(Event::Notice(format!("peer '{name}': {text}")));
+            self.events.push_back(Event::PathMtu { peer: PeerId(peer), place, text });
         }
     }
 

@@ -29,6 +29,15 @@ pub enum Event {
     PeerUp(PeerId),
     /// Nothing authenticated was heard from the peer for a while although we asked. Flows are kept.
     PeerSilent(PeerId),
+    /// A lane to it swallows packets that nearly every path carries, or no longer does.
+    PathMtu {
+        /// The peer.
+        peer: PeerId,
+        /// The lane's place among the configuration's; `None` of one that was made to answer a lane of the peer's.
+        place: Option<usize>,
+        /// What there is to say.
+        text: String,
+    },
     /// It stayed silent for so long that it counts as gone, until [`Event::PeerUp`]: what can go without it should, and
     /// who waits for it can be told ([`Gateway::refuse_unanswered`]). Flows that stand are kept.
     PeerDown(PeerId),
@@ -140,6 +149,8 @@ pub struct PeerStatus {
 /// One lane to a neighbour, as the operator sees it.
 #[derive(Clone, Debug)]
 pub struct LaneStatus {
+    /// Its place among the configuration's lanes; `None` of one that was made to answer a lane of the peer's.
+    pub place: Option<usize>,
     /// By which port its datagrams leave.
     pub port: PortId,
     /// Where they go.
@@ -148,6 +159,14 @@ pub struct LaneStatus {
     pub works: bool,
     /// Whether it is kept in reserve: others stand before it, by cost or by the choice of lane.
     pub spare: bool,
+    /// Whether what it carries costs.
+    pub metered: bool,
+    /// Whether it may carry bulk.
+    pub bulk: bool,
+    /// Whether it carries small exchanges while others can.
+    pub small: bool,
+    /// Largest IP packet it is known to carry.
+    pub path_mtu: usize,
     /// Smoothed round-trip time.
     pub rtt: Option<Span>,
     /// The controller's rate.

@@ -168,6 +168,17 @@ impl EtherLane {
     }
 }
 
+/// Whether an error means that no packet socket at all can be opened: this process's filter of address families, or a kernel without
+/// them. Not the lack of a permission.
+pub fn is_forbidden(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+/// Whether this process can open packet sockets, apart from its permission to.
+pub fn is_available() -> bool {
+    Socket::new(Domain::PACKET, Type::DGRAM.cloexec(), None).err().is_none_or(|error| !is_forbidden(&error))
+}
+
 impl AsFd for EtherLane {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

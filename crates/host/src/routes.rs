@@ -3,6 +3,10 @@
 //! A change is news only: the table is read again as a whole, because the kernel drops news that nobody fetches in time and
 //! tells nothing of the IPv4 routes that go with their interface.
 
+mod towards;
+
+pub use towards::{Way, interface_mtu, towards};
+
 use crate::udp::set_int;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{

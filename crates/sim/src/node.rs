@@ -320,6 +320,7 @@ impl GatewayNode {
             Event::Closed(id) => self.forget(moment, id, None),
             Event::PeerUp(_)
             | Event::PeerSilent(_)
+            | Event::PathMtu { .. }
             | Event::PeerDown(_)
             | Event::PeerRestarted(_)
             | Event::Unanswered { .. }

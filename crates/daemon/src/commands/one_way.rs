@@ -1,22 +1,56 @@
-//! What the kernel drops before a lane that is one-way.
+//! What the kernel drops before a lane: it came by another interface than the one that leads back.
 
-use crate::config::{Config, Lane, Ways};
+use crate::config::{Config, Lane, Ways, lane_name};
+use std::net::IpAddr;
 use std::path::Path;
+use wavelane_host::routes::towards;
 
 /// The value of `rp_filter` that drops what comes from an address reached by another interface (ip-sysctl).
 const STRICT: u8 = 1;
 
 /// What the kernel drops of a lane that is one-way: it comes from an address that would be reached by another interface.
 pub(super) fn filtered_here(config: &Config) -> Vec<String> {
-    filtered(config, Path::new("/proc/sys/net/ipv4/conf"))
+    let by = |to: IpAddr| towards(to, None).ok().flatten().and_then(|way| wavelane_host::interface_name(way.device));
+    let conf = Path::new("/proc/sys/net/ipv4/conf");
+    let mut warnings = filtered(config, conf);
+    warnings.extend(filtered_by_device(config, conf, by));
+    warnings
+}
+
+/// Of lanes both ways that have a device: what comes back by it is dropped if the kernel would send there by another one.
+fn filtered_by_device(config: &Config, conf: &Path, by: impl Fn(IpAddr) -> Option<String>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for peer in &config.peers {
+        for (place, lane) in peer.lanes.iter().enumerate().filter(|(_, lane)| lane.ways == Ways::Both) {
+            let Some(socket) = lane.socket.as_ref().filter(|socket| !socket.ethernet) else { continue };
+            let Some(device) = &socket.device else { continue };
+            let Some(to) = lane.number().map(|to| to.ip()).filter(IpAddr::is_ipv4) else { continue };
+            if setting(conf, device).max(setting(conf, "all")) != STRICT {
+                continue;
+            }
+            let other = by(to);
+            if other.as_ref() != Some(device) {
+                let other = other.map_or_else(|| "it has no route".into(), |other| format!("its route is by {other}"));
+                warnings.push(format!(
+                    "peer '{}', {}: what comes from {to} by {device} is dropped, because {other} (rp_filter 1): run `sysctl -w net.ipv4.conf.{device}.rp_filter=2`",
+                    peer.name,
+                    lane_name(place)
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// What an interface has for `rp_filter`.
+fn setting(conf: &Path, interface: &str) -> u8 {
+    let text = std::fs::read_to_string(conf.join(interface).join("rp_filter")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
 }
 
 /// The same, of the settings in the folder `conf`.
 fn filtered(config: &Config, conf: &Path) -> Vec<String> {
-    let value = |name: &str| -> u8 {
-        let text = std::fs::read_to_string(conf.join(name).join("rp_filter")).unwrap_or_default();
-        text.trim().parse().unwrap_or(0)
-    };
+    let value = |name: &str| setting(conf, name);
     let udp = |lane: &&Lane| lane.socket.as_ref().is_none_or(|socket| !socket.ethernet);
     let taken = config.intercept.iter().flat_map(|intercept| &intercept.interfaces);
     let others: Vec<&str> = taken.map(String::as_str).chain(["all", "default", "lo"]).collect();
@@ -73,8 +107,17 @@ mod tests {
                 "[gateway]\nname = \"a\"\nkey = \"a.key\"\n[intercept]\ninterfaces = [\"lan0\"]\n\
                  [[peer]]\nname = \"b\"\npublic_key = \"{key}\"\nroutes = [\"10.3.0.0/24\"]\n{lanes}"
             );
-            filtered(&Config::parse(&text, "x", &dir).unwrap(), &dir)
+            let config = Config::parse(&text, "x", &dir).unwrap();
+            let mut warnings = filtered(&config, &dir);
+            // The kernel would send everything by `modem`.
+            warnings.extend(filtered_by_device(&config, &dir, |_| Some("modem".into())));
+            warnings
         };
+        let both = |device: &str, to: &str| format!("[[peer.lane]]\naddress = \"{to}\"\ndevice = \"{device}\"\n");
+        let back = warned(&format!("{}{}", both("modem", "192.0.2.1:1"), both("radio", "192.0.2.1:1"))).concat();
+        assert!(back.contains("peer 'b', lane 2: what comes from 192.0.2.1 by radio is dropped"), "{back}");
+        assert!(back.contains("its route is by modem") && back.ends_with("net.ipv4.conf.radio.rp_filter=2`"), "{back}");
+        assert!(!back.contains("lane 1"), "{back}");
         let out = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndirection = \"out\"\n";
         let by = |device: &str| format!("{out}[[peer.lane]]\ndevice = \"{device}\"\ndirection = \"in\"\n");
         assert_eq!(warned(""), Vec::<String>::new());

@@ -40,26 +40,6 @@ impl Config {
                     "nothing leads to the peer: give one of its lanes direction \"out\" or \"both\"",
                 ));
             }
-            let taken = |local: &std::net::SocketAddr| {
-                let everywhere = self.listen.ip().is_unspecified() || local.ip().is_unspecified();
-                local.port() == self.listen.port() && (everywhere || local.ip() == self.listen.ip())
-            };
-            let mut locals = p.lanes.iter().filter_map(|lane| lane.socket.as_ref()).map(|socket| socket.local);
-            if let Some(local) = locals.find(taken) {
-                return Err(value(
-                    format!("peer '{}': lane.local", p.name),
-                    format!("{local} has the port of `listen`, {}: choose another port", self.listen),
-                ));
-            }
-            let mut by_listen = p.lanes.iter().filter(|lane| lane.socket.is_none()).filter_map(super::Lane::number);
-            if let Some(address) = by_listen.find(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
-                return Err(value(
-                    format!("peer '{}': lane.address", p.name),
-                    format!(
-                        "{address} is of another IP version than `listen`: listen on [::]:4780 for both, or give the lane a `local` address"
-                    ),
-                ));
-            }
             if p.public_key == keys::public_key(&self.private_key) {
                 return Err(value(
                     "peer.public_key",
@@ -67,20 +47,7 @@ impl Config {
                 ));
             }
         }
-        // Each of two packet sockets of a device would hear all that comes.
-        let sockets = self.lane_sockets();
-        for (i, a) in sockets.iter().enumerate().filter(|(_, a)| a.ethernet) {
-            if let Some(b) = sockets[..i].iter().find(|b| b.ethernet && b.device == a.device) {
-                let device = a.device.as_deref().unwrap_or_default();
-                return Err(value(
-                    "peer.lane.priority",
-                    format!(
-                        "is {} and {} for device '{device}': give all its Ethernet lanes the same",
-                        b.priority, a.priority
-                    ),
-                ));
-            }
-        }
+        self.check_lanes()?;
         if let Some(peer) = self.peers.iter().find(|p| self.routing_table.is_none() && !p.next_hops.is_empty()) {
             return Err(value(
                 format!("peer '{}': next_hops", peer.name),

@@ -3,13 +3,14 @@
 use super::check::is_interface_name;
 use super::{
     ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, KEEPALIVE, KEEPALIVE_RANGE, Lane,
-    LaneSocket, OnFailure, Peer, Source, Tun, TunAddress, Ways, default_control, default_state, prefix_text, value,
-    width,
+    LaneSocket, OnFailure, Peer, Source, Tun, TunAddress, Ways, default_control, default_state, lane_key, prefix_text,
+    value, width,
 };
-use crate::{keys, memory, units};
+use crate::{keys, memory, rules, units};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use toml::Spanned;
 use wavelane_base::{IpPrefix, Rate, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Backpressure, Choice, Controller};
@@ -135,7 +136,7 @@ struct PeerTable {
     #[serde(default)]
     choice: ChoiceWord,
     #[serde(default)]
-    lane: Vec<LaneTable>,
+    lane: Vec<Spanned<LaneTable>>,
 }
 
 /// What a lane's datagrams travel in, in the file's words.
@@ -164,6 +165,7 @@ struct LaneTable {
     #[serde(default = "yes")]
     small: bool,
     priority: Option<u8>,
+    mark: Option<u32>,
 }
 
 /// How lanes are used, in the file's words.
@@ -248,14 +250,14 @@ impl Config {
     /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
     pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|e| {
-            let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+            let line = e.span().map(|s| line_of(text, s.start));
             let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
             ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
         })?;
         let listen = socket_address("gateway.listen", &file.gateway.listen)?;
         let mut peers = Vec::new();
         for table in file.peer {
-            peers.push(Peer::from_table(table, folder, listen)?);
+            peers.push(Peer::from_table(table, folder, listen, text)?);
         }
         let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
         let g = file.gateway;
@@ -330,7 +332,8 @@ fn edge(t: EdgeTable) -> Result<gateway::EdgeConfig, ConfigError> {
 }
 
 impl Peer {
-    fn from_table(t: PeerTable, folder: &Path, listen: SocketAddr) -> Result<Self, ConfigError> {
+    /// `text` is the file's, for the lines of the lanes.
+    fn from_table(t: PeerTable, folder: &Path, listen: SocketAddr, text: &str) -> Result<Self, ConfigError> {
         let key = |field: &str| format!("peer '{}': {field}", t.name);
         let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
             value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
@@ -339,13 +342,19 @@ impl Peer {
         let allow_targets = listed("allow_targets", t.allow_targets)?;
         let allow_sources = listed("allow_sources", t.allow_sources)?;
         if let Some(address) = &t.address {
-            check_host_and_port(address).map_err(|e| value(key("address"), e))?;
+            check_host_and_port(address)
+                .and_then(|()| check_reachable(address))
+                .map_err(|e| value(key("address"), e))?;
         }
         if !t.lane.is_empty() && t.address.is_some() {
             return Err(value(key("address"), "stands beside [[peer.lane]]: write it into the lane that leads there"));
         }
-        let lanes =
-            t.lane.iter().map(|lane| Lane::from_table(lane, &key("lane"), listen)).collect::<Result<Vec<_>, _>>()?;
+        let lane = |(place, table): (usize, &Spanned<LaneTable>)| {
+            let line = line_of(text, table.span().start);
+            let key = lane_key(line, &t.name, place);
+            Lane::from_table(table.get_ref(), &key, listen).map(|lane| Lane { line, ..lane })
+        };
+        let lanes = t.lane.iter().enumerate().map(lane).collect::<Result<Vec<_>, _>>()?;
         let keepalive = match t.keepalive.as_deref() {
             None => lanes
                 .iter()
@@ -396,28 +405,30 @@ impl Lane {
     fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
         let ethernet = t.medium == MediumWord::Ethernet;
         if let Some(text) = t.address.as_ref().filter(|_| !ethernet) {
-            check_host_and_port(text).map_err(|e| value(format!("{key}.address"), e))?;
+            check_host_and_port(text)
+                .and_then(|()| check_reachable(text))
+                .map_err(|e| value(format!("{key}: address"), e))?;
         }
         // Of a name, the socket that it is to have says which IP version counts.
         let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
         if t.address.is_some() && t.direction == Ways::In {
             return Err(value(
-                format!("{key}.address"),
+                format!("{key}: address"),
                 "nothing leaves by a lane of direction \"in\": remove its address",
             ));
         }
         if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
-            return Err(value(format!("{key}.device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
+            return Err(value(format!("{key}: device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
         }
         if t.direction == Ways::In && (t.metered || !t.bulk || !t.small) {
             return Err(value(
-                format!("{key}.metered"),
+                format!("{key}: metered"),
                 "`bulk` and `small` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
             ));
         }
         if !t.bulk && !t.small {
             return Err(value(
-                format!("{key}.small"),
+                format!("{key}: small"),
                 "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
             ));
         }
@@ -426,29 +437,40 @@ impl Lane {
         }
         if t.priority.is_some() {
             return Err(value(
-                format!("{key}.priority"),
+                format!("{key}: priority"),
                 "is of Ethernet lanes alone: remove it, or add medium = \"ethernet\"",
             ));
         }
         let local = t.local.as_ref().map(|text| {
             let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
-            text.parse::<SocketAddr>().map_err(|_| value(format!("{key}.local"), wrong()))
+            text.parse::<SocketAddr>().map_err(|_| value(format!("{key}: local"), wrong()))
         });
         let local = local.transpose()?;
+        if local
+            .zip(address)
+            .is_some_and(|(local, address)| local.is_ipv6() && !local.ip().is_unspecified() && address.is_ipv4())
+        {
+            return Err(value(
+                format!("{key}: local"),
+                "is of IPv6 and the lane's address of IPv4: give both the same version",
+            ));
+        }
         let six = address.map_or(listen.is_ipv6(), |address| address.is_ipv6());
         if local.zip(address).is_some_and(|(local, address)| local.is_ipv4() && address.is_ipv6()) {
             return Err(value(
-                format!("{key}.local"),
+                format!("{key}: local"),
                 "is of IPv4 and the lane's address of IPv6: give both the same version",
             ));
         }
         let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
-        let own = t.device.is_some() || local.is_some();
+        check_mark(t.mark, t.direction).map_err(|why| value(format!("{key}: mark"), why))?;
+        let own = t.device.is_some() || local.is_some() || t.mark.is_some();
         let socket = own.then(|| LaneSocket {
             local: local.unwrap_or(SocketAddr::new(any, 0)),
             device: t.device.clone(),
             ethernet: false,
             priority: 0,
+            mark: t.mark,
         });
         Ok(Self {
             address: t.address.clone(),
@@ -457,16 +479,26 @@ impl Lane {
             metered: t.metered,
             bulk: t.bulk,
             small: t.small,
+            line: 0,
         })
     }
     /// One that is a packet socket, and knows no IP.
     fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
-        let refuse = |field: &str, what: String| Err(value(format!("{key}.{field}"), what));
+        let refuse = |field: &str, what: String| Err(value(format!("{key}: {field}"), what));
         if t.device.is_none() {
             return refuse(
                 "device",
                 "is missing: an Ethernet lane needs the name of its interface (see `ip link`)".into(),
             );
+        }
+        if t.device.as_deref() == Some("lo") {
+            return refuse(
+                "device",
+                "the loopback interface leads to no station: name an Ethernet or Wi-Fi interface".into(),
+            );
+        }
+        if t.mark.is_some() {
+            return refuse("mark", "no routing rule sees an Ethernet lane's frames: remove it".into());
         }
         if t.local.is_some() {
             return refuse("local", "an Ethernet lane has its device's address: remove it".into());
@@ -494,12 +526,27 @@ impl Lane {
         let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
         Ok(Self {
             address: mac.map(|mac| ether::address_of(mac).to_string()),
-            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority }),
+            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority, mark: None }),
             ways: t.direction,
             metered: t.metered,
             bulk: t.bulk,
             small: t.small,
+            line: 0,
         })
+    }
+}
+
+/// Whether a lane may have that firewall mark.
+fn check_mark(mark: Option<u32>, direction: Ways) -> Result<(), String> {
+    match mark {
+        Some(0) => Err("0 is what every unmarked packet has: choose another, such as 7".into()),
+        Some(mark) if rules::MARKS.contains(&mark) => {
+            Err(format!("{mark:#x} is one of wavelaned's own marks: choose another, such as 7"))
+        }
+        Some(_) if direction == Ways::In => {
+            Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -507,6 +554,24 @@ fn fixed_rate(text: &str) -> Result<Rate, String> {
     let wrong = || format!("'{text}' is not \"delay\", \"cubic\" or \"fixed 20 Mbit/s\"");
     let rate = text.strip_prefix("fixed ").ok_or_else(wrong)?;
     units::rate(rate).ok().filter(|r| r.as_bps() > 0).ok_or_else(wrong)
+}
+
+/// The line of an octet of a text, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at.min(text.len())].matches('\n').count() + 1
+}
+
+/// No host has an unspecified, multicast or broadcast address.
+fn check_reachable(text: &str) -> Result<(), String> {
+    let Ok(address) = text.parse::<SocketAddr>() else { return Ok(()) };
+    let ip = address.ip().to_canonical();
+    let kind = match ip {
+        _ if ip.is_unspecified() => "the unspecified address",
+        _ if ip.is_multicast() => "a multicast address",
+        IpAddr::V4(v4) if v4.is_broadcast() => "the broadcast address",
+        _ => return Ok(()),
+    };
+    Err(format!("'{text}' is {kind} and no host's: write the peer's own"))
 }
 
 /// `host:port`, the host a name or an address, one of IPv6 in brackets.

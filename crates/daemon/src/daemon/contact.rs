@@ -1,5 +1,6 @@
 //! How we stand with each peer: since when it answers or does not, why not, and what of that was said.
 
+use super::changes::Changes;
 use super::{Daemon, GREETING_PATIENCE};
 use crate::diagnosis::Cause;
 use crate::keys;
@@ -22,6 +23,10 @@ pub(super) const CALLERS_KEPT: usize = 16;
 #[derive(Clone)]
 pub(super) struct Contact {
     pub(super) up: bool,
+    /// What was logged of that.
+    said: Changes,
+    /// The same of its lanes out, in the file's order.
+    pub(super) lanes: Vec<Changes>,
     /// It was silent for so long that requests to it are refused.
     pub(super) down: bool,
     /// Since when it is up, or is not.
@@ -38,7 +43,31 @@ pub(super) struct Contact {
 
 impl Contact {
     pub(super) fn new(now: Instant) -> Self {
-        Self { up: false, down: false, since: now, doubted: false, cause: None, evidence: None, refused: None }
+        let (said, lanes) = (Changes::new(now, false), Vec::new());
+        Self {
+            up: false,
+            said,
+            lanes,
+            down: false,
+            since: now,
+            doubted: false,
+            cause: None,
+            evidence: None,
+            refused: None,
+        }
+    }
+    /// It answers from now on, or does not: what was found out of it before is of no use, what was logged stays.
+    pub(super) fn turn(&mut self, now: Instant, up: bool) {
+        let (said, lanes) = (self.said.clone(), std::mem::take(&mut self.lanes));
+        *self = Self { up, said, lanes, ..Self::new(now) };
+    }
+    /// Whether its state is to be logged, and how many changes were not. One whose networks are refused, or were, is always.
+    fn told(&mut self, now: Instant, was_down: bool) -> Option<u64> {
+        if was_down { Some(self.said.say(self.up)) } else { self.said.turn(now, self.up) }
+    }
+    /// That it is down was logged.
+    pub(super) fn told_down(&mut self) -> u64 {
+        self.said.say(false)
     }
     /// When its silence is worth looking into for the first time.
     pub(super) fn doubt_at(&self) -> Option<Instant> {
@@ -81,16 +110,26 @@ impl Daemon {
         let now = self.now;
         self.names.up(peer.0);
         if let Some(contact) = self.peers.get_mut(peer.0) {
-            *contact = Contact { up: true, ..Contact::new(now) };
+            let was_down = contact.down;
+            contact.turn(now, true);
+            if let Some(unsaid) = contact.told(now, was_down) {
+                self.say(&format!("peer '{}' is up{}", self.peer_name(peer).to_owned(), Changes::unsaid(unsaid)));
+            }
         }
-        self.say(&format!("peer '{}' is up", self.peer_name(peer).to_owned()));
         self.give_back();
         self.note_whereabouts();
     }
     pub(super) fn peer_silent(&mut self, peer: PeerId) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer.0).filter(|c| c.up) {
-            *contact = Contact::new(now);
+            contact.turn(now, false);
+            if let Some(unsaid) = contact.told(now, false) {
+                self.say(&format!(
+                    "peer '{}' is silent: nothing comes from it any more{}",
+                    self.peer_name(peer).to_owned(),
+                    Changes::unsaid(unsaid)
+                ));
+            }
         }
         self.doubt(peer.0);
     }
@@ -111,10 +150,13 @@ impl Daemon {
         if let Some((_, cause)) = contact.evidence.clone().filter(|(at, _)| now.since(*at) < EVIDENCE_FRESH) {
             return self.blame(peer, cause);
         }
+        if let Some(why) = self.why_no_lane(peer) {
+            return self.blame(peer, Cause::NoLane(why));
+        }
         // A name without an address was told of, and one that calls us has nothing to be looked at.
-        if let Some(address) = self.address_of(peer)
-            && (ether::mac_of(address).is_some() || !self.examiner.examine(address, self.mark))
-        {
+        let Some(address) = self.address_of(peer) else { return };
+        let (mark, device) = self.way_to(peer, address);
+        if ether::mac_of(address).is_some() || !self.examiner.examine(address, mark.or(self.mark), device) {
             self.found(peer, address, Cause::Silent);
         }
     }
@@ -131,7 +173,10 @@ impl Daemon {
     fn found(&mut self, peer: usize, address: SocketAddr, cause: Cause) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer) {
-            let cause = contact.weigh(now, address, cause);
+            let cause = match contact.weigh(now, address, cause) {
+                Cause::Silent => self.brought_by(peer).map_or(Cause::Silent, Cause::NothingComes),
+                other => other,
+            };
             self.blame(peer, cause);
         }
     }
@@ -153,7 +198,7 @@ impl Daemon {
     }
     /// The cause in words, for the log and for `status`.
     pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
-        let written = self.config.peers.get(peer).and_then(|p| p.address.clone());
+        let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
         // One that calls us was perhaps called itself, where it was before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
         let found = self.address_of(peer).or_else(recalled).map(ether::address_text);
@@ -186,6 +231,18 @@ impl Daemon {
         let from = from.map_or("an unknown address".into(), |a| a.to_string());
         let key = keys::to_base64(&public_key);
         self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
+    }
+    /// States of peers that were not logged when they changed.
+    pub(super) fn tell_of_peers(&mut self) {
+        for peer in 0..self.peers.len() {
+            let contact = &mut self.peers[peer];
+            let (up, told) = (contact.up, contact.told(self.now, false));
+            if let Some(unsaid) = told {
+                let state = if up { "up" } else { "silent" };
+                let name = self.peer_name(PeerId(peer)).to_owned();
+                self.say(&format!("peer '{name}' is {state}{}", Changes::unsaid(unsaid)));
+            }
+        }
     }
     /// Of peers that answer, the lanes by which nothing comes back: where their names lead is asked again.
     pub(super) fn look_at_lanes(&mut self) {

@@ -1,14 +1,16 @@
-//! The lanes' own sockets: opened and closed by reloads, and as their devices come and go. A modem that is plugged in again has its name
-//! back, but not its index, by which the kernel knows what a socket is bound to.
+//! The lanes' own sockets: opened and closed by reloads, and as their devices and local addresses come and go. A modem that is plugged
+//! in again has its name back, but not its index, by which the kernel knows what a socket is bound to.
 
+use super::changes::Changes;
 use super::lane::LanePort;
 use super::{Daemon, LaneMedium, TOKEN_LANES, Watch};
 use crate::config::{Config, LaneSocket};
 use crate::start::{self, StartError};
 use std::io;
 use wavelane_base::{Instant, PortId, Span};
-use wavelane_host::interface_index;
 use wavelane_host::links::LinkChanges;
+use wavelane_host::udp;
+use wavelane_host::{interface_index, interface_is_up};
 
 /// How often the devices are looked at without word from the kernel ...
 const LOOK_EVERY: Span = Span::from_secs(1);
@@ -30,12 +32,37 @@ struct Bound {
     socket: LaneSocket,
     /// Of its device when the socket was opened, or when that was last tried.
     index: Option<u32>,
+    /// Why the system refused it, if that is not for want of the device or of the address.
+    refused: Option<String>,
+    /// Whether its device is set up, as far as that was logged.
+    up: Changes,
 }
 
 impl Bound {
-    fn new(socket: LaneSocket) -> Self {
-        Self { index: socket.device.as_deref().and_then(interface_index), socket }
+    fn new(now: Instant, socket: LaneSocket) -> Self {
+        let index = socket.device.as_deref().and_then(interface_index);
+        Self { index, socket, refused: None, up: Changes::new(now, true) }
     }
+    fn has_device(&self) -> bool {
+        self.socket.device.is_none() || self.index.is_some()
+    }
+    /// Why it has no socket.
+    fn absence(&self) -> String {
+        match (&self.refused, &self.socket.device) {
+            (Some(why), _) => format!("its socket is refused ({why})"),
+            (None, Some(device)) if self.index.is_none() => format!("device {device} is not there"),
+            (None, _) => format!("local address {} is not this machine's now", self.socket.local.ip()),
+        }
+    }
+}
+
+/// What a look at a port's device and address found.
+enum Look {
+    Same,
+    /// The device is another, or gone.
+    Device,
+    /// The address is gone, or may be there again.
+    Address,
 }
 
 /// What another configuration makes of the ports.
@@ -48,7 +75,7 @@ pub(super) struct PortPlan {
 
 impl Devices {
     pub(super) fn new(now: Instant, config: &Config) -> Self {
-        let ports = config.lane_sockets().into_iter().map(|socket| Some(Bound::new(socket))).collect();
+        let ports = config.lane_sockets().into_iter().map(|socket| Some(Bound::new(now, socket))).collect();
         let changes = LinkChanges::open().ok();
         Self { ports, next: now + LOOK_EVERY, looked: now, changes }
     }
@@ -58,7 +85,12 @@ impl Devices {
     }
     /// When [`Daemon::look_at_devices`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.ports.iter().flatten().any(|bound| bound.socket.device.is_some()).then_some(self.next)
+        let may_go = |socket: &LaneSocket| socket.device.is_some() || socket.own_address().is_some();
+        self.ports.iter().flatten().any(|bound| may_go(&bound.socket)).then_some(self.next)
+    }
+    /// Why port `port` of the gateway, which has no socket, has none.
+    pub(super) fn absence(&self, port: usize) -> Option<String> {
+        Some(self.ports.get(port.checked_sub(1)?)?.as_ref()?.absence())
     }
 }
 
@@ -96,7 +128,7 @@ impl Daemon {
         for (place, socket) in plan.sockets.iter().enumerate() {
             let bound = &mut self.devices.ports[place];
             if bound.as_ref().map(|bound| &bound.socket) != socket.as_ref() {
-                *bound = socket.clone().map(Bound::new);
+                *bound = socket.clone().map(|socket| Bound::new(self.now, socket));
                 self.lanes[place + 1].replace(None);
             }
         }
@@ -105,13 +137,19 @@ impl Daemon {
             let there = || self.devices.ports[place].clone();
             let opened = match (medium, there()) {
                 (Some(medium), _) => self.watch_lane(place + 1, medium),
-                (None, Some(bound)) if bound.socket.device.is_none() || bound.index.is_some() => {
-                    self.open_port(place + 1, &bound.socket)
-                }
+                (None, Some(bound)) if bound.has_device() => self.open_port(place + 1, &bound.socket),
                 (None, _) => Ok(()),
             };
-            if let Err(why) = opened {
-                self.say(&format!("a lane has no socket: {why}; restart the daemon"));
+            match opened {
+                // The warnings tell of an address that is not there.
+                Err(why) if start::lacks_address(&why) => {}
+                Err(why) => {
+                    self.say(&format!("a lane has no socket: {why}; restart the daemon"));
+                    if let Some(bound) = &mut self.devices.ports[place] {
+                        bound.refused = Some(why.to_string());
+                    }
+                }
+                Ok(()) => {}
             }
         }
         (1..self.lanes.len()).for_each(|port| self.tell_port(port));
@@ -146,7 +184,19 @@ impl Daemon {
         self.look_at_devices();
         self.look_at_addresses();
     }
-    /// Closes sockets whose device has gone, and opens those again whose device is there, or another one of the same name.
+    /// Says that a device was set down or up.
+    fn look_at_state(&mut self, place: usize) {
+        let Some(bound) = &mut self.devices.ports[place] else { return };
+        // Of one that is not there other words tell.
+        let Some(name) = bound.socket.device.clone() else { return };
+        let Some(up) = interface_is_up(&name) else { return };
+        if let Some(unsaid) = bound.up.turn(self.now, up) {
+            let what = if up { "set up again" } else { "set down: its lane carries nothing until it is set up" };
+            self.say(&format!("device '{name}' is {what}{}", Changes::unsaid(unsaid)));
+        }
+    }
+    /// Closes sockets whose device or address has gone, and opens those again whose device and address are there, or another device of
+    /// the same name.
     pub(super) fn look_at_devices(&mut self) {
         if self.devices.deadline().is_none_or(|at| at > self.now) {
             return;
@@ -154,25 +204,51 @@ impl Daemon {
         (self.devices.next, self.devices.looked) = (self.now + LOOK_EVERY, self.now);
         for place in 0..self.devices.ports.len() {
             let port = place + 1;
+            self.look_at_state(place);
+            let there = self.lanes[port].socket.is_some();
             let Some(bound) = &mut self.devices.ports[place] else { continue };
-            let Some(name) = bound.socket.device.clone() else { continue };
-            let found = interface_index(&name);
-            // Tried once for each index: what is refused now is refused in a second.
-            if found == bound.index {
-                continue;
-            }
-            bound.index = found;
-            let socket = bound.socket.clone();
-            self.lanes[port].replace(None);
-            let said = match found.map(|_| self.open_port(port, &socket)) {
-                None => format!("device '{name}' is gone: its lane carries nothing until it is back"),
-                Some(Ok(())) => format!("device '{name}' is there: its lane sends and hears by it"),
-                Some(Err(why)) => {
-                    format!("device '{name}' is there, but its lane cannot use it: {why}; restart the daemon")
-                }
+            let index = bound.socket.device.as_deref().and_then(interface_index);
+            let look = match bound.socket.own_address() {
+                // Tried once for each index: what is refused now is refused in a second.
+                _ if index != bound.index => Look::Device,
+                Some(local) if there && !udp::is_own(local) => Look::Address,
+                Some(_) if !there && bound.has_device() && bound.refused.is_none() => Look::Address,
+                _ => Look::Same,
             };
+            (bound.index, bound.refused) = match look {
+                Look::Same => continue,
+                Look::Device => (index, None),
+                Look::Address => (index, bound.refused.take()),
+            };
+            let bound = bound.clone();
+            self.lanes[port].replace(None);
+            let opened = bound.has_device().then(|| self.open_port(port, &bound.socket));
+            if let (Some(Err(why)), Some(bound)) = (&opened, &mut self.devices.ports[place]) {
+                bound.refused = (!start::lacks_address(why)).then(|| why.to_string());
+            }
             self.tell_port(port);
-            self.say(&said);
+            if let Some(said) = port_news(&look, &bound.socket, opened, there) {
+                self.say(&said);
+            }
         }
     }
+}
+
+/// What became of a lane's socket, in words; `None` if that is nothing new. `was_there` says whether there was one before.
+fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, was_there: bool) -> Option<String> {
+    let what = match (look, &socket.device) {
+        (Look::Device, Some(name)) => format!("device '{name}'"),
+        _ => format!("local address {}", socket.local.ip()),
+    };
+    Some(match opened {
+        None => format!("{what} is gone: its lane carries nothing until it is back"),
+        Some(Ok(())) => format!("{what} is there: its lane sends and hears by it"),
+        Some(Err(why)) if start::lacks_address(&why) => {
+            if !was_there && matches!(look, Look::Address) {
+                return None;
+            }
+            format!("local address {} is not this machine's: its lane carries nothing until it is", socket.local.ip())
+        }
+        Some(Err(why)) => format!("{what} is there, but its lane cannot use it: {why}; restart the daemon"),
+    })
 }

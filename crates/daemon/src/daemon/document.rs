@@ -1,35 +1,14 @@
 //! The status document.
 
 use super::Daemon;
-use crate::config::{Config, LaneSocket};
 use crate::connection::Connection;
 use crate::{keys, status};
 use std::net::SocketAddr;
 use wavelane_base::{Rate, Span};
-use wavelane_gateway::{Controller, LaneStatus};
+use wavelane_gateway::Controller;
 
 /// Where the controller `delay` begins (the transport's `INITIAL_RATE`); no measurement comes to exactly this.
 const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
-
-/// What people call the gateway's ports.
-fn lane_names(config: &Config, ports: Vec<Option<LaneSocket>>) -> Vec<String> {
-    let name = |socket: LaneSocket| socket.device.unwrap_or(socket.local.to_string());
-    let own = ports.into_iter().map(|socket| socket.map(name).unwrap_or_default());
-    core::iter::once(config.listen.to_string()).chain(own).collect()
-}
-
-fn lane_document(lane: &LaneStatus, names: &[String]) -> status::Lane {
-    status::Lane {
-        by: names.get(usize::from(lane.port.0)).cloned().unwrap_or_default(),
-        address: lane.address.map(wavelane_host::ether::address_text),
-        works: lane.works,
-        spare: lane.spare,
-        rtt_ms: lane.rtt.map(|rtt| rtt.as_nanos() as f64 / 1e6),
-        rate_bps: lane.rate.map(|rate| rate.as_bps()),
-        loss: if lane.loss.is_finite() { lane.loss } else { 0.0 },
-        delivered_bytes: lane.delivered_bytes,
-    }
-}
 
 impl Daemon {
     /// Everything `status` shows, as JSON.
@@ -37,7 +16,6 @@ impl Daemon {
         let gateway = self.gateway.status(self.now);
         let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
         let contact = |i: usize| self.peers.get(i).filter(|c| !c.up).and_then(|c| c.cause.as_ref());
-        let names = lane_names(&self.config, self.devices.sockets());
         let peers = gateway.peers.iter().enumerate().map(|(i, p)| status::Peer {
             name: p.name.clone(),
             up: p.up,
@@ -63,7 +41,7 @@ impl Daemon {
                 what: last.what.into(),
                 target: last.target.map(|target| target.to_string()),
             }),
-            lanes: p.lanes.iter().map(|lane| lane_document(lane, &names)).collect(),
+            lanes: self.lane_documents(i, &p.lanes),
         });
         let moved =
             [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];

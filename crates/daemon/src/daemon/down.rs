@@ -1,7 +1,7 @@
 //! Peers that are down: applications must not wait for them. Where `on_failure` is `open` their networks are given back to the
 //! kernel, which forwards plainly; where it is `closed`, and where there is no plain path, new connections are refused at once.
 
-use super::{Contact, Daemon};
+use super::Daemon;
 use crate::kernel::{Change, Down, Kernel};
 use crate::rules;
 use std::net::IpAddr;
@@ -22,9 +22,10 @@ impl Daemon {
         let now = self.now;
         let Some(contact) = self.peers.get_mut(peer.0) else { return };
         if contact.up {
-            *contact = Contact::new(now);
+            contact.turn(now, false);
         }
         contact.down = true;
+        contact.told_down();
         let name = self.peer_name(peer).to_owned();
         let stood_in = self.config.is_stood_in(peer.0, |other| self.is_down(other));
         self.say(&match (self.gives_back(peer.0), self.config.intercept.is_some()) {

@@ -1,6 +1,7 @@
 //! What the gateway reports: of flows to the doors, of peers to the log.
 
 use super::Daemon;
+use crate::config::lane_name;
 use crate::diagnosis::Cause;
 use wavelane_gateway::{Event, PeerId};
 
@@ -9,6 +10,11 @@ impl Daemon {
         match event {
             Event::PeerUp(peer) => self.peer_up(peer),
             Event::PeerSilent(peer) => self.peer_silent(peer),
+            Event::PathMtu { peer, place, text } => {
+                let lane = place.and_then(|out| self.out_lane(peer.0, out)).map(|(place, _)| place);
+                let lane = lane.map(|place| format!(", {}", lane_name(place))).unwrap_or_default();
+                self.say(&format!("peer '{}'{lane}: {text}", self.peer_name(peer).to_owned()));
+            }
             Event::PeerDown(peer) => self.peer_down(peer),
             Event::Unanswered { peer, .. } => self.doubt(peer.0),
             Event::OwnKeyUnknown(peer) => self.tell(peer.0, Cause::KeyThere),

@@ -38,6 +38,8 @@ impl Daemon {
         self.doubt_silent_peers();
         self.look_at_lanes();
         self.look_at_devices();
+        self.tell_of_lanes();
+        self.tell_of_peers();
         self.names.tick(self.now);
         self.note_whereabouts();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {

@@ -290,13 +290,22 @@ fn peer_address(from: SocketAddr, bound: bool) -> SocketAddr {
     }
 }
 
-/// Sends a few datagrams of `len` zeros to `to` and waits up to `patience` for an ICMP message about them: `Err` says what
+/// Sends a few datagrams of `len` zeros to `to`, by `device` alone if one is named, and waits up to `patience` for an ICMP message about them: `Err` says what
 /// it, or this host itself, has against them. `Ok` means that nothing came back, or something that is no error.
-pub fn probe(to: SocketAddr, mark: Option<u32>, len: usize, patience: Duration) -> io::Result<()> {
+pub fn probe(
+    to: SocketAddr,
+    mark: Option<u32>,
+    device: Option<&str>,
+    len: usize,
+    patience: Duration,
+) -> io::Result<()> {
     const TRIES: u32 = 3;
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
     if let Some(mark) = mark {
         socket.set_mark(mark)?;
+    }
+    if let Some(device) = device {
+        socket.bind_device(Some(device.as_bytes()))?;
     }
     match to {
         SocketAddr::V4(_) => set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?,
@@ -314,6 +323,15 @@ pub fn probe(to: SocketAddr, mark: Option<u32>, len: usize, patience: Duration) 
         }
     }
     Ok(())
+}
+
+/// Whether a socket can be bound to the address of `local` now; its port does not matter.
+pub fn is_own(local: SocketAddr) -> bool {
+    let mut any_port = local;
+    any_port.set_port(0);
+    let tried = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec(), Some(Protocol::UDP))
+        .and_then(|socket| socket.bind(&any_port.into()));
+    tried.err().is_none_or(|error| error.kind() != io::ErrorKind::AddrNotAvailable)
 }
 
 /// Whether a send was refused for its size.

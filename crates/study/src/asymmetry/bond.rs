@@ -66,6 +66,9 @@ pub(super) fn runs(
     cases.into_iter().map(|(which, lanes)| (format!("{name}-{which}"), text(which, &lanes))).collect()
 }
 
+/// The runs of a pair.
+const WHICH: [&str; 3] = ["both", "first alone", "second alone"];
+
 /// Goodput of both and of the better one, and the echo of both and of the calmer one, per seed.
 pub(super) struct Compared {
     pub(super) goodput: [Vec<f64>; 3],
@@ -96,7 +99,7 @@ impl Compared {
     /// Each run's own figures, not judged.
     pub(super) fn plain(&self, seen: &Seen, case: &[(&str, Value)]) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (run, which) in ["both", "first alone", "second alone"].into_iter().enumerate() {
+        for (run, which) in WHICH.into_iter().enumerate() {
             let head = seen.head(ID, case, OURS).and("lanes", which);
             rows.push(head.row("goodput_bps", "bit/s", &self.goodput[run]));
             rows.push(head.row("echo_p95_ms", "ms", &self.echo[run]));
@@ -121,7 +124,7 @@ fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside
     let compared = Compared::of(seen, seconds, stacks);
     let mut rows = Vec::new();
     let asked = if beside.alone.is_some() { 3 } else { 1 };
-    for (run, which) in ["both", "first alone", "second alone"].into_iter().enumerate().take(asked) {
+    for (run, which) in WHICH.into_iter().enumerate().take(asked) {
         let head = seen[run].head(ID, case, stacks[run]).and("lanes", which);
         rows.push(head.row("goodput_bps", "bit/s", &compared.goodput[run]));
         rows.push(head.row("echo_p95_ms", "ms", &compared.echo[run]));
@@ -130,12 +133,19 @@ fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside
         let head = seen[0].head(ID, case, beside.both).and("lanes", "both");
         rows.push(head.row("goodput_of_best_lane", "ratio", &compared.of_best()));
     }
-    if seen[0].stack(beside.both).is_none()
-        && let Some(missing) = rows.last_mut()
-    {
-        missing.verdict = Verdict::Inconclusive;
-        missing.why =
-            "not run: this kernel has no Multipath TCP, or mptcpize is missing (`wavelane check` says which)".into();
+    // Every row that stays empty says why.
+    for (run, which) in WHICH.into_iter().enumerate() {
+        if seen.get(run).is_some_and(|seen| seen.stack(stacks[run]).is_none()) {
+            let why = seen[run].omission(stacks[run]).unwrap_or("it is missing from the run");
+            let why = format!(
+                "not run: {why} (`wavelane check scenarios/FILE`, with {} among the stacks of FILE, tells whether it can)",
+                stacks[run]
+            );
+            let empty = |row: &&mut Row| row.case.get("lanes") == Some(&json!(which)) && row.stack == stacks[run];
+            for row in rows.iter_mut().filter(empty) {
+                (row.verdict, row.why) = (Verdict::Inconclusive, why.clone());
+            }
+        }
     }
     rows
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use wavelane_measure::{percentile, ranked_ms};
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{RunDocument, Series, StackResult};
+use wavelane_run::{Omitted, RunDocument, Series, StackResult};
 
 /// One stack's run of one seed.
 struct Run {
@@ -27,6 +27,8 @@ pub(super) struct StackSeen {
 pub(super) struct Seen {
     backend: String,
     stacks: Vec<StackSeen>,
+    /// Stacks that could not run, and why.
+    omitted: Vec<Omitted>,
 }
 
 impl Seen {
@@ -55,7 +57,11 @@ impl Seen {
             };
             StackSeen { result: result.clone(), runs: seeds.into_iter().map(run).collect() }
         };
-        Self { backend: document.backend.clone(), stacks: document.stacks.iter().map(of_stack).collect() }
+        Self {
+            backend: document.backend.clone(),
+            stacks: document.stacks.iter().map(of_stack).collect(),
+            omitted: document.omitted.clone(),
+        }
     }
 
     /// What all rows of one stack in this cell share.
@@ -69,9 +75,20 @@ impl Seen {
         self.stacks.iter().find(|seen| seen.result.stack == word)
     }
 
+    /// Why a stack did not run, if it did not.
+    pub(super) fn omission(&self, word: &str) -> Option<&str> {
+        self.omitted.iter().find(|omitted| omitted.stack == word).map(|omitted| omitted.why.as_str())
+    }
+
     #[cfg(test)]
     pub(super) fn nothing() -> Self {
-        Self { backend: "sim".into(), stacks: Vec::new() }
+        Self { backend: "sim".into(), stacks: Vec::new(), omitted: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn without(stack: &str, why: &str) -> Self {
+        let omitted = vec![Omitted { stack: stack.into(), why: why.into() }];
+        Self { backend: "lab".into(), stacks: Vec::new(), omitted }
     }
 }
 

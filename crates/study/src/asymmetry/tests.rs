@@ -27,3 +27,19 @@ fn editions_hold_every_experiment() {
         assert!(PARTS.iter().all(|part| parts.contains(part)) && parts.iter().all(|part| PARTS.contains(part)));
     }
 }
+
+#[test]
+fn every_row_of_a_stack_that_could_not_run_says_why_and_what_tells() {
+    let why = "the program mptcpize is missing: install it (apt install mptcpize)";
+    for edition in [Edition::Quick, Edition::Full] {
+        let task = tasks(edition).into_iter().find(|task| task.runs[0].0.starts_with("lab-bond"));
+        let task = task.expect("pairs in the laboratory");
+        let seen: Vec<Seen> = task.runs.iter().map(|_| Seen::without("mptcp", why)).collect();
+        let rows: Vec<_> = (task.judge)(&seen).into_iter().filter(|row| row.stack == "mptcp").collect();
+        assert!(rows.len() >= 2);
+        for row in rows {
+            assert_eq!(row.verdict, Verdict::Inconclusive, "{}", row.metric);
+            assert!(row.why.contains(why) && row.why.contains("`wavelane check scenarios/FILE`"), "{}", row.why);
+        }
+    }
+}

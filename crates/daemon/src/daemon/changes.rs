@@ -1,0 +1,70 @@
+//! Things that go to and fro: of a peer or a lane that flaps not every change is logged.
+
+use wavelane_base::{Instant, Span};
+
+/// Changes of one thing that are logged at once ...
+const AT_ONCE: u32 = 6;
+/// ... and then one more in this time. Its last state is logged in the end.
+const AGAIN: Span = Span::from_secs(30);
+
+/// One thing that works or does not.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    now: bool,
+    said: bool,
+    left: u32,
+    refilled: Instant,
+    unsaid: u64,
+}
+
+impl Changes {
+    pub(super) fn new(at: Instant, state: bool) -> Self {
+        Self { now: state, said: state, left: AT_ONCE, refilled: at, unsaid: 0 }
+    }
+    /// It is in this state now. If that is to be logged: how many changes were not.
+    pub(super) fn turn(&mut self, at: Instant, state: bool) -> Option<u64> {
+        self.unsaid += u64::from(state != self.now);
+        self.now = state;
+        let earned = at.since(self.refilled).as_nanos() / AGAIN.as_nanos();
+        if earned > 0 {
+            self.left = self.left.saturating_add(u32::try_from(earned).unwrap_or(u32::MAX)).min(AT_ONCE);
+            self.refilled += AGAIN.times(earned);
+        }
+        if state == self.said || self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        Some(self.say(state))
+    }
+    /// The state is logged whatever was logged before. Returns how many changes were not.
+    pub(super) fn say(&mut self, state: bool) -> u64 {
+        self.unsaid += u64::from(state != self.now);
+        (self.now, self.said) = (state, state);
+        std::mem::take(&mut self.unsaid).saturating_sub(1)
+    }
+    /// In words what was not logged, behind what is.
+    pub(super) fn unsaid(changes: u64) -> String {
+        match changes {
+            0 => String::new(),
+            n => format!(" ({n} changes before were not logged)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_flaps_fills_no_log_and_its_last_state_is_told() {
+        let mut changes = Changes::new(Instant::ZERO, true);
+        let at = Instant::from_secs;
+        let told: Vec<_> = (1..=100).filter_map(|s| changes.turn(at(s), s % 2 == 0).map(|n| (s, n))).collect();
+        assert_eq!(told[..6], [(1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0)]);
+        assert!((7..10).contains(&told.len()) && told[6..].iter().all(|(_, unsaid)| *unsaid > 0), "{told:?}");
+        let last = (101..200).filter_map(|s| changes.turn(at(s), false).map(|_| s)).count();
+        assert!(last <= 1);
+        assert_eq!(changes.turn(at(300), false), None);
+        assert!(!changes.said);
+    }
+}

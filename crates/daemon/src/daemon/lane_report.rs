@@ -1,0 +1,238 @@
+//! What `status` and the log say of the lanes.
+
+use super::Daemon;
+use super::changes::Changes;
+use crate::config::{self, Lane, LaneSocket, Ways};
+use crate::status;
+use std::net::SocketAddr;
+use wavelane_base::Span;
+use wavelane_gateway::{LaneStatus, PeerId};
+use wavelane_host::{ether, interface_is_up};
+
+/// A lane that only brings has been silent for too long: twice the longest silence of a peer that keeps its lanes open.
+const IN_SILENT: Span = Span::from_secs(2 * config::KEEPALIVE.as_nanos() / 1_000_000_000);
+
+/// A lane of a peer's.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    peer: usize,
+    /// Its place among the peer's tables; `None` of one that has no table.
+    place: Option<usize>,
+    /// Its place among those of them that lead out.
+    out: Option<usize>,
+    table: Option<&'a Lane>,
+    /// What the gateway knows of it; nothing of one that leads in, or nowhere yet.
+    known: Option<&'a LaneStatus>,
+    port: usize,
+}
+
+/// By which port of the gateway a lane leaves or comes; `sockets` are those of the ports 1, 2, ...
+fn port_of(lane: &Lane, sockets: &[Option<LaneSocket>]) -> usize {
+    let own = lane.socket.as_ref().and_then(|own| sockets.iter().position(|s| s.as_ref() == Some(own)));
+    own.map_or(0, |place| place + 1)
+}
+
+impl Daemon {
+    /// All lanes of a peer: those of the file in its order, then those that answer lanes of the peer's.
+    pub(super) fn lane_documents(&self, peer: usize, known: &[LaneStatus]) -> Vec<status::Lane> {
+        let sockets = self.devices.sockets();
+        let tables = self.config.peers.get(peer).map(|p| p.lanes.as_slice()).unwrap_or_default();
+        let mut outs = 0;
+        let mut all: Vec<Of<'_>> = Vec::new();
+        for (place, table) in tables.iter().enumerate() {
+            let out = (table.ways != Ways::In).then_some(outs);
+            outs += usize::from(out.is_some());
+            let lane = known.iter().find(|lane| lane.place.is_some() && lane.place == out);
+            let port = port_of(table, &sockets);
+            all.push(Of { peer, place: Some(place), out, table: Some(table), known: lane, port });
+        }
+        let others = known.iter().filter(|lane| tables.is_empty() || lane.place.is_none());
+        all.extend(others.map(|lane| Of {
+            peer,
+            place: None,
+            out: lane.place,
+            table: None,
+            known: Some(lane),
+            port: usize::from(lane.port.0),
+        }));
+        if all.is_empty() {
+            all.push(Of { peer, place: None, out: Some(0), table: None, known: None, port: 0 });
+        }
+        all.into_iter().map(|lane| self.lane_document(lane, &sockets)).collect()
+    }
+
+    fn lane_document(&self, of: Of<'_>, sockets: &[Option<LaneSocket>]) -> status::Lane {
+        let own = of.port.checked_sub(1).and_then(|place| sockets.get(place)).and_then(Option::as_ref);
+        let peer = self.config.peers.get(of.peer);
+        let table = of.table.cloned().unwrap_or_default();
+        let (known, ms) = (of.known, |span: Span| span.as_nanos() as f64 / 1e6);
+        let heard = self.lanes.get(of.port).and_then(|lane| lane.heard);
+        let unused = self.unused(of);
+        status::Lane {
+            name: of.place.map_or_else(|| "lane".into(), config::lane_name),
+            by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
+            address: known.and_then(|lane| lane.address).map(ether::address_text),
+            configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
+            device: own.and_then(|socket| socket.device.clone()),
+            mark: own.and_then(|socket| socket.mark),
+            local: own.filter(|socket| !socket.ethernet).map(|socket| socket.local.to_string()),
+            direction: table.ways.word().into(),
+            medium: if own.is_some_and(|socket| socket.ethernet) { "ethernet" } else { "udp" }.into(),
+            metered: known.map_or(table.metered, |lane| lane.metered),
+            bulk: known.map_or(table.bulk, |lane| lane.bulk),
+            small: known.map_or(table.small, |lane| lane.small),
+            works: known.map_or(of.out.is_none() && unused.is_none(), |lane| lane.works),
+            spare: known.is_some_and(|lane| lane.spare),
+            unused,
+            rtt_ms: known.and_then(|lane| lane.rtt).map(ms),
+            rate_bps: known.and_then(|lane| lane.rate).map(|rate| rate.as_bps()),
+            loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
+            path_mtu: known.map(|lane| lane.path_mtu),
+            delivered_bytes: known.map_or(0, |lane| lane.delivered_bytes),
+            silence_ms: heard.map(|at| ms(self.now.since(at))),
+        }
+    }
+
+    /// What this machine lacks for a lane by `port`.
+    fn obstacle(&self, port: usize, table: Option<&Lane>) -> Option<String> {
+        let absent = || self.lanes.get(port).is_some_and(|lane| lane.socket.is_none());
+        if let Some(why) = self.devices.absence(port).filter(|_| absent()) {
+            return Some(why);
+        }
+        let device = table.and_then(|lane| lane.socket.as_ref()?.device.as_deref());
+        let down = device.filter(|device| interface_is_up(device) == Some(false));
+        down.map(|device| format!("device {device} is set down"))
+    }
+
+    /// Why a lane carries nothing now; `None` if it does, or may at once.
+    fn unused(&self, of: Of<'_>) -> Option<String> {
+        if let Some(why) = self.obstacle(of.port, of.table) {
+            return Some(why);
+        }
+        let peer_up = self.peers.get(of.peer).is_some_and(|contact| contact.up);
+        let Some(out) = of.out.or_else(|| of.known.map(|_| usize::MAX)) else {
+            return self.in_silence(of.port);
+        };
+        if of.known.is_none_or(|lane| lane.address.is_none()) {
+            let written = of
+                .table
+                .map_or_else(|| self.config.peers.get(of.peer).and_then(|p| p.address.clone()), Lane::written_address);
+            return Some(match (written, self.names.failure(of.peer, out)) {
+                (Some(name), Some(why)) => format!("no address for '{name}' ({why})"),
+                (Some(name), None) => format!("the address of '{name}' is not known yet"),
+                (None, _) => "the peer has not called yet, and its address is not configured".into(),
+            });
+        }
+        let lane = of.known?;
+        match (lane.works && peer_up, lane.spare) {
+            (false, _) => Some("no answer".into()),
+            (true, true) if lane.metered => Some("in reserve: it is metered, and another lane works".into()),
+            (true, true) => Some("in reserve: another lane stands before it".into()),
+            (true, false) => None,
+        }
+    }
+
+    /// What is wrong with a lane that only brings.
+    fn in_silence(&self, port: usize) -> Option<String> {
+        match self.lanes.get(port)?.heard {
+            None => Some("nothing has come by it yet".into()),
+            Some(at) if self.now.since(at) > IN_SILENT => {
+                Some(format!("nothing has come by it for {:.0} s", self.now.since(at).as_secs_f64()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Why no lane to the peer, or none from it, can be used, if that is so.
+    pub(super) fn why_no_lane(&self, peer: usize) -> Option<String> {
+        let sockets = self.devices.sockets();
+        let tables = &self.config.peers.get(peer)?.lanes;
+        let lack = |without: Ways| {
+            let lanes = tables.iter().enumerate().filter(|(_, lane)| lane.ways != without);
+            let whys: Option<Vec<String>> = lanes
+                .map(|(place, lane)| {
+                    let why = self.obstacle(port_of(lane, &sockets), Some(lane))?;
+                    Some(format!("{}: {why}", config::lane_name(place)))
+                })
+                .collect();
+            whys.filter(|whys| !whys.is_empty()).map(|whys| whys.join("; "))
+        };
+        lack(Ways::In).or_else(|| lack(Ways::Out))
+    }
+
+    /// The lanes that only bring, of a peer that answers by no other.
+    pub(super) fn brought_by(&self, peer: usize) -> Option<String> {
+        let tables = &self.config.peers.get(peer)?.lanes;
+        if tables.iter().any(|lane| lane.ways == Ways::Both) {
+            return None;
+        }
+        let name = |(place, lane): (usize, &Lane)| {
+            let by = lane.socket.as_ref().map_or_else(|| self.config.listen.to_string(), LaneSocket::name);
+            format!("{} ({by})", config::lane_name(place))
+        };
+        let brings = tables.iter().enumerate().filter(|(_, lane)| lane.ways == Ways::In);
+        let names: Vec<String> = brings.map(name).collect();
+        (!names.is_empty()).then(|| names.join(" or "))
+    }
+
+    /// The mark and the device of the lane that leads to `address`.
+    pub(super) fn way_to(&self, peer: usize, address: SocketAddr) -> (Option<u32>, Option<String>) {
+        let found = self.names.addresses();
+        let place = found.get(peer).and_then(|lanes| lanes.iter().position(|at| *at == Some(address)));
+        let lane = place.and_then(|out| self.out_lane(peer, out));
+        let socket = lane.and_then(|(_, lane)| lane.socket.as_ref());
+        (socket.and_then(|socket| socket.mark), socket.and_then(|socket| socket.device.clone()))
+    }
+
+    /// Where the first lane out with an address leads, as the file has it.
+    pub(super) fn written_of(&self, peer: usize) -> Option<String> {
+        let mut out = self.config.peers.get(peer)?.lanes.iter().filter(|lane| lane.ways != Ways::In);
+        out.find_map(Lane::written_address)
+    }
+
+    /// Of a peer's lanes out the `out`-th, and its place among all.
+    pub(super) fn out_lane(&self, peer: usize, out: usize) -> Option<(usize, &Lane)> {
+        self.config.peers.get(peer)?.lanes.iter().enumerate().filter(|(_, lane)| lane.ways != Ways::In).nth(out)
+    }
+
+    /// Says which lanes out of peers that answer have failed or work again.
+    pub(super) fn tell_of_lanes(&mut self) {
+        let now = self.now;
+        for peer in 0..self.peers.len() {
+            if !self.peers[peer].up {
+                continue;
+            }
+            let outs = self.config.peers.get(peer).map_or(0, |p| p.lanes.iter().filter(|l| l.ways != Ways::In).count());
+            self.peers[peer].lanes.resize_with(outs, || Changes::new(now, true));
+            for out in 0..outs {
+                let works = !self.gateway.lane_failed(PeerId(peer), out);
+                if let Some(gone) = self.peers[peer].lanes[out].turn(now, works) {
+                    self.tell_of_lane(peer, out, works, gone);
+                }
+            }
+        }
+    }
+    fn tell_of_lane(&mut self, peer: usize, out: usize, works: bool, unsaid: u64) {
+        let known = self.gateway.status(self.now).peers.get(peer).map(|p| p.lanes.clone()).unwrap_or_default();
+        let Some(p) = self.config.peers.get(peer) else { return };
+        let Some(place) = p.lanes.iter().enumerate().filter(|(_, l)| l.ways != Ways::In).nth(out).map(|(i, _)| i)
+        else {
+            return;
+        };
+        let documents = self.lane_documents(peer, &known);
+        let Some(lane) = documents.get(place) else { return };
+        if lane.address.is_none() && lane.configured_address.is_none() {
+            // It waits for the peer's first call.
+            return;
+        }
+        let to = lane.address.as_ref().or(lane.configured_address.as_ref());
+        let to = to.map(|to| format!(" to {to}")).unwrap_or_default();
+        let what = match (works, &lane.unused) {
+            (true, _) => "works again".into(),
+            (false, Some(why)) => format!("has failed: {why}; what it had on its way goes by the others"),
+            (false, None) => "has failed".into(),
+        };
+        let text = format!("peer '{}', {} by {}{to} {what}{}", p.name, lane.name, lane.by, Changes::unsaid(unsaid));
+        self.say(&text);
+    }
+}

@@ -1,0 +1,82 @@
+//! A lane's line.
+
+use super::Lane;
+use std::fmt;
+
+/// What distinguishes a lane, in words: its medium, its direction if it is one-way, and what is not usual of `metered`, `bulk` and `small`.
+pub(crate) fn kinds(medium: &str, direction: &str, [metered, bulk, small]: [bool; 3]) -> String {
+    let both = direction == "both" || direction.is_empty();
+    let words = [
+        (!medium.is_empty(), medium),
+        (!both, direction),
+        (metered, "metered"),
+        (!bulk, "no bulk"),
+        (!small, "nothing small"),
+    ];
+    words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
+}
+
+impl Lane {
+    pub(super) fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_out = self.direction != "in";
+        let kinds = kinds(&self.medium, &self.direction, [self.metered, self.bulk, self.small]);
+        write!(f, "  {} by {}", self.name, self.by)?;
+        match (&self.address, &self.configured_address) {
+            _ if !is_out => {}
+            (Some(found), Some(name)) if name != found => write!(f, " to {name} ({found})")?,
+            (Some(to), _) | (None, Some(to)) => write!(f, " to {to}")?,
+            (None, None) => write!(f, " to an address unknown")?,
+        }
+        write!(f, " ({kinds}): ")?;
+        match &self.unused {
+            None => write!(f, "in use")?,
+            Some(why) if why.starts_with("in reserve") => write!(f, "{why}")?,
+            Some(why) => write!(f, "not used: {why}")?,
+        }
+        let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.1} ms"));
+        if is_out {
+            let rate = self.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
+            let (loss, delivered) = (self.loss * 100.0, self.delivered_bytes as f64 / 1e6);
+            let mtu = self.path_mtu.map_or("-".to_string(), |mtu| mtu.to_string());
+            let rtt = ms(self.rtt_ms);
+            write!(
+                f,
+                "; send rate {rate}, round trip {rtt}, loss {loss:.2} %, path MTU {mtu}, {delivered:.2} MB delivered"
+            )?;
+        } else {
+            write!(f, "; heard {} ago", ms(self.silence_ms))?;
+        }
+        writeln!(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Peer, Report};
+    use super::*;
+
+    #[test]
+    fn a_lane_has_a_line_with_all_that_distinguishes_it() {
+        let lane = |change: fn(&mut Lane)| {
+            let (name, by, address) = ("lane 2".to_owned(), "wwan0".to_owned(), Some("192.0.2.7:4780".to_owned()));
+            let mut lane = Lane { name, by, address, bulk: true, small: true, ..Lane::default() };
+            (lane.direction, lane.medium) = ("both".into(), "udp".into());
+            change(&mut lane);
+            Report { peers: vec![Peer { lanes: vec![lane], ..Peer::default() }], ..Report::default() }.to_string()
+        };
+        let plain = lane(|lane| lane.path_mtu = Some(1_400));
+        assert!(plain.contains("  lane 2 by wwan0 to 192.0.2.7:4780 (udp): in use; send rate -"), "{plain}");
+        assert!(plain.contains("path MTU 1400"), "{plain}");
+        let all = lane(|lane| {
+            (lane.direction, lane.metered, lane.bulk) = ("out".into(), true, false);
+            lane.configured_address = Some("shore.example:4780".into());
+            lane.unused = Some("device wwan0 is not there".into());
+        });
+        assert!(
+            all.contains("to shore.example:4780 (192.0.2.7:4780) (udp, out, metered, no bulk): not used: device wwan0"),
+            "{all}"
+        );
+        let brings = lane(|lane| (lane.direction, lane.silence_ms) = ("in".into(), Some(3.0)));
+        assert!(brings.contains("  lane 2 by wwan0 (udp, in): in use; heard 3.0 ms ago\n"), "{brings}");
+    }
+}
