@@ -76,12 +76,7 @@ impl<L> Lanes<L> {
             let costs = unmetered && lane.metered;
             // What answers small packets soon may take a second for a full one.
             let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
-            (
-                place,
-                costs,
-                (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay),
-                lane.place,
-            )
+            (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), lane.place)
         };
         let takes_small = |lane: &Lane<L>| {
             lane.small && !lane.closed && (self.choice == Choice::Pinned || !lane.failed && !lane.blocked)
