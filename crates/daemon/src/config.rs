@@ -4,9 +4,12 @@
 
 mod check;
 mod file;
+mod lane;
 mod lanes;
 
 pub(crate) use check::is_interface_name;
+pub use lane::{Lane, LaneSocket, Ways};
+pub(crate) use lane::{lane_key, lane_name};
 
 use crate::device;
 use crate::keys::KeyError;
@@ -17,7 +20,6 @@ use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
-use wavelane_host::ether;
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -123,76 +125,6 @@ pub struct Peer {
     pub split: bool,
 }
 
-/// Which ways a lane carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ways {
-    /// Both.
-    #[default]
-    Both,
-    /// From here to the peer.
-    Out,
-    /// From the peer to here.
-    In,
-}
-
-impl Ways {
-    /// As the file has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Out => "out",
-            Self::In => "in",
-        }
-    }
-}
-
-/// What messages call a lane by its place among the peer's tables.
-pub(crate) fn lane_name(place: usize) -> String {
-    format!("lane {}", place + 1)
-}
-
-/// What stands before an error of a lane: where it is in the file.
-pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
-    format!("line {line}: peer '{peer}', {}", lane_name(place))
-}
-
-/// One way to a neighbour or from it, or both.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lane {
-    /// `host:port` where its datagrams go; `None` if the peer calls us, or if it only brings.
-    pub address: Option<String>,
-    /// The socket that it has, if it does not use that of `gateway.listen`.
-    pub socket: Option<LaneSocket>,
-    /// Which ways it carries.
-    pub ways: Ways,
-    /// What it carries costs: it carries while no other lane can.
-    pub metered: bool,
-    /// Whether it may carry bulk.
-    pub bulk: bool,
-    /// Whether it carries small exchanges and acknowledgements while other lanes can.
-    pub small: bool,
-    /// The line of its table in the file.
-    pub line: usize,
-}
-
-impl Default for Lane {
-    fn default() -> Self {
-        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true, line: 0 }
-    }
-}
-
-impl Lane {
-    /// Its address, if that is a number.
-    pub fn number(&self) -> Option<SocketAddr> {
-        self.address.as_ref().and_then(|text| text.parse().ok())
-    }
-    /// Its address as the file has it.
-    pub(crate) fn written_address(&self) -> Option<String> {
-        self.number().map(ether::address_text).or_else(|| self.address.clone())
-    }
-}
-
 impl Peer {
     /// Where it is called, by each lane out, and what that lane's socket is bound to if it is not `listen`.
     pub(crate) fn places(&self, listen: SocketAddr) -> Vec<(Option<String>, SocketAddr)> {
@@ -201,36 +133,6 @@ impl Peer {
         }
         let out = self.lanes.iter().filter(|lane| lane.ways != Ways::In);
         out.map(|lane| (lane.address.clone(), lane.socket.as_ref().map_or(listen, |socket| socket.local))).collect()
-    }
-}
-
-/// A lane's own socket.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LaneSocket {
-    /// What it is bound to; port 0 leaves the choice to the system.
-    pub local: SocketAddr,
-    /// The device by which alone it sends and receives.
-    pub device: Option<String>,
-    /// It is a packet socket of that device, and its addresses are stations' ([`wavelane_host::ether`]).
-    pub ethernet: bool,
-    /// User priority of what a packet socket sends.
-    pub priority: u8,
-    /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).
-    pub mark: Option<u32>,
-}
-
-impl LaneSocket {
-    /// What people call it: its device, or its own address.
-    pub(crate) fn name(&self) -> String {
-        match (&self.device, self.mark) {
-            (Some(device), _) => device.clone(),
-            (None, Some(mark)) => format!("{} with mark {mark}", self.local),
-            (None, None) => self.local.to_string(),
-        }
-    }
-    /// The one of this machine's addresses that it needs, if it is not content with any.
-    pub(crate) fn own_address(&self) -> Option<SocketAddr> {
-        Some(self.local).filter(|local| !self.ethernet && !local.ip().is_unspecified())
     }
 }
 
