@@ -176,7 +176,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: gettys::ID,
         about: "one copy at home makes every ping wait for seconds: why, and how FQ-CoDel ends it; simulator and lab",
-        takes: ["4 min", "20 min"],
+        takes: ["4 min", "25 min"],
         backend: "lab",
         parts: &gettys::PARTS,
         stacks: &[],
@@ -185,7 +185,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: latency::ID,
         about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab; the probe beside irtt",
-        takes: ["4 min", "25 min"],
+        takes: ["4 min", "20 min"],
         backend: "lab",
         parts: &latency::PARTS,
         stacks: &[],
