@@ -9,8 +9,14 @@ const SHORT: usize = 12;
 
 /// What git prints; `None` without git, or outside of a checkout.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
-    let out =
-        Command::new("git").arg("-C").arg(root).args(arguments).output().ok().filter(|out| out.status.success())?;
+    let out = Command::new("git")
+        .arg("--no-optional-locks")
+        .arg("-C")
+        .arg(root)
+        .args(arguments)
+        .output()
+        .ok()
+        .filter(|out| out.status.success())?;
     Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 

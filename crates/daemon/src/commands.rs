@@ -418,8 +418,9 @@ pub fn warnings(config: &Config) -> Vec<String> {
         }
     }
     warnings.extend(lanes::warnings(config));
-    for local in config.lane_sockets().iter().filter_map(config::LaneSocket::own_address) {
-        if !wavelane_host::udp::is_own(local) {
+    for socket in config.lane_sockets() {
+        let Some(local) = socket.own_address() else { continue };
+        if !wavelane_host::udp::is_own(local, socket.device.as_deref()) {
             warnings.push(format!(
                 "local address {} of a lane is not this machine's yet: the lane carries nothing before it is",
                 local.ip()

@@ -176,6 +176,12 @@ impl Names {
         due.sort_by_key(|i| self.entries[*i].due);
         for i in due {
             let Some(text) = self.entries[i].text.clone() else { continue };
+            if self.entries.iter().any(|e| e.asking && e.text.as_ref() == Some(&text)) {
+                // The answer that is awaited is for all lanes of that name.
+                self.entries[i].asking = true;
+                self.entries[i].again(now);
+                continue;
+            }
             if self.running >= LOOKUPS_MAX {
                 return;
             }

@@ -229,7 +229,7 @@ impl Gateway {
         // Where the table has no route, or leads back, a flow is not for us, unless it began here.
         let known = passage.is_some_and(|passage| self.is_known_here(&passage.token));
         if next.is_some() || !known && !self.ends_here(target.ip()) {
-            let asked = Asked { source, target, passage };
+            let asked = Asked { source, target, passage, failed: 0 };
             return self.relay(now, side, asked);
         }
         let across = passage

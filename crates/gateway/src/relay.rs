@@ -26,7 +26,13 @@ pub(super) struct Asked {
     pub(super) source: SocketAddr,
     pub(super) target: SocketAddr,
     pub(super) passage: Option<Passage>,
+    /// How many ways it was passed on by here that led nowhere.
+    pub(super) failed: u8,
 }
+
+/// Most ways that a relay passes one request on by, one after the other. Neighbours that refuse at once, each time, would keep it
+/// asking for ever, because ways that are only distrusted are asked again.
+const WAYS_ASKED_MAX: u8 = 16;
 
 impl Asked {
     /// Whether a node before us knows another way.
@@ -212,7 +218,8 @@ impl Gateway {
             return self.blocks(up.0).reset(up.1, told);
         }
         let reason = if asked.is_resumed() { Reason::Restarted } else { reason };
-        let next = self.next_way(now, Some(up.0), asked.target.ip());
+        let asked = Asked { failed: asked.failed.saturating_add(1), ..asked };
+        let next = self.next_way(now, Some(up.0), asked.target.ip()).filter(|_| asked.failed < WAYS_ASKED_MAX);
         let refused = next.map_or(Err(reason), |next| self.pass_on(now, up, next, asked));
         if let Err(reason) = refused {
             self.blocks(up.0).refuse(now, up.1, reason);
@@ -368,7 +375,7 @@ mod tests {
     fn asked(token: u8, attempt: u64) -> Asked {
         let address = SocketAddr::from(([192, 0, 2, 1], 80));
         let passage = Passage { token: [token; 16], hops: 1, received: None, choice: false, attempt, seal: None };
-        Asked { source: address, target: address, passage: Some(passage) }
+        Asked { source: address, target: address, passage: Some(passage), failed: 0 }
     }
 
     #[test]

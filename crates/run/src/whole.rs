@@ -112,7 +112,8 @@ impl NewFile {
                 io::ErrorKind::AlreadyExists,
                 "exists, and nothing is written over: choose another name or remove it",
             )),
-            Err(_) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
         }
     }
 
@@ -129,7 +130,8 @@ impl NewFile {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 Self::check_free(&self.out).and_then(|()| std::fs::rename(&self.draft, &self.out))
             }
-            Err(_) => Self::check_free(&self.out),
+            // Whoever took the name may have given it back since: nothing was written all the same.
+            Err(e) => Self::check_free(&self.out).and(Err(e)),
             Ok(()) => Ok(()),
         }
     }

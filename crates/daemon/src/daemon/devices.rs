@@ -211,7 +211,7 @@ impl Daemon {
             let look = match bound.socket.own_address() {
                 // Tried once for each index: what is refused now is refused in a second.
                 _ if index != bound.index => Look::Device,
-                Some(local) if there && !udp::is_own(local) => Look::Address,
+                Some(local) if there && !udp::is_own(local, bound.socket.device.as_deref()) => Look::Address,
                 Some(_) if !there && bound.has_device() && bound.refused.is_none() => Look::Address,
                 _ => Look::Same,
             };

@@ -120,6 +120,8 @@ struct Chain {
     /// What the next servers say, in the order in which flows come.
     answers: Vec<Vec<u8>>,
     incoming: usize,
+    /// With what every incoming flow is refused, if it is.
+    refuses: Option<Reason>,
 }
 
 impl Chain {
@@ -139,6 +141,7 @@ impl Chain {
             servers: Vec::new(),
             answers: Vec::new(),
             incoming: 0,
+            refuses: None,
         };
         (0..count).for_each(|node| chain.boot(node));
         chain
@@ -173,6 +176,12 @@ impl Chain {
         let now = self.now;
         while let Some(event) = self.nodes[node].as_mut().and_then(Gateway::poll_event) {
             let (flow, fate) = match event {
+                Event::Incoming { flow, .. } if self.refuses.is_some() => {
+                    self.incoming += 1;
+                    let why = self.refuses.unwrap();
+                    self.node(node).refuse(now, flow, why);
+                    continue;
+                }
                 Event::Incoming { flow, .. } => {
                     let mut talk = Talk::says(self.answers[self.incoming].clone());
                     self.incoming += 1;
@@ -343,6 +352,19 @@ fn resuming_a_flow_requires_its_token() {
     assert_eq!(relay.links[1].service.blocks.read(chain.now, name, &mut [0; 10]), ReadOutcome::Reset, "it was refused");
     assert!(chain.run(Span::from_secs(60), Chain::all_closed));
     chain.check_complete();
+}
+
+#[test]
+fn a_next_hop_that_always_refuses_is_asked_a_bounded_number_of_times() {
+    let mut chain = Chain::new(3, 1);
+    chain.refuses = Some(Reason::Corrupted);
+    let (now, target) = (chain.now, server(2));
+    let asked = Passage { token: [1; 16], hops: 1, ..Passage::default() };
+    let name = chain.node(0).links[0].service.blocks.open(now, CLIENT.parse().unwrap(), target, Some(asked)).unwrap();
+    chain.run(Span::from_secs(10), |_| false);
+    let now = chain.now;
+    assert_eq!(chain.node(0).links[0].service.blocks.read(now, name, &mut [0; 10]), ReadOutcome::Reset);
+    assert!((1..=16).contains(&chain.incoming), "{}", chain.incoming);
 }
 
 #[test]

@@ -325,12 +325,16 @@ pub fn probe(
     Ok(())
 }
 
-/// Whether a socket can be bound to the address of `local` now; its port does not matter.
-pub fn is_own(local: SocketAddr) -> bool {
+/// Whether a socket of `device`, if one is named, can be bound to the address of `local` now; its port does not matter.
+pub fn is_own(local: SocketAddr, device: Option<&str>) -> bool {
     let mut any_port = local;
     any_port.set_port(0);
-    let tried = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec(), Some(Protocol::UDP))
-        .and_then(|socket| socket.bind(&any_port.into()));
+    let tried =
+        Socket::new(Domain::for_address(local), Type::DGRAM.cloexec(), Some(Protocol::UDP)).and_then(|socket| {
+            // The addresses of a VRF are its devices' alone.
+            device.map_or(Ok(()), |device| socket.bind_device(Some(device.as_bytes())))?;
+            socket.bind(&any_port.into())
+        });
     tried.err().is_none_or(|error| error.kind() != io::ErrorKind::AddrNotAvailable)
 }
 

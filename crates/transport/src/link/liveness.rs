@@ -57,11 +57,13 @@ impl Liveness {
     }
 
     /// An answer takes so long. Of one that is owed no more is expected than of the next.
-    pub(super) fn set_round(&mut self, round: Span) {
+    pub(super) fn set_round(&mut self, now: Instant, round: Span) {
         self.round = round;
         let (since, patience) = (self.owed_since, self.patience());
-        self.remind_at = self.remind_at.map(|at| at.min(since + patience.scale(1, 2)));
-        self.silence_at = self.silence_at.map(|at| at.min(since + patience));
+        // What is due already is due next, and not in the past.
+        let sooner = |at: Instant, after: Span| at.min((since + after).max(now + Span::from_nanos(1)));
+        self.remind_at = self.remind_at.map(|at| sooner(at, patience.scale(1, 2)));
+        self.silence_at = self.silence_at.map(|at| sooner(at, patience));
     }
 
     /// How long an answer may take: on a way back of a kilobit a second it takes more than [`SILENCE`].
@@ -122,8 +124,8 @@ impl Liveness {
         if let Some(at) = self.silence_at.filter(|at| *at <= now) {
             self.silent = true;
             // Missed repeats (a suspended process) are not made up for.
-            self.owed_since = at;
-            self.silence_at = Some((at + self.patience()).max(now + Span::from_nanos(1)));
+            self.owed_since = if at + self.patience() > now { at } else { now };
+            self.silence_at = Some(self.owed_since + self.patience());
         }
         (remind, self.ask_at().is_some_and(|wakeup| wakeup.at <= now))
     }
@@ -132,5 +134,28 @@ impl Liveness {
     pub(super) fn silence_at(&self) -> Option<Wakeup> {
         let earliest = self.remind_at.into_iter().chain(self.silence_at).min();
         earliest.map(|at| Wakeup { at, cause: "silence" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_that_was_missed_is_told_once() {
+        let mut liveness = Liveness::new(Instant::ZERO, None);
+        liveness.sent(Instant::ZERO, true);
+        let late = Instant::from_secs(3_600);
+        assert_eq!(liveness.handle_timeout(late), (true, false));
+        liveness.set_round(late, Span::from_millis(20));
+        assert!(liveness.take_silence());
+        assert_eq!(liveness.silence_at().map(|wakeup| wakeup.at), Some(late + SILENCE));
+        // An answer takes less than was thought: the silence is known sooner, and never in the past.
+        liveness.heard(late);
+        liveness.suppose(Span::from_secs(10));
+        liveness.sent(late, true);
+        let now = late + Span::from_secs(5);
+        liveness.set_round(now, Span::from_millis(20));
+        assert_eq!(liveness.silence_at().map(|wakeup| wakeup.at), Some(now + Span::from_nanos(1)));
     }
 }

@@ -407,7 +407,7 @@ impl<S: Service> Link<S> {
         }
         let thin = self.lanes.iter().map(|lane| lane.path.ack_delay).max().filter(|delay| *delay > RIDING_DELAY);
         if self.lanes.is_measured() {
-            self.liveness.set_round(self.lanes.best().rtt + thin.unwrap_or(Span::ZERO));
+            self.liveness.set_round(now, self.lanes.best().rtt + thin.unwrap_or(Span::ZERO));
         }
         self.lanes.views(&mut self.budget, &mut self.views);
         if !self.views.is_empty() {
