@@ -167,9 +167,6 @@ fn take_over(draft: &Path, out: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// So many differing keys are named.
-const KEYS_SHOWN: usize = 8;
-
 /// Compares records with the first, and says when they are not of the same scenario.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     if args.dirs.len() > COMPARED_MAX {
@@ -187,22 +184,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         let (document, scenario) = load(dir)?;
         records.push(Compared { record: dir.clone(), document, scenario });
     }
-    let plain = |scenario: &Scenario| Scenario { seed: wavelane_scenario::Seed(0), ..scenario.clone() };
-    for other in &records[1..] {
-        if plain(&other.scenario) != plain(&records[0].scenario) {
-            let (this, first) = (other.record.display(), records[0].record.display());
-            let keys = other.scenario.differences(&records[0].scenario);
-            let more = keys.len().saturating_sub(KEYS_SHOWN);
-            let named = keys[..keys.len() - more].join(", ");
-            let named = match more {
-                _ if keys.is_empty() => String::new(),
-                0 => format!(", it differs in {named}"),
-                more => format!(", it differs in {named} and {more} more keys"),
-            };
-            say!("warning: {this} is of another scenario than {first}{named}: compare with care");
-        }
-    }
     let comparison = Comparison::of(&records);
+    comparison.warnings().iter().for_each(|warning| say!("warning: {warning}"));
     if args.json {
         print(&comparison.to_json())?;
     } else {

@@ -111,6 +111,7 @@ fn compare_states_differences_and_ratios_with_intervals() {
     assert!(out(&o).contains("difference") && out(&o).contains("B against A"), "{}", out(&o));
     let page = std::fs::read_to_string(place.0.join("c/report.html")).unwrap();
     assert!(page.contains(">A wavelane<") && page.contains(">B wavelane<"));
+    assert!(page.contains("is of another scenario"), "the page says what differs");
     assert!(place.0.join("c/plots/throughput.png").exists());
 }
 

@@ -242,12 +242,35 @@ fn stacks<'a>(first: &'a RunDocument, other: &'a RunDocument) -> Vec<(String, &'
 }
 
 /// Everything that can be compared.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Comparison {
     names: Vec<String>,
     /// Runs of each record.
     repeats: Vec<usize>,
     differences: Vec<Difference>,
+    /// Which records are of another scenario than the first, and in what.
+    warnings: Vec<String>,
+}
+
+/// So many differing keys are named.
+const KEYS_SHOWN: usize = 8;
+
+/// What differs in the scenarios of two records, if anything does but the seed.
+fn warning(first: &Compared, other: &Compared) -> Option<String> {
+    let plain = |scenario: &Scenario| Scenario { seed: wavelane_scenario::Seed(0), ..scenario.clone() };
+    if plain(&other.scenario) == plain(&first.scenario) {
+        return None;
+    }
+    let keys = other.scenario.differences(&first.scenario);
+    let more = keys.len().saturating_sub(KEYS_SHOWN);
+    let named = keys[..keys.len() - more].join(", ");
+    let named = match more {
+        _ if keys.is_empty() => String::new(),
+        0 => format!(", it differs in {named}"),
+        more => format!(", it differs in {named} and {more} more keys"),
+    };
+    let (this, first) = (other.record.display(), first.record.display());
+    Some(format!("{this} is of another scenario than {first}{named}: compare with care"))
 }
 
 /// `A` is the first.
@@ -286,10 +309,16 @@ fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
 }
 
 impl Comparison {
+    /// Which records are of another scenario than the first, and in what.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Compares every record with the first.
     pub fn of(records: &[Compared]) -> Self {
         let mut differences = Vec::new();
-        let Some(first) = records.first() else { return Self { names: Vec::new(), repeats: Vec::new(), differences } };
+        let Some(first) = records.first() else { return Self::default() };
         for (record, other) in records.iter().enumerate().skip(1) {
             for (stack, a, b) in stacks(&first.document, &other.document) {
                 for flow in first.scenario.flows.iter().map(|f| &f.name) {
@@ -317,6 +346,7 @@ impl Comparison {
             names: records.iter().map(|r| r.record.display().to_string()).collect(),
             repeats: records.iter().map(|r| r.document.repeat as usize).collect(),
             differences,
+            warnings: records[1..].iter().filter_map(|other| warning(first, other)).collect(),
         }
     }
 
@@ -468,6 +498,7 @@ impl Comparison {
             title: "Records compared".into(),
             headline: if findings.is_empty() { self.how().into() } else { findings.join(" ") },
             sentences: names
+                .chain(self.warnings.iter().cloned())
                 .chain((!findings.is_empty()).then(|| self.how().into()))
                 .chain((!drawn.is_empty()).then(|| legends(records.len(), by_dash)))
                 .collect(),
