@@ -291,6 +291,7 @@ impl Config {
                 bulk: of.bulk,
                 small: of.small,
                 controller: peer.controller,
+                start_rate: of.start_rate,
             }
         };
         out.enumerate().map(one).collect()

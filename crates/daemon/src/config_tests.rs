@@ -304,6 +304,13 @@ fn impossible_lanes_are_refused_with_a_remedy() {
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\n[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 6",
             "is 0 and 6 for device 'radio0'",
         ),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"fast\"", "such as \"33.6 kbit/s\""),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"0 bit/s\"", "such as \"33.6 kbit/s\""),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"5 Mbit/s\"", "would change nothing: remove it"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nstart_rate = \"1 kbit/s\"",
+            "nothing leaves by a lane",
+        ),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmetered = true",
             "about what leaves",
@@ -323,6 +330,11 @@ fn impossible_lanes_are_refused_with_a_remedy() {
     let lanes = &config.to_gateway(&[]).peers[0].lanes;
     assert_eq!(lanes.iter().map(|lane| lane.port.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(config.peers[0].keepalive, Some(KEEPALIVE));
+    let lanes = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"33.6 kbit/s\"\n\
+                 [[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nstart_rate = \"1200 bit/s\"\n[[peer.lane]]\naddress = \"192.0.2.2:1\"";
+    let told = with(lanes).unwrap().to_gateway(&[]).peers.remove(0);
+    let told: Vec<_> = told.lanes.iter().map(|lane| lane.start_rate.map(|rate| rate.as_bps())).collect();
+    assert_eq!(told, [Some(33_600), Some(1_200), None]);
     let lanes = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\nmetered = true";
     for (word, choice) in [
         ("bond", Choice::Bond),

@@ -1,4 +1,4 @@
-//! A gateway's configuration. Nothing here describes the link: rate, loss and delay are measured.
+//! A gateway's configuration. Rate, loss and delay of a link are measured; only where a slow lane starts may be told.
 
 use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -59,6 +59,8 @@ pub struct LaneConfig {
     pub small: bool,
     /// Its controller.
     pub controller: Controller,
+    /// The rate that the controller `delay` starts at, if less than its own 4 Mbit/s; measured from then on.
+    pub start_rate: Option<Rate>,
 }
 
 impl LaneConfig {
@@ -73,6 +75,7 @@ impl LaneConfig {
             bulk: true,
             small: true,
             controller: Controller::default(),
+            start_rate: None,
         }
     }
 }

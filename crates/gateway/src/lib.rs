@@ -453,9 +453,10 @@ fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { metered, bulk, small, address, medium, .. } = *lane;
+    let LaneConfig { metered, bulk, small, address, medium, start_rate, .. } = *lane;
     let controller = lane.effective_controller();
-    LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(medium, address), metered, bulk, small }
+    let overhead = overhead(medium, address);
+    LaneOptions { controller, start_rate, mtu_max: config.mtu_max, overhead, metered, bulk, small }
 }
 
 fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {

@@ -375,7 +375,10 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     output(&world.nodes[n], init, REMEDY)?;
     let nearest = if link.ends[0] == n { link.channels.last() } else { link.channels.first() };
     let places: Vec<usize> = nearest.into_iter().chain(&link.beside).copied().collect();
-    if places.len() == 1 && !plan.wires[places[0]].one_way {
+    if let [place] = places[..]
+        && !plan.wires[place].one_way
+        && !scenario.links.iter().any(|link| link.start_rate(&scenario.channels[place].name).is_some())
+    {
         return Ok(());
     }
     put_lanes(&dir.join("wavelaned.toml"), &lanes::tables(scenario, &plan.wires, places, [n, peer]))

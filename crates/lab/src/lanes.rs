@@ -11,19 +11,22 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
     places.retain(|place| wires[*place].end_of(own).is_some_and(|end| wires[*place].carries_from(end)));
     // Where one lane leaves, nothing is chosen.
-    let link = link.filter(|_| places.len() > 1);
-    let mut text = link.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
+    let several = link.filter(|_| places.len() > 1);
+    let mut text = several.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
     for place in places {
         let wire = &wires[place];
         let Some(end) = wire.end_of(peer) else { continue };
         let direction = if wire.one_way { "out" } else { "both" };
-        let metered = link.is_some_and(|link| link.metered.contains(name(&place)));
-        let bulk = link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
-        let small = link.is_none_or(|link| !link.no_small.contains(name(&place)));
+        let metered = several.is_some_and(|link| link.metered.contains(name(&place)));
+        let bulk = several.is_none_or(|link| !link.no_bulk.contains(name(&place)));
+        let small = several.is_none_or(|link| !link.no_small.contains(name(&place)));
         text += &format!(
             "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
             wire.addresses[end]
         );
+        if let Some(rate) = link.and_then(|link| link.start_rate(name(&place))) {
+            text += &format!("start_rate = \"{} bit/s\"\n", rate.as_bps());
+        }
     }
     text
 }
@@ -59,11 +62,12 @@ mod tests {
         let [a, b] = both("");
         assert_eq!(a, plain("10.77.0.2", "both") + &plain("10.77.1.1", "both") + &plain("10.77.2.2", "out"));
         assert_eq!(b, plain("10.77.0.1", "both") + &plain("10.77.1.2", "both"));
-        let words =
-            "choice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]";
+        let words = "choice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]\nstart-rates = { modem = \"33.6 kbit/s\" }";
         let [a, b] = both(&format!("[links.up]\nlanes = [\"beam\", \"modem\"]\n{words}"));
         let modem_and_radio = |modem: &str, radio: &str| {
-            lane(modem, "both", [false, false, true]) + &lane(radio, "both", [true, true, false])
+            lane(modem, "both", [false, false, true])
+                + "start_rate = \"33600 bit/s\"\n"
+                + &lane(radio, "both", [true, true, false])
         };
         let choice = "choice = \"pinned+fallback\"\n".to_owned();
         assert_eq!(a, choice.clone() + &plain("10.77.2.2", "out") + &modem_and_radio("10.77.1.1", "10.77.0.2"));

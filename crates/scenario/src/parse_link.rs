@@ -4,12 +4,13 @@ use crate::error::ScenarioError;
 use crate::model::{Channel, LaneChoice, LinkKnobs, Scenario};
 use crate::parse::word;
 use crate::table::{Table, Value};
-use crate::write::text;
+use crate::write::{text, unit};
 use core::fmt::Write;
 use std::collections::BTreeSet;
+use wavelane_base::Rate;
 
 /// Keys of `[links.NAME]`, as files write them.
-pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk", "no-small"];
+pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk", "no-small", "start-rates"];
 
 /// The words for the choice of lane.
 pub const LANE_CHOICES: &[(&str, LaneChoice)] = &[
@@ -33,11 +34,13 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
         metered: names(&table, "metered")?,
         no_bulk: names(&table, "no-bulk")?,
         no_small: names(&table, "no-small")?,
+        start_rates: start_rates(&table)?,
         lanes,
     };
     let refuse = |why: String| Err(value.impossible(format!("[{}]: {why}", value.path)));
     let mut ends: Option<BTreeSet<&String>> = None;
-    for lane in link.lanes.iter().chain(&link.metered).chain(&link.no_bulk).chain(&link.no_small) {
+    let rated = link.start_rates.iter().map(|(lane, _)| lane);
+    for lane in link.lanes.iter().chain(&link.metered).chain(&link.no_bulk).chain(&link.no_small).chain(rated) {
         let Some(channel) = scenario.channels_between_gateways().find(|c| c.name == *lane) else {
             return refuse(format!("there is no channel '{lane}' between two gateways: name one of [channels]"));
         };
@@ -97,6 +100,14 @@ fn names(table: &Table<'_>, key: &str) -> Result<Vec<String>, ScenarioError> {
     Ok(names)
 }
 
+/// Channels with the rate that gateways start at on each.
+fn start_rates(table: &Table<'_>) -> Result<Vec<(String, Rate)>, ScenarioError> {
+    let Some(value) = table.get("start-rates") else { return Ok(Vec::new()) };
+    let entries = value.table("{ modem = \"33.6 kbit/s\" }")?.entries();
+    let one = |(name, value): (String, Value<'_>)| Ok((name, value.quantity::<Rate>()?));
+    entries.into_iter().map(one).collect()
+}
+
 /// Writes it.
 pub(crate) fn write(link: &LinkKnobs) -> String {
     let list = |names: &[String]| names.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ");
@@ -104,6 +115,11 @@ pub(crate) fn write(link: &LinkKnobs) -> String {
     let _ = writeln!(out, "choice = {}", text(link.choice.word()));
     let _ = writeln!(out, "metered = [{}]\nno-bulk = [{}]", list(&link.metered), list(&link.no_bulk));
     let _ = writeln!(out, "no-small = [{}]", list(&link.no_small));
+    let rates = link.start_rates.iter().map(|(name, rate)| format!("{} = {}", text(name), unit(rate)));
+    let rates: Vec<String> = rates.collect();
+    if !rates.is_empty() {
+        let _ = writeln!(out, "start-rates = {{ {} }}", rates.join(", "));
+    }
     out
 }
 
@@ -124,12 +140,13 @@ mod tests {
 
     #[test]
     fn links_parse_and_write_back() {
-        let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]";
+        let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]\nstart-rates = { modem = \"33.6 kbit/s\" }";
         let scenario = parse(text).expect("sound");
         let link = &scenario.links[0];
         assert_eq!((link.lanes.join(" "), link.choice), ("modem radio".into(), LaneChoice::PinnedFallback));
         assert_eq!((link.metered.join(" "), link.no_bulk.join(" ")), ("radio".into(), "modem".into()));
         assert_eq!(link.no_small, ["radio"]);
+        assert_eq!((link.start_rate("modem"), link.start_rate("radio")), (Some(Rate::from_bps(33_600)), None));
         assert_eq!((link.place("modem"), link.place("radio"), link.place("far")), (0, 1, 2));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
         for (word, choice) in LANE_CHOICES {
@@ -167,6 +184,8 @@ mod tests {
         for (section, why) in [
             ("[links.up]\nchoice = \"bond\"", "names no lane"),
             ("[links.up]\nlanes = [\"wire\"]", "no channel 'wire'"),
+            ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { wire = \"1 kbit/s\" }", "no channel 'wire'"),
+            ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"fast\" }", "is not a rate"),
             ("[links.up]\nlanes = [\"radio\", \"far\"]", "joins other gateways than 'radio'"),
             ("[links.up]\nlanes = [\"radio\", \"radio\"]", "twice"),
             ("[links.up]\nlanes = [\"radio\"]\nchoice = \"fastest\"", "delivery-1998"),

@@ -277,6 +277,7 @@ impl<'a> Shape<'a> {
                     medium: if is_raw { self.medium_of(self.joins[join].channel) } else { Medium::Udp },
                     bulk: !says(|link| &link.no_bulk, join),
                     small: !says(|link| &link.no_small, join),
+                    start_rate: link.and_then(|link| link.start_rate(&channel(join).name)),
                     ..LaneConfig::new(PortId(port as u16), address)
                 }
             };

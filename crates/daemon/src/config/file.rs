@@ -164,6 +164,7 @@ struct LaneTable {
     bulk: bool,
     #[serde(default = "yes")]
     small: bool,
+    start_rate: Option<String>,
     priority: Option<u8>,
     mark: Option<u32>,
 }
@@ -432,8 +433,10 @@ impl Lane {
                 "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
             ));
         }
+        let start_rate = t.start_rate.as_deref().map(|text| start_rate(text, t.direction));
+        let start_rate = start_rate.transpose().map_err(|why| value(format!("{key}: start_rate"), why))?;
         if ethernet {
-            return Self::of_ethernet(t, key);
+            return Ok(Self { start_rate, ..Self::of_ethernet(t, key)? });
         }
         if t.priority.is_some() {
             return Err(value(
@@ -479,6 +482,7 @@ impl Lane {
             metered: t.metered,
             bulk: t.bulk,
             small: t.small,
+            start_rate,
             line: 0,
         })
     }
@@ -531,6 +535,7 @@ impl Lane {
             metered: t.metered,
             bulk: t.bulk,
             small: t.small,
+            start_rate: None,
             line: 0,
         })
     }
@@ -548,6 +553,22 @@ fn check_mark(mark: Option<u32>, direction: Ways) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// The rate that a lane is to start at.
+fn start_rate(text: &str, direction: Ways) -> Result<Rate, String> {
+    if direction == Ways::In {
+        return Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into());
+    }
+    let wrong = || format!("'{text}' is not a rate, such as \"33.6 kbit/s\"");
+    let rate = units::rate(text).ok().filter(|rate| rate.as_bps() > 0).ok_or_else(wrong)?;
+    if rate > Controller::START_RATE {
+        return Err(format!(
+            "a lane starts at {} Mbit/s and finds a higher rate itself, so {text} would change nothing: remove it",
+            Controller::START_RATE.as_bps() / 1_000_000
+        ));
+    }
+    Ok(rate)
 }
 
 fn fixed_rate(text: &str) -> Result<Rate, String> {

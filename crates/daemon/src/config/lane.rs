@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use std::net::SocketAddr;
+use wavelane_base::Rate;
 use wavelane_host::ether;
 
 /// Which ways a lane carries.
@@ -53,13 +54,24 @@ pub struct Lane {
     pub bulk: bool,
     /// Whether it carries small exchanges and acknowledgements while other lanes can.
     pub small: bool,
+    /// The rate that the controller `delay` starts at, if the file says so.
+    pub start_rate: Option<Rate>,
     /// The line of its table in the file.
     pub line: usize,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true, line: 0 }
+        Self {
+            address: None,
+            socket: None,
+            ways: Ways::Both,
+            metered: false,
+            bulk: true,
+            small: true,
+            start_rate: None,
+            line: 0,
+        }
     }
 }
 

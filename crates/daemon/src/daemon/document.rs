@@ -4,11 +4,8 @@ use super::Daemon;
 use crate::connection::Connection;
 use crate::{keys, status};
 use std::net::SocketAddr;
-use wavelane_base::{Rate, Span};
+use wavelane_base::Span;
 use wavelane_gateway::Controller;
-
-/// Where the controller `delay` begins (the transport's `INITIAL_RATE`); no measurement comes to exactly this.
-const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
 
 impl Daemon {
     /// Everything `status` shows, as JSON.
@@ -29,7 +26,8 @@ impl Daemon {
             rtt_min_ms: ms(p.rtt_min),
             queue_delay_ms: ms(p.queue_delay),
             rate_bps: p.rate.map(|r| r.as_bps()),
-            rate_is_initial: p.rate == Some(INITIAL_RATE)
+            // No measurement comes to exactly this.
+            rate_is_initial: p.rate == Some(Controller::START_RATE)
                 && self.config.peers.get(i).is_some_and(|c| c.controller == Controller::Delay),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },
             path_mtu: p.path_mtu,

@@ -1,5 +1,7 @@
 //! How gateways use the channels between two of them.
 
+use wavelane_base::Rate;
+
 /// What a link under `wavelane` does differently from its defaults, at both ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkKnobs {
@@ -15,6 +17,8 @@ pub struct LinkKnobs {
     pub no_bulk: Vec<String>,
     /// Channels that carry nothing small while others do.
     pub no_small: Vec<String>,
+    /// The rate that gateways start at on these channels, if less than their own.
+    pub start_rates: Vec<(String, Rate)>,
 }
 
 /// How a link uses its lanes.
@@ -32,6 +36,11 @@ pub enum LaneChoice {
 }
 
 impl LinkKnobs {
+    /// The rate that gateways are told to start at on a channel.
+    pub fn start_rate(&self, channel: &str) -> Option<Rate> {
+        self.start_rates.iter().find(|(name, _)| name == channel).map(|(_, rate)| *rate)
+    }
+
     /// The place of a channel among its lanes; those that are not named come last.
     pub fn place(&self, channel: &str) -> usize {
         self.lanes.iter().position(|lane| lane == channel).unwrap_or(self.lanes.len())

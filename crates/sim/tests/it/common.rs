@@ -113,10 +113,19 @@ impl Pair {
     }
 
     pub(crate) fn with_clocks(seed: u64, cable: CableConfig, clocks: [NodeClock; 2]) -> Self {
+        Self::tuned(seed, cable, clocks, |_| {})
+    }
+
+    /// Both gateways are set up as `tune` says.
+    pub(crate) fn tuned(seed: u64, cable: CableConfig, clocks: [NodeClock; 2], tune: impl Fn(&mut Config)) -> Self {
+        let tuned = |mut config: Config| {
+            tune(&mut config);
+            config
+        };
         let mut engine = Engine::new(Seed(seed));
         let (at_a, at_b) = (address("192.0.2.1:51820"), address("192.0.2.2:51820"));
-        let a = engine.add_gateway("a", clocks[0], gateway_config(1, 2, at_b)).unwrap();
-        let b = engine.add_gateway("b", clocks[1], gateway_config(2, 1, at_a)).unwrap();
+        let a = engine.add_gateway("a", clocks[0], tuned(gateway_config(1, 2, at_b))).unwrap();
+        let b = engine.add_gateway("b", clocks[1], tuned(gateway_config(2, 1, at_a))).unwrap();
         let (near, far) = (Plug { node: a, address: Some(at_a) }, Plug { node: b, address: Some(at_b) });
         let air = engine.connect("air", cable, near, far).unwrap();
         engine.listen(b, server());

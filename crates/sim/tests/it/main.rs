@@ -26,5 +26,6 @@ mod radio;
 mod repair;
 mod resilience;
 mod routes;
+mod start_rate;
 mod swarm;
 mod thin;

@@ -57,6 +57,11 @@ pub enum Controller {
     Radio(Rate),
 }
 
+impl Controller {
+    /// Where the delay controller starts unless a lane is told to start slower.
+    pub const START_RATE: Rate = Rate::from_bps(4_000_000);
+}
+
 /// A lane's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneConfig {
@@ -64,6 +69,8 @@ pub struct LaneConfig {
     pub lane: u8,
     /// Which congestion controller to run.
     pub controller: Controller,
+    /// The rate that the delay controller starts at, if less than its own 4 Mbit/s; measured from then on.
+    pub start_rate: Option<Rate>,
     /// Largest IP packet path-MTU search may try, in bytes.
     pub mtu_max: usize,
     /// Bytes around a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.

@@ -100,7 +100,7 @@ pub struct LaneSender<R> {
 impl<R> LaneSender<R> {
     /// A lane that has sent nothing yet.
     pub fn new(now: Instant, config: LaneConfig) -> Self {
-        let control = Control::new(now, config.controller);
+        let control = Control::new(now, config.controller, config.start_rate);
         Self {
             now,
             sent: SentMap::new(config.sent_max),
@@ -201,8 +201,8 @@ impl<R> LaneSender<R> {
     }
 
     /// Another controller and another largest packet, from the next [`Self::restart`] on.
-    pub fn set_up(&mut self, controller: Controller, mtu_max: usize) {
-        (self.config.controller, self.config.mtu_max) = (controller, mtu_max);
+    pub fn set_up(&mut self, controller: Controller, start_rate: Option<Rate>, mtu_max: usize) {
+        (self.config.controller, self.config.start_rate, self.config.mtu_max) = (controller, start_rate, mtu_max);
     }
 
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because

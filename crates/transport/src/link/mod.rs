@@ -27,7 +27,7 @@ use lanes::Lanes;
 use liveness::Liveness;
 use path::PathResponses;
 use std::collections::VecDeque;
-use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Span, Wakeup};
+use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Rate, Span, Wakeup};
 
 /// Most datagrams made from symbols of which the neighbour is told; of more it repeats the contents.
 const TO_TELL_MAX: usize = 64;
@@ -47,6 +47,8 @@ const HEARD_RESPONSES_MAX: usize = 8;
 pub struct LaneOptions {
     /// Its controller.
     pub controller: Controller,
+    /// The rate that the delay controller starts at, if less than its own 4 Mbit/s.
+    pub start_rate: Option<Rate>,
     /// Largest packet of the medium tried, with what is around a datagram.
     pub mtu_max: usize,
     /// Octets around a datagram on this medium.

@@ -55,6 +55,7 @@ impl World {
         let config = LaneConfig {
             lane: self.lanes.len() as u8,
             controller,
+            start_rate: None,
             mtu_max: 1500,
             overhead: OVERHEAD,
             sent_max: SENT_MIN,

@@ -63,11 +63,11 @@ pub(super) enum Control {
 }
 
 impl Control {
-    pub(super) fn new(now: Instant, which: Controller) -> Self {
+    pub(super) fn new(now: Instant, which: Controller, start_rate: Option<Rate>) -> Self {
         match which {
             Controller::Fixed(rate) | Controller::Radio(rate) => Self::Fixed(rate),
             Controller::Cubic => Self::Cubic(Cubic::new()),
-            Controller::Delay => Self::Delay(Box::new(Delay::new(now))),
+            Controller::Delay => Self::Delay(Box::new(Delay::new(now, start_rate))),
         }
     }
     pub(super) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {

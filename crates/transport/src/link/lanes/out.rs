@@ -68,9 +68,9 @@ pub(in crate::link) struct Lane<L> {
 
 impl<L> Lane<L> {
     pub(super) fn new(now: Instant, id: u8, options: &LaneOptions, sent_max: usize, dice: Entropy) -> Self {
-        let LaneOptions { controller, mtu_max, overhead, metered, bulk, small } = *options;
+        let LaneOptions { controller, start_rate, mtu_max, overhead, metered, bulk, small } = *options;
         Self {
-            sender: LaneSender::new(now, LaneConfig { lane: id, controller, mtu_max, overhead, sent_max }),
+            sender: LaneSender::new(now, LaneConfig { lane: id, controller, start_rate, mtu_max, overhead, sent_max }),
             guard: Guard::default(),
             path: PathView { lane: id, ..PathView::default() },
             rtt_min: Span::MAX,
@@ -139,8 +139,8 @@ impl<L> Lane<L> {
 
     /// It is there again, as another way perhaps.
     pub(super) fn open_again(&mut self, now: Instant, options: &LaneOptions) {
-        let LaneOptions { controller, mtu_max, overhead, metered, bulk, small } = *options;
-        self.sender.set_up(controller, mtu_max);
+        let LaneOptions { controller, start_rate, mtu_max, overhead, metered, bulk, small } = *options;
+        self.sender.set_up(controller, start_rate, mtu_max);
         self.set_overhead(overhead);
         self.restart(now);
         (self.metered, self.bulk, self.small) = (metered, bulk, small);

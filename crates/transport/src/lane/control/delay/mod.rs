@@ -14,6 +14,7 @@ use super::compete::Compete;
 use super::service::{Point, Service};
 use super::shallow::Shallow;
 use super::{AckSample, PACKET};
+use crate::lane::Controller;
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
@@ -25,8 +26,12 @@ use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// The assumed rate of the link before anything is known.
-const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
+const INITIAL_RATE: Rate = Controller::START_RATE;
 const INITIAL_WINDOW: u64 = 32 * PACKET;
+/// Of a lane that is told to start slower the first window is what it carries in so long, and so much at least: less could not
+/// show the rate.
+const SLOW_START_SPAN: Span = Span::from_millis(500);
+const SLOW_START_WINDOW_MIN: u64 = 2 * PACKET;
 /// The initial window leaves as one train at this rate: how it is drawn out on arrival shows what a link slower than
 /// this carries, a round trip or two before doubling would. The queue it makes is the window's, whatever the pace.
 const TRAIN_RATE: Rate = Rate::from_bps(40_000_000);
@@ -74,6 +79,8 @@ pub(crate) struct Delay {
     rate: Rate,
     pacing: Rate,
     window: u64,
+    /// The window of the start.
+    first_window: u64,
     service: Service,
     cause: Cause,
     compete: Compete,
@@ -100,12 +107,19 @@ pub(crate) struct Delay {
 }
 
 impl Delay {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// One that begins at `start_rate`, if that is less than [`INITIAL_RATE`].
+    pub(crate) fn new(now: Instant, start_rate: Option<Rate>) -> Self {
+        let rate = start_rate.map_or(INITIAL_RATE, |rate| rate.clamp(RATE_MIN, INITIAL_RATE));
+        let first_window = match start_rate {
+            Some(_) => rate.octets_in(SLOW_START_SPAN).get().clamp(SLOW_START_WINDOW_MIN, INITIAL_WINDOW),
+            None => INITIAL_WINDOW,
+        };
         Self {
             phase: Phase::Startup,
-            rate: INITIAL_RATE,
+            rate,
             pacing: TRAIN_RATE,
-            window: INITIAL_WINDOW,
+            window: first_window,
+            first_window,
             service: Service::default(),
             cause: Cause::new(),
             compete: Compete::default(),

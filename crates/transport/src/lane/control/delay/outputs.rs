@@ -1,7 +1,7 @@
 //! Pacing rate and window: what follows from the rate, the phase and the queue.
 
 use super::startup::Believed;
-use super::{DOUBT_FLOOR, Delay, INITIAL_WINDOW, Phase, RATE_MAX, RATE_MIN, SERVICE_MIN};
+use super::{DOUBT_FLOOR, Delay, Phase, RATE_MAX, RATE_MIN, SERVICE_MIN};
 use crate::lane::control::service::Served;
 use crate::lane::control::{AckSample, PACKET};
 use crate::lane::forward::Forward;
@@ -56,9 +56,9 @@ impl Delay {
         let unacked = self.rate.octets_in(sample.acks_apart).get().max(2 * PACKET);
         self.window = (by_rate + unacked).max(4 * PACKET);
         if self.phase == Phase::Startup {
-            self.window = self.window.max(INITIAL_WINDOW);
+            self.window = self.window.max(self.first_window);
             if sample.acks_thin >= BLIND_APART && sample.rtt_min >= BLIND_RTT {
-                let most = INITIAL_WINDOW + self.delivered;
+                let most = self.first_window + self.delivered;
                 self.window = self.window.min(most);
                 self.pacing = self.pacing.min(Rate::of(Octets::new(most), sample.acks_thin));
             }
@@ -69,7 +69,7 @@ impl Delay {
     /// little has not sent it yet: what is doubled meanwhile is no rate, and a window of it all queue.
     fn train_is_out(&self) -> bool {
         let sparse = |served: Served| served.app_limited && served.delivered <= self.rate;
-        self.busy < INITIAL_WINDOW / 2 && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none_or(sparse)
+        self.busy < self.first_window / 2 && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none_or(sparse)
     }
 
     /// The least pacing rate: what was sent ahead of the pacer would be paid off for seconds.

@@ -1,0 +1,65 @@
+//! A lane that is told to start slowly: the first window is no queue of seconds, and a link that carries more is found out.
+
+use crate::common::{Pair, direction, secs};
+use wavelane_base::{Instant, Octets, Rate, Span};
+use wavelane_channel::{CableConfig, DirectionConfig, QueueLimit};
+use wavelane_sim::{NodeClock, Work};
+
+fn cable(bps: u64, delay_ms: u64) -> CableConfig {
+    CableConfig::symmetric(DirectionConfig {
+        rate: Some(Rate::from_bps(bps)),
+        delay: Span::from_millis(delay_ms),
+        queue: QueueLimit::Octets(Octets::new(64_000)),
+        ..DirectionConfig::default()
+    })
+}
+
+fn pair(seed: u64, cable: CableConfig, start_rate: Option<Rate>) -> Pair {
+    let clocks = [NodeClock::new(Span::from_secs(7), 20).unwrap(), NodeClock::new(Span::ZERO, -20).unwrap()];
+    Pair::tuned(seed, cable, clocks, |config| config.peers[0].lanes[0].start_rate = start_rate)
+}
+
+/// An upload on a link that has a session: the longest RTT of an echo in its first 20 s, and octets delivered by 60 s.
+fn first_seconds(seed: u64, bps: u64, start_rate: Option<Rate>) -> (Span, u64) {
+    let mut pair = pair(seed, cable(bps, 50), start_rate);
+    pair.engine.run_until(secs(5));
+    let mut spec = pair.spec(Work::Upload(None), secs(5));
+    spec.stop = Some(secs(60));
+    let up = pair.engine.add_flow(spec);
+    let every = Span::from_millis(1_000);
+    let echo = pair.add(Work::Echo { every, random: false, size: 64, during: Some(up) }, secs(5));
+    pair.engine.run_until(secs(60));
+    let asked = pair.engine.log(echo).questions.clone();
+    let rtts = asked.iter().filter(|q| q.due < secs(25)).map(|q| q.answered.map_or(Span::MAX, |at| at.since(q.due)));
+    (rtts.max().expect("echoes"), pair.engine.log(up).octets_between(Instant::ZERO, secs(60)))
+}
+
+#[test]
+fn a_modem_that_is_told_its_rate_starts_without_a_queue_of_seconds() {
+    for seed in 1..=3 {
+        let bps = 33_600;
+        let (blind, blind_octets) = first_seconds(seed, bps, None);
+        let (told, told_octets) = first_seconds(seed, bps, Some(Rate::from_bps(bps)));
+        println!("seed {seed}: {blind:?} and {blind_octets} octets, told {told:?} and {told_octets}");
+        assert!(told <= Span::from_millis(2_500), "seed {seed}: {told:?}");
+        assert!(blind >= told.times(2), "seed {seed}: {blind:?} without");
+        assert!(told_octets as f64 >= 0.95 * blind_octets as f64, "seed {seed}: {told_octets} of {blind_octets}");
+    }
+}
+
+/// Told far too little, a lane finds the rate as any other does: 5 MB over 20 Mbit/s take some doublings more, which is seconds for a rate 2,000 times too low.
+#[test]
+fn a_start_rate_that_is_far_too_low_is_found_out() {
+    let took = |seed, start_rate| {
+        let mut pair = pair(seed, CableConfig::symmetric(direction(20, 50, 250_000)), start_rate);
+        let up = pair.add(Work::Upload(Some(5_000_000)), Instant::ZERO);
+        let step = Span::from_millis(10);
+        assert!(pair.engine.run_while(secs(60), step, |engine| engine.log(up).end.is_none()));
+        pair.engine.now().since(Instant::ZERO)
+    };
+    for seed in 1..=3 {
+        let (blind, told) = (took(seed, None), took(seed, Some(Rate::from_bps(9_600))));
+        println!("seed {seed}: {blind:?}, told {told:?}");
+        assert!(told <= blind + Span::from_secs(5), "seed {seed}: {told:?}, {blind:?} without");
+    }
+}
