@@ -7,6 +7,7 @@ mod choice;
 mod net;
 mod outage;
 mod profiles;
+mod reserve;
 mod seen;
 mod steps;
 mod thin;
@@ -47,10 +48,12 @@ fn tasks(edition: Edition) -> Vec<Task> {
     tasks.extend(choice::tasks());
     tasks.extend(bond::tasks(edition));
     tasks.extend(outage::tasks());
+    tasks.extend(reserve::tasks());
     tasks.extend(profiles::tasks(edition));
     tasks.extend(thin::lab_tasks(edition));
     tasks.extend(bond::lab_tasks(edition));
     tasks.extend(outage::lab_tasks(edition));
+    tasks.extend(reserve::lab_tasks(edition));
     tasks
 }
 

@@ -1,10 +1,10 @@
 //! Outages of half a minute and of five, of one lane, of both, and of one direction of each: what flows survive, and how soon
 //! data flows again.
 
-use super::net::{Lane, Way, bulk, scenario};
-use super::seen::Seen;
+use super::net::{BULK, Lane, Way, bulk, scenario};
+use super::seen::{Seen, StackSeen};
 use super::{ID, LAB, OURS, Task};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, Head, judge};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
@@ -16,10 +16,10 @@ const LAB_AFTER_LANE_S: f64 = 16.0;
 /// Pauses count until so long after the outage.
 const JUDGED_AFTER_S: f64 = 5.0;
 /// Data flows again within so many round trips and so much more.
-const ROUNDS: f64 = 1.5;
+pub(super) const ROUNDS: f64 = 1.5;
 const MORE_MS: f64 = 250.0;
-/// On a lane as slow as a modem.
-const MORE_THIN_MS: f64 = 1_000.0;
+/// On a lane as slow as a modem, and on a metered one, which is asked seldom.
+pub(super) const MORE_THIN_MS: f64 = 1_000.0;
 
 /// What is out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,8 +86,7 @@ impl Outage {
         let case = [("out", json!(self.words())), ("lasts_s", json!(self.lasts_s))];
         let head = seen.head(ID, &case, OURS);
         let found = seen.stack(OURS);
-        let survives =
-            |s: &super::seen::StackSeen| s.bulk(|f| Some(f64::from(u8::from(f.completed && f.intact == Some(true)))));
+        let survives = |s: &StackSeen| s.bulk(|f| Some(f64::from(u8::from(f.completed && f.intact == Some(true)))));
         let mut whole = head.row("completed", "share", &found.map(survives).unwrap_or_default());
         judge(&mut whole, Aim::AtLeast(1.0));
         // Of a full packet.
@@ -100,18 +99,19 @@ impl Outage {
             // From just before it begins to a while after it is over: the other lane goes on.
             ("longest_pause_ms", found.map(|s| s.longest_pause(AT_S as f64, self.ends() + JUDGED_AFTER_S)))
         };
-        let values = values.unwrap_or_default();
-        let worst = values
-            .iter()
-            .copied()
-            .reduce(f64::max)
-            .filter(|_| values.len() == found.map_or(0, |s| s.result.flows.len()));
-        let mut again = head.row(metric, "ms", &values);
-        // A promise of how soon is kept by every run, not by the mean of them.
-        (again.value, again.ci95) = (worst, None);
+        let mut again = worst_of_all(&head, metric, found, values.unwrap_or_default());
         judge(&mut again, Aim::AtMost(within));
         vec![whole, again]
     }
+}
+
+/// A promise of how soon is kept by every run, not by the mean of them: there is a value if each run of the bulk flow has one.
+pub(super) fn worst_of_all(head: &Head, metric: &str, found: Option<&StackSeen>, values: Vec<f64>) -> Row {
+    let runs = found.map_or(0, |s| s.result.flows.iter().filter(|flow| flow.flow == BULK).count());
+    let mut row = head.row(metric, "ms", &values);
+    let worst = values.iter().copied().reduce(f64::max).filter(|_| values.len() == runs);
+    (row.value, row.ci95) = (worst, None);
+    row
 }
 
 /// Between kernels, shorter: one of the lanes in the quick edition, either in the full one.
