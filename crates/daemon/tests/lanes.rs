@@ -459,6 +459,24 @@ fn a_marked_lane_takes_the_way_of_a_rule() {
 }
 
 #[test]
+fn a_dead_pinned_lane_says_that_no_other_is_used() {
+    let _alone = alone();
+    if !root_or_skip("lanes_pinned") {
+        return;
+    }
+    let world = two_ways("pinned");
+    let _b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    let lanes = "choice = \"pinned\"\n[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n[[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", lanes, "", LAN));
+    a.wait_log("peer 'b' is up");
+    transfer_during(&world, 10_000, || {});
+    cut(&world, "wan0");
+    a.wait_log("has failed: no answer; choice = \"pinned\" uses no other lane, \"pinned+fallback\" would");
+    let status = a.status().to_string();
+    assert!(status.contains("not used: no answer; choice = \"pinned\" uses no other lane"), "{status}");
+}
+
+#[test]
 fn the_cause_of_a_silence_is_the_lanes_own() {
     let _alone = alone();
     if !root_or_skip("lanes_causes") {
@@ -472,8 +490,12 @@ fn the_cause_of_a_silence_is_the_lanes_own() {
     cut(&world, "wan1");
     let mut a = world.spawn("a", &with_lanes(&world, "a", &near, "", LAN));
     a.wait_log("peer 'b' does not answer: nothing comes by lane 2 (10.4.0.1:4781), by which alone it can answer");
+    // What others send to the port is none of the peer's.
+    world.sh(&world.a, "bash -c 'echo x > /dev/udp/10.4.0.1/4781'");
     assert!(
-        a.status().to_string().contains("  lane 2 by 10.4.0.1:4781 (udp, in): not used: nothing has come by it yet;")
+        a.status()
+            .to_string()
+            .contains("  lane 2 by 10.4.0.1:4781 (udp, in): not used: nothing of the peer's has come by it yet;")
     );
     a.stop();
     let named = format!(

@@ -358,3 +358,18 @@ fn a_lane_that_changes_to_a_port_with_a_socket_works() {
     let lanes = &world.nodes[0].status(world.now).peers[0].lanes;
     assert!(lanes.iter().all(|lane| lane.works && lane.delivered_bytes > 30_000), "{lanes:?}");
 }
+
+/// A datagram that is not the peer's, to any port, is no sign of it.
+#[test]
+fn a_peer_is_heard_by_the_port_of_its_own_datagrams() {
+    let mut world = World::new(2);
+    world.connect();
+    let heard = |world: &World, port| world.nodes[0].silence_by(world.now, PeerId(0), PortId(port));
+    assert!(heard(&world, 0).is_some() && heard(&world, 7).is_none());
+    let meta = FrameMeta { rx_time: world.now, from: Some(HUB), ..FrameMeta::default() };
+    let now = world.now;
+    world.nodes[0].handle_frame(now, PortId(7), &mut [0x40; 100], meta);
+    assert_eq!(heard(&world, 7), None);
+    world.nodes[0].forget_heard_by(PortId(0));
+    assert_eq!(heard(&world, 0), None);
+}

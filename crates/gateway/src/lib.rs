@@ -56,7 +56,7 @@ use shares::{Arrivals, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vtx::Vtx;
-use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Transmit, Wakeup};
+use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Span, Transmit, Wakeup};
 pub use wavelane_queue::Discipline;
 use wavelane_services::Services;
 pub use wavelane_services::arq::Repair;
@@ -75,6 +75,8 @@ type Link = link::Link<Services>;
 
 /// New flows that peers may open in a second, for each place in the flow table.
 const NEW_FLOWS: u64 = 2;
+/// Ports of which it is remembered when a peer was heard by them: each lane has its own at most.
+const HEARD_BY_MAX: usize = 2 * LANES_MAX;
 
 /// The gateway machine. Port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node; lanes of several neighbours,
 /// and several of one, may leave by the same.
@@ -125,6 +127,8 @@ struct PeerState {
     /// Whether a session ever stood.
     met: bool,
     heard: Option<Instant>,
+    /// By which ports it was heard, and when last; at most [`HEARD_BY_MAX`].
+    heard_by: Vec<(PortId, Instant)>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
     /// While an answer is due, of data or of a handshake: when the peer counts as down without it.
@@ -157,6 +161,14 @@ struct LaneState {
 }
 
 impl PeerState {
+    fn note_heard_by(&mut self, now: Instant, port: PortId) {
+        if let Some((_, at)) = self.heard_by.iter_mut().find(|(by, _)| *by == port) {
+            *at = now;
+        } else if self.heard_by.len() < HEARD_BY_MAX {
+            self.heard_by.push((port, now));
+        }
+    }
+
     fn new(lanes: usize) -> Self {
         let numbers = (0..lanes).collect();
         Self { lanes: (0..lanes).map(|_| LaneState::default()).collect(), numbers, ..Self::default() }
@@ -263,6 +275,17 @@ impl Gateway {
             self.links[peer.0].lane_moved(now, lane);
         }
         self.settle(now, peer);
+    }
+
+    /// A port is another socket from now on: what came by it before says nothing.
+    pub fn forget_heard_by(&mut self, port: PortId) {
+        self.peers.iter_mut().for_each(|state| state.heard_by.retain(|(by, _)| *by != port));
+    }
+
+    /// How long ago an authentic datagram of the peer's came to a port; `None` if none did.
+    pub fn silence_by(&self, now: Instant, peer: PeerId, port: PortId) -> Option<Span> {
+        let heard_by = &self.peers.get(peer.0)?.heard_by;
+        heard_by.iter().find(|(by, _)| *by == port).map(|(_, at)| now.since(*at))
     }
 
     /// Whether nothing comes back of what leaves by a lane to the peer, by its place in the configuration.
@@ -411,6 +434,7 @@ impl Gateway {
                     }
                 }
                 self.heard(now, PeerId(peer));
+                self.peers[peer].note_heard_by(now, port);
                 self.lend(PeerId(peer));
                 let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);

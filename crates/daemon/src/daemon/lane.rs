@@ -4,7 +4,7 @@ use super::Daemon;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::Ecn;
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Transmit};
+use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
 use wavelane_host::ether::EtherLane;
 use wavelane_host::poller::Ready;
 use wavelane_host::udp::{Datagram, Destination, Sent, UdpLane};
@@ -54,8 +54,6 @@ impl AsFd for LaneMedium {
 pub(super) struct LanePort {
     /// `None` while its device is not there, or if no lane has it.
     pub(super) socket: Option<LaneMedium>,
-    /// When anything last came to it.
-    pub(super) heard: Option<Instant>,
     readable: bool,
     writable: bool,
     /// What the socket had no room for.
@@ -65,7 +63,7 @@ pub(super) struct LanePort {
 impl LanePort {
     pub(super) fn new(socket: Option<LaneMedium>) -> Self {
         let there = socket.is_some();
-        Self { socket, heard: None, readable: there, writable: there, stalled: None }
+        Self { socket, readable: there, writable: there, stalled: None }
     }
     /// Goes on by another socket, or none; what the old one had no room for is lost.
     pub(super) fn replace(&mut self, socket: Option<LaneMedium>) {
@@ -129,7 +127,6 @@ impl Daemon {
                 octets += d.bytes.len();
                 gateway.handle_frame(now, PortId(port as u16), d.bytes, meta);
             });
-            lane.heard = read_at.or(lane.heard);
             self.now = read_at.unwrap_or(self.now);
             // An error is an ICMP message about an earlier datagram; the next call goes on.
             if matches!(got, Ok(0)) {

@@ -5,12 +5,16 @@ use super::changes::Changes;
 use crate::config::{self, Lane, LaneSocket, Ways};
 use crate::status;
 use std::net::SocketAddr;
-use wavelane_base::Span;
-use wavelane_gateway::{LaneStatus, PeerId};
+use wavelane_base::{PortId, Span};
+use wavelane_gateway::{Choice, LaneStatus, PeerId};
 use wavelane_host::{ether, interface_is_up};
 
-/// A lane that only brings has been silent for too long: twice the longest silence of a peer that keeps its lanes open.
-const IN_SILENT: Span = Span::from_secs(2 * config::KEEPALIVE.as_nanos() / 1_000_000_000);
+/// A lane that only brings has been silent for too long after so many of the longest silences of a peer that keeps its lanes open
+/// as we do.
+const IN_SILENT_KEEPALIVES: u64 = 2;
+
+/// What a failed lane means where no other is used.
+const PINNED: &str = "choice = \"pinned\" uses no other lane, \"pinned+fallback\" would";
 
 /// A lane of a peer's.
 #[derive(Clone, Copy)]
@@ -66,7 +70,7 @@ impl Daemon {
         let peer = self.config.peers.get(of.peer);
         let table = of.table.cloned().unwrap_or_default();
         let (known, ms) = (of.known, |span: Span| span.as_nanos() as f64 / 1e6);
-        let heard = self.lanes.get(of.port).and_then(|lane| lane.heard);
+        let heard = self.gateway.silence_by(self.now, PeerId(of.peer), PortId(of.port as u16));
         let unused = self.unused(of);
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
@@ -89,7 +93,7 @@ impl Daemon {
             loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
             path_mtu: known.map(|lane| lane.path_mtu),
             delivered_bytes: known.map_or(0, |lane| lane.delivered_bytes),
-            silence_ms: heard.map(|at| ms(self.now.since(at))),
+            silence_ms: heard.map(ms),
         }
     }
 
@@ -111,7 +115,7 @@ impl Daemon {
         }
         let peer_up = self.peers.get(of.peer).is_some_and(|contact| contact.up);
         let Some(out) = of.out.or_else(|| of.known.map(|_| usize::MAX)) else {
-            return self.in_silence(of.port);
+            return self.in_silence(of.peer, of.port);
         };
         if of.known.is_none_or(|lane| lane.address.is_none()) {
             let written = of
@@ -125,6 +129,7 @@ impl Daemon {
         }
         let lane = of.known?;
         match (lane.works && peer_up, lane.spare) {
+            (false, _) if self.is_pinned_to(of.peer, out) => Some(format!("no answer; {PINNED}")),
             (false, _) => Some("no answer".into()),
             (true, true) if lane.metered => Some("in reserve: it is metered, and another lane works".into()),
             (true, true) => Some("in reserve: another lane stands before it".into()),
@@ -132,12 +137,19 @@ impl Daemon {
         }
     }
 
+    /// Whether what leaves for a peer waits for this lane alone.
+    fn is_pinned_to(&self, peer: usize, out: usize) -> bool {
+        let several = |p: &config::Peer| p.lanes.iter().filter(|lane| lane.ways != Ways::In).count() > 1;
+        out == 0 && self.config.peers.get(peer).is_some_and(|p| p.choice == Choice::Pinned && several(p))
+    }
+
     /// What is wrong with a lane that only brings.
-    fn in_silence(&self, port: usize) -> Option<String> {
-        match self.lanes.get(port)?.heard {
-            None => Some("nothing has come by it yet".into()),
-            Some(at) if self.now.since(at) > IN_SILENT => {
-                Some(format!("nothing has come by it for {:.0} s", self.now.since(at).as_secs_f64()))
+    fn in_silence(&self, peer: usize, port: usize) -> Option<String> {
+        let keepalive = self.config.peers.get(peer).and_then(|p| p.keepalive).unwrap_or(config::KEEPALIVE);
+        match self.gateway.silence_by(self.now, PeerId(peer), PortId(port as u16)) {
+            None => Some("nothing of the peer's has come by it yet".into()),
+            Some(silence) if silence > keepalive.max(config::KEEPALIVE).times(IN_SILENT_KEEPALIVES) => {
+                Some(format!("nothing of the peer's has come by it for {:.0} s", silence.as_secs_f64()))
             }
             Some(_) => None,
         }
@@ -229,6 +241,7 @@ impl Daemon {
         let to = to.map(|to| format!(" to {to}")).unwrap_or_default();
         let what = match (works, &lane.unused) {
             (true, _) => "works again".into(),
+            (false, Some(why)) if self.is_pinned_to(peer, out) => format!("has failed: {why}"),
             (false, Some(why)) => format!("has failed: {why}; what it had on its way goes by the others"),
             (false, None) => "has failed".into(),
         };

@@ -378,6 +378,7 @@ impl<S: Service> Link<S> {
         if remind {
             self.lanes.ask_by_all();
         }
+        self.responses.handle_timeout(now);
         for lane in self.lanes.iter_mut() {
             lane.sender.handle_timeout(now);
         }
@@ -471,6 +472,7 @@ impl<S: Service> Link<S> {
         if !can_seal {
             return base;
         }
+        let base = Wakeup::earliest(base, self.responses.poll_timeout());
         // What asks already waits for room.
         let ask = self.liveness.ask_at().filter(|_| !self.lanes[self.lanes.first()].ping);
         let used = self.lanes.greet_at(true).filter(|wakeup| self.liveness.is_in_use(wakeup.at));

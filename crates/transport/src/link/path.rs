@@ -4,7 +4,7 @@
 use super::{Draft, Link, SentDatagram};
 use crate::Service;
 use std::collections::VecDeque;
-use wavelane_base::{Class, Entropy, Instant, Span};
+use wavelane_base::{Class, Entropy, Instant, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::Frame;
@@ -28,6 +28,8 @@ pub(super) struct PathResponses {
     waiting: VecDeque<[u8; 8]>,
     /// When the last left.
     left: Option<Instant>,
+    /// When those that wait may leave whatever the window says, if that is to come.
+    due_at: Option<Instant>,
 }
 
 impl PathResponses {
@@ -35,8 +37,18 @@ impl PathResponses {
         !self.waiting.is_empty()
     }
 
+    /// Time has passed.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.due_at.take_if(|at| *at <= now);
+    }
+
+    /// When those that are kept back may leave.
+    pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
+        self.due_at.map(|at| Wakeup { at, cause: "link: path responses" })
+    }
+
     /// The neighbour asks.
-    pub(super) fn asked(&mut self, token: [u8; 8]) {
+    pub(super) fn asked(&mut self, now: Instant, token: [u8; 8]) {
         if self.waiting.contains(&token) {
             return;
         }
@@ -44,6 +56,7 @@ impl PathResponses {
             self.waiting.pop_front();
         }
         self.waiting.push_back(token);
+        self.due_at = self.left.map(|left| left + RESPONSES_APART).filter(|at| *at > now);
     }
 
     /// Appends what fits.
@@ -51,6 +64,7 @@ impl PathResponses {
         while self.waiting.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
             self.waiting.pop_front();
             self.left = Some(now);
+            self.due_at = (!self.waiting.is_empty()).then_some(now + RESPONSES_APART);
         }
     }
 }
@@ -146,6 +160,27 @@ mod tests {
     use super::*;
     use wavelane_base::Seed;
 
+    /// Where the window keeps responses back, the link wakes for them, and not before one may leave or when none waits.
+    #[test]
+    fn responses_that_are_kept_back_have_a_deadline() {
+        let mut responses = PathResponses::default();
+        let put = |responses: &mut PathResponses, at| responses.put(at, &mut Writer::new(&mut [0; 64]));
+        let at = |responses: &PathResponses| responses.poll_timeout().map(|wakeup| wakeup.at);
+        responses.asked(Instant::ZERO, [1; 8]);
+        assert_eq!(at(&responses), None, "the first leaves at once");
+        put(&mut responses, Instant::from_secs(1));
+        assert_eq!(at(&responses), None);
+        responses.asked(Instant::from_secs(1), [2; 8]);
+        let due = Instant::from_secs(1) + RESPONSES_APART;
+        assert_eq!(at(&responses), Some(due));
+        responses.handle_timeout(due - Span::from_nanos(1));
+        assert_eq!(at(&responses), Some(due));
+        responses.handle_timeout(due);
+        assert_eq!((at(&responses), responses.are_due()), (None, true));
+        put(&mut responses, due);
+        assert_eq!((at(&responses), responses.are_due()), (None, false));
+    }
+
     #[test]
     fn skipped_packet_numbers_are_rare_and_differ_per_link() {
         let left_out = |seed| {
@@ -161,8 +196,8 @@ mod tests {
     #[test]
     fn challenges_are_answered_once_and_a_flood_of_them_is_bounded() {
         let mut frames = PathResponses::default();
-        (0..100).for_each(|n| frames.asked([n; 8]));
-        (96..100).for_each(|n| frames.asked([n; 8]));
+        (0..100).for_each(|n| frames.asked(Instant::ZERO, [n; 8]));
+        (96..100).for_each(|n| frames.asked(Instant::ZERO, [n; 8]));
         let mut buf = [0; 1200];
         let mut w = Writer::new(&mut buf);
         frames.put(Instant::ZERO, &mut w);

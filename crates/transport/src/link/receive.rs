@@ -89,7 +89,7 @@ impl<S: Service> Link<S> {
                 }
                 Frame::Repaired { lane, numbers } => self.repaired(now, lane, &numbers),
                 Frame::Padding | Frame::Ping | Frame::Close | Frame::Protected | Frame::Unknown { .. } => {}
-                Frame::PathChallenge(token) => self.responses.asked(token),
+                Frame::PathChallenge(token) => self.responses.asked(now, token),
                 Frame::PathResponse(token) if self.heard_responses.len() < HEARD_RESPONSES_MAX => {
                     self.heard_responses.push_back(token);
                 }
