@@ -16,7 +16,6 @@ use std::io::{Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wavelane_host::ether;
 
 /// Exit code of every refused command.
 pub const EXIT_REFUSED: u8 = 2;
@@ -427,12 +426,9 @@ pub fn warnings(config: &Config) -> Vec<String> {
             ));
         }
     }
-    if config.lane_sockets().iter().any(|socket| socket.ethernet) && !ether::is_available() {
-        warnings.push(
-            "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of the systemd unit, or load the kernel module af_packet"
-                .into(),
-        );
-    }
+    let mut obstacles: Vec<&str> = config.lane_sockets().iter().filter_map(|socket| socket.medium.obstacle()).collect();
+    obstacles.dedup();
+    warnings.extend(obstacles.into_iter().map(str::to_owned));
     if config.clock != config::ClockSkew::default() {
         warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());
     }

@@ -13,13 +13,14 @@ pub(crate) use lane::{lane_key, lane_name};
 
 use crate::device;
 use crate::keys::KeyError;
+use crate::medium::Medium;
 use crate::rules;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
+use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -281,12 +282,11 @@ impl Config {
         let port = |of: &Lane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
         let one = |(i, of): (usize, &Lane)| {
             let address = at(i).or_else(|| of.number());
-            let ethernet = of.socket.as_ref().is_some_and(|socket| socket.ethernet);
             LaneConfig {
                 port: PortId(port(of) as u16),
                 address,
                 one_way: of.ways == Ways::Out,
-                medium: if ethernet { Medium::Ethernet } else { Medium::Udp },
+                medium: Medium::of(of.socket.as_ref()).to_gateway(),
                 metered: of.metered,
                 bulk: of.bulk,
                 small: of.small,

@@ -21,7 +21,6 @@ mod stop;
 
 use self::contact::Contact;
 use self::devices::Devices;
-pub(crate) use self::lane::LaneMedium;
 use self::lane::LanePort;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
@@ -167,12 +166,13 @@ impl Daemon {
         let opened = start::open(&config)?;
         let key_log = key_log.map(KeyLog::open).transpose()?;
         // Before there are other threads, and once everything is open.
+        let sockets = config.lane_sockets();
+        let of_media: Vec<u8> = sockets.iter().filter_map(|socket| socket.medium.capability()).collect();
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
             // A lane's socket is opened again when its device or address comes back.
-            () if config.lane_sockets().iter().any(|socket| socket.mark.is_some()) => &start::CAPABILITIES,
-            () if config.lane_sockets().iter().any(|socket| socket.ethernet) => &[caps::NET_RAW],
-            () => &[],
+            () if sockets.iter().any(|socket| socket.mark.is_some()) => &start::CAPABILITIES,
+            () => &of_media,
         };
         caps::keep_only(kept).map_err(system("giving up privileges"))?;
         let log = Log::open(now).map_err(system("a thread"))?;

@@ -19,6 +19,7 @@ mod kernel;
 mod key_log;
 pub mod keys;
 pub mod log;
+pub mod medium;
 mod memory;
 mod names;
 mod routes;

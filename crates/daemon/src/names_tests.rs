@@ -164,7 +164,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
         socket: local.map(|local| crate::config::LaneSocket {
             local: address(local),
             device: None,
-            ethernet: false,
+            medium: crate::medium::Medium::Udp,
             priority: 0,
             mark: None,
         }),

@@ -2,15 +2,14 @@
 
 use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
-use crate::daemon::LaneMedium;
 use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
+use crate::medium::{self, MediumSocket};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use wavelane_gateway as gateway;
-use wavelane_host::ether::{self, EtherLane};
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
@@ -132,7 +131,7 @@ pub(crate) struct Transparent {
 pub(crate) struct Opened {
     /// The socket of `listen`, then the lanes' own.
     /// The gateway's ports. One whose device is not there yet has no socket.
-    pub(crate) lanes: Vec<Option<LaneMedium>>,
+    pub(crate) lanes: Vec<Option<MediumSocket>>,
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
@@ -145,8 +144,8 @@ pub(crate) struct Opened {
 
 /// What to do about a device that no lane can be bound to.
 fn device_remedy(error: &io::Error) -> &'static str {
-    if ether::is_forbidden(error) {
-        return "this process may open no packet sockets: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
+    if let Some(remedy) = medium::remedy(error) {
+        return remedy;
     }
     match error.kind() {
         ErrorKind::PermissionDenied => "give it the permission (CAP_NET_RAW)",
@@ -190,20 +189,12 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     opened.map_err(|why| StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) })
 }
 
-/// Opens a lane's own socket.
-pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<LaneMedium> {
-    Ok(match socket.device.as_deref().filter(|_| socket.ethernet) {
-        Some(device) => LaneMedium::Ether(EtherLane::open(device, socket.priority)?),
-        None => LaneMedium::Udp(UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?),
-    })
-}
-
-/// The same; `None` if its device or its local address is not there yet.
-pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<LaneMedium>, StartError> {
+/// Opens a lane's own socket; `None` if its device or its local address is not there yet.
+pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<MediumSocket>, StartError> {
     if socket.device.as_deref().is_some_and(|device| !wavelane_host::interface_exists(device)) {
         return Ok(None);
     }
-    match open_lane(socket, mark) {
+    match MediumSocket::open(socket, mark) {
         Ok(medium) => Ok(Some(medium)),
         Err(why) if socket.own_address().is_some() && lacks_address(&why) => Ok(None),
         Err(source) => Err(match &socket.device {
@@ -223,7 +214,7 @@ pub(crate) fn lacks_address(error: &io::Error) -> bool {
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
     let listen = UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?;
-    let mut lanes = vec![Some(LaneMedium::Udp(listen))];
+    let mut lanes = vec![Some(MediumSocket::Udp(listen))];
     for socket in config.lane_sockets() {
         lanes.push(open_lane_if_there(&socket, mark)?);
     }

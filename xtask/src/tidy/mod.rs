@@ -60,11 +60,13 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
 
     let rules = read(root, "xtask/arrows.toml").and_then(|text| arrows::Rules::parse(&text))?;
     let mut findings = arrows::check(&rules, &metadata(root)?, &|path| read(root, path).unwrap_or_default())?;
+    let decisions = read(root, pages::DECISIONS)?;
     for path in &files {
         if path.ends_with(".rs") {
             findings.extend(source::check(&rules, path, &read(root, path)?));
         } else if path.ends_with(".md") {
             findings.extend(pages::check(path, &read(root, path)?, &|target| root.join(target).exists()));
+            findings.extend(pages::unlisted(path, &decisions));
         }
     }
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

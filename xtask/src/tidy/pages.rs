@@ -16,6 +16,16 @@ pub(crate) fn check(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Ve
     findings
 }
 
+/// The list of decisions.
+pub(crate) const DECISIONS: &str = "docs/decisions/README.md";
+
+/// A decision that its list, of this text, does not link.
+pub(crate) fn unlisted(path: &str, list: &str) -> Option<Finding> {
+    let name = path.strip_prefix("docs/decisions/").filter(|_| path != DECISIONS)?;
+    (!list.contains(&format!("]({name})")))
+        .then(|| Finding::refuse(path, 1, format!("{DECISIONS} does not list this page"), "add a row for it"))
+}
+
 /// The lines outside code fences, with their numbers from 1.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fence: Option<&str> = None;
@@ -136,6 +146,14 @@ mod tests {
         let text = "[a](loss.md) [b](../../crates/a.rs#L3)\n[c](los.md)\n[d](../../../etc/passwd)\n[e](/README.md)\n\
                     [f](https://x.org/no) [g](#here) `[h](no.md)`\n```\n[i](no.md)\n```\n[j](<no file.md>)\n[k]: nowhere.md\n";
         assert_eq!(broken("docs/models/page.md", &format!("{FIRST}\n{text}{LAST}\n")), [3, 4, 10, 11]);
+    }
+
+    #[test]
+    fn every_decision_is_listed() {
+        let list = "| [0001](0001-a.md) | A |";
+        let found = |path| unlisted(path, list).is_some();
+        assert!(!found("docs/decisions/0001-a.md") && !found(DECISIONS) && !found("docs/guide/lab.md"));
+        assert!(found("docs/decisions/0002-b.md"));
     }
 
     #[test]

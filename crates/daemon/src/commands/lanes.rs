@@ -1,6 +1,7 @@
 //! What `check` says of lanes: their list, and what of this machine is in their way.
 
 use crate::config::{Config, Lane, LaneSocket, Peer, lane_name};
+use crate::medium::Medium;
 use crate::status;
 use std::net::IpAddr;
 use wavelane_host::routes::{interface_mtu, towards};
@@ -19,7 +20,7 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
             (Some(to), _) => format!(" to {to}"),
             (None, _) => " (the peer calls)".into(),
         };
-        let medium = if socket.is_some_and(|socket| socket.ethernet) { "ethernet" } else { "udp" };
+        let medium = Medium::of(socket).word();
         let kinds = status::kinds(medium, lane.ways.word(), [lane.metered, lane.bulk, lane.small]);
         format!("  {} by {by}{to} ({kinds})\n", lane_name(place))
     };
@@ -41,7 +42,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                     "{name}: device {device} has an MTU of {mtu}, and a lane needs {LEAST_MTU}, better 1500: run `ip link set {device} mtu 1500` if the medium can carry that"
                 ));
             }
-            let to = lane.number().map(|to| to.ip()).filter(|_| !socket.ethernet);
+            let to = lane.number().map(|to| to.ip()).filter(|_| socket.medium.has_ip());
             // On a link with one far end nobody needs to be asked for.
             if let Some(to) = to.filter(|to| has_no_route(*to, index) && interface_needs_no_arp(device) == Some(false))
             {

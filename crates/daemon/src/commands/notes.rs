@@ -2,9 +2,9 @@
 
 use crate::config::{self, Config};
 use crate::device;
+use crate::medium;
 use crate::names;
 use std::net::SocketAddr;
-use wavelane_host::ether;
 
 /// Where a peer is, its name looked up, and what is wrong with that.
 pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
@@ -17,7 +17,7 @@ pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<
 fn place_of(address: Option<&String>, bound: SocketAddr) -> (String, Option<String>) {
     let Some(written) = address else { return ("(calls us)".into(), None) };
     if let Ok(number) = written.parse::<SocketAddr>() {
-        return (ether::address_text(number), None);
+        return (medium::address_text(number), None);
     }
     match names::look_up(written) {
         Ok(found) => match names::usable(&found, bound).first() {

@@ -6,6 +6,7 @@ use super::{
     LaneSocket, OnFailure, Peer, Source, Tun, TunAddress, Ways, default_control, default_state, lane_key, prefix_text,
     value, width,
 };
+use crate::medium::Medium;
 use crate::{keys, memory, rules, units};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -139,20 +140,11 @@ struct PeerTable {
     lane: Vec<Spanned<LaneTable>>,
 }
 
-/// What a lane's datagrams travel in, in the file's words.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum MediumWord {
-    #[default]
-    Udp,
-    Ethernet,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaneTable {
     #[serde(default)]
-    medium: MediumWord,
+    medium: Medium,
     address: Option<String>,
     device: Option<String>,
     local: Option<String>,
@@ -404,7 +396,7 @@ fn next_hop(text: &str, key: &str) -> Result<IpAddr, ConfigError> {
 
 impl Lane {
     fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
-        let ethernet = t.medium == MediumWord::Ethernet;
+        let ethernet = t.medium == Medium::Ethernet;
         if let Some(text) = t.address.as_ref().filter(|_| !ethernet) {
             check_host_and_port(text)
                 .and_then(|()| check_reachable(text))
@@ -471,7 +463,7 @@ impl Lane {
         let socket = own.then(|| LaneSocket {
             local: local.unwrap_or(SocketAddr::new(any, 0)),
             device: t.device.clone(),
-            ethernet: false,
+            medium: Medium::Udp,
             priority: 0,
             mark: t.mark,
         });
@@ -530,7 +522,13 @@ impl Lane {
         let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
         Ok(Self {
             address: mac.map(|mac| ether::address_of(mac).to_string()),
-            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority, mark: None }),
+            socket: Some(LaneSocket {
+                local,
+                device: t.device.clone(),
+                medium: Medium::Ethernet,
+                priority,
+                mark: None,
+            }),
             ways: t.direction,
             metered: t.metered,
             bulk: t.bulk,

@@ -1,9 +1,9 @@
 //! One lane of a peer's, as the file describes it.
 
+use crate::medium::{self, Medium};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use wavelane_base::Rate;
-use wavelane_host::ether;
 
 /// Which ways a lane carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -82,7 +82,7 @@ impl Lane {
     }
     /// Its address as the file has it.
     pub(crate) fn written_address(&self) -> Option<String> {
-        self.number().map(ether::address_text).or_else(|| self.address.clone())
+        self.number().map(medium::address_text).or_else(|| self.address.clone())
     }
 }
 
@@ -93,8 +93,8 @@ pub struct LaneSocket {
     pub local: SocketAddr,
     /// The device by which alone it sends and receives.
     pub device: Option<String>,
-    /// It is a packet socket of that device, and its addresses are stations' ([`wavelane_host::ether`]).
-    pub ethernet: bool,
+    /// What its datagrams travel in.
+    pub medium: Medium,
     /// User priority of what a packet socket sends.
     pub priority: u8,
     /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).
@@ -112,6 +112,6 @@ impl LaneSocket {
     }
     /// The one of this machine's addresses that it needs, if it is not content with any.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
-        Some(self.local).filter(|local| !self.ethernet && !local.ip().is_unspecified())
+        Some(self.local).filter(|local| self.medium.has_ip() && !local.ip().is_unspecified())
     }
 }

@@ -1,6 +1,7 @@
 //! What is wrong with lanes beyond their grammar, and beside one another.
 
 use super::{Config, ConfigError, Lane, LaneSocket, Peer, Ways, lane_key, lane_name, value};
+use crate::medium::Medium;
 use std::net::SocketAddr;
 
 impl Config {
@@ -17,7 +18,7 @@ impl Config {
             for (other_peer, other_place, _, other) in sockets[..i].iter().filter(|(_, _, _, other)| other != socket) {
                 let whose = format!("peer '{}', {}", other_peer.name, lane_name(*other_place));
                 // Each of two packet sockets of a device would hear all that comes.
-                if socket.ethernet && other.ethernet && socket.device == other.device {
+                if [socket.medium, other.medium] == [Medium::Ethernet; 2] && socket.device == other.device {
                     let device = socket.device.as_deref().unwrap_or_default();
                     return Err(value(
                         key("priority"),
@@ -102,5 +103,5 @@ fn overlap(a: &LaneSocket, b: &LaneSocket) -> bool {
     let covers = |x: std::net::IpAddr, y: std::net::IpAddr| x.is_unspecified() && (x.is_ipv6() || y.is_ipv4());
     let same_device = a.device.is_none() || b.device.is_none() || a.device == b.device;
     let same_port = a.local.port() == b.local.port() && a.local.port() != 0;
-    !a.ethernet && !b.ethernet && same_device && same_port && (x == y || covers(x, y) || covers(y, x))
+    a.medium.has_ip() && b.medium.has_ip() && same_device && same_port && (x == y || covers(x, y) || covers(y, x))
 }

@@ -4,12 +4,12 @@ use super::changes::Changes;
 use super::{Daemon, GREETING_PATIENCE};
 use crate::diagnosis::Cause;
 use crate::keys;
+use crate::medium;
 use crate::names::News;
 use crate::whereabouts::Place;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 use wavelane_gateway::PeerId;
-use wavelane_host::ether;
 
 /// What a peer or a caller said of a wrong key explains its silence for so long.
 const EVIDENCE_FRESH: Span = Span::from_secs(300);
@@ -156,7 +156,7 @@ impl Daemon {
         // A name without an address was told of, and one that calls us has nothing to be looked at.
         let Some(address) = self.address_of(peer) else { return };
         let (mark, device) = self.way_to(peer, address);
-        if ether::mac_of(address).is_some() || !self.examiner.examine(address, mark.or(self.mark), device) {
+        if !medium::is_ip(address) || !self.examiner.examine(address, mark.or(self.mark), device) {
             self.found(peer, address, Cause::Silent);
         }
     }
@@ -201,7 +201,7 @@ impl Daemon {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
         // One that calls us was perhaps called itself, where it was before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
-        let found = self.address_of(peer).or_else(recalled).map(ether::address_text);
+        let found = self.address_of(peer).or_else(recalled).map(medium::address_text);
         let place = match (written, found) {
             (Some(name), Some(found)) if name != found => format!("{name} ({found})"),
             (Some(name), _) => name,

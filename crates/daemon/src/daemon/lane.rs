@@ -1,59 +1,20 @@
 //! Datagrams between the lanes' sockets and the gateway.
 
 use super::Daemon;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use wavelane_base::Ecn;
+use crate::medium::MediumSocket;
 use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
-use wavelane_host::ether::EtherLane;
 use wavelane_host::poller::Ready;
-use wavelane_host::udp::{Datagram, Destination, Sent, UdpLane};
+use wavelane_host::udp::Destination;
 
 /// Reads of a lane's socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
 /// then, and what was read is still in the processor's cache.
 const READS_PER_ROUND: usize = 8;
 const OCTETS_PER_ROUND: usize = 256 << 10;
 
-/// What a port's datagrams travel in.
-pub(crate) enum LaneMedium {
-    Udp(UdpLane),
-    Ether(EtherLane),
-}
-
-impl LaneMedium {
-    fn segments_max(&self) -> usize {
-        match self {
-            Self::Udp(socket) => socket.segments_max(),
-            Self::Ether(_) => 1,
-        }
-    }
-    fn receive(&mut self, take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
-        match self {
-            Self::Udp(socket) => socket.receive(take),
-            Self::Ether(socket) => socket.receive(take),
-        }
-    }
-    fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Sent {
-        match self {
-            Self::Udp(socket) => socket.send(bytes, segment, to, ecn),
-            Self::Ether(socket) => socket.send(bytes, segment, to.to),
-        }
-    }
-}
-
-impl AsFd for LaneMedium {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Udp(socket) => socket.as_fd(),
-            Self::Ether(socket) => socket.as_fd(),
-        }
-    }
-}
-
 /// One socket: a port of the gateway, by which lanes leave and come.
 pub(super) struct LanePort {
     /// `None` while its device is not there, or if no lane has it.
-    pub(super) socket: Option<LaneMedium>,
+    pub(super) socket: Option<MediumSocket>,
     readable: bool,
     writable: bool,
     /// What the socket had no room for.
@@ -61,12 +22,12 @@ pub(super) struct LanePort {
 }
 
 impl LanePort {
-    pub(super) fn new(socket: Option<LaneMedium>) -> Self {
+    pub(super) fn new(socket: Option<MediumSocket>) -> Self {
         let there = socket.is_some();
         Self { socket, readable: there, writable: there, stalled: None }
     }
     /// Goes on by another socket, or none; what the old one had no room for is lost.
-    pub(super) fn replace(&mut self, socket: Option<LaneMedium>) {
+    pub(super) fn replace(&mut self, socket: Option<MediumSocket>) {
         *self = Self::new(socket);
     }
     /// Whether there is a socket that takes nothing now.

@@ -3,11 +3,12 @@
 use super::Daemon;
 use super::changes::Changes;
 use crate::config::{self, Lane, LaneSocket, Ways};
+use crate::medium::{self, Medium};
 use crate::status;
 use std::net::SocketAddr;
 use wavelane_base::{PortId, Span};
 use wavelane_gateway::{Choice, LaneStatus, PeerId};
-use wavelane_host::{ether, interface_is_up};
+use wavelane_host::interface_is_up;
 
 /// A lane that only brings has been silent for too long after so many of the longest silences of a peer that keeps its lanes open
 /// as we do.
@@ -75,13 +76,13 @@ impl Daemon {
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
-            address: known.and_then(|lane| lane.address).map(ether::address_text),
+            address: known.and_then(|lane| lane.address).map(medium::address_text),
             configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
             device: own.and_then(|socket| socket.device.clone()),
             mark: own.and_then(|socket| socket.mark),
-            local: own.filter(|socket| !socket.ethernet).map(|socket| socket.local.to_string()),
+            local: own.filter(|socket| socket.medium.has_ip()).map(|socket| socket.local.to_string()),
             direction: table.ways.word().into(),
-            medium: if own.is_some_and(|socket| socket.ethernet) { "ethernet" } else { "udp" }.into(),
+            medium: Medium::of(own).word().into(),
             metered: known.map_or(table.metered, |lane| lane.metered),
             bulk: known.map_or(table.bulk, |lane| lane.bulk),
             small: known.map_or(table.small, |lane| lane.small),
