@@ -3,6 +3,7 @@
 use crate::people::people_tables;
 use crate::radio::radio_tables;
 use crate::table::Table;
+use crate::units::half_width;
 use core::fmt::Write;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
@@ -29,8 +30,11 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
     let values: Vec<f64> = flows.iter().filter_map(|f| figure(f)).collect();
     match mean_ci95(&values) {
         None => "-".into(),
-        Some((mean, Some(half))) => format!("{mean:.decimals$} ±{half:.decimals$}"),
-        Some((mean, None)) => format!("{mean:.decimals$}"),
+        Some((mean, half)) => {
+            let half =
+                half.and_then(|half| half_width(half, decimals)).map_or(String::new(), |half| format!(" ±{half}"));
+            format!("{mean:.decimals$}{half}")
+        }
     }
 }
 
@@ -141,6 +145,19 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mean_of_equal_values_has_no_interval() {
+        let flow = |ms| FlowFigures { rtt_p50_ms: Some(ms), ..FlowFigures::default() };
+        let shown = |all: &[f64]| {
+            let flows: Vec<FlowFigures> = all.iter().map(|ms| flow(*ms)).collect();
+            over_seeds(&flows.iter().collect::<Vec<_>>(), 0, |f| f.rtt_p50_ms)
+        };
+        assert_eq!(shown(&[101.0, 101.0, 101.0]), "101");
+        // t(0.975, 1) = 12.706: half of 0.01 either way is 0.127.
+        assert_eq!(shown(&[101.0, 101.02]), "101 ±0.1");
+        assert_eq!(shown(&[100.0, 102.0]), "101 ±13");
+    }
 
     #[test]
     fn small_rates_have_three_digits() {
