@@ -170,6 +170,8 @@ pub struct Single {
     pub range: (f64, f64),
     /// Whether the single run's value is among them.
     pub inside: bool,
+    /// The single run's seed and what the others have for it, if it is one of theirs.
+    pub same_seed: Option<(u64, f64)>,
 }
 
 /// Values of two records by seed, as far as they have any.
@@ -197,12 +199,14 @@ impl Two {
     /// A single run of one record beside several of the other.
     fn single(&self) -> Option<Single> {
         let (side, one, several) = match (self.first.as_slice(), self.other.as_slice()) {
-            ([one], several @ [_, _, ..]) => (0, one.1, several),
-            (several @ [_, _, ..], [one]) => (1, one.1, several),
+            ([one], several @ [_, _, ..]) => (0, *one, several),
+            (several @ [_, _, ..], [one]) => (1, *one, several),
             _ => return None,
         };
+        let same_seed = several.iter().find(|(seed, _)| *seed == one.0).copied();
+        let one = one.1;
         let range = several.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v.1), h.max(v.1)));
-        Some(Single { side, runs: several.len(), range, inside: range.0 <= one && one <= range.1 })
+        Some(Single { side, runs: several.len(), range, inside: range.0 <= one && one <= range.1, same_seed })
     }
     /// The same seeds, at least two: dice that fell alike need not be told apart from the difference.
     fn by_seed(&self) -> bool {
@@ -431,7 +435,8 @@ impl Comparison {
                 row.push(d.single.map_or("-".into(), |single| {
                     let word = if single.inside { "inside" } else { "outside" };
                     let (low, high) = single.range;
-                    format!("{word} {} to {}", number(low / scale), number(high / scale))
+                    let same = single.same_seed.map(|(seed, v)| format!(", seed {seed}: {}", number(v / scale)));
+                    format!("{word} {} to {}{}", number(low / scale), number(high / scale), same.unwrap_or_default())
                 }));
             }
             table.push(row);
@@ -509,8 +514,12 @@ impl Comparison {
         let chance = 200.0 / (single.runs as f64 + 1.0);
         Some(format!(
             "Whether means differ cannot be said of a record with one run, nor how far. Where nothing differs, one run lies beyond all {} others \
-             by chance in {chance:.0} % of comparisons, of each figure. Run both with the same --repeat for intervals.",
-            single.runs
+             by chance in {chance:.0} % of comparisons, of each figure.{} Run both with the same --repeat for intervals.",
+            single.runs,
+            match single.same_seed {
+                Some((seed, _)) => format!(" They have its seed, {seed}, too: with that value chance has less to do."),
+                None => String::new(),
+            }
         ))
     }
 

@@ -129,6 +129,11 @@ fn one_run_is_told_from_several_by_their_range() {
             (&18.0e6.into(), &false.into())
         );
     }
+    let same = Comparison::of(&[five.clone(), record("one", "wavelane", 3, &[18.25])]).text();
+    assert!(
+        same.contains("inside 18.0 to 18.4, seed 3: 18.4") && same.contains("They have its seed, 3, too"),
+        "{same}"
+    );
     let among = Comparison::of(&[five, record("one", "wavelane", 9, &[18.25])]).text();
     assert!(among.contains("inside 18.0 to 18.4") && among.contains("so no difference shows"), "{among}");
 }

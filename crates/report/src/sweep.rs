@@ -19,6 +19,8 @@ const CURVES_MAX: usize = 20;
 const ROWS_MAX: usize = 2_000;
 /// Most inconclusive combinations that are named.
 const DOUBTS_MAX: usize = 6;
+/// Up to this multiple of the highest point intervals are drawn.
+const BAND_MAX: f64 = 2.0;
 /// A logarithmic axis from this ratio of the largest to the least value on.
 const LOG_FROM: f64 = 20.0;
 
@@ -69,6 +71,17 @@ fn concerns(metric: &str, app: &str) -> bool {
     metric != "completed" || matches!(app, "download" | "upload" | "quic")
 }
 
+/// Each once, in order.
+fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    of.for_each(|one| {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    });
+    found
+}
+
 /// How curves look, and what stands for what.
 struct Looks<'a> {
     /// Of every curve, by its name.
@@ -79,15 +92,6 @@ struct Looks<'a> {
 
 /// A colour for each stack and a dash for what else tells curves apart, as far as there are enough.
 fn looks<'a>(points: &'a [Point], order: &[&'a str]) -> Looks<'a> {
-    fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-        let mut found = Vec::new();
-        of.for_each(|one| {
-            if !found.contains(&one) {
-                found.push(one);
-            }
-        });
-        found
-    }
     let stacks = distinct(points.iter().map(|p| p.stack.as_str()));
     let rests = distinct(points.iter().map(|p| p.rest.as_str()));
     let enough = stacks.len() <= COLOURS.len() && rests.len() <= DASHES.len();
@@ -205,12 +209,16 @@ fn plot(
             marks: Vec::new(),
         }
     };
-    let curves: Vec<Curve> = names.iter().map(curve).collect();
-    let top = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.1).fold(0.0, f64::max);
+    let mut curves: Vec<Curve> = names.iter().map(curve).collect();
+    let highest = |points: &mut dyn Iterator<Item = &(f64, f64)>| points.map(|p| p.1).fold(0.0, f64::max);
+    let lines = highest(&mut curves.iter().flat_map(|c| c.pieces.iter().flatten()));
+    // Wide intervals of few seeds do not press the lines into the bottom: they leave the picture at its top.
+    let top = highest(&mut curves.iter().flat_map(|c| &c.band)).clamp(lines, lines * BAND_MAX);
+    curves.iter_mut().flat_map(|c| &mut c.band).for_each(|p| p.1 = p.1.min(top));
     let xs = || all_x.iter().map(|x| x / x_by);
     let log = least_x > 0.0 && most_x / least_x >= LOG_FROM;
     let plot = Plot {
-        title: format!("{title} by {}", key_words(&axes[number].key)),
+        title: format!("{title}{} by {}", if title.contains(", ") { "," } else { "" }, key_words(&axes[number].key)),
         x_label: labelled(&key_words(&axes[number].key), &x_unit),
         y_label: if y_unit.is_empty() { title.to_owned() } else { y_unit },
         x: if log { Scale::logarithmic(xs()) } else { Scale::exact(xs().fold(0.0, f64::max)) },
@@ -225,7 +233,8 @@ fn plot(
     (!points.is_empty()).then_some((plot, left_out))
 }
 
-/// What came out: the first figures of each curve at both ends of the axis.
+/// What came out: the first figures of each curve at both ends of the axis; of many curves what lies between the least and the
+/// greatest mean of each stack.
 fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
     let mut said = Vec::new();
     let figures = METRICS.iter().zip(all).filter(|((key, ..), points)| SAID.contains(key) && !points.is_empty());
@@ -236,10 +245,20 @@ fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
             let (first, last) = (own().min_by(|a, b| a.x.total_cmp(&b.x))?, own().max_by(|a, b| a.x.total_cmp(&b.x))?);
             Some(format!("{name}: {}, {}", at(first), at(last)))
         };
+        let stacks = distinct(points.iter().map(|p| p.stack.as_str()));
+        let range = |stack: &&str| {
+            let means = points.iter().filter(|p| p.stack == **stack).map(|p| p.mean);
+            let (least, most) = means.fold((f64::INFINITY, 0.0), |(l, m), v| (v.min(l), v.max(m)));
+            format!("{stack} {} to {}", human(least, None, unit), human(most, None, unit))
+        };
         let curves: Vec<String> = order.iter().filter_map(of).collect();
-        let more = curves.len().saturating_sub(SAID_CURVES_MAX);
-        let rest = if more > 0 { format!("; {more} more in the table below") } else { String::new() };
-        said.push(format!("{title}: {}{rest}.", curves[..curves.len() - more].join("; ")));
+        said.push(match curves.len() {
+            0..=SAID_CURVES_MAX => format!("{title}: {}.", curves.join("; ")),
+            _ => format!(
+                "{title}, means of all combinations: {}.",
+                stacks.iter().map(range).collect::<Vec<_>>().join("; ")
+            ),
+        });
     }
     said
 }
@@ -507,6 +526,22 @@ mod tests {
                 "within the picture"
             );
         }
+    }
+
+    #[test]
+    fn many_curves_are_said_by_stack() {
+        let at = |stack: &str, n: usize, mean| Point { mean, ..point(stack, &format!(", {n} ms")) };
+        let points: Vec<Point> = (1..5).flat_map(|n| [at("a", n, n as f64 * 1e6), at("b", n, 5e5)]).collect();
+        let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
+        let mut all: Vec<Vec<Point>> = METRICS.iter().map(|_| Vec::new()).collect();
+        all[0] = points
+            .iter()
+            .map(|p| Point { curve: p.curve.clone(), rest: p.rest.clone(), stack: p.stack.clone(), ..*p })
+            .collect();
+        assert_eq!(
+            ends(&all, &order, "bps"),
+            ["Goodput, means of all combinations: a 1 Mbit/s to 4 Mbit/s; b 500 kbit/s to 500 kbit/s."]
+        );
     }
 
     #[test]

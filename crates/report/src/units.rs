@@ -38,12 +38,16 @@ pub(crate) fn unit_for(value: f64, unit: &str) -> (f64, String) {
     found.map_or_else(|| (1.0, unit.to_owned()), |(_, by, name)| (*by, (*name).to_owned()))
 }
 
+/// Half an interval that is smaller than the value's last digit is told with so many decimals more; a smaller one is none.
+const FINER_MAX: usize = 2;
+
 /// Half an interval with so many decimals, or with as many as its first digit takes; `None` of nothing, where all values are one.
 pub(crate) fn half_width(half: f64, decimals: usize) -> Option<String> {
     let first = |half: f64| (-half.log10()).floor().max(0.0) as usize + 1;
     let text = format!("{half:.decimals$}");
     match text.parse::<f64>() {
         _ if half <= 0.0 || !half.is_finite() => None,
+        Ok(0.0) if first(half) > decimals + FINER_MAX => None,
         Ok(0.0) => Some(digits(half, first(half))),
         _ => Some(text),
     }
@@ -121,6 +125,7 @@ mod tests {
             (4_760_000.0, Some(2_740.0), "bit/s", "4.76 \u{b1} 0.003 Mbit/s"),
             (101.0, Some(0.04), "ms", "101 \u{b1} 0.04 ms"),
             (101.0, Some(0.0), "ms", "101 ms"),
+            (17_300_000.0, Some(0.5), "bit/s", "17.3 Mbit/s"),
             (12_345.0, None, "ms", "12.3 s"),
             (0.8671, Some(0.01), "ratio", "0.867 \u{b1} 0.01"),
             (0.0, None, "ms", "0 ms"),
