@@ -174,6 +174,25 @@ pub struct Single {
     pub same_seed: Option<(u64, f64)>,
 }
 
+impl Single {
+    /// Where the one `value` lies, as exact as it takes to see it.
+    fn words(self, value: f64, scale: f64) -> String {
+        let ((low, high), word) = (self.range, if self.inside { "inside" } else { "outside" });
+        let at = |v: f64, more: usize| finer(v / scale, more);
+        let told = |more: &usize| {
+            let differ = |a: f64, b: f64| a == b || at(a, *more) != at(b, *more);
+            differ(low, high) && (self.inside || (differ(value, low) && differ(value, high)))
+        };
+        let more = (0..FINER_MAX).find(told).unwrap_or(FINER_MAX);
+        let value = if more > 0 { format!("{} ", at(value, more)) } else { String::new() };
+        let same = self.same_seed.map(|(seed, v)| format!(", seed {seed}: {}", at(v, more))).unwrap_or_default();
+        match low == high {
+            true => format!("{value}{word}, all {} are {}{same}", self.runs, at(low, more)),
+            false => format!("{value}{word} {} to {}{same}", at(low, more), at(high, more)),
+        }
+    }
+}
+
 /// Values of two records by seed, as far as they have any.
 struct Two {
     first: Vec<(u64, f64)>,
@@ -419,7 +438,9 @@ impl Comparison {
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
             // Said where it tells something.
-            if FIGURES[d.figure].key == "completed" && d.means == [1.0, 1.0] {
+            if [("completed", 1.0), ("lost_share", 0.0)].contains(&(FIGURES[d.figure].key, d.means[0]))
+                && d.means[0] == d.means[1]
+            {
                 continue;
             }
             let mut row = vec![
@@ -432,12 +453,7 @@ impl Comparison {
                 d.ratio.map_or("-".into(), |ratio| estimate(ratio, 1.0, false)),
             ];
             if singles {
-                row.push(d.single.map_or("-".into(), |single| {
-                    let word = if single.inside { "inside" } else { "outside" };
-                    let (low, high) = single.range;
-                    let same = single.same_seed.map(|(seed, v)| format!(", seed {seed}: {}", number(v / scale)));
-                    format!("{word} {} to {}{}", number(low / scale), number(high / scale), same.unwrap_or_default())
-                }));
+                row.push(d.single.map_or("-".into(), |single| single.words(d.means[single.side], scale)));
             }
             table.push(row);
         }
@@ -485,6 +501,8 @@ impl Comparison {
     fn finding_of_one(&self, record: usize, single: Single) -> String {
         let names = ["A", letter(record)];
         let (one, several, runs) = (names[single.side], names[1 - single.side], single.runs);
+        // Of figures that are the same in every run nothing can lie beyond.
+        let all = self.singles(record).filter(|(_, s)| s.range.0 < s.range.1 || !s.inside).count();
         let outside: Vec<&Difference> = self.singles(record).filter(|(_, s)| !s.inside).map(|(d, _)| d).collect();
         let said: Vec<String> = outside
             .iter()
@@ -502,8 +520,11 @@ impl Comparison {
         match said.is_empty() {
             true => format!("{head}; every figure of the one lies among those of the {runs}, so no difference shows."),
             false => {
-                let said = said[..said.len().min(FINDINGS_MAX)].join("; ");
-                format!("{head}; figures of the one beyond all {runs}: {said}{beyond}.")
+                let (n, said) = (said.len(), said[..said.len().min(FINDINGS_MAX)].join("; "));
+                let chance = all as f64 * 2.0 / (runs as f64 + 1.0);
+                format!(
+                    "{head}; {n} of {all} figures of the one lie beyond all {runs} (about {chance:.0} would by chance): {said}{beyond}."
+                )
             }
         }
     }

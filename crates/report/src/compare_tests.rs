@@ -115,7 +115,9 @@ fn one_run_is_told_from_several_by_their_range() {
         let ratio = if single.side == 1 { "0.824" } else { "1.21" };
         for part in [
             "outside 18.0 to 18.4",
-            &format!("figures of the one beyond all 5: wavelane page: goodput x {ratio}; "),
+            &format!(
+                "2 of 2 figures of the one lie beyond all 5 (about 1 would by chance): wavelane page: goodput x {ratio}; "
+            ),
             "Whether means differ cannot be said of a record with one run",
             // A sixth run is the least or the greatest of six by chance.
             "by chance in 33 % of comparisons",
@@ -135,6 +137,11 @@ fn one_run_is_told_from_several_by_their_range() {
         "{same}"
     );
     let among = Comparison::of(&[five, record("one", "wavelane", 9, &[18.25])]).text();
+    // As many decimals as it takes.
+    let single = Single { side: 1, runs: 5, range: (105.9, 106.2), inside: false, same_seed: None };
+    assert_eq!(single.words(106.4, 1.0), "106.4 outside 105.9 to 106.2");
+    let alike = Single { range: (0.0, 0.0), ..single };
+    assert_eq!(alike.words(1.0, 0.01), "outside, all 5 are 0.00");
     assert!(among.contains("inside 18.0 to 18.4") && among.contains("so no difference shows"), "{among}");
 }
 

@@ -20,7 +20,7 @@ h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em;margin-top:2em}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.35em .6em;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
 th{border-bottom:2px solid var(--edge);font-weight:600;font-size:.85em}
-td.l,th.l{text-align:left}td.why{min-width:18em}td.case{min-width:11em}td.metric{min-width:9em}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
+td.l,th.l{text-align:left}td.why{min-width:14em}td.case{min-width:11em}td.metric{min-width:9em}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
 code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:var(--soft)}code{padding:.1em .3em}
 pre{padding:.8em;overflow-x:auto;font-size:.85em}
 p,li{max-width:62em}.n{white-space:nowrap}svg{width:100%;max-width:1000px;height:auto;border:1px solid var(--rule);margin-top:1.5em}.narrow{display:none}

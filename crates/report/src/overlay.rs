@@ -39,7 +39,8 @@ pub(crate) fn recolour(curves: &mut [Curve]) {
 
 /// What colours and dashes stand for; empty where a colour is not one name, or there is one of either only.
 fn keys(curves: &[Curve]) -> Vec<Key> {
-    let (mut names, mut records): (Vec<(&str, Look)>, Vec<(&str, Look)>) = (Vec::new(), Vec::new());
+    let mut names: Vec<(&str, Look)> = Vec::new();
+    let mut records: Vec<(&str, Look)> = Vec::new();
     for curve in curves {
         let Some((letter, name)) = curve.name.split_once(' ') else { return Vec::new() };
         if !names.contains(&(name, curve.look.with_dash(0))) {

@@ -332,19 +332,19 @@ impl Plot {
     }
 
     /// The legend's items, each with its place in rows that fit, and how many rows these are.
-    fn legend(&self, canvas: &Canvas) -> (Vec<((f64, f64), Item<'_>)>, f64) {
+    fn legend(&self, canvas: &Canvas) -> (Vec<Item<'_>>, f64) {
         let (left, right) = (if canvas.layout.width < 500.0 { 12.0 } else { canvas.layout.left }, canvas.right());
         let (mut x, mut row) = (left, 0.0);
-        let curves = || self.curves.iter().map(|c| Item { look: Some(ItemLook::Both(c.look)), name: &c.name });
+        let curves = || self.curves.iter().map(|c| item(Some(ItemLook::Both(c.look)), &c.name));
         let keys = || {
             self.keys.iter().map(|key| match key.look {
-                KeyLook::Colour(look) => Item { look: Some(ItemLook::Colour(look)), name: &key.name },
-                KeyLook::Dash(look) => Item { look: Some(ItemLook::Dash(look)), name: &key.name },
+                KeyLook::Colour(look) => item(Some(ItemLook::Colour(look)), &key.name),
+                KeyLook::Dash(look) => item(Some(ItemLook::Dash(look)), &key.name),
             })
         };
         let mut items: Vec<Item<'_>> = if self.keys.is_empty() { curves().collect() } else { keys().collect() };
         if self.curves.iter().any(|c| !c.marks.is_empty()) {
-            items.push(Item { look: None, name: self.marks_mean });
+            items.push(item(None, self.marks_mean));
         }
         let mut placed = Vec::with_capacity(items.len());
         for item in items {
@@ -353,15 +353,15 @@ impl Plot {
                 x = left;
                 row += 1.0;
             }
-            placed.push(((x, row * LEGEND_ROW), item));
+            placed.push(Item { place: (x, row * LEGEND_ROW), ..item });
             x += width;
         }
         (placed, row + 1.0)
     }
 
-    fn draw_legend(&self, canvas: &mut Canvas, items: &[((f64, f64), Item<'_>)], top: f64) {
-        for ((x, y), item) in items {
-            let (x, y) = (*x, top + y);
+    fn draw_legend(&self, canvas: &mut Canvas, items: &[Item<'_>], top: f64) {
+        for item in items {
+            let (x, y) = (item.place.0, top + item.place.1);
             let (line, dots) = match item.look {
                 None => {
                     canvas.line((x + 6.0, y - 10.0), (x + 6.0, y + 2.0), &format!("{GREY} stroke-width=\"1.6\""));
@@ -455,8 +455,14 @@ impl Plot {
 
 /// What a legend shows before a name; nothing before the meaning of marks.
 struct Item<'a> {
+    /// From the left edge and below the first row.
+    place: (f64, f64),
     look: Option<ItemLook>,
     name: &'a str,
+}
+
+fn item(look: Option<ItemLook>, name: &str) -> Item<'_> {
+    Item { place: (0.0, 0.0), look, name }
 }
 
 enum ItemLook {

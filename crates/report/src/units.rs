@@ -53,6 +53,12 @@ pub(crate) fn half_width(half: f64, decimals: usize) -> Option<String> {
     }
 }
 
+/// A mean with so many decimals, and half its interval.
+pub(crate) fn with_half(mean: f64, half: Option<f64>, decimals: usize) -> String {
+    let half = half.and_then(|half| half_width(half, decimals)).map_or(String::new(), |half| format!(" ±{half}"));
+    format!("{mean:.decimals$}{half}")
+}
+
 /// A value with half its interval in another unit, without that unit's name: three digits of the value.
 pub(crate) fn scaled(value: f64, half: Option<f64>, by: f64) -> String {
     let decimals = decimals(value / by);
@@ -67,7 +73,8 @@ const IN_COMMON_MAX: f64 = 1e4;
 /// One unit for all values of a column or a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CommonUnit {
-    by: f64,
+    /// What one of it is, in the base unit.
+    pub(crate) by: f64,
     /// Its name; empty for numbers without one.
     pub name: String,
 }
@@ -108,11 +115,11 @@ mod tests {
     #[test]
     fn a_column_has_one_unit() {
         let of = |values: &[f64]| CommonUnit::of(values.iter().copied(), "bit/s");
-        let unit = of(&[980_000.0, 4.7e6, 18.2e6]).unwrap();
+        let unit = of(&[980_000.0, 4.7e6, 18.2e6]).expect("near enough");
         assert_eq!((unit.name.as_str(), unit.number(980_000.0, None)), ("Mbit/s", "0.98".to_owned()));
         assert_eq!(unit.words(18.2e6, Some(400_000.0)), "18.2 \u{b1} 0.4 Mbit/s");
         assert_eq!(of(&[1e3, 1e9]), None);
-        assert_eq!(CommonUnit::of([0.5].into_iter(), "ratio").unwrap().words(0.5, None), "0.5");
+        assert_eq!(CommonUnit::of([0.5].into_iter(), "ratio").expect("one value").words(0.5, None), "0.5");
     }
 
     #[test]

@@ -81,6 +81,21 @@ pub(crate) fn name(metric: &str) -> String {
         "kept_share" => "What the rival keeps of its goodput beside its own kind",
         "of_without" => "The figure, ratio to that without the mechanism",
         "delay_without_over_with" => "Delay without the mechanism, ratio to that with it",
+        "with_over_without" => "With the mechanism, ratio to that without it",
+        "of_one_clean_flow" => "Both flows together, ratio to one alone",
+        "of_one_hop" => "Goodput, ratio to that of one hop",
+        "rts_over_none" => "With RTS/CTS, ratio to that without",
+        "lab_over_sim" => "Goodput in the lab, ratio to the simulator's",
+        "sim_over_lab_p50" => "Median delay in the simulator, ratio to the lab's",
+        "page_over_rtt" => "Time to load the page, in round trips",
+        "goodput_of_no_ring" => "Goodput, ratio to that without a ring",
+        "echo_p50_over_no_ring_ms" => "Echo delay, median, less that without a ring",
+        "echo_p99_over_no_ring_ms" => "Echo delay, 99th percentile, less that without a ring",
+        "response_100_over_1000_bytes" => "Response in packets of 100 B, ratio to that of 1000 B",
+        "rtt_6_over_12" => "Delay at 6 Mbit/s, ratio to that at 12",
+        "rtt_before_over_after" => "Delay before the change, ratio to that after it",
+        "throughput_window_10_over_1" => "Throughput at a window of 10, ratio to that at 1",
+        "over_default_reading" => "Throughput, ratio to that of the default reading",
         "cpu_s_per_gb" => "Processor time per GB",
         "sim_s_per_cpu_s" => "Simulated seconds per processor second",
         _ => return plain(metric),
@@ -125,5 +140,11 @@ mod tests {
         assert_eq!(title("rtt_peak_ms"), "Rtt peak (rtt_peak_ms)");
         assert_eq!(title("opens_per_s"), "Opens per s");
         assert_eq!(name("limit_share"), "Share of what the link can deliver");
+        // A ratio is called one: "over" is also what a curve is drawn over.
+        for metric in
+            ["goodput_ratio", "with_over_without", "rts_over_none", "sim_over_lab_p50", "echo_p95_over_unloaded"]
+        {
+            assert!(name(metric).contains(", ratio to ") && !name(metric).contains(" over "), "{}", name(metric));
+        }
     }
 }
