@@ -34,6 +34,7 @@ def compare(table: Any, text: str, apart: float = 0.0) -> None:
 def test_a_sweeps_two_tables_are_one(hop: Path, command: str, tmp_path: Path) -> None:
     losses = 'air.forward.loss={ kind = "none" },{ kind = "random", p = "1/100" }'
     arguments = ["--sweep", "air.forward.rate=5 Mbit/s,10 Mbit/s", "--sweep", losses, "--repeat", "2"]
+    arguments += ["--set", "page-fills-the-link.at-least=1 Mbit/s"]
     swept = subprocess.run([command, "sweep", hop, *arguments, "--out", tmp_path / "s"], capture_output=True, text=True)
     assert swept.returncode == 0, swept.stderr
     table = pq.read_table(tmp_path / "s/sweep.parquet")

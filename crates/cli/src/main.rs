@@ -21,9 +21,11 @@ mod progress;
 mod report;
 mod run;
 mod study;
+mod study_show;
 mod sweep;
 mod trace;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -50,8 +52,8 @@ Examples:
   wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s'
   wavelane compare records/demo-lab-1 records/demo-lab-2   differences and ratios with intervals
   wavelane sweep scenarios/demo.toml --sweep 'page.size=1 MB,20 MB' --out records/sizes
-  wavelane study list                             published experiments that can be repeated
-  wavelane trace upload.pcap                      connections of a capture, and the causes of retransmissions
+  wavelane study list                             published experiments that can be repeated; study show ID: one of them
+  wavelane trace FILE.pcapng                      connections of a capture, and the causes of retransmissions
   wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
   wavelane cure 192.0.2.7 --yes                   ... and end it: shape this machine's side, --undo takes it back
   wavelane keygen --out a.key                     a gateway's key pair
@@ -191,6 +193,9 @@ fn init(args: &commands::InitArgs) -> Outcome {
 fn unparsed(error: &clap::Error) -> Outcome {
     if error.use_stderr() {
         error.exit();
+    }
+    if let Some(about) = study::asked(std::env::args()).filter(|_| error.kind() == ErrorKind::DisplayHelp) {
+        print(&format!("{about}\n"))?;
     }
     match error.print().and_then(|()| std::io::stdout().flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),

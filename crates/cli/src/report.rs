@@ -143,7 +143,7 @@ fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
 fn draw(comparison: &Comparison, records: &[Compared], out: &Path, stop: &AtomicBool) -> Result<PathBuf, Failure> {
     let name = out.file_name().map_or_else(|| "compare".into(), |n| n.to_string_lossy().into_owned());
     let draft = out.with_file_name(format!(".{name}.draft-{}", std::process::id()));
-    let made = comparison.render(&draft, records, stop).map_err(Failure::refused);
+    let made = comparison.render(&draft, out, records, stop).map_err(Failure::refused);
     let kept = made.and_then(|page| {
         page.ok_or_else(|| Failure::interrupted("interrupted; nothing was written"))?;
         take_over(&draft, out).map_err(|e| Failure::refused(format!("cannot write {}: {e}", out.display())))

@@ -2,14 +2,15 @@
 
 use crate::progress::Meter;
 use crate::run::{failure, jobs, render};
-use crate::{Failure, Outcome, exit_of, interrupt, print};
+use crate::{Failure, Outcome, exit_of, interrupt, print, study_show};
 use clap::{Args, Subcommand};
 use core::fmt::Write;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
-use wavelane_scenario::Seed;
+use wavelane_scenario::{Seed, hint};
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
 /// Largest first seed: studies count up from it, in seeds of a run at most.
@@ -26,7 +27,13 @@ pub(crate) struct StudyArgs {
 enum Verb {
     /// List the studies.
     List,
-    /// Run studies and judge them.
+    /// Describe a study: its question, parts, durations and figures, and what came out.
+    Show {
+        /// An id from `wavelane study list`.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Run studies and judge them. `wavelane study run ID --help` describes the study first.
     Run(RunStudies),
 }
 
@@ -71,28 +78,39 @@ struct RunStudies {
 pub(crate) fn study(args: &StudyArgs) -> Outcome {
     match &args.verb {
         Verb::List => {
-            for s in STUDIES {
-                let parts = if s.parts.is_empty() { String::new() } else { format!("; parts {}", s.parts.join(", ")) };
-                print(&format!(
-                    "{:<15} {} (on {}; quick {}, full {}{parts})\n",
-                    s.id, s.about, s.backend, s.takes[0], s.takes[1]
-                ))?;
-            }
+            print(&study_show::list(STUDIES))?;
+            say!("wavelane study show ID: question, parts and figures of one, and what came out");
+            Ok(0)
+        }
+        Verb::Show { id } => {
+            print(&study_show::show(find(id)?))?;
             Ok(0)
         }
         Verb::Run(args) => run(args),
     }
 }
 
+/// The study of that id, or which is meant.
+fn find(id: &str) -> Result<&'static Study, Failure> {
+    let meant = || hint(id, STUDIES.iter().map(|s| s.id));
+    Study::find(id).ok_or_else(|| Failure::refused(format!("no study '{id}'; {}", meant())))
+}
+
+/// What `study run ID... --help` asks about, before the help of the command itself.
+pub(crate) fn asked(mut args: impl Iterator<Item = String>) -> Option<String> {
+    let (study, run) = (args.nth(1)?, args.next()?);
+    let shown: Vec<String> = args.filter_map(|id| Study::find(&id).map(study_show::show)).collect();
+    (study == "study" && run == "run" && !shown.is_empty()).then(|| shown.join("\n"))
+}
+
 fn run(args: &RunStudies) -> Outcome {
-    let find = |id: &String| {
-        let known: Vec<&str> = STUDIES.iter().map(|s| s.id).collect();
-        Study::find(id).ok_or_else(|| Failure::refused(format!("no study '{id}'; use one of {}", known.join(", "))))
-    };
-    let studies = args.ids.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let studies = args.ids.iter().map(|id| find(id)).collect::<Result<Vec<_>, _>>()?;
     for study in &studies {
         if let Some(part) = args.parts.iter().find(|part| !study.parts.contains(&part.as_str())) {
-            let known = if study.parts.is_empty() { "it has none".into() } else { study.parts.join(", ") };
+            let known = match study.parts {
+                [] => "it has none: leave --part out".into(),
+                parts => hint(part, parts.iter().copied()),
+            };
             return Err(Failure::refused(format!("study {} has no part '{part}': {known}", study.id)));
         }
     }
@@ -198,8 +216,8 @@ fn population_only(args: &RunStudies, study: &Study) -> Result<(), Failure> {
     }
     match args.stacks.iter().find(|stack| !study.stacks.contains(&stack.as_str())) {
         Some(stack) => {
-            let known = study.stacks.join(", ");
-            Err(Failure::refused(format!("study {} has no stack '{stack}': use one of {known}", study.id)))
+            let known = hint(stack, study.stacks.iter().copied());
+            Err(Failure::refused(format!("study {} has no stack '{stack}': {known}", study.id)))
         }
         None => Ok(()),
     }
@@ -239,10 +257,29 @@ fn line(r: &Row) -> String {
     format!("{:<12} {id}{:<12}{case} {} = {value}{why}", r.verdict.word(), r.stack, r.metric)
 }
 
+/// Members of a population that have rows.
+fn members(document: &StudyDocument) -> usize {
+    let draws = document.rows.iter().filter_map(|r| r.case.get("draw"));
+    draws.map(ToString::to_string).collect::<BTreeSet<_>>().len()
+}
+
+/// Members up to which each has a line of its own in the table.
+const MEMBERS_TOLD: usize = 19;
+
+/// Whether the table of a population of so many members has the row. Of one member it has all rows and none over all members, which
+/// are of it alone and not judged; of few a row each, and of many only the rows over all of them.
+fn is_told(row: &Row, members: usize) -> bool {
+    match (row.case.contains_key("draw"), members) {
+        (is_drawn, 1) => is_drawn || row.verdict != Verdict::Info,
+        (true, 0..=MEMBERS_TOLD) => row.metric == "goodput_ratio",
+        (is_drawn, _) => !is_drawn,
+    }
+}
+
 fn table(document: &StudyDocument, out: &Path) -> String {
     let mut text = String::new();
-    // A population's members were printed as they ended; the table has the rows over all of them.
-    let told = document.rows.iter().filter(|r| !r.case.contains_key("draw"));
+    let members = members(document);
+    let told = document.rows.iter().filter(|r| is_told(r, members));
     // On a terminal every row was shown as it was judged: only failing and inconclusive ones are repeated.
     let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     for r in told.filter(|r| !watched || matches!(r.verdict, Verdict::Fail | Verdict::Inconclusive)) {
@@ -256,4 +293,32 @@ fn table(document: &StudyDocument, out: &Path) -> String {
         "\nstudy {name} verdict {word}: {pass} rows pass, {fail} fail, {unsure} inconclusive\nreport {out}/report.html\nrecords {out}"
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_members_are_told_one_by_one() {
+        let row = |draw: Option<u64>, metric: &str, verdict| {
+            let value = serde_json::json!({
+                "id": "link-population", "case": {}, "backend": "sim", "stack": "wavelane", "metric": metric, "unit": "",
+                "value": 1.0, "ci95": null, "n": 1, "published": null, "bound": null, "verdict": "info", "why": ""
+            });
+            let mut row: Row = serde_json::from_value(value).expect("a row");
+            row.case.extend(draw.map(|n| ("draw".to_owned(), n.into())));
+            Row { verdict, ..row }
+        };
+        let told = |row: &Row| [1, 5, 100].map(|members| is_told(row, members));
+        assert_eq!(told(&row(Some(17), "goodput_bps", Verdict::Info)), [true, false, false]);
+        assert_eq!(told(&row(Some(17), "goodput_ratio", Verdict::Info)), [true, true, false]);
+        assert_eq!(told(&row(None, "goodput_ratio_median", Verdict::Info)), [false, true, true]);
+        assert_eq!(told(&row(None, "worlds_failed", Verdict::Pass)), [true, true, true]);
+        assert!(is_told(&row(None, "flows_reset", Verdict::Info), 0), "a study without members");
+        let args = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().into_iter();
+        assert!(asked(args("wavelane study run gettys --help")).is_some_and(|said| said.starts_with("gettys: ")));
+        assert_eq!(asked(args("wavelane study run --help")), None);
+        assert_eq!(asked(args("wavelane run gettys --help")), None);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::progress::Meter;
 use crate::report::show_page;
 use crate::run::{Place, failure, jobs};
-use crate::{EXIT_INCONCLUSIVE, Failure, Outcome, cluster, interrupt, print};
+use crate::{Failure, Outcome, cluster, exit_of, interrupt, print};
 use clap::Args;
 use std::path::PathBuf;
 use wavelane_report::parquet;
@@ -19,7 +19,10 @@ Examples:
   wavelane sweep FILE --out DIR            what the file's [sweep] says; the same command goes on where it was stopped
   wavelane sweep FILE --out DIR --on-cluster tcp://192.0.2.1:8786     on the workers of a Dask scheduler
 
-DIR gets sweep.csv and sweep.parquet (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.";
+DIR gets sweep.csv and sweep.parquet (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.
+
+Exit codes, as of run: 1 if a check of the scenario fails in any combination (the command names check and combinations), else 3 if one is
+inconclusive, else 0. Tables and page are complete in all three cases.";
 
 /// Arguments of `wavelane sweep`.
 #[derive(Args)]
@@ -53,7 +56,8 @@ pub(crate) struct SweepArgs {
     /// The Python that the Dask client runs in.
     #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
     python: PathBuf,
-    /// Where everything goes. What is there already is not run again: of a larger --repeat only the missing seeds are run.
+    /// Where everything goes. What is there already is not run again: of a larger --repeat only the missing seeds are run, and of a smaller
+    /// one the records keep all.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Print one JSON document on standard output, and nothing else.
@@ -78,10 +82,16 @@ fn document(args: &SweepArgs, repeat: u32, axes: &[Axis], cells: &[SweepCell]) -
         repeat,
         axes: axes.iter().map(axis).collect(),
         cells: cells.iter().map(cell).collect(),
+        verdict: total(cells),
         csv: args.out.join("sweep.csv").display().to_string(),
         parquet: args.out.join("sweep.parquet").display().to_string(),
     };
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+/// The verdict over all combinations.
+fn total(cells: &[SweepCell]) -> Verdict {
+    Verdict::total(cells.iter().map(|cell| cell.document.verdict))
 }
 
 /// Runs every combination, and writes the table and the page.
@@ -189,12 +199,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         let combinations = if cells == 1 { "1 combination".into() } else { format!("{cells} combinations") };
         let seeds = if repeat == 1 { "1 seed".into() } else { format!("{repeat} seeds") };
         let doubts: String = wavelane_report::sweep_doubts(&done).iter().map(|said| format!("{said}\n")).collect();
-        print(&format!("{combinations} of {seeds}{before}\n{doubts}table {csv}\nreport {page}\n"))?;
+        let verdict = total(&done).word();
+        print(&format!("{combinations} of {seeds}{before}\n{doubts}verdict {verdict}\ntable {csv}\nreport {page}\n"))?;
     }
     if args.open {
         show_page(&page)?;
     }
-    // Checks of the scenario do not judge a sweep: at some values they are meant to fail.
-    let late = done.iter().any(|cell| cell.document.verdict == Verdict::Inconclusive);
-    Ok(if late { EXIT_INCONCLUSIVE } else { 0 })
+    Ok(exit_of(total(&done)))
 }

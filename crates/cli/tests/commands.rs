@@ -166,7 +166,7 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
         (&["run", &smoke(), "--out", "/dev/full"], "exists and is not a record"),
         (&["run", &smoke(), "--out", "/proc/nowhere/r"], "cannot write /proc/nowhere"),
         (&["report", "/nonexistent"], "/nonexistent holds no record: name a directory"),
-        (&["study", "run", "mian-job"], "no study 'mian-job'; use one of main-job"),
+        (&["study", "run", "mian-job"], "no study 'mian-job'; did you mean 'main-job'?"),
         (&["status", "--control", "/nonexistent.sock"], "/nonexistent.sock"),
     ];
     for (args, part) in cases {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Place, scenarios, wavelane as command};
+use common::{EASY, Place, scenarios, wavelane as command};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -56,7 +56,7 @@ fn pages_fit_a_telephone_and_are_dark_when_asked() {
     wavelane(&["run", &radio, "--out", &path("radio")]);
     wavelane(&["compare", &run, &run, "--out", &path("compare")]);
     let rates = "air.forward.rate=5 Mbit/s,10 Mbit/s";
-    wavelane(&["sweep", &hop, "--sweep", rates, "--repeat", "2", "--out", &path("sweep")]);
+    wavelane(&[&["sweep", &hop, "--sweep", rates, "--repeat", "2", "--out", &path("sweep")][..], &EASY].concat());
     wavelane(&["study", "run", "hop-swarm", "--draws", "1..2", "--out", &path("study")]);
     let names = ["run", "radio", "compare", "sweep", "study"];
     let mut all = LISTEN.to_owned();

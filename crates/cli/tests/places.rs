@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Place, WAVELANE, err as said, smoke, wavelane};
+use common::{EASY, Place, WAVELANE, err as said, smoke, wavelane};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -94,7 +94,8 @@ fn a_study_takes_no_folder_of_others() {
 fn a_sweep_refuses_keys_without_effect_and_edited_cells_run_again() {
     let place = Place::new("sweep");
     let dir = place.path("s");
-    let sweep = ["sweep", &smoke(), "--sweep", RATES, "--out", &dir];
+    let [set, bound] = EASY;
+    let sweep = ["sweep", &smoke(), "--sweep", RATES, "--out", &dir, set, bound];
     for (more, part) in [
         (["--sweep", "air.forward.rate=1 Mbit/s"], "--sweep names air.forward.rate twice"),
         (["--sweep", "channels.air.forward.rate=1 Mbit/s"], "twice"),
@@ -112,7 +113,7 @@ fn a_sweep_refuses_keys_without_effect_and_edited_cells_run_again() {
     let text = std::fs::read_to_string(&record).unwrap();
     std::fs::write(&record, text.replacen("\"goodput_bps\": ", "\"goodput_bps\": 9", 1)).unwrap();
     let o = done(&sweep);
-    assert!(said(&o).contains("1 combination is run again, for record.json was changed"), "{}", said(&o));
+    assert!(said(&o).contains("1 combination is run again and replaced, for record.json was changed"), "{}", said(&o));
     std::fs::remove_file(&record).unwrap();
     let o = done(&sweep);
     assert!(said(&o).contains("there is no record.json"), "{}", said(&o));
@@ -171,10 +172,12 @@ fn a_closed_standard_output_is_exit_2() {
 fn a_file_over_the_limit_leaves_no_draft() {
     let place = Place::new("limit");
     let dir = place.path("s");
-    done(&["sweep", &smoke(), "--sweep", RATES, "--out", &dir]);
+    done(&[&["sweep", &smoke(), "--sweep", RATES, "--out", &dir][..], &EASY].concat());
     let before = place.read("s/sweep.csv");
     // 512 bytes: less than the table.
-    let script = format!("ulimit -f 1; exec {WAVELANE} sweep {} --sweep '{RATES}' --out {dir}", smoke());
+    let [set, bound] = EASY;
+    let script =
+        format!("ulimit -f 1; exec {WAVELANE} sweep {} --sweep '{RATES}' --out {dir} {set} '{bound}'", smoke());
     let o = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(o.status.code(), Some(2), "{}", said(&o));
     assert!(said(&o).contains("File too large"), "{}", said(&o));

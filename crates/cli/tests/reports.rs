@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Place, WAVELANE, err, out, smoke, wavelane};
+use common::{EASY, Place, WAVELANE, err, out, smoke, wavelane};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -187,7 +187,21 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
     let place = Place::new("sweep");
     let dir = place.path("s");
     let rates = "air.forward.rate=5 Mbit/s,10 Mbit/s";
-    let again = ["sweep", &smoke(), "--sweep", rates, "--repeat", "2", "--jobs", "2", "--out", &dir, "--json"];
+    let again = [
+        "sweep",
+        &smoke(),
+        "--sweep",
+        rates,
+        "--repeat",
+        "2",
+        "--jobs",
+        "2",
+        "--out",
+        &dir,
+        EASY[0],
+        EASY[1],
+        "--json",
+    ];
     let o = wavelane(&again);
     assert_eq!(o.status.code(), Some(0), "{}", err(&o));
     let document: Value = serde_json::from_str(&out(&o)).unwrap();
@@ -207,7 +221,7 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
         table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && document["parquet"] == place.path("s/sweep.parquet")
     );
     let page = std::fs::read_to_string(place.0.join("s/report.html")).unwrap();
-    assert!(page.contains("Goodput over air forward rate") && page.contains("fill-opacity"), "no interval");
+    assert!(page.contains("Goodput by air forward rate") && page.contains("fill-opacity"), "no interval");
     assert!(place.0.join("s/plots/goodput_bps.png").exists());
     let (from, said) = page.split_once("Goodput: wavelane: 4.").expect("what came out").1.split_once("</li>").unwrap();
     assert!(from.contains("Mbit/s at 5 Mbit/s, 9.") && from.ends_with("Mbit/s at 10 Mbit/s."), "{from}");
@@ -234,9 +248,9 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
     let (json, plain) = again.split_last().unwrap();
     assert_eq!(*json, "--json");
     let told = out(&wavelane(plain));
-    assert!(told.starts_with("2 combinations of 2 seeds, 2 of them kept from before\n"), "{told}");
+    assert!(told.starts_with("2 combinations of 2 seeds, 2 of them kept from before\nverdict pass\n"), "{told}");
     // One seed more is all that runs.
-    let more = ["sweep", &smoke(), "--sweep", rates, "--repeat", "3", "--out", &dir];
+    let more = ["sweep", &smoke(), "--sweep", rates, "--repeat", "3", "--out", &dir, EASY[0], EASY[1]];
     let o = wavelane(&more);
     assert!(
         err(&o).contains("2 combinations are there with fewer seeds: only the missing ones are run"),
@@ -257,6 +271,41 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
     );
 }
 
+/// As of a run: a check that fails anywhere is exit code 1, and the command and the page say which, where, and with how many seeds.
+#[test]
+fn a_sweep_whose_check_fails_is_exit_1() {
+    let place = Place::new("sweep-fails");
+    let dir = place.path("s");
+    let sweep = |repeat: &str, more: &[&str]| {
+        let rates = "air.forward.rate=5 Mbit/s,20 Mbit/s";
+        wavelane(&[&["sweep", &smoke(), "--sweep", rates, "--repeat", repeat, "--out", &dir][..], more].concat())
+    };
+    let o = sweep("2", &[]);
+    assert_eq!(o.status.code(), Some(1), "{}", err(&o));
+    let failed = "Check page-fills-the-link fails in 1 of 2 combinations: 5 Mbit/s (with 2 of 2 seeds).";
+    assert!(out(&o).contains(&format!("{failed}\nverdict fail\ntable ")), "{}", out(&o));
+    assert!(place.read("s/report.html").contains(failed));
+    let json: Value = serde_json::from_str(&out(&sweep("2", &["--json"]))).unwrap();
+    assert_eq!((&json["verdict"], &json["cells"][1]["verdict"]), (&"fail".into(), &"pass".into()));
+    assert!(out(&wavelane(&["sweep", "--help"])).contains("1 if a check of the scenario fails in any combination"));
+    // Fewer seeds: tables of those, and no record loses one.
+    let o = sweep("1", &[]);
+    assert!(
+        err(&o).contains("with more seeds than --repeat 1: the first one counts, the records keep all"),
+        "{}",
+        err(&o)
+    );
+    let of_goodput = |text: String| text.lines().filter(|l| l.contains(",page,download,goodput_bps,")).count();
+    assert_eq!(of_goodput(place.read("s/sweep.csv")), 2);
+    let record = Path::new(&dir).join(json["cells"][0]["record"].as_str().unwrap()).join("record.json");
+    let record: Value = serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+    assert_eq!(record["repeat"], 2);
+    // Two seeds again: nothing is run.
+    let o = sweep("2", &[]);
+    assert!(out(&o).starts_with("2 combinations of 2 seeds, 2 of them kept from before\n"), "{}", out(&o));
+    assert_eq!(of_goodput(place.read("s/sweep.csv")), 4);
+}
+
 /// The blocks of Python in the guide, each with the records that its text speaks of.
 #[test]
 fn the_guides_python_reads_records_and_tables() {
@@ -271,6 +320,8 @@ fn the_guides_python_reads_records_and_tables() {
         "2",
         "--out",
         &place.path("sweep"),
+        EASY[0],
+        EASY[1],
     ]);
     assert!(o.status.success(), "{}", err(&o));
     let o = wavelane(&["compare", &place.path("record"), &place.path("record"), "--json"]);

@@ -1,8 +1,7 @@
 //! Records beside the first one: differences and ratios with intervals, and their pictures laid over each other.
 
-use crate::curves::{self, Picture};
+use crate::overlay::{legends, overlaid};
 use crate::page::{First, Page, PageTable, write_page};
-use crate::plot::{Curve, Look};
 use crate::table::Table;
 use crate::{ReportError, raster};
 use schemars::JsonSchema;
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_measure::{mean, mean_ci95, sample_deviation, student_t_975};
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{RunDocument, StackResult, Verdict};
+use wavelane_run::{RunDocument, StackResult, Verdict, shell};
 use wavelane_scenario::Scenario;
 
 /// The format's name and version.
@@ -65,6 +64,10 @@ struct CompareRow {
     ratio_ci95: Option<[f64; 2]>,
     /// Whether runs of equal seeds were compared with each other.
     by_seed: bool,
+    /// Where one record has a single run and the other several: the least and the greatest of those.
+    range: Option<[f64; 2]>,
+    /// Whether the single run's value lies in that range.
+    inside: Option<bool>,
 }
 
 /// The schema of what `wavelane compare --json` prints.
@@ -152,6 +155,42 @@ pub struct Difference {
     pub ratio: Option<Estimate>,
     /// Whether runs of equal seeds were compared with each other.
     pub by_seed: bool,
+    /// A single run of one record among several of the other.
+    pub single: Option<Single>,
+}
+
+/// Where a single run lies among several others, which is all that can be said of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Single {
+    /// Which record has one run: 0 is the first, 1 the other.
+    pub side: usize,
+    /// How many runs the other one has.
+    pub runs: usize,
+    /// Their least and their greatest.
+    pub range: (f64, f64),
+    /// Whether the single run's value is among them.
+    pub inside: bool,
+    /// The single run's seed and what the others have for it, if it is one of theirs.
+    pub same_seed: Option<(u64, f64)>,
+}
+
+impl Single {
+    /// Where the one `value` lies, as exact as it takes to see it.
+    fn words(self, value: f64, scale: f64) -> String {
+        let ((low, high), word) = (self.range, if self.inside { "inside" } else { "outside" });
+        let at = |v: f64, more: usize| finer(v / scale, more);
+        let told = |more: &usize| {
+            let differ = |a: f64, b: f64| a == b || at(a, *more) != at(b, *more);
+            differ(low, high) && (self.inside || (differ(value, low) && differ(value, high)))
+        };
+        let more = (0..FINER_MAX).find(told).unwrap_or(FINER_MAX);
+        let value = if more > 0 { format!("{} ", at(value, more)) } else { String::new() };
+        let same = self.same_seed.map(|(seed, v)| format!(", seed {seed}: {}", at(v, more))).unwrap_or_default();
+        match low == high {
+            true => format!("{value}{word}, all {} are {}{same}", self.runs, at(low, more)),
+            false => format!("{value}{word} {} to {}{same}", at(low, more), at(high, more)),
+        }
+    }
 }
 
 /// Values of two records by seed, as far as they have any.
@@ -175,6 +214,18 @@ impl Two {
     }
     fn values(of: &[(u64, f64)]) -> Vec<f64> {
         of.iter().map(|(_, value)| *value).collect()
+    }
+    /// A single run of one record beside several of the other.
+    fn single(&self) -> Option<Single> {
+        let (side, one, several) = match (self.first.as_slice(), self.other.as_slice()) {
+            ([one], several @ [_, _, ..]) => (0, *one, several),
+            (several @ [_, _, ..], [one]) => (1, *one, several),
+            _ => return None,
+        };
+        let same_seed = several.iter().find(|(seed, _)| *seed == one.0).copied();
+        let one = one.1;
+        let range = several.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v.1), h.max(v.1)));
+        Some(Single { side, runs: several.len(), range, inside: range.0 <= one && one <= range.1, same_seed })
     }
     /// The same seeds, at least two: dice that fell alike need not be told apart from the difference.
     fn by_seed(&self) -> bool {
@@ -274,7 +325,7 @@ fn warning(first: &Compared, other: &Compared) -> Option<String> {
 }
 
 /// `A` is the first.
-fn letter(record: usize) -> &'static str {
+pub(crate) fn letter(record: usize) -> &'static str {
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ".get(record..=record).unwrap_or("?")
 }
 
@@ -297,14 +348,29 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// With so many decimals more than a number has by itself.
+fn finer(value: f64, more: usize) -> String {
+    let text = number(value);
+    let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len()) + more;
+    format!("{value:.decimals$}")
+}
+
+/// Most decimals that are added so that the ends of an interval differ.
+const FINER_MAX: usize = 4;
+
 fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
-    let one = |value: f64| {
-        let text = number(value / scale);
+    let one = |value: f64, more: usize| {
+        let text = finer(value / scale, more);
         if sign && value > 0.0 { format!("+{text}") } else { text }
     };
     match e.interval {
-        None => one(e.value),
-        Some((low, high)) => format!("{} ({} to {})", one(e.value), one(low), one(high)),
+        // All runs alike: nothing is uncertain about it.
+        Some((low, high)) if low < high => {
+            let apart = |more: &usize| one(low, *more) != one(high, *more);
+            let more = (0..FINER_MAX).find(apart).unwrap_or(FINER_MAX);
+            format!("{} ({} to {})", one(e.value, more), one(low, more), one(high, more))
+        }
+        _ => one(e.value, 0),
     }
 }
 
@@ -337,6 +403,7 @@ impl Comparison {
                             difference,
                             ratio: two.ratio(means),
                             by_seed: two.by_seed(),
+                            single: two.single(),
                         });
                     }
                 }
@@ -362,14 +429,21 @@ impl Comparison {
     }
 
     fn table(&self, record: usize) -> Table {
-        let mut table = Table::new(3, &["stack", "flow", "figure", "A", letter(record), "difference", "ratio"]);
+        let mut heads = vec!["stack", "flow", "figure", "A", letter(record), "difference", "ratio"];
+        let singles = self.singles(record).next().is_some();
+        if singles {
+            heads.push("the one run among the others");
+        }
+        let mut table = Table::new(3, &heads);
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
             // Said where it tells something.
-            if FIGURES[d.figure].key == "completed" && d.means == [1.0, 1.0] {
+            if [("completed", 1.0), ("lost_share", 0.0)].contains(&(FIGURES[d.figure].key, d.means[0]))
+                && d.means[0] == d.means[1]
+            {
                 continue;
             }
-            table.push(vec![
+            let mut row = vec![
                 d.stack.clone(),
                 d.flow.clone(),
                 head.to_owned(),
@@ -377,9 +451,18 @@ impl Comparison {
                 self.mean(d, 1),
                 estimate(d.difference, scale, true),
                 d.ratio.map_or("-".into(), |ratio| estimate(ratio, 1.0, false)),
-            ]);
+            ];
+            if singles {
+                row.push(d.single.map_or("-".into(), |single| single.words(d.means[single.side], scale)));
+            }
+            table.push(row);
         }
         table
+    }
+
+    /// Figures of a record of which one side has a single run and the other several.
+    fn singles(&self, record: usize) -> impl Iterator<Item = (&Difference, Single)> {
+        self.differences.iter().filter(move |d| d.record == record).filter_map(|d| Some((d, d.single?)))
     }
 
     /// What stands over the table of a record.
@@ -389,6 +472,9 @@ impl Comparison {
 
     /// Which ratios are not 1, as far as their intervals say; `None` without intervals.
     fn findings(&self, record: usize) -> Option<String> {
+        if let Some((_, single)) = self.singles(record).next() {
+            return Some(self.finding_of_one(record, single));
+        }
         let of_record = self.differences.iter().filter(|d| d.record == record);
         let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
         let mut apart: Vec<_> = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0).collect();
@@ -411,8 +497,65 @@ impl Comparison {
         })
     }
 
+    /// Where the only run of one record lies among those of the other.
+    fn finding_of_one(&self, record: usize, single: Single) -> String {
+        let names = ["A", letter(record)];
+        let (one, several, runs) = (names[single.side], names[1 - single.side], single.runs);
+        // Of figures that are the same in every run nothing can lie beyond.
+        let all = self.singles(record).filter(|(_, s)| s.range.0 < s.range.1 || !s.inside).count();
+        let outside: Vec<&Difference> = self.singles(record).filter(|(_, s)| !s.inside).map(|(d, _)| d).collect();
+        let said: Vec<String> = outside
+            .iter()
+            .map(|d| {
+                let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
+                let ratio = d.ratio.map(|ratio| format!(" x {}", number(ratio.value))).unwrap_or_default();
+                format!("{} {}: {figure}{ratio}", d.stack, d.flow)
+            })
+            .collect();
+        let beyond = match said.len() {
+            0..=FINDINGS_MAX => String::new(),
+            n => format!("; and {} more", n - FINDINGS_MAX),
+        };
+        let head = format!("{} against A: {one} has one run and {several} has {runs}", letter(record));
+        match said.is_empty() {
+            true => format!("{head}; every figure of the one lies among those of the {runs}, so no difference shows."),
+            false => {
+                let (n, said) = (said.len(), said[..said.len().min(FINDINGS_MAX)].join("; "));
+                let chance = all as f64 * 2.0 / (runs as f64 + 1.0);
+                format!(
+                    "{head}; {n} of {all} figures of the one lie beyond all {runs} (about {chance:.0} would by chance): {said}{beyond}."
+                )
+            }
+        }
+    }
+
+    /// What can be said of single runs beside several, and what cannot.
+    fn how_of_one(&self) -> Option<String> {
+        let (_, single) = (1..self.names.len()).find_map(|record| self.singles(record).next())?;
+        let chance = 200.0 / (single.runs as f64 + 1.0);
+        Some(format!(
+            "Whether means differ cannot be said of a record with one run, nor how far. Where nothing differs, one run lies beyond all {} others \
+             by chance in {chance:.0} % of comparisons, of each figure.{} Run both with the same --repeat for intervals.",
+            single.runs,
+            match single.same_seed {
+                Some((seed, _)) => format!(" They have its seed, {seed}, too: with that value chance has less to do."),
+                None => String::new(),
+            }
+        ))
+    }
+
     /// How to read the intervals.
-    fn how(&self) -> &'static str {
+    fn how(&self) -> String {
+        let of_one = self.how_of_one();
+        let intervals = self.differences.iter().any(|d| d.difference.interval.is_some());
+        match of_one {
+            Some(of_one) if intervals => format!("{} {of_one}", self.how_of_intervals()),
+            Some(of_one) => of_one,
+            None => self.how_of_intervals().to_owned(),
+        }
+    }
+
+    fn how_of_intervals(&self) -> &'static str {
         let with = || self.differences.iter().filter(|d| d.difference.interval.is_some());
         let (paired, apart) = (with().any(|d| d.by_seed), with().any(|d| !d.by_seed));
         match (paired, apart) {
@@ -435,9 +578,12 @@ impl Comparison {
             out += &self.title(record);
             out.push('\n');
             out += &if table.rows.is_empty() { NOTHING.to_owned() + "\n" } else { table.text() };
+            if let Some((_, single)) = self.singles(record).next() {
+                out += &format!("{}\n", self.finding_of_one(record, single));
+            }
             out.push('\n');
         }
-        out + self.how() + "\n"
+        out + &self.how() + "\n"
     }
 
     /// One JSON document, with a newline at the end.
@@ -457,6 +603,8 @@ impl Comparison {
             ratio: d.ratio.map(|r| r.value),
             ratio_ci95: ends(d.ratio),
             by_seed: d.by_seed,
+            range: d.single.map(|single| [single.range.0, single.range.1]),
+            inside: d.single.map(|single| single.inside),
         };
         let document = CompareDocument {
             format: FORMAT,
@@ -466,10 +614,11 @@ impl Comparison {
         serde_json::to_string_pretty(&document).expect("text keys and finite numbers only") + "\n"
     }
 
-    /// Writes `report.html` and `plots/` into `folder`; returns the page's path, or `None` once `stop` is set.
+    /// Writes `report.html` and `plots/` into `folder`, which will be `out`; returns the page's path, or `None` once `stop` is set.
     pub fn render(
         &self,
         folder: &Path,
+        out: &Path,
         records: &[Compared],
         stop: &AtomicBool,
     ) -> Result<Option<PathBuf>, ReportError> {
@@ -496,15 +645,18 @@ impl Comparison {
         let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
             title: "Records compared".into(),
-            headline: if findings.is_empty() { self.how().into() } else { findings.join(" ") },
+            headline: if findings.is_empty() { self.how() } else { findings.join(" ") },
             sentences: names
                 .chain(self.warnings.iter().cloned())
-                .chain((!findings.is_empty()).then(|| self.how().into()))
+                .chain((!findings.is_empty()).then(|| self.how()))
                 .chain((!drawn.is_empty()).then(|| legends(records.len(), by_dash)))
                 .collect(),
             charts: Vec::new(),
             tables: tables.filter(|table| !table.rows.is_empty()).collect(),
-            rerun: format!("wavelane compare {}", self.names.join(" ")),
+            rerun: {
+                let names: Vec<String> = self.names.iter().map(|name| shell(name)).collect();
+                format!("wavelane compare {} --out {}", names.join(" "), shell(&out.to_string_lossy()))
+            },
         };
         write_page(folder, &page, &drawn, First::Tables).map(Some)
     }
@@ -512,71 +664,6 @@ impl Comparison {
 
 /// Said of two records without a flow of the same name under the same stack.
 const NOTHING: &str = "nothing to compare: no stack has a flow of the same name in both";
-
-/// Most records that dashes tell apart: so many have a shape of dots of their own.
-const DASHED_MAX: usize = 4;
-/// The dashes of records, and the shapes of dots where curves are of dots.
-const DASHES: [&str; DASHED_MAX] =
-    ["A solid (dots: round)", "B dashed (square)", "C dotted (triangles)", "D dashes and dots (diamonds)"];
-
-/// How to read the pictures of `records` records.
-fn legends(records: usize, by_dash: bool) -> String {
-    let look = match by_dash {
-        true => format!(
-            "A colour is a stack or flow, and the dash tells the records apart: {}.",
-            DASHES[..records.min(DASHED_MAX)].join(", ")
-        ),
-        false => "Every curve has a colour or dash of its own, for there are many.".into(),
-    };
-    format!(
-        "In the pictures a curve's name begins with its record's letter. {look} Areas are the spread over a record's seeds."
-    )
-}
-
-/// Gives curves of one name in different records one colour, those of different names different ones as far as there are enough.
-fn recolour(curves: &mut [Curve]) {
-    let mut names: Vec<String> = Vec::new();
-    for curve in curves {
-        let (letter, name) = curve.name.split_once(' ').unwrap_or(("A", &curve.name));
-        let number = names.iter().position(|known| known == name).unwrap_or_else(|| {
-            names.push(name.to_owned());
-            names.len() - 1
-        });
-        let record = (0..).map(self::letter).take_while(|l| *l != "?").position(|l| l == letter).unwrap_or(0);
-        curve.look = Look::of(number).with_dash(record);
-    }
-}
-
-/// The records' pictures, those of a kind on common axes, and whether colours tell curves and dashes records apart in them; of fewer
-/// records if it is told to stop.
-fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<(Vec<Picture>, bool), ReportError> {
-    let mut all: Vec<Picture> = Vec::new();
-    for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
-        for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {
-            for curve in &mut picture.plot.curves {
-                curve.look = curve.look.with_dash(number);
-                curve.name = format!("{} {}", letter(number), curve.name);
-            }
-            match all.iter_mut().find(|p| p.name == picture.name) {
-                Some(under) => under.lay_over(picture),
-                None => all.push(picture),
-            }
-        }
-    }
-    let alike = |curves: &[Curve]| (1..curves.len()).any(|i| curves[..i].iter().any(|c| c.look == curves[i].look));
-    // Of several flows of a stack that had dashes of their own: a colour each instead.
-    for picture in all.iter_mut().filter(|picture| alike(&picture.plot.curves)) {
-        recolour(&mut picture.plot.curves);
-    }
-    let by_dash = records.len() <= DASHED_MAX && !all.iter().any(|picture| alike(&picture.plot.curves));
-    // Where colours do not suffice for the curves of a record, every curve of every picture is told apart by itself.
-    for picture in all.iter_mut().filter(|_| !by_dash) {
-        for (i, curve) in picture.plot.curves.iter_mut().enumerate() {
-            curve.look = Look::of(i);
-        }
-    }
-    Ok((all, by_dash))
-}
 
 #[cfg(test)]
 #[path = "compare_tests.rs"]

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::overlay::recolour;
+use crate::plot::{Curve, Look};
 use serde_json::Value;
 use wavelane_run::Verdict;
 
@@ -95,6 +97,61 @@ fn means_of_some_runs_say_of_how_many() {
     // Where few seeds are common, all runs count.
     let other = goodput(&[a, record("c", "wavelane", 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]);
     assert!(!other.by_seed && other.runs == [4, 6], "{other:?}");
+}
+
+/// Of five runs against one all that can be said is whether the one lies among the five.
+#[test]
+fn one_run_is_told_from_several_by_their_range() {
+    let five = record("five", "wavelane", 1, &[18.0, 18.2, 18.4, 18.1, 18.3]);
+    for (first, other) in
+        [(five.clone(), record("one", "wavelane", 9, &[15.0])), (record("one", "wavelane", 1, &[15.0]), five.clone())]
+    {
+        let comparison = Comparison::of(&[first, other]);
+        let d = goodput_of(&comparison);
+        let single = d.single.unwrap();
+        assert_eq!((single.runs, single.range, single.inside), (5, (18.0e6, 18.4e6), false), "{d:?}");
+        assert_eq!(single.side, if d.runs[0] == 1 { 0 } else { 1 });
+        let text = comparison.text();
+        let ratio = if single.side == 1 { "0.824" } else { "1.21" };
+        for part in [
+            "outside 18.0 to 18.4",
+            &format!(
+                "2 of 2 figures of the one lie beyond all 5 (about 1 would by chance): wavelane page: goodput x {ratio}; "
+            ),
+            "Whether means differ cannot be said of a record with one run",
+            // A sixth run is the least or the greatest of six by chance.
+            "by chance in 33 % of comparisons",
+            "Run both with the same --repeat",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let json: Value = serde_json::from_str(&comparison.to_json()).unwrap();
+        assert_eq!(
+            (&json["differences"][0]["range"][0], &json["differences"][0]["inside"]),
+            (&18.0e6.into(), &false.into())
+        );
+    }
+    let same = Comparison::of(&[five.clone(), record("one", "wavelane", 3, &[18.25])]).text();
+    assert!(
+        same.contains("inside 18.0 to 18.4, seed 3: 18.4") && same.contains("They have its seed, 3, too"),
+        "{same}"
+    );
+    let among = Comparison::of(&[five, record("one", "wavelane", 9, &[18.25])]).text();
+    // As many decimals as it takes.
+    let single = Single { side: 1, runs: 5, range: (105.9, 106.2), inside: false, same_seed: None };
+    assert_eq!(single.words(106.4, 1.0), "106.4 outside 105.9 to 106.2");
+    let alike = Single { range: (0.0, 0.0), ..single };
+    assert_eq!(alike.words(1.0, 0.01), "outside, all 5 are 0.00");
+    assert!(among.contains("inside 18.0 to 18.4") && among.contains("so no difference shows"), "{among}");
+}
+
+/// The ends of an interval are as exact as it takes to tell them apart, and equal runs have none.
+#[test]
+fn intervals_show_no_false_precision() {
+    let of = |value, low, high| estimate(Estimate { value, interval: Some((low, high)) }, 1.0, false);
+    assert_eq!(of(18.2, 18.1, 18.3), "18.2 (18.1 to 18.3)");
+    assert_eq!(of(101.0, 100.96, 101.04), "101.00 (100.96 to 101.04)");
+    assert_eq!((of(0.0, 0.0, 0.0), of(1.0, 1.0, 1.0)), ("0.00".into(), "1.00".into()));
 }
 
 #[test]

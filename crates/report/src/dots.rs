@@ -2,7 +2,7 @@
 
 use crate::axis::Axis;
 use crate::plot::{Canvas, FRAME, GREY, GRID, Layout, Look, colour, horizontal, mark, style_of, width_of};
-use crate::units::{human, unit_for};
+use crate::units::{CommonUnit, human, unit_for};
 
 /// Font size of labels.
 const SIZE: u32 = 12;
@@ -58,7 +58,13 @@ impl Spread {
         let height = slot * self.rows.len() as f64;
         let mut canvas = Canvas::new(Layout { left, height, right: page.right + 40.0, ..page });
         let most = self.rows.iter().flat_map(|row| &row.points).map(|p| p.1.abs()).fold(0.0, f64::max);
-        let (by, unit) = unit_for(most, &self.unit);
+        // One unit for the axis and all values, where they are not too far apart.
+        let values = || self.rows.iter().flat_map(|row| &row.points).map(|p| p.1);
+        let common = CommonUnit::of(values(), &self.unit);
+        let (by, unit) = match &common {
+            Some(common) => (common.by, common.name.clone()),
+            None => unit_for(most, &self.unit),
+        };
         let axis = self.axis(by);
         canvas.layout.left = 14.0;
         let title = canvas.title(&self.title);
@@ -93,7 +99,10 @@ impl Spread {
                     canvas.line((place(value - half), y), (place(value + half), y), &line);
                 }
                 canvas.out.push_str(&mark(look, (place(*value), y), 3.4));
-                let words = human(*value, None, &self.unit);
+                let words = match &common {
+                    Some(common) => common.number(*value, None),
+                    None => human(*value, None, &self.unit),
+                };
                 let beside = place(value + half.unwrap_or(0.0)) + 7.0;
                 if beside + width_of(&words, SIZE - 2) < page.width {
                     canvas.text(beside, y + 3.5, SIZE - 2, "start", &words);
@@ -174,7 +183,8 @@ mod tests {
                 5,
                 "{svg}"
             );
-            for words in ["18.1 Mbit/s", "18.4 Mbit/s", "9 Mbit/s", "&lt;long&gt;", "asked for"] {
+            // The unit is the axis's.
+            for words in [">18.1<", ">18.4<", ">9<", ">Mbit/s<", "&lt;long&gt;", "asked for"] {
                 assert!(svg.contains(words), "{words}");
             }
             assert!(!svg.contains("NaN") && !svg.contains("inf"));

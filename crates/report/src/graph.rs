@@ -152,6 +152,7 @@ impl Graph {
             x: Axis::exact(most.0),
             y: Axis::linear(most.1 * 1.02),
             curves: shown.iter().map(curve).collect(),
+            keys: Vec::new(),
             level: None,
             points: false,
             bars: false,

@@ -8,6 +8,7 @@ mod dots;
 mod drawn;
 mod graph;
 mod html;
+mod overlay;
 mod page;
 mod parquet;
 mod people;
@@ -21,7 +22,7 @@ mod table;
 mod units;
 mod words;
 
-pub use compare::{Compared, Comparison, Difference, Estimate, compare_schema};
+pub use compare::{Compared, Comparison, Difference, Estimate, Single, compare_schema};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
@@ -29,7 +30,7 @@ pub use parquet::parquet;
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
 pub use sweep::{doubts as sweep_doubts, render_sweep};
-pub use units::human;
+pub use units::{CommonUnit, human};
 
 use std::path::{Path, PathBuf};
 use wavelane_run::{RecordError, RunDocument};

@@ -119,6 +119,7 @@ impl PageChart {
             x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
             y: Axis::linear(points().map(|p| p.1).fold(0.0, f64::max) * 1.04),
             curves: self.curves.iter().enumerate().map(curve).collect(),
+            keys: Vec::new(),
             level: None,
             points: false,
             bars: false,

@@ -9,6 +9,10 @@ const LEGEND_ROW: f64 = 20.0;
 /// Width of a character in parts of the font's size, generously: DejaVu Sans averages 0.6 em.
 const CHAR: f64 = 0.63;
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
+/// A legend of more rows stands below the axes, so that the picture begins below its title.
+const ROWS_ABOVE: f64 = 3.0;
+/// From the lower end of what is below the axes to the first row of a legend there.
+const LEGEND_BELOW: f64 = 12.0;
 /// Font size of the legend and of the axes' names.
 const WORDS: u32 = 13;
 /// Font size of the ticks.
@@ -108,6 +112,21 @@ pub(crate) struct Curve {
     pub(crate) marks: Vec<f64>,
 }
 
+/// What a colour or a dash stands for, where names of curves are made of both.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Key {
+    /// The colour, or the dash of a grey line.
+    pub(crate) look: KeyLook,
+    pub(crate) name: String,
+}
+
+/// One half of a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeyLook {
+    Colour(Look),
+    Dash(Look),
+}
+
 /// A plot of several curves on common axes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Plot {
@@ -117,6 +136,8 @@ pub(crate) struct Plot {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) curves: Vec<Curve>,
+    /// What colours and dashes stand for; empty where the legend names every curve.
+    pub(crate) keys: Vec<Key>,
     /// A dashed grey level with its words, such as the link's rate.
     pub(crate) level: Option<(f64, String)>,
     /// Points with a faint line between them, instead of a line.
@@ -168,11 +189,13 @@ pub(crate) struct Canvas {
     pub(crate) out: String,
     pub(crate) layout: Layout,
     pub(crate) top: f64,
+    /// The height of what stands below the axes and their names.
+    pub(crate) below: f64,
 }
 
 impl Canvas {
     pub(crate) fn new(layout: Layout) -> Self {
-        Self { out: String::new(), layout, top: 0.0 }
+        Self { out: String::new(), layout, top: 0.0, below: 0.0 }
     }
     pub(crate) fn text(&mut self, x: f64, y: f64, size: u32, anchor: &str, text: &str) {
         let text = escape(text);
@@ -205,7 +228,7 @@ impl Canvas {
     }
     /// The whole SVG document.
     pub(crate) fn svg(self) -> String {
-        let (width, height) = (self.layout.width, self.bottom() + self.layout.bottom);
+        let (width, height) = (self.layout.width, self.bottom() + self.layout.bottom + self.below);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {height:.0}\" \
              width=\"{width:.0}\" height=\"{height:.0}\" font-family=\"{FONT}\" fill=\"#111\">\n\
@@ -276,8 +299,16 @@ impl Plot {
     pub(crate) fn svg(&self, layout: Layout) -> String {
         let mut canvas = Canvas::new(layout);
         let title = canvas.title(&self.title);
-        let rows = self.legend(&mut canvas, title + 26.0);
-        canvas.top = title + 22.0 + rows * LEGEND_ROW;
+        let (items, rows) = self.legend(&canvas);
+        if rows <= ROWS_ABOVE {
+            canvas.top = title + 22.0 + rows * LEGEND_ROW;
+            self.draw_legend(&mut canvas, &items, title + 26.0);
+        } else {
+            canvas.top = title + 16.0;
+            canvas.below = rows * LEGEND_ROW;
+            let first = canvas.bottom() + canvas.layout.bottom + LEGEND_BELOW;
+            self.draw_legend(&mut canvas, &items, first);
+        }
         self.axes(&mut canvas);
         // Below every line, and the fainter the more lie over each other.
         let bands: Vec<&Curve> = self.curves.iter().filter(|c| !c.band.is_empty()).collect();
@@ -300,42 +331,57 @@ impl Plot {
         canvas.svg()
     }
 
-    /// Draws the legend in rows that fit and returns how many rows it took.
-    fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+    /// The legend's items, each with its place in rows that fit, and how many rows these are.
+    fn legend(&self, canvas: &Canvas) -> (Vec<Item<'_>>, f64) {
         let (left, right) = (if canvas.layout.width < 500.0 { 12.0 } else { canvas.layout.left }, canvas.right());
         let (mut x, mut row) = (left, 0.0);
-        let mut advance = |width: f64| {
+        let curves = || self.curves.iter().map(|c| item(Some(ItemLook::Both(c.look)), &c.name));
+        let keys = || {
+            self.keys.iter().map(|key| match key.look {
+                KeyLook::Colour(look) => item(Some(ItemLook::Colour(look)), &key.name),
+                KeyLook::Dash(look) => item(Some(ItemLook::Dash(look)), &key.name),
+            })
+        };
+        let mut items: Vec<Item<'_>> = if self.keys.is_empty() { curves().collect() } else { keys().collect() };
+        if self.curves.iter().any(|c| !c.marks.is_empty()) {
+            items.push(item(None, self.marks_mean));
+        }
+        let mut placed = Vec::with_capacity(items.len());
+        for item in items {
+            let width = if item.look.is_some() { 58.0 } else { 40.0 } + width_of(item.name, WORDS);
             if x > left && x + width > right {
                 x = left;
                 row += 1.0;
             }
-            let at = (x, top + row * LEGEND_ROW);
+            placed.push(Item { place: (x, row * LEGEND_ROW), ..item });
             x += width;
-            at
-        };
-        let mut items = Vec::new();
-        for curve in &self.curves {
-            items.push((advance(58.0 + width_of(&curve.name, WORDS)), Some(curve.look), curve.name.as_str()));
         }
-        if self.curves.iter().any(|c| !c.marks.is_empty()) {
-            items.push((advance(40.0 + width_of(self.marks_mean, WORDS)), None, self.marks_mean));
-        }
-        for ((x, y), look, name) in items {
-            match look {
-                Some(look) => {
-                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &self.stroke(look));
-                    if self.points {
-                        canvas.out.push_str(&mark(look, (x + 16.0, y - 4.0), 3.2));
-                    }
-                    canvas.text(x + 39.0, y, WORDS, "start", name);
-                }
+        (placed, row + 1.0)
+    }
+
+    fn draw_legend(&self, canvas: &mut Canvas, items: &[Item<'_>], top: f64) {
+        for item in items {
+            let (x, y) = (item.place.0, top + item.place.1);
+            let (line, dots) = match item.look {
                 None => {
                     canvas.line((x + 6.0, y - 10.0), (x + 6.0, y + 2.0), &format!("{GREY} stroke-width=\"1.6\""));
-                    canvas.text(x + 14.0, y, WORDS, "start", name);
+                    canvas.text(x + 14.0, y, WORDS, "start", item.name);
+                    continue;
                 }
+                Some(ItemLook::Both(look)) => (self.stroke(look), mark(look, (x + 16.0, y - 4.0), 3.2)),
+                Some(ItemLook::Colour(look)) => (stroke(look.with_dash(0), false, true), String::new()),
+                Some(ItemLook::Dash(look)) => {
+                    let dashes = DASHES[look.dash];
+                    let dots = mark_in("class=\"greyf\" fill=\"#555\"", look, (x + 16.0, y - 4.0), 3.2);
+                    (format!("{GREY} stroke-width=\"2\" stroke-dasharray=\"{dashes}\""), dots)
+                }
+            };
+            canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &line);
+            if self.points {
+                canvas.out.push_str(&dots);
             }
+            canvas.text(x + 39.0, y, WORDS, "start", item.name);
         }
-        row + 1.0
     }
 
     fn axes(&self, canvas: &mut Canvas) {
@@ -407,6 +453,24 @@ impl Plot {
     }
 }
 
+/// What a legend shows before a name; nothing before the meaning of marks.
+struct Item<'a> {
+    /// From the left edge and below the first row.
+    place: (f64, f64),
+    look: Option<ItemLook>,
+    name: &'a str,
+}
+
+fn item(look: Option<ItemLook>, name: &str) -> Item<'_> {
+    Item { place: (0.0, 0.0), look, name }
+}
+
+enum ItemLook {
+    Both(Look),
+    Colour(Look),
+    Dash(Look),
+}
+
 fn stroke(look: Look, faint: bool, broad: bool) -> String {
     let n = look.colour;
     let line = format!("class=\"s{n}\" stroke=\"{}\"", colour(n));
@@ -422,9 +486,13 @@ fn stroke(look: Look, faint: bool, broad: bool) -> String {
 }
 
 /// A dot, square, triangle or diamond of radius `r`.
-pub(crate) fn mark(look: Look, (x, y): (f64, f64), r: f64) -> String {
+pub(crate) fn mark(look: Look, place: (f64, f64), r: f64) -> String {
     let n = look.colour;
-    let fill = format!("class=\"f{n}\" fill=\"{}\"", colour(n));
+    mark_in(&format!("class=\"f{n}\" fill=\"{}\"", colour(n)), look, place, r)
+}
+
+/// The same, filled as told.
+fn mark_in(fill: &str, look: Look, (x, y): (f64, f64), r: f64) -> String {
     match look.dash % 4 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" {fill}/>\n"),
         1 => {

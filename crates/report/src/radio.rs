@@ -1,6 +1,7 @@
 //! What radio cells did: the frames, the access categories, and what bit errors took.
 
 use crate::table::Table;
+use crate::units::with_half;
 use wavelane_measure::mean_ci95;
 use wavelane_run::{CategoryFigures, RadioFigures, RunDocument, StackResult};
 
@@ -9,8 +10,7 @@ pub(crate) fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Opti
     let values: Option<Vec<f64>> = seeds.iter().map(|seed| figure(seed)).collect();
     match values.and_then(|values| mean_ci95(&values)) {
         None => "-".into(),
-        Some((mean, Some(half))) => format!("{mean:.decimals$} ±{half:.decimals$}"),
-        Some((mean, None)) => format!("{mean:.decimals$}"),
+        Some((mean, half)) => with_half(mean, half, decimals),
     }
 }
 

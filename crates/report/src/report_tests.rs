@@ -363,7 +363,9 @@ fn overlaid_rates_have_one_unit() {
         let records = order.map(|i: usize| compared(&dirs[i]));
         let out = std::env::temp_dir().join(format!("wavelane-report-units-{}", std::process::id()));
         let stop = AtomicBool::new(false);
-        Comparison::of(&records).render(&out, &records, &stop).unwrap();
+        Comparison::of(&records).render(&out, Path::new("its place"), &records, &stop).unwrap();
+        let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains(" --out 'its place'</pre>"), "the command that repeats it makes this page");
         let svg = std::fs::read_to_string(out.join("plots/throughput.svg")).unwrap();
         let words = svg.split("</text>").filter_map(|part| part.rsplit('>').next());
         let most = words.filter_map(|word| word.parse::<f64>().ok()).fold(0.0, f64::max);

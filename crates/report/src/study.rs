@@ -5,6 +5,7 @@ use crate::dots::Spread;
 use crate::drawn::{Drawn, write_report};
 use crate::html::head;
 use crate::plot::{Curve, Look, Plot, escape, style_of};
+use crate::units::half_width;
 use crate::{ReportError, raster};
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,9 @@ impl Beside {
         // Where nothing was published ours stands alone.
         let theirs = self.theirs.map_or_else(String::new, |theirs| number(theirs) + " ");
         let half = match (self.half, self.ours) {
-            (Some(half), Some(ours)) => format!(" \u{b1} {half:.*}", decimals(ours)),
+            (Some(half), Some(ours)) => {
+                half_width(half, decimals(ours)).map_or(String::new(), |half| format!(" \u{b1} {half}"))
+            }
             _ => String::new(),
         };
         let shade = self.theirs.zip(self.ours).and_then(|(theirs, ours)| {
@@ -148,6 +151,7 @@ impl Chart {
             x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
             y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::linear(top * 1.04) },
             curves: self.curves.iter().zip(looks).map(|(own, look)| curve(own, look)).collect(),
+            keys: Vec::new(),
             level: self.aim.clone(),
             points: self.dots,
             bars: self.bars,

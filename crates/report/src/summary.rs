@@ -3,6 +3,7 @@
 use crate::people::people_tables;
 use crate::radio::radio_tables;
 use crate::table::Table;
+use crate::units::with_half;
 use core::fmt::Write;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
@@ -29,8 +30,7 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
     let values: Vec<f64> = flows.iter().filter_map(|f| figure(f)).collect();
     match mean_ci95(&values) {
         None => "-".into(),
-        Some((mean, Some(half))) => format!("{mean:.decimals$} ±{half:.decimals$}"),
-        Some((mean, None)) => format!("{mean:.decimals$}"),
+        Some((mean, half)) => with_half(mean, half, decimals),
     }
 }
 
@@ -47,21 +47,26 @@ pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
             scenario.flows.iter().filter(asks).filter(|e| scenario.bulk_of(e).is_some_and(|b| b.name == bulk.name));
         of.next().filter(|_| of.next().is_none())
     };
+    // A column's rates have as many decimals as the least of them needs.
+    let bulk = |f: &&FlowFigures| scenario.flow(&f.flow).is_some_and(|flow| flow.app.is_bulk());
+    let all: Vec<&FlowFigures> = document.stacks.iter().flat_map(|s| &s.flows).filter(bulk).collect();
+    let decimals = decimals_of_rates(&all);
     for stack in &document.stacks {
         let of = |name: &str| stack.flows.iter().filter(|f| f.flow == name).collect::<Vec<_>>();
         for flow in scenario.flows.iter().filter(|f| f.app.is_bulk()) {
             let echo = echo_of(flow).map(|e| of(&e.name)).unwrap_or_default();
-            table.push(cells(stack, &flow.name, &of(&flow.name), &echo));
+            table.push(cells(stack, &flow.name, &of(&flow.name), &echo, decimals));
         }
         let alone = |e: &&Flow| scenario.bulk_of(e).and_then(echo_of).is_none_or(|shown| shown.name != e.name);
         for echo in scenario.flows.iter().filter(|f| (asks(f) && alone(f)) || types(f)) {
-            table.push(cells(stack, &echo.name, &[], &of(&echo.name)));
+            table.push(cells(stack, &echo.name, &[], &of(&echo.name), decimals));
         }
     }
+    table.without_empty();
     table
 }
 
-fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFigures]) -> Vec<String> {
+fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFigures], rates: usize) -> Vec<String> {
     let done = bulk.iter().filter(|f| f.completed).count();
     let damaged = bulk.iter().any(|f| f.intact == Some(false));
     let completed = match (done, bulk.len()) {
@@ -79,7 +84,7 @@ fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFi
         stack.stack.clone(),
         flow.to_owned(),
         completed,
-        over_seeds(bulk, decimals_of_rates(bulk), |f| f.goodput_bps.map(|b| b / 1e6)),
+        over_seeds(bulk, rates, |f| f.goodput_bps.map(|b| b / 1e6)),
         if percent == "-" { percent } else { format!("{percent} %") },
         over_seeds(bulk, 1, |f| f.duration_ms.map(|d| d / 1e3)),
         over_seeds(echo, decimals, |f| f.rtt_p50_ms),
@@ -141,6 +146,19 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mean_of_equal_values_has_no_interval() {
+        let flow = |ms| FlowFigures { rtt_p50_ms: Some(ms), ..FlowFigures::default() };
+        let shown = |all: &[f64]| {
+            let flows: Vec<FlowFigures> = all.iter().map(|ms| flow(*ms)).collect();
+            over_seeds(&flows.iter().collect::<Vec<_>>(), 0, |f| f.rtt_p50_ms)
+        };
+        assert_eq!(shown(&[101.0, 101.0, 101.0]), "101");
+        // t(0.975, 1) = 12.706: half of 0.01 either way is 0.127.
+        assert_eq!(shown(&[101.0, 101.02]), "101 ±0.1");
+        assert_eq!(shown(&[100.0, 102.0]), "101 ±13");
+    }
 
     #[test]
     fn small_rates_have_three_digits() {

@@ -3,13 +3,14 @@
 use crate::axis::Axis as Scale;
 use crate::drawn::Drawn;
 use crate::page::{First, Page, PageTable, write_page};
-use crate::plot::{COLOURS, Curve, DASHES, Look, Plot, style_of};
-use crate::units::{human, unit_for};
+use crate::plot::{COLOURS, Curve, DASHES, Key, KeyLook, Look, Plot, style_of};
+use crate::units::{CommonUnit, human, unit_for};
 use crate::words::{key_words, value_words};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean_ci95;
-use wavelane_run::{SweepCell, Verdict, flow_metrics};
+use wavelane_run::figures::FlowFigures;
+use wavelane_run::{StackResult, SweepCell, Verdict, flow_metrics};
 use wavelane_scenario::{Axis, in_base_units};
 
 /// Most curves of one picture; the table has what is left out.
@@ -18,6 +19,8 @@ const CURVES_MAX: usize = 20;
 const ROWS_MAX: usize = 2_000;
 /// Most inconclusive combinations that are named.
 const DOUBTS_MAX: usize = 6;
+/// Up to this multiple of the highest point intervals are drawn.
+const BAND_MAX: f64 = 2.0;
 /// A logarithmic axis from this ratio of the largest to the least value on.
 const LOG_FROM: f64 = 20.0;
 
@@ -68,28 +71,45 @@ fn concerns(metric: &str, app: &str) -> bool {
     metric != "completed" || matches!(app, "download" | "upload" | "quic")
 }
 
-/// The looks of curves by their names: a colour for each stack and a dash for what else tells curves apart, as far as there are enough.
-fn looks<'a>(points: &'a [Point], order: &[&'a str]) -> Vec<(Look, &'a str)> {
-    fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-        let mut found = Vec::new();
-        of.for_each(|one| {
-            if !found.contains(&one) {
-                found.push(one);
-            }
-        });
-        found
-    }
+/// Each once, in order.
+fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    of.for_each(|one| {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    });
+    found
+}
+
+/// How curves look, and what stands for what.
+struct Looks<'a> {
+    /// Of every curve, by its name.
+    curves: Vec<(Look, &'a str)>,
+    /// What colours and dashes stand for, where names of curves are made of both.
+    keys: Vec<Key>,
+}
+
+/// A colour for each stack and a dash for what else tells curves apart, as far as there are enough.
+fn looks<'a>(points: &'a [Point], order: &[&'a str]) -> Looks<'a> {
     let stacks = distinct(points.iter().map(|p| p.stack.as_str()));
     let rests = distinct(points.iter().map(|p| p.rest.as_str()));
     let enough = stacks.len() <= COLOURS.len() && rests.len() <= DASHES.len();
+    let colour = |stack: &str| Look::of(style_of(stacks.iter().copied(), stack)).with_dash(0);
+    let dash = |rest: &str| Look::of(0).with_dash(rests.iter().position(|known| *known == rest).unwrap_or(0));
     let of = |name: &&'a str| {
         let point = points.iter().find(|p| p.curve == **name)?;
-        let colour = Look::of(style_of(stacks.iter().copied(), &point.stack));
-        let dash = rests.iter().position(|rest| *rest == point.rest).unwrap_or(0);
+        let both = colour(&point.stack).with_dash(rests.iter().position(|rest| *rest == point.rest).unwrap_or(0));
         let alone = Look::of(style_of(order.iter().copied(), name));
-        Some((if enough { colour.with_dash(dash) } else { alone }, *name))
+        Some((if enough { both } else { alone }, *name))
     };
-    order.iter().filter_map(of).collect()
+    let curves = order.iter().filter_map(of).collect();
+    let of_stack = |stack: &&str| Key { look: KeyLook::Colour(colour(stack)), name: (*stack).to_owned() };
+    let of_rest =
+        |rest: &&str| Key { look: KeyLook::Dash(dash(rest)), name: rest.trim_start_matches([',', ' ']).to_owned() };
+    let two = enough && stacks.len() > 1 && rests.len() > 1;
+    let keys = stacks.iter().map(of_stack).chain(rests.iter().map(of_rest));
+    Looks { curves, keys: if two { keys.collect() } else { Vec::new() } }
 }
 
 /// A metric of every flow, of every cell, along one axis.
@@ -164,9 +184,11 @@ fn plot(
     let all_x: Vec<f64> = axes[number].values.iter().filter_map(|v| Some(in_base_units(v)?.0)).collect();
     let (least_x, most_x) = all_x.iter().fold((f64::INFINITY, 0.0), |(l, m), x| (x.min(l), x.max(m)));
     let ((x_by, x_unit), (y_by, y_unit)) = (unit_for(most_x, unit_words(ending)), unit_for(most(|p| p.mean), unit));
-    let mut names = looks(points, order);
+    let Looks { curves: mut names, keys } = looks(points, order);
     let left_out = names.len().saturating_sub(CURVES_MAX);
     names.truncate(CURVES_MAX);
+    // What all curves share is said once, in the page's text.
+    let one_stack = points.iter().all(|p| p.stack == points[0].stack) && points.iter().any(|p| !p.rest.is_empty());
     let curve = |&(look, name): &(Look, &str)| {
         let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == name).collect();
         own.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -174,8 +196,12 @@ fn plot(
         let end = |p: &&Point, sign: f64| (p.x / x_by, ((p.mean + sign * p.half.unwrap_or(0.0)) / y_by).max(0.0));
         let spread = own.iter().any(|p| p.half.is_some()) && own.len() > 1;
         let band = own.iter().map(|p| end(p, 1.0)).chain(own.iter().rev().map(|p| end(p, -1.0)));
+        let plain = match own.first() {
+            Some(point) if one_stack && !point.rest.is_empty() => point.rest.trim_start_matches([',', ' ']),
+            _ => name,
+        };
         Curve {
-            name: name.to_owned(),
+            name: plain.to_owned(),
             look,
             // The line, and a dot at each value that was measured.
             pieces: core::iter::once(&line).cloned().chain(line.iter().map(|point| vec![*point])).collect(),
@@ -183,17 +209,22 @@ fn plot(
             marks: Vec::new(),
         }
     };
-    let curves: Vec<Curve> = names.iter().map(curve).collect();
-    let top = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.1).fold(0.0, f64::max);
+    let mut curves: Vec<Curve> = names.iter().map(curve).collect();
+    let highest = |points: &mut dyn Iterator<Item = &(f64, f64)>| points.map(|p| p.1).fold(0.0, f64::max);
+    let lines = highest(&mut curves.iter().flat_map(|c| c.pieces.iter().flatten()));
+    // Wide intervals of few seeds do not press the lines into the bottom: they leave the picture at its top.
+    let top = highest(&mut curves.iter().flat_map(|c| &c.band)).clamp(lines, lines * BAND_MAX);
+    curves.iter_mut().flat_map(|c| &mut c.band).for_each(|p| p.1 = p.1.min(top));
     let xs = || all_x.iter().map(|x| x / x_by);
     let log = least_x > 0.0 && most_x / least_x >= LOG_FROM;
     let plot = Plot {
-        title: format!("{title} over {}", key_words(&axes[number].key)),
+        title: format!("{title}{} by {}", if title.contains(", ") { "," } else { "" }, key_words(&axes[number].key)),
         x_label: labelled(&key_words(&axes[number].key), &x_unit),
         y_label: if y_unit.is_empty() { title.to_owned() } else { y_unit },
         x: if log { Scale::logarithmic(xs()) } else { Scale::exact(xs().fold(0.0, f64::max)) },
         y: Scale::linear(top * 1.04),
         curves,
+        keys,
         level: None,
         points: false,
         bars: false,
@@ -202,7 +233,8 @@ fn plot(
     (!points.is_empty()).then_some((plot, left_out))
 }
 
-/// What came out: the first figures of each curve at both ends of the axis.
+/// What came out: the first figures of each curve at both ends of the axis; of many curves what lies between the least and the
+/// greatest mean of each stack.
 fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
     let mut said = Vec::new();
     let figures = METRICS.iter().zip(all).filter(|((key, ..), points)| SAID.contains(key) && !points.is_empty());
@@ -213,61 +245,145 @@ fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
             let (first, last) = (own().min_by(|a, b| a.x.total_cmp(&b.x))?, own().max_by(|a, b| a.x.total_cmp(&b.x))?);
             Some(format!("{name}: {}, {}", at(first), at(last)))
         };
+        let stacks = distinct(points.iter().map(|p| p.stack.as_str()));
+        let range = |stack: &&str| {
+            let means = points.iter().filter(|p| p.stack == **stack).map(|p| p.mean);
+            let (least, most) = means.fold((f64::INFINITY, 0.0), |(l, m), v| (v.min(l), v.max(m)));
+            format!("{stack} {} to {}", human(least, None, unit), human(most, None, unit))
+        };
         let curves: Vec<String> = order.iter().filter_map(of).collect();
-        let more = curves.len().saturating_sub(SAID_CURVES_MAX);
-        let rest = if more > 0 { format!("; {more} more in the table below") } else { String::new() };
-        said.push(format!("{title}: {}{rest}.", curves[..curves.len() - more].join("; ")));
+        said.push(match curves.len() {
+            0..=SAID_CURVES_MAX => format!("{title}: {}.", curves.join("; ")),
+            _ => format!(
+                "{title}, means of all combinations: {}.",
+                stacks.iter().map(range).collect::<Vec<_>>().join("; ")
+            ),
+        });
     }
     said
 }
 
-/// Means of every cell, a row per stack and flow.
-fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) {
-    let shown = METRICS.iter().filter(|(key, ..)| {
-        let mut flows = cells.iter().flat_map(|c| &c.document.stacks).flat_map(|s| &s.flows);
-        flows.any(|f| flow_metrics(f).iter().any(|(k, _)| k == key))
-    });
-    let shown: Vec<_> = shown.collect();
-    let heads = axes.iter().map(|a| key_words(&a.key)).chain(["stack".into(), "flow".into()]);
-    let heads = heads.chain(shown.iter().map(|(_, title, _)| (*title).to_owned())).collect();
+/// What a picture without a difference would show, in a sentence.
+fn flat((key, title, unit): (&str, &str, &str), points: &[Point]) -> Option<String> {
+    let first = points.first()?;
+    let alike = |p: &Point| p.mean == first.mean && p.half.unwrap_or(0.0) == 0.0;
+    if !points.iter().all(alike) {
+        return None;
+    }
+    Some(match (key, first.mean) {
+        ("completed", 1.0) => "Every transfer completed.".into(),
+        ("completed", 0.0) => "No transfer completed.".into(),
+        (_, mean) => format!("{title}: {} everywhere.", human(mean, None, unit)),
+    })
+}
+
+/// A figure of a flow in a cell: mean and half-width over the seeds.
+fn figure(flows: &[FlowFigures], flow: &str, key: &str) -> Option<(f64, Option<f64>)> {
+    let of_flow = flows.iter().filter(|f| f.flow == flow && concerns(key, &f.app));
+    let one = |f: &FlowFigures| flow_metrics(f).into_iter().find(|(k, _)| k == key).map(|(_, value)| value);
+    mean_ci95(&of_flow.filter_map(one).collect::<Vec<_>>())
+}
+
+/// Means of every cell, a row per stack and flow; flows with the same figures stand in one table, each figure in one unit.
+fn tables(axes: &[Axis], cells: &[SweepCell]) -> Vec<PageTable> {
+    let stacks = || cells.iter().flat_map(|cell| &cell.document.stacks);
+    let mut groups: Vec<(Vec<usize>, Vec<&str>)> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for flow in stacks().flat_map(|s| &s.flows).map(|f| f.flow.as_str()).filter(|flow| seen.insert(*flow)) {
+        let has = |m: &usize| stacks().any(|s| figure(&s.flows, flow, METRICS[*m].0).is_some());
+        let metrics: Vec<usize> = (0..METRICS.len()).filter(has).collect();
+        match groups.iter_mut().find(|(of, _)| *of == metrics) {
+            Some((_, flows)) => flows.push(flow),
+            None => groups.push((metrics, vec![flow])),
+        }
+    }
+    let varies: Vec<usize> = (0..axes.len()).filter(|i| axes[*i].values.len() > 1).collect();
+    groups.into_iter().map(|(metrics, flows)| table(axes, cells, &varies, &metrics, &flows)).collect()
+}
+
+/// The table of flows that have these metrics.
+fn table(axes: &[Axis], cells: &[SweepCell], varies: &[usize], metrics: &[usize], flows: &[&str]) -> PageTable {
+    let of = |key: &str| {
+        let of_stack =
+            |s: &StackResult| flows.iter().filter_map(|flow| figure(&s.flows, flow, key)).collect::<Vec<_>>();
+        cells.iter().flat_map(|cell| &cell.document.stacks).flat_map(of_stack).map(|(mean, _)| mean).collect::<Vec<_>>()
+    };
+    // What is true of every run is a sentence of the page.
+    let told = |m: &&usize| METRICS[**m].0 != "completed" || of("completed").iter().any(|share| *share < 1.0);
+    let shown: Vec<(&str, &str, &str, Option<CommonUnit>)> = metrics
+        .iter()
+        .filter(told)
+        .map(|m| {
+            let (key, title, unit) = METRICS[*m];
+            (key, title, unit, CommonUnit::of(of(key).into_iter(), unit))
+        })
+        .collect();
+    let head = |(_, title, _, common): &(&str, &str, &str, Option<CommonUnit>)| {
+        labelled(title, common.as_ref().map_or("", |common| &common.name))
+    };
+    let several = flows.len() > 1;
+    let heads = varies.iter().map(|i| key_words(&axes[*i].key)).chain(["stack".to_owned()]);
+    let heads = heads.chain(several.then(|| "flow".to_owned())).chain(shown.iter().map(head)).collect();
     let mut rows = Vec::new();
     for cell in cells {
         for stack in &cell.document.stacks {
-            let mut flows = std::collections::BTreeSet::new();
-            for flow in stack.flows.iter().filter(|f| flows.insert(f.flow.clone())) {
-                let of_flow = || stack.flows.iter().filter(|f| f.flow == flow.flow);
-                let figure = |(key, _, unit): &&(&str, &str, &str)| {
-                    let values: Vec<f64> = of_flow()
-                        .filter_map(|f| flow_metrics(f).into_iter().find(|(k, _)| k == key).map(|(_, value)| value))
-                        .collect();
-                    mean_ci95(&values).map_or("-".into(), |(mean, half)| human(mean, half, unit))
+            for flow in flows.iter().filter(|flow| stack.flows.iter().any(|f| f.flow == **flow)) {
+                let say = |(key, _, unit, common): &(&str, &str, &str, Option<CommonUnit>)| {
+                    figure(&stack.flows, flow, key).map_or("-".into(), |(mean, half)| match common {
+                        Some(common) => common.number(mean, half),
+                        None => human(mean, half, unit),
+                    })
                 };
-                let head = cell.values.iter().map(|v| value_words(v)).chain([stack.stack.clone(), flow.flow.clone()]);
-                rows.push(head.chain(shown.iter().map(figure)).collect());
+                let values = varies.iter().map(|i| value_words(&cell.values[*i])).chain([stack.stack.clone()]);
+                let values = values.chain(several.then(|| (*flow).to_owned()));
+                rows.push(values.chain(shown.iter().map(say)).collect());
             }
         }
     }
-    (heads, rows)
+    PageTable { title: format!("Means: {}", flows.join(", ")), heads, rows }
 }
 
 fn words(values: &[String], between: &str) -> String {
     values.iter().map(|value| value_words(value)).collect::<Vec<_>>().join(between)
 }
 
-/// Which combinations prove nothing, and in how many a check of the scenario fails.
-pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
-    let of = |verdict: Verdict| cells.iter().filter(move |cell| cell.document.verdict == verdict);
-    let mut said = Vec::new();
-    let late: Vec<String> = of(Verdict::Inconclusive).map(|cell| words(&cell.values, ", ")).collect();
-    if !late.is_empty() {
-        let shown = late[..late.len().min(DOUBTS_MAX)].join("; ");
-        let more =
-            if late.len() > DOUBTS_MAX { format!("; and {} more", late.len() - DOUBTS_MAX) } else { String::new() };
-        said.push(format!("{} of {} combinations are inconclusive: {shown}{more}.", late.len(), cells.len()));
+/// Of so many combinations the first ones, joined.
+fn some(combinations: &[String]) -> String {
+    let shown = combinations[..combinations.len().min(DOUBTS_MAX)].join("; ");
+    match combinations.len().saturating_sub(DOUBTS_MAX) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
     }
-    match of(Verdict::Fail).count() {
-        0 => {}
-        n => said.push(format!("The scenario's checks fail in {n} of {} combinations.", cells.len())),
+}
+
+/// Which combinations prove nothing, and which check fails where and with how many seeds.
+pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
+    let all = match cells.len() {
+        1 => "1 combination".to_owned(),
+        n => format!("{n} combinations"),
+    };
+    let mut said = Vec::new();
+    let late = cells.iter().filter(|cell| cell.document.verdict == Verdict::Inconclusive);
+    let late: Vec<String> = late.map(|cell| words(&cell.values, ", ")).collect();
+    if !late.is_empty() {
+        said.push(format!("{} of {all} inconclusive: {}.", late.len(), some(&late)));
+    }
+    let mut checks: Vec<&str> = Vec::new();
+    for failed in cells.iter().flat_map(|cell| &cell.failed) {
+        if !checks.contains(&failed.check.as_str()) {
+            checks.push(&failed.check);
+        }
+    }
+    for check in checks {
+        let at = |cell: &SweepCell| {
+            let failed = cell.failed.iter().find(|failed| failed.check == check)?;
+            let repeat = cell.document.repeat;
+            let seeds = failed.seeds.filter(|_| repeat > 1);
+            let seeds = seeds.map(|n| format!(" (with {n} of {repeat} seeds)")).unwrap_or_default();
+            Some(words(&cell.values, ", ") + &seeds)
+        };
+        let at: Vec<String> = cells.iter().filter_map(at).collect();
+        said.push(format!("Check {check} fails in {} of {all}: {}.", at.len(), some(&at)));
     }
     said
 }
@@ -290,6 +406,10 @@ pub fn render_sweep(
         order.extend(names.filter(|name| seen.insert(*name)));
         came_out = ends(&points, &order, found.1);
         for (metric, points) in METRICS.into_iter().zip(&points) {
+            if let Some(said) = flat(metric, points) {
+                came_out.push(said);
+                continue;
+            }
             let Some((plot, more)) = plot(axes, found, metric, points, &order) else { continue };
             left_out = left_out.max(more);
             let name = metric.0.replace('.', "_");
@@ -313,17 +433,23 @@ pub fn render_sweep(
     if left_out > 0 {
         sentences.push(format!("{left_out} more curves stand in sweep.csv alone."));
     }
-    let (heads, mut rows) = table(axes, cells);
-    if rows.len() > ROWS_MAX {
-        sentences.push(format!("{} more rows stand in sweep.csv alone.", rows.len() - ROWS_MAX));
-        rows.truncate(ROWS_MAX);
+    let mut tables = tables(axes, cells);
+    let mut room = ROWS_MAX;
+    let mut beyond = 0;
+    for table in &mut tables {
+        beyond += table.rows.len().saturating_sub(room);
+        table.rows.truncate(room);
+        room -= table.rows.len();
+    }
+    if beyond > 0 {
+        sentences.push(format!("{beyond} more rows stand in sweep.csv alone."));
     }
     let page = Page {
         title: format!("Sweep: {title}"),
-        headline: format!("{} combinations", cells.len()),
+        headline: if cells.len() == 1 { "1 combination".into() } else { format!("{} combinations", cells.len()) },
         sentences,
         charts: Vec::new(),
-        tables: vec![PageTable { title: "Means".into(), heads, rows }],
+        tables,
         rerun: rerun.to_owned(),
     };
     write_page(folder, &page, &drawn, First::Pictures)
@@ -345,13 +471,17 @@ mod tests {
         let points: Vec<Point> =
             ["tcp-bbr", "wavelane"].iter().flat_map(|stack| rests.map(|rest| point(stack, rest))).collect();
         let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
-        let found: Vec<Look> = looks(&points, &order).into_iter().map(|(look, _)| look).collect();
+        let both = looks(&points, &order);
+        let found: Vec<Look> = both.curves.into_iter().map(|(look, _)| look).collect();
         assert_eq!(found, [(1, 0), (1, 1), (0, 0), (0, 1)].map(|(colour, dash)| Look::of(colour).with_dash(dash)));
+        // Two stacks and two values are four words of a legend and not eight.
+        let names: Vec<&str> = both.keys.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["tcp-bbr", "wavelane", "air forward delay 10 ms", "air forward delay 20 ms"]);
         // More values than dashes: every curve by itself.
         let many: Vec<Point> = (0..6).map(|n| point("wavelane", &format!(", {n} ms"))).collect();
         let order: Vec<&str> = many.iter().map(|p| p.curve.as_str()).collect();
         let found = looks(&many, &order);
-        assert!((1..6).all(|i| found[i].0.colour != found[0].0.colour), "{found:?}");
+        assert!((1..6).all(|i| found.curves[i].0.colour != found.curves[0].0.colour) && found.keys.is_empty());
     }
 
     #[test]
@@ -366,7 +496,65 @@ mod tests {
         assert!(svg.rfind("<polygon class").unwrap() < svg.find("<polyline").unwrap());
         // Six areas are half as opaque as up to three.
         assert_eq!(svg.matches("fill-opacity=\"0.08\"").count(), 6);
-        assert!(svg.contains(">air forward rate (Mbit/s)<") && svg.contains(">Goodput over air forward rate<"));
+        assert!(svg.contains(">air forward rate (Mbit/s)<") && svg.contains(">Goodput by air forward rate<"));
+    }
+
+    /// A legend of many rows does not push the axes down: it stands below them.
+    #[test]
+    fn a_long_legend_stands_below_the_axes() {
+        let axes = [Axis::read("air.forward.rate=5 Mbit/s,10 Mbit/s").unwrap()];
+        let svg = |curves: usize| {
+            let at = |n: usize, x: f64| Point {
+                x,
+                ..point("wavelane", &format!(", channel of the name {n:03} and no other"))
+            };
+            let points: Vec<Point> = (0..curves).flat_map(|n| [at(n, 5e6), at(n, 10e6)]).collect();
+            let names: Vec<&str> = points.iter().step_by(2).map(|p| p.curve.as_str()).collect();
+            plot(&axes, (0, "bps"), METRICS[0], &points, &names).unwrap().0.svg(crate::plot::WIDE)
+        };
+        let y_of = |svg: &str, words: &str| -> f64 {
+            let line = svg.lines().find(|line| line.contains(words)).unwrap();
+            line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        for (curves, below) in [(2, false), (14, true)] {
+            let svg = svg(curves);
+            let (name, axis) = (y_of(&svg, ">channel of the name 000"), y_of(&svg, ">air forward rate (Mbit/s)<"));
+            assert_eq!(name > axis, below, "{curves} curves");
+            let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            assert!(
+                y_of(&svg, &format!(">channel of the name {:03}", curves - 1)) < height - 4.0,
+                "within the picture"
+            );
+        }
+    }
+
+    #[test]
+    fn many_curves_are_said_by_stack() {
+        let at = |stack: &str, n: usize, mean| Point { mean, ..point(stack, &format!(", {n} ms")) };
+        let points: Vec<Point> = (1..5).flat_map(|n| [at("a", n, n as f64 * 1e6), at("b", n, 5e5)]).collect();
+        let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
+        let mut all: Vec<Vec<Point>> = METRICS.iter().map(|_| Vec::new()).collect();
+        all[0] = points
+            .iter()
+            .map(|p| Point { curve: p.curve.clone(), rest: p.rest.clone(), stack: p.stack.clone(), ..*p })
+            .collect();
+        assert_eq!(
+            ends(&all, &order, "bps"),
+            ["Goodput, means of all combinations: a 1 Mbit/s to 4 Mbit/s; b 500 kbit/s to 500 kbit/s."]
+        );
+    }
+
+    #[test]
+    fn what_does_not_vary_is_a_sentence() {
+        let at = |mean: f64, half| Point { mean, half, ..point("wavelane", "") };
+        let completed = METRICS[2];
+        assert_eq!(flat(completed, &[at(1.0, Some(0.0)), at(1.0, None)]).as_deref(), Some("Every transfer completed."));
+        assert_eq!(flat(completed, &[at(1.0, None), at(0.5, None)]), None);
+        assert_eq!(
+            flat(METRICS[11], &[at(0.0, None), at(0.0, None)]).as_deref(),
+            Some("Share of a call lost or late: 0 everywhere.")
+        );
+        assert_eq!(flat(completed, &[]), None);
     }
 
     #[test]

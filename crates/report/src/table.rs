@@ -21,6 +21,17 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Leaves out columns in which no row has anything.
+    pub(crate) fn without_empty(&mut self) {
+        let has = |column: usize| self.rows.is_empty() || self.rows.iter().any(|row| row[column] != "-");
+        let kept: Vec<usize> = (0..self.heads.len()).filter(|column| has(*column)).collect();
+        self.words = kept.iter().filter(|column| **column < self.words).count();
+        self.heads = kept.iter().map(|column| self.heads[*column]).collect();
+        for row in &mut self.rows {
+            *row = kept.iter().map(|column| core::mem::take(&mut row[*column])).collect();
+        }
+    }
+
     /// Lines for a terminal, the heads first.
     pub(crate) fn text(&self) -> String {
         let heads: Vec<String> = self.heads.iter().map(|&head| head.into()).collect();
@@ -37,5 +48,20 @@ impl Table {
             let _ = writeln!(out, "{}", line.trim_end());
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_anything_are_left_out() {
+        let mut table = Table::new(2, &["stack", "flow", "goodput", "echo"]);
+        table.push(["wavelane", "-", "1", "-"].map(str::to_owned).to_vec());
+        table.push(["tcp-bbr", "-", "-", "-"].map(str::to_owned).to_vec());
+        table.without_empty();
+        assert_eq!((table.words, table.heads.as_slice()), (1, &["stack", "goodput"][..]));
+        assert_eq!(table.text(), "stack     goodput\nwavelane        1\ntcp-bbr         -\n");
     }
 }

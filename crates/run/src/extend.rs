@@ -1,14 +1,14 @@
-//! A Record with another number of seeds than it has: the missing ones are run into a Record beside it and both become one, and
-//! those beyond the number are left out.
+//! A Record with another number of seeds than it has: the missing ones are run into a Record beside it and both become one. Of a
+//! Record with more seeds than are wanted the first ones are taken; it keeps all.
 
 use crate::backend::Backend;
 use crate::draft::{Draft, foreign};
-use crate::drive::{RunError, RunHooks, RunOptions, document, finish, remark_of, review, run, unwritable};
+use crate::drive::{REPEAT_MAX, RunError, RunHooks, RunOptions, document, finish, remark_of, review, run, unwritable};
 use crate::kept::{Found, kept, make_room, seal_of, write_seal};
 use crate::record::{RunDocument, StackResult, label};
 use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
-use wavelane_scenario::Scenario;
+use wavelane_scenario::{Scenario, Stack};
 
 /// Largest `log.txt` that is read back.
 const LOG_MAX: u64 = 64 << 20;
@@ -25,46 +25,108 @@ pub(crate) fn rest(scenario: &Scenario, have: u32) -> Scenario {
     Scenario { seed: Seed(scenario.seed.0.saturating_add(u64::from(have))), ..scenario.clone() }
 }
 
-/// Removes what [`more_of`] names, unless somebody put a file there.
+/// Removes what [`more_of`] names once the Record has all its seeds. Others stay: they took time, and a larger number of seeds takes
+/// them over.
 pub(crate) fn remove_more(record: &Path) {
     let more = more_of(record);
-    if more.exists() && foreign(&more).is_none() {
-        let _ = std::fs::remove_dir_all(&more);
+    if !more.exists() || foreign(&more).is_some() {
+        return;
     }
-    let _ = std::fs::remove_file(seal_of(&more));
+    let read = |at: &Path| {
+        let (document, scenario) = (RunDocument::load(at).ok()?, Scenario::load_recorded(at).ok()?);
+        let seeds = (scenario.seed.0, scenario.seed.0.saturating_add(u64::from(document.repeat)));
+        Some((Scenario { seed: Seed(0), ..scenario }, seeds))
+    };
+    let Some(((all, has), (part, seeds))) = read(record).zip(read(&more)) else { return };
+    if all == part && has.0 <= seeds.0 && seeds.1 <= has.1 {
+        let _ = std::fs::remove_dir_all(&more);
+        let _ = std::fs::remove_file(seal_of(&more));
+    }
 }
 
-/// Makes the Record at `options.out`, which holds `earlier`, one of `options.repeat` seeds. Only those that it lacks are run.
+/// Makes the Record at `options.out`, which holds `earlier`, one of at least `options.repeat` seeds. Only those that neither it nor
+/// the Record beside it has are run, and all of both are kept.
 pub(crate) fn extend(
     make: &(dyn Fn() -> Box<dyn Backend> + Sync),
     scenario: &Scenario,
     options: &RunOptions,
     hooks: &RunHooks<'_>,
     earlier: &RunDocument,
-) -> Result<RunDocument, RunError> {
+) -> Result<(), RunError> {
     let backend = make();
-    let mut from = vec![(options.out.clone(), earlier.clone())];
-    if earlier.repeat < options.repeat {
-        let (scenario, missing) = (rest(scenario, earlier.repeat), options.repeat - earlier.repeat);
-        let more = more_of(&options.out);
-        let found = kept(backend.as_ref(), &more, &scenario, missing);
-        let document = match found {
-            Ok(Found::Whole(document)) => document,
-            _ => {
-                make_room(std::iter::once(more.clone()))?;
-                let options = RunOptions { repeat: missing, out: more.clone(), ..options.clone() };
-                run(make, &scenario, &options, hooks)?;
-                write_seal(&more);
-                RunDocument::load(&more).map_err(|e| RunError::Refused(e.to_string()))?
-            }
-        };
-        from.push((more, document));
+    let (after, missing) = (rest(scenario, earlier.repeat), options.repeat - earlier.repeat);
+    let more = more_of(&options.out);
+    let beside = RunOptions { repeat: missing, out: more.clone(), ..options.clone() };
+    let found = kept(backend.as_ref(), &more, &after, missing).unwrap_or(Found::Nothing);
+    match &found {
+        Found::Nothing => {
+            make_room(std::iter::once(more.clone()))?;
+            run(make, &after, &beside, hooks)?;
+            write_seal(&more);
+        }
+        Found::Part(fewer) if found.lacks(missing) => {
+            extend(make, &after, &beside, hooks, fewer)?;
+            write_seal(&more);
+        }
+        Found::Whole(_) | Found::Part(_) => {}
     }
+    let document = RunDocument::load(&more).map_err(|e| RunError::Refused(e.to_string()))?;
+    let repeat = (earlier.repeat + document.repeat).min(REPEAT_MAX);
+    let both = RunOptions {
+        repeat,
+        rerun: options.rerun.replacen(&repeated(options.repeat), &repeated(repeat), 1),
+        ..options.clone()
+    };
+    let from = [(options.out.clone(), earlier.clone()), (more, document)];
     // Of the Record that it is until now: the next one has its own.
     let _ = std::fs::remove_file(seal_of(&options.out));
-    let document = join(backend.as_ref(), scenario, options, hooks, &from)?;
+    join(backend.as_ref(), scenario, &both, hooks, &from)?;
     remove_more(&options.out);
-    Ok(document)
+    Ok(())
+}
+
+/// How a command says its number of seeds.
+fn repeated(repeat: u32) -> String {
+    format!("--repeat {repeat}")
+}
+
+/// The document of the first `options.repeat` seeds of a Record that has more.
+pub(crate) fn first_of(
+    backend: &dyn Backend,
+    scenario: &Scenario,
+    options: &RunOptions,
+    record: &RunDocument,
+) -> Result<RunDocument, RunError> {
+    let (stacks, omitted, clauses) = review(backend, scenario)?;
+    let results = results(&stacks, scenario, options, &[record])?;
+    let document = document(scenario, options, backend.name(), (results, omitted, clauses));
+    // As it would be read back from a Record of these seeds alone: to the last digit.
+    serde_json::from_str(&document.to_json()).map_err(|e| RunError::Refused(e.to_string()))
+}
+
+/// The seeds of a run of `options`.
+fn seeds(scenario: &Scenario, options: &RunOptions) -> impl Iterator<Item = u64> + use<> {
+    let first = scenario.seed.0;
+    (0..u64::from(options.repeat)).map(move |i| first + i)
+}
+
+/// What each stack gave with the seeds of `options`, which some of the documents have.
+fn results(
+    stacks: &[Stack],
+    scenario: &Scenario,
+    options: &RunOptions,
+    documents: &[&RunDocument],
+) -> Result<Vec<StackResult>, RunError> {
+    let part = |stack: &str, seed: u64| {
+        documents.iter().flat_map(|d| &d.stacks).filter(|s| s.stack == stack).find_map(|s| s.of_seed(seed))
+    };
+    let all = |stack: &Stack| {
+        let parts: Option<Vec<StackResult>> = seeds(scenario, options).map(|seed| part(stack.word(), seed)).collect();
+        parts.map(|parts| StackResult::of_all(stack.word(), parts))
+    };
+    stacks.iter().map(all).collect::<Option<Vec<_>>>().ok_or_else(|| {
+        RunError::Refused(format!("{} lacks the results of a seed: remove it to run them", options.out.display()))
+    })
 }
 
 /// One Record of the seeds of several.
@@ -74,23 +136,13 @@ fn join(
     options: &RunOptions,
     hooks: &RunHooks<'_>,
     from: &[(PathBuf, RunDocument)],
-) -> Result<RunDocument, RunError> {
+) -> Result<(), RunError> {
     let (stacks, omitted, clauses) = review(backend, scenario)?;
-    let seeds = || (0..u64::from(options.repeat)).map(|i| scenario.seed.0 + i);
-    let part = |stack: &str, seed: u64| {
-        from.iter().flat_map(|(_, d)| &d.stacks).filter(|s| s.stack == stack).find_map(|s| s.of_seed(seed))
-    };
-    let all = |stack: &str| {
-        let parts: Option<Vec<StackResult>> = seeds().map(|seed| part(stack, seed)).collect();
-        parts.map(|parts| StackResult::of_all(stack, parts))
-    };
-    let results: Option<Vec<StackResult>> = stacks.iter().map(|stack| all(stack.word())).collect();
-    let results = results.ok_or_else(|| {
-        RunError::Refused(format!("{} lacks the results of a seed: remove it to run them", options.out.display()))
-    })?;
+    let documents: Vec<&RunDocument> = from.iter().map(|(_, document)| document).collect();
+    let results = results(&stacks, scenario, options, &documents)?;
     let draft = Draft::begin(&options.out)?;
     draft.write("scenario.toml", scenario.to_toml().as_bytes())?;
-    let wanted = |seed: u64| seeds().any(|s| s == seed);
+    let wanted = |seed: u64| seeds(scenario, options).any(|s| s == seed);
     for (record, document) in from {
         for folder in ["series", "pcap", "logs"] {
             bring(record, document, folder, &draft, options.repeat, &wanted)?;
@@ -104,11 +156,13 @@ fn join(
         let about = remark_of(stack, seed);
         logs.iter().flat_map(|log| log.lines()).filter(move |line| line.starts_with(&about)).map(str::to_owned)
     };
-    let remarks: Vec<String> =
-        stacks.iter().flat_map(|stack| seeds().map(|seed| (stack.word(), seed))).flat_map(of_run).collect();
+    let remarks: Vec<String> = stacks
+        .iter()
+        .flat_map(|stack| seeds(scenario, options).map(|seed| (stack.word(), seed)))
+        .flat_map(of_run)
+        .collect();
     let document = document(scenario, options, backend.name(), (results, omitted, clauses));
-    finish(draft, &document, &remarks, hooks)?;
-    Ok(document)
+    finish(draft, &document, &remarks, hooks)
 }
 
 /// Brings the files of the wanted seeds from a folder of a Record into the draft of one of `repeat` seeds.

@@ -69,6 +69,17 @@ pub(crate) enum Found {
     Part(RunDocument),
 }
 
+impl Found {
+    /// Whether some of `repeat` seeds are yet to be run.
+    pub(crate) fn lacks(&self, repeat: u32) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Whole(_) => false,
+            Self::Part(document) => document.repeat < repeat,
+        }
+    }
+}
+
 /// The Record of an earlier run of the scenario, or why it is not taken over.
 pub(crate) fn kept(
     backend: &dyn Backend,
@@ -139,7 +150,7 @@ pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], option
     let found: Vec<Found> = cells.iter().map(&mut one).collect();
     for (why, at) in again {
         let (count, first) = (combinations(at.len()), options.out.join(&at[0]));
-        (options.note)(&format!("{count} run again, for {why} (first: {})", first.display()));
+        (options.note)(&format!("{count} run again and replaced, for {why} (first: {})", first.display()));
     }
     let of = |found: &Found| if let Found::Part(document) = found { Some(document.repeat) } else { None };
     let (fewer, more) = found.iter().filter_map(of).partition::<Vec<u32>, _>(|have| *have < options.repeat);
@@ -148,7 +159,8 @@ pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], option
     }
     if !more.is_empty() {
         let (count, repeat) = (combinations(more.len()), options.repeat);
-        (options.note)(&format!("{count} there with more seeds than --repeat {repeat}: the others are removed"));
+        let which = if repeat == 1 { "the first one counts".into() } else { format!("the first {repeat} count") };
+        (options.note)(&format!("{count} there with more seeds than --repeat {repeat}: {which}, the records keep all"));
     }
     found
 }

@@ -11,6 +11,7 @@ mod draft;
 mod drive;
 mod environment;
 mod extend;
+mod failing;
 pub mod figures;
 mod judge;
 mod kept;
@@ -29,6 +30,7 @@ pub use command::{refusal, rerun, scenario_name, shell};
 pub use draft::{PICTURES, check_writable, foreign, resolved, strangers};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, SEED_MAX, run};
 pub use environment::{built_of, host_facts};
+pub use failing::FailedCheck;
 pub use judge::{figure, rate, show};
 pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,

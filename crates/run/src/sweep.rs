@@ -4,7 +4,8 @@
 use crate::backend::Backend;
 use crate::draft::{check_writable, refuse_foreign};
 use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
-use crate::extend::{extend, more_of, remove_more, rest};
+use crate::extend::{extend, first_of, more_of, remove_more, rest};
+use crate::failing::{FailedCheck, failed};
 use crate::figures::FlowFigures;
 use crate::kept::{Found, folder, found, kept, make_room, seal_of, write_seal};
 use crate::record::{RunDocument, Verdict};
@@ -41,8 +42,10 @@ pub struct SweepCell {
     pub values: Vec<String>,
     /// Its Record, seen from the sweep's directory.
     pub record: PathBuf,
-    /// Its document.
+    /// The document of the sweep's seeds; the Record may have more.
     pub document: RunDocument,
+    /// The checks that fail.
+    pub failed: Vec<FailedCheck>,
 }
 
 /// The format's name and version in `sweep.json`.
@@ -68,6 +71,8 @@ pub struct SweepDocument {
     /// Every combination.
     #[schemars(extend("minItems" = 1))]
     pub cells: Vec<SweepRecord>,
+    /// The total over all combinations, by which the command ends.
+    pub verdict: Verdict,
     /// The table of all figures.
     pub csv: String,
     /// The same with types.
@@ -138,17 +143,8 @@ pub fn shards(
     let mut left: Vec<(usize, Scenario, u32, PathBuf)> = Vec::new();
     for (number, (cell, found)) in cells.iter().zip(&found).enumerate() {
         let place = options.out.join(folder(axes, cell));
-        match found {
-            Found::Nothing => left.push((number, cell.scenario.clone(), options.repeat, place)),
-            Found::Part(earlier) if earlier.repeat < options.repeat => {
-                refuse_foreign(&place)?;
-                let (scenario, missing) = (rest(&cell.scenario, earlier.repeat), options.repeat - earlier.repeat);
-                let more = more_of(&place);
-                if !matches!(kept(backend, &more, &scenario, missing), Ok(Found::Whole(_))) {
-                    left.push((number, scenario, missing, more));
-                }
-            }
-            Found::Whole(_) | Found::Part(_) => {}
+        if let Some((scenario, missing, place)) = lacking(backend, place, &cell.scenario, options.repeat, found)? {
+            left.push((number, scenario, missing, place));
         }
     }
     make_room(left.iter().map(|(_, _, _, record)| record.clone()))?;
@@ -162,6 +158,26 @@ pub fn shards(
         record: record.display().to_string(),
     };
     Ok(left.into_iter().map(shard).collect())
+}
+
+/// What is yet to be run of `repeat` seeds: the scenario from the first missing one on, how many, and where their Record belongs.
+fn lacking(
+    backend: &dyn Backend,
+    place: PathBuf,
+    scenario: &Scenario,
+    repeat: u32,
+    found: &Found,
+) -> Result<Option<(Scenario, u32, PathBuf)>, RunError> {
+    match found {
+        Found::Nothing => Ok(Some((scenario.clone(), repeat, place))),
+        Found::Part(earlier) if found.lacks(repeat) => {
+            refuse_foreign(&place)?;
+            let (more, scenario, missing) = (more_of(&place), rest(scenario, earlier.repeat), repeat - earlier.repeat);
+            let beside = kept(backend, &more, &scenario, missing).unwrap_or(Found::Nothing);
+            lacking(backend, more, &scenario, missing, &beside)
+        }
+        Found::Whole(_) | Found::Part(_) => Ok(None),
+    }
 }
 
 /// The command that repeats a cell.
@@ -183,7 +199,7 @@ pub fn sweep(
     let backend = make();
     let place = |cell: &Cell| options.out.join(folder(axes, cell));
     let found = found(backend.as_ref(), axes, cells, options);
-    let left: Vec<usize> = (0..cells.len()).filter(|i| !matches!(found[*i], Found::Whole(_))).collect();
+    let left: Vec<usize> = (0..cells.len()).filter(|i| found[*i].lacks(options.repeat)).collect();
     for i in &left {
         if matches!(found[*i], Found::Part(_)) {
             refuse_foreign(&place(&cells[*i]))?;
@@ -200,31 +216,42 @@ pub fn sweep(
     // What is counted are combinations.
     let quiet = hooks.without_count();
     let workers = options.jobs.clamp(1, JOBS_MAX).min(left.len().max(1));
-    let whole = |found: &Found| if let Found::Whole(document) = found { Some(document.clone()) } else { None };
-    let results: Mutex<Vec<Option<RunDocument>>> = Mutex::new(found.iter().map(whole).collect());
-    let failed: Mutex<Option<RunError>> = Mutex::new(None);
+    let of_cell = |cell: &Cell| RunOptions {
+        name: options.name.clone(),
+        repeat: options.repeat,
+        // Few cells on many processors: their seeds share what is left.
+        jobs: (options.jobs / workers).max(1),
+        out: place(cell),
+        rerun: rerun(axes, cell, options),
+        captures: crate::CaptureExtent::Off,
+    };
+    // Of a Record's seeds those of the sweep.
+    let wanted = |cell: &Cell, document: RunDocument| match document.repeat > options.repeat {
+        true => first_of(make().as_ref(), &cell.scenario, &of_cell(cell), &document),
+        false => Ok(document),
+    };
+    let whole = |(found, cell): (&Found, &Cell)| match found {
+        Found::Whole(document) => Ok(Some(document.clone())),
+        Found::Part(document) if !found.lacks(options.repeat) => wanted(cell, document.clone()).map(Some),
+        Found::Nothing | Found::Part(_) => Ok(None),
+    };
+    let there = found.iter().zip(cells).map(whole).collect::<Result<Vec<_>, _>>()?;
+    let results: Mutex<Vec<Option<RunDocument>>> = Mutex::new(there);
+    let stopped: Mutex<Option<RunError>> = Mutex::new(None);
     let worker = || {
         while let Some(&index) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            if stopped.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
                 return;
             }
             let cell = &cells[index];
-            let run_options = RunOptions {
-                name: options.name.clone(),
-                repeat: options.repeat,
-                // Few cells on many processors: their seeds share what is left.
-                jobs: (options.jobs / workers).max(1),
-                out: place(cell),
-                rerun: rerun(axes, cell, options),
-                captures: crate::CaptureExtent::Off,
-            };
-            // Read back, as a later sweep will: the last digit of a figure must not depend on who ran it.
+            let run_options = of_cell(cell);
             let made = match &found[index] {
                 Found::Part(earlier) => extend(make, &cell.scenario, &run_options, &quiet, earlier),
-                Found::Nothing | Found::Whole(_) => run(make, &cell.scenario, &run_options, &quiet),
+                Found::Nothing | Found::Whole(_) => run(make, &cell.scenario, &run_options, &quiet).map(drop),
             };
-            let document =
-                made.and_then(|_| RunDocument::load(&run_options.out).map_err(|e| RunError::Refused(e.to_string())));
+            // Read back, as a later sweep will: the last digit of a figure must not depend on who ran it.
+            let read = || RunDocument::load(&run_options.out).map_err(|e| RunError::Refused(e.to_string()));
+            let document = made.and_then(|()| read()).and_then(|document| wanted(cell, document));
             match document {
                 Ok(document) => {
                     write_seal(&run_options.out);
@@ -232,14 +259,14 @@ pub fn sweep(
                     tell(over.fetch_add(1, Ordering::Relaxed) + 1);
                 }
                 Err(error) => {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    stopped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                     return;
                 }
             }
         }
     };
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = stopped.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     for record in cells.iter().map(place) {
@@ -250,7 +277,9 @@ pub fn sweep(
     }
     let all = results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().zip(cells);
     let cell = |(document, cell): (Option<RunDocument>, &Cell)| {
-        Some(SweepCell { values: cell.values.clone(), record: folder(axes, cell), document: document? })
+        let document = document?;
+        let failed = failed(&cell.scenario, &document);
+        Some(SweepCell { values: cell.values.clone(), record: folder(axes, cell), document, failed })
     };
     all.map(cell).collect::<Option<Vec<_>>>().ok_or(RunError::Cancelled)
 }

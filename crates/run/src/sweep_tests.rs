@@ -2,7 +2,7 @@
 use super::*;
 use crate::{BackendError, FlowRaw, Review, RunContext, Spent, StackRaw};
 use std::sync::atomic::AtomicBool;
-use wavelane_scenario::{Scenario, Seed, Stack, Sweep};
+use wavelane_scenario::{Cell, Scenario, Seed, Stack, Sweep};
 
 /// How often the backend ran.
 static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -76,22 +76,30 @@ fn go(out: &Path, title: &str, axis: &str) -> Result<(String, Vec<SweepCell>), R
     go_with(out, title, axis, 2)
 }
 
-fn go_with(out: &Path, title: &str, axis: &str, repeat: u32) -> Result<(String, Vec<SweepCell>), RunError> {
+/// What is swept, its combinations, and how.
+fn plan(out: &Path, title: &str, axis: &str, repeat: u32) -> (Sweep, Vec<Cell>, SweepOptions) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/smoke/one_hop.toml");
     let sweep_of = Sweep {
         axes: vec![Axis::read(axis).unwrap(), Axis::read("air.forward.delay=10 ms,20 ms").unwrap()],
         repeats: None,
     };
-    let title = wavelane_scenario::Setting::read(&format!("title={title}")).unwrap();
-    let cells = sweep_of.cells(&file, &[title]).unwrap();
+    // At 1 Mbit/s seed 1 takes 8,500.008 ms, and every further seed 8 us more.
+    let brief = "checks.brief={ flow = \"page\", metric = \"duration_ms\", at-most = \"8500010 us\" }";
+    let settings = [&format!("title={title}"), brief].map(|text| wavelane_scenario::Setting::read(text).unwrap());
+    let cells = sweep_of.cells(&file, &settings).unwrap();
     let options = SweepOptions {
         name: "hop".into(),
         repeat,
         jobs: 3,
         out: out.into(),
-        rerun: "wavelane run hop.toml".into(),
+        rerun: format!("wavelane run hop.toml --repeat {repeat}"),
         note: |line| NOTES.with_borrow_mut(|all| all.push(line.to_owned())),
     };
+    (sweep_of, cells, options)
+}
+
+fn go_with(out: &Path, title: &str, axis: &str, repeat: u32) -> Result<(String, Vec<SweepCell>), RunError> {
+    let (sweep_of, cells, options) = plan(out, title, axis, repeat);
     let hooks = RunHooks {
         progress: &|_| (),
         count: &|count| assert!(count.done <= count.of && (0.0..=1.0).contains(&count.share)),
@@ -129,6 +137,10 @@ fn a_sweep_fills_a_table_and_resumes() {
     assert!((value - 1e6).abs() < 10.0, "{value}");
     assert_eq!(lines.clone().filter(|l| l.contains("wavelane,,,,wire_bytes_per_delivered_byte,")).count(), 6);
     assert!(csv.contains(",page,download,completed,1,"), "{csv}");
+    // Over both seeds 1 Mbit/s misses both bounds, and seed 1 by itself one of them.
+    let failed = |cell: usize| cells[cell].failed.iter().map(|f| (f.check.as_str(), f.seeds)).collect::<Vec<_>>();
+    assert_eq!(failed(0), [("page-fills-the-link", Some(2)), ("brief", Some(1))]);
+    assert_eq!(failed(2), [("page-fills-the-link", Some(2))]);
     // Again: nothing runs. One value more: its cells alone run. Another seed count: all.
     assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().0, csv);
     assert_eq!(ran(), 0);
@@ -175,10 +187,10 @@ fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn
     again("there is no record.json");
     std::fs::write(record(3).join("record.json"), "{").unwrap();
     again("cannot be read");
-    seeds_are_added_and_left_out(out, csv, ran);
+    seeds_are_added_and_never_removed(out, csv, ran);
     // Files of others are refused before anything runs, with a record and without.
     std::fs::write(record(4).join("notes.md"), "years").unwrap();
-    let refused = go_with(out, "go", rates, 3).err().unwrap().to_string();
+    let refused = go_with(out, "go", rates, 11).err().unwrap().to_string();
     assert!(refused.contains("holds notes.md"), "{refused}");
     std::fs::remove_file(record(4).join("record.json")).unwrap();
     let refused = go(out, "go", rates).unwrap_err().to_string();
@@ -186,58 +198,92 @@ fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn
     assert_eq!(ran(), 0);
 }
 
-/// Another number of seeds runs the missing ones only, and gives what a sweep of that number gives from the start.
-fn seeds_are_added_and_left_out(out: &Path, csv: &str, ran: &dyn Fn() -> usize) {
+/// Another number of seeds runs the missing ones only, and gives what a sweep of that number gives from the start. No record loses
+/// a seed.
+fn seeds_are_added_and_never_removed(out: &Path, csv: &str, ran: &dyn Fn() -> usize) {
     let rates = "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s";
     let fresh = out.with_extension("fresh");
     let _ = std::fs::remove_dir_all(&fresh);
-    for (repeat, runs, part) in [(5, 18, "with fewer seeds"), (1, 0, "with more seeds than --repeat 1"), (3, 12, "")] {
+    let on_disk = |cell: &SweepCell| RunDocument::load(&out.join(&cell.record)).unwrap();
+    let afresh = |repeat: u32| {
+        let all = go_with(&fresh, "go", rates, repeat).unwrap();
+        std::fs::remove_dir_all(&fresh).unwrap();
+        assert_eq!(ran(), 6 * repeat as usize);
+        all
+    };
+    for (repeat, runs, part) in [
+        (5, 18, "with fewer seeds: only the missing ones are run"),
+        (1, 0, "with more seeds than --repeat 1: the first one counts, the records keep all"),
+        (3, 0, "with more seeds than --repeat 3: the first 3 count, the records keep all"),
+        (5, 0, ""),
+    ] {
         let (table, cells) = go_with(out, "go", rates, repeat).unwrap();
         assert_eq!(ran(), runs, "--repeat {repeat}");
         let said = notes();
-        assert!(
-            said.len() == 1 && said[0].starts_with("6 combinations are there") && said[0].contains(part),
-            "{said:?}"
-        );
-        let (afresh, whole) = go_with(&fresh, "go", rates, repeat).unwrap();
-        std::fs::remove_dir_all(&fresh).unwrap();
-        assert_eq!((ran(), table), (6 * repeat as usize, afresh));
+        match part {
+            "" => assert!(said.is_empty(), "{said:?}"),
+            _ => assert!(said.len() == 1 && said[0] == format!("6 combinations are there {part}"), "{said:?}"),
+        }
+        let (same, whole) = afresh(repeat);
+        assert_eq!(table, same);
         for (cell, new) in cells.iter().zip(whole) {
             let document = RunDocument { record: new.document.record.clone(), ..cell.document.clone() };
-            assert_eq!(document, new.document);
-            let stack = &document.stacks[0];
-            let series = stack.flows.iter().map(|flow| document.series(&out.join(&cell.record), &stack.stack, flow));
+            assert_eq!((document, &cell.failed), (new.document, &new.failed));
+            let record = on_disk(cell);
+            assert_eq!(record.repeat, 5, "--repeat {repeat} takes no seed away");
+            let stack = &record.stacks[0];
+            let series = stack.flows.iter().map(|flow| record.series(&out.join(&cell.record), &stack.stack, flow));
             assert!(series.into_iter().all(|series| series.is_ok()));
         }
         let beside = std::fs::read_dir(out.join("cells")).unwrap().flatten();
         assert_eq!(beside.filter(|e| e.path().is_dir()).count(), 8, "one folder a combination, two of another value");
     }
-    // The missing seed was run, and the program ended before both records became one.
-    let first = &go_with(out, "go", rates, 3).unwrap().1[0];
+    let first = &go_with(out, "go", rates, 5).unwrap().1[0];
     let more = crate::extend::more_of(&out.join(&first.record));
-    assert_eq!((ran(), notes().len()), (0, 0));
-    let scenario = wavelane_scenario::Scenario::load_recorded(&out.join(&first.record)).unwrap();
-    let options = RunOptions {
-        name: "hop".into(),
-        repeat: 1,
-        jobs: 1,
-        out: more.clone(),
-        rerun: "wavelane run hop.toml".into(),
-        captures: crate::CaptureExtent::Off,
+    let beside = |after: u32, repeat: u32| {
+        let scenario = wavelane_scenario::Scenario::load_recorded(&out.join(&first.record)).unwrap();
+        let options = RunOptions {
+            name: "hop".into(),
+            repeat,
+            jobs: 1,
+            out: more.clone(),
+            rerun: "wavelane run hop.toml".into(),
+            captures: crate::CaptureExtent::Off,
+        };
+        let hooks = RunHooks {
+            progress: &|_| (),
+            count: &|_| (),
+            cancelled: &AtomicBool::new(false),
+            environment: &|| Value::Null,
+            render: &|_| Ok(()),
+        };
+        run(&|| Box::new(AtRate), &crate::extend::rest(&scenario, after), &options, &hooks).unwrap();
+        ran();
     };
-    let hooks = RunHooks {
-        progress: &|_| (),
-        count: &|_| (),
-        cancelled: &AtomicBool::new(false),
-        environment: &|| Value::Null,
-        render: &|_| Ok(()),
+    let missing = |repeat: u32| {
+        let (sweep_of, cells, options) = plan(out, "go", rates, repeat);
+        shards(&AtRate, &sweep_of.axes, &cells, &options).unwrap()
     };
-    run(&|| Box::new(AtRate), &crate::extend::rest(&scenario, 3), &options, &hooks).unwrap();
-    ran();
-    assert_eq!(go_with(out, "go", rates, 4).unwrap().1.len(), 6);
-    assert_eq!((ran(), more.exists()), (5, false), "one of six was there");
-    // Back to where the others begin.
-    assert_eq!(go_with(out, "go", rates, 2).unwrap().0, csv);
+    // Three further seeds were run, and the program ended before both records became one.
+    beside(5, 3);
+    for (repeat, runs, has) in [(2, 0, 5), (5, 0, 5), (6, 5, 8), (8, 10, 8)] {
+        assert_eq!(
+            missing(repeat).len(),
+            if runs == 0 { 0 } else { 5 },
+            "--repeat {repeat}: a shard for each other one"
+        );
+        let cells = go_with(out, "go", rates, repeat).unwrap().1;
+        assert_eq!((ran(), cells[0].document.repeat, on_disk(&cells[0]).repeat), (runs, repeat, has));
+        assert_eq!(more.exists(), has == 5, "--repeat {repeat}");
+        assert!(on_disk(&cells[0]).rerun.contains(&format!("--repeat {}", if has == 5 { 5 } else { has })));
+    }
+    // One further seed, of two that are wanted.
+    beside(8, 1);
+    let left = missing(10);
+    assert!(left.len() == 6 && left[0].repeat == 1 && left[0].record.ends_with(".more.more"), "{:?}", left[0]);
+    let table = go_with(out, "go", rates, 10).unwrap().0;
+    assert_eq!((ran(), more.exists(), table), (11, false, afresh(10).0));
+    // The seeds where the others begin.
+    assert_eq!((go_with(out, "go", rates, 2).unwrap().0.as_str(), ran()), (csv, 0));
     notes();
-    ran();
 }

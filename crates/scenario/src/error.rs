@@ -92,7 +92,7 @@ fn one_line(problem: &Problem) -> String {
 }
 
 /// `did you mean 'x'?` if a word of `known` is near, else the whole list.
-pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = known.clone().map(|k| (distance(word, k), k)).min();
     match near {
         Some((d, k)) if d <= (word.len() + 1) / 3 => format!("did you mean '{k}'?"),

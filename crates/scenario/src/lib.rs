@@ -28,7 +28,7 @@ mod words;
 mod write;
 mod write_wifi;
 
-pub use error::{Problem, ScenarioError};
+pub use error::{Problem, ScenarioError, hint};
 pub use model::{
     App, Backpressure, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction,
     FLOWS_MAX, Flow, GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, Routing, Scenario, Side,

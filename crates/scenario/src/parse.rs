@@ -110,21 +110,26 @@ impl Scenario {
             Problem::Syntax(e.message().lines().next().unwrap_or_default().to_owned()).at(line)
         })?;
         settings::refuse_twice(settings).map_err(|problem| problem.at(1))?;
+        let mut made = settings::Made::new(text.len());
         for setting in settings {
-            settings::apply(document.get_mut(), TOP, setting).map_err(|problem| problem.at(1))?;
+            settings::apply(document.get_mut(), TOP, setting, &mut made).map_err(|problem| problem.at(1))?;
         }
-        let root = Table::root(text, document.get_ref());
+        Self::of_document(&Table::root(text, document.get_ref()), base).map_err(|error| made.explain(error))
+    }
+
+    /// Reads and checks a document.
+    fn of_document(root: &Table<'_>, base: &Path) -> Result<Self, ScenarioError> {
         root.only(TOP)?;
         // Its keys are those of other tables; `Sweep` reads them.
-        Sweep::parse_in(&root)?;
-        let stacks = stacks(&root)?;
+        Sweep::parse_in(root)?;
+        let stacks = stacks(root)?;
         let duration_at = root.need("duration", "\"45 s\"")?;
         let mut scenario = Self {
             title: root.get("title").map(|v| v.str("a text", "\"A bad link\"")).transpose()?.unwrap_or_default().into(),
             seed: Seed(root.get("seed").map(|v| v.whole()).transpose()?.unwrap_or(1)),
             duration: duration_at.quantity()?,
             stacks,
-            nodes: nodes(&root)?,
+            nodes: nodes(root)?,
             channels: Vec::new(),
             flows: Vec::new(),
             timeline: Vec::new(),
@@ -139,29 +144,29 @@ impl Scenario {
             tcp: root.get("tcp").map(|v| crate::parse_tcp::knobs(&v)).transpose()?.unwrap_or_default(),
         };
         validate::duration(scenario.duration, &duration_at)?;
-        for (name, value) in sections(&root, "gateways")? {
+        for (name, value) in sections(root, "gateways")? {
             let knobs = crate::parse_gateway::knobs(&scenario.nodes, &name, &value)?;
             scenario.gateways.push(knobs);
         }
-        for (name, value) in sections(&root, "channels")? {
+        for (name, value) in sections(root, "channels")? {
             let channel = parse_channel::channel(&name, &value, base)?;
             validate::channel(&scenario, &channel, &value)?;
             scenario.channels.push(channel);
         }
-        validate::answers(&scenario, &sections(&root, "channels")?)?;
-        for (name, value) in sections(&root, "links")? {
+        validate::answers(&scenario, &sections(root, "channels")?)?;
+        for (name, value) in sections(root, "links")? {
             let link = crate::parse_link::knobs(&scenario, &name, &value)?;
             scenario.links.push(link);
         }
         if let Some(value) = root.get("routes") {
             scenario.routes = crate::parse_route::routes(&scenario, &value)?;
         }
-        for (name, value) in sections(&root, "flows")? {
+        for (name, value) in sections(root, "flows")? {
             let flow = flow(&name, &value)?;
             validate::flow(&scenario, &flow, &value)?;
             scenario.flows.push(flow);
         }
-        validate::echoes(&mut scenario, &sections(&root, "flows")?)?;
+        validate::echoes(&mut scenario, &sections(root, "flows")?)?;
         if scenario.flows.is_empty() {
             return Err(
                 Problem::Missing { table: root.title(), key: "[flows.NAME]", example: "{ app, from, to }" }.at(1)
@@ -174,7 +179,7 @@ impl Scenario {
             }
             scenario.timeline.sort_by_key(|c| c.at);
         }
-        for (name, value) in sections(&root, "checks")? {
+        for (name, value) in sections(root, "checks")? {
             let check = check(&scenario, &name, &value)?;
             scenario.checks.push(check);
         }

@@ -1,6 +1,6 @@
 //! `--set KEY=VALUE`: values that take the place of a scenario file's own.
 
-use crate::error::{Problem, hint};
+use crate::error::{Problem, ScenarioError, hint};
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -82,6 +82,44 @@ fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a DeTable<'t>> {
     table.get(key)?.get_ref().as_table()
 }
 
+/// What settings have made so far that the file does not have.
+pub(crate) struct Made {
+    /// The next key's place, behind the file's own.
+    place: usize,
+    /// Named tables, each with the near name that may have been meant.
+    tables: Vec<(String, Option<String>)>,
+}
+
+impl Made {
+    /// Nothing yet, of a text of this length.
+    pub(crate) fn new(length: usize) -> Self {
+        Self { place: length, tables: Vec::new() }
+    }
+
+    /// A key that stands behind all others: order counts among channels and flows.
+    fn key<'t>(&mut self, word: &str) -> Spanned<Cow<'t, str>> {
+        self.place += 1;
+        Spanned::new(self.place..self.place, Cow::Owned(word.to_owned()))
+    }
+
+    /// Notes a new named table beside those of `beside`.
+    fn table(&mut self, path: String, word: &str, beside: &DeTable<'_>) {
+        let known: Vec<String> = beside.keys().map(|key| key.get_ref().to_string()).collect();
+        let near = hint(word, known.iter().map(String::as_str));
+        self.tables.push((path, near.starts_with("did you mean").then_some(near)));
+    }
+
+    /// An error about a new table says so: its name may be mistyped.
+    pub(crate) fn explain(&self, error: ScenarioError) -> ScenarioError {
+        let words = error.problem.to_string();
+        let about = |path: &str| words.contains(&format!("[{path}")) || words.contains(&format!("{path}."));
+        let Some((path, near)) = self.tables.iter().find(|(path, _)| about(path)) else { return error };
+        let near = near.as_ref().map(|near| format!("; {near}")).unwrap_or_default();
+        let why = format!("{words} (--set makes [{path}], which the file does not have{near})");
+        ScenarioError { problem: Box::new(Problem::Impossible(why)), ..error }
+    }
+}
+
 /// The named table that `word` begins in; `None` if it is a key of the top level.
 fn section(root: &DeTable<'_>, top: &[&str], key: &str, word: &str) -> Result<Option<&'static str>, Problem> {
     if top.contains(&word) {
@@ -95,7 +133,10 @@ fn section(root: &DeTable<'_>, top: &[&str], key: &str, word: &str) -> Result<Op
             let named = NAMED.iter().filter_map(|table| child(root, table)).flat_map(|t| t.keys());
             let known: Vec<String> =
                 named.map(|k| k.get_ref().to_string()).chain(top.iter().map(|t| (*t).to_owned())).collect();
-            let hint = hint(word, known.iter().map(String::as_str));
+            let mut hint = hint(word, known.iter().map(String::as_str));
+            if !hint.starts_with("did you mean") {
+                hint = format!("{hint}; a new one begins with its table, such as flows.{key}");
+            }
             Err(Problem::UnknownWord { what: "beginning of a key", word: word.to_owned(), hint })
         }
         several => {
@@ -118,8 +159,13 @@ fn value<'t>(text: &'t str, old: Option<&DeValue<'t>>) -> DeValue<'t> {
     }
 }
 
-/// Puts `setting` into the document, whose keys at the top level are `top`.
-pub(crate) fn apply<'t>(root: &mut DeTable<'t>, top: &[&str], setting: &'t Setting) -> Result<(), Problem> {
+/// Puts `setting` into the document, whose keys at the top level are `top`. Tables on its way that are not there are made.
+pub(crate) fn apply<'t>(
+    root: &mut DeTable<'t>,
+    top: &[&str],
+    setting: &'t Setting,
+    made: &mut Made,
+) -> Result<(), Problem> {
     let key = setting.key.as_str();
     let first = key.split('.').next().unwrap_or_default();
     let within = section(root, top, key, first)?;
@@ -132,24 +178,23 @@ pub(crate) fn apply<'t>(root: &mut DeTable<'t>, top: &[&str], setting: &'t Setti
             let own = table.get("forward").cloned().unwrap_or_else(|| spanned(DeValue::Table(DeTable::new())));
             table.insert(spanned(Cow::Owned((*word).to_owned())), own);
         }
+        let place = words[..=depth].join(".");
         if !table.contains_key(*word) {
-            if depth < 2 {
-                let known: Vec<String> = table.keys().map(|k| k.get_ref().to_string()).collect();
-                let hint = hint(word, known.iter().map(String::as_str));
-                return Err(Problem::UnknownWord { what: "name", word: (*word).to_owned(), hint });
+            if depth == 1 {
+                made.table(place.clone(), word, table);
             }
-            table.insert(spanned(Cow::Owned((*word).to_owned())), spanned(DeValue::Table(DeTable::new())));
+            table.insert(made.key(word), spanned(DeValue::Table(DeTable::new())));
         }
         table = match table.get_mut(*word).map(Spanned::get_mut) {
             Some(DeValue::Table(inner)) => inner,
-            _ => {
-                let place = words[..=depth].join(".");
-                return Err(Problem::Impossible(format!("{place} is no table, so {key} cannot be set")));
-            }
+            _ => return Err(Problem::Impossible(format!("{place} is no table, so {key} cannot be set"))),
         };
     }
-    let new = value(&setting.value, table.get(*last).map(Spanned::get_ref));
-    table.insert(spanned(Cow::Owned((*last).to_owned())), spanned(new));
+    let new = spanned(value(&setting.value, table.get(*last).map(Spanned::get_ref)));
+    match table.get_mut(*last) {
+        Some(old) => *old = new,
+        None => drop(table.insert(made.key(last), new)),
+    }
     Ok(())
 }
 

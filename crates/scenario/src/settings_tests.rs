@@ -50,7 +50,14 @@ fn values_take_the_place_of_the_files() {
 fn wrong_settings_name_their_key() {
     for (setting, part) in [
         ("airr.forward.rate=5 Mbit/s", "unknown beginning of a key 'airr'; did you mean 'air'?"),
-        ("channels.arr.forward.rate=5 Mbit/s", "unknown name 'arr'; did you mean 'air'?"),
+        (
+            "channels.arr.forward.rate=5 Mbit/s",
+            "(--set makes [channels.arr], which the file does not have; did you mean 'air'?)",
+        ),
+        ("flows.more.app=echo", "[flows.more] lacks 'from': add from = \"client\" (--set makes [flows.more], which"),
+        ("tcp.profil=stack", "unknown key 'profil' in [tcp]; did you mean 'profile'?"),
+        ("pages.size=1 MB", "unknown beginning of a key 'pages'; did you mean 'page'?"),
+        ("more.app=echo", "a new one begins with its table, such as flows.more.app"),
         ("air.forward.rate=5 MB/s", "channels.air.forward.rate: '5 MB/s' is not a rate"),
         ("air.forward.rate=5", "channels.air.forward.rate: '5' is not a rate"),
         ("air.forward.rats=5 Mbit/s", "unknown key 'rats' in [channels.air.forward]; did you mean 'rate'?"),
@@ -68,6 +75,32 @@ fn wrong_settings_name_their_key() {
     for wrong in ["air.forward.rate", "=5 Mbit/s", "air..rate=1", "air.forward.rate="] {
         assert!(Setting::read(wrong).is_err(), "{wrong}");
     }
+}
+
+/// Tables that the file does not have are made, behind its own.
+#[test]
+fn new_tables_are_made() {
+    let file = set(&[]).unwrap();
+    let changed = set(&[
+        "flows.back.app=upload",
+        "flows.back.from=client",
+        "flows.back.to=server",
+        "flows.back.size=1 MB",
+        "flows.again={ app = \"echo\", from = \"client\", to = \"server\" }",
+        "checks.done.flow=back",
+        "checks.done.metric=completed",
+        "checks.done.at-least=true",
+        "tcp.segment=1000 B",
+        "gateways.a.seal=end-to-end",
+        "gateways.b.seal=end-to-end",
+        "links.air.lanes=[\"air\"]",
+    ])
+    .unwrap();
+    let flows: Vec<&str> = changed.flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(flows, ["page", "echo", "back", "again"]);
+    assert!(matches!(changed.flows[2].app, App::Upload { size: Some(size) } if size.get() == 1_000_000));
+    assert_eq!(changed.checks.last().unwrap().name, "done");
+    assert_eq!((changed.gateways.len(), changed.links.len(), changed.tcp == file.tcp), (2, 1, false));
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(crate) fn run(
             if draws.is_empty() || *draws.end() > LYING + DRAWS_MAX || draws.end() - draws.start() > DRAWS_MAX =>
         {
             let why = format!(
-                "--draws {}..{}: name draws from 1 to {DRAWS_MAX}, with a lying relay from {} to {}",
+                "--draws {}..{}: name draws from 1 to {DRAWS_MAX}, with a malicious relay from {} to {}",
                 draws.start(),
                 draws.end(),
                 LYING + 1,
@@ -119,15 +119,20 @@ fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
     let mut ended = row("healed_to_ended_ms_max", "ms", longest.as_millis() as f64, good.len());
     ended.bound = Some(HEALING.as_millis() as f64);
     ended.verdict = if longest <= HEALING { Verdict::Pass } else { Verdict::Fail };
-    ended.why = "from the healing and the last reader's pause to the end of a world's last flow".into();
+    ended.why =
+        "from the repair, or the last reader's pause if that ends later, to the end of a world's last flow".into();
     let told = [
         ("flows_complete", sum(|o| o.complete), "ended with everything they asked for"),
         ("flows_refused", sum(|o| o.refused), "refused for want of a path or of room before they began"),
         ("flows_reset", sum(|o| o.reset), "a gateway at one end had lost its memory"),
-        ("flows_deceived", sum(|o| o.deceived), "reset or refused because only a lying relay connects their ends"),
-        ("lies_caught", sum(|o| o.caught), "times that an edge of a sealed flow found a relay out"),
-        ("flows_resumed", sum(|o| o.resumed), "times that an edge took a flow up again"),
-        ("flows_moved", sum(|o| o.moved), "times that a flow left the way it was on for another"),
+        (
+            "flows_deceived",
+            sum(|o| o.deceived),
+            "reset or refused because only the malicious relay connects their ends",
+        ),
+        ("lies_caught", sum(|o| o.caught), "manipulations that an edge of a sealed flow detected"),
+        ("flows_resumed", sum(|o| o.resumed), "times that an edge resumed a flow"),
+        ("flows_moved", sum(|o| o.moved), "times that a flow moved to another path"),
     ];
     let told =
         told.into_iter().map(|(metric, value, why)| Row { why: why.into(), ..row(metric, "flows", value, good.len()) });

@@ -243,6 +243,16 @@ impl Study {
         let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
         entries.map(|e| e.file_name().to_string_lossy().into_owned()).filter(|name| !ours(name)).min()
     }
+    /// Where its parts run, and what that takes.
+    pub fn places(&self) -> String {
+        let lab = self.backend == "lab";
+        match (lab, self.parts) {
+            (true, parts) if parts.contains(&"sim") => "sim and lab (root)".into(),
+            (false, parts) if parts.contains(&"lab") => "sim, part lab (root)".into(),
+            (true, _) => "lab (root)".into(),
+            (false, _) => "sim".into(),
+        }
+    }
     /// Whether its members are drawn by chance and have numbers.
     pub fn has_draws(&self) -> bool {
         [population::ID, hop_swarm::ID].contains(&self.id)

@@ -2,9 +2,10 @@
 
 use crate::document::{Edition, Row, StudyDocument};
 use crate::words::{name, title};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean;
-use wavelane_report::{Chart, ReportError, Spread, SpreadRow, StudyPage, human, render_study};
+use wavelane_report::{Chart, CommonUnit, ReportError, Spread, SpreadRow, StudyPage, human, render_study};
 use wavelane_run::Verdict;
 
 /// Writes `report.html` and its pictures into `folder`.
@@ -20,27 +21,47 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let mut charts = charts(folder, document);
     // A part of a study may have rows of which none of its charts is.
     charts.retain(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty()));
+    let drawn = if charts.is_empty() { spreads(document) } else { Vec::new() };
+    let (same, drawn): (Vec<Spread>, Vec<Spread>) = drawn.into_iter().partition(|spread| flat(spread).is_some());
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,
-        sentences: sentences(document),
-        spreads: if charts.is_empty() { spreads(document) } else { Vec::new() },
+        sentences: sentences(document).into_iter().chain(same.iter().filter_map(flat)).collect(),
+        spreads: drawn,
         grids: if document.study == crate::petrovic::ID { crate::petrovic::grids(document) } else { Vec::new() },
         charts,
-        rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
+        rows: rows(&shown),
         rerun: format!("wavelane study run {} --{edition} --seed {}{parts}{draws}", document.study, document.seed),
     };
     render_study(folder, &page)
 }
 
-fn cells(row: &Row) -> [String; 6] {
-    let number = |v: Option<f64>, half| v.map(|v| human(v, half, &row.unit));
+/// The tables' rows, each metric's values in one unit where they are not too far apart.
+fn rows(shown: &[&Row]) -> Vec<(Verdict, [String; 6])> {
+    let mut units: BTreeMap<(&str, &str), Option<CommonUnit>> = BTreeMap::new();
+    for row in shown {
+        let of = |other: &&&Row| other.metric == row.metric && other.unit == row.unit;
+        let values = || shown.iter().filter(of).flat_map(|row| [row.value, row.bound]).flatten();
+        units.entry((&row.metric, &row.unit)).or_insert_with(|| CommonUnit::of(values(), &row.unit));
+    }
+    let of = |row: &&Row| {
+        let unit = units.get(&(row.metric.as_str(), row.unit.as_str())).and_then(Option::as_ref);
+        (row.verdict, cells(row, unit))
+    };
+    shown.iter().map(of).collect()
+}
+
+fn cells(row: &Row, unit: Option<&CommonUnit>) -> [String; 6] {
+    let words = |v, half| match unit {
+        Some(unit) => unit.words(v, half),
+        None => human(v, half, &row.unit),
+    };
     [
         row.stack.clone(),
         of_experiment(row, row.case_words()),
         row.metric.clone(),
-        number(row.value, row.ci95).unwrap_or("-".into()),
-        number(row.bound, None).unwrap_or_default(),
+        row.value.map_or("-".into(), |v| words(v, row.ci95)),
+        row.bound.map(|v| words(v, None)).unwrap_or_default(),
         row.reason().to_owned(),
     ]
 }
@@ -130,6 +151,14 @@ fn spreads(document: &StudyDocument) -> Vec<Spread> {
     all.truncate(SPREADS_MAX);
     all.iter_mut().for_each(|spread| spread.title = title(&spread.title));
     all
+}
+
+/// What a picture of one value in every case would show, in a sentence.
+fn flat(spread: &Spread) -> Option<String> {
+    let mut points = spread.rows.iter().flat_map(|row| &row.points);
+    let first = points.next()?;
+    let alike = spread.rows.iter().flat_map(|row| &row.points).all(|p| p.1 == first.1 && p.2.unwrap_or(0.0) == 0.0);
+    alike.then(|| format!("{}: {} in every case.", spread.title, human(first.1, None, &spread.unit)))
 }
 
 /// The charts a study of this name has.
@@ -272,6 +301,18 @@ mod tests {
         let labels: Vec<&str> = drawn[0].rows.iter().map(|r| r.label.as_str()).collect();
         assert_eq!(labels, ["loss none", "loss 5 %", "all cases"]);
         assert_eq!(drawn[0].rows[0].points, [(0, 18.4e6, None), (1, 18.1e6, None)]);
+        assert_eq!(flat(&drawn[0]), None);
+        let alike = ["none", "5 %"].map(|case| row(case, "wavelane", 9.0e6, Verdict::Info)).to_vec();
+        let alike = spreads(&StudyDocument::new("x", Edition::Quick, 1, alike));
+        assert_eq!(flat(&alike[0]).as_deref(), Some("Goodput (goodput_bps): 9 Mbit/s in every case."));
+    }
+
+    #[test]
+    fn a_metrics_values_have_one_unit() {
+        let all = [("none", 18.4e6), ("5 %", 980e3)].map(|(case, v)| row(case, "wavelane", v, Verdict::Info));
+        let cells: Vec<String> =
+            rows(&all.iter().collect::<Vec<_>>()).into_iter().map(|(_, cells)| cells[3].clone()).collect();
+        assert_eq!(cells, ["18.4 Mbit/s", "0.98 Mbit/s"]);
     }
 
     #[test]

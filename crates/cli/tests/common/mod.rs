@@ -17,6 +17,9 @@ pub fn smoke() -> String {
     scenarios().join("smoke/one_hop.toml").display().to_string()
 }
 
+/// A bound for its check that slow links meet too.
+pub const EASY: [&str; 2] = ["--set", "page-fills-the-link.at-least=1 Mbit/s"];
+
 /// Runs the program.
 pub fn wavelane(args: &[&str]) -> Output {
     Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap()

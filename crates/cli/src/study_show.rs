@@ -1,0 +1,183 @@
+//! `wavelane study show` and `list`: what a study asks, how it is run, and what came out. The guide's text is the one there is.
+
+use std::fmt::Write;
+use wavelane_study::Study;
+
+/// The guide, whose sections are named after the studies.
+const GUIDE: &str = include_str!("../../../docs/guide/studies.md");
+/// Columns of running text on a terminal.
+const COLUMNS: usize = 100;
+
+/// Lines of the list, in columns.
+pub(crate) fn list(studies: &[Study]) -> String {
+    let places: Vec<String> = studies.iter().map(Study::places).collect();
+    let widest = |of: &mut dyn Iterator<Item = usize>| of.max().unwrap_or(0);
+    let ids = widest(&mut studies.iter().map(|s| s.id.len()));
+    let place = widest(&mut places.iter().map(String::len));
+    let times = [0, 1].map(|i| widest(&mut studies.iter().map(|s| s.takes[i].len())));
+    let mut out = String::new();
+    let [quickest, longest] = times;
+    for (Study { id, about, takes: [quick, full], .. }, at) in studies.iter().zip(&places) {
+        let _ = writeln!(out, "{id:<ids$}  on {at:<place$}  quick {quick:<quickest$}  full {full:<longest$}  {about}");
+    }
+    out
+}
+
+/// Everything about one study.
+pub(crate) fn show(study: &Study) -> String {
+    let mut out = format!("{}: {}\n\n", study.id, study.about);
+    let [quick, full] = study.takes;
+    let _ = writeln!(out, "runs on    {}", study.places());
+    let _ = writeln!(out, "takes      quick {quick}, full {full} (--full)");
+    let none = |all: &[&str], word: &str| if all.is_empty() { word.to_owned() } else { all.join(", ") };
+    let _ = writeln!(out, "--part     {}", none(study.parts, "it has none"));
+    if !study.stacks.is_empty() {
+        let _ = writeln!(out, "--stack    {}", study.stacks.join(", "));
+    }
+    if study.has_draws() {
+        out.push_str("--draws    A..B, both counted: these of its random links or networks\n");
+    }
+    let _ = writeln!(out, "run it     wavelane study run {}", study.id);
+    if let Some((found, verdict)) = outcome(study.id) {
+        let _ = writeln!(
+            out,
+            "\n{}",
+            wrapped(&format!("What came out: {}. Verdict: {}.", plain(found), plain(verdict)), 0)
+        );
+    }
+    let _ = write!(out, "\n{}", text(section(study.id)));
+    out
+}
+
+/// What the guide's table says came out, and how it was judged.
+fn outcome(id: &str) -> Option<(&'static str, &'static str)> {
+    let row = GUIDE.lines().find(|line| line.starts_with(&format!("| [`{id}`]")))?;
+    let mut cells = row.trim_matches('|').split(" | ").skip(1);
+    Some((cells.next()?.trim(), cells.next()?.trim()))
+}
+
+/// The guide's section of a study.
+fn section(id: &str) -> &'static str {
+    let head = format!("\n## `{id}`\n");
+    let rest = GUIDE.find(&head).map_or("", |at| &GUIDE[at + head.len()..]);
+    rest.split("\n## ").next().unwrap_or_default().trim()
+}
+
+/// Markdown without links and marks of code.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('[') {
+        out += before;
+        let link = after.split_once("](").and_then(|(words, after)| Some((words, after.split_once(')')?.1)));
+        rest = match link {
+            Some((words, after)) if !words.contains('[') => {
+                out += words;
+                after
+            }
+            _ => {
+                out.push('[');
+                after
+            }
+        };
+    }
+    (out + rest).replace('`', "")
+}
+
+/// Words in lines of at most [`COLUMNS`], the second and further ones indented.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one line or more");
+        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push(" ".repeat(indent) + word);
+            continue;
+        }
+        if !line.trim().is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.join("\n")
+}
+
+/// A section for a terminal: paragraphs wrapped, a table's row as `first: second; third`, blocks of code as they are.
+fn text(section: &str) -> String {
+    let mut out = String::new();
+    let mut paragraph = String::new();
+    let mut heads: Vec<String> = Vec::new();
+    let mut code = false;
+    let flush = |paragraph: &mut String, out: &mut String| {
+        if !paragraph.is_empty() {
+            let indent = if paragraph.starts_with("- ") { 2 } else { 0 };
+            let _ = writeln!(out, "{}", wrapped(&plain(paragraph), indent));
+            paragraph.clear();
+        }
+    };
+    for line in section.lines() {
+        if line.starts_with("```") {
+            flush(&mut paragraph, &mut out);
+            code = !code;
+        } else if code {
+            let _ = writeln!(out, "  {line}");
+        } else if let Some(row) = line.strip_prefix('|') {
+            flush(&mut paragraph, &mut out);
+            let cells: Vec<String> = row.trim_end_matches('|').split(" | ").map(|cell| plain(cell.trim())).collect();
+            let is_rule = cells.iter().all(|cell| cell.chars().all(|c| "-| ".contains(c)));
+            match heads.is_empty() {
+                _ if is_rule => {}
+                true => heads = cells,
+                false => {
+                    let first = cells.first().map_or("", String::as_str);
+                    let named = cells.iter().zip(&heads).skip(1).filter(|(cell, _)| !cell.is_empty());
+                    let others: Vec<String> = match heads.len() {
+                        2 => named.map(|(cell, _)| cell.clone()).collect(),
+                        _ => named.map(|(cell, head)| format!("{head}: {cell}")).collect(),
+                    };
+                    let _ = writeln!(out, "  {}", wrapped(&format!("{first}: {}", others.join(" / ")), 6));
+                }
+            }
+            continue;
+        } else if line.trim().is_empty() {
+            flush(&mut paragraph, &mut out);
+            out.push('\n');
+        } else {
+            if line.starts_with("- ") {
+                flush(&mut paragraph, &mut out);
+            }
+            if !paragraph.is_empty() {
+                paragraph.push(' ');
+            }
+            paragraph += line.trim();
+        }
+        heads.clear();
+    }
+    flush(&mut paragraph, &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_study::STUDIES;
+
+    #[test]
+    fn markdown_becomes_plain_text() {
+        assert_eq!(plain("see [the `lab`](lab.md#x), x[0] and `a`"), "see the lab, x[0] and a");
+        let shown = text("One\ntwo.\n\n| a | b |\n|---|---|\n| `x` | 1 |\n\n- item\n  more\n\n```sh\nrun   it\n```\n");
+        assert_eq!(shown, "One two.\n\n  x: 1\n\n- item more\n\n  run   it\n");
+        assert!(text(&"word ".repeat(60)).lines().all(|line| line.len() <= COLUMNS));
+    }
+
+    #[test]
+    fn every_study_says_what_it_asks_and_what_came_out() {
+        for study in STUDIES {
+            let shown = show(study);
+            assert!(outcome(study.id).is_some() && !section(study.id).is_empty(), "{}", study.id);
+            for part in study.parts.iter().chain(study.stacks).chain(&study.takes) {
+                assert!(shown.contains(part), "{}: {part}", study.id);
+            }
+            assert!(shown.contains("What came out: ") && !shown.contains("]("), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The pictures of several records on common axes.
+
+use crate::ReportError;
+use crate::compare::{Compared, letter as letter_of};
+use crate::curves::{self, Picture};
+use crate::plot::{Curve, Key, KeyLook, Look};
+
+/// Most records that dashes tell apart: so many have a shape of dots of their own.
+const DASHED_MAX: usize = 4;
+/// The dashes of records, and the shapes of dots where curves are of dots.
+const DASHES: [&str; DASHED_MAX] =
+    ["A solid (dots: round)", "B dashed (square)", "C dotted (triangles)", "D dashes and dots (diamonds)"];
+
+/// How to read the pictures of `records` records.
+pub(crate) fn legends(records: usize, by_dash: bool) -> String {
+    let look = match by_dash {
+        true => format!(
+            "A colour is a stack or flow, and the dash tells the records apart: {}.",
+            DASHES[..records.min(DASHED_MAX)].join(", ")
+        ),
+        false => "Every curve has a colour or dash of its own, for there are many.".into(),
+    };
+    format!("In the pictures a letter is a record. {look} Areas are the spread over a record's seeds.")
+}
+
+/// Gives curves of one name in different records one colour, those of different names different ones as far as there are enough.
+pub(crate) fn recolour(curves: &mut [Curve]) {
+    let mut names: Vec<String> = Vec::new();
+    for curve in curves {
+        let (letter, name) = curve.name.split_once(' ').unwrap_or(("A", &curve.name));
+        let number = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        let record = (0..).map(letter_of).take_while(|l| *l != "?").position(|l| l == letter).unwrap_or(0);
+        curve.look = Look::of(number).with_dash(record);
+    }
+}
+
+/// What colours and dashes stand for; empty where a colour is not one name, or there is one of either only.
+fn keys(curves: &[Curve]) -> Vec<Key> {
+    let mut names: Vec<(&str, Look)> = Vec::new();
+    let mut records: Vec<(&str, Look)> = Vec::new();
+    for curve in curves {
+        let Some((letter, name)) = curve.name.split_once(' ') else { return Vec::new() };
+        if !names.contains(&(name, curve.look.with_dash(0))) {
+            names.push((name, curve.look.with_dash(0)));
+        }
+        if !records.iter().any(|(known, _)| *known == letter) {
+            records.push((letter, curve.look));
+        }
+    }
+    let mixed = |(i, (name, look)): (usize, &(&str, Look))| {
+        names[..i].iter().any(|(other, used)| (other == name) != (used.colour == look.colour))
+    };
+    let twice = |(i, (name, _)): (usize, &(&str, Look))| names[..i].iter().any(|(other, _)| other == name);
+    if names.len() < 2 || records.len() < 2 || names.iter().enumerate().any(|at| mixed(at) || twice(at)) {
+        return Vec::new();
+    }
+    let colour = |(name, look): &(&str, Look)| Key { look: KeyLook::Colour(*look), name: (*name).to_owned() };
+    let dash = |(letter, look): &(&str, Look)| Key { look: KeyLook::Dash(*look), name: (*letter).to_owned() };
+    names.iter().map(colour).chain(records.iter().map(dash)).collect()
+}
+
+/// The records' pictures, those of a kind on common axes, and whether colours tell curves and dashes records apart in them; of fewer
+/// records if it is told to stop.
+pub(crate) fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<(Vec<Picture>, bool), ReportError> {
+    let mut all: Vec<Picture> = Vec::new();
+    for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
+        for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {
+            for curve in &mut picture.plot.curves {
+                curve.look = curve.look.with_dash(number);
+                curve.name = format!("{} {}", letter_of(number), curve.name);
+            }
+            match all.iter_mut().find(|p| p.name == picture.name) {
+                Some(under) => under.lay_over(picture),
+                None => all.push(picture),
+            }
+        }
+    }
+    let alike = |curves: &[Curve]| (1..curves.len()).any(|i| curves[..i].iter().any(|c| c.look == curves[i].look));
+    // Of several flows of a stack that had dashes of their own: a colour each instead.
+    for picture in all.iter_mut().filter(|picture| alike(&picture.plot.curves)) {
+        recolour(&mut picture.plot.curves);
+    }
+    let by_dash = records.len() <= DASHED_MAX && !all.iter().any(|picture| alike(&picture.plot.curves));
+    if by_dash {
+        for picture in &mut all {
+            picture.plot.keys = keys(&picture.plot.curves);
+        }
+    }
+    // Where colours do not suffice for the curves of a record, every curve of every picture is told apart by itself.
+    for picture in all.iter_mut().filter(|_| !by_dash) {
+        for (i, curve) in picture.plot.curves.iter_mut().enumerate() {
+            curve.look = Look::of(i);
+        }
+    }
+    Ok((all, by_dash))
+}
