@@ -6,7 +6,11 @@ use super::packet::LinkType;
 use pcap_parser::pcapng::Block;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
-use std::io::{self, BufReader, Read};
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A block larger than this ends the reading: the largest frame that tcpdump keeps is 262,144 octets.
 const BLOCK_MAX: usize = 1 << 20;
@@ -58,38 +62,99 @@ pub struct Ending {
 /// Asked of a decompressor at once: what it fails at is lost with all of the same piece.
 const PIECE: usize = 1 << 16;
 
-/// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor.
-struct Full<R>(R);
+/// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor. Where it cannot be
+/// read or unpacked any further it ends, which is noted: what came before is still good.
+struct Full<R> {
+    source: R,
+    delivered: bool,
+    broken: Arc<AtomicBool>,
+}
+
+impl<R: Read> Full<R> {
+    fn new(source: R) -> Self {
+        Self { source, delivered: false, broken: Arc::default() }
+    }
+}
 
 impl<R: Read> Read for Full<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
-        while filled < buffer.len() {
+        while filled < buffer.len() && !self.broken.load(Ordering::Relaxed) {
             let piece = buffer.len().min(filled + PIECE);
-            match self.0.read(&mut buffer[filled..piece]) {
+            match self.source.read(&mut buffer[filled..piece]) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // What was decompressed before the damage is still good; the next call meets the damage again.
-                Err(_) if filled > 0 => break,
+                Err(_) if filled > 0 || self.delivered => self.broken.store(true, Ordering::Relaxed),
                 Err(e) => return Err(e),
             }
         }
+        self.delivered |= filled > 0;
         Ok(filled)
+    }
+}
+
+/// The frames of a Zstandard file one after the other (RFC 8878, section 3): parallel compressors write many, some with
+/// skippable frames between them.
+struct Frames<R> {
+    source: BufReader<R>,
+    decoder: FrameDecoder,
+    /// Within a frame.
+    is_open: bool,
+}
+
+impl<R: Read> Frames<R> {
+    fn new(source: R) -> Self {
+        Self { source: BufReader::new(source), decoder: FrameDecoder::new(), is_open: false }
+    }
+    /// Begins the next frame, or skips one; false at the end of the file.
+    fn begin(&mut self) -> io::Result<bool> {
+        if self.source.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        match self.decoder.init(&mut self.source) {
+            Ok(()) => self.is_open = true,
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                let skipped = io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
+                if skipped < u64::from(length) {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Err(why) => return Err(io::Error::other(why)),
+        }
+        Ok(true)
+    }
+}
+
+impl<R: Read> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !buffer.is_empty() {
+            if !self.is_open {
+                if !self.begin()? {
+                    break;
+                }
+            } else if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buffer);
+            } else if self.decoder.is_finished() {
+                self.is_open = false;
+            } else {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
+            }
+        }
+        Ok(0)
     }
 }
 
 /// Undoes gzip (RFC 1952) and Zstandard (RFC 8878), told by their first bytes.
 fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, CaptureError> {
     let mut magic = [0; 4];
-    let known = Full(&mut file).read(&mut magic)?;
+    let known = Full::new(&mut file).read(&mut magic)?;
     let whole = io::Cursor::new(magic).take(known as u64).chain(file);
     Ok(match magic {
         [0x1F, 0x8B, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole))),
-        [0x28, 0xB5, 0x2F, 0xFD] => {
-            let frames = ruzstd::decoding::StreamingDecoder::new(BufReader::new(whole)).map_err(io::Error::other)?;
-            Box::new(frames)
-        }
+        // A frame, or a skippable one.
+        [0x28, 0xB5, 0x2F, 0xFD] | [0x50..=0x5F, 0x2A, 0x4D, 0x18] => Box::new(Frames::new(whole)),
         _ => Box::new(whole),
     })
 }
@@ -132,7 +197,9 @@ pub(crate) fn packets(
     file: impl Read + Send,
     mut each: impl FnMut(Packet<'_>) -> bool,
 ) -> Result<Ending, CaptureError> {
-    let mut reader = create_reader(BLOCK_MAX, Full(decompressed(file)?)).map_err(|e| match e {
+    let file = Full::new(decompressed(file)?);
+    let broken = Arc::clone(&file.broken);
+    let mut reader = create_reader(BLOCK_MAX, file).map_err(|e| match e {
         PcapError::HeaderNotRecognized => CaptureError::Unknown,
         PcapError::ReadError => CaptureError::Io(io::Error::other("it: the file or its compression is damaged")),
         _ => CaptureError::Empty,
@@ -156,7 +223,6 @@ pub(crate) fn packets(
             Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) if refilled_at != Some(ending.octets) => {
                 refilled_at = Some(ending.octets);
                 if reader.refill().is_err() {
-                    ending.damage = Some("the compressed data is damaged".to_owned());
                     break;
                 }
             }
@@ -166,6 +232,9 @@ pub(crate) fn packets(
                 break;
             }
         }
+    }
+    if broken.load(Ordering::Relaxed) {
+        ending.damage = Some("the rest of the file cannot be read or unpacked".to_owned());
     }
     match (state.read_any, state.refused) {
         _ if state.old => Err(CaptureError::Old),
@@ -232,15 +301,13 @@ impl State {
                 self.interface(b.linktype.0, b.snaplen, ticks_per_s(b.if_tsresol), b.if_tsoffset);
             }
             Block::EnhancedPacket(b) => {
-                let Some(interface) = self.interfaces.get(b.if_id as usize) else { return true };
-                let unix_ns = interface.time(u64::from(b.ts_high) << 32 | u64::from(b.ts_low));
                 let bytes = b.packet_data();
-                return each(Packet {
-                    unix_ns,
-                    link: interface.link,
-                    bytes,
-                    octets: b.origlen.max(bytes.len() as u32),
-                });
+                let octets = b.origlen.max(bytes.len() as u32);
+                // Of an interface that was not described, or beyond those that are remembered, nothing can be read.
+                let interface = self.interfaces.get(b.if_id as usize);
+                let ticks = u64::from(b.ts_high) << 32 | u64::from(b.ts_low);
+                let unix_ns = interface.map_or(0, |interface| interface.time(ticks));
+                return each(Packet { unix_ns, link: interface.and_then(|i| i.link), bytes, octets });
             }
             Block::SimplePacket(b) => {
                 let Some(interface) = self.interfaces.first() else { return true };
