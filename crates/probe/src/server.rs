@@ -416,6 +416,11 @@ impl Server {
         self.budgets.take_bytes(source_of(session.client.ip()), moved, &self.limits) && within
     }
 
+    /// Counts octets that still came while a connection was being closed, so that they cost the source its budget, too.
+    pub fn count_drained(&mut self, from: IpAddr, octets: u64) {
+        self.budgets.take_bytes(source_of(from), octets, &self.limits);
+    }
+
     /// A connection that was admitted has ended.
     pub fn end_load(&mut self, now: Instant, token: &Token) {
         if let Some(session) = self.sessions.get_mut(token) {
