@@ -17,6 +17,8 @@ const BLOCK_MAX: usize = 1 << 20;
 /// Interfaces of one pcapng section that are remembered; packets of others are counted as unreadable.
 const INTERFACES_MAX: usize = 4_096;
 const NS_PER_S: u128 = 1_000_000_000;
+/// The type of the obsolete Packet Block.
+const OLD_PACKET: u32 = 2;
 
 /// Why a file cannot be read as a capture at all.
 #[derive(Debug, thiserror::Error)]
@@ -261,6 +263,21 @@ struct State {
     refused: Option<i32>,
     /// A pcap file before version 2.3.
     old: bool,
+    /// The section's octets stand in the other order.
+    big_endian: bool,
+}
+
+/// The body of an obsolete Packet Block (draft-ietf-opsawg-pcapng, appendix A), which files before 2010 have: its interface, ticks,
+/// length on the wire, and what was captured.
+pub(super) fn old_packet(body: &[u8], big_endian: bool) -> Option<(usize, u64, u32, &[u8])> {
+    let number = |at: usize, octets: usize| {
+        let bytes = body.get(at..at + octets)?;
+        let push = |n: u64, octet: &u8| n << 8 | u64::from(*octet);
+        Some(if big_endian { bytes.iter().fold(0, push) } else { bytes.iter().rev().fold(0, push) })
+    };
+    let (interface, kept, octets) = (number(0, 2)?, number(12, 4)?, number(16, 4)?);
+    let bytes = body.get(20..)?.get(..usize::try_from(kept).ok()?)?;
+    Some((interface as usize, number(4, 4)? << 32 | number(8, 4)?, octets as u32, bytes))
 }
 
 impl State {
@@ -273,6 +290,13 @@ impl State {
         if self.interfaces.len() < INTERFACES_MAX {
             self.interfaces.push(Interface { link, snaplen, ticks_per_s, offset_s });
         }
+    }
+    /// A packet of a section's interface. Of one that was not described, or beyond those that are remembered, nothing can be read.
+    fn packet<'a>(&self, interface: usize, ticks: u64, octets: u32, bytes: &'a [u8]) -> Packet<'a> {
+        let interface = self.interfaces.get(interface);
+        let unix_ns = interface.map_or(0, |interface| interface.time(ticks));
+        let link = interface.and_then(|interface| interface.link);
+        Packet { unix_ns, link, bytes, octets: octets.max(bytes.len() as u32) }
     }
     /// Takes a block; false ends the reading.
     fn block(&mut self, block: PcapBlockOwned<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
@@ -296,18 +320,21 @@ impl State {
     }
     fn next_generation(&mut self, block: &Block<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
         match block {
-            Block::SectionHeader(_) => self.interfaces.clear(),
+            Block::SectionHeader(b) => {
+                self.interfaces.clear();
+                self.big_endian = b.big_endian();
+            }
             Block::InterfaceDescription(b) => {
                 self.interface(b.linktype.0, b.snaplen, ticks_per_s(b.if_tsresol), b.if_tsoffset);
             }
             Block::EnhancedPacket(b) => {
-                let bytes = b.packet_data();
-                let octets = b.origlen.max(bytes.len() as u32);
-                // Of an interface that was not described, or beyond those that are remembered, nothing can be read.
-                let interface = self.interfaces.get(b.if_id as usize);
                 let ticks = u64::from(b.ts_high) << 32 | u64::from(b.ts_low);
-                let unix_ns = interface.map_or(0, |interface| interface.time(ticks));
-                return each(Packet { unix_ns, link: interface.and_then(|i| i.link), bytes, octets });
+                return each(self.packet(b.if_id as usize, ticks, b.origlen, b.packet_data()));
+            }
+            // The parser reads an unknown block's type in one order, whatever the section's.
+            Block::Unknown(b) if b.block_type == if self.big_endian { OLD_PACKET.swap_bytes() } else { OLD_PACKET } => {
+                let Some((interface, ticks, octets, bytes)) = old_packet(b.data, self.big_endian) else { return true };
+                return each(self.packet(interface, ticks, octets, bytes));
             }
             Block::SimplePacket(b) => {
                 let Some(interface) = self.interfaces.first() else { return true };

@@ -139,6 +139,30 @@ fn every_frame_of_a_zstandard_file_is_read() {
 }
 
 #[test]
+fn packet_blocks_of_old_files_are_read() {
+    let truth = json(&read(&pcapng()).unwrap(), "x");
+    for big in [false, true] {
+        let half = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+        let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+        let block = |kind: u32, body: &[u8]| {
+            let padded = body.len().next_multiple_of(4);
+            let length = word(padded as u32 + 12);
+            [&word(kind)[..], &length, body, &vec![0; padded - body.len()], &length].concat()
+        };
+        let mut file = block(0x0A0D_0D0A, &[&word(0x1A2B_3C4D)[..], &half(1), &half(0), &[255; 8]].concat());
+        file.extend(block(1, &[&half(LINKTYPE_RAW)[..], &half(0), &word(0)].concat()));
+        for (i, packet) in packets().iter().enumerate() {
+            let length = word(packet.len() as u32);
+            let head =
+                [&half(0)[..], &half(0), &word(0), &word(1_000_000 + i as u32 * 1_000), &length, &length].concat();
+            file.extend(block(2, &[&head, &packet[..]].concat()));
+        }
+        assert_eq!(json(&read(&file).unwrap(), "x"), truth);
+    }
+    assert_eq!(super::capture::old_packet(&[0; 19], false), None);
+}
+
+#[test]
 fn packets_of_an_interface_that_is_not_described_are_counted() {
     let (mut head, mut file) = (Vec::new(), pcapng());
     put_head(&mut head, LINKTYPE_RAW, "test", 0);
