@@ -269,7 +269,7 @@ impl Server {
     fn admit(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, seconds: u16) -> Result<(Token, Grant), Refusal> {
         let source = source_of(from.ip());
         self.room(source)?;
-        let seconds = seconds.clamp(1, self.limits.session_seconds);
+        let seconds = seconds.min(self.limits.session_seconds).max(1);
         let bytes = self.budgets.take_time(now, source, seconds.into(), &self.limits)?;
         let grant = Grant {
             seconds,
