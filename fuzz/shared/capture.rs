@@ -8,6 +8,7 @@ pub(crate) fn check(input: &[u8]) {
             analysed.ending.octets <= input.len() as u64
                 || input.starts_with(&[0x1F, 0x8B])
                 || input.starts_with(&[0x28, 0xB5])
+                || input.get(1..4) == Some(&[0x2A, 0x4D, 0x18])
         );
         let document = trace::json(&analysed, "input");
         assert_eq!(document["packets"], analysed.packets);

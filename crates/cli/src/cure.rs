@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_daemon::shaper::cure::{
-    Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, undo,
+    Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, refuse_taken, undo,
 };
 use wavelane_probe::document::ProbeDocument;
 
@@ -69,6 +69,9 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
         print(&if args.json { document(&json!({ "undone": file })) } else { text })?;
         return Ok(0);
     }
+    if args.yes {
+        refuse_early(&args.file)?;
+    }
     let target = args.target.clone().unwrap_or_default();
     // Ctrl-C ends the program by itself until something watches for it.
     let address = resolve(&target, &AtomicBool::new(false))?;
@@ -92,10 +95,25 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     let said = apply(&args.file, &file).map_err(Failure::refused)?;
     let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
     // What was set up stays, whatever becomes of the second measurement.
-    let after = measured(&target, phases, args.seconds)?;
+    let after = measured(&target, phases, args.seconds).inspect_err(|_| {
+        say!(
+            "wavelane: the second measurement ended early; what was set up stays, and '{}' takes it back",
+            told.undo()
+        );
+    })?;
     told.after = Some(&after);
     told.tell()?;
     Ok(0)
+}
+
+/// Refuses before the measurement what would be refused after it.
+fn refuse_early(file: &Path) -> Result<(), Failure> {
+    refuse_taken(file).map_err(Failure::refused)?;
+    let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    wavelane_run::check_writable(whole.parent().unwrap_or(&whole)).map_err(|_| {
+        let file = file.display();
+        Failure::refused(format!("cannot write {file}: run this as root, or name another place with --file"))
+    })
 }
 
 /// A cure is proposed from what was measured alone.

@@ -12,12 +12,14 @@ macro_rules! say {
 mod check;
 mod cluster;
 mod cure;
+mod import;
 mod interrupt;
 mod manuals;
 mod probe;
 mod probe_record;
 mod probe_screen;
 mod progress;
+mod record_place;
 mod report;
 mod run;
 mod study;
@@ -56,6 +58,7 @@ Examples:
   wavelane trace FILE.pcapng                      connections of a capture, and the causes of retransmissions
   wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
   wavelane cure 192.0.2.7 --yes                   ... and end it: shape this machine's side, --undo takes it back
+  wavelane import upload.json                     a result of flent, iperf3 or irtt as a record
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 links, flows and drops of the gateway on this machine
 
@@ -88,6 +91,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Measure latency under load to a machine where `wavelane probe serve` runs.
     Probe(Box<probe::ProbeArgs>),
+    /// Read a result file of flent, iperf3 or irtt into a record with a report.
+    Import(import::ImportArgs),
     /// Keep the queue of a slow link short: measure, propose a shaper, set it up, take it back.
     Cure(cure::CureArgs),
     /// Make a gateway's key pair.
@@ -218,6 +223,7 @@ fn command(command: Command) -> Outcome {
         Command::Trace(args) => trace::trace(&args),
         Command::Probe(args) => probe::probe(&args),
         Command::Cure(args) => cure::cure(&args),
+        Command::Import(args) => import::import(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
         Command::Status(args) => daemon(commands::status(&args)),

@@ -1,7 +1,8 @@
 //! `wavelane probe` and `wavelane probe serve`.
 
-use crate::probe_record::{Place, keep, place, rerun, rerun_http};
-use crate::probe_screen::Screen;
+use crate::probe_record::{PROBES, keep, rerun, rerun_http};
+use crate::probe_screen::{Screen, give_back};
+use crate::record_place::{Place, place};
 use crate::{EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
@@ -28,7 +29,8 @@ Examples:
   wavelane probe --against networkquality https://nq.example     an HTTP server of networkQuality's kind
   wavelane probe --against networkquality https://192.0.2.7:4783 --ca cert.pem      one with a certificate of its own
 
-The record (default records/probe-TARGET-N) holds probe.json, report.html with curves, plots/, series/ and environment.json.";
+The record (default records/probe-TARGET-N) holds probe.json, report.html with curves, plots/, series/,
+probe.flent.gz (for flent's plotter) and environment.json.";
 
 /// Arguments of `wavelane probe`.
 #[derive(Args)]
@@ -52,10 +54,10 @@ struct ServeArgs {
     #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from(([0u16; 8], serve::PORT)))]
     listen: SocketAddr,
     /// Measurements at once.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions)]
-    sessions: usize,
+    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions as u16, value_parser = clap::value_parser!(u16).range(1..))]
+    sessions: u16,
     /// Seconds of one measurement at the most.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().session_seconds)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().session_seconds, value_parser = clap::value_parser!(u16).range(1..))]
     session_seconds: u16,
     /// Seconds of measurements that one address gets in an hour.
     #[arg(long, value_name = "N", default_value_t = Limits::default().hour_seconds)]
@@ -155,7 +157,7 @@ fn failure(why: &ProbeError) -> Failure {
 fn serve_probes(args: &ServeArgs) -> Outcome {
     let stop = interrupt::flag()?;
     let limits = Limits {
-        sessions: args.sessions,
+        sessions: args.sessions.into(),
         session_seconds: args.session_seconds,
         hour_seconds: args.hour_seconds,
         hour_bytes: args.hour_bytes,
@@ -310,9 +312,9 @@ fn by_datagrams(args: &MeasureArgs, target: &str) -> Result<(String, Measurement
     if args.ca.is_some() {
         return Err(Failure::refused("--ca is of HTTPS servers: write --against networkquality too, or leave it out"));
     }
-    let stop = interrupt::flag()?;
+    let stop = interrupt::flag_before(give_back)?;
     let plan = plan(args, target, &stop)?;
-    let place = place(target, args.out.as_deref())?;
+    let place = place(target, args.out.as_deref(), &PROBES)?;
     let mut screen = Screen::open(target, plan.length());
     let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();
@@ -331,7 +333,7 @@ fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Pla
         return Err(Failure::refused(why));
     }
     let trust = args.ca.as_deref().map_or(Ok(Trust::System), Trust::read).map_err(Failure::refused)?;
-    let stop = interrupt::flag()?;
+    let stop = interrupt::flag_before(give_back)?;
     let plan = HttpPlan {
         url: target.to_owned(),
         stages: stages(args)?,
@@ -342,7 +344,7 @@ fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Pla
         vantage: vantage(args, &stop)?,
         trust,
     };
-    let place = place(target, args.out.as_deref())?;
+    let place = place(target, args.out.as_deref(), &PROBES)?;
     let mut screen = Screen::open(target, plan.length());
     let measured = nq::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();
@@ -368,7 +370,7 @@ pub(crate) fn measured(target: &str, phases: &[&str], seconds: u16) -> Result<Pr
         out: None,
         json: false,
     };
-    let stop = interrupt::flag()?;
+    let stop = interrupt::flag_before(give_back)?;
     let plan = plan(&args, target, &stop)?;
     let mut screen = Screen::open(target, plan.length());
     let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));

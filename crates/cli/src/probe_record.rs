@@ -1,73 +1,27 @@
 //! A measurement's record: `probe.json`, curves, a page that explains itself.
 
 use crate::Failure;
+use crate::record_place::{Place, RecordKind};
 use core::fmt::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wavelane_probe::document::{PhaseFigures, ProbeDocument, goodput_curve, points};
+use wavelane_probe::export;
 use wavelane_probe::nq::HttpPlan;
 use wavelane_probe::plan::{Kind, Length, Measurement, Plan};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
 use wavelane_run::shell;
 
-/// Characters of a target in its record's name.
-const NAME_MAX: usize = 80;
-/// Records of one target that are told apart by their number.
-const RECORDS_MAX: u32 = 100_000;
-
-/// Where the record will be.
-pub(crate) struct Place {
-    path: PathBuf,
-    /// Whether this program made the folder, to keep its number from others.
-    reserved: bool,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.reserved {
-            // A folder that holds the record stays.
-            let _ = std::fs::remove_dir(&self.path);
-        }
-    }
-}
-
-/// Where the record will be; refused before anything is measured if something else is there.
-pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<Place, Failure> {
-    let Some(place) = out else { return free(Path::new("records"), target) };
-    let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-    if place.exists() && !empty && !place.join("probe.json").exists() {
-        return Err(Failure::refused(format!(
-            "{} exists and is no probe's record: choose another place with --out",
-            place.display()
-        )));
-    }
-    refuse_foreign(place)?;
-    wavelane_run::check_writable(place).map_err(Failure::refused)?;
-    let path = wavelane_run::resolved(place).map_err(Failure::refused)?;
-    // The record is written beside its place first.
-    let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    wavelane_run::check_writable(beside).map_err(Failure::refused)?;
-    Ok(Place { path, reserved: false })
-}
-
-/// The first entry of a record's directory that no probe writes.
-fn foreign(place: &Path) -> Option<PathBuf> {
-    let ours = |folder: &str, name: &str| match folder {
-        "" => ["probe.json", "environment.json", "report.html"].contains(&name),
+/// The kind of record that a probe writes.
+pub(crate) const PROBES: RecordKind = RecordKind {
+    document: "probe.json",
+    by: "probe",
+    ours: |folder, name| match folder {
+        "" => ["probe.json", "environment.json", "report.html", "probe.flent.gz"].contains(&name),
         "series" => ["probes.csv", "goodput.csv", "requests.csv"].contains(&name),
         _ => name.ends_with(".svg") || name.ends_with(".png"),
-    };
-    wavelane_run::strangers(place, &["series", "plots"], ours)
-}
-
-/// Refuses a directory that holds what no probe wrote: a new record there would take its place.
-fn refuse_foreign(place: &Path) -> Result<(), Failure> {
-    let Some(found) = foreign(place) else { return Ok(()) };
-    let (place, found) = (place.display(), found.display());
-    Err(Failure::refused(format!(
-        "{place} holds {found}, which no probe wrote and a new record would remove: move it away, or choose another --out"
-    )))
-}
+    },
+};
 
 /// Writes the record and names it in the document.
 pub(crate) fn keep(
@@ -76,41 +30,12 @@ pub(crate) fn keep(
     rerun: &str,
     place: &Place,
 ) -> Result<(), Failure> {
-    let place = place.path.as_path();
-    document.record = place.display().to_string();
-    let draft = wavelane_run::draft_of(place);
-    write(&draft, document, measured, rerun).map_err(|why| {
-        let _ = std::fs::remove_dir_all(&draft);
-        let place = place.display();
-        Failure::refused(format!("cannot write {place}: {why}; use --out with a writable folder that has free space"))
-    })?;
-    wavelane_run::put_in_place(&draft, place, foreign).map_err(Failure::refused)
-}
-
-/// The first number that is free, kept from others that look for one at the same time.
-fn free(records: &Path, target: &str) -> Result<Place, Failure> {
-    let unwritable = |path: &Path, e: std::io::Error| {
-        let path = path.display();
-        Failure::refused(format!("cannot write {path}: {e}; use --out with a writable folder that has free space"))
-    };
-    let name: String =
-        target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_MAX).collect();
-    std::fs::create_dir_all(records).map_err(|e| unwritable(records, e))?;
-    for number in 1..RECORDS_MAX {
-        let path = records.join(format!("probe-{name}-{number}"));
-        match std::fs::create_dir(&path) {
-            Ok(()) => return Ok(Place { path, reserved: true }),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(unwritable(&path, e)),
-        }
-    }
-    Err(Failure::refused("there are too many records of this target: choose a place with --out"))
+    document.record = place.path().display().to_string();
+    place.keep(|draft| write(draft, document, measured, rerun))
 }
 
 fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Result<(), String> {
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.map_or(Ok(()), std::fs::create_dir_all).map_err(|e| e.to_string())?;
-    std::fs::create_dir(dir).and_then(|()| std::fs::create_dir(dir.join("series"))).map_err(|e| e.to_string())?;
+    std::fs::create_dir(dir.join("series")).map_err(|e| e.to_string())?;
     let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
     put("probe.json", document.to_json())?;
     let facts = serde_json::to_string_pretty(&wavelane_run::host_facts()).map_err(|e| e.to_string())?;
@@ -118,6 +43,9 @@ fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, rerun: &s
     put("series/probes.csv", probes_csv(measured))?;
     put("series/goodput.csv", goodput_csv(measured))?;
     put("series/requests.csv", requests_csv(measured))?;
+    let file = std::fs::File::create(dir.join("probe.flent.gz"));
+    let written = file.and_then(|file| export::flent(measured, &document.target, std::io::BufWriter::new(file)));
+    written.map_err(|e| format!("probe.flent.gz: {e}"))?;
     render_page(dir, &page(document, measured, rerun)).map(drop).map_err(|e| e.to_string())
 }
 
@@ -419,32 +347,4 @@ pub(crate) fn phase_table(document: &ProbeDocument) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    #[test]
-    fn two_probes_of_one_target_have_a_number_each() {
-        let records = std::env::temp_dir().join(format!("wavelane-numbers-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&records);
-        let at_once: Vec<_> = std::thread::scope(|scope| {
-            let one = || free(&records, "192.0.2.7:1").ok().unwrap();
-            let all: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
-            all.into_iter().map(|one| one.join().unwrap()).collect()
-        });
-        let name = |place: &Place| place.path.file_name().unwrap().to_string_lossy().into_owned();
-        let mut names: Vec<String> = at_once.iter().map(name).collect();
-        names.sort();
-        let wanted: Vec<String> = (1..=8).map(|n| format!("probe-192.0.2.7-1-{n}")).collect();
-        assert_eq!(names, wanted);
-        // One measured, the others did not.
-        std::fs::write(at_once[0].path.join("probe.json"), "{}").unwrap();
-        let kept = at_once[0].path.clone();
-        drop(at_once);
-        assert_eq!(std::fs::read_dir(&records).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>(), [kept]);
-        std::fs::remove_dir_all(&records).unwrap();
-    }
 }

@@ -11,7 +11,10 @@ use ratatui::style::{Color, Style};
 use ratatui::symbols::Marker;
 use ratatui::text::Line;
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph};
+use std::fs::File;
 use std::io::{IsTerminal, Stderr, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_probe::drive::View;
 use wavelane_probe::plan::{Kind, Length};
 
@@ -32,6 +35,24 @@ struct Picture {
     down: Vec<(f64, f64)>,
     up: Vec<(f64, f64)>,
     last: Option<View>,
+}
+
+/// A screen stands on the terminal.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Gives the terminal back for a program that ends at once. It does not wait for whoever is writing to it.
+pub(crate) fn give_back() {
+    if IS_SHOWN.swap(false, Ordering::Relaxed)
+        && let Ok(twin) = std::io::stderr().as_fd().try_clone_to_owned()
+    {
+        let mut terminal = File::from(twin);
+        let _ = execute!(terminal, LeaveAlternateScreen, Show);
+    }
+}
+
+/// Whether standard error is a terminal that understands more than lines.
+fn is_screen() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|name| name != "dumb" && !name.is_empty())
 }
 
 /// The terminal, or lines.
@@ -69,13 +90,19 @@ fn line(view: &View) -> String {
 }
 
 impl Screen {
-    /// A screen if standard error is a terminal.
+    /// A screen if standard error is a terminal that can show one.
     pub(crate) fn open(target: &str, length: Length) -> Self {
         let of_s = length.as_secs_f64();
         let picture = Picture { target: target.to_owned(), of_s, ..Picture::default() };
         let mut err = std::io::stderr();
-        let fits = err.is_terminal() && execute!(err, EnterAlternateScreen, Hide).is_ok();
+        let fits = is_screen() && {
+            IS_SHOWN.store(true, Ordering::Relaxed);
+            execute!(err, EnterAlternateScreen, Hide).is_ok()
+        };
         let terminal = if fits { Terminal::new(CrosstermBackend::new(err)).ok() } else { None };
+        if terminal.is_none() {
+            give_back();
+        }
         Self { picture, terminal, said: None }
     }
 
@@ -97,7 +124,7 @@ impl Screen {
 
     /// Gives the terminal back as it was.
     pub(crate) fn close(&mut self) {
-        if self.terminal.take().is_some() {
+        if self.terminal.take().is_some() && IS_SHOWN.swap(false, Ordering::Relaxed) {
             let _ = execute!(std::io::stderr(), LeaveAlternateScreen, Show);
         }
     }

@@ -127,7 +127,7 @@ fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
         let (out, dir) = (out.display(), dir.display());
         return Err(Failure::refused(format!("--out {out} lies in {dir}, which is compared: choose another folder")));
     }
-    let files = ["record.json", "sweep.json", "probe.json", "cells"];
+    let files = ["record.json", "sweep.json", "probe.json", "import.json", "cells"];
     let held = files.into_iter().find(|name| out.join(name).exists()).map(str::to_owned);
     let held = held.or_else(|| StudyDocument::find(out).first().map(|study| format!("{}.json", study.study)));
     if let Some(held) = held {

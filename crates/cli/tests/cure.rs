@@ -150,3 +150,20 @@ fn the_guides_cure_works_as_written() {
     assert!(long > 100.0 && short < 30.0, "{long} ms before, {short} ms after");
     assert!(!file.exists());
 }
+
+#[test]
+fn what_cannot_be_set_up_is_refused_before_anything_is_measured() {
+    let folder = std::env::temp_dir().join(format!("wavelane-cure-early-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let there = folder.join("shaper.toml");
+    std::fs::write(&there, "").unwrap();
+    for (file, part) in [(Path::new("/proc/nowhere/shaper.toml"), "run this as root"), (&there, "--undo")] {
+        // Nobody answers at this address, which a measurement would say.
+        let mut command = Command::new(WAVELANE);
+        command.args(["cure", "192.0.2.7:9", "--yes", "--interface", "lo", "--file"]).arg(file);
+        let o = command.stdin(Stdio::null()).output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.code() == Some(2) && err.contains(part), "{err}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

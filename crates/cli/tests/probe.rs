@@ -103,9 +103,15 @@ fn a_measurement_prints_one_document_and_keeps_a_record() {
     assert_eq!(kept, d);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.matches("<svg").count() >= 4 && page.contains("Grade ") && page.contains("round trips per minute"));
-    for file in ["environment.json", "series/probes.csv", "series/goodput.csv", "plots/latency.png"] {
+    for file in ["environment.json", "series/probes.csv", "series/goodput.csv", "plots/latency.png", "probe.flent.gz"] {
         assert!(std::fs::metadata(out.join(file)).unwrap().len() > 0, "{file}");
     }
+    let mut import = Command::new(WAVELANE);
+    import.arg("import").arg(out.join("probe.flent.gz")).arg("--json").arg("--out").arg(place("imported"));
+    let read = document(&import.stdin(Stdio::null()).output().unwrap());
+    let ping = read["series"].as_array().unwrap().iter().find(|s| s["name"] == "Ping (ms) ICMP").unwrap();
+    assert!(read["tool"] == "flent" && ping["points"].as_u64().unwrap() > 20 && ping["p50"].is_number(), "{read}");
+    std::fs::remove_dir_all(place("imported")).unwrap_or_default();
     let err = String::from_utf8_lossy(&o.stderr).into_owned();
     assert!(err.contains("download") && !err.contains('\u{1b}'), "plain lines where there is no terminal: {err}");
     std::fs::remove_dir_all(out).unwrap();
@@ -312,6 +318,43 @@ fn a_server_that_is_started_again_is_found_again() {
     std::fs::remove_dir_all(out).unwrap();
 }
 
+/// Runs a line of shell in a terminal of that kind.
+fn in_a_terminal(line: &str, kind: &str) -> Output {
+    let mut command = Command::new("script");
+    command.args(["-qec", line, "/dev/null"]).env("TERM", kind).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+#[test]
+fn a_terminal_is_given_back_by_a_program_that_two_signals_end_at_once() {
+    let found = Command::new("sh").args(["-c", "command -v script"]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        return eprintln!(
+            "SKIPPED (1 test): a_terminal_is_given_back_by_a_program_that_two_signals_end_at_once needs script: apt-get install bsdutils"
+        );
+    }
+    let server = Server::start("127.0.0.1:0");
+    let out = place("twice");
+    // Both signals are there before the program can do anything about the first.
+    let line = format!(
+        "{WAVELANE} probe {} --out {} --phases up --seconds 20 & p=$!; sleep 2; \
+         kill -STOP $p; kill -TERM $p; kill -HUP $p; kill -CONT $p; wait $p; echo ended $?",
+        server.at,
+        out.display()
+    );
+    let o = in_a_terminal(&line, "xterm");
+    let text = String::from_utf8_lossy(&o.stdout);
+    assert!(text.contains("\u{1b}[?1049h") && text.contains("ended 130"), "{text:?}");
+    assert!(text.contains("\u{1b}[?1049l") && text.contains("\u{1b}[?25h"), "{text:?}");
+    let o = in_a_terminal(
+        &format!("{WAVELANE} probe {} --out {} --phases up --seconds 1 --idle-seconds 1", server.at, out.display()),
+        "dumb",
+    );
+    let text = String::from_utf8_lossy(&o.stdout);
+    assert!(o.status.success() && text.contains("upload") && !text.contains('\u{1b}'), "{text:?}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
 #[test]
 fn a_terminal_shows_the_screen_and_is_given_back() {
     let found = Command::new("sh").args(["-c", "command -v script"]).output();
@@ -327,7 +370,7 @@ fn a_terminal_shows_the_screen_and_is_given_back() {
         server.at,
         out.display()
     );
-    let o = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let o = in_a_terminal(&line, "xterm");
     let text = String::from_utf8_lossy(&o.stdout);
     assert!(o.status.success(), "{text}");
     let (enter, leave) = (text.find("\u{1b}[?1049h").unwrap(), text.rfind("\u{1b}[?1049l").unwrap());
@@ -353,6 +396,8 @@ fn probe_errors_name_a_remedy() {
         (vec!["probe", "https://127.0.0.1"], "--against networkquality"),
         (vec!["probe", "https://127.0.0.1", "--against", "networkquality", "--dscp", "46"], "UDP probes"),
         (vec!["probe", "127.0.0.1", "--out", env!("CARGO_MANIFEST_DIR")], "no probe's record"),
+        (vec!["probe", "serve", "--session-seconds", "0"], "1.."),
+        (vec!["probe", "serve", "--sessions", "0"], "1.."),
         (vec!["probe"], "TARGET"),
     ] {
         let o = Command::new(WAVELANE).args(&args).stdin(Stdio::null()).output().unwrap();

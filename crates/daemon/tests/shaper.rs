@@ -167,6 +167,36 @@ fn nothing_is_left_behind() {
     }
 }
 
+/// A line that is dialled anew is another interface of the same name, without the kernel's discipline.
+#[test]
+fn an_interface_that_comes_back_is_shaped_again() {
+    let _alone = alone();
+    if !root_or_skip("shaper") {
+        return;
+    }
+    let home = Home::new("shback");
+    let up = "ip link add line0 type veth peer name line1; ip link set line0 up";
+    home.world.sh(&home.world.a, up);
+    let config = home.world.dir.join("line.toml");
+    std::fs::write(&config, "[[shaper]]\ninterface = \"line0\"\nrate = \"5 Mbit/s\"\nhow = \"tbf\"\n").unwrap();
+    let (command, log, control) = daemon_command(&config);
+    let child = home.world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+    let mut daemon = Daemon { child, log, control, own_folder: None };
+    daemon.wait_log("line0: shaped by tbf");
+    home.world.sh(&home.world.a, "ip link del line0");
+    daemon.wait_log("line0: the interface is gone");
+    home.world.sh(&home.world.a, up);
+    daemon.wait_log("line0: the interface was made anew, and is shaped again");
+    let listing = home.world.sh(&home.world.a, "tc qdisc show dev line0");
+    assert!(listing.contains("tbf 574c:") && listing.contains("rate 5Mbit"), "{listing}");
+    // One on which somebody else set something meanwhile stays as it is.
+    home.world.sh(&home.world.a, &format!("ip link del line0; {up}; tc qdisc add dev line0 root handle 1: pfifo"));
+    daemon.wait_log("cannot be shaped");
+    assert!(home.world.sh(&home.world.a, "tc qdisc show dev line0").contains("pfifo 1:"));
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(home.world.sh(&home.world.a, "tc qdisc show dev line0").contains("pfifo 1:"));
+}
+
 /// The link behind is slower than the shaper begins; the delay says so, and the queue comes back here.
 #[test]
 fn an_automatic_rate_finds_the_link() {
@@ -211,7 +241,7 @@ fn a_cure_is_applied_and_taken_back() {
         let file = file.clone();
         home.world.a.run(move || cure::undo(&file)).unwrap()
     };
-    for killed in [false, true] {
+    for (killed, noted) in [(false, true), (true, true), (false, false)] {
         let said = apply().unwrap();
         assert!(said.contains("wan0: shaped by") && said.contains("4.66 Mbit/s"), "{said}");
         assert_ne!(home.traces(), before);
@@ -223,6 +253,10 @@ fn a_cure_is_applied_and_taken_back() {
             wait_for("its end", || {
                 std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default().is_empty()
             });
+        }
+        if !noted {
+            // Whoever started it was killed before it could write this.
+            std::fs::remove_file(file.with_extension("pid")).unwrap();
         }
         undo().unwrap();
         assert_eq!(home.traces(), before);

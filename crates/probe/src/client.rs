@@ -293,7 +293,7 @@ impl Machine for Client {
                 let train = self.trains.get_mut(usize::from(number));
                 train.is_some_and(|train| {
                     let best = train.tally.map_or(0, |tally| tally.received);
-                    if tally.received >= best && tally.received as usize <= train.samples.len() {
+                    if tally.received >= best && train.allows(&tally) {
                         train.tally = Some(tally);
                         self.socket_drops.1 = self.socket_drops.1.max(tally.socket_drops);
                     }

@@ -20,7 +20,8 @@ fn delay(ms: f64) -> String {
     match ms {
         m if m >= 1_000.0 => format!("{:.1} s", m / 1e3),
         m if m >= 10.0 => format!("{m:.0} ms"),
-        m => format!("{m:.1} ms"),
+        m if m >= 1.0 => format!("{m:.1} ms"),
+        m => format!("{m:.2} ms"),
     }
 }
 
@@ -72,9 +73,9 @@ fn letters_rule(d: &ProbeDocument) -> String {
     let loaded = d.phases.iter().filter(|p| matches!(p.phase, "down" | "up"));
     let rises: Vec<String> =
         loaded.filter_map(|p| Some(format!("{} in the {}load", delay(p.rise_ms?.max(0.0)), p.phase))).collect();
+    let of = if rises.len() > 1 { ", of the mean of both" } else { "" };
     format!(
-        "It is of how much longer a small packet takes on average while a transfer runs than without one: {} \
-         ({GRADE_RULE}, of the mean of both).",
+        "It is of how much longer a small packet takes on average while a transfer runs than without one: {} ({GRADE_RULE}{of}).",
         rises.join(" and ")
     )
 }

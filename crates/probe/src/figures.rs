@@ -147,9 +147,9 @@ fn up_bps(samples: &[Sample], from: Instant, to: Instant) -> Option<f64> {
         .collect();
     told.sort_unstable();
     let passed = (told.last()?.0 - told.first()?.0) as f64 / 1e9;
-    // A session that was lost counts from nothing again.
-    let bytes: u64 = told.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).sum();
-    (passed > 0.0).then(|| bytes as f64 * 8.0 / passed)
+    // A session that was lost counts from nothing again. A server may say anything, so the sum is of floats.
+    let bytes: f64 = told.windows(2).map(|w| w[1].1.saturating_sub(w[0].1) as f64).sum();
+    (passed > 0.0).then(|| bytes * 8.0 / passed)
 }
 
 fn goodput(stage: &Stage, samples: &[Sample], from: Instant, to: Instant) -> (Option<f64>, Option<f64>) {

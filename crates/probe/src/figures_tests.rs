@@ -166,6 +166,17 @@ fn sentences_explain_the_grade() {
 }
 
 #[test]
+fn a_server_that_says_absurd_counts_of_bytes_gives_a_figure_and_no_overflow() {
+    let mut m = measured(&[QUIET, Known { kind: Kind::Up, bps: 8_000_000, ..QUIET }]);
+    for (i, sample) in m.trains[1].samples.iter_mut().enumerate() {
+        if let Some((told, _)) = &mut sample.echo {
+            told.loaded = if i % 2 == 0 { 0 } else { u64::MAX };
+        }
+    }
+    assert!(document("path", &m).phases[1].goodput_up_bps.is_some_and(f64::is_finite));
+}
+
+#[test]
 fn unmeasured_figures_are_null() {
     let d = document("path", &Measurement::default());
     assert!(d.phases.is_empty() && d.rpm.is_none() && d.grade.is_none() && d.queue_at.is_none());

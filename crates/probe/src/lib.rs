@@ -6,6 +6,7 @@ pub mod client;
 pub mod document;
 pub mod drive;
 mod explain;
+pub mod export;
 pub mod figures;
 pub mod formats;
 pub mod hops;

@@ -1,9 +1,9 @@
 //! The client's TCP: connections that carry load, and short ones that carry none.
 
 use crate::packet::Token;
-use crate::pump::{Moved, close, pump};
+use crate::pump::{Moved, close, pump, read_by};
 use crate::stream::{self, ANSWER_LEN, End, Opening, Purpose, SMALL_REPLY};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -16,10 +16,10 @@ use wavelane_host::load as sockets;
 
 /// Between questions inside one connection of load.
 pub(crate) const PING_EVERY: Span = Span::from_millis(100);
+/// For a connection, and for what answers its opening or its request to come whole.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a connection that failed, before the next try.
 pub(crate) const AGAIN_AFTER: Duration = Duration::from_millis(500);
-const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// Samples kept of each kind; a day of them.
 const SAMPLES_MAX: usize = 1_000_000;
 
@@ -195,6 +195,11 @@ impl Load {
     }
 }
 
+/// When [`PATIENCE`] is over.
+fn by_patience() -> Instant {
+    since_boot() + Span::from_nanos(PATIENCE.as_nanos() as u64)
+}
+
 /// Short connections that take turns.
 pub(crate) const SMALL_WORKERS: usize = 4;
 
@@ -214,13 +219,12 @@ impl Worker {
         let start = since_boot();
         let mut stream = sockets::connect(self.plan.target, &self.plan.congestion, PATIENCE)?;
         let connected = since_boot().since(start);
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let token = *self.token.lock().unwrap_or_else(PoisonError::into_inner);
         let opening = Opening { purpose: self.purpose, token, congestion: self.plan.congestion.clone() };
         stream.write_all(&opening.to_bytes())?;
         let mut answer = [0; ANSWER_LEN];
-        stream.read_exact(&mut answer)?;
+        read_by(&stream, &mut answer, by_patience())?;
         let theirs = stream::parse_answer(&answer).map_err(io::Error::other)?;
         Ok((stream, connected, theirs))
     }
@@ -234,7 +238,7 @@ impl Worker {
                 self.seen.streams.fetch_add(1, Ordering::Relaxed);
                 let result = self.carry(&stream);
                 self.seen.streams.fetch_sub(1, Ordering::Relaxed);
-                close(&stream, CLOSE_PATIENCE);
+                close(&stream);
                 result
             });
             if let (Err(why), false) = (result, self.stopped()) {
@@ -293,9 +297,9 @@ impl Worker {
 
     fn open_small(&self) -> io::Result<(Span, Span)> {
         let begun = since_boot();
-        let (mut stream, connect, _) = self.open()?;
+        let (stream, connect, _) = self.open()?;
         let mut reply = vec![0; SMALL_REPLY];
-        stream.read_exact(&mut reply)?;
+        read_by(&stream, &mut reply, by_patience())?;
         let request = since_boot().since(begun).saturating_sub(connect);
         Ok((connect, request))
     }

@@ -128,15 +128,85 @@ pub(crate) fn pump(
     }
 }
 
+/// A connection that is being closed is given up when nothing came for so long, ...
+const CLOSE_STILL: Duration = Duration::from_millis(500);
+/// ... and after so long whatever comes: a queue of that length has run empty.
+const CLOSE_MAX: Span = Span::from_secs(10);
+
 /// Ends a connection in order: what was written is sent, then the end. A reset would look like trouble to others.
-pub(crate) fn close(mut stream: &TcpStream, patience: Duration) {
+/// Returns how many octets still came.
+pub(crate) fn close(stream: &TcpStream) -> u64 {
+    close_within(stream, CLOSE_MAX)
+}
+
+fn close_within(mut stream: &TcpStream, most: Span) -> u64 {
+    let until = since_boot() + most;
     let _ = stream.set_nonblocking(false);
-    let _ = stream.set_read_timeout(Some(patience));
     let _ = stream.shutdown(Shutdown::Write);
-    let mut room = vec![0; READ_ROOM];
-    for _ in 0..4_096 {
-        if !matches!(stream.read(&mut room), Ok(n) if n > 0) {
-            return;
+    let (mut room, mut came) = (vec![0; READ_ROOM], 0);
+    while let Ok(left) = left(until) {
+        let read = stream.set_read_timeout(Some(left.min(CLOSE_STILL))).and_then(|()| stream.read(&mut room));
+        match read {
+            Ok(n @ 1..) => came += n as u64,
+            _ => break,
         }
+    }
+    came
+}
+
+/// The time until then; an error if there is none.
+pub(crate) fn left(until: Instant) -> io::Result<Duration> {
+    let left = Duration::from_nanos(until.since(since_boot()).as_nanos());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Fills `room` by then, however many pieces it comes in: a peer that sends an octet now and then has no more time.
+pub(crate) fn read_by(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> io::Result<()> {
+    let mut read = 0;
+    while read < room.len() {
+        stream.set_read_timeout(Some(left(until)?))?;
+        match stream.read(&mut room[read..])? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            n => read += n,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::mpsc::{RecvTimeoutError::Timeout, channel};
+
+    /// Runs `work` on a connection whose other end sends an octet every 20 ms until `work` is done.
+    fn against_a_drip<T>(work: impl FnOnce(&TcpStream) -> T) -> T {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let (end, ended) = channel::<()>();
+        let writer = std::thread::spawn(move || {
+            while (&slow).write_all(b"x").is_ok()
+                && ended.recv_timeout(Duration::from_millis(20)).is_err_and(|e| e == Timeout)
+            {}
+        });
+        let done = work(&stream);
+        drop((end, stream));
+        writer.join().unwrap();
+        done
+    }
+
+    #[test]
+    fn what_comes_in_small_pieces_has_no_more_time() {
+        // Endless: only the time ends it.
+        let until = since_boot() + Span::from_millis(200);
+        let why = against_a_drip(|stream| read_by(stream, &mut vec![0; 1 << 20], until)).unwrap_err();
+        assert!(matches!(why.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{why}");
+    }
+
+    #[test]
+    fn a_peer_that_goes_on_to_send_does_not_keep_a_connection() {
+        assert!(against_a_drip(|stream| close_within(stream, Span::from_millis(300))) > 0);
     }
 }

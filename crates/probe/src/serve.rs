@@ -6,11 +6,11 @@ use crate::nq;
 pub use crate::nq::serve::Certificate;
 use crate::packet::Token;
 use crate::places::Places;
-use crate::pump::{Moved, close, pump};
+use crate::pump::{Moved, close, left, pump, read_by};
 pub use crate::server::Drops;
 use crate::server::Server;
 use crate::stream::{self, End, OPENING_LEN, Opening, Purpose};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,6 @@ use wavelane_host::{caps, entropy, load};
 pub const PORT: u16 = 4_783;
 /// A connection without a request by then is closed, TLS's handshake included.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
-const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// Between looks at the clock and at the flag that ends the server.
 const TURN: Duration = Duration::from_millis(200);
 /// Load is counted after so long, not after every read.
@@ -229,7 +228,7 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
         return nq::serve::connection(stream, from, place, (language, left(until)?), shared);
     }
     let mut opening = [0; OPENING_LEN];
-    read_opening(stream, &mut opening, until)?;
+    read_by(stream, &mut opening, until)?;
     if !opened() {
         return Ok(());
     }
@@ -238,7 +237,8 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     let Some(admission) = admission else { return Ok(()) };
     let result = serve_load(stream, &opening, admission.until, shared);
     shared.server().end_load(since_boot(), &opening.token);
-    close(stream, CLOSE_PATIENCE);
+    let drained = close(stream);
+    shared.server().count_drained(from.ip(), drained);
     result
 }
 
@@ -289,25 +289,6 @@ impl Language {
     }
 }
 
-/// The time until then; an error if there is none.
-fn left(until: Instant) -> std::io::Result<Duration> {
-    let left = Duration::from_nanos(until.since(since_boot()).as_nanos());
-    if left.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// Fills `opening` by then, however many pieces it comes in.
-fn read_opening(mut stream: &TcpStream, opening: &mut [u8], until: Instant) -> std::io::Result<()> {
-    let mut read = 0;
-    while read < opening.len() {
-        stream.set_read_timeout(Some(left(until)?))?;
-        match stream.read(&mut opening[read..])? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            n => read += n,
-        }
-    }
-    Ok(())
-}
-
 fn serve_load(mut stream: &TcpStream, opening: &Opening, until: Instant, shared: &Shared) -> std::io::Result<()> {
     if !opening.congestion.is_empty() {
         // The answer tells what is in force.
@@ -353,7 +334,6 @@ impl Counter {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::sync::mpsc::RecvTimeoutError::Timeout;
 
     #[test]
     fn first_octets_select_the_protocol() {
@@ -367,24 +347,5 @@ mod tests {
         ] {
             assert_eq!(Language::of(first), language, "{first:?}");
         }
-    }
-
-    #[test]
-    fn an_opening_in_small_pieces_has_no_more_time() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let writer = std::thread::spawn(move || {
-            while (&slow).write_all(b"x").is_ok()
-                && ended.recv_timeout(Duration::from_millis(20)).is_err_and(|e| e == Timeout)
-            {}
-        });
-        // Endless: only the time ends it.
-        let until = since_boot() + Span::from_millis(200);
-        let why = read_opening(&stream, &mut vec![0; 1 << 20], until).unwrap_err();
-        assert!(matches!(why.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock), "{why}");
-        drop((end, stream));
-        writer.join().unwrap();
     }
 }

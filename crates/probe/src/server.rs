@@ -269,7 +269,7 @@ impl Server {
     fn admit(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, seconds: u16) -> Result<(Token, Grant), Refusal> {
         let source = source_of(from.ip());
         self.room(source)?;
-        let seconds = seconds.clamp(1, self.limits.session_seconds);
+        let seconds = seconds.min(self.limits.session_seconds).max(1);
         let bytes = self.budgets.take_time(now, source, seconds.into(), &self.limits)?;
         let grant = Grant {
             seconds,
@@ -414,6 +414,11 @@ impl Server {
         session.seen = now;
         let within = session.moved < session.grant.bytes && now < session.until();
         self.budgets.take_bytes(source_of(session.client.ip()), moved, &self.limits) && within
+    }
+
+    /// Counts octets that still came while a connection was being closed, so that they cost the source its budget, too.
+    pub fn count_drained(&mut self, from: IpAddr, octets: u64) {
+        self.budgets.take_bytes(source_of(from), octets, &self.limits);
     }
 
     /// A connection that was admitted has ended.

@@ -213,3 +213,11 @@ proptest! {
         prop_assert!(answered <= asked && s.sessions() == 0);
     }
 }
+
+#[test]
+fn limits_of_nothing_are_no_panic() {
+    let limits = Limits { session_seconds: 0, ..Limits::default() };
+    assert_eq!(open(&mut server(limits), Instant::ZERO, CLIENT, NONCE).unwrap().1.seconds, 1);
+    let limits = Limits { hour_bytes: 0, ..Limits::default() };
+    assert_eq!(open(&mut server(limits), Instant::ZERO, CLIENT, NONCE).map(drop), Err(Refusal::UsedUp));
+}

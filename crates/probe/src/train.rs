@@ -65,6 +65,10 @@ impl Train {
             self.count = Some(Count { next: now + COUNT_AFTER, asked: 0, answers: 0 });
         }
     }
+    /// Whether a server can have counted this: no more probes arrive than were sent, and no more of them late.
+    pub(crate) fn allows(&self, tally: &Tally) -> bool {
+        tally.received as usize <= self.samples.len() && tally.reordered <= tally.received
+    }
     /// A train that is over, of samples that are known.
     #[cfg(test)]
     pub(crate) fn of_samples(label: u32, dscp: u8, samples: Vec<Sample>) -> Self {

@@ -1,7 +1,7 @@
 //! `wavelane cure`: from what a measurement found to a shaper that runs, and back.
 
 use super::config::Interface;
-use super::{clear, config, means};
+use super::{ShaperError, clear, config, means};
 use crate::commands::CommandError;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use wavelane_base::{Rate, Span};
+use wavelane_host::caps;
 use wavelane_host::netns::Netns;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::realtime;
@@ -125,15 +126,24 @@ fn program() -> PathBuf {
     found.next().unwrap_or_else(|| "wavelaned".into())
 }
 
-/// Writes `text` to `file` and starts a daemon with it, which outlives this process. Nothing is left if it does not start.
-/// Gives what the daemon said.
-pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
+/// Refuses what [`apply`] would refuse, before anything is measured for it.
+pub fn refuse_taken(file: &Path) -> Result<(), CommandError> {
     if file.exists() {
         let file = file.display();
         return Err(CommandError::Cure(format!(
             "{file} is there already: take it back with `wavelane cure --undo`, or name another with --file"
         )));
     }
+    if super::is_running() {
+        return Err(CommandError::Cure(ShaperError::Taken.to_string()));
+    }
+    Ok(())
+}
+
+/// Writes `text` to `file` and starts a daemon with it, which outlives this process. Nothing is left if it does not start.
+/// Gives what the daemon said.
+pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
+    refuse_taken(file)?;
     let unwritable = |path: &Path| {
         let path = path.to_owned();
         move |source| CommandError::Unwritable { path, source }
@@ -212,6 +222,15 @@ fn is_ours(pid: u32, file: &Path) -> bool {
     is_daemon && words.any(|word| word == file.as_os_str().as_encoded_bytes())
 }
 
+/// The daemon of `file`: the one that was noted, or, should whoever started it have been killed before the note, the one found
+/// among all processes.
+fn daemon_of(file: &Path) -> Option<u32> {
+    let noted = fs::read_to_string(beside(file, "pid")).ok().and_then(|text| text.trim().parse().ok());
+    let all = || fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = noted.into_iter().chain(all().filter_map(|entry| entry.file_name().to_str()?.parse().ok()));
+    pids.find(|pid| is_ours(*pid, file))
+}
+
 /// Whether a shaper goes on to run here. One that was killed has no command line any more while its sockets are being closed.
 fn stays_running() -> bool {
     let deadline = realtime::now() + CLOSING;
@@ -231,8 +250,7 @@ pub fn undo(file: &Path) -> Result<(), CommandError> {
         let file = file.display();
         return Err(CommandError::Cure(format!("there is nothing to take back: {file} is no file of a shaper")));
     }
-    let pid = fs::read_to_string(beside(&file, "pid")).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    if let Some(pid) = pid.filter(|pid| is_ours(*pid, &file)) {
+    if let Some(pid) = daemon_of(&file) {
         let refused = |e| CommandError::Cure(format!("cannot stop process {pid}: {e}; run this as root"));
         wavelane_host::netns::terminate_process(pid).map_err(refused)?;
         let deadline = realtime::now() + PATIENCE;
@@ -248,11 +266,21 @@ pub fn undo(file: &Path) -> Result<(), CommandError> {
         return Err(CommandError::Cure(
             "another wavelaned shapes here, which this file did not start: stop that one first".into(),
         ));
-    } else {
+    } else if caps::has(caps::NET_ADMIN) {
         clear();
+    } else {
+        return Err(CommandError::Cure(format!(
+            "cannot see whether something is shaped still: {}",
+            ShaperError::Capability
+        )));
     }
     remove_files(&file);
-    Ok(())
+    match fs::symlink_metadata(&file) {
+        Ok(_) => {
+            Err(CommandError::Cure(format!("nothing is shaped any more, but {} stays: remove it", file.display())))
+        }
+        Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]

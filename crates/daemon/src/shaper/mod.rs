@@ -4,6 +4,7 @@
 //! rate that moves is followed by [`Autorate`], from the delay to a machine beyond the link.
 
 mod config;
+mod continuous;
 pub mod cure;
 mod flow;
 mod path;
@@ -29,7 +30,7 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_host::clock::NodeClock;
 use wavelane_host::nft::ToolError;
 use wavelane_host::poller::{Poller, Watch};
-use wavelane_host::{caps, interface_exists};
+use wavelane_host::{caps, interface_exists, interface_index};
 use wavelane_measure::Autorate;
 
 const TOKEN_SIGNAL: u64 = 1;
@@ -42,6 +43,8 @@ const CARRIED_OVER: usize = 4;
 /// A rate that differs by a fiftieth is set in the kernel, no more often than this.
 const TOLD_EVERY: Span = Span::from_millis(200);
 const TOLD_FROM: u64 = 50;
+/// An interface may go and come back (a line that is dialled anew, a modem that is unplugged): it is looked for so often.
+const LOOK_EVERY: Span = Span::from_secs(1);
 /// A rate that moves is said so often.
 const SAID_EVERY: Span = Span::from_secs(60);
 
@@ -163,6 +166,11 @@ struct Shaped {
     name: String,
     means: Means,
     follower: Option<Follower>,
+    /// By which the kernel knows the interface; `None` while it is gone or cannot be shaped.
+    index: Option<u32>,
+    look_at: Instant,
+    /// Why it is not shaped, as it was said.
+    trouble: Option<String>,
 }
 
 impl Shaped {
@@ -171,6 +179,34 @@ impl Shaped {
             Means::Path(path) => Some(path.carried()),
             Means::Kernel(qdisc) => qdisc.carried(),
         }
+    }
+    /// Sets the kernel's discipline anew on an interface that was made anew; our own queue is led to by the name. Gives what is
+    /// worth a line.
+    fn look(&mut self, now: Instant) -> Option<String> {
+        if now < self.look_at {
+            return None;
+        }
+        self.look_at = now + LOOK_EVERY;
+        let index = interface_index(&self.name);
+        if index == self.index {
+            return None;
+        }
+        let trouble = match (index, &self.means) {
+            (None, _) => Some("the interface is gone; once it is back it is shaped again".to_owned()),
+            (Some(_), Means::Kernel(qdisc)) => {
+                qdisc.again().err().map(|why| format!("the interface was made anew and cannot be shaped: {why}"))
+            }
+            (Some(_), Means::Path(_)) => None,
+        };
+        self.index = index.filter(|_| trouble.is_none());
+        if let Some(follower) = &mut self.follower {
+            // Its counters begin anew.
+            follower.carried.clear();
+        }
+        let is_new = trouble.is_none() || trouble != self.trouble;
+        self.trouble = trouble;
+        let said = self.trouble.as_deref().unwrap_or("the interface was made anew, and is shaped again");
+        is_new.then(|| format!("{}: {said}", self.name))
     }
     /// Lets the estimator hear of `delays`, and asks again if it is time. Gives what is worth a line.
     fn follow(&mut self, now: Instant) -> Option<String> {
@@ -191,9 +227,7 @@ impl Shaped {
             }
             follower.carried.extend(carried_now.map(|octets| (now, octets)));
             follower.estimator.silent(now);
-            if follower.reflector.ask(now) {
-                remark = Some("the reflector gives no timestamps: round trips are looked at".to_owned());
-            }
+            remark = follower.reflector.ask(now).map(str::to_owned);
         }
         let wanted = follower.estimator.rate();
         let told = match &mut self.means {
@@ -201,6 +235,7 @@ impl Shaped {
                 path.set_rate(wanted);
                 Ok(())
             }
+            Means::Kernel(_) if self.index.is_none() => Ok(()),
             Means::Kernel(qdisc) => {
                 let differs = wanted.as_bps().abs_diff(qdisc.rate().as_bps()) >= qdisc.rate().as_bps() / TOLD_FROM;
                 if differs && now.since(follower.told) >= TOLD_EVERY {
@@ -228,7 +263,7 @@ impl Shaped {
             Means::Path(path) => path.due(),
             Means::Kernel(_) => None,
         };
-        due.into_iter().chain(self.follower.as_ref().map(|f| f.ask_at)).min()
+        due.into_iter().chain(self.follower.as_ref().map(|f| f.ask_at)).chain([self.look_at]).min()
     }
 }
 
@@ -295,8 +330,8 @@ fn turn(
             if let Means::Path(path) = &mut one.means {
                 more |= path.serve(now)?;
             }
-            if let Some(remark) = one.follow(now) {
-                log.line(now, &remark);
+            for remark in [one.look(now), one.follow(now)].iter().flatten() {
+                log.line(now, remark);
             }
         }
         supervisor.tick(now);
@@ -331,7 +366,8 @@ fn install(
         let follower = follower(of, now, key as u16 ^ number)?;
         let pace = if follower.is_some() { "at first " } else { "" };
         remarks.push(format!("{}: shaped by {} at {pace}{}", of.name, how.word(), words(of.pace.first())));
-        shaped.push(Shaped { name: of.name.clone(), means, follower });
+        let (index, look_at) = (interface_index(&of.name), now + LOOK_EVERY);
+        shaped.push(Shaped { name: of.name.clone(), means, follower, index, look_at, trouble: None });
     }
     let lead = (!led.is_empty()).then(|| path::lead(&led)).transpose()?;
     Ok((shaped, lead))
@@ -339,7 +375,7 @@ fn install(
 
 fn follower(of: &Interface, now: Instant, id: u16) -> Result<Option<Follower>, ShaperError> {
     let Pace::Auto { terms, reflector, way } = of.pace else { return Ok(None) };
-    let reflector = Reflector::open(reflector, way, id).map_err(system("a raw ICMP socket"))?;
+    let reflector = Reflector::open(now, reflector, way, id).map_err(system("a raw ICMP socket"))?;
     let estimator = Autorate::new(now, terms);
     let carried = VecDeque::new();
     Ok(Some(Follower { estimator, reflector, ask_at: now, carried, told: now, said: now, failing: false }))

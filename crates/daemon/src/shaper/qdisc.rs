@@ -116,6 +116,16 @@ impl Qdisc {
         };
         Ok(())
     }
+    /// Sets it on an interface that was made anew.
+    pub(super) fn again(&self) -> Result<(), ToolError> {
+        self.make(self.rate).inspect_err(|_| self.remove())
+    }
+    /// Removes what is ours.
+    fn remove(&self) {
+        if root(&self.interface).is_ok_and(|found| found.is_some_and(|(_, handle)| handle == HANDLE)) {
+            let _ = tc(&format!("qdisc del dev {} root", self.interface));
+        }
+    }
     /// Changes the rate.
     pub(super) fn set_rate(&mut self, rate: Rate) -> Result<(), ToolError> {
         let (dev, framing) = (&self.interface, self.framing);
@@ -142,9 +152,7 @@ impl Qdisc {
 
 impl Drop for Qdisc {
     fn drop(&mut self) {
-        if root(&self.interface).is_ok_and(|found| found.is_some_and(|(_, handle)| handle == HANDLE)) {
-            let _ = tc(&format!("qdisc del dev {} root", self.interface));
-        }
+        self.remove();
     }
 }
 

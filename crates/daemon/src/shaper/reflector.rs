@@ -1,6 +1,7 @@
 //! One-way delay to a machine without our software: ICMP timestamps (RFC 792, type 13), or echoes where it gives none.
 
 use super::config::DelayDirection;
+use super::continuous::{Continuous, Source};
 use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,8 +14,10 @@ use wavelane_host::icmp::IcmpSocket;
 pub(super) const ASK_EVERY: Span = Span::from_millis(50);
 /// Questions that wait for an answer; older ones are given up.
 const ASKED_MAX: usize = 64;
-/// So many timestamps without an answer, and echoes are sent in their place.
+/// So many timestamps without an answer, and echoes are sent in their place ...
 const PATIENCE: u32 = 20;
+/// ... but for one in so many: a link that was down for a second is no reflector without timestamps.
+const RETRY_ONE_IN: u16 = 8;
 const DAY_MS: f64 = 86_400_000.0;
 /// This bit marks a clock that does not count milliseconds since midnight (RFC 792, page 17).
 const STRANGE: u32 = 1 << 31;
@@ -42,10 +45,17 @@ pub(super) struct Reflector {
     way: DelayDirection,
     id: u16,
     sequence: u16,
-    /// With the moment and the time of day, in milliseconds, at which each was asked.
-    asked: VecDeque<(u16, Instant, f64)>,
-    /// Timestamp requests without an answer; `None` once echoes are sent.
-    unanswered: Option<u32>,
+    /// A moment, and the time of day then in milliseconds. Our clock is read once, so that setting it is no delay.
+    origin: (Instant, f64),
+    /// With the moment at which each was asked.
+    asked: VecDeque<(u16, Instant)>,
+    /// Timestamp requests in a row without an answer.
+    unanswered: u32,
+    /// Its timestamps are of no use.
+    is_odd: bool,
+    /// What it is asked for in the main.
+    source: Source,
+    delays: Continuous,
 }
 
 fn checksum(message: &[u8]) -> u16 {
@@ -90,27 +100,42 @@ fn today_ms() -> f64 {
 
 impl Reflector {
     /// Asks `address` from now on.
-    pub(super) fn open(address: Ipv4Addr, way: DelayDirection, id: u16) -> io::Result<Self> {
+    pub(super) fn open(now: Instant, address: Ipv4Addr, way: DelayDirection, id: u16) -> io::Result<Self> {
         let socket = IcmpSocket::open(address)?;
-        Ok(Self { socket, way, id, sequence: 0, asked: VecDeque::new(), unanswered: Some(0) })
+        let (origin, source) = ((now, today_ms()), Source::Stamps);
+        let (asked, delays) = (VecDeque::new(), Continuous::default());
+        Ok(Self { socket, way, id, sequence: 0, origin, asked, unanswered: 0, is_odd: false, source, delays })
     }
 
-    /// Sends a question. True if echoes are sent from this one on.
-    pub(super) fn ask(&mut self, now: Instant) -> bool {
-        let given_up = self.unanswered.is_some_and(|n| n >= PATIENCE);
-        if given_up {
-            self.unanswered = None;
-        }
-        self.unanswered = self.unanswered.map(|n| n + 1);
+    /// The time of day at `now`, as far as it was right when this began.
+    fn today_at(&self, now: Instant) -> f64 {
+        (self.origin.1 + now.since(self.origin.0).as_secs_f64() * 1e3) % DAY_MS
+    }
+
+    /// Sends a question. Gives a line if another kind of it is sent from this one on.
+    pub(super) fn ask(&mut self, now: Instant) -> Option<&'static str> {
+        let was = self.source;
+        self.source = if self.is_odd || self.unanswered >= PATIENCE { Source::Echoes } else { Source::Stamps };
         self.sequence = self.sequence.wrapping_add(1);
+        let retries = !self.is_odd && self.sequence.is_multiple_of(RETRY_ONE_IN);
+        let stamps = self.source == Source::Stamps || retries;
+        if stamps {
+            self.unanswered = self.unanswered.saturating_add(1);
+        }
         if self.asked.len() == ASKED_MAX {
             self.asked.pop_front();
         }
-        let today = today_ms();
-        self.asked.push_back((self.sequence, now, today));
+        self.asked.push_back((self.sequence, now));
         // A link that is down takes none; that is silence.
-        let _ = self.socket.send(&question(self.unanswered.is_some(), self.id, self.sequence, today as u32));
-        given_up
+        let _ = self.socket.send(&question(stamps, self.id, self.sequence, self.today_at(now) as u32));
+        match (was, self.source) {
+            (Source::Stamps, Source::Echoes) if self.is_odd => {
+                Some("the reflector's clock is none that can be used: round trips are looked at")
+            }
+            (Source::Stamps, Source::Echoes) => Some("the reflector gives no timestamps: round trips are looked at"),
+            (Source::Echoes, Source::Stamps) => Some("the reflector gives timestamps again"),
+            _ => None,
+        }
     }
 
     /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and give or take what the clocks differ.
@@ -118,7 +143,7 @@ impl Reflector {
         let mut delays = Vec::new();
         let mut buffer = [0; 256];
         while let Some(len) = self.socket.receive(&mut buffer)? {
-            let delay = parse(&buffer[..len], self.id).and_then(|answer| self.delay(now, today_ms(), answer));
+            let delay = parse(&buffer[..len], self.id).and_then(|answer| self.delay(now, answer));
             delays.extend(delay);
             if delays.len() == ASKED_MAX {
                 break;
@@ -127,23 +152,27 @@ impl Reflector {
         Ok(delays)
     }
 
-    fn delay(&mut self, now: Instant, today: f64, answer: Answer) -> Option<f64> {
+    fn delay(&mut self, now: Instant, answer: Answer) -> Option<f64> {
         let (Answer::Stamps { sequence, .. } | Answer::Echo { sequence }) = answer;
-        let place = self.asked.iter().position(|(asked, ..)| *asked == sequence)?;
-        let (_, asked, asked_today) = self.asked.remove(place)?;
+        let place = self.asked.iter().position(|(asked, _)| *asked == sequence)?;
+        let (_, asked) = self.asked.remove(place)?;
+        let round_ms = now.since(asked).as_secs_f64() * 1e3;
         let Answer::Stamps { came, left, .. } = answer else {
-            return Some(now.since(asked).as_secs_f64() * 1e3);
+            return Some(self.delays.add(Source::Echoes, round_ms, round_ms));
         };
-        if (came | left) & STRANGE != 0 {
-            // The next questions are echoes.
-            self.unanswered = self.unanswered.map(|_| PATIENCE);
+        // The next questions are echoes.
+        self.is_odd |= (came | left) & STRANGE != 0;
+        if self.is_odd {
             return None;
         }
-        self.unanswered = self.unanswered.map(|_| 0);
-        Some(match self.way {
-            DelayDirection::Up => difference(came.into(), asked_today),
-            DelayDirection::Down => difference(today, left.into()),
-        })
+        self.unanswered = 0;
+        let delay_ms = match self.way {
+            DelayDirection::Up => difference(came.into(), self.today_at(asked)),
+            DelayDirection::Down => difference(self.today_at(now), left.into()),
+        };
+        let delay_ms = self.delays.add(Source::Stamps, delay_ms, round_ms);
+        self.is_odd = self.delays.is_odd();
+        Some(delay_ms)
     }
 }
 
@@ -193,24 +222,57 @@ mod tests {
         assert_eq!(difference(130.0, 100.0), 30.0);
     }
 
+    fn opened(way: DelayDirection, at: Instant) -> Option<Reflector> {
+        if !wavelane_host::caps::has(wavelane_host::caps::NET_RAW) {
+            eprintln!("SKIPPED (1 test): a raw socket needs root");
+            return None;
+        }
+        let mut reflector = Reflector::open(at, Ipv4Addr::LOCALHOST, way, 1).expect("a socket");
+        reflector.origin = (at, 100.0);
+        Some(reflector)
+    }
+
     #[test]
     fn each_direction_has_its_delay_and_each_answer_counts_once() {
-        if !wavelane_host::caps::has(wavelane_host::caps::NET_RAW) {
-            return eprintln!("SKIPPED (1 test): a raw socket needs root");
-        }
         let at = Instant::from_millis(1_000);
-        let stamps = Answer::Stamps { sequence: 7, came: 110, left: 112 };
+        let (back, stamps) = (at + Span::from_millis(37), Answer::Stamps { sequence: 7, came: 110, left: 112 });
         for (way, expected) in [(DelayDirection::Up, 10.0), (DelayDirection::Down, 25.0)] {
-            let mut reflector = Reflector::open(Ipv4Addr::LOCALHOST, way, 1).expect("a socket");
-            reflector.asked.push_back((7, at, 100.0));
-            assert_eq!(reflector.delay(at + Span::from_millis(37), 137.0, stamps), Some(expected));
-            assert_eq!(reflector.delay(at, 137.0, stamps), None, "twice");
-            reflector.asked.push_back((8, at, 100.0));
-            assert_eq!(reflector.delay(at + Span::from_millis(37), 0.0, Answer::Echo { sequence: 8 }), Some(37.0));
+            let Some(mut reflector) = opened(way, at) else { return };
+            reflector.asked.push_back((7, at));
+            assert_eq!(reflector.delay(back, stamps), Some(expected));
+            assert_eq!(reflector.delay(back, stamps), None, "twice");
             // A clock of another kind is asked for echoes.
-            reflector.asked.push_back((9, at, 100.0));
-            assert_eq!(reflector.delay(at, 0.0, Answer::Stamps { sequence: 9, came: STRANGE, left: 0 }), None);
-            assert!(reflector.ask(at) && reflector.unanswered.is_none());
+            reflector.asked.push_back((9, at));
+            assert_eq!(reflector.delay(at, Answer::Stamps { sequence: 9, came: STRANGE, left: 0 }), None);
+            assert!(reflector.ask(at).is_some_and(|said| said.contains("clock")) && reflector.source == Source::Echoes);
+            assert_eq!(reflector.ask(at), None, "once");
         }
+    }
+
+    #[test]
+    fn an_outage_is_no_reflector_without_timestamps() {
+        let mut now = Instant::from_millis(1_000);
+        let Some(mut reflector) = opened(DelayDirection::Up, now) else { return };
+        let mut ask = |reflector: &mut Reflector| {
+            now += ASK_EVERY;
+            reflector.ask(now)
+        };
+        let said: Vec<&str> = (0..3 * PATIENCE).filter_map(|_| ask(&mut reflector)).collect();
+        assert_eq!(said, ["the reflector gives no timestamps: round trips are looked at"]);
+        // The link is back: an echo, then the answer to one of the timestamps that were asked for meanwhile.
+        let back = |reflector: &mut Reflector, stamps: bool| {
+            let (sequence, asked) = *reflector.asked.back().expect("asked");
+            let came = (reflector.today_at(asked) + 400_020.0) as u32;
+            let echo = Answer::Echo { sequence };
+            let answer = if stamps { Answer::Stamps { sequence, came, left: came } } else { echo };
+            reflector.delay(asked + Span::from_millis(40), answer).expect("a delay")
+        };
+        let (by_echo, _) = (back(&mut reflector, false), ask(&mut reflector));
+        let by_stamps = back(&mut reflector, true);
+        assert!(
+            (by_echo - by_stamps).abs() < 2.0,
+            "clocks that differ by minutes are no delay: {by_echo}, {by_stamps}"
+        );
+        assert_eq!(ask(&mut reflector), Some("the reflector gives timestamps again"));
     }
 }

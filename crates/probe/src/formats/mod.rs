@@ -3,6 +3,7 @@
 //! Read: flent (`.flent` and `.flent.gz`, versions 3 and 4), iperf3 (`-J`) and irtt (`-o FILE`), told apart by what is
 //! in them. All times are seconds since the test began. A file is read whole, up to [`FILE_MAX`] octets of JSON.
 
+mod bounded;
 mod flent;
 mod iperf3;
 mod irtt;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 
-/// The most JSON that is read, unpacked: an hour of irtt at 10 ms is half of it.
+/// The most JSON that is read, unpacked. What it makes in memory is bounded, too (2 GiB): half an hour of irtt at 10 ms.
 pub const FILE_MAX: u64 = 256 << 20;
 
 /// Why a file is no result that can be read.
@@ -23,7 +24,7 @@ pub enum FormatError {
     #[error("cannot read {0}")]
     Io(#[from] io::Error),
     /// Too large.
-    #[error("more than {FILE_MAX} octets of JSON: shorten the test or its sampling")]
+    #[error("more than {FILE_MAX} octets of JSON, or too many values: shorten the test or its sampling")]
     TooLarge,
     /// Not JSON.
     #[error("no JSON ({0}): is the file complete?")]
@@ -45,6 +46,17 @@ pub enum FormatError {
         /// The key.
         what: &'static str,
     },
+}
+
+impl Tool {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Flent => "flent",
+            Self::Iperf3 => "iperf3",
+            Self::Irtt => "irtt",
+        }
+    }
 }
 
 /// Whose file it was.
@@ -104,7 +116,7 @@ pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
     if text.len() as u64 > FILE_MAX {
         return Err(FormatError::TooLarge);
     }
-    let json: Value = serde_json::from_slice(&text)?;
+    let json = bounded::read(&text, bounded::MEMORY_MAX)?;
     drop(text);
     match &json {
         v if v.get("metadata").is_some() && v.get("results").is_some() => flent::read(v),

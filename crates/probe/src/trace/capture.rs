@@ -6,13 +6,19 @@ use super::packet::LinkType;
 use pcap_parser::pcapng::Block;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
-use std::io::{self, BufReader, Read};
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A block larger than this ends the reading: the largest frame that tcpdump keeps is 262,144 octets.
 const BLOCK_MAX: usize = 1 << 20;
 /// Interfaces of one pcapng section that are remembered; packets of others are counted as unreadable.
 const INTERFACES_MAX: usize = 4_096;
 const NS_PER_S: u128 = 1_000_000_000;
+/// The type of the obsolete Packet Block.
+const OLD_PACKET: u32 = 2;
 
 /// Why a file cannot be read as a capture at all.
 #[derive(Debug, thiserror::Error)]
@@ -58,38 +64,99 @@ pub struct Ending {
 /// Asked of a decompressor at once: what it fails at is lost with all of the same piece.
 const PIECE: usize = 1 << 16;
 
-/// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor.
-struct Full<R>(R);
+/// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor. Where it cannot be
+/// read or unpacked any further it ends, which is noted: what came before is still good.
+struct Full<R> {
+    source: R,
+    delivered: bool,
+    broken: Arc<AtomicBool>,
+}
+
+impl<R: Read> Full<R> {
+    fn new(source: R) -> Self {
+        Self { source, delivered: false, broken: Arc::default() }
+    }
+}
 
 impl<R: Read> Read for Full<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
-        while filled < buffer.len() {
+        while filled < buffer.len() && !self.broken.load(Ordering::Relaxed) {
             let piece = buffer.len().min(filled + PIECE);
-            match self.0.read(&mut buffer[filled..piece]) {
+            match self.source.read(&mut buffer[filled..piece]) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // What was decompressed before the damage is still good; the next call meets the damage again.
-                Err(_) if filled > 0 => break,
+                Err(_) if filled > 0 || self.delivered => self.broken.store(true, Ordering::Relaxed),
                 Err(e) => return Err(e),
             }
         }
+        self.delivered |= filled > 0;
         Ok(filled)
+    }
+}
+
+/// The frames of a Zstandard file one after the other (RFC 8878, section 3): parallel compressors write many, some with
+/// skippable frames between them.
+struct Frames<R> {
+    source: BufReader<R>,
+    decoder: FrameDecoder,
+    /// Within a frame.
+    is_open: bool,
+}
+
+impl<R: Read> Frames<R> {
+    fn new(source: R) -> Self {
+        Self { source: BufReader::new(source), decoder: FrameDecoder::new(), is_open: false }
+    }
+    /// Begins the next frame, or skips one; false at the end of the file.
+    fn begin(&mut self) -> io::Result<bool> {
+        if self.source.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        match self.decoder.init(&mut self.source) {
+            Ok(()) => self.is_open = true,
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                let skipped = io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
+                if skipped < u64::from(length) {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Err(why) => return Err(io::Error::other(why)),
+        }
+        Ok(true)
+    }
+}
+
+impl<R: Read> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !buffer.is_empty() {
+            if !self.is_open {
+                if !self.begin()? {
+                    break;
+                }
+            } else if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buffer);
+            } else if self.decoder.is_finished() {
+                self.is_open = false;
+            } else {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
+            }
+        }
+        Ok(0)
     }
 }
 
 /// Undoes gzip (RFC 1952) and Zstandard (RFC 8878), told by their first bytes.
 fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, CaptureError> {
     let mut magic = [0; 4];
-    let known = Full(&mut file).read(&mut magic)?;
+    let known = Full::new(&mut file).read(&mut magic)?;
     let whole = io::Cursor::new(magic).take(known as u64).chain(file);
     Ok(match magic {
         [0x1F, 0x8B, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole))),
-        [0x28, 0xB5, 0x2F, 0xFD] => {
-            let frames = ruzstd::decoding::StreamingDecoder::new(BufReader::new(whole)).map_err(io::Error::other)?;
-            Box::new(frames)
-        }
+        // A frame, or a skippable one.
+        [0x28, 0xB5, 0x2F, 0xFD] | [0x50..=0x5F, 0x2A, 0x4D, 0x18] => Box::new(Frames::new(whole)),
         _ => Box::new(whole),
     })
 }
@@ -132,7 +199,9 @@ pub(crate) fn packets(
     file: impl Read + Send,
     mut each: impl FnMut(Packet<'_>) -> bool,
 ) -> Result<Ending, CaptureError> {
-    let mut reader = create_reader(BLOCK_MAX, Full(decompressed(file)?)).map_err(|e| match e {
+    let file = Full::new(decompressed(file)?);
+    let broken = Arc::clone(&file.broken);
+    let mut reader = create_reader(BLOCK_MAX, file).map_err(|e| match e {
         PcapError::HeaderNotRecognized => CaptureError::Unknown,
         PcapError::ReadError => CaptureError::Io(io::Error::other("it: the file or its compression is damaged")),
         _ => CaptureError::Empty,
@@ -156,7 +225,6 @@ pub(crate) fn packets(
             Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) if refilled_at != Some(ending.octets) => {
                 refilled_at = Some(ending.octets);
                 if reader.refill().is_err() {
-                    ending.damage = Some("the compressed data is damaged".to_owned());
                     break;
                 }
             }
@@ -166,6 +234,9 @@ pub(crate) fn packets(
                 break;
             }
         }
+    }
+    if broken.load(Ordering::Relaxed) {
+        ending.damage = Some("the rest of the file cannot be read or unpacked".to_owned());
     }
     match (state.read_any, state.refused) {
         _ if state.old => Err(CaptureError::Old),
@@ -192,6 +263,21 @@ struct State {
     refused: Option<i32>,
     /// A pcap file before version 2.3.
     old: bool,
+    /// The section's octets stand in the other order.
+    big_endian: bool,
+}
+
+/// The body of an obsolete Packet Block (draft-ietf-opsawg-pcapng, appendix A), which files before 2010 have: its interface, ticks,
+/// length on the wire, and what was captured.
+pub(super) fn old_packet(body: &[u8], big_endian: bool) -> Option<(usize, u64, u32, &[u8])> {
+    let number = |at: usize, octets: usize| {
+        let bytes = body.get(at..at + octets)?;
+        let push = |n: u64, octet: &u8| n << 8 | u64::from(*octet);
+        Some(if big_endian { bytes.iter().fold(0, push) } else { bytes.iter().rev().fold(0, push) })
+    };
+    let (interface, kept, octets) = (number(0, 2)?, number(12, 4)?, number(16, 4)?);
+    let bytes = body.get(20..)?.get(..usize::try_from(kept).ok()?)?;
+    Some((interface as usize, number(4, 4)? << 32 | number(8, 4)?, octets as u32, bytes))
 }
 
 impl State {
@@ -204,6 +290,13 @@ impl State {
         if self.interfaces.len() < INTERFACES_MAX {
             self.interfaces.push(Interface { link, snaplen, ticks_per_s, offset_s });
         }
+    }
+    /// A packet of a section's interface. Of one that was not described, or beyond those that are remembered, nothing can be read.
+    fn packet<'a>(&self, interface: usize, ticks: u64, octets: u32, bytes: &'a [u8]) -> Packet<'a> {
+        let interface = self.interfaces.get(interface);
+        let unix_ns = interface.map_or(0, |interface| interface.time(ticks));
+        let link = interface.and_then(|interface| interface.link);
+        Packet { unix_ns, link, bytes, octets: octets.max(bytes.len() as u32) }
     }
     /// Takes a block; false ends the reading.
     fn block(&mut self, block: PcapBlockOwned<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
@@ -227,20 +320,21 @@ impl State {
     }
     fn next_generation(&mut self, block: &Block<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
         match block {
-            Block::SectionHeader(_) => self.interfaces.clear(),
+            Block::SectionHeader(b) => {
+                self.interfaces.clear();
+                self.big_endian = b.big_endian();
+            }
             Block::InterfaceDescription(b) => {
                 self.interface(b.linktype.0, b.snaplen, ticks_per_s(b.if_tsresol), b.if_tsoffset);
             }
             Block::EnhancedPacket(b) => {
-                let Some(interface) = self.interfaces.get(b.if_id as usize) else { return true };
-                let unix_ns = interface.time(u64::from(b.ts_high) << 32 | u64::from(b.ts_low));
-                let bytes = b.packet_data();
-                return each(Packet {
-                    unix_ns,
-                    link: interface.link,
-                    bytes,
-                    octets: b.origlen.max(bytes.len() as u32),
-                });
+                let ticks = u64::from(b.ts_high) << 32 | u64::from(b.ts_low);
+                return each(self.packet(b.if_id as usize, ticks, b.origlen, b.packet_data()));
+            }
+            // The parser reads an unknown block's type in one order, whatever the section's.
+            Block::Unknown(b) if b.block_type == if self.big_endian { OLD_PACKET.swap_bytes() } else { OLD_PACKET } => {
+                let Some((interface, ticks, octets, bytes)) = old_packet(b.data, self.big_endian) else { return true };
+                return each(self.packet(interface, ticks, octets, bytes));
             }
             Block::SimplePacket(b) => {
                 let Some(interface) = self.interfaces.first() else { return true };

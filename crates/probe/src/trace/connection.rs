@@ -1,6 +1,6 @@
 //! Connections of a capture, found by their endpoints and begun anew when endpoints are used again.
 
-use super::half::{Half, SegmentFate};
+use super::half::{Half, Room, SegmentFate};
 use super::packet::{Endpoint, Segment};
 use std::collections::HashMap;
 use wavelane_wire::tcp::Flags;
@@ -9,6 +9,8 @@ use wavelane_wire::tcp::Flags;
 pub const CONNECTIONS_MAX: usize = 1 << 16;
 /// Segments in flight of all connections together, above which each keeps few.
 const FLIGHT_TOTAL_MAX: usize = 4 << 20;
+/// The same of TSvals that wait for their echo.
+const WAITING_TOTAL_MAX: usize = 4 << 20;
 
 /// How a connection began and ended, as far as the capture shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +150,7 @@ pub(crate) struct Table {
     /// The pair of the last segment: most captures have runs of one connection.
     last: Option<(Pair, usize)>,
     in_flight: usize,
+    waiting: usize,
     /// Segments of connections beyond the most that are followed.
     pub(crate) left_out: u64,
 }
@@ -173,16 +176,19 @@ impl Table {
             }
         };
         self.last = Some((pair, at));
-        let room = Half::room(self.in_flight > FLIGHT_TOTAL_MAX);
+        let room = Room::of(self.in_flight > FLIGHT_TOTAL_MAX, self.waiting > WAITING_TOTAL_MAX);
         let connection = &mut self.connections[at];
         connection.last_ns = connection.last_ns.max(now);
         let way = connection.way(s);
         let [a, b] = &mut connection.halves;
-        let before = a.ledger.in_flight() + b.ledger.in_flight();
+        let held =
+            |a: &Half, b: &Half| (a.ledger.in_flight() + b.ledger.in_flight(), a.tsvals.waiting() + b.tsvals.waiting());
+        let before = held(a, b);
         let (this, that) = if way == 0 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
         let seen = this.segment(that, s, now, room);
-        let after = a.ledger.in_flight() + b.ledger.in_flight();
-        self.in_flight = self.in_flight + after - before;
+        let after = held(a, b);
+        self.in_flight = self.in_flight + after.0 - before.0;
+        self.waiting = self.waiting + after.1 - before.1;
         Some((at, way, seen))
     }
 

@@ -115,11 +115,60 @@ fn a_truncated_compressed_capture_yields_its_packets() {
     let trace = read(&whole[..whole.len() * 2 / 3]).unwrap();
     assert!(trace.packets > 500 && trace.packets < 3_000, "{}", trace.packets);
     assert!(trace.ending.damage.is_some());
-    // The Zstandard decoder hands nothing out of a window that it cannot complete.
+    // One that fits whole into the reader's buffer.
+    let whole = gzip(&pcapng());
+    let trace = read(&whole[..whole.len() * 3 / 4]).unwrap();
+    assert!(trace.packets > 0 && trace.packets < packets().len() as u64 && trace.ending.damage.is_some());
     let whole = zstd(&file);
+    // The Zstandard decoder hands nothing out of a window that it cannot complete.
     if let Ok(trace) = read(&whole[..whole.len() * 2 / 3]) {
         assert!(trace.packets < 3_000 && trace.ending.damage.is_some());
     }
+}
+
+#[test]
+fn every_frame_of_a_zstandard_file_is_read() {
+    let file = pcapng();
+    let (one, two) = file.split_at(file.len() / 2);
+    let skippable = [&[0x53, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"xyz"].concat();
+    let frames = [&skippable[..], &zstd(one), &skippable, &zstd(two)].concat();
+    let trace = read(&frames).unwrap();
+    assert_eq!((trace.packets, trace.ending.damage), (packets().len() as u64, None));
+    let trace = read(&frames[..frames.len() - 3]).unwrap();
+    assert!(trace.packets > 0 && trace.packets < packets().len() as u64 && trace.ending.damage.is_some());
+}
+
+#[test]
+fn packet_blocks_of_old_files_are_read() {
+    let truth = json(&read(&pcapng()).unwrap(), "x");
+    for big in [false, true] {
+        let half = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+        let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+        let block = |kind: u32, body: &[u8]| {
+            let padded = body.len().next_multiple_of(4);
+            let length = word(padded as u32 + 12);
+            [&word(kind)[..], &length, body, &vec![0; padded - body.len()], &length].concat()
+        };
+        let mut file = block(0x0A0D_0D0A, &[&word(0x1A2B_3C4D)[..], &half(1), &half(0), &[255; 8]].concat());
+        file.extend(block(1, &[&half(LINKTYPE_RAW)[..], &half(0), &word(0)].concat()));
+        for (i, packet) in packets().iter().enumerate() {
+            let length = word(packet.len() as u32);
+            let head =
+                [&half(0)[..], &half(0), &word(0), &word(1_000_000 + i as u32 * 1_000), &length, &length].concat();
+            file.extend(block(2, &[&head, &packet[..]].concat()));
+        }
+        assert_eq!(json(&read(&file).unwrap(), "x"), truth);
+    }
+    assert_eq!(super::capture::old_packet(&[0; 19], false), None);
+}
+
+#[test]
+fn packets_of_an_interface_that_is_not_described_are_counted() {
+    let (mut head, mut file) = (Vec::new(), pcapng());
+    put_head(&mut head, LINKTYPE_RAW, "test", 0);
+    file[head.len() + 8] = 7;
+    let trace = read(&file).unwrap();
+    assert_eq!((trace.packets, trace.unreadable), (packets().len() as u64, 1));
 }
 
 #[test]

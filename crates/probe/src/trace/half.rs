@@ -8,7 +8,7 @@ use super::ledger::{Acked, FLIGHT_MAX, Ledger, Sample};
 use super::moments::Moments;
 use super::packet::Segment;
 use super::repair::{Repairs, Rtt};
-use super::tsval::Tsvals;
+use super::tsval::{Tsvals, WAITING_MAX};
 use super::upstream::Upstream;
 use wavelane_measure::Quantiles;
 use wavelane_wire::tcp::Flags;
@@ -94,7 +94,7 @@ impl Half {
     }
 
     /// Takes a segment of this direction.
-    pub(crate) fn segment(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize) -> SegmentFate {
+    pub(crate) fn segment(&mut self, other: &mut Self, s: &Segment, now: u64, room: Room) -> SegmentFate {
         let window = self.effective_window(other, s);
         self.times(now);
         let first = self.unwrapped(s.seq);
@@ -106,10 +106,10 @@ impl Half {
             self.upstream.identified(id);
         }
         if s.length() > 0 {
-            self.sequence(other, s, now, room, &mut seen);
+            self.sequence(other, s, now, room.flight, &mut seen);
         }
         if let Some((tsval, tsecr)) = s.options.timestamps {
-            seen.rtt_ns = self.clock(other, s, tsval, tsecr, now);
+            seen.rtt_ns = self.clock(other, s, (tsval, tsecr), now, room.waiting);
         }
         if s.has(Flags::ACK) {
             let ack = other.unwrapped(s.ack);
@@ -360,7 +360,14 @@ impl Half {
     }
 
     /// Takes timestamps; returns the round trip if the echo is a sample.
-    fn clock(&mut self, other: &mut Self, s: &Segment, tsval: u32, tsecr: u32, now: u64) -> Option<u64> {
+    fn clock(
+        &mut self,
+        other: &mut Self,
+        s: &Segment,
+        (tsval, tsecr): (u32, u32),
+        now: u64,
+        room: usize,
+    ) -> Option<u64> {
         let mut sample_ns = None;
         let idle = now.saturating_sub(self.sent_ns) > super::IDLE_NS;
         if s.has(Flags::ACK)
@@ -375,7 +382,7 @@ impl Half {
                 other.timer.add(echo.rtt_ns);
             }
         }
-        self.tsvals.sent(tsval, s.length() > 0, now);
+        self.tsvals.sent(tsval, s.length() > 0, now, room);
         sample_ns
     }
 
@@ -432,10 +439,23 @@ impl Half {
         }
         self.counts.dsack_segments += u64::from(is_dsack(&edges[..blocks.len().min(2)], ack));
     }
+}
 
-    /// The room for segments in flight at most, and far less while all connections together have many.
-    pub(crate) fn room(crowded: bool) -> usize {
-        if crowded { 64 } else { FLIGHT_MAX }
+/// What a direction may remember at most, and far less while all connections together have much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// Segments in flight.
+    pub(crate) flight: usize,
+    /// TSvals that wait for their echo.
+    pub(crate) waiting: usize,
+}
+
+impl Room {
+    /// Room while there are many segments in flight, or many TSvals waiting.
+    pub(crate) fn of(many_in_flight: bool, many_waiting: bool) -> Self {
+        const CROWDED: usize = 64;
+        let of = |is_crowded, most| if is_crowded { CROWDED } else { most };
+        Self { flight: of(many_in_flight, FLIGHT_MAX), waiting: of(many_waiting, WAITING_MAX) }
     }
 }
 

@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 
 /// TSvals that wait for their echo; with a tick of 1 ms these are four seconds. Beyond it the oldest is forgotten.
-const WAITING_MAX: usize = 4_096;
+pub(crate) const WAITING_MAX: usize = 4_096;
+/// Room for waiting TSvals that a direction keeps though none waits.
+const ROOM_KEPT: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -37,19 +39,31 @@ pub(crate) fn later(a: u32, b: u32) -> bool {
 }
 
 impl Tsvals {
-    /// A segment left with `tsval`.
-    pub(crate) fn sent(&mut self, tsval: u32, of_data: bool, now: u64) {
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+    /// A segment left with `tsval`; of those that wait the newest `room` are kept.
+    pub(crate) fn sent(&mut self, tsval: u32, of_data: bool, now: u64, room: usize) {
         if self.newest.is_some_and(|n| !later(tsval, n)) {
             return;
         }
         self.newest = Some(tsval);
-        if self.waiting.len() == WAITING_MAX {
+        while self.waiting.len() >= room.max(1) {
             self.waiting.pop_front();
         }
         self.waiting.push_back(Waiting { tsval, sent_ns: now, of_data });
     }
     /// The other side echoed `tsecr`.
     pub(crate) fn echoed(&mut self, tsecr: u32, now: u64) -> Option<Echo> {
+        let echo = self.matched(tsecr, now);
+        // Many connections that once had many waiting must not keep the room for them.
+        if self.waiting.capacity() > ROOM_KEPT && self.waiting.len() < self.waiting.capacity() / 8 {
+            self.waiting.shrink_to(self.waiting.capacity() / 4);
+        }
+        echo
+    }
+    fn matched(&mut self, tsecr: u32, now: u64) -> Option<Echo> {
         while let Some(&oldest) = self.waiting.front() {
             if later(oldest.tsval, tsecr) {
                 return None;
@@ -70,10 +84,10 @@ mod tests {
     #[test]
     fn a_tsval_is_matched_once_by_its_first_echo() {
         let mut t = Tsvals::default();
-        t.sent(10, true, 1_000);
-        t.sent(10, true, 2_000); // the same tick
-        t.sent(9, true, 3_000); // out of order
-        t.sent(12, false, 4_000);
+        t.sent(10, true, 1_000, WAITING_MAX);
+        t.sent(10, true, 2_000, WAITING_MAX); // the same tick
+        t.sent(9, true, 3_000, WAITING_MAX); // out of order
+        t.sent(12, false, 4_000, WAITING_MAX);
         assert_eq!(t.echoed(9, 5_000), None);
         assert_eq!(t.echoed(10, 6_000), Some(Echo { rtt_ns: 5_000, of_data: true }));
         assert_eq!(t.echoed(10, 7_000), None);
@@ -83,12 +97,15 @@ mod tests {
     #[test]
     fn the_clock_wraps_and_the_memory_is_bounded() {
         let mut t = Tsvals::default();
-        t.sent(u32::MAX, true, 0);
-        t.sent(1, true, 10);
+        t.sent(u32::MAX, true, 0, WAITING_MAX);
+        t.sent(1, true, 10, WAITING_MAX);
         assert_eq!(t.echoed(1, 30), Some(Echo { rtt_ns: 20, of_data: true }));
         for i in 2..10_000 {
-            t.sent(i, true, u64::from(i));
+            t.sent(i, true, u64::from(i), WAITING_MAX);
         }
-        assert_eq!(t.waiting.len(), WAITING_MAX);
+        assert_eq!(t.waiting(), WAITING_MAX);
+        t.sent(10_000, true, 10_000, 64);
+        assert_eq!(t.waiting(), 64, "crowded");
+        assert!(t.echoed(10_000, 10_001).is_some() && t.waiting.capacity() < WAITING_MAX / 2);
     }
 }

@@ -1,0 +1,208 @@
+//! `wavelane import`: other tools' result files as records.
+
+use crate::record_place::{RecordKind, place};
+use crate::{Failure, Outcome, print};
+use clap::Args;
+use core::fmt::Write;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use wavelane_measure::{csv_field, mean, percentile};
+use wavelane_probe::formats::{Results, SeriesData, Tool, read_results};
+use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
+use wavelane_run::shell;
+
+const EXAMPLES: &str = "\
+Examples:
+  iperf3 -c 192.0.2.7 -J > upload.json && wavelane import upload.json
+  irtt client -i 10ms -d 1m -o delay.json.gz 192.0.2.7 && wavelane import delay.json.gz
+  wavelane import rrul-2026-11-25.flent.gz --out records/rrul
+
+The record (default records/import-FILE-N) holds import.json, report.html with curves, plots/ and series/values.csv.";
+
+/// Arguments of `wavelane import`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ImportArgs {
+    /// A file of flent's (.flent or .flent.gz), iperf3's (-J) or irtt's (-o), also packed with gzip.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The record's directory; an earlier import there is replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The document's format.
+const FORMAT: &str = "wavelane-import/1";
+/// The kind of record that an import writes.
+const IMPORTS: RecordKind = RecordKind {
+    document: "import.json",
+    by: "import",
+    ours: |folder, name| match folder {
+        "" => ["import.json", "report.html"].contains(&name),
+        "series" => name == "values.csv",
+        _ => name.ends_with(".svg") || name.ends_with(".png"),
+    },
+};
+/// Pictures, one per unit, and curves of one.
+const CHARTS: [&str; 8] =
+    ["values-1", "values-2", "values-3", "values-4", "values-5", "values-6", "values-7", "values-8"];
+const CURVES_MAX: usize = 8;
+
+/// Reads a file and writes its record.
+pub(crate) fn import(args: &ImportArgs) -> Outcome {
+    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
+    let file = File::open(&args.file).map_err(|e| refused(&e))?;
+    let results = read_results(file).map_err(|e| refused(&e))?;
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let place = place(&name, args.out.as_deref(), &IMPORTS)?;
+    let document = document(&args.file, &results, place.path());
+    place.keep(|draft| write(draft, args, &results, &document))?;
+    let text = || format!("{}\nreport {}/report.html\n", table_text(&results), place.path().display());
+    print(&if args.json { pretty(&document) } else { text() })?;
+    Ok(0)
+}
+
+fn pretty(document: &Value) -> String {
+    serde_json::to_string_pretty(document).expect("strings and numbers have a JSON form") + "\n"
+}
+
+/// What is said of a series: how many values, how many are missing, and figures of those that are there.
+struct Figures {
+    points: usize,
+    missing: usize,
+    mean: Option<f64>,
+    /// Least, median, 95th and 99th percentile, most.
+    ranks: [Option<f64>; 5],
+}
+
+impl Figures {
+    fn of(series: &SeriesData) -> Self {
+        let mut values: Vec<f64> = series.points.iter().filter_map(|p| p.1).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let ranks = [0, 50, 95, 99, 100].map(|percent| percentile(&values, percent));
+        let (points, there) = (series.points.len(), values.len());
+        Self { points, missing: points - there, mean: mean(&values), ranks }
+    }
+}
+
+fn document(file: &Path, results: &Results, record: &Path) -> Value {
+    let one = |series: &SeriesData| {
+        let Figures { points, missing, mean, ranks: [min, p50, p95, p99, max] } = Figures::of(series);
+        json!({ "name": series.name, "units": series.units, "points": points, "missing": missing, "mean": mean,
+                "min": min, "p50": p50, "p95": p95, "p99": p99, "max": max })
+    };
+    json!({
+        "format": FORMAT, "tool": results.tool.word(), "file": file.display().to_string(), "title": results.title,
+        "start_unix_s": results.start_unix_s, "totals": results.totals,
+        "series": results.series.iter().map(one).collect::<Vec<_>>(), "record": record.display().to_string(),
+    })
+}
+
+fn write(dir: &Path, args: &ImportArgs, results: &Results, document: &Value) -> Result<(), String> {
+    let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
+    put("import.json", pretty(document))?;
+    std::fs::create_dir(dir.join("series")).map_err(|e| format!("series: {e}"))?;
+    put("series/values.csv", values_csv(results))?;
+    render_page(dir, &page(&args.file, results)).map(drop).map_err(|e| e.to_string())
+}
+
+fn values_csv(results: &Results) -> String {
+    let mut text = String::from("series,units,at_s,value\n");
+    for series in &results.series {
+        let (name, units) = (csv_field(&series.name), csv_field(&series.units));
+        for (at, value) in &series.points {
+            let value = value.map_or(String::new(), |v| v.to_string());
+            let _ = writeln!(text, "{name},{units},{at},{value}");
+        }
+    }
+    text
+}
+
+/// Series of the same unit on one picture.
+fn charts(results: &Results) -> Vec<PageChart> {
+    let mut by_unit: BTreeMap<&str, Vec<&SeriesData>> = BTreeMap::new();
+    for series in &results.series {
+        by_unit.entry(&series.units).or_default().push(series);
+    }
+    // Only of a delay that is missing is it known that it was lost.
+    let is_loss = |units: &str| results.tool == Tool::Irtt && units == "ms";
+    let curve = |series: &SeriesData| PageCurve {
+        name: series.name.clone(),
+        points: series.points.iter().filter_map(|&(at, value)| Some((at, value?))).collect(),
+        marks: series.points.iter().filter(|p| p.1.is_none() && is_loss(&series.units)).map(|p| p.0).collect(),
+    };
+    let chart = |(name, (units, all)): (&&'static str, (&str, Vec<&SeriesData>))| PageChart {
+        name,
+        title: if units.is_empty() { "Values".to_owned() } else { format!("Values in {units}") },
+        x_label: "time since the beginning (s)".to_owned(),
+        y_label: units.to_owned(),
+        x_log: false,
+        curves: all.into_iter().take(CURVES_MAX).map(curve).collect(),
+        marks_mean: "lost",
+    };
+    CHARTS.iter().zip(by_unit).map(chart).collect()
+}
+
+const HEADS: [&str; 10] = ["series", "unit", "values", "missing", "mean", "min", "p50", "p95", "p99", "max"];
+
+fn rows(results: &Results) -> Vec<Vec<String>> {
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.3}"));
+    let row = |series: &SeriesData| {
+        let found = Figures::of(series);
+        let mut row = vec![series.name.clone(), series.units.clone()];
+        row.extend([(found.points - found.missing).to_string(), found.missing.to_string(), figure(found.mean)]);
+        row.extend(found.ranks.map(figure));
+        row
+    };
+    results.series.iter().map(row).collect()
+}
+
+fn page(file: &Path, results: &Results) -> Page {
+    let tool = results.tool.word();
+    let words = |heads: &[&str]| heads.iter().map(|head| (*head).to_owned()).collect();
+    let mut tables = vec![PageTable { title: "Series".into(), heads: words(&HEADS), rows: rows(results) }];
+    if !results.totals.is_empty() {
+        let rows = results.totals.iter().map(|(name, value)| vec![name.clone(), value.to_string()]).collect();
+        tables.push(PageTable { title: "Of the whole test".into(), heads: words(&["figure", "value"]), rows });
+    }
+    let mut sentences = vec![format!("Measured by {tool}; read from {}.", file.display())];
+    let drawn = charts(results);
+    let curves: usize = drawn.iter().map(|chart| chart.curves.len()).sum();
+    if curves < results.series.len() {
+        sentences.push(format!(
+            "{curves} of {} series are drawn: {CURVES_MAX} of a unit, and {} units. The others are in series/values.csv.",
+            results.series.len(),
+            CHARTS.len()
+        ));
+    }
+    let has_points = |chart: &PageChart| chart.curves.iter().any(|c| !c.points.is_empty() || !c.marks.is_empty());
+    Page {
+        title: format!("{tool}: {}", if results.title.is_empty() { "a result file" } else { &results.title }),
+        headline: format!("{} series", results.series.len()),
+        sentences,
+        charts: drawn.into_iter().filter(has_points).collect(),
+        tables,
+        rerun: format!("wavelane import {}", shell(&file.display().to_string())),
+    }
+}
+
+fn table_text(results: &Results) -> String {
+    let heads = HEADS.map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = [heads].into_iter().chain(rows(results)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if i < 2 { write!(line, "{cell:<width$}  ") } else { write!(line, "{cell:>width$}  ") };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
