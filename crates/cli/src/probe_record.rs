@@ -15,6 +15,9 @@ const NAME_MAX: usize = 80;
 /// Records of one target that are told apart by their number.
 const RECORDS_MAX: u32 = 100_000;
 
+/// The file by which a probe's record is known.
+const MARK: &str = "probe.json";
+
 /// Where the record will be.
 pub(crate) struct Place {
     path: PathBuf,
@@ -34,8 +37,9 @@ impl Drop for Place {
 /// Where the record will be; refused before anything is measured if something else is there.
 pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<Place, Failure> {
     let Some(place) = out else { return free(Path::new("records"), target) };
+    wavelane_run::recover(place, MARK, foreign).map_err(Failure::refused)?;
     let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-    if place.exists() && !empty && !place.join("probe.json").exists() {
+    if place.exists() && !empty && !place.join(MARK).exists() {
         return Err(Failure::refused(format!(
             "{} exists and is no probe's record: choose another place with --out",
             place.display()
@@ -53,7 +57,7 @@ pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<Place, Failure> 
 /// The first entry of a record's directory that no probe writes.
 fn foreign(place: &Path) -> Option<PathBuf> {
     let ours = |folder: &str, name: &str| match folder {
-        "" => ["probe.json", "environment.json", "report.html"].contains(&name),
+        "" => [MARK, "environment.json", "report.html"].contains(&name),
         "series" => ["probes.csv", "goodput.csv", "requests.csv"].contains(&name),
         _ => name.ends_with(".svg") || name.ends_with(".png"),
     };
@@ -98,6 +102,10 @@ fn free(records: &Path, target: &str) -> Result<Place, Failure> {
     std::fs::create_dir_all(records).map_err(|e| unwritable(records, e))?;
     for number in 1..RECORDS_MAX {
         let path = records.join(format!("probe-{name}-{number}"));
+        // A killed program may have left this number without its folder; what cannot be put back is of another number then.
+        if !path.exists() && wavelane_run::recover(&path, MARK, foreign).is_err() {
+            continue;
+        }
         match std::fs::create_dir(&path) {
             Ok(()) => return Ok(Place { path, reserved: true }),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
