@@ -26,7 +26,7 @@ const DISTRUST_REST: Span = Span::from_secs(30);
 /// While so many ways are tried in a row, the other edge is waited for no longer than it takes to be told from one that is silent:
 /// many combinations of the relays' choices may have to be tried before an honest one. Later ones are waited for longer, because an
 /// honest way may have become slow.
-const QUICK_WAYS: u32 = 12;
+const QUICK_WAYS: u32 = 20;
 /// That is so many times of what the edges took to hear of each other by this way ...
 const QUICK_RTTS: u64 = 4;
 /// ... but at least this: word of octets may be under way for [`PROGRESS_DELAY`] on each side, and lost once.
