@@ -113,7 +113,7 @@ impl Waiting {
         self.of_peer.get(&peer).is_some_and(|queue| queue.order.len() > OFFERS_MAX)
     }
     /// All of them, if there are so many more than when they were looked at last that some are probably over.
-    fn to_look_at(&mut self) -> Vec<Side> {
+    fn all_if_due(&self) -> Vec<Side> {
         if self.flows < self.look_at.max(OVER_MAX) {
             return Vec::new();
         }
@@ -176,7 +176,7 @@ impl Gateway {
         let gate = self.grants.gates.entry(place).or_default();
         gate.waiting.push(side);
         // Those that we ended are not told of. Looked for so seldom, that costs a constant for each that asks.
-        let all = gate.waiting.to_look_at();
+        let all = gate.waiting.all_if_due();
         if all.is_empty() {
             return;
         }
@@ -329,7 +329,7 @@ mod tests {
         let mut looked = 0;
         for number in 0..10_000 {
             waiting.push(side(0, number));
-            let all = waiting.to_look_at();
+            let all = waiting.all_if_due();
             looked += all.len();
             if !all.is_empty() {
                 assert_eq!(all.len(), waiting.flows);
