@@ -38,6 +38,7 @@ impl Drop for Place {
 /// Where the record of `what` will be; refused before anything is done if something else is there.
 pub(crate) fn place(what: &str, out: Option<&Path>, kind: &'static RecordKind) -> Result<Place, Failure> {
     let Some(place) = out else { return free(Path::new("records"), what, kind) };
+    wavelane_run::recover(place, kind.document, |place| foreign(place, kind)).map_err(Failure::refused)?;
     let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
     if place.exists() && !empty && !place.join(kind.document).exists() {
         let (place, by) = (place.display(), kind.by);
@@ -75,6 +76,11 @@ fn free(records: &Path, what: &str, kind: &'static RecordKind) -> Result<Place, 
     std::fs::create_dir_all(records).map_err(|e| unwritable(records, e))?;
     for number in 1..RECORDS_MAX {
         let path = records.join(format!("{}-{name}-{number}", kind.by));
+        // A killed program may have left this number without its folder; what cannot be put back is of another number then.
+        let recover = || wavelane_run::recover(&path, kind.document, |place| foreign(place, kind));
+        if !path.exists() && recover().is_err() {
+            continue;
+        }
         match std::fs::create_dir(&path) {
             Ok(()) => return Ok(Place { path, reserved: true, kind }),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}

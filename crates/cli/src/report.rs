@@ -77,6 +77,7 @@ pub(crate) fn show_page(page: &Path) -> Result<(), Failure> {
 
 /// Draws the report of a record or a study.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
+    wavelane_run::recover_record(&args.dir).map_err(Failure::refused)?;
     let studies = if args.dir.join("record.json").exists() { Vec::new() } else { StudyDocument::find(&args.dir) };
     let page = match studies.as_slice() {
         [] => {

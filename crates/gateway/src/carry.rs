@@ -285,6 +285,7 @@ impl Gateway {
         let with_keys = matches!(passage.seal, Some(Seal::Keys(_)));
         match self.with_edge(id, |edge| {
             edge.attempt = passage.attempt;
+            (edge.asked_at, edge.way_rtt) = (now, None);
             (edge.accepted, edge.start_from(from), edge.answered(with_keys))
         }) {
             Some((true, true, answered)) => {
@@ -340,6 +341,7 @@ impl Gateway {
         }
         let Some(edge) = self.flows.edge(id) else { return };
         let anew = edge.awaiting;
+        edge.way_rtt = anew.then(|| now.since(edge.asked_at));
         let fits = if anew { self.with_edge(id, |edge| edge.start_from(received)) } else { Some(received == 0) };
         if fits != Some(true) {
             return self.abandon(id, Reason::Aborted);
@@ -365,10 +367,18 @@ impl Gateway {
             return self.abandon(id, Reason::Aborted);
         }
         if let Some(edge) = self.flows.edge(id) {
+            // The opening edge said so as soon as it had our answer.
+            let is_first = edge.way_rtt.is_none() && matches!(edge.role, Role::Answerer);
+            if is_first {
+                edge.way_rtt = Some(now.since(edge.asked_at));
+            }
             if word.is_none() || edge.kept_on_way() > before {
                 edge.watch.progress(now);
             } else {
                 edge.watch.pause(now);
+            }
+            if is_first {
+                self.watch_anew(now, id);
             }
         }
         self.wake_writer(id);
@@ -381,6 +391,7 @@ impl Gateway {
             let said = edge.say_reach();
             self.blocks(side.0).say_progress(now, side.1, said, true);
         }
+        self.watch_anew(now, id);
         self.replay(now, id);
         // The owner's view of the lost path's bytes is void.
         self.events.push_back(Event::Readable(id));

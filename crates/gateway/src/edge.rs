@@ -11,7 +11,7 @@ use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::{Passage, Reach, Seal};
 
 use super::PeerId;
-use super::sealed::Sealing;
+use super::sealed::{Row, Sealing};
 use super::vtx::Watch;
 
 /// Least bytes a flow may keep however many others there are.
@@ -66,7 +66,7 @@ pub(super) struct Edge {
     pub(super) role: Role,
     /// Times it was asked for before, as far as we know: what was asked for earlier is out of date.
     pub(super) attempt: u64,
-    /// When it was asked for anew here last.
+    /// When it was asked for anew last: by us, or here.
     pub(super) asked_at: Instant,
     /// The answering edge's application accepted.
     pub(super) accepted: bool,
@@ -96,8 +96,10 @@ pub(super) struct Edge {
     pub(super) seal: Option<Sealing>,
     /// Times that either edge distrusted a way since an octet got through.
     pub(super) distrusts: u32,
-    /// When they did first and last, in a row without long rests.
-    pub(super) distrusted: Option<(Instant, Instant)>,
+    /// The ways that were left for that in a row without long rests.
+    pub(super) distrusted: Option<Row>,
+    /// How long the edges took to hear of each other by the present way, once that is known.
+    pub(super) way_rtt: Option<Span>,
     /// The table's deadline for a flow without a way: it is given up then, or at the opening edge tried again.
     pub(super) give_up_at: Option<Instant>,
 }
@@ -124,6 +126,7 @@ impl Edge {
             seal: None,
             distrusts: 0,
             distrusted: None,
+            way_rtt: None,
             give_up_at: None,
         }
     }

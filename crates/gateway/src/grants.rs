@@ -5,8 +5,9 @@
 
 use super::relay::Side;
 use super::{Config, Gateway, LaneConfig, Medium, PeerConfig, PeerId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use wavelane_base::{Instant, Span, Wakeup};
+use wavelane_wire::frame::FlowName;
 
 /// Of a granted block nothing came for so long: the next one's turn. Longer than a sender takes to find out that the end of its
 /// block was lost.
@@ -19,7 +20,7 @@ const LONGEST: Span = Span::from_secs(16);
 /// takes less.
 const LISTEN: Span = Span::from_millis(6);
 
-/// Most flows that we ended and that still stand among those that wait.
+/// Of fewer waiting flows those that we ended are not looked for.
 const OVER_MAX: usize = 64;
 
 /// Most waiting flows of one peer that are offered a free turn at once: a reader may be so slow that its flow cannot take it.
@@ -51,12 +52,84 @@ struct Turn {
     look_at: Instant,
 }
 
+/// Flows whose senders wait, in the order in which they began to.
+#[derive(Debug, Default)]
+struct Queue {
+    /// By what they drew, and what each drew.
+    order: BTreeMap<u64, FlowName>,
+    drew: BTreeMap<FlowName, u64>,
+}
+
+/// Those of all peers of a medium. Whatever a peer asks for costs a look-up, not a walk along all that wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// No peer without a flow.
+    of_peer: BTreeMap<PeerId, Queue>,
+    drawn: u64,
+    flows: usize,
+    /// As many make it worth looking for flows that are over.
+    look_at: usize,
+}
+
+impl Waiting {
+    /// At the end, unless it waits already.
+    fn push(&mut self, (peer, name): Side) {
+        let queue = self.of_peer.entry(peer).or_default();
+        if queue.drew.contains_key(&name) {
+            return;
+        }
+        self.drawn += 1;
+        self.flows += 1;
+        queue.order.insert(self.drawn, name);
+        queue.drew.insert(name, self.drawn);
+    }
+    fn remove(&mut self, (peer, name): Side) {
+        let Some(queue) = self.of_peer.get_mut(&peer) else { return };
+        let Some(drew) = queue.drew.remove(&name) else { return };
+        queue.order.remove(&drew);
+        self.flows -= 1;
+        if queue.order.is_empty() {
+            self.of_peer.remove(&peer);
+        }
+    }
+    fn is_empty(&self) -> bool {
+        self.of_peer.is_empty()
+    }
+    /// Whether flows of others than `peer` wait.
+    fn has_others(&self, peer: PeerId) -> bool {
+        self.of_peer.len() > usize::from(self.of_peer.contains_key(&peer))
+    }
+    /// The first [`OFFERS_MAX`] of each peer, with what they drew.
+    fn first(&self) -> impl Iterator<Item = (u64, Side)> {
+        let of_peer = |(peer, queue): (&PeerId, &Queue)| {
+            let peer = *peer;
+            let first = queue.order.iter().take(OFFERS_MAX).map(|(drew, name)| (*drew, *name));
+            first.map(move |(drew, name)| (drew, (peer, name))).collect::<Vec<_>>()
+        };
+        self.of_peer.iter().flat_map(of_peer)
+    }
+    /// Whether `peer` has more than those.
+    fn exceeds_offers(&self, peer: PeerId) -> bool {
+        self.of_peer.get(&peer).is_some_and(|queue| queue.order.len() > OFFERS_MAX)
+    }
+    /// All of them, if there are so many more than when they were looked at last that some are probably over.
+    fn all_if_due(&self) -> Vec<Side> {
+        if self.flows < self.look_at.max(OVER_MAX) {
+            return Vec::new();
+        }
+        self.of_peer.iter().flat_map(|(peer, queue)| queue.drew.keys().map(|name| (*peer, *name))).collect()
+    }
+    fn looked_at(&mut self) {
+        self.look_at = self.flows * 2;
+    }
+}
+
 /// The grants of one medium.
 #[derive(Debug, Default)]
 struct Gate {
     turns: Vec<Turn>,
-    /// Flows whose senders wait, each once: no more than there are flows, and [`OVER_MAX`] that are over.
-    waiting: VecDeque<Side>,
+    /// Flows whose senders wait, each once: no more than twice the most flows there were, and [`OVER_MAX`]. Some may be over.
+    waiting: Waiting,
     /// Peers in the order in which they had a turn, the newest last.
     served: Vec<PeerId>,
     /// Until then the newest is not served again.
@@ -74,24 +147,12 @@ pub(super) struct Grants {
 impl Gate {
     /// The waiting flows that are offered a turn, those of the peers that had theirs longest ago first.
     fn in_turn(&self) -> Vec<Side> {
-        let mut of_peer: BTreeMap<PeerId, usize> = BTreeMap::new();
-        let mut order = Vec::new();
-        for side in &self.waiting {
-            let before = of_peer.entry(side.0).or_default();
-            *before += 1;
-            if *before <= OFFERS_MAX {
-                order.push(*side);
-            }
-        }
-        order.sort_by_key(|side| self.served.iter().position(|peer| *peer == side.0));
-        order
-    }
-    /// Whether flows of `peer` were left out.
-    fn exceeds_offers(&self, peer: PeerId) -> bool {
-        self.waiting.iter().filter(|side| side.0 == peer).nth(OFFERS_MAX).is_some()
+        let mut order: Vec<(u64, Side)> = self.waiting.first().collect();
+        order.sort_by_key(|(drew, side)| (self.served.iter().position(|peer| *peer == side.0), *drew));
+        order.into_iter().map(|(_, side)| side).collect()
     }
     fn leave(&mut self, side: Side) {
-        self.waiting.retain(|waiting| *waiting != side);
+        self.waiting.remove(side);
         self.turns.retain(|turn| turn.side != side);
     }
 }
@@ -113,15 +174,16 @@ impl Gateway {
     pub(super) fn note_asking(&mut self, side: Side) {
         let place = self.place_of(side.0);
         let gate = self.grants.gates.entry(place).or_default();
-        if gate.waiting.contains(&side) {
+        gate.waiting.push(side);
+        // Those that we ended are not told of. Looked for so seldom, that costs a constant for each that asks.
+        let all = gate.waiting.all_if_due();
+        if all.is_empty() {
             return;
         }
-        gate.waiting.push_back(side);
-        if gate.waiting.len().is_multiple_of(OVER_MAX) {
-            let mut waiting = core::mem::take(&mut gate.waiting);
-            waiting.retain(|side| self.blocks(side.0).is_open(side.1));
-            self.grants.gates.entry(place).or_default().waiting = waiting;
-        }
+        let over: Vec<Side> = all.into_iter().filter(|side| !self.blocks(side.0).is_open(side.1)).collect();
+        let waiting = &mut self.grants.gates.entry(place).or_default().waiting;
+        over.into_iter().for_each(|side| waiting.remove(side));
+        waiting.looked_at();
     }
 
     /// What was granted is here, or the flow is over.
@@ -129,7 +191,7 @@ impl Gateway {
         let place = self.place_of(side.0);
         let Some(gate) = self.grants.gates.get_mut(&place) else { return };
         gate.turns.retain(|turn| turn.side != side);
-        if gate.waiting.iter().any(|waiting| waiting.0 != side.0) {
+        if gate.waiting.has_others(side.0) {
             return;
         }
         let others = (0..self.links.len()).map(PeerId).filter(|peer| *peer != side.0 && self.place_of(*peer) == place);
@@ -172,13 +234,13 @@ impl Gateway {
                 let granted = self.blocks(side.0).grant(now, side.1);
                 let received = self.blocks(side.0).received(side.1);
                 let Some(gate) = self.grants.gates.get_mut(&place) else { break };
-                let others_wait = gate.exceeds_offers(side.0);
+                let others_wait = gate.waiting.exceeds_offers(side.0);
                 if granted == Some(0) && !others_wait {
                     continue;
                 }
-                gate.waiting.retain(|waiting| *waiting != side);
+                gate.waiting.remove(side);
                 if granted == Some(0) {
-                    gate.waiting.push_back(side);
+                    gate.waiting.push(side);
                     continue;
                 }
                 if granted.is_some() {
@@ -224,17 +286,56 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wavelane_wire::frame::FlowName;
+
+    fn side(peer: usize, number: u64) -> Side {
+        (PeerId(peer), FlowName { mine: false, number })
+    }
+
+    fn gate(of: impl IntoIterator<Item = Side>) -> Gate {
+        let mut gate = Gate::default();
+        of.into_iter().for_each(|side| gate.waiting.push(side));
+        gate
+    }
 
     #[test]
     fn flows_of_one_peer_leave_offers_to_others() {
-        let side = |peer, number| (PeerId(peer), FlowName { mine: false, number });
-        let mut gate = Gate { waiting: (0..100).map(|n| side(0, n)).collect(), ..Gate::default() };
-        gate.waiting.push_back(side(1, 0));
+        let mut gate = gate((0..100).map(|n| side(0, n)).chain([side(1, 0)]));
         let in_turn = |gate: &Gate| gate.in_turn().into_iter().map(|side| side.0.0).collect::<Vec<_>>();
         assert_eq!(in_turn(&gate), [0, 0, 0, 0, 1]);
-        assert!(gate.exceeds_offers(PeerId(0)) && !gate.exceeds_offers(PeerId(1)));
+        assert!(gate.waiting.exceeds_offers(PeerId(0)) && !gate.waiting.exceeds_offers(PeerId(1)));
         gate.served.push(PeerId(0));
         assert_eq!(in_turn(&gate), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn who_waits_waits_once_and_in_the_order_of_asking() {
+        let mut gate = gate([side(1, 5), side(0, 9), side(1, 2), side(1, 5)]);
+        assert_eq!(gate.in_turn(), [side(1, 5), side(0, 9), side(1, 2)]);
+        gate.waiting.remove(side(1, 5));
+        gate.waiting.push(side(1, 5));
+        assert_eq!(gate.in_turn(), [side(0, 9), side(1, 2), side(1, 5)]);
+        assert!(gate.waiting.has_others(PeerId(1)) && gate.waiting.has_others(PeerId(2)));
+        gate.waiting.remove(side(0, 9));
+        gate.waiting.remove(side(0, 9));
+        assert!(!gate.waiting.has_others(PeerId(1)) && gate.waiting.has_others(PeerId(0)));
+        gate.leave(side(1, 2));
+        gate.leave(side(1, 5));
+        assert!(gate.waiting.is_empty() && gate.waiting.flows == 0);
+    }
+
+    #[test]
+    fn flows_that_are_over_are_looked_for_seldom() {
+        let mut waiting = Waiting::default();
+        let mut looked = 0;
+        for number in 0..10_000 {
+            waiting.push(side(0, number));
+            let all = waiting.all_if_due();
+            looked += all.len();
+            if !all.is_empty() {
+                assert_eq!(all.len(), waiting.flows);
+                waiting.looked_at();
+            }
+        }
+        assert!((1..30_000).contains(&looked), "{looked}");
     }
 }

@@ -36,7 +36,7 @@ impl Gateway {
         // One way that leads nowhere is none of several; before the first answer each is asked once.
         let nowhere = choice && reason == Reason::Unreachable;
         match reason {
-            Reason::Corrupted if choice => self.distrust_way(now, peer, target.ip()),
+            Reason::Corrupted if choice => self.distrust_way(now, None, peer, target.ip()),
             _ if choice && (restarted || full || nowhere) => self.shun(now, peer, target.ip()),
             _ => {}
         }
@@ -99,7 +99,7 @@ impl Gateway {
         *resumes += 1;
         let (peer, source, target) = (*peer, *source, *target);
         edge.attempt += 1;
-        edge.asked_at = now;
+        (edge.asked_at, edge.way_rtt) = (now, None);
         edge.awaiting = true;
         let passage = Some(edge.passage());
         self.lend(peer);

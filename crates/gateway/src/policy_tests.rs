@@ -355,17 +355,20 @@ fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
     let mut gateway = gateway(four);
     let (at, target) = (Instant::from_secs, "203.0.113.9".parse().unwrap());
     assert_eq!(gateway.ways_to(Some(SHIP), target), [TOWN, port, yard]);
-    gateway.distrust_way(at(1), TOWN, target);
+    gateway.distrust_way(at(1), Some(SHIP), TOWN, target);
     assert_eq!(gateway.good_way(at(1), Some(SHIP), target), Some(port));
-    gateway.distrust_way(at(2), port, target);
+    gateway.distrust_way(at(2), Some(SHIP), port, target);
     gateway.shun(at(3), yard, target);
     assert_eq!(gateway.good_way(at(3), Some(SHIP), target), None);
     let next = |gateway: &Gateway, s| {
         (gateway.next_way(at(s), Some(SHIP), target), gateway.any_way(at(s), Some(SHIP), target))
     };
     assert_eq!(next(&gateway, 3), (Some(TOWN), Some(TOWN)), "the one distrusted the longest ago");
-    gateway.distrust_way(at(5), TOWN, target);
-    gateway.distrust_way(at(6), port, target);
+    for other in [None, Some(yard)] {
+        assert_eq!(gateway.good_way(at(3), other, target), Some(TOWN), "what comes by another neighbour is tried anew");
+    }
+    gateway.distrust_way(at(5), Some(SHIP), TOWN, target);
+    gateway.distrust_way(at(6), Some(SHIP), port, target);
     assert_eq!(next(&gateway, 12), (Some(TOWN), Some(TOWN)), "one that led nowhere rests");
     assert_eq!(next(&gateway, 13), (Some(TOWN), Some(yard)), "and is asked again where all failed");
     gateway.ways.returned(yard);

@@ -210,7 +210,7 @@ impl Gateway {
         self.leave(up);
         self.dirty.insert(up.0);
         match reason {
-            Reason::Corrupted => self.distrust_way(now, down.0, asked.target.ip()),
+            Reason::Corrupted => self.distrust_way(now, Some(up.0), down.0, asked.target.ip()),
             _ => self.shun(now, down.0, asked.target.ip()),
         }
         if answered {
@@ -280,7 +280,7 @@ impl Gateway {
             HopEvent::Reset(_, reason) => {
                 self.leave(side);
                 if let (Reason::Corrupted, Some(asked)) = (reason, asked) {
-                    self.distrust_way(now, other.0, asked.target.ip());
+                    self.distrust_way(now, Some(side.0), other.0, asked.target.ip());
                 }
                 if self.leave(other) {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.

@@ -23,6 +23,14 @@ const DISTRUST_MAX: u32 = 4;
 const DISTRUST_FOR: Span = Span::from_secs(35);
 /// A flow that stayed on a way for so long begins anew.
 const DISTRUST_REST: Span = Span::from_secs(30);
+/// While so many ways are tried in a row, the other edge is waited for no longer than it takes to be told from one that is silent:
+/// many combinations of the relays' choices may have to be tried before an honest one. Later ones are waited for longer, because an
+/// honest way may have become slow.
+const QUICK_WAYS: u32 = 20;
+/// That is so many times of what the edges took to hear of each other by this way ...
+const QUICK_RTTS: u64 = 4;
+/// ... but at least this: word of octets may be under way for [`PROGRESS_DELAY`] on each side, and lost once.
+const QUICK_MIN: Span = Span::from_millis(500);
 /// Or more often than this, however soon.
 const DISTRUST_MOST: u32 = 40;
 /// A neighbour is logged at most so often.
@@ -72,6 +80,14 @@ impl Agreed {
     }
 }
 
+/// Ways that a flow left, because one of the edges distrusted them, in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    since: Instant,
+    last: Instant,
+    ways: u32,
+}
+
 /// Why an edge no longer trusts the way that a flow is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Deceit {
@@ -87,6 +103,19 @@ impl Edge {
     /// Whether relays are to see nothing of it.
     pub(super) fn is_sealed(&self) -> bool {
         self.seal.is_some()
+    }
+    /// The ways left in a row, if the last was left recently.
+    fn row(&self, now: Instant) -> Option<Row> {
+        self.distrusted.filter(|row| now.since(row.last) < DISTRUST_REST)
+    }
+    /// Whether an honest way is looked for.
+    pub(super) fn looks_for_way(&self, now: Instant) -> bool {
+        self.row(now).is_some()
+    }
+    /// How long to wait for the other edge at most, where that is shorter than usual.
+    pub(super) fn patience(&self, now: Instant) -> Span {
+        let quick = self.row(now).filter(|row| row.ways <= QUICK_WAYS).and(self.way_rtt);
+        quick.map_or(Span::MAX, |rtt| rtt.times(QUICK_RTTS).max(QUICK_MIN))
     }
     /// Where it leads, if that is known here.
     fn target(&self) -> Option<SocketAddr> {
@@ -291,11 +320,11 @@ impl Gateway {
     /// One of the edges left a sealed flow's way: whether that was once too often.
     pub(super) fn is_distrusted_for_good(&mut self, now: Instant, id: FlowId) -> bool {
         let Some(edge) = self.flows.edge(id).filter(|edge| edge.is_sealed()) else { return false };
-        let in_row = edge.distrusted.filter(|(_, last)| now.since(*last) < DISTRUST_REST);
-        let since = in_row.map_or(now, |(since, _)| since);
+        let in_row = edge.row(now);
+        let row = in_row.unwrap_or(Row { since: now, last: now, ways: 0 });
         edge.distrusts = if in_row.is_some() { edge.distrusts + 1 } else { 1 };
-        edge.distrusted = Some((since, now));
-        let long = now.since(since) >= DISTRUST_FOR;
+        edge.distrusted = Some(Row { last: now, ways: row.ways.saturating_add(1), ..row });
+        let long = now.since(row.since) >= DISTRUST_FOR;
         edge.distrusts > DISTRUST_MAX && long || edge.distrusts > DISTRUST_MOST
     }
 

@@ -20,7 +20,7 @@ const VTX_AFTER_MAX: Span = Span::from_secs(16);
 
 /// Times that a sealed flow's other edge was asked for and not heard, after which its way is left: what was taken is withheld.
 const UNHEARD_MAX: u32 = 2;
-/// The same of a flow that left a way so before, and got no octet through since: several ways are to be tried in little time.
+/// The same of a flow that left a way recently because an edge distrusted it: several ways are to be tried in little time.
 const UNHEARD_AGAIN_MAX: u32 = 1;
 
 /// Least that is asked for at once: the smallest block.
@@ -79,10 +79,18 @@ impl Gateway {
         };
         if edge.watch.at.is_none() {
             edge.watch.progress(now);
-            let at = now + VTX_AFTER;
+            let at = now + VTX_AFTER.min(edge.patience(now));
             edge.watch.at = Some(at);
             self.vtx.watched.insert((at, id));
         }
+    }
+
+    /// The same from now on, whatever it waited for by another way.
+    pub(super) fn watch_anew(&mut self, now: Instant, id: FlowId) {
+        if let Some(at) = self.flows.edge(id).and_then(|edge| edge.watch.at.take()) {
+            self.vtx.watched.remove(&(at, id));
+        }
+        self.watch_vtx(now, id);
     }
 
     pub(super) fn vtx_wakeup(&self) -> Option<Wakeup> {
@@ -99,8 +107,9 @@ impl Gateway {
             if edge.kept() == 0 {
                 continue;
             }
-            let mut next = edge.watch.heard + edge.watch.wait;
-            let most = if edge.distrusts > 0 { UNHEARD_AGAIN_MAX } else { UNHEARD_MAX };
+            let patience = edge.patience(now);
+            let mut next = edge.watch.heard + edge.watch.wait.min(patience);
+            let most = if edge.looks_for_way(now) { UNHEARD_AGAIN_MAX } else { UNHEARD_MAX };
             let unheard = edge.is_sealed() && edge.watch.unheard >= most;
             if unheard && next <= now && self.kept_and_taken(id).is_some() {
                 self.distrust(now, id, Deceit::Withheld);
@@ -114,7 +123,7 @@ impl Gateway {
                     edge.watch.unheard += 1;
                     edge.watch.wait = edge.watch.wait.times(2).min(VTX_AFTER_MAX);
                 }
-                next = now + edge.watch.wait;
+                next = now + edge.watch.wait.min(patience);
             }
             if let Some(edge) = self.flows.edge(id) {
                 edge.watch.at = Some(next);

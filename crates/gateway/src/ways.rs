@@ -20,26 +20,35 @@ const SHUNNED_AGAIN: Span = Span::from_secs(10);
 /// One by which a sealed flow went that its edges distrusted comes after the others for so long: longer than a flow looks for a
 /// better way, which would begin anew otherwise.
 const DISTRUSTED_FOR: Span = Span::from_secs(120);
-/// Most neighbours and targets remembered for either; past it the one that did so first is forgotten.
+/// Most of either that are remembered; past it the one that did so first is forgotten.
 const SHUNNED_MAX: usize = 1024;
 
 /// A neighbour, and where it was to lead.
 type Towards = (PeerId, IpAddr);
 
+/// The same for what comes from a neighbour, or begins here.
+type Through = (Option<PeerId>, Towards);
+
 /// When something was last noted of neighbours.
-#[derive(Debug, Default)]
-struct Marks {
-    at: BTreeMap<Towards, Instant>,
+#[derive(Debug)]
+struct Marks<T> {
+    at: BTreeMap<T, Instant>,
     /// The same, the oldest first.
-    order: BTreeSet<(Instant, Towards)>,
+    order: BTreeSet<(Instant, T)>,
 }
 
-impl Marks {
-    fn set(&mut self, now: Instant, towards: Towards) {
-        if let Some(before) = self.at.insert(towards, now) {
-            self.order.remove(&(before, towards));
+impl<T> Default for Marks<T> {
+    fn default() -> Self {
+        Self { at: BTreeMap::new(), order: BTreeSet::new() }
+    }
+}
+
+impl<T: Copy + Ord> Marks<T> {
+    fn set(&mut self, now: Instant, of: T) {
+        if let Some(before) = self.at.insert(of, now) {
+            self.order.remove(&(before, of));
         }
-        self.order.insert((now, towards));
+        self.order.insert((now, of));
         if self.at.len() > SHUNNED_MAX
             && let Some((_, oldest)) = self.order.pop_first()
         {
@@ -47,12 +56,12 @@ impl Marks {
         }
     }
     /// When it was, if that is no longer than `age` ago.
-    fn get(&self, now: Instant, towards: Towards, age: Span) -> Option<Instant> {
-        self.at.get(&towards).copied().filter(|at| now.since(*at) < age)
+    fn get(&self, now: Instant, of: T, age: Span) -> Option<Instant> {
+        self.at.get(&of).copied().filter(|at| now.since(*at) < age)
     }
-    fn retain(&mut self, keep: impl Fn(Towards) -> bool) {
-        self.at.retain(|towards, _| keep(*towards));
-        self.order.retain(|(_, towards)| keep(*towards));
+    fn retain(&mut self, keep: impl Fn(T) -> bool) {
+        self.at.retain(|of, _| keep(*of));
+        self.order.retain(|(_, of)| keep(*of));
     }
 }
 
@@ -60,9 +69,11 @@ impl Marks {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     /// Neighbours that led nowhere.
-    shunned: Marks,
-    /// Neighbours that led there, but the flow's edges found that a relay fails or lies; which one they cannot know.
-    distrusted: Marks,
+    shunned: Marks<Towards>,
+    /// Neighbours that led there, but the flow's edges found that a relay fails or lies; which one they cannot know. It may be one
+    /// before us, so what comes from another neighbour is tried anew: else all nodes of a way would pass to their next choices in
+    /// step, and some combinations of them would never come up.
+    distrusted: Marks<Through>,
 }
 
 impl Ways {
@@ -73,7 +84,7 @@ impl Ways {
     /// What was learnt of ways to these targets is out of date.
     pub(super) fn forget(&mut self, outdated: impl Fn(IpAddr) -> bool) {
         self.shunned.retain(|(_, target)| !outdated(target));
-        self.distrusted.retain(|(_, target)| !outdated(target));
+        self.distrusted.retain(|(_, (_, target))| !outdated(target));
     }
     /// A neighbour that was down is back: that it led nowhere may have been that.
     pub(super) fn returned(&mut self, peer: PeerId) {
@@ -82,8 +93,8 @@ impl Ways {
     fn shunned_at(&self, now: Instant, peer: PeerId, target: IpAddr) -> Option<Instant> {
         self.shunned.get(now, (peer, target), SHUNNED_FOR)
     }
-    fn distrusted_at(&self, now: Instant, peer: PeerId, target: IpAddr) -> Option<Instant> {
-        self.distrusted.get(now, (peer, target), DISTRUSTED_FOR)
+    fn distrusted_at(&self, now: Instant, upstream: Option<PeerId>, peer: PeerId, target: IpAddr) -> Option<Instant> {
+        self.distrusted.get(now, (upstream, (peer, target)), DISTRUSTED_FOR)
     }
 }
 
@@ -117,13 +128,13 @@ impl Gateway {
 
     /// The best neighbour towards `target` that is not down and has not failed recently.
     pub(super) fn good_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
-        self.leading(now, upstream, target).find(|peer| self.ways.distrusted_at(now, *peer, target).is_none())
+        self.leading(now, upstream, target).find(|peer| self.ways.distrusted_at(now, upstream, *peer, target).is_none())
     }
 
     /// The same, or else of those that led there the one that was distrusted the longest ago. So all combinations of the relays'
     /// choices are tried in turn, however many of them lead through the relay that lies.
     pub(super) fn next_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
-        self.leading(now, upstream, target).min_by_key(|peer| self.ways.distrusted_at(now, *peer, target))
+        self.leading(now, upstream, target).min_by_key(|peer| self.ways.distrusted_at(now, upstream, *peer, target))
     }
 
     /// The best one that has not failed recently, or else of all that are not down the one that failed the longest ago, but one that
@@ -132,7 +143,7 @@ impl Gateway {
         let up = || self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
         let shunned_at = |peer: &PeerId| self.ways.shunned_at(now, *peer, target);
         let rested = |peer: &PeerId| shunned_at(peer).is_none_or(|at| now.since(at) >= SHUNNED_AGAIN);
-        let failed_at = |peer: &PeerId| shunned_at(peer).max(self.ways.distrusted_at(now, *peer, target));
+        let failed_at = |peer: &PeerId| shunned_at(peer).max(self.ways.distrusted_at(now, upstream, *peer, target));
         let best = self.good_way(now, upstream, target).or_else(|| up().filter(rested).min_by_key(failed_at));
         best.or_else(|| up().min_by_key(shunned_at))
     }
@@ -149,9 +160,9 @@ impl Gateway {
     }
 
     /// A relay behind `peer`, or the peer, fails or lies. Not the egress itself, which does not change what is meant for it.
-    pub(super) fn distrust_way(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
+    pub(super) fn distrust_way(&mut self, now: Instant, upstream: Option<PeerId>, peer: PeerId, target: IpAddr) {
         if self.egress_key(target) != Some(self.config.peers[peer.0].public_key) {
-            self.ways.distrusted.set(now, (peer, target));
+            self.ways.distrusted.set(now, (upstream, (peer, target)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! A Record on its way to its place, and what may be removed there: the files that a run writes, and nothing else.
 
 use crate::drive::{RunError, unwritable};
-use crate::whole::{draft_of, draft_prefix, put_in_place};
+use crate::whole::{draft_of, draft_prefix, put_in_place, recover};
 use core::hash::BuildHasher;
 use std::collections::hash_map::RandomState;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,11 @@ pub fn foreign(record: &Path) -> Option<PathBuf> {
     strangers(record, &FOLDERS, is_ours)
 }
 
+/// Before a Record is read: one that has lost its name, because a program was killed while it put another in its place, is put back.
+pub fn recover_record(record: &Path) -> Result<(), RunError> {
+    if record.exists() { Ok(()) } else { recover(record, "record.json", foreign) }
+}
+
 /// Refuses a directory that holds what no run wrote: a new Record there would take its place.
 pub(crate) fn refuse_foreign(record: &Path) -> Result<(), RunError> {
     let Some(found) = foreign(record) else { return Ok(()) };
@@ -126,6 +131,7 @@ pub fn resolved(out: &Path) -> Result<PathBuf, RunError> {
 
 impl Draft {
     pub(crate) fn begin(out: &Path) -> Result<Self, RunError> {
+        recover(out, "record.json", foreign)?;
         let out = &resolved(out)?;
         if out.file_name().is_none() {
             return Err(RunError::Refused(format!("--out {}: name a directory", out.display())));

@@ -1,7 +1,7 @@
 //! The cells of a sweep that were run before: which Records are taken over, and why others are not.
 
 use crate::backend::Backend;
-use crate::draft::refuse_foreign;
+use crate::draft::{recover_record, refuse_foreign};
 use crate::drive::{REPEAT_MAX, RunError, review, unwritable};
 use crate::record::{RunDocument, Verdict};
 use crate::sweep::SweepOptions;
@@ -87,6 +87,8 @@ pub(crate) fn kept(
     scenario: &Scenario,
     repeat: u32,
 ) -> Result<Found, &'static str> {
+    // What cannot be put back is told when the Record is run again.
+    let _ = recover_record(record);
     if !record.exists() {
         return Ok(Found::Nothing);
     }

@@ -27,7 +27,7 @@ pub use backend::{
     FlowRaw, KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
-pub use draft::{PICTURES, check_writable, foreign, resolved, strangers};
+pub use draft::{PICTURES, check_writable, foreign, recover_record, resolved, strangers};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, SEED_MAX, run};
 pub use environment::{built_of, host_facts};
 pub use failing::FailedCheck;
@@ -41,4 +41,4 @@ pub use sweep::{
     SWEEP_FORMAT, Shard, SweepAxis, SweepCell, SweepDocument, SweepOptions, SweepRecord, flow_metrics, shards, sweep,
     sweep_table,
 };
-pub use whole::{NewFile, draft_of, put_in_place, write_whole};
+pub use whole::{NewFile, draft_of, put_in_place, recover, write_whole};

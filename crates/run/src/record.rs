@@ -333,6 +333,7 @@ impl RunDocument {
     pub fn load(record: &Path) -> Result<Self, RecordError> {
         let path = record.join("record.json");
         let wrong = |why: String| RecordError::Unreadable { path: path.clone(), why };
+        crate::draft::recover_record(record).map_err(|e| wrong(e.to_string()))?;
         let text = wavelane_scenario::read_regular(&path, RECORD_MAX).map_err(wrong)?;
         let document: Self = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         if document.format != RUN_FORMAT {

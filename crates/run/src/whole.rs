@@ -33,8 +33,15 @@ pub fn draft_of(place: &Path) -> PathBuf {
 
 /// Where what a draft replaces waits meanwhile.
 pub(crate) fn earlier_of(draft: &Path) -> PathBuf {
-    let name = draft.file_name().unwrap_or_default().to_string_lossy().replacen(DRAFT, EARLIER, 1);
-    draft.with_file_name(name)
+    renamed(draft, DRAFT, EARLIER)
+}
+
+/// The same place with another mark in its name.
+fn renamed(place: &Path, from: &str, to: &str) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    // The last one: what comes before it is the record's own name.
+    let at = name.rfind(from).unwrap_or(0);
+    place.with_file_name(format!("{}{}", &name[..at], name[at..].replacen(from, to, 1)))
 }
 
 /// Writes a file whole or not at all: nothing half-written stays. A link is followed.
@@ -48,8 +55,18 @@ pub fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
 
 /// Puts the folder `draft` in the place of `out`, where an earlier one of its kind may be. What `foreign` finds in that one, because
 /// others put it there meanwhile, is taken along. Whatever fails or ends the program on the way, no file of others is removed, and
-/// the new folder stays whole somewhere.
+/// the new folder stays whole somewhere; [`recover`] finishes what a killed program began.
 pub fn put_in_place(draft: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), RunError> {
+    replace(draft, out, foreign, || ())
+}
+
+/// The same; `between` is called while neither folder has the name.
+fn replace(
+    draft: &Path,
+    out: &Path,
+    foreign: impl Fn(&Path) -> Option<PathBuf>,
+    between: impl FnOnce(),
+) -> Result<(), RunError> {
     let stuck = |error: &io::Error| {
         let (out, draft) = (out.display(), draft.display());
         RunError::Refused(format!(
@@ -57,14 +74,26 @@ pub fn put_in_place(draft: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<
         ))
     };
     let earlier = out.exists().then(|| earlier_of(draft));
+    // Locked for as long as this program lives, so that nobody takes it for one that a killed program left.
+    let _held = earlier.as_ref().and_then(|_| locked(out));
     let moved = earlier.as_ref().map_or(Ok(()), |earlier| std::fs::rename(out, earlier));
     moved.map_err(|e| stuck(&e))?;
+    between();
     if let Err(error) = std::fs::rename(draft, out) {
         let _ = earlier.map(|earlier| std::fs::rename(earlier, out));
         return Err(stuck(&error));
     }
-    let Some(earlier) = earlier else { return Ok(()) };
-    while let Some(found) = foreign(&earlier) {
+    earlier.map_or(Ok(()), |earlier| clear(&earlier, out, foreign))
+}
+
+/// The folder, locked for as long as the file is open, unless somebody else has it locked.
+fn locked(folder: &Path) -> Option<File> {
+    File::open(folder).ok().filter(|held| held.try_lock().is_ok())
+}
+
+/// Removes the folder that `out` has replaced, except what is of others, which `out` gets.
+fn clear(earlier: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), RunError> {
+    while let Some(found) = foreign(earlier) {
         let (from, to) = (earlier.join(&found), out.join(&found));
         let free = to.symlink_metadata().is_err();
         let folder = to.parent().map_or(Ok(()), std::fs::create_dir_all);
@@ -75,8 +104,58 @@ pub fn put_in_place(draft: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<
             return Err(RunError::Refused(why));
         }
     }
-    let removed = std::fs::remove_dir_all(&earlier);
-    removed.map_err(|e| RunError::Unwritable { path: earlier, why: e.to_string() })
+    let removed = std::fs::remove_dir_all(earlier);
+    removed.map_err(|e| RunError::Unwritable { path: earlier.to_owned(), why: e.to_string() })
+}
+
+/// Finishes what a program began that was killed in [`put_in_place`]. If nothing is at `out`, the new folder gets there if it is
+/// still beside it, else the earlier one. What a folder at `out` that holds `mark` has replaced is removed, except what `foreign`
+/// finds in it. What a living program replaces is left alone.
+pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), RunError> {
+    let target = std::fs::read_link(out).map(|to| out.parent().unwrap_or(Path::new("")).join(to));
+    // Without a slash at the end, which is no part of the name.
+    let out: &Path = &target.unwrap_or_else(|_| out.components().collect());
+    let left = left_beside(out);
+    let is_there = out.symlink_metadata().is_ok();
+    match left.as_slice() {
+        [(earlier, _)] if !is_there => {
+            let draft = renamed(earlier, EARLIER, DRAFT);
+            let whole = if draft.exists() { &draft } else { earlier };
+            std::fs::rename(whole, out).map_err(|e| {
+                let (out, whole) = (out.display(), whole.display());
+                RunError::Refused(format!(
+                    "a program was killed while it replaced {out}, which is whole in {whole} and cannot be moved back ({e}): move \
+                     it to {out}"
+                ))
+            })?;
+        }
+        [(earlier, _), (another, _), ..] if !is_there => {
+            let (out, earlier, another) = (out.display(), earlier.display(), another.display());
+            return Err(RunError::Refused(format!(
+                "programs were killed while they replaced {out}, and which one of {earlier} and {another} it was last is not known: \
+                 rename one to {out}"
+            )));
+        }
+        _ => {}
+    }
+    let whole = out.join(mark).exists();
+    left.iter()
+        .filter(|(earlier, _)| whole && earlier.exists())
+        .try_for_each(|(earlier, _)| clear(earlier, out, &foreign))
+}
+
+/// What killed programs left of a replacement at `out`, each locked.
+fn left_beside(out: &Path) -> Vec<(PathBuf, File)> {
+    let prefix = format!(".{}{EARLIER}", out.file_name().unwrap_or_default().to_string_lossy());
+    let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let of_out =
+        entries.filter(|entry| entry.file_name().to_string_lossy().strip_prefix(&prefix).is_some_and(is_number));
+    let mut left: Vec<(PathBuf, File)> =
+        of_out.filter_map(|entry| Some((entry.path(), locked(&entry.path())?))).collect();
+    left.sort_by(|(a, _), (b, _)| a.cmp(b));
+    left
 }
 
 /// A new file that has its name once it is whole. Dropped before that, it leaves nothing.
@@ -175,6 +254,98 @@ mod tests {
         assert_eq!((count(), std::fs::read_to_string(&out).unwrap()), (1, "whole".into()));
         std::os::unix::fs::symlink("nowhere", place.join("link")).unwrap();
         assert!(NewFile::begin(&place.join("link")).is_err());
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    /// A folder with one file, and what of others was put there.
+    fn folder(path: &Path, content: &str, of_others: Option<&str>) {
+        std::fs::create_dir_all(path).unwrap();
+        std::fs::write(path.join("record.json"), content).unwrap();
+        of_others.into_iter().for_each(|name| std::fs::write(path.join(name), "years").unwrap());
+    }
+
+    fn others(folder: &Path) -> Option<PathBuf> {
+        let names = std::fs::read_dir(folder).ok()?.flatten().map(|entry| PathBuf::from(entry.file_name()));
+        names.filter(|name| name != Path::new("record.json")).min()
+    }
+
+    /// Where the test below is killed, in a process of its own.
+    const KILLED: &str = "WAVELANE_TEST_KILLED";
+
+    #[test]
+    fn a_killed_replacement_is_finished() {
+        let me = "whole::tests::a_killed_replacement_is_finished";
+        if let Some(killed) = std::env::var_os(KILLED) {
+            let killed = PathBuf::from(killed);
+            let between = killed.ends_with("between");
+            let abort = |_: &Path| std::process::abort();
+            let of_others = |at: &Path| if between { others(at) } else { abort(at) };
+            let stop = || {
+                if between {
+                    std::process::abort()
+                }
+            };
+            _ = replace(&killed.join(".r.draft-00000000000000aa"), &killed.join("r"), of_others, stop);
+            return;
+        }
+        let place = std::env::temp_dir().join(format!("wavelane-killed-{}", std::process::id()));
+        for (when, has_draft) in [("between", true), ("between", false), ("after", true)] {
+            let _ = std::fs::remove_dir_all(&place);
+            let at = place.join(when);
+            let (out, draft) = (at.join("r"), at.join(".r.draft-00000000000000aa"));
+            folder(&out, "1", Some("notes.md"));
+            folder(&draft, "2", None);
+            // Of a record whose name begins alike.
+            folder(&at.join(".r.earlier-x.draft-00000000000000aa"), "other", None);
+            let status = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([me, "--exact"])
+                .env(KILLED, &at)
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .status();
+            assert!(!status.unwrap().success(), "it was killed");
+            assert_eq!((out.exists(), earlier_of(&draft).exists()), (when == "after", true));
+            if !has_draft {
+                std::fs::remove_dir_all(&draft).unwrap();
+            }
+            recover(&out, "record.json", others).unwrap();
+            let expected = if has_draft { "2" } else { "1" };
+            assert_eq!(std::fs::read_to_string(out.join("record.json")).unwrap(), expected, "{when}");
+            assert_eq!(std::fs::read_to_string(out.join("notes.md")).unwrap(), "years", "{when}");
+            assert_eq!(std::fs::read_dir(&at).unwrap().count(), 2, "nothing is left beside it");
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_decided_is_told_and_what_lives_is_left() {
+        let place = std::env::temp_dir().join(format!("wavelane-recover-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        let out = place.join("r");
+        let earlier = |n: u64| place.join(format!(".r.earlier-{n:016x}"));
+        folder(&earlier(1), "1", None);
+        let living = locked(&earlier(1)).unwrap();
+        recover(&out, "record.json", others).unwrap();
+        assert!(earlier(1).exists() && !out.exists(), "its program lives");
+        drop(living);
+        folder(&earlier(2), "2", None);
+        let why = recover(&out, "record.json", others).unwrap_err().to_string();
+        assert!(
+            why.contains(".r.earlier-0000000000000001 and ")
+                && why.ends_with(&format!("rename one to {}", out.display()))
+        );
+        // A folder without a record is of somebody else.
+        std::fs::create_dir(&out).unwrap();
+        recover(&out, "record.json", others).unwrap();
+        assert!(earlier(1).exists() && earlier(2).exists());
+        folder(&out, "3", None);
+        recover(&out, "record.json", others).unwrap();
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+        // A link leads to it.
+        std::fs::rename(&out, earlier(3)).unwrap();
+        std::os::unix::fs::symlink("r", place.join("link")).unwrap();
+        recover(&place.join("link"), "record.json", others).unwrap();
+        assert_eq!(std::fs::read_to_string(place.join("link/record.json")).unwrap(), "3");
         std::fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -207,6 +207,8 @@ pub(super) struct Flow {
     pub(super) deficit: i64,
     /// The timer that stands in the hop's table.
     pub(super) timer: Option<Instant>,
+    /// Whether it stands among those of whose bytes nothing was heard.
+    pub(super) unheard: bool,
     /// What the hop's totals count for this flow.
     pub(super) counted: Held,
 }
@@ -235,6 +237,7 @@ impl Flow {
             idle_at: None,
             deficit: 0,
             timer: None,
+            unheard: false,
             counted: Held::default(),
         }
     }

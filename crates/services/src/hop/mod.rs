@@ -70,6 +70,8 @@ pub struct Hop {
     timers: BTreeSet<(Instant, FlowName)>,
     /// Flows with a receipt that is to leave before long.
     receipts: BTreeSet<FlowName>,
+    /// Flows with bytes on the way of which no lane said anything yet: no more than packets are on the way times what fits in one.
+    unheard: BTreeSet<FlowName>,
     events: VecDeque<HopEvent>,
     serial: u64,
     /// Fates of older sendings mean nothing: the peer they went to is gone.
@@ -108,6 +110,7 @@ impl Hop {
             micro_run: 0,
             timers: BTreeSet::new(),
             receipts: BTreeSet::new(),
+            unheard: BTreeSet::new(),
             events: VecDeque::new(),
             serial: 0,
             serial_floor: 0,
@@ -258,10 +261,9 @@ impl Hop {
 
     /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
     pub(crate) fn doubt_oldest(&mut self) {
-        let oldest = |(name, flow): (&FlowName, &Flow)| Some((flow.out.oldest_serial()?, *name));
-        let Some((_, name)) = self.flows.iter().filter(|(_, f)| f.is_sending()).filter_map(oldest).min() else {
-            return;
-        };
+        // Not all flows are looked at: how many there are is up to the peer, and so is when no ack comes.
+        let oldest = |name: &FlowName| Some((self.flows.get(name)?.out.oldest_serial()?, *name));
+        let Some((_, name)) = self.unheard.iter().filter_map(oldest).min() else { return };
         if let Some(flow) = self.flows.get_mut(&name) {
             flow.out.doubt_oldest();
         }
@@ -333,6 +335,7 @@ impl Hop {
         self.strays.clear();
         self.timers.clear();
         self.receipts.clear();
+        self.unheard.clear();
         (self.greeters, self.control, self.micro, self.bulk) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;

@@ -49,6 +49,7 @@ impl Hop {
             self.timers.remove(&(at, name));
         }
         self.receipts.remove(&name);
+        self.unheard.remove(&name);
         for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk] {
             ring.set(name, false);
         }
@@ -97,6 +98,10 @@ impl Hop {
             true => self.receipts.insert(name),
             false => self.receipts.remove(&name),
         };
+        let unheard = flow.is_sending() && flow.out.is_unheard();
+        if core::mem::replace(&mut flow.unheard, unheard) != unheard {
+            _ = if unheard { self.unheard.insert(name) } else { self.unheard.remove(&name) };
+        }
         if !data || micro {
             flow.deficit = flow.deficit.min(0);
         }

@@ -5,7 +5,7 @@ use wavelane_base::{Instant, Octets, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_gateway::{Backpressure, Event};
-use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Lie, Mesh, MeshSpec, NodeFaults, Work};
+use wavelane_sim::{Deed, FlowEnd, FlowIndex, FlowSpec, Lie, Mesh, MeshSpec, NodeFaults, Work};
 
 /// 0 and 5 over 1 and 2, or over 3 and 4.
 const TWO_WAYS: [[usize; 2]; 6] = [[0, 1], [1, 2], [2, 5], [0, 3], [3, 4], [4, 5]];
@@ -211,6 +211,36 @@ fn a_route_change_in_mid_flow_moves_it() {
 }
 
 /// What has no way is told so at once, and what the edge forgot is reset at the other side.
+/// All flows from `from` to `to` arrive whole although most ways lead over gateway 0, which lies.
+fn get_past_the_liar(nodes: usize, joined: &[[usize; 2]], lie: Lie, [from, to]: [usize; 2]) {
+    for seed in 1..=6 {
+        let mut mesh = Mesh::new(Seed(seed), &MeshSpec { seal: true, ..MeshSpec::new(nodes, joined, &cable()) });
+        mesh.engine.set_faults(mesh.nodes[0], NodeFaults { lie: Some(lie), ..NodeFaults::default() });
+        add(&mut mesh, from, to, Work::Download(Some(50_000)), secs(5));
+        add(&mut mesh, from, to, Work::Upload(Some(50_000)), secs(60));
+        finish(&mut mesh, secs(110));
+    }
+}
+
+#[test]
+fn relays_do_not_pass_to_their_next_choices_in_step() {
+    // Of 5's choices 0 and 4, and 4's choices 0 and 3, one combination is honest: 7, 5, 4, 3, 2, 6. Gateway 4 is also asked by 0.
+    let joined = [[5, 7], [0, 5], [4, 5], [0, 1], [0, 4], [1, 6], [1, 2], [2, 6], [2, 3], [3, 4]];
+    let always = |deed| Lie { deed, p: Ratio::ONE };
+    get_past_the_liar(8, &joined, always(Deed::Corrupts), [7, 6]);
+    get_past_the_liar(8, &joined, always(Deed::Withholds), [7, 6]);
+}
+
+#[test]
+fn of_many_ways_the_honest_one_is_tried_in_time() {
+    // Octets are withheld on about a dozen ways before an honest one comes up: at 3 s for each the flow would be over.
+    let eight = [[0, 1], [0, 2], [0, 3], [0, 4], [0, 6], [0, 7], [1, 2], [2, 5], [3, 6], [3, 7], [4, 5], [4, 7]];
+    let nine = [[0, 1], [0, 2], [0, 3], [0, 5], [0, 6], [0, 8], [1, 2], [1, 7], [2, 4], [3, 4], [3, 5], [6, 7], [7, 8]];
+    let always = Lie { deed: Deed::Withholds, p: Ratio::ONE };
+    get_past_the_liar(8, &eight, always, [6, 2]);
+    get_past_the_liar(9, &nine, always, [5, 6]);
+}
+
 #[test]
 fn where_no_honest_way_exists_the_failure_is_clear() {
     let mut mesh = two_ways(10);

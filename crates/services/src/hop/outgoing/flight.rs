@@ -133,6 +133,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether anything is on the way without word of it.
+    pub(in crate::hop) fn is_unheard(&self) -> bool {
+        self.flying > self.landed
+    }
+
     /// The sending of what has been on the way longest without word of it.
     pub(in crate::hop) fn oldest_serial(&self) -> Option<u64> {
         self.segs.values().find(|seg| seg.landed.is_none()).map(|seg| seg.serial)
