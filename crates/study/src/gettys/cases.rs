@@ -30,18 +30,20 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
         let sim = place == Place::Sim;
         // Real time is what a run in the laboratory costs.
         let lasts = |seconds: u64, short: u64| if sim || full { seconds } else { short };
+        // What is steady long before the end of the simulator's run.
+        let settled = |seconds: u64, in_lab: u64| if sim { seconds } else { in_lab };
         tasks.push(growth(place, lasts(40, 30)));
         tasks.push(lengths(place, if sim || full { &[1_000, 300, 100, 10, 0] } else { &[100, 0] }, lasts(20, 17)));
-        tasks.push(slow_router(place, if sim || full { &[12, 6] } else { &[12] }, lasts(45, 36)));
-        tasks.push(remedy(place, if sim || full { &[24_200, 4_900] } else { &[4_900] }, lasts(40, 20)));
+        tasks.push(slow_router(place, if sim || full { &[12, 6] } else { &[12] }, lasts(settled(45, 40), 36)));
+        tasks.push(remedy(place, if sim || full { &[24_200, 4_900] } else { &[4_900] }, lasts(settled(40, 30), 20)));
         if sim || full {
             tasks.push(rates(place));
             tasks.push(web(place));
-            tasks.push(ring_at_low_rate(place));
-            tasks.push(commercial(place));
+            tasks.push(ring_at_low_rate(place, settled(40, 30)));
+            tasks.push(commercial(place, settled(60, 45)));
             tasks.push(wrong_knob(place));
-            tasks.push(laptop_knob(place));
-            tasks.push(gargoyle(place));
+            tasks.push(laptop_knob(place, settled(40, 30)));
+            tasks.push(gargoyle(place, settled(40, 32)));
         }
     }
     tasks.push(cell_growth());
@@ -119,17 +121,17 @@ fn web(place: Place) -> Task {
 }
 
 /// S3-E2e: `txqueuelen` 0 at 6 Mbit/s, with the ring that the text supposes and the one that its figure implies.
-fn ring_at_low_rate(place: Place) -> Task {
+fn ring_at_low_rate(place: Place, seconds: u64) -> Task {
     let home = |ring: u32| {
         let title = format!("An upload at 6 Mbit/s, txqueuelen 0, ring {ring}");
-        (format!("e2e-{ring}"), upload(&title, RATES[3].1, two_stage(0, ring), 40))
+        (format!("e2e-{ring}"), upload(&title, RATES[3].1, two_stage(0, ring), seconds))
     };
     task(place, [RING, 50].map(home).into(), move |found| judge::rings(place, &[RING, 50], found))
 }
 
 /// S3-E3a.
-fn commercial(place: Place) -> Task {
-    let home = download("A download by a router with commercial firmware", RATES[0].1, fifo(E3000), 60);
+fn commercial(place: Place, seconds: u64) -> Task {
+    let home = download("A download by a router with commercial firmware", RATES[0].1, fifo(E3000), seconds);
     task(place, vec![("e3a".into(), home)], move |found| judge::commercial(place, &found[0]))
 }
 
@@ -158,21 +160,21 @@ fn slow_router(place: Place, mbits: &'static [u32], seconds: u64) -> Task {
 }
 
 /// S3-E3d: the laptop's knob during a download.
-fn laptop_knob(place: Place) -> Task {
+fn laptop_knob(place: Place, seconds: u64) -> Task {
     let home = |q: u32| {
         let title = format!("A download at 54 Mbit/s, the laptop's txqueuelen {q}");
         let air = Air::Cable { kbit: RATES[0].1, up: two_stage(q, RING), down: fifo(E3000) };
-        (format!("e3d-{q}"), Home { copy: "download", ..Home::new(title, air, 40) })
+        (format!("e3d-{q}"), Home { copy: "download", ..Home::new(title, air, seconds) })
     };
     task(place, [TXQUEUELEN, 0].map(home).into(), move |found| judge::no_effect(place, "S3-E3d", None, E3000, found))
 }
 
 /// S3-E3e.
-fn gargoyle(place: Place) -> Task {
+fn gargoyle(place: Place, seconds: u64) -> Task {
     let (ring, usual) = WRT54TM;
     let home = |q: u32| {
         let title = format!("A download through a WRT54TM, txqueuelen {q}");
-        (format!("e3e-{q}"), download(&title, WRT54TM_KBIT, two_stage(q, ring), 40))
+        (format!("e3e-{q}"), download(&title, WRT54TM_KBIT, two_stage(q, ring), seconds))
     };
     task(place, [usual, 10].map(home).into(), move |found| judge::gargoyle(place, ring, [usual, 10], found))
 }
