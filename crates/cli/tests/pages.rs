@@ -1,4 +1,5 @@
-//! The pages in a browser: on a telephone nothing makes the page wider than its screen, and in dark mode it is dark.
+//! The pages in a browser: on a telephone nothing makes the page wider than its screen, on a desk no table is wider than the page, and
+//! in dark mode it is dark.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -9,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 /// A telephone's screen, in the browser's pixels.
 const NARROW: u32 = 400;
+/// A window on a desk.
+const WIDE: u32 = 1200;
 
 fn wavelane(args: &[&str]) {
     let o = command(args);
@@ -34,10 +37,12 @@ fn browser(page: &Path, place: &Place, dark: bool) -> std::io::Result<Output> {
         .output()
 }
 
-/// Tells the page that holds this one how wide it is laid out, how wide its content is, and its colours' lightness.
+/// Tells the page that holds this one how wide it is laid out, how wide its content is, its colours' lightness, and by how much a table
+/// is wider than what shows of it.
 const TELL: &str = "<script>addEventListener('load', () => {
 const light = (name) => getComputedStyle(document.body)[name].match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + +b, 0) / 765;
-parent.postMessage([innerWidth, document.documentElement.scrollWidth, light('backgroundColor'), light('color')], '*');
+const hidden = [...document.querySelectorAll('.t')].map((t) => t.scrollWidth - t.clientWidth);
+parent.postMessage([innerWidth, document.documentElement.scrollWidth, light('backgroundColor'), light('color'), Math.max(0, ...hidden)], '*');
 });</script>";
 
 /// Shows what came from each frame, in the order of the frames.
@@ -47,7 +52,7 @@ if (frame.contentWindow === m.source) frame.dataset.told = m.data.join(' ');
 });</script>";
 
 #[test]
-fn pages_fit_a_telephone_and_are_dark_when_asked() {
+fn pages_fit_their_screens_and_are_dark_when_asked() {
     let place = Place::new("all");
     let path = |name: &str| place.path(name);
     let file = |name: &str| scenarios().join(name).display().to_string();
@@ -64,7 +69,9 @@ fn pages_fit_a_telephone_and_are_dark_when_asked() {
         let page = std::fs::read_to_string(place.0.join(name).join("report.html")).unwrap();
         std::fs::write(place.0.join(format!("{name}.html")), page.replace("</body>", &format!("{TELL}</body>")))
             .unwrap();
-        all += &format!("<iframe width={NARROW} height=800 src={name}.html></iframe>");
+        for width in [NARROW, WIDE] {
+            all += &format!("<iframe width={width} height=800 src={name}.html></iframe>");
+        }
     }
     std::fs::write(place.0.join("all.html"), all).unwrap();
     for dark in [false, true] {
@@ -78,10 +85,12 @@ fn pages_fit_a_telephone_and_are_dark_when_asked() {
             .skip(1)
             .map(|rest| rest.split('"').next().unwrap().split(' ').map(|n| n.parse().unwrap()).collect())
             .collect();
-        assert_eq!(told.len(), names.len(), "{shown}\n{}", String::from_utf8_lossy(&o.stderr));
-        for (name, told) in names.iter().zip(told) {
-            let [width, content, ground, text] = told[..] else { panic!("{name}: {told:?}") };
-            assert_eq!((width, content), (f64::from(NARROW), f64::from(NARROW)), "{name} is wider than its screen");
+        assert_eq!(told.len(), 2 * names.len(), "{shown}\n{}", String::from_utf8_lossy(&o.stderr));
+        let frames = names.iter().flat_map(|name| [(name, NARROW), (name, WIDE)]);
+        for ((name, screen), told) in frames.zip(told) {
+            let [width, content, ground, text, hidden] = told[..] else { panic!("{name}: {told:?}") };
+            assert_eq!((width, content), (f64::from(screen), f64::from(screen)), "{name} is wider than its screen");
+            assert!(screen == NARROW || hidden == 0.0, "{name}: {hidden} pixels of a table are off the page");
             let (dark_side, light_side) = if dark { (ground, text) } else { (text, ground) };
             assert!(dark_side < 0.3 && light_side > 0.7, "{name}, dark {dark}: ground {ground}, text {text}");
         }

@@ -2,6 +2,7 @@
 
 use crate::overlay::{legends, overlaid};
 use crate::page::{First, Page, PageTable, write_page};
+use crate::single::Single;
 use crate::table::Table;
 use crate::{ReportError, raster};
 use schemars::JsonSchema;
@@ -17,7 +18,7 @@ use wavelane_scenario::Scenario;
 const FORMAT: &str = "wavelane-compare/1";
 
 /// Most findings in the sentence over the tables, which have all.
-const FINDINGS_MAX: usize = 6;
+pub(crate) const FINDINGS_MAX: usize = 6;
 
 /// What `--json` prints of a comparison.
 #[derive(Serialize, JsonSchema)]
@@ -87,14 +88,14 @@ pub struct Compared {
 }
 
 /// What is compared: its key, its head in tables, what it is divided by there, and where it is found.
-struct Figure {
+pub(crate) struct Figure {
     key: &'static str,
-    head: &'static str,
+    pub(crate) head: &'static str,
     scale: f64,
     of: fn(&FlowFigures) -> Option<f64>,
 }
 
-const FIGURES: [Figure; 14] = [
+pub(crate) const FIGURES: [Figure; 14] = [
     Figure { key: "goodput_bps", head: "goodput Mbit/s", scale: 1e6, of: |f| f.goodput_bps },
     Figure { key: "completed", head: "completed %", scale: 0.01, of: completed },
     Figure { key: "duration_ms", head: "duration s", scale: 1e3, of: |f| f.duration_ms },
@@ -144,7 +145,7 @@ pub struct Difference {
     pub stack: String,
     /// The flow.
     pub flow: String,
-    figure: usize,
+    pub(crate) figure: usize,
     /// Mean over the first record's seeds, and over the other's.
     pub means: [f64; 2],
     /// How many runs that is of each: those that have the figure, and where runs are compared by seed those of common seeds.
@@ -157,40 +158,6 @@ pub struct Difference {
     pub by_seed: bool,
     /// A single run of one record among several of the other.
     pub single: Option<Single>,
-}
-
-/// Where a single run lies among several others, which is all that can be said of it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Single {
-    /// Which record has one run: 0 is the first, 1 the other.
-    pub side: usize,
-    /// How many runs the other one has.
-    pub runs: usize,
-    /// Their least and their greatest.
-    pub range: (f64, f64),
-    /// Whether the single run's value is among them.
-    pub inside: bool,
-    /// The single run's seed and what the others have for it, if it is one of theirs.
-    pub same_seed: Option<(u64, f64)>,
-}
-
-impl Single {
-    /// Where the one `value` lies, as exact as it takes to see it.
-    fn words(self, value: f64, scale: f64) -> String {
-        let ((low, high), word) = (self.range, if self.inside { "inside" } else { "outside" });
-        let at = |v: f64, more: usize| finer(v / scale, more);
-        let told = |more: &usize| {
-            let differ = |a: f64, b: f64| a == b || at(a, *more) != at(b, *more);
-            differ(low, high) && (self.inside || (differ(value, low) && differ(value, high)))
-        };
-        let more = (0..FINER_MAX).find(told).unwrap_or(FINER_MAX);
-        let value = if more > 0 { format!("{} ", at(value, more)) } else { String::new() };
-        let same = self.same_seed.map(|(seed, v)| format!(", seed {seed}: {}", at(v, more))).unwrap_or_default();
-        match low == high {
-            true => format!("{value}{word}, all {} are {}{same}", self.runs, at(low, more)),
-            false => format!("{value}{word} {} to {}{same}", at(low, more), at(high, more)),
-        }
-    }
 }
 
 /// Values of two records by seed, as far as they have any.
@@ -295,7 +262,7 @@ fn stacks<'a>(first: &'a RunDocument, other: &'a RunDocument) -> Vec<(String, &'
 /// Everything that can be compared.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Comparison {
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Runs of each record.
     repeats: Vec<usize>,
     differences: Vec<Difference>,
@@ -337,7 +304,7 @@ fn about(r: &Compared) -> String {
     format!("on {backend}, {seeds}, {}{doubt}", verdict.word())
 }
 
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
@@ -349,14 +316,14 @@ fn number(value: f64) -> String {
 }
 
 /// With so many decimals more than a number has by itself.
-fn finer(value: f64, more: usize) -> String {
+pub(crate) fn finer(value: f64, more: usize) -> String {
     let text = number(value);
     let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len()) + more;
     format!("{value:.decimals$}")
 }
 
 /// Most decimals that are added so that the ends of an interval differ.
-const FINER_MAX: usize = 4;
+pub(crate) const FINER_MAX: usize = 4;
 
 fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
     let one = |value: f64, more: usize| {
@@ -461,7 +428,7 @@ impl Comparison {
     }
 
     /// Figures of a record of which one side has a single run and the other several.
-    fn singles(&self, record: usize) -> impl Iterator<Item = (&Difference, Single)> {
+    pub(crate) fn singles(&self, record: usize) -> impl Iterator<Item = (&Difference, Single)> {
         self.differences.iter().filter(move |d| d.record == record).filter_map(|d| Some((d, d.single?)))
     }
 
@@ -495,53 +462,6 @@ impl Comparison {
             true => format!("{other} against A: no ratio differs from 1 beyond its interval."),
             false => format!("{other} against A: {}{beyond}.", said[..said.len().min(FINDINGS_MAX)].join("; ")),
         })
-    }
-
-    /// Where the only run of one record lies among those of the other.
-    fn finding_of_one(&self, record: usize, single: Single) -> String {
-        let names = ["A", letter(record)];
-        let (one, several, runs) = (names[single.side], names[1 - single.side], single.runs);
-        // Of figures that are the same in every run nothing can lie beyond.
-        let all = self.singles(record).filter(|(_, s)| s.range.0 < s.range.1 || !s.inside).count();
-        let outside: Vec<&Difference> = self.singles(record).filter(|(_, s)| !s.inside).map(|(d, _)| d).collect();
-        let said: Vec<String> = outside
-            .iter()
-            .map(|d| {
-                let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
-                let ratio = d.ratio.map(|ratio| format!(" x {}", number(ratio.value))).unwrap_or_default();
-                format!("{} {}: {figure}{ratio}", d.stack, d.flow)
-            })
-            .collect();
-        let beyond = match said.len() {
-            0..=FINDINGS_MAX => String::new(),
-            n => format!("; and {} more", n - FINDINGS_MAX),
-        };
-        let head = format!("{} against A: {one} has one run and {several} has {runs}", letter(record));
-        match said.is_empty() {
-            true => format!("{head}; every figure of the one lies among those of the {runs}, so no difference shows."),
-            false => {
-                let (n, said) = (said.len(), said[..said.len().min(FINDINGS_MAX)].join("; "));
-                let chance = all as f64 * 2.0 / (runs as f64 + 1.0);
-                format!(
-                    "{head}; {n} of {all} figures of the one lie beyond all {runs} (about {chance:.0} would by chance): {said}{beyond}."
-                )
-            }
-        }
-    }
-
-    /// What can be said of single runs beside several, and what cannot.
-    fn how_of_one(&self) -> Option<String> {
-        let (_, single) = (1..self.names.len()).find_map(|record| self.singles(record).next())?;
-        let chance = 200.0 / (single.runs as f64 + 1.0);
-        Some(format!(
-            "Whether means differ cannot be said of a record with one run, nor how far. Where nothing differs, one run lies beyond all {} others \
-             by chance in {chance:.0} % of comparisons, of each figure.{} Run both with the same --repeat for intervals.",
-            single.runs,
-            match single.same_seed {
-                Some((seed, _)) => format!(" They have its seed, {seed}, too: with that value chance has less to do."),
-                None => String::new(),
-            }
-        ))
     }
 
     /// How to read the intervals.

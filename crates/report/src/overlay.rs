@@ -3,7 +3,8 @@
 use crate::ReportError;
 use crate::compare::{Compared, letter as letter_of};
 use crate::curves::{self, Picture};
-use crate::plot::{Curve, Key, KeyLook, Look};
+use crate::legend::{Key, KeyLook};
+use crate::plot::{Curve, Look};
 
 /// Most records that dashes tell apart: so many have a shape of dots of their own.
 const DASHED_MAX: usize = 4;

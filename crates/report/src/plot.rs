@@ -2,10 +2,11 @@
 //! picture exists for a wide page and for a telephone; a page's style sheet may recolour it by its classes.
 
 use crate::axis::Axis;
+use crate::legend::Key;
 use core::fmt::Write;
 
 const TITLE_Y: f64 = 28.0;
-const LEGEND_ROW: f64 = 20.0;
+pub(crate) const LEGEND_ROW: f64 = 20.0;
 /// Width of a character in parts of the font's size, generously: DejaVu Sans averages 0.6 em.
 const CHAR: f64 = 0.63;
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
@@ -14,7 +15,7 @@ const ROWS_ABOVE: f64 = 3.0;
 /// From the lower end of what is below the axes to the first row of a legend there.
 const LEGEND_BELOW: f64 = 12.0;
 /// Font size of the legend and of the axes' names.
-const WORDS: u32 = 13;
+pub(crate) const WORDS: u32 = 13;
 /// Font size of the ticks.
 const TICKS: u32 = 12;
 
@@ -50,7 +51,7 @@ pub(crate) const NARROW: Layout =
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
     pub(crate) colour: usize,
-    dash: usize,
+    pub(crate) dash: usize,
 }
 
 impl Look {
@@ -110,21 +111,6 @@ pub(crate) struct Curve {
     pub(crate) band: Vec<(f64, f64)>,
     /// Marks on the upper edge (lost probes), in x units.
     pub(crate) marks: Vec<f64>,
-}
-
-/// What a colour or a dash stands for, where names of curves are made of both.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Key {
-    /// The colour, or the dash of a grey line.
-    pub(crate) look: KeyLook,
-    pub(crate) name: String,
-}
-
-/// One half of a look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum KeyLook {
-    Colour(Look),
-    Dash(Look),
 }
 
 /// A plot of several curves on common axes.
@@ -331,59 +317,6 @@ impl Plot {
         canvas.svg()
     }
 
-    /// The legend's items, each with its place in rows that fit, and how many rows these are.
-    fn legend(&self, canvas: &Canvas) -> (Vec<Item<'_>>, f64) {
-        let (left, right) = (if canvas.layout.width < 500.0 { 12.0 } else { canvas.layout.left }, canvas.right());
-        let (mut x, mut row) = (left, 0.0);
-        let curves = || self.curves.iter().map(|c| item(Some(ItemLook::Both(c.look)), &c.name));
-        let keys = || {
-            self.keys.iter().map(|key| match key.look {
-                KeyLook::Colour(look) => item(Some(ItemLook::Colour(look)), &key.name),
-                KeyLook::Dash(look) => item(Some(ItemLook::Dash(look)), &key.name),
-            })
-        };
-        let mut items: Vec<Item<'_>> = if self.keys.is_empty() { curves().collect() } else { keys().collect() };
-        if self.curves.iter().any(|c| !c.marks.is_empty()) {
-            items.push(item(None, self.marks_mean));
-        }
-        let mut placed = Vec::with_capacity(items.len());
-        for item in items {
-            let width = if item.look.is_some() { 58.0 } else { 40.0 } + width_of(item.name, WORDS);
-            if x > left && x + width > right {
-                x = left;
-                row += 1.0;
-            }
-            placed.push(Item { place: (x, row * LEGEND_ROW), ..item });
-            x += width;
-        }
-        (placed, row + 1.0)
-    }
-
-    fn draw_legend(&self, canvas: &mut Canvas, items: &[Item<'_>], top: f64) {
-        for item in items {
-            let (x, y) = (item.place.0, top + item.place.1);
-            let (line, dots) = match item.look {
-                None => {
-                    canvas.line((x + 6.0, y - 10.0), (x + 6.0, y + 2.0), &format!("{GREY} stroke-width=\"1.6\""));
-                    canvas.text(x + 14.0, y, WORDS, "start", item.name);
-                    continue;
-                }
-                Some(ItemLook::Both(look)) => (self.stroke(look), mark(look, (x + 16.0, y - 4.0), 3.2)),
-                Some(ItemLook::Colour(look)) => (stroke(look.with_dash(0), false, true), String::new()),
-                Some(ItemLook::Dash(look)) => {
-                    let dashes = DASHES[look.dash];
-                    let dots = mark_in("class=\"greyf\" fill=\"#555\"", look, (x + 16.0, y - 4.0), 3.2);
-                    (format!("{GREY} stroke-width=\"2\" stroke-dasharray=\"{dashes}\""), dots)
-                }
-            };
-            canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &line);
-            if self.points {
-                canvas.out.push_str(&dots);
-            }
-            canvas.text(x + 39.0, y, WORDS, "start", item.name);
-        }
-    }
-
     fn axes(&self, canvas: &mut Canvas) {
         let (left, right) = (canvas.layout.left, canvas.right());
         let mut free = f64::INFINITY;
@@ -406,7 +339,7 @@ impl Plot {
         );
     }
 
-    fn stroke(&self, look: Look) -> String {
+    pub(crate) fn stroke(&self, look: Look) -> String {
         stroke(look, self.points, self.bars)
     }
 
@@ -453,25 +386,7 @@ impl Plot {
     }
 }
 
-/// What a legend shows before a name; nothing before the meaning of marks.
-struct Item<'a> {
-    /// From the left edge and below the first row.
-    place: (f64, f64),
-    look: Option<ItemLook>,
-    name: &'a str,
-}
-
-fn item(look: Option<ItemLook>, name: &str) -> Item<'_> {
-    Item { place: (0.0, 0.0), look, name }
-}
-
-enum ItemLook {
-    Both(Look),
-    Colour(Look),
-    Dash(Look),
-}
-
-fn stroke(look: Look, faint: bool, broad: bool) -> String {
+pub(crate) fn stroke(look: Look, faint: bool, broad: bool) -> String {
     let n = look.colour;
     let line = format!("class=\"s{n}\" stroke=\"{}\"", colour(n));
     if broad {
@@ -492,7 +407,7 @@ pub(crate) fn mark(look: Look, place: (f64, f64), r: f64) -> String {
 }
 
 /// The same, filled as told.
-fn mark_in(fill: &str, look: Look, (x, y): (f64, f64), r: f64) -> String {
+pub(crate) fn mark_in(fill: &str, look: Look, (x, y): (f64, f64), r: f64) -> String {
     match look.dash % 4 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" {fill}/>\n"),
         1 => {

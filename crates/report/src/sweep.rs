@@ -2,15 +2,16 @@
 
 use crate::axis::Axis as Scale;
 use crate::drawn::Drawn;
-use crate::page::{First, Page, PageTable, write_page};
-use crate::plot::{COLOURS, Curve, DASHES, Key, KeyLook, Look, Plot, style_of};
-use crate::units::{CommonUnit, human, unit_for};
+use crate::legend::{Key, KeyLook};
+use crate::page::{First, Page, write_page};
+use crate::plot::{COLOURS, Curve, DASHES, Look, Plot, style_of};
+use crate::sweep_tables::tables;
+use crate::units::{human, unit_for};
 use crate::words::{key_words, value_words};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean_ci95;
-use wavelane_run::figures::FlowFigures;
-use wavelane_run::{StackResult, SweepCell, Verdict, flow_metrics};
+use wavelane_run::{SweepCell, Verdict, flow_metrics};
 use wavelane_scenario::{Axis, in_base_units};
 
 /// Most curves of one picture; the table has what is left out.
@@ -25,7 +26,7 @@ const BAND_MAX: f64 = 2.0;
 const LOG_FROM: f64 = 20.0;
 
 /// Metrics that have a picture: key, title, unit.
-const METRICS: [(&str, &str, &str); 13] = [
+pub(crate) const METRICS: [(&str, &str, &str); 13] = [
     ("goodput_bps", "Goodput", "bit/s"),
     ("link_share", "Share of the link", ""),
     ("completed", "Share of runs whose transfer completed", ""),
@@ -67,7 +68,7 @@ fn along(axes: &[Axis]) -> Option<(usize, &'static str)> {
 }
 
 /// Whether a flow of this application has the metric. Every flow completes; whether it did is asked of transfers.
-fn concerns(metric: &str, app: &str) -> bool {
+pub(crate) fn concerns(metric: &str, app: &str) -> bool {
     metric != "completed" || matches!(app, "download" | "upload" | "quic")
 }
 
@@ -167,7 +168,7 @@ fn unit_words(ending: &str) -> &'static str {
     }
 }
 
-fn labelled(name: &str, unit: &str) -> String {
+pub(crate) fn labelled(name: &str, unit: &str) -> String {
     if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
 }
 
@@ -275,72 +276,6 @@ fn flat((key, title, unit): (&str, &str, &str), points: &[Point]) -> Option<Stri
         ("completed", 0.0) => "No transfer completed.".into(),
         (_, mean) => format!("{title}: {} everywhere.", human(mean, None, unit)),
     })
-}
-
-/// A figure of a flow in a cell: mean and half-width over the seeds.
-fn figure(flows: &[FlowFigures], flow: &str, key: &str) -> Option<(f64, Option<f64>)> {
-    let of_flow = flows.iter().filter(|f| f.flow == flow && concerns(key, &f.app));
-    let one = |f: &FlowFigures| flow_metrics(f).into_iter().find(|(k, _)| k == key).map(|(_, value)| value);
-    mean_ci95(&of_flow.filter_map(one).collect::<Vec<_>>())
-}
-
-/// Means of every cell, a row per stack and flow; flows with the same figures stand in one table, each figure in one unit.
-fn tables(axes: &[Axis], cells: &[SweepCell]) -> Vec<PageTable> {
-    let stacks = || cells.iter().flat_map(|cell| &cell.document.stacks);
-    let mut groups: Vec<(Vec<usize>, Vec<&str>)> = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    for flow in stacks().flat_map(|s| &s.flows).map(|f| f.flow.as_str()).filter(|flow| seen.insert(*flow)) {
-        let has = |m: &usize| stacks().any(|s| figure(&s.flows, flow, METRICS[*m].0).is_some());
-        let metrics: Vec<usize> = (0..METRICS.len()).filter(has).collect();
-        match groups.iter_mut().find(|(of, _)| *of == metrics) {
-            Some((_, flows)) => flows.push(flow),
-            None => groups.push((metrics, vec![flow])),
-        }
-    }
-    let varies: Vec<usize> = (0..axes.len()).filter(|i| axes[*i].values.len() > 1).collect();
-    groups.into_iter().map(|(metrics, flows)| table(axes, cells, &varies, &metrics, &flows)).collect()
-}
-
-/// The table of flows that have these metrics.
-fn table(axes: &[Axis], cells: &[SweepCell], varies: &[usize], metrics: &[usize], flows: &[&str]) -> PageTable {
-    let of = |key: &str| {
-        let of_stack =
-            |s: &StackResult| flows.iter().filter_map(|flow| figure(&s.flows, flow, key)).collect::<Vec<_>>();
-        cells.iter().flat_map(|cell| &cell.document.stacks).flat_map(of_stack).map(|(mean, _)| mean).collect::<Vec<_>>()
-    };
-    // What is true of every run is a sentence of the page.
-    let told = |m: &&usize| METRICS[**m].0 != "completed" || of("completed").iter().any(|share| *share < 1.0);
-    let shown: Vec<(&str, &str, &str, Option<CommonUnit>)> = metrics
-        .iter()
-        .filter(told)
-        .map(|m| {
-            let (key, title, unit) = METRICS[*m];
-            (key, title, unit, CommonUnit::of(of(key).into_iter(), unit))
-        })
-        .collect();
-    let head = |(_, title, _, common): &(&str, &str, &str, Option<CommonUnit>)| {
-        labelled(title, common.as_ref().map_or("", |common| &common.name))
-    };
-    let several = flows.len() > 1;
-    let heads = varies.iter().map(|i| key_words(&axes[*i].key)).chain(["stack".to_owned()]);
-    let heads = heads.chain(several.then(|| "flow".to_owned())).chain(shown.iter().map(head)).collect();
-    let mut rows = Vec::new();
-    for cell in cells {
-        for stack in &cell.document.stacks {
-            for flow in flows.iter().filter(|flow| stack.flows.iter().any(|f| f.flow == **flow)) {
-                let say = |(key, _, unit, common): &(&str, &str, &str, Option<CommonUnit>)| {
-                    figure(&stack.flows, flow, key).map_or("-".into(), |(mean, half)| match common {
-                        Some(common) => common.number(mean, half),
-                        None => human(mean, half, unit),
-                    })
-                };
-                let values = varies.iter().map(|i| value_words(&cell.values[*i])).chain([stack.stack.clone()]);
-                let values = values.chain(several.then(|| (*flow).to_owned()));
-                rows.push(values.chain(shown.iter().map(say)).collect());
-            }
-        }
-    }
-    PageTable { title: format!("Means: {}", flows.join(", ")), heads, rows }
 }
 
 fn words(values: &[String], between: &str) -> String {
@@ -456,109 +391,5 @@ pub fn render_sweep(
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    fn point(stack: &str, rest: &str) -> Point {
-        let curve = format!("{stack}{rest}");
-        Point { stack: stack.into(), rest: rest.into(), curve, x: 1.0, mean: 1.0, half: None }
-    }
-
-    #[test]
-    fn a_colour_is_a_stack_and_a_dash_is_a_value() {
-        let rests = [", air forward delay 10 ms", ", air forward delay 20 ms"];
-        let points: Vec<Point> =
-            ["tcp-bbr", "wavelane"].iter().flat_map(|stack| rests.map(|rest| point(stack, rest))).collect();
-        let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
-        let both = looks(&points, &order);
-        let found: Vec<Look> = both.curves.into_iter().map(|(look, _)| look).collect();
-        assert_eq!(found, [(1, 0), (1, 1), (0, 0), (0, 1)].map(|(colour, dash)| Look::of(colour).with_dash(dash)));
-        // Two stacks and two values are four words of a legend and not eight.
-        let names: Vec<&str> = both.keys.iter().map(|key| key.name.as_str()).collect();
-        assert_eq!(names, ["tcp-bbr", "wavelane", "air forward delay 10 ms", "air forward delay 20 ms"]);
-        // More values than dashes: every curve by itself.
-        let many: Vec<Point> = (0..6).map(|n| point("wavelane", &format!(", {n} ms"))).collect();
-        let order: Vec<&str> = many.iter().map(|p| p.curve.as_str()).collect();
-        let found = looks(&many, &order);
-        assert!((1..6).all(|i| found.curves[i].0.colour != found.curves[0].0.colour) && found.keys.is_empty());
-    }
-
-    #[test]
-    fn areas_lie_below_all_lines_and_axes_have_words() {
-        let axes = [Axis::read("air.forward.rate=5 Mbit/s,10 Mbit/s").unwrap()];
-        let at = |stack: usize, x: f64| Point { x, half: Some(0.1), ..point(&format!("tcp-{stack}"), "") };
-        let points: Vec<Point> = (0..6).flat_map(|stack| [at(stack, 5e6), at(stack, 10e6)]).collect();
-        let names: Vec<String> = (0..6).map(|stack| format!("tcp-{stack}")).collect();
-        let order: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (plot, _) = plot(&axes, (0, "bps"), METRICS[0], &points, &order).unwrap();
-        let svg = plot.svg(crate::plot::WIDE);
-        assert!(svg.rfind("<polygon class").unwrap() < svg.find("<polyline").unwrap());
-        // Six areas are half as opaque as up to three.
-        assert_eq!(svg.matches("fill-opacity=\"0.08\"").count(), 6);
-        assert!(svg.contains(">air forward rate (Mbit/s)<") && svg.contains(">Goodput by air forward rate<"));
-    }
-
-    /// A legend of many rows does not push the axes down: it stands below them.
-    #[test]
-    fn a_long_legend_stands_below_the_axes() {
-        let axes = [Axis::read("air.forward.rate=5 Mbit/s,10 Mbit/s").unwrap()];
-        let svg = |curves: usize| {
-            let at = |n: usize, x: f64| Point {
-                x,
-                ..point("wavelane", &format!(", channel of the name {n:03} and no other"))
-            };
-            let points: Vec<Point> = (0..curves).flat_map(|n| [at(n, 5e6), at(n, 10e6)]).collect();
-            let names: Vec<&str> = points.iter().step_by(2).map(|p| p.curve.as_str()).collect();
-            plot(&axes, (0, "bps"), METRICS[0], &points, &names).unwrap().0.svg(crate::plot::WIDE)
-        };
-        let y_of = |svg: &str, words: &str| -> f64 {
-            let line = svg.lines().find(|line| line.contains(words)).unwrap();
-            line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
-        };
-        for (curves, below) in [(2, false), (14, true)] {
-            let svg = svg(curves);
-            let (name, axis) = (y_of(&svg, ">channel of the name 000"), y_of(&svg, ">air forward rate (Mbit/s)<"));
-            assert_eq!(name > axis, below, "{curves} curves");
-            let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
-            assert!(
-                y_of(&svg, &format!(">channel of the name {:03}", curves - 1)) < height - 4.0,
-                "within the picture"
-            );
-        }
-    }
-
-    #[test]
-    fn many_curves_are_said_by_stack() {
-        let at = |stack: &str, n: usize, mean| Point { mean, ..point(stack, &format!(", {n} ms")) };
-        let points: Vec<Point> = (1..5).flat_map(|n| [at("a", n, n as f64 * 1e6), at("b", n, 5e5)]).collect();
-        let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
-        let mut all: Vec<Vec<Point>> = METRICS.iter().map(|_| Vec::new()).collect();
-        all[0] = points
-            .iter()
-            .map(|p| Point { curve: p.curve.clone(), rest: p.rest.clone(), stack: p.stack.clone(), ..*p })
-            .collect();
-        assert_eq!(
-            ends(&all, &order, "bps"),
-            ["Goodput, means of all combinations: a 1 Mbit/s to 4 Mbit/s; b 500 kbit/s to 500 kbit/s."]
-        );
-    }
-
-    #[test]
-    fn what_does_not_vary_is_a_sentence() {
-        let at = |mean: f64, half| Point { mean, half, ..point("wavelane", "") };
-        let completed = METRICS[2];
-        assert_eq!(flat(completed, &[at(1.0, Some(0.0)), at(1.0, None)]).as_deref(), Some("Every transfer completed."));
-        assert_eq!(flat(completed, &[at(1.0, None), at(0.5, None)]), None);
-        assert_eq!(
-            flat(METRICS[11], &[at(0.0, None), at(0.0, None)]).as_deref(),
-            Some("Share of a call lost or late: 0 everywhere.")
-        );
-        assert_eq!(flat(completed, &[]), None);
-    }
-
-    #[test]
-    fn only_transfers_are_asked_whether_they_completed() {
-        assert!(concerns("completed", "download") && !concerns("completed", "echo") && concerns("rtt_p50_ms", "echo"));
-    }
-}
+#[path = "sweep_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+
+fn point(stack: &str, rest: &str) -> Point {
+    let curve = format!("{stack}{rest}");
+    Point { stack: stack.into(), rest: rest.into(), curve, x: 1.0, mean: 1.0, half: None }
+}
+
+#[test]
+fn a_colour_is_a_stack_and_a_dash_is_a_value() {
+    let rests = [", air forward delay 10 ms", ", air forward delay 20 ms"];
+    let points: Vec<Point> =
+        ["tcp-bbr", "wavelane"].iter().flat_map(|stack| rests.map(|rest| point(stack, rest))).collect();
+    let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
+    let both = looks(&points, &order);
+    let found: Vec<Look> = both.curves.into_iter().map(|(look, _)| look).collect();
+    assert_eq!(found, [(1, 0), (1, 1), (0, 0), (0, 1)].map(|(colour, dash)| Look::of(colour).with_dash(dash)));
+    // Two stacks and two values are four words of a legend and not eight.
+    let names: Vec<&str> = both.keys.iter().map(|key| key.name.as_str()).collect();
+    assert_eq!(names, ["tcp-bbr", "wavelane", "air forward delay 10 ms", "air forward delay 20 ms"]);
+    // More values than dashes: every curve by itself.
+    let many: Vec<Point> = (0..6).map(|n| point("wavelane", &format!(", {n} ms"))).collect();
+    let order: Vec<&str> = many.iter().map(|p| p.curve.as_str()).collect();
+    let found = looks(&many, &order);
+    assert!((1..6).all(|i| found.curves[i].0.colour != found.curves[0].0.colour) && found.keys.is_empty());
+}
+
+#[test]
+fn areas_lie_below_all_lines_and_axes_have_words() {
+    let axes = [Axis::read("air.forward.rate=5 Mbit/s,10 Mbit/s").unwrap()];
+    let at = |stack: usize, x: f64| Point { x, half: Some(0.1), ..point(&format!("tcp-{stack}"), "") };
+    let points: Vec<Point> = (0..6).flat_map(|stack| [at(stack, 5e6), at(stack, 10e6)]).collect();
+    let names: Vec<String> = (0..6).map(|stack| format!("tcp-{stack}")).collect();
+    let order: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (plot, _) = plot(&axes, (0, "bps"), METRICS[0], &points, &order).unwrap();
+    let svg = plot.svg(crate::plot::WIDE);
+    assert!(svg.rfind("<polygon class").unwrap() < svg.find("<polyline").unwrap());
+    // Six areas are half as opaque as up to three.
+    assert_eq!(svg.matches("fill-opacity=\"0.08\"").count(), 6);
+    assert!(svg.contains(">air forward rate (Mbit/s)<") && svg.contains(">Goodput by air forward rate<"));
+}
+
+/// A legend of many rows does not push the axes down: it stands below them.
+#[test]
+fn a_long_legend_stands_below_the_axes() {
+    let axes = [Axis::read("air.forward.rate=5 Mbit/s,10 Mbit/s").unwrap()];
+    let svg = |curves: usize| {
+        let at =
+            |n: usize, x: f64| Point { x, ..point("wavelane", &format!(", channel of the name {n:03} and no other")) };
+        let points: Vec<Point> = (0..curves).flat_map(|n| [at(n, 5e6), at(n, 10e6)]).collect();
+        let names: Vec<&str> = points.iter().step_by(2).map(|p| p.curve.as_str()).collect();
+        plot(&axes, (0, "bps"), METRICS[0], &points, &names).unwrap().0.svg(crate::plot::WIDE)
+    };
+    let y_of = |svg: &str, words: &str| -> f64 {
+        let line = svg.lines().find(|line| line.contains(words)).unwrap();
+        line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+    };
+    for (curves, below) in [(2, false), (14, true)] {
+        let svg = svg(curves);
+        let (name, axis) = (y_of(&svg, ">channel of the name 000"), y_of(&svg, ">air forward rate (Mbit/s)<"));
+        assert_eq!(name > axis, below, "{curves} curves");
+        let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+        assert!(y_of(&svg, &format!(">channel of the name {:03}", curves - 1)) < height - 4.0, "within the picture");
+    }
+}
+
+#[test]
+fn many_curves_are_said_by_stack() {
+    let at = |stack: &str, n: usize, mean| Point { mean, ..point(stack, &format!(", {n} ms")) };
+    let points: Vec<Point> = (1..5).flat_map(|n| [at("a", n, n as f64 * 1e6), at("b", n, 5e5)]).collect();
+    let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
+    let mut all: Vec<Vec<Point>> = METRICS.iter().map(|_| Vec::new()).collect();
+    all[0] = points
+        .iter()
+        .map(|p| Point { curve: p.curve.clone(), rest: p.rest.clone(), stack: p.stack.clone(), ..*p })
+        .collect();
+    assert_eq!(
+        ends(&all, &order, "bps"),
+        ["Goodput, means of all combinations: a 1 Mbit/s to 4 Mbit/s; b 500 kbit/s to 500 kbit/s."]
+    );
+}
+
+#[test]
+fn what_does_not_vary_is_a_sentence() {
+    let at = |mean: f64, half| Point { mean, half, ..point("wavelane", "") };
+    let completed = METRICS[2];
+    assert_eq!(flat(completed, &[at(1.0, Some(0.0)), at(1.0, None)]).as_deref(), Some("Every transfer completed."));
+    assert_eq!(flat(completed, &[at(1.0, None), at(0.5, None)]), None);
+    assert_eq!(
+        flat(METRICS[11], &[at(0.0, None), at(0.0, None)]).as_deref(),
+        Some("Share of a call lost or late: 0 everywhere.")
+    );
+    assert_eq!(flat(completed, &[]), None);
+}
+
+#[test]
+fn only_transfers_are_asked_whether_they_completed() {
+    assert!(concerns("completed", "download") && !concerns("completed", "echo") && concerns("rtt_p50_ms", "echo"));
+}
