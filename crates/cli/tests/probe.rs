@@ -238,6 +238,23 @@ fn control_c_keeps_the_measurements() {
     std::fs::remove_dir_all(out).unwrap();
 }
 
+/// A limit on the size of files stands for a full disk.
+#[test]
+fn a_record_that_cannot_be_written_is_named_nowhere() {
+    let (server, out) = (Server::start("127.0.0.1:0"), place("nodisk"));
+    let line = format!(
+        "ulimit -f 4; exec {WAVELANE} probe {} --out {} --phases up --seconds 1 --idle-seconds 1 --json",
+        server.at,
+        out.display()
+    );
+    let o = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(2) && err.contains("--out"), "{err}");
+    // The figures are printed all the same.
+    let d = document(&o);
+    assert!(d["record"] == "" && d["phases"][1]["goodput_bps"].is_number() && !out.exists(), "{d}");
+}
+
 #[test]
 fn a_server_without_descriptors_rests_and_goes_on() {
     let found = Command::new("sh").args(["-c", "command -v prlimit"]).output();
