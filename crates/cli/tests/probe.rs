@@ -403,8 +403,10 @@ fn a_terminal_shows_the_screen_and_is_given_back() {
 #[test]
 fn probe_errors_name_a_remedy() {
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let server = Server::start("127.0.0.1:0");
     for (args, part) in [
         (vec!["probe", closed.as_str()], "wavelane probe serve"),
+        (vec!["probe", server.at.as_str(), "--interval", "2", "--dscp", "8,46,10"], "2000: choose a longer --interval"),
         (vec!["probe", "no.such.host.invalid"], "cannot find"),
         (vec!["probe", "127.0.0.1", "--congestion", "no_such"], "tcp_allowed_congestion_control"),
         (vec!["probe", "127.0.0.1", "--phases", "up,up"], "twice"),
