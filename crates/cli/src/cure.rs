@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_daemon::shaper::cure::{
-    Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, refuse_taken, undo,
+    Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, refuse_taken,
+    refuse_unknown, undo,
 };
 use wavelane_probe::document::ProbeDocument;
 
@@ -71,6 +72,9 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     }
     if args.yes {
         refuse_early(&args.file)?;
+    }
+    for name in args.interface.iter().chain(&args.inside) {
+        refuse_unknown(name).map_err(Failure::refused)?;
     }
     let target = args.target.clone().unwrap_or_default();
     // Ctrl-C ends the program by itself until something watches for it.

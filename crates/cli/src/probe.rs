@@ -392,5 +392,8 @@ fn summary(document: &ProbeDocument) -> String {
         text.push_str(&explained.sentence);
         text.push('\n');
     }
-    text + &format!("\nreport {}/report.html\n", document.record)
+    match document.record.as_str() {
+        "" => text,
+        record => text + &format!("\nreport {record}/report.html\n"),
+    }
 }

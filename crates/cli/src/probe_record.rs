@@ -31,7 +31,12 @@ pub(crate) fn keep(
     place: &Place,
 ) -> Result<(), Failure> {
     document.record = place.path().display().to_string();
-    place.keep(|draft| write(draft, document, measured, rerun))
+    let kept = place.keep(|draft| write(draft, document, measured, rerun));
+    if kept.is_err() {
+        // Nobody is led to a report that is not there.
+        document.record.clear();
+    }
+    kept
 }
 
 fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Result<(), String> {

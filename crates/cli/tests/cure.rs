@@ -165,5 +165,11 @@ fn what_cannot_be_set_up_is_refused_before_anything_is_measured() {
         let err = String::from_utf8_lossy(&o.stderr);
         assert!(o.status.code() == Some(2) && err.contains(part), "{err}");
     }
+    for flag in ["--interface", "--inside"] {
+        let mut command = Command::new(WAVELANE);
+        let o = command.args(["cure", "192.0.2.7:9", flag, "nowhere0"]).stdin(Stdio::null()).output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.code() == Some(2) && err.contains("there is no interface nowhere0"), "{err}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

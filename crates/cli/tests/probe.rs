@@ -238,6 +238,23 @@ fn control_c_keeps_the_measurements() {
     std::fs::remove_dir_all(out).unwrap();
 }
 
+/// A limit on the size of files stands for a full disk.
+#[test]
+fn a_record_that_cannot_be_written_is_named_nowhere() {
+    let (server, out) = (Server::start("127.0.0.1:0"), place("nodisk"));
+    let line = format!(
+        "ulimit -f 4; exec {WAVELANE} probe {} --out {} --phases up --seconds 1 --idle-seconds 1 --json",
+        server.at,
+        out.display()
+    );
+    let o = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(2) && err.contains("--out"), "{err}");
+    // The figures are printed all the same.
+    let d = document(&o);
+    assert!(d["record"] == "" && d["phases"][1]["goodput_bps"].is_number() && !out.exists(), "{d}");
+}
+
 #[test]
 fn a_server_without_descriptors_rests_and_goes_on() {
     let found = Command::new("sh").args(["-c", "command -v prlimit"]).output();
@@ -386,8 +403,10 @@ fn a_terminal_shows_the_screen_and_is_given_back() {
 #[test]
 fn probe_errors_name_a_remedy() {
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let server = Server::start("127.0.0.1:0");
     for (args, part) in [
         (vec!["probe", closed.as_str()], "wavelane probe serve"),
+        (vec!["probe", server.at.as_str(), "--interval", "2", "--dscp", "8,46,10"], "2000: choose a longer --interval"),
         (vec!["probe", "no.such.host.invalid"], "cannot find"),
         (vec!["probe", "127.0.0.1", "--congestion", "no_such"], "tcp_allowed_congestion_control"),
         (vec!["probe", "127.0.0.1", "--phases", "up,up"], "twice"),

@@ -197,6 +197,22 @@ fn an_interface_that_comes_back_is_shaped_again() {
     assert!(home.world.sh(&home.world.a, "tc qdisc show dev line0").contains("pfifo 1:"));
 }
 
+#[test]
+fn a_reflector_that_is_silent_is_named() {
+    let _alone = alone();
+    if !root_or_skip("shaper") {
+        return;
+    }
+    let home = Home::new("shmute");
+    let keys = "rate = \"auto\"\nrate_min = \"1 Mbit/s\"\nrate_max = \"9 Mbit/s\"\nhow = \"tbf\"\nreflector = ";
+    let mut daemon = home.start(&format!("{keys}\"10.3.0.99\""));
+    daemon.wait_log("the reflector gives no timestamps");
+    daemon.wait_log("the reflector does not answer");
+    home.world.sh(&home.world.server, "ip addr add 10.3.0.99/32 dev lo");
+    daemon.wait_log("the reflector answers again");
+    assert_eq!(daemon.stop(), Some(0));
+}
+
 /// The link behind is slower than the shaper begins; the delay says so, and the queue comes back here.
 #[test]
 fn an_automatic_rate_finds_the_link() {

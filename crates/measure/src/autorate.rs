@@ -27,7 +27,7 @@ const AFTER_CUT: Span = Span::from_millis(300);
 const RETURN_EVERY: Span = Span::from_secs(1);
 const RETURN: f64 = 0.01;
 /// Without a sample for so long nothing is known, and the middle is as good as any.
-const SILENCE: Span = Span::from_secs(5);
+pub const SILENCE: Span = Span::from_secs(5);
 
 /// What the operator states.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -224,7 +224,7 @@ pub struct ProbeDocument {
     pub notes: Vec<String>,
     /// The figures in plain words.
     pub explained: Vec<Explained>,
-    /// Where this is kept.
+    /// Where this is kept; empty if it could not be.
     pub record: String,
 }
 

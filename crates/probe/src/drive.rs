@@ -253,6 +253,10 @@ impl<'a> Driver<'a> {
                     if !again && Span::from_secs(grant.seconds.into()) < needed {
                         self.refused = Some(ProbeError::TooLong { granted_s: grant.seconds, needed });
                     }
+                    let (granted, needed) = (grant.probes_per_second, self.plan.probes_per_second());
+                    if !again && u64::from(granted) < needed {
+                        self.refused = Some(ProbeError::TooFast { granted, needed });
+                    }
                 }
                 ClientEvent::Refused(why) if !self.connected => self.refused = Some(ProbeError::Refused(why)),
                 ClientEvent::Refused(why) => {

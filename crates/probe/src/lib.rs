@@ -56,6 +56,16 @@ pub enum ProbeError {
         /// What is needed.
         needed: Span,
     },
+    /// The plan has more probes than what the server answers; the others would look lost.
+    #[error(
+        "the server answers {granted} probes a second and the measurement sends {needed}: choose a longer --interval, or fewer --dscp"
+    )]
+    TooFast {
+        /// What it answers.
+        granted: u16,
+        /// What would be sent.
+        needed: u64,
+    },
     /// An HTTP server that cannot be measured.
     #[error("cannot measure {url}: {why}")]
     Http {

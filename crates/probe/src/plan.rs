@@ -86,6 +86,11 @@ impl Plan {
     pub fn length(&self) -> Span {
         self.stages.iter().fold(Span::ZERO, |sum, (_, length)| sum + *length)
     }
+
+    /// Probes in a second, of all code points.
+    pub fn probes_per_second(&self) -> u64 {
+        (1 + self.dscps.len() as u64) * 1_000_000_000 / self.interval.as_nanos().max(1)
+    }
 }
 
 /// A stage that was.

@@ -140,6 +140,14 @@ pub fn refuse_taken(file: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Refuses what is no interface here, before anything is measured for it.
+pub fn refuse_unknown(interface: &str) -> Result<(), CommandError> {
+    match wavelane_host::interface_exists(interface) {
+        true => Ok(()),
+        false => Err(CommandError::Cure(ShaperError::NoInterface(interface.to_owned()).to_string())),
+    }
+}
+
 /// Writes `text` to `file` and starts a daemon with it, which outlives this process. Nothing is left if it does not start.
 /// Gives what the daemon said.
 pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {

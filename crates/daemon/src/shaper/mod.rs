@@ -31,7 +31,7 @@ use wavelane_host::clock::NodeClock;
 use wavelane_host::nft::ToolError;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::{caps, interface_exists, interface_index};
-use wavelane_measure::Autorate;
+use wavelane_measure::{AUTORATE_SILENCE as SILENCE, Autorate};
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_QUEUES: u64 = 16;
@@ -159,6 +159,20 @@ struct Follower {
     told: Instant,
     said: Instant,
     failing: bool,
+    heard: Instant,
+    is_silent: bool,
+}
+
+impl Follower {
+    /// Gives a line if the reflector has fallen silent, or speaks again.
+    fn hears(&mut self, now: Instant) -> Option<String> {
+        let was = std::mem::replace(&mut self.is_silent, now.since(self.heard) >= SILENCE);
+        match (was, self.is_silent) {
+            (false, true) => Some("the reflector does not answer: at rate_idle until it does".to_owned()),
+            (true, false) => Some("the reflector answers again".to_owned()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -217,8 +231,10 @@ impl Shaped {
         let carried = first.map_or(Rate::from_bps(0), |((since, octets), now_octets)| {
             Rate::of(Octets::new(now_octets.saturating_sub(octets)), now.since(since))
         });
-        for delay in follower.reflector.answers(now).unwrap_or_default() {
-            follower.estimator.sample(now, delay, carried);
+        let delays = follower.reflector.answers(now).unwrap_or_default();
+        follower.heard = if delays.is_empty() { follower.heard } else { now };
+        for delay in &delays {
+            follower.estimator.sample(now, *delay, carried);
         }
         if now >= follower.ask_at {
             follower.ask_at = (follower.ask_at + ASK_EVERY).max(now);
@@ -228,6 +244,7 @@ impl Shaped {
             follower.carried.extend(carried_now.map(|octets| (now, octets)));
             follower.estimator.silent(now);
             remark = follower.reflector.ask(now).map(str::to_owned);
+            remark = remark.or_else(|| follower.hears(now));
         }
         let wanted = follower.estimator.rate();
         let told = match &mut self.means {
@@ -364,8 +381,8 @@ fn install(
             led.push((of.name.as_str(), number));
         }
         let follower = follower(of, now, key as u16 ^ number)?;
-        let pace = if follower.is_some() { "at first " } else { "" };
-        remarks.push(format!("{}: shaped by {} at {pace}{}", of.name, how.word(), words(of.pace.first())));
+        let pace = if follower.is_some() { ", at first" } else { "" };
+        remarks.push(format!("{}: shaped by {}{pace} at {}", of.name, how.word(), words(of.pace.first())));
         let (index, look_at) = (interface_index(&of.name), now + LOOK_EVERY);
         shaped.push(Shaped { name: of.name.clone(), means, follower, index, look_at, trouble: None });
     }
@@ -378,7 +395,17 @@ fn follower(of: &Interface, now: Instant, id: u16) -> Result<Option<Follower>, S
     let reflector = Reflector::open(now, reflector, way, id).map_err(system("a raw ICMP socket"))?;
     let estimator = Autorate::new(now, terms);
     let carried = VecDeque::new();
-    Ok(Some(Follower { estimator, reflector, ask_at: now, carried, told: now, said: now, failing: false }))
+    Ok(Some(Follower {
+        estimator,
+        reflector,
+        ask_at: now,
+        carried,
+        told: now,
+        said: now,
+        failing: false,
+        heard: now,
+        is_silent: false,
+    }))
 }
 
 /// The first of the means that works, or the one that is asked for.
