@@ -23,16 +23,16 @@ const DISTRUST_MAX: u32 = 4;
 const DISTRUST_FOR: Span = Span::from_secs(35);
 /// A flow that stayed on a way for so long begins anew.
 const DISTRUST_REST: Span = Span::from_secs(30);
+/// Or more often than this, however soon.
+const DISTRUST_MOST: u32 = 40;
 /// While so many ways are tried in a row, the other edge is waited for no longer than it takes to be told from one that is silent:
 /// many combinations of the relays' choices may have to be tried before an honest one. Later ones are waited for longer, because an
 /// honest way may have become slow.
 const QUICK_WAYS: u32 = 20;
 /// That is so many times of what the edges took to hear of each other by this way ...
 const QUICK_RTTS: u64 = 4;
-/// ... but at least this: word of octets may be under way for [`PROGRESS_DELAY`] on each side, and lost once.
+/// ... but at least this: an edge keeps word of a few octets for 100 ms, and it may be lost once.
 const QUICK_MIN: Span = Span::from_millis(500);
-/// Or more often than this, however soon.
-const DISTRUST_MOST: u32 = 40;
 /// A neighbour is logged at most so often.
 const NOTICE_EVERY: Span = Span::from_secs(10);
 

@@ -71,6 +71,10 @@ impl Default for Held {
 }
 
 impl Held {
+    /// Credit up to `until`, for what was asked.
+    fn grant(until: u64) -> Self {
+        Self { until, asked: None, granted: true }
+    }
     /// The sender says that what waits reaches to `end`. Whether that is more than it may send.
     pub(super) fn ask(&mut self, end: u64) -> bool {
         let more = end > self.until;
@@ -107,7 +111,7 @@ impl Hop {
             return Some(0);
         }
         let until = from + open;
-        inc.withheld = Some(Held { until, asked: None, granted: true });
+        inc.withheld = Some(Held::grant(until));
         inc.note_grant(until);
         flow.promise(now, &path, room);
         self.settle(name);
@@ -203,5 +207,54 @@ impl Incoming {
     /// The peer offers what it has up to `end`. Whether it is to be granted.
     pub(super) fn asks(&mut self, end: u64) -> bool {
         self.withheld.as_mut().is_some_and(|held| held.ask(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a document that cannot be read should stop the test")]
+    use super::*;
+
+    fn state(held: Held) -> &'static str {
+        match (held.granted, held.asked) {
+            (true, _) => "granted",
+            (false, Some(_)) => "asking",
+            (false, None) => "free",
+        }
+    }
+
+    /// The table in `docs/protocol/hop.md`, "Ack withholding": a row's state, and those that its last column says are next.
+    #[test]
+    fn the_document_says_what_follows_each_state() {
+        let document = include_str!("../../../../docs/protocol/hop.md");
+        let (_, table) = document.split_once("| state of a direction at its receiver |").unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let printed: Vec<(&str, Vec<&str>)> = rows
+            .map(|row| {
+                let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+                let (_, next) = columns[3].rsplit_once(':').unwrap();
+                let next = next.split(|c: char| !c.is_alphabetic());
+                (columns[1], next.filter(|word| ["free", "asking", "granted"].contains(word)).collect())
+            })
+            .collect();
+
+        let asks = |mut held: Held, end| {
+            assert!(held.ask(end));
+            held
+        };
+        let filled = |mut held: Held| {
+            assert!(!held.take_filled(held.until - 1) && held.take_filled(held.until) && !held.take_filled(held.until));
+            held
+        };
+        let (free, granted) = (Held::default(), Held::grant(100_000));
+        let asking = asks(free, 50_000);
+        assert_eq!(state(asks(asking, 60_000)), "asking");
+        assert_eq!(state(asks(granted, 200_000)), "granted", "what was granted comes first");
+        let next = [
+            (state(free), vec![state(asking)]),
+            (state(asking), vec![state(granted)]),
+            (state(granted), vec![state(filled(granted)), state(filled(asks(granted, 200_000)))]),
+        ];
+        assert_eq!(printed, next);
     }
 }
