@@ -1,7 +1,7 @@
 //! How the channels between two gateways are used: `[links.NAME]`.
 
 use crate::error::ScenarioError;
-use crate::model::{Channel, LaneChoice, LinkKnobs, Scenario};
+use crate::model::{Channel, LaneChoice, LinkKnobs, START_RATE, Scenario};
 use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::{text, unit};
@@ -104,7 +104,23 @@ fn names(table: &Table<'_>, key: &str) -> Result<Vec<String>, ScenarioError> {
 fn start_rates(table: &Table<'_>) -> Result<Vec<(String, Rate)>, ScenarioError> {
     let Some(value) = table.get("start-rates") else { return Ok(Vec::new()) };
     let entries = value.table("{ modem = \"33.6 kbit/s\" }")?.entries();
-    let one = |(name, value): (String, Value<'_>)| Ok((name, value.quantity::<Rate>()?));
+    let one = |(name, value): (String, Value<'_>)| {
+        let rate = value.quantity::<Rate>()?;
+        if rate.as_bps() == 0 {
+            return Err(value.impossible(format!(
+                "{}: nothing leaves at 0 bit/s: write a rate such as \"33.6 kbit/s\"",
+                value.path
+            )));
+        }
+        if rate > START_RATE {
+            return Err(value.impossible(format!(
+                "{}: a lane starts at {} and finds a higher rate itself: remove it",
+                value.path,
+                unit(&START_RATE)
+            )));
+        }
+        Ok((name, rate))
+    };
     entries.into_iter().map(one).collect()
 }
 
@@ -185,6 +201,8 @@ mod tests {
             ("[links.up]\nchoice = \"bond\"", "names no lane"),
             ("[links.up]\nlanes = [\"wire\"]", "no channel 'wire'"),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { wire = \"1 kbit/s\" }", "no channel 'wire'"),
+            ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"0 bit/s\" }", "nothing leaves"),
+            ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"1 Gbit/s\" }", "finds a higher rate itself"),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"fast\" }", "is not a rate"),
             ("[links.up]\nlanes = [\"radio\", \"far\"]", "joins other gateways than 'radio'"),
             ("[links.up]\nlanes = [\"radio\", \"radio\"]", "twice"),

@@ -7,7 +7,7 @@ use crate::medium::{self, Medium};
 use crate::status;
 use std::net::SocketAddr;
 use wavelane_base::{PortId, Span};
-use wavelane_gateway::{Choice, LaneStatus, PeerId};
+use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId};
 use wavelane_host::interface_is_up;
 
 /// A lane that only brings has been silent for too long after so many of the longest silences of a peer that keeps its lanes open
@@ -73,6 +73,7 @@ impl Daemon {
         let (known, ms) = (of.known, |span: Span| span.as_nanos() as f64 / 1e6);
         let heard = self.gateway.silence_by(self.now, PeerId(of.peer), PortId(of.port as u16));
         let unused = self.unused(of);
+        let starts = [table.start_rate.unwrap_or(Controller::START_RATE), Controller::START_RATE];
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
@@ -90,7 +91,8 @@ impl Daemon {
             spare: known.is_some_and(|lane| lane.spare),
             unused,
             rtt_ms: known.and_then(|lane| lane.rtt).map(ms),
-            rate_bps: known.and_then(|lane| lane.rate).map(|rate| rate.as_bps()),
+            // Where it starts is no measurement.
+            rate_bps: known.and_then(|lane| lane.rate).filter(|rate| !starts.contains(rate)).map(|rate| rate.as_bps()),
             loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
             path_mtu: known.map(|lane| lane.path_mtu),
             delivered_bytes: known.map_or(0, |lane| lane.delivered_bytes),

@@ -2,6 +2,9 @@
 
 use wavelane_base::Rate;
 
+/// Where gateways start unless they are told a lower rate: the transport's `Controller::START_RATE`.
+pub const START_RATE: Rate = Rate::from_bps(4_000_000);
+
 /// What a link under `wavelane` does differently from its defaults, at both ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkKnobs {

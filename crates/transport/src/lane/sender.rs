@@ -20,8 +20,11 @@ use wavelane_wire::frame::LaneAck;
 
 /// Control and micro frames may be this much ahead of the pacer.
 const URGENT_AHEAD: Span = Span::from_millis(20);
-/// Control and micro frames may exceed the window by this much.
+/// Control and micro frames may exceed the window by this much ...
 const URGENT_BYTES: u64 = 16 * 1500;
+/// ... but on a slow lane by no more than it carries in so long, or a packet: what they fill is queue, in which all wait.
+const URGENT_SPAN: Span = Span::from_millis(500);
+const URGENT_BYTES_MIN: u64 = 1500;
 /// Answers to a neighbour's challenges are no reason to exceed the window by more than this: it may never acknowledge them.
 const ANSWERS_BYTES: u64 = 64 << 10;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
@@ -144,8 +147,8 @@ impl<R> LaneSender<R> {
     pub fn room(&self, now: Instant, class: Class) -> Room {
         let (ahead, extra) = match class {
             // Small frames ride with the acks that hold up the pacer; what waits for them does not.
-            Class::Control => (URGENT_AHEAD, URGENT_BYTES),
-            Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, URGENT_BYTES),
+            Class::Control => (URGENT_AHEAD, self.urgent_bytes()),
+            Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, self.urgent_bytes()),
             Class::Bulk => (Span::ZERO, 0),
         };
         if class == Class::Bulk && self.holds_bulk {
@@ -556,6 +559,11 @@ impl<R> LaneSender<R> {
 
     fn loss_time(&self) -> Option<Instant> {
         self.sent.loss_time(self.rtt.smoothed_or_initial(), self.rtt.loss_delay())
+    }
+
+    /// How far control and micro frames may exceed the window.
+    fn urgent_bytes(&self) -> u64 {
+        URGENT_BYTES.min(self.control.rate().octets_in(URGENT_SPAN).get().max(URGENT_BYTES_MIN))
     }
 
     /// When the next tail probe is due.

@@ -155,7 +155,7 @@ impl Sessions {
             let places = self.peers[peer].places_again(place);
             if let Some(answered) = &mut self.peers[peer].answered {
                 // That it is asked for again says that our answers may not arrive: it is no reason to call later ourselves.
-                answered.due = places;
+                answered.ask_again(places);
             }
             self.due.insert(peer);
             return Ok(Incoming::Handled);

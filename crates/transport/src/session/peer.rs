@@ -36,6 +36,9 @@ pub(super) struct Initiation {
     pub(super) sent_wide: bool,
 }
 
+/// Places to which copies of an answer may wait for room: those of the peer's own copies, and as many of others'.
+const DUE_MAX: usize = 2 * LANES_MAX;
+
 /// The peer's first message, answered. The peer has the keys once we see data under them.
 pub(super) struct Answered {
     pub(super) session: Session,
@@ -44,7 +47,7 @@ pub(super) struct Answered {
     pub(super) mac1: [u8; MAC_LEN],
     /// The first mac of the message that was answered.
     pub(super) init_mac1: [u8; MAC_LEN],
-    /// Where copies are to go as soon as the ports have room.
+    /// Where copies are to go as soon as the ports have room, at most [`DUE_MAX`] places.
     pub(super) due: Vec<(PortId, Origin)>,
     /// Where the first message came from so far, at most [`LANES_MAX`] places.
     pub(super) asked_from: Vec<(PortId, Option<SocketAddr>)>,
@@ -54,6 +57,17 @@ pub(super) struct Answered {
     pub(super) sent_to: Option<SocketAddr>,
     /// It was sent to several places: by which of them it reached the peer is unknown.
     pub(super) sent_wide: bool,
+}
+
+impl Answered {
+    /// A copy of the first message came. What waits for other copies still goes: one of them may be the peer's, and this one made by
+    /// somebody who saw it.
+    pub(super) fn ask_again(&mut self, places: Vec<(PortId, Origin)>) {
+        self.due.retain(|waiting| !places.contains(waiting));
+        self.due.extend(places);
+        let surplus = self.due.len().saturating_sub(DUE_MAX);
+        self.due.drain(..surplus);
+    }
 }
 
 /// An address that only our owner's memory names. It may be another host's by now, so it gets a few calls and no data.

@@ -117,7 +117,7 @@ impl Delay {
         Self {
             phase: Phase::Startup,
             rate,
-            pacing: TRAIN_RATE,
+            pacing: start_rate.map_or(TRAIN_RATE, |_| rate.scale(2, 1)),
             window: first_window,
             first_window,
             service: Service::default(),

@@ -214,6 +214,36 @@ fn an_answer_takes_every_way_in_turn() {
     panic!("{asked} questions, {answered:?} answers");
 }
 
+/// Copies of a call from other places that arrive before the answer has left, as they do by lanes of one length or from somebody who sees
+/// calls and repeats them at once, take no answer from the caller; and there is a bound to them.
+#[test]
+fn copies_from_elsewhere_take_no_answer_from_the_caller() {
+    let now = Instant::ZERO;
+    let mut w = World::new(MS50);
+    let mut buf = [0; HANDSHAKE_MAX];
+    w.nodes[0].sessions.want(now, 0, true);
+    let init = w.nodes[0].sessions.poll_handshake(now, PORT, &mut buf).unwrap();
+    let init = buf[..init.len].to_vec();
+    let b = &mut w.nodes[1].sessions;
+    let mut heard = |from: SocketAddr| b.handle_datagram(now, PORT, &mut init.clone(), Some(from));
+    assert_eq!(heard(address(0)), Incoming::Handled);
+    (7..10).for_each(|other| assert_eq!(heard(address(other)), Incoming::Handled));
+    let b = &mut w.nodes[1].sessions;
+    let mut answered = Vec::new();
+    while let Some(out) = b.poll_handshake(now, PORT, &mut buf) {
+        answered.push(out.to.unwrap());
+    }
+    answered.sort();
+    assert_eq!(answered, [address(0), address(7), address(8), address(9)]);
+    for n in 0..1_000_u16 {
+        let from = SocketAddr::new(address(7).ip(), 10_000 + n);
+        b.handle_datagram(now, PORT, &mut init.clone(), Some(from));
+    }
+    let waiting = core::iter::from_fn(|| b.poll_handshake(now, PORT, &mut buf)).count();
+    // Answers, and cookies to those who call too often.
+    assert!(waiting <= 2 * LANES_MAX + REPLIES_MAX, "{waiting}");
+}
+
 /// Of two ways only the second leads somewhere. The peer answers a call by that one from a third place, to the port of the first.
 #[test]
 fn an_answer_proves_no_address_that_nobody_called() {
