@@ -134,6 +134,7 @@ impl Daemon {
         match (lane.works && peer_up, lane.spare) {
             (false, _) if self.is_pinned_to(of.peer, out) => Some(format!("no answer; {PINNED}")),
             (false, _) => Some("no answer".into()),
+            (true, true) if lane.rtt.is_none() => Some("in reserve, and nothing has come back by it yet".into()),
             (true, true) if lane.metered => Some("in reserve: it is metered, and another lane works".into()),
             (true, true) => Some("in reserve: another lane stands before it".into()),
             (true, false) => None,
