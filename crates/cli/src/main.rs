@@ -199,7 +199,7 @@ fn unparsed(error: &clap::Error) -> Outcome {
     if error.use_stderr() {
         error.exit();
     }
-    if let Some(about) = study::asked(std::env::args()).filter(|_| error.kind() == ErrorKind::DisplayHelp) {
+    if let Some(about) = study::asked(std::env::args_os()).filter(|_| error.kind() == ErrorKind::DisplayHelp) {
         print(&format!("{about}\n"))?;
     }
     match error.print().and_then(|()| std::io::stdout().flush()) {

@@ -6,6 +6,7 @@ use crate::{Failure, Outcome, exit_of, interrupt, print, study_show};
 use clap::{Args, Subcommand};
 use core::fmt::Write;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -97,10 +98,12 @@ fn find(id: &str) -> Result<&'static Study, Failure> {
 }
 
 /// What `study run ID... --help` asks about, before the help of the command itself.
-pub(crate) fn asked(mut args: impl Iterator<Item = String>) -> Option<String> {
-    let (study, run) = (args.nth(1)?, args.next()?);
-    let shown: Vec<String> = args.filter_map(|id| Study::find(&id).map(study_show::show)).collect();
-    (study == "study" && run == "run" && !shown.is_empty()).then(|| shown.join("\n"))
+pub(crate) fn asked(mut args: impl Iterator<Item = OsString>) -> Option<String> {
+    if args.nth(1)? != "study" || args.next()? != "run" {
+        return None;
+    }
+    let shown: Vec<String> = args.filter_map(|id| Study::find(id.to_str()?).map(study_show::show)).collect();
+    (!shown.is_empty()).then(|| shown.join("\n"))
 }
 
 fn run(args: &RunStudies) -> Outcome {
@@ -316,9 +319,12 @@ mod tests {
         assert_eq!(told(&row(None, "goodput_ratio_median", Verdict::Info)), [false, true, true]);
         assert_eq!(told(&row(None, "worlds_failed", Verdict::Pass)), [true, true, true]);
         assert!(is_told(&row(None, "flows_reset", Verdict::Info), 0), "a study without members");
-        let args = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().into_iter();
+        let args = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>().into_iter();
         assert!(asked(args("wavelane study run gettys --help")).is_some_and(|said| said.starts_with("gettys: ")));
         assert_eq!(asked(args("wavelane study run --help")), None);
         assert_eq!(asked(args("wavelane run gettys --help")), None);
+        let unreadable = std::os::unix::ffi::OsStringExt::from_vec(b"caf\xe9".to_vec());
+        let mixed = args("wavelane study run gettys").chain([unreadable]);
+        assert!(asked(mixed).is_some_and(|said| said.starts_with("gettys: ")), "what is no UTF-8 is no study");
     }
 }

@@ -343,3 +343,21 @@ fn a_capture_is_analysed_in_every_form() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(err(&refused).contains("tcpdump -w"), "{}", err(&refused));
 }
+
+#[test]
+fn names_that_are_not_utf_8_are_taken() {
+    let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"caf\xe9.toml");
+    let with = |word: &str, more: &[&str]| Command::new(WAVELANE).arg(word).arg(name).args(more).output().unwrap();
+    for word in ["trace", "run", "study"] {
+        let o = with(word, &["--help"]);
+        assert!(o.status.code().is_some_and(|code| code == 0 || code == 2), "{word}: {}", err(&o));
+    }
+    assert_eq!(with("trace", &["--help"]).status.code(), Some(0));
+    // Also where the record says how the program was called.
+    let place = Place::new("bytes");
+    let scenario = place.0.join(name);
+    std::fs::copy(smoke(), &scenario).unwrap();
+    let run = Command::new(WAVELANE).arg("run").arg(&scenario).args(["--out", &place.path("r")]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    assert!(place.read("r/environment.json").contains("caf\u{fffd}.toml"));
+}

@@ -53,7 +53,7 @@ pub fn host_facts() -> Value {
         "wavelane": env!("CARGO_PKG_VERSION"),
         "commit": COMMIT.get(),
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-        "arguments": std::env::args().collect::<Vec<_>>(),
+        "arguments": std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "kernel": fact("/proc/sys/kernel/osrelease"),
         "kernel_build": fact("/proc/version"),
         "cpu": first("/proc/cpuinfo", "model name"),
