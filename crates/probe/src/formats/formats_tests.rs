@@ -98,6 +98,21 @@ fn irtt_files_have_one_way_delays_and_losses() {
 }
 
 #[test]
+fn long_names_are_cut_and_stay_distinct() {
+    let (long, unit) = ("\u{e4}".repeat(70_000), "u".repeat(70_000));
+    let file = serde_json::json!({
+        "version": 4, "x_values": [0], "results": { format!("{long}1"): [1], format!("{long}2"): [2], "short": [3] },
+        "metadata": { "SERIES_META": { "short": { "UNITS": unit } } },
+    });
+    let read = read_results(file.to_string().as_bytes()).unwrap();
+    assert!(read.series.iter().all(|s| s.name.chars().count() < NAME_MAX + 20 && s.units.len() <= NAME_MAX));
+    let values = |name: &str| read.series(name).unwrap().points[0].1;
+    let cut = "\u{e4}".repeat(NAME_MAX);
+    assert_eq!(values("short"), Some(3.0));
+    assert_eq!((values(&format!("{cut}... (series 2)")), values(&format!("{cut}... (series 3)"))), (Some(1.0), Some(2.0)));
+}
+
+#[test]
 fn other_files_are_refused_with_a_remedy() {
     for (file, word) in [
         (&b""[..], "complete"),

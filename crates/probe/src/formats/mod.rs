@@ -14,6 +14,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 
+/// Characters of a series' name or unit that are read; a longer name ends with the number of its series.
+pub const NAME_MAX: usize = 200;
+
 /// The most JSON that is read, unpacked. What it makes in memory is bounded, too (2 GiB): half an hour of irtt at 10 ms.
 pub const FILE_MAX: u64 = 256 << 20;
 
@@ -118,12 +121,30 @@ pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
     }
     let json = bounded::read(&text, bounded::MEMORY_MAX)?;
     drop(text);
-    match &json {
+    let results = match &json {
         v if v.get("metadata").is_some() && v.get("results").is_some() => flent::read(v),
         v if v.get("round_trips").is_some() => irtt::read(v),
         v if v.get("start").is_some() && v.get("intervals").is_some() => iperf3::read(v),
         _ => Err(FormatError::Unknown),
+    };
+    results.map(with_short_names)
+}
+
+/// Names as short as a table needs them: a file may hold any text there.
+fn with_short_names(mut results: Results) -> Results {
+    for (i, series) in results.series.iter_mut().enumerate() {
+        if clip(&mut series.name) {
+            series.name += &format!("... (series {})", i + 1);
+        }
+        clip(&mut series.units);
     }
+    results
+}
+
+/// Cuts a text that is longer than [`NAME_MAX`].
+fn clip(text: &mut String) -> bool {
+    let end = text.char_indices().nth(NAME_MAX).map(|(end, _)| end);
+    end.inspect(|&end| text.truncate(end)).is_some()
 }
 
 fn number(value: &Value, key: &str) -> Option<f64> {
