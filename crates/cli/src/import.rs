@@ -3,14 +3,14 @@
 use crate::record_place::{RecordKind, place};
 use crate::{Failure, Outcome, print};
 use clap::Args;
-use core::fmt::Write;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use wavelane_measure::{csv_field, mean, percentile};
 use wavelane_probe::formats::{Results, SeriesData, Tool, read_results};
-use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
+use wavelane_report::{Page, PageChart, PageCurve, PageTable, Table, render_page};
 use wavelane_run::shell;
 
 const EXAMPLES: &str = "\
@@ -107,20 +107,23 @@ fn write(dir: &Path, args: &ImportArgs, results: &Results, document: &Value) -> 
     let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
     put("import.json", pretty(document))?;
     std::fs::create_dir(dir.join("series")).map_err(|e| format!("series: {e}"))?;
-    put("series/values.csv", values_csv(results))?;
+    let values = File::create(dir.join("series/values.csv")).and_then(|file| write_values(results, file));
+    values.map_err(|e| format!("series/values.csv: {e}"))?;
     render_page(dir, &page(&args.file, results)).map(drop).map_err(|e| e.to_string())
 }
 
-fn values_csv(results: &Results) -> String {
-    let mut text = String::from("series,units,at_s,value\n");
+/// Writes a row per value as it goes: the rows repeat the names and would take more memory than the file that was read.
+fn write_values(results: &Results, out: impl io::Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    writeln!(out, "series,units,at_s,value")?;
     for series in &results.series {
         let (name, units) = (csv_field(&series.name), csv_field(&series.units));
         for (at, value) in &series.points {
             let value = value.map_or(String::new(), |v| v.to_string());
-            let _ = writeln!(text, "{name},{units},{at},{value}");
+            writeln!(out, "{name},{units},{at},{value}")?;
         }
     }
-    text
+    out.flush()
 }
 
 /// Series of the same unit on one picture.
@@ -192,17 +195,44 @@ fn page(file: &Path, results: &Results) -> Page {
 }
 
 fn table_text(results: &Results) -> String {
-    let heads = HEADS.map(str::to_owned).to_vec();
-    let rows: Vec<Vec<String>> = [heads].into_iter().chain(rows(results)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _ = if i < 2 { write!(line, "{cell:<width$}  ") } else { write!(line, "{cell:>width$}  ") };
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
+    let mut table = Table::new(2, &HEADS);
+    rows(results).into_iter().for_each(|row| table.push(row));
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn results(tool: Tool, series: Vec<SeriesData>) -> Results {
+        Results { tool, title: String::new(), start_unix_s: None, series, totals: BTreeMap::new() }
     }
-    text
+
+    fn series(name: &str, units: &str, points: Vec<(f64, Option<f64>)>) -> SeriesData {
+        SeriesData { name: name.to_owned(), units: units.to_owned(), points }
+    }
+
+    #[test]
+    fn values_are_written_as_they_come() {
+        /// Counts what comes, and how much at once at most.
+        #[derive(Default)]
+        struct Counter {
+            all: usize,
+            most: usize,
+        }
+        impl Write for &mut Counter {
+            fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+                (self.all, self.most) = (self.all + part.len(), self.most.max(part.len()));
+                Ok(part.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let points = (0..20_000).map(|i| (f64::from(i), Some(1.0))).collect();
+        let mut counter = Counter::default();
+        write_values(&results(Tool::Flent, vec![series(&"n".repeat(200), "ms", points)]), &mut counter).unwrap();
+        assert!(counter.all > 4_000_000 && counter.most < 100_000, "{} octets at once", counter.most);
+    }
 }

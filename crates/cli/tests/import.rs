@@ -1,7 +1,7 @@
 //! `wavelane import` on files of the tools that it reads.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -55,5 +55,20 @@ fn a_result_file_becomes_a_record() {
         let err = String::from_utf8_lossy(&o.stderr);
         assert!(o.status.code() == Some(2) && err.contains(part) && !other.exists(), "{err}");
     }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn long_names_do_not_multiply() {
+    let dir = std::env::temp_dir().join(format!("wavelane-import-long-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (times, values) = ((0..2_000).collect::<Vec<_>>(), vec![1; 2_000]);
+    let text = json!({ "metadata": {}, "version": 4, "x_values": times, "results": { "n".repeat(100_000): values } });
+    std::fs::write(dir.join("long.flent"), text.to_string()).unwrap();
+    let o = import(&dir.join("long.flent"), &dir.join("r"), &[]);
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let written = std::fs::metadata(dir.join("r/series/values.csv")).unwrap().len();
+    assert!((400_000..1_000_000).contains(&written), "{written} octets");
+    assert!(o.stdout.len() < 10_000 && std::fs::metadata(dir.join("r/report.html")).unwrap().len() < 1_000_000);
     std::fs::remove_dir_all(dir).unwrap();
 }

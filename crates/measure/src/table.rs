@@ -91,7 +91,7 @@ fn put(cell: Option<impl Display>, out: &mut String) {
 
 /// A text as a field of a CSV file (RFC 4180, section 2).
 pub fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -107,6 +107,7 @@ mod tests {
             column("t", Cells::Texts(vec![Some("say \"no\"".into()), None])),
         ]);
         assert_eq!(table.csv(), "n,\"x, y\",t\n18446744073709551615,1000000,\"say \"\"no\"\"\"\n,0.1,\n");
+        assert_eq!(csv_field("a\rb"), "\"a\rb\"", "a carriage return alone ends a row for some readers");
         assert_eq!((table.rows(), Table::new(vec![]).csv().as_str()), (2, "\n"));
     }
 }

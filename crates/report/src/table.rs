@@ -3,7 +3,8 @@
 use core::fmt::Write;
 
 /// Heads, rows of as many cells, and how many columns are words: words stand left, numbers right.
-pub(crate) struct Table {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
     pub(crate) words: usize,
     pub(crate) heads: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -11,12 +12,12 @@ pub(crate) struct Table {
 
 impl Table {
     /// Without rows yet.
-    pub(crate) fn new(words: usize, heads: &[&'static str]) -> Self {
+    pub fn new(words: usize, heads: &[&'static str]) -> Self {
         Self { words, heads: heads.to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row.
-    pub(crate) fn push(&mut self, cells: Vec<String>) {
+    pub fn push(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.heads.len(), "a row has a cell per head");
         self.rows.push(cells);
     }
@@ -33,7 +34,7 @@ impl Table {
     }
 
     /// Lines for a terminal, the heads first.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let heads: Vec<String> = self.heads.iter().map(|&head| head.into()).collect();
         let lines = || [&heads].into_iter().chain(&self.rows);
         let width = |column: usize| lines().map(|row| row[column].chars().count()).max().unwrap_or(0);
