@@ -2,6 +2,8 @@
 
 /// A logarithmic axis begins at most at this share of its least value.
 const LEAST_FROM_EDGE: f64 = 0.94;
+/// The farthest from zero that an axis with negative values goes.
+const FAR: f64 = 1e300;
 
 /// Linear or logarithmic position of values between two ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,6 +19,17 @@ impl Axis {
         let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
         let step = step_for(most);
         Self { low: 0.0, high: (most / step).ceil() * step, log: false }
+    }
+    /// From zero, or from a round number at or below `least` if that is negative, to a round number at or above `most`.
+    pub(crate) fn holding(least: f64, most: f64) -> Self {
+        // Not so far apart that their distance is no number.
+        let most = if most.is_finite() { most.clamp(0.0, FAR) } else { 0.0 };
+        if !least.is_finite() || least >= 0.0 {
+            return Self::linear(most);
+        }
+        let least = least.max(-FAR);
+        let step = step_for(most - least);
+        Self { low: (least / step).floor() * step, high: (most / step).ceil() * step, log: false }
     }
     /// From zero to exactly `most`.
     pub(crate) fn exact(most: f64) -> Self {
@@ -56,9 +69,11 @@ impl Axis {
             let within = |t: &f64| (self.low * 0.999..=self.high * 1.001).contains(t);
             return one_two_five().filter(within).map(|t| (t, number(t))).collect();
         }
-        let step = step_for(self.high);
-        let count = (self.high / step + 1e-9).floor() as u32;
-        (0..=count).map(|i| (f64::from(i) * step, number(f64::from(i) * step))).collect()
+        let step = step_for(self.high - self.low);
+        let first = (self.low / step - 1e-9).ceil();
+        let count = ((self.high / step + 1e-9).floor() - first).max(0.0) as u32;
+        let tick = |i: u32| (first + f64::from(i)) * step;
+        (0..=count).map(|i| (tick(i), number(tick(i)))).collect()
     }
 }
 
@@ -87,6 +102,12 @@ mod tests {
         let axis = Axis::linear(19.3);
         let labels: Vec<String> = axis.ticks().into_iter().map(|t| t.1).collect();
         assert_eq!(labels, ["0", "2", "4", "6", "8", "10", "12", "14", "16", "18", "20"]);
+        let labels = |axis: Axis| axis.ticks().into_iter().map(|t| t.1).collect::<Vec<_>>();
+        let below = Axis::holding(-2_995.0, 12.0);
+        assert_eq!((below.low, below.high), (-3_000.0, 500.0));
+        assert_eq!(labels(below), ["-3000", "-2500", "-2000", "-1500", "-1000", "-500", "0", "500"]);
+        assert_eq!(labels(Axis::holding(-0.3, 0.0)), ["-0.3", "-0.25", "-0.2", "-0.15", "-0.1", "-0.05", "0"]);
+        assert_eq!(Axis::holding(3.0, 19.3), Axis::linear(19.3));
         let axis = Axis::logarithmic([103.0, 2_400.0].into_iter());
         assert_eq!((axis.low, axis.high), (103.0 * LEAST_FROM_EDGE, 5_000.0));
         let labels: Vec<String> = axis.ticks().into_iter().map(|t| t.1).collect();
@@ -95,8 +116,10 @@ mod tests {
 
     #[test]
     fn shares_stay_within_the_axis_even_for_odd_values() {
-        for axis in [Axis::linear(f64::NAN), Axis::linear(0.0), Axis::logarithmic(std::iter::empty()), Axis::exact(0.0)]
-        {
+        let far = [Axis::holding(-f64::MAX, f64::MAX), Axis::holding(f64::NEG_INFINITY, f64::NAN)];
+        let none = [Axis::linear(f64::NAN), Axis::linear(0.0), Axis::logarithmic(std::iter::empty()), Axis::exact(0.0)];
+        for axis in none.into_iter().chain(far) {
+            assert!(axis.ticks().len() <= 25, "{axis:?}");
             for value in [-1.0, 0.0, 1e-9, 1.0, 1e12] {
                 let share = axis.share(value);
                 assert!((0.0..=1.0).contains(&share), "{axis:?} {value} {share}");

@@ -33,8 +33,8 @@ pub use parquet::parquet;
 pub use single::Single;
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
-pub use table::Table;
 pub use sweep::{doubts as sweep_doubts, render_sweep};
+pub use table::Table;
 pub use units::{CommonUnit, human};
 
 use std::path::{Path, PathBuf};

@@ -104,6 +104,7 @@ impl PageChart {
         let points = || self.curves.iter().flat_map(|curve| curve.points.iter().copied());
         let right = points().map(|p| p.0).chain(self.curves.iter().flat_map(|c| c.marks.iter().copied()));
         let right = right.fold(0.0, f64::max);
+        let of_y = |end: fn(f64, f64) -> f64| points().map(|p| p.1).fold(0.0, end);
         let gap = if self.x_log { f64::INFINITY } else { right * GAP_SHARE };
         let curve = |(style, curve): (usize, &PageCurve)| Curve {
             name: curve.name.clone(),
@@ -117,7 +118,7 @@ impl PageChart {
             x_label: self.x_label.clone(),
             y_label: self.y_label.clone(),
             x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
-            y: Axis::linear(points().map(|p| p.1).fold(0.0, f64::max) * 1.04),
+            y: Axis::holding(of_y(f64::min) * 1.04, of_y(f64::max) * 1.04),
             curves: self.curves.iter().enumerate().map(curve).collect(),
             keys: Vec::new(),
             level: None,
@@ -207,6 +208,41 @@ mod tests {
         let thin = thinned(&points);
         assert!(thin.len() <= POINTS_MAX && thin.contains(&(44_444.0, 900.0)), "{}", thin.len());
         assert_eq!(pieces(&[(0.0, 1.0), (1.0, 1.0), (9.0, 1.0)], 2.0).len(), 2);
+    }
+
+    fn chart(curves: Vec<PageCurve>) -> PageChart {
+        PageChart {
+            name: "one",
+            title: "Delay".into(),
+            x_label: "s".into(),
+            y_label: "ms".into(),
+            x_log: false,
+            curves,
+            marks_mean: "lost",
+        }
+    }
+
+    #[test]
+    fn marks_are_one_a_pixel() {
+        let curve = |marks: Vec<f64>| PageCurve { name: "x".into(), points: vec![(0.0, 1.0), (2_000.0, 1.0)], marks };
+        let svg = |marks| chart(vec![curve(marks)]).plot().svg(crate::plot::WIDE);
+        let lines = |svg: &str| svg.matches("<line").count();
+        let none = svg(vec![]);
+        let many = svg((0..200_000).map(|i| f64::from(i) / 100.0).collect());
+        let drawn = lines(&many) - lines(&none);
+        assert!((700..=960).contains(&drawn), "{drawn}");
+        // Far apart, each is drawn.
+        let few = svg(vec![10.0, 1_000.0, 1_990.0]);
+        assert_eq!(lines(&few) - lines(&svg(vec![10.0])), 2);
+    }
+
+    #[test]
+    fn the_axis_begins_at_the_least_value_if_that_is_negative() {
+        let curve = |points| PageCurve { name: "up".into(), points, marks: vec![] };
+        let plot = chart(vec![curve(vec![(0.0, -2_995.0), (1.0, -2_950.0), (2.0, 12.0)])]).plot();
+        assert!(plot.y.low <= -2_995.0 && plot.y.high >= 12.0 && plot.y.low > -4_000.0, "{:?}", plot.y);
+        assert!(plot.y.share(-2_995.0) < plot.y.share(-2_950.0), "not drawn flat");
+        assert_eq!(chart(vec![curve(vec![(0.0, 4.0), (1.0, 12.0)])]).plot().y, Axis::linear(12.0 * 1.04));
     }
 
     #[test]

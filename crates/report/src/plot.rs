@@ -4,6 +4,7 @@
 use crate::axis::Axis;
 use crate::legend::Key;
 use core::fmt::Write;
+use std::collections::BTreeSet;
 
 const TITLE_Y: f64 = 28.0;
 pub(crate) const LEGEND_ROW: f64 = 20.0;
@@ -377,8 +378,13 @@ impl Plot {
         }
         // Each curve's marks have a row of their own below the upper edge.
         let y = canvas.top + 2.0 + 9.0 * i as f64;
+        let mut marked = BTreeSet::new();
         for mark in &curve.marks {
             let (x, _) = self.place(canvas, (*mark, 0.0));
+            // More than one in a pixel look like one.
+            if !marked.insert(x.round() as i64) {
+                continue;
+            }
             let n = look.colour;
             let line = format!("class=\"s{n}\" stroke=\"{}\" stroke-width=\"1.6\"", colour(n));
             canvas.line((x, y), (x, y + 7.0), &line);

@@ -109,7 +109,10 @@ fn long_names_are_cut_and_stay_distinct() {
     let values = |name: &str| read.series(name).unwrap().points[0].1;
     let cut = "\u{e4}".repeat(NAME_MAX);
     assert_eq!(values("short"), Some(3.0));
-    assert_eq!((values(&format!("{cut}... (series 2)")), values(&format!("{cut}... (series 3)"))), (Some(1.0), Some(2.0)));
+    assert_eq!(
+        (values(&format!("{cut}... (series 2)")), values(&format!("{cut}... (series 3)"))),
+        (Some(1.0), Some(2.0))
+    );
 }
 
 #[test]
