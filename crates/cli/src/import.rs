@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use wavelane_measure::{csv_field, mean, percentile};
-use wavelane_probe::formats::{Results, SeriesData, Tool, read_results};
+use wavelane_probe::formats::{IRTT_PING, Results, SeriesData, Tool, read_results};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, Table, render_page};
 use wavelane_run::shell;
 
@@ -126,18 +126,23 @@ fn write_values(results: &Results, out: impl io::Write) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether there is anything to draw.
+fn has_values(series: &SeriesData) -> bool {
+    series.points.iter().any(|point| point.1.is_some())
+}
+
 /// Series of the same unit on one picture.
 fn charts(results: &Results) -> Vec<PageChart> {
     let mut by_unit: BTreeMap<&str, Vec<&SeriesData>> = BTreeMap::new();
-    for series in &results.series {
+    for series in results.series.iter().filter(|series| has_values(series)) {
         by_unit.entry(&series.units).or_default().push(series);
     }
-    // Only of a delay that is missing is it known that it was lost.
-    let is_loss = |units: &str| results.tool == Tool::Irtt && units == "ms";
+    // Only of a round trip that is missing is it known that it was lost; the delays of its ways are not there either.
+    let is_loss = |series: &SeriesData| results.tool == Tool::Irtt && series.name == IRTT_PING;
     let curve = |series: &SeriesData| PageCurve {
         name: series.name.clone(),
         points: series.points.iter().filter_map(|&(at, value)| Some((at, value?))).collect(),
-        marks: series.points.iter().filter(|p| p.1.is_none() && is_loss(&series.units)).map(|p| p.0).collect(),
+        marks: series.points.iter().filter(|p| p.1.is_none() && is_loss(series)).map(|p| p.0).collect(),
     };
     let chart = |(name, (units, all)): (&&'static str, (&str, Vec<&SeriesData>))| PageChart {
         name,
@@ -174,21 +179,23 @@ fn page(file: &Path, results: &Results) -> Page {
         tables.push(PageTable { title: "Of the whole test".into(), heads: words(&["figure", "value"]), rows });
     }
     let mut sentences = vec![format!("Measured by {tool}; read from {}.", file.display())];
-    let drawn = charts(results);
-    let curves: usize = drawn.iter().map(|chart| chart.curves.len()).sum();
-    if curves < results.series.len() {
+    let charts = charts(results);
+    let curves: usize = charts.iter().map(|chart| chart.curves.len()).sum();
+    let (all, with_values) = (results.series.len(), results.series.iter().filter(|s| has_values(s)).count());
+    if with_values < all {
+        sentences.push(format!("{} of {all} series have no value and are not drawn.", all - with_values));
+    }
+    if curves < with_values {
         sentences.push(format!(
-            "{curves} of {} series are drawn: {CURVES_MAX} of a unit, and {} units. The others are in series/values.csv.",
-            results.series.len(),
+            "{curves} of {with_values} series are drawn: {CURVES_MAX} of a unit, and {} units. The others are in series/values.csv.",
             CHARTS.len()
         ));
     }
-    let has_points = |chart: &PageChart| chart.curves.iter().any(|c| !c.points.is_empty() || !c.marks.is_empty());
     Page {
         title: format!("{tool}: {}", if results.title.is_empty() { "a result file" } else { &results.title }),
         headline: format!("{} series", results.series.len()),
         sentences,
-        charts: drawn.into_iter().filter(has_points).collect(),
+        charts,
         tables,
         rerun: format!("wavelane import {}", shell(&file.display().to_string())),
     }
@@ -211,6 +218,33 @@ mod tests {
 
     fn series(name: &str, units: &str, points: Vec<(f64, Option<f64>)>) -> SeriesData {
         SeriesData { name: name.to_owned(), units: units.to_owned(), points }
+    }
+
+    #[test]
+    fn series_without_values_take_no_picture_from_others() {
+        let mut all: Vec<SeriesData> =
+            (0..CHARTS.len()).map(|i| series("empty", &format!("a{i}"), vec![(0.0, None)])).collect();
+        all.push(series("full", "b", vec![(0.0, Some(1.0))]));
+        let page = super::page(Path::new("x"), &results(Tool::Flent, all));
+        assert_eq!(page.charts.iter().map(|c| c.y_label.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(page.sentences[1..], ["8 of 9 series have no value and are not drawn."]);
+        let many = (0..=CURVES_MAX).map(|_| series("full", "b", vec![(0.0, Some(1.0))])).collect();
+        assert!(
+            super::page(Path::new("x"), &results(Tool::Flent, many)).sentences[1]
+                .starts_with("8 of 9 series are drawn")
+        );
+    }
+
+    #[test]
+    fn a_loss_is_marked_once() {
+        let points = || vec![(0.0, Some(1.0)), (1.0, None)];
+        let marks = |tool| {
+            let all = vec![series(IRTT_PING, "ms", points()), series("OWD up", "ms", points())];
+            let charts = charts(&results(tool, all));
+            charts[0].curves.iter().map(|curve| curve.marks.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(marks(Tool::Irtt), [vec![1.0], vec![]]);
+        assert_eq!(marks(Tool::Flent), [vec![], vec![]], "flent's missing values need not be lost");
     }
 
     #[test]

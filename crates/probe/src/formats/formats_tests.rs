@@ -123,6 +123,8 @@ fn other_files_are_refused_with_a_remedy() {
         (b"{}", "iperf3 -J"),
         (b"{\"version\":2,\"metadata\":{},\"results\":{},\"x_values\":[]}", "version 2"),
         (b"{\"start\":{},\"intervals\":[],\"error\":\"no server\"}", "no server"),
+        (b"{\"start\":{},\"intervals\":[]}", "iperf3's file has no value over time"),
+        (b"{\"metadata\":{},\"version\":4,\"x_values\":[0],\"results\":{\"n\":[null]}}", "run it longer"),
         (b"{\"round_trips\":[{}],\"config\":{\"params\":{\"interval\":1}}}", "lost"),
     ] {
         let why = read_results(file).unwrap_err().to_string();

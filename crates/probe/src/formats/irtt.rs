@@ -4,6 +4,8 @@ use super::{FormatError, Results, SeriesData, Tool, number, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// irtt's round trips, of which one that is missing was lost.
+pub const IRTT_PING: &str = "Ping (ms) UDP";
 const NS_PER_MS: f64 = 1e6;
 
 pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
@@ -11,7 +13,7 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
     let trips = json["round_trips"].as_array().ok_or(missing("round_trips"))?;
     let interval_s = number(&json["config"]["params"], "interval").ok_or(missing("interval"))? / 1e9;
     let series = |name: &str| SeriesData { name: name.to_owned(), units: "ms".to_owned(), points: Vec::new() };
-    let mut all = [series("Ping (ms) UDP"), series("OWD up"), series("OWD down")];
+    let mut all = [series(IRTT_PING), series("OWD up"), series("OWD down")];
     let mut lost = BTreeMap::<&str, u32>::new();
     let sent = |trip: &Value| number(&trip["timestamps"]["client"]["send"], "wall");
     let start = trips.first().and_then(sent);

@@ -9,6 +9,7 @@ mod iperf3;
 mod irtt;
 
 pub use flent::{FLENT_VERSION, FlentMeta, write_flent};
+pub use irtt::IRTT_PING;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -41,6 +42,11 @@ pub enum FormatError {
     /// The tool itself failed.
     #[error("the test failed: {0}")]
     Failed(String),
+    /// A test without a result.
+    #[error(
+        "{0}'s file has no value over time: the test ended before its first one, or every packet was lost; run it longer"
+    )]
+    NoValues(&'static str),
     /// Something that the tool always writes is missing.
     #[error("{tool}'s file has no `{what}`: is it complete?")]
     Missing {
@@ -127,7 +133,12 @@ pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
         v if v.get("start").is_some() && v.get("intervals").is_some() => iperf3::read(v),
         _ => Err(FormatError::Unknown),
     };
-    results.map(with_short_names)
+    let results = results?;
+    let has_values = |series: &SeriesData| series.points.iter().any(|point| point.1.is_some());
+    if !results.series.iter().any(has_values) {
+        return Err(FormatError::NoValues(results.tool.word()));
+    }
+    Ok(with_short_names(results))
 }
 
 /// Names as short as a table needs them: a file may hold any text there.
