@@ -25,23 +25,43 @@ pub(crate) fn rest(scenario: &Scenario, have: u32) -> Scenario {
     Scenario { seed: Seed(scenario.seed.0.saturating_add(u64::from(have))), ..scenario.clone() }
 }
 
-/// Removes what [`more_of`] names once the Record has all its seeds. Others stay: they took time, and a larger number of seeds takes
-/// them over.
+/// Removes what [`more_of`] names once the Record has all its seeds; what is beside that gets its place. Others stay: they took
+/// time, and a larger number of seeds takes them over.
 pub(crate) fn remove_more(record: &Path) {
     let more = more_of(record);
-    if !more.exists() || foreign(&more).is_some() {
+    while remove_covered(record, &more) {
+        move_up(&more);
+    }
+}
+
+/// Gives the Record beside a place without one that place, and so on: its seeds follow those of the Record before it.
+fn move_up(place: &Path) {
+    let from = more_of(place);
+    let is_free = place.symlink_metadata().is_err();
+    if !is_free || !from.join("record.json").exists() || std::fs::rename(&from, place).is_err() {
         return;
+    }
+    let _ = std::fs::rename(seal_of(&from), seal_of(place));
+    move_up(&from);
+}
+
+/// Removes the Record `more` if `record` has all its seeds.
+fn remove_covered(record: &Path, more: &Path) -> bool {
+    if !more.exists() || foreign(more).is_some() {
+        return false;
     }
     let read = |at: &Path| {
         let (document, scenario) = (RunDocument::load(at).ok()?, Scenario::load_recorded(at).ok()?);
         let seeds = (scenario.seed.0, scenario.seed.0.saturating_add(u64::from(document.repeat)));
         Some((Scenario { seed: Seed(0), ..scenario }, seeds))
     };
-    let Some(((all, has), (part, seeds))) = read(record).zip(read(&more)) else { return };
-    if all == part && has.0 <= seeds.0 && seeds.1 <= has.1 {
-        let _ = std::fs::remove_dir_all(&more);
-        let _ = std::fs::remove_file(seal_of(&more));
+    let Some(((all, has), (part, seeds))) = read(record).zip(read(more)) else { return false };
+    let is_covered = all == part && has.0 <= seeds.0 && seeds.1 <= has.1;
+    if !is_covered || std::fs::remove_dir_all(more).is_err() {
+        return false;
     }
+    let _ = std::fs::remove_file(seal_of(more));
+    true
 }
 
 /// Makes the Record at `options.out`, which holds `earlier`, one of at least `options.repeat` seeds. Only those that neither it nor

@@ -190,7 +190,7 @@ fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn
     seeds_are_added_and_never_removed(out, csv, ran);
     // Files of others are refused before anything runs, with a record and without.
     std::fs::write(record(4).join("notes.md"), "years").unwrap();
-    let refused = go_with(out, "go", rates, 11).err().unwrap().to_string();
+    let refused = go_with(out, "go", rates, 14).err().unwrap().to_string();
     assert!(refused.contains("holds notes.md"), "{refused}");
     std::fs::remove_file(record(4).join("record.json")).unwrap();
     let refused = go(out, "go", rates).unwrap_err().to_string();
@@ -240,13 +240,13 @@ fn seeds_are_added_and_never_removed(out: &Path, csv: &str, ran: &dyn Fn() -> us
     }
     let first = &go_with(out, "go", rates, 5).unwrap().1[0];
     let more = crate::extend::more_of(&out.join(&first.record));
-    let beside = |after: u32, repeat: u32| {
+    let at = |place: &Path, after: u32, repeat: u32| {
         let scenario = wavelane_scenario::Scenario::load_recorded(&out.join(&first.record)).unwrap();
         let options = RunOptions {
             name: "hop".into(),
             repeat,
             jobs: 1,
-            out: more.clone(),
+            out: place.to_owned(),
             rerun: "wavelane run hop.toml".into(),
             captures: crate::CaptureExtent::Off,
         };
@@ -260,6 +260,7 @@ fn seeds_are_added_and_never_removed(out: &Path, csv: &str, ran: &dyn Fn() -> us
         run(&|| Box::new(AtRate), &crate::extend::rest(&scenario, after), &options, &hooks).unwrap();
         ran();
     };
+    let beside = |after: u32, repeat: u32| at(&more, after, repeat);
     let missing = |repeat: u32| {
         let (sweep_of, cells, options) = plan(out, "go", rates, repeat);
         shards(&AtRate, &sweep_of.axes, &cells, &options).unwrap()
@@ -283,6 +284,15 @@ fn seeds_are_added_and_never_removed(out: &Path, csv: &str, ran: &dyn Fn() -> us
     assert!(left.len() == 6 && left[0].repeat == 1 && left[0].record.ends_with(".more.more"), "{:?}", left[0]);
     let table = go_with(out, "go", rates, 10).unwrap().0;
     assert_eq!((ran(), more.exists(), table), (11, false, afresh(10).0));
+    // Beside it as many as are wanted, and further ones beside those: none is run twice.
+    let further = crate::extend::more_of(&more);
+    beside(10, 1);
+    at(&further, 11, 2);
+    for (repeat, runs, is_beside) in [(11, 5, true), (13, 10, false)] {
+        let cells = go_with(out, "go", rates, repeat).unwrap().1;
+        assert_eq!((ran(), on_disk(&cells[0]).repeat), (runs, repeat));
+        assert_eq!((more.exists(), further.exists()), (is_beside, false), "--repeat {repeat}");
+    }
     // The seeds where the others begin.
     assert_eq!((go_with(out, "go", rates, 2).unwrap().0.as_str(), ran()), (csv, 0));
     notes();
