@@ -14,6 +14,9 @@ const EARLIER: &str = ".earlier-";
 /// The same of a draft that is not locked yet.
 const NEW: &str = ".new-";
 
+/// Links in a row that are followed, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
 /// A name beside `place` that nobody else has.
 fn beside(place: &Path, mark: &str) -> PathBuf {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
@@ -112,9 +115,7 @@ fn clear(earlier: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<PathBuf>)
 /// still beside it, else the earlier one. What a folder at `out` that holds `mark` has replaced is removed, except what `foreign`
 /// finds in it. What a living program replaces is left alone.
 pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), RunError> {
-    let target = std::fs::read_link(out).map(|to| out.parent().unwrap_or(Path::new("")).join(to));
-    // Without a slash at the end, which is no part of the name.
-    let out: &Path = &target.unwrap_or_else(|_| out.components().collect());
+    let out = &behind_links(out);
     let left = left_beside(out);
     let is_there = out.symlink_metadata().is_ok();
     match left.as_slice() {
@@ -144,18 +145,39 @@ pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf
         .try_for_each(|(earlier, _)| clear(earlier, out, &foreign))
 }
 
+/// Where a path leads, also if nothing is there.
+fn behind_links(path: &Path) -> PathBuf {
+    // Without a slash at the end, which is no part of the name and hides a link.
+    let mut at: PathBuf = path.components().collect();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = std::fs::read_link(&at) else { break };
+        at = at.parent().unwrap_or(Path::new("")).join(to).components().collect();
+    }
+    at
+}
+
+/// Whether a folder at `out` is being replaced, or was when its program was killed: nothing may be at `out` meanwhile.
+pub fn is_replaced(out: &Path) -> bool {
+    !earlier_beside(out).is_empty()
+}
+
 /// What killed programs left of a replacement at `out`, each locked.
 fn left_beside(out: &Path) -> Vec<(PathBuf, File)> {
+    let earlier = earlier_beside(out).into_iter();
+    earlier.filter_map(|earlier| locked(&earlier).map(|held| (earlier, held))).collect()
+}
+
+/// What waits beside `out` while it is replaced.
+fn earlier_beside(out: &Path) -> Vec<PathBuf> {
     let prefix = format!(".{}{EARLIER}", out.file_name().unwrap_or_default().to_string_lossy());
     let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let of_out =
         entries.filter(|entry| entry.file_name().to_string_lossy().strip_prefix(&prefix).is_some_and(is_number));
-    let mut left: Vec<(PathBuf, File)> =
-        of_out.filter_map(|entry| Some((entry.path(), locked(&entry.path())?))).collect();
-    left.sort_by(|(a, _), (b, _)| a.cmp(b));
-    left
+    let mut earlier: Vec<PathBuf> = of_out.map(|entry| entry.path()).collect();
+    earlier.sort();
+    earlier
 }
 
 /// A new file that has its name once it is whole. Dropped before that, it leaves nothing.
@@ -346,6 +368,14 @@ mod tests {
         std::os::unix::fs::symlink("r", place.join("link")).unwrap();
         recover(&place.join("link"), "record.json", others).unwrap();
         assert_eq!(std::fs::read_to_string(place.join("link/record.json")).unwrap(), "3");
+        // So do two in a row, also with a slash at the end; links in a circle lead nowhere.
+        std::fs::rename(&out, earlier(4)).unwrap();
+        std::os::unix::fs::symlink("link/", place.join("second")).unwrap();
+        std::os::unix::fs::symlink("circle", place.join("circle")).unwrap();
+        recover(&place.join("circle/"), "record.json", others).unwrap();
+        assert!(!out.exists());
+        recover(&place.join("second/"), "record.json", others).unwrap();
+        assert_eq!(std::fs::read_to_string(out.join("record.json")).unwrap(), "3");
         std::fs::remove_dir_all(&place).unwrap();
     }
 }
