@@ -82,6 +82,10 @@ fn free(records: &Path, what: &str, kind: &'static RecordKind) -> Result<Place, 
             continue;
         }
         match std::fs::create_dir(&path) {
+            // The folder was free because a living program has moved it aside and is about to put another there, or has just done so.
+            Ok(()) if wavelane_run::is_replaced(&path) || path.read_dir().is_ok_and(|mut all| all.next().is_some()) => {
+                let _ = std::fs::remove_dir(&path);
+            }
             Ok(()) => return Ok(Place { path, reserved: true, kind }),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(unwritable(&path, e)),
@@ -138,6 +142,22 @@ mod tests {
         let kept = at_once[0].path.clone();
         drop(at_once);
         assert_eq!(std::fs::read_dir(&records).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>(), [kept]);
+        std::fs::remove_dir_all(&records).unwrap();
+    }
+
+    #[test]
+    fn a_number_whose_record_is_being_replaced_is_taken() {
+        let records = std::env::temp_dir().join(format!("wavelane-replaced-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&records);
+        // A living program between its two renames.
+        let earlier = records.join(".probe-home-1.earlier-0123456789abcdef");
+        std::fs::create_dir_all(&earlier).unwrap();
+        std::fs::write(earlier.join("probe.json"), "{}").unwrap();
+        let living = std::fs::File::open(&earlier).unwrap();
+        living.lock().unwrap();
+        let place = free(&records, "home", &KIND).ok().unwrap();
+        assert_eq!(place.path, records.join("probe-home-2"));
+        assert!(!records.join("probe-home-1").exists() && earlier.exists());
         std::fs::remove_dir_all(&records).unwrap();
     }
 }
