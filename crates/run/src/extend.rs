@@ -6,6 +6,7 @@ use crate::draft::{Draft, foreign};
 use crate::drive::{REPEAT_MAX, RunError, RunHooks, RunOptions, document, finish, remark_of, review, run, unwritable};
 use crate::kept::{Found, kept, make_room, seal_of, write_seal};
 use crate::record::{RunDocument, StackResult, label};
+use crate::whole::is_replaced;
 use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
 use wavelane_scenario::{Scenario, Stack};
@@ -29,6 +30,8 @@ pub(crate) fn rest(scenario: &Scenario, have: u32) -> Scenario {
 /// time, and a larger number of seeds takes them over.
 pub(crate) fn remove_more(record: &Path) {
     let more = more_of(record);
+    // A program may have been killed between the two.
+    move_up(&more);
     while remove_covered(record, &more) {
         move_up(&more);
     }
@@ -37,7 +40,7 @@ pub(crate) fn remove_more(record: &Path) {
 /// Gives the Record beside a place without one that place, and so on: its seeds follow those of the Record before it.
 fn move_up(place: &Path) {
     let from = more_of(place);
-    let is_free = place.symlink_metadata().is_err();
+    let is_free = place.symlink_metadata().is_err() && !is_replaced(place);
     if !is_free || !from.join("record.json").exists() || std::fs::rename(&from, place).is_err() {
         return;
     }

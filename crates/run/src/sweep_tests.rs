@@ -293,6 +293,14 @@ fn seeds_are_added_and_never_removed(out: &Path, csv: &str, ran: &dyn Fn() -> us
         assert_eq!((ran(), on_disk(&cells[0]).repeat), (runs, repeat));
         assert_eq!((more.exists(), further.exists()), (is_beside, false), "--repeat {repeat}");
     }
+    at(&further, 13, 1);
+    go_with(out, "go", rates, 13).unwrap();
+    assert_eq!(
+        (ran(), more.exists(), further.exists()),
+        (0, true, false),
+        "a program was killed before it moved that up"
+    );
+    std::fs::remove_dir_all(&more).unwrap();
     // The seeds where the others begin.
     assert_eq!((go_with(out, "go", rates, 2).unwrap().0.as_str(), ran()), (csv, 0));
     notes();
