@@ -323,7 +323,7 @@ mod tests {
         assert!(asked(args("wavelane study run gettys --help")).is_some_and(|said| said.starts_with("gettys: ")));
         assert_eq!(asked(args("wavelane study run --help")), None);
         assert_eq!(asked(args("wavelane run gettys --help")), None);
-        let unreadable = std::os::unix::ffi::OsStringExt::from_vec(b"caf\xe9".to_vec());
+        let unreadable: OsString = std::os::unix::ffi::OsStringExt::from_vec(b"caf\xe9".to_vec());
         let mixed = args("wavelane study run gettys").chain([unreadable]);
         assert!(asked(mixed).is_some_and(|said| said.starts_with("gettys: ")), "what is no UTF-8 is no study");
     }
