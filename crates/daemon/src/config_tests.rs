@@ -304,6 +304,10 @@ fn impossible_lanes_are_refused_with_a_remedy() {
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\n[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 6",
             "is 0 and 6 for device 'radio0'",
         ),
+        (
+            "controller = \"cubic\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"9600 bit/s\"",
+            "is of the controller \"delay\"",
+        ),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"fast\"", "such as \"33.6 kbit/s\""),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"0 bit/s\"", "such as \"33.6 kbit/s\""),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"5 Mbit/s\"", "would change nothing: remove it"),

@@ -1,8 +1,7 @@
-//! What the lanes' datagrams travel in: all that the daemon does differently from one medium to another.
+//! What the lanes' datagrams travel in, and what the daemon does differently from one medium to another once its keys are read.
 //!
-//! To add a medium: a variant of [`Medium`] and of [`MediumSocket`] here, whose matches the compiler then asks for, its socket in
-//! `wavelane_host`, its keys in `config/file.rs`, and its octets around a datagram in the gateway (`wavelane_gateway::Medium`,
-//! `overhead`). Addresses are `SocketAddr` everywhere; a medium without IP maps its own into them, as [`ether`] does.
+//! To add a medium: a variant of [`Medium`] and of [`MediumSocket`] here, whose matches the compiler then asks for; the other places are
+//! in `docs/decisions/0030-rooms-by-permission.md`, "Consequence". Addresses are `SocketAddr` everywhere; a medium without IP maps its own into them, as [`ether`] does.
 
 use crate::config::LaneSocket;
 use serde::Deserialize;
@@ -154,7 +153,6 @@ mod tests {
             let read: Table = toml::from_str(&format!("medium = \"{}\"", medium.word())).expect("its own word");
             assert_eq!(read.medium, medium);
             assert_eq!(medium.has_ip(), medium.to_gateway() == gateway::Medium::Udp);
-            assert_eq!(medium.has_ip(), medium.capability().is_none());
         }
     }
 }

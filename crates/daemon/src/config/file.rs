@@ -371,6 +371,13 @@ impl Peer {
             Some("cubic") => Controller::Cubic,
             Some(fixed) => fixed_rate(fixed).map(Controller::Fixed).map_err(|e| value(key("controller"), e))?,
         };
+        if let Some(place) = lanes.iter().position(|lane| lane.start_rate.is_some() && controller != Controller::Delay)
+        {
+            return Err(value(
+                format!("{}: start_rate", lane_key(lanes[place].line, &t.name, place)),
+                "is of the controller \"delay\", and this peer has another: remove start_rate, or the peer's `controller`",
+            ));
+        }
         Ok(Self {
             public_key,
             preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,

@@ -27,8 +27,10 @@ impl Daemon {
             queue_delay_ms: ms(p.queue_delay),
             rate_bps: p.rate.map(|r| r.as_bps()),
             // No measurement comes to exactly this.
-            rate_is_initial: p.rate == Some(Controller::START_RATE)
-                && self.config.peers.get(i).is_some_and(|c| c.controller == Controller::Delay),
+            rate_is_initial: self.config.peers.get(i).is_some_and(|c| {
+                let starts = c.lanes.iter().filter_map(|lane| lane.start_rate).chain([Controller::START_RATE]);
+                c.controller == Controller::Delay && starts.into_iter().any(|start| p.rate == Some(start))
+            }),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },
             path_mtu: p.path_mtu,
             path_mtu_cause: p.path_mtu_cause.clone(),

@@ -210,7 +210,6 @@ fn a_route_change_in_mid_flow_moves_it() {
     }
 }
 
-/// What has no way is told so at once, and what the edge forgot is reset at the other side.
 /// All flows from `from` to `to` arrive whole although most ways lead over gateway 0, which lies.
 fn get_past_the_liar(nodes: usize, joined: &[[usize; 2]], lie: Lie, [from, to]: [usize; 2]) {
     for seed in 1..=6 {
@@ -241,6 +240,7 @@ fn of_many_ways_the_honest_one_is_tried_in_time() {
     get_past_the_liar(9, &nine, always, [5, 6]);
 }
 
+/// What has no way is told so at once, and what the edge forgot is reset at the other side.
 #[test]
 fn where_no_honest_way_exists_the_failure_is_clear() {
     let mut mesh = two_ways(10);

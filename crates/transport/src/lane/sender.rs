@@ -208,6 +208,11 @@ impl<R> LaneSender<R> {
         (self.config.controller, self.config.start_rate, self.config.mtu_max) = (controller, start_rate, mtu_max);
     }
 
+    /// Another start rate, from the next [`Self::restart`] on.
+    pub fn set_start_rate(&mut self, start_rate: Option<Rate>) {
+        self.config.start_rate = start_rate;
+    }
+
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
     /// none is ever used twice in one boot.
     pub fn restart(&mut self, now: Instant) {

@@ -55,6 +55,7 @@ impl<L> Lanes<L> {
             let lane = &mut self.all[*number];
             (lane.place, lane.metered) = (place, options.metered);
             (lane.bulk, lane.small) = (options.bulk, options.small);
+            lane.sender.set_start_rate(options.start_rate);
         }
         self.choice = choice;
         if (choice, leading(self)) != before {
