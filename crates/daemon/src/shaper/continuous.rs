@@ -6,8 +6,9 @@
 //! a clock that was set in between; then the series goes on as the round trip does.
 //!
 //! Each source has a shift of its own, which is kept while the other one is in use: a queue on the way back belongs to round trips
-//! alone. Round trips stand for delays as if the way back were empty. If a shift had to be taken from a round trip, it falls as
-//! soon as an answer shows that part of that round trip was a queue on the way back.
+//! alone. Round trips stand for delays as if the way back were empty. A shift that is taken from a round trip, or that is older than
+//! an outage, falls as soon as an answer shows it to be too high: part of that round trip was a queue on the way back, or clocks
+//! drifted meanwhile.
 
 /// What a delay was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,9 +28,13 @@ const SET_MAX: u32 = 3;
 /// ... unless so many answers in a row were fine.
 const FINE_AFTER: u32 = 1_200;
 
+/// Timestamps' shift may fall during so many answers after a change: by then the way back was empty once.
+const SETTLING: u32 = 1_200;
+
 /// An answer's round trip, and the value of the series.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
+    source: Source,
     series_ms: f64,
     round_ms: f64,
 }
@@ -42,8 +47,8 @@ pub(super) struct Continuous {
     stamps_ms: Option<f64>,
     /// What is added to round trips: the most by which the series exceeded a round trip, so that of an empty way back.
     echoes_ms: Option<f64>,
-    /// `stamps_ms` was taken from a round trip.
-    is_taken: bool,
+    /// During so many answers yet `stamps_ms` may fall, and bounds nothing.
+    settling: u32,
     /// The other clock is ahead by something between these, by all answers since it was set.
     ahead_ms: Option<(f64, f64)>,
     /// How often it was set lately, and how many answers were fine since.
@@ -58,25 +63,28 @@ impl Continuous {
             Source::Echoes => round_ms + *self.echoes_ms.get_or_insert(0.0),
             Source::Stamps => delay_ms + self.shift_of_stamps(delay_ms, round_ms),
         };
-        self.last = Some(Seen { series_ms, round_ms });
+        self.last = Some(Seen { source, series_ms, round_ms });
         series_ms
     }
 
     /// What is added to an answer's delay by timestamps.
     fn shift_of_stamps(&mut self, delay_ms: f64, round_ms: f64) -> f64 {
         let was_set = self.was_set(delay_ms, round_ms);
+        self.settling = match self.last {
+            Some(last) if last.source == Source::Echoes => SETTLING,
+            _ => self.settling.saturating_sub(1),
+        };
         let shift_ms = match (self.stamps_ms.filter(|_| !was_set), self.last) {
             (Some(kept), _) => kept,
             (None, None) => 0.0,
             (None, Some(last)) => {
-                self.is_taken = true;
+                self.settling = SETTLING;
                 last.series_ms + (round_ms - last.round_ms) - delay_ms
             }
         };
-        self.is_taken &= self.fine < FINE_AFTER;
         let over_ms = delay_ms - round_ms;
         let shift_ms = match self.echoes_ms {
-            Some(most) if self.is_taken => shift_ms.min(most - over_ms),
+            Some(most) if self.settling > 0 => shift_ms.min(most - over_ms),
             known => {
                 let most = known.map_or(f64::NEG_INFINITY, |known| known - DRIFT_MS);
                 self.echoes_ms = Some(most.max(over_ms + shift_ms));
@@ -174,6 +182,19 @@ mod tests {
             }
             assert!((series.add(Stamps, 100.0 + step, 120.0) - 100.0).abs() < 1e-6, "a queue on the way there is seen");
         }
+    }
+
+    #[test]
+    fn drift_during_an_outage_is_no_delay() {
+        let mut series = Continuous::default();
+        (0..10).for_each(|_| assert_eq!(series.add(Stamps, 20.0, 40.0), 20.0));
+        series.add(Echoes, 40.0, 40.0);
+        // A quarter of an hour at 33 parts per million.
+        assert!((series.add(Stamps, 50.0, 40.0) - 20.0).abs() < 1e-6);
+        assert!((series.add(Stamps, 110.0, 100.0) - 80.0).abs() < 1e-6, "a queue is seen");
+        // Nor does the series move once the shift is settled.
+        let after = (0..3 * SETTLING).map(|_| series.add(Stamps, 50.0, 40.0)).fold(0.0, f64::max);
+        assert!((after - 20.0).abs() < 1e-6 && series.settling == 0);
     }
 
     #[test]
