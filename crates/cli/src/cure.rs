@@ -1,13 +1,12 @@
 //! `wavelane cure`: measure, propose a shaper, apply it, take it back.
 
-use crate::probe::{measured, resolve};
+use crate::probe::{measured, resolve, watch};
 use crate::{Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use wavelane_daemon::shaper::cure::{
     Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, refuse_taken,
     refuse_unknown, undo,
@@ -77,15 +76,15 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
         refuse_unknown(name).map_err(Failure::refused)?;
     }
     let target = args.target.clone().unwrap_or_default();
-    // Ctrl-C ends the program by itself until something watches for it.
-    let address = resolve(&target, &AtomicBool::new(false))?;
+    let stop = watch()?;
+    let address = resolve(&target, &stop)?;
     let reflector = args.moving.then(|| reflector(address.ip())).transpose()?;
     let outside = match &args.interface {
         Some(name) => name.clone(),
         None => interface_towards(address.ip()).map_err(Failure::refused)?,
     };
     let phases: &[&str] = if args.inside.is_some() { &["up", "down"] } else { &["up"] };
-    let before = measured(&target, phases, args.seconds)?;
+    let before = measured(&target, phases, args.seconds, &stop)?;
     refuse_void(&before)?;
     let interfaces = [("up", Some(outside)), ("down", args.inside.clone())];
     let wishes: Vec<Wish> = interfaces.into_iter().filter_map(|(phase, name)| wish(&before, phase, name?)).collect();
@@ -99,7 +98,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     let said = apply(&args.file, &file).map_err(Failure::refused)?;
     let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
     // What was set up stays, whatever becomes of the second measurement.
-    let after = measured(&target, phases, args.seconds).inspect_err(|_| {
+    let after = measured(&target, phases, args.seconds, &stop).inspect_err(|_| {
         say!(
             "wavelane: the second measurement ended early; what was set up stays, and '{}' takes it back",
             told.undo()

@@ -351,8 +351,19 @@ fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Pla
     Ok((rerun_http(target, &plan, args.ca.as_deref()), measured.map_err(|why| failure(&why))?, place))
 }
 
-/// Measures idle and `phases`, and keeps no record.
-pub(crate) fn measured(target: &str, phases: &[&str], seconds: u16) -> Result<ProbeDocument, Failure> {
+/// Ctrl-C's flag for [`measured`], which uses the terminal. One for all measurements of a command: whoever watches anew misses the
+/// Ctrl-C between them, and the next one would be taken for the second.
+pub(crate) fn watch() -> Result<Arc<AtomicBool>, Failure> {
+    interrupt::flag_before(give_back)
+}
+
+/// Measures idle and `phases` until `stop` is set, and keeps no record.
+pub(crate) fn measured(
+    target: &str,
+    phases: &[&str],
+    seconds: u16,
+    stop: &AtomicBool,
+) -> Result<ProbeDocument, Failure> {
     let args = MeasureArgs {
         target: Some(target.to_owned()),
         against: Against::Wavelane,
@@ -370,10 +381,9 @@ pub(crate) fn measured(target: &str, phases: &[&str], seconds: u16) -> Result<Pr
         out: None,
         json: false,
     };
-    let stop = interrupt::flag_before(give_back)?;
-    let plan = plan(&args, target, &stop)?;
+    let plan = plan(&args, target, stop)?;
     let mut screen = Screen::open(target, plan.length());
-    let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
+    let measured = drive::measure(&plan, stop, &mut |view| screen.show(view));
     screen.close();
     let measured = measured.map_err(|why| failure(&why))?;
     if measured.interrupted {

@@ -151,6 +151,43 @@ fn the_guides_cure_works_as_written() {
     assert!(!file.exists());
 }
 
+/// Ctrl-C while the shaper starts: that goes on, the second measurement ends at once, and the user learns what stays.
+#[test]
+fn an_interrupt_during_the_set_up_ends_the_second_measurement() {
+    let Some(home) = Place::new() else {
+        return eprintln!("SKIPPED (1 test): the cure needs root to make network namespaces");
+    };
+    home.sh("ip link set lo up; tc qdisc add dev lo root tbf rate 6mbit burst 70000 latency 500ms");
+    let folder = std::env::temp_dir().join(format!("wavelane-cure-interrupt-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let _ending = Ending(folder.clone());
+    let file = folder.join("shaper.toml");
+    // In the daemon's place, one that starts when it is told to.
+    let program = folder.join("daemon");
+    let script = "#!/bin/sh\ncd \"${0%/*}\"\n: > begun\nwhile [ ! -e go ]; do sleep 0.05; done\n\
+                  echo 'lo: shaped by a script' >&2\nexec sleep 60\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut server = home.command(&[WAVELANE, "probe", "serve"]).stderr(Stdio::null()).spawn().unwrap();
+    pause(500);
+    let line = [WAVELANE, "cure", "127.0.0.1", "--yes", "--json", "--seconds", "4", "--interface", "lo", "--file"];
+    let mut command = home.command(&[&line[..], &[file.to_str().unwrap()]].concat());
+    let mut cure = command.env("WAVELANED", &program).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !folder.join("begun").exists() && cure.try_wait().unwrap().is_none() {
+        pause(20);
+    }
+    let interrupted = Command::new("kill").args(["-INT", &cure.id().to_string()]).status().unwrap();
+    std::fs::write(folder.join("go"), "").unwrap();
+    let out = cure.wait_with_output().unwrap();
+    let _ = server.kill();
+    let _ = server.wait();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(interrupted.success(), "it ended by itself: {said}");
+    assert_eq!(out.status.code(), Some(130), "{said}");
+    assert!(said.contains("what was set up stays") && said.contains("--undo"), "{said}");
+    assert!(file.exists());
+}
+
 #[test]
 fn what_cannot_be_set_up_is_refused_before_anything_is_measured() {
     let folder = std::env::temp_dir().join(format!("wavelane-cure-early-{}", std::process::id()));

@@ -236,9 +236,10 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     let admission = shared.server().admit_load(since_boot(), from.ip(), &opening.token);
     let Some(admission) = admission else { return Ok(()) };
     let result = serve_load(stream, &opening, admission.until, shared);
-    shared.server().end_load(since_boot(), &opening.token);
+    // Until it is closed it is one of the session's connections: it still carries what is on its way.
     let drained = close(stream);
     shared.server().count_drained(from.ip(), drained);
+    shared.server().end_load(since_boot(), &opening.token);
     result
 }
 
@@ -334,6 +335,55 @@ impl Counter {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::packet::{Message, QUESTION_LEN};
+    use std::io::Read;
+
+    /// Opens a session as a client does.
+    fn session(shared: &Shared, from: SocketAddr) -> Token {
+        let ask = |message: Message| {
+            let (mut question, mut out) = ([0; DATAGRAM_ROOM], [0; DATAGRAM_ROOM]);
+            let len = message.emit(&mut question, QUESTION_LEN).unwrap();
+            let now = since_boot();
+            let answer = shared.server().handle(now, now, from, &question[..len], &mut out).unwrap();
+            Message::parse(&out[..answer.len]).unwrap()
+        };
+        let nonce = [9; 8];
+        let Message::Cookie(_, cookie) = ask(Message::Hello(nonce)) else { panic!("no cookie") };
+        let Message::Welcome(_, token, _) = ask(Message::Open(nonce, cookie, 30)) else { panic!("no session") };
+        token
+    }
+
+    #[test]
+    fn a_connection_that_is_being_closed_still_counts() {
+        let server =
+            Mutex::new(Server::new(Limits { connections: 1, ..Limits::default() }, Entropy::live(entropy::fill)));
+        let shared = Arc::new(Shared { server, places: Mutex::default(), tls: None, stop: Arc::default() });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, from) = listener.accept().unwrap();
+        let token = session(&shared, from);
+        let place = shared.places().enter(from.ip(), None).unwrap();
+        let theirs = Arc::clone(&shared);
+        let serving = std::thread::spawn(move || connection(&stream, from, place, &theirs));
+        let opening = Opening { purpose: Purpose::Small, token, congestion: String::new() };
+        client.write_all(&opening.to_bytes()).unwrap();
+        // What goes on to come keeps it from being closed.
+        let enough = Arc::new(AtomicBool::new(false));
+        let (mut twin, told) = (client.try_clone().unwrap(), Arc::clone(&enough));
+        let sending = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) && twin.write_all(&[7]).is_ok() {
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            let _ = twin.shutdown(std::net::Shutdown::Write);
+        });
+        client.read_to_end(&mut Vec::new()).unwrap();
+        let another = || shared.server().admit_load(since_boot(), from.ip(), &token).is_some();
+        assert!(!another(), "two connections where one is granted");
+        enough.store(true, Ordering::Relaxed);
+        sending.join().unwrap();
+        serving.join().unwrap().unwrap();
+        assert!(another());
+    }
 
     #[test]
     fn first_octets_select_the_protocol() {

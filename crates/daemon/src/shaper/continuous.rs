@@ -4,6 +4,11 @@
 //! the other clock is set, or round trips take the delays' place, that constant changes, which is no queue. What a clock can be
 //! ahead is bounded by each answer: the delay that it shows, and that less the round trip. Bounds that exclude each other are of
 //! a clock that was set in between; then the series goes on as the round trip does.
+//!
+//! Each source has a shift of its own, which is kept while the other one is in use: a queue on the way back belongs to round trips
+//! alone. Round trips stand for delays as if the way back were empty. A shift that is taken from a round trip, or that is older than
+//! an outage, falls as soon as an answer shows it to be too high: part of that round trip was a queue on the way back, or clocks
+//! drifted meanwhile.
 
 /// What a delay was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,11 +28,14 @@ const SET_MAX: u32 = 3;
 /// ... unless so many answers in a row were fine.
 const FINE_AFTER: u32 = 1_200;
 
-/// An answer's delay and round trip.
+/// Timestamps' shift may fall during so many answers after a change: by then the way back was empty once.
+const SETTLING: u32 = 1_200;
+
+/// An answer's round trip, and the value of the series.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     source: Source,
-    delay_ms: f64,
+    series_ms: f64,
     round_ms: f64,
 }
 
@@ -35,8 +43,12 @@ struct Seen {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Continuous {
     last: Option<Seen>,
-    /// What is added to delays of the source in use.
-    shift_ms: f64,
+    /// What is added to delays by timestamps; none before the first.
+    stamps_ms: Option<f64>,
+    /// What is added to round trips: the most by which the series exceeded a round trip, so that of an empty way back.
+    echoes_ms: Option<f64>,
+    /// During so many answers yet `stamps_ms` may fall, and bounds nothing.
+    settling: u32,
     /// The other clock is ahead by something between these, by all answers since it was set.
     ahead_ms: Option<(f64, f64)>,
     /// How often it was set lately, and how many answers were fine since.
@@ -47,12 +59,40 @@ pub(super) struct Continuous {
 impl Continuous {
     /// Takes an answer and gives its delay, which differs from the one before by what the path's delay did.
     pub(super) fn add(&mut self, source: Source, delay_ms: f64, round_ms: f64) -> f64 {
-        let was_set = source == Source::Stamps && self.was_set(delay_ms, round_ms);
-        if let Some(last) = self.last.filter(|last| was_set || last.source != source) {
-            self.shift_ms += last.delay_ms + (round_ms - last.round_ms) - delay_ms;
-        }
-        self.last = Some(Seen { source, delay_ms, round_ms });
-        delay_ms + self.shift_ms
+        let series_ms = match source {
+            Source::Echoes => round_ms + *self.echoes_ms.get_or_insert(0.0),
+            Source::Stamps => delay_ms + self.shift_of_stamps(delay_ms, round_ms),
+        };
+        self.last = Some(Seen { source, series_ms, round_ms });
+        series_ms
+    }
+
+    /// What is added to an answer's delay by timestamps.
+    fn shift_of_stamps(&mut self, delay_ms: f64, round_ms: f64) -> f64 {
+        let was_set = self.was_set(delay_ms, round_ms);
+        self.settling = match self.last {
+            Some(last) if last.source == Source::Echoes => SETTLING,
+            _ => self.settling.saturating_sub(1),
+        };
+        let shift_ms = match (self.stamps_ms.filter(|_| !was_set), self.last) {
+            (Some(kept), _) => kept,
+            (None, None) => 0.0,
+            (None, Some(last)) => {
+                self.settling = SETTLING;
+                last.series_ms + (round_ms - last.round_ms) - delay_ms
+            }
+        };
+        let over_ms = delay_ms - round_ms;
+        let shift_ms = match self.echoes_ms {
+            Some(most) if self.settling > 0 => shift_ms.min(most - over_ms),
+            known => {
+                let most = known.map_or(f64::NEG_INFINITY, |known| known - DRIFT_MS);
+                self.echoes_ms = Some(most.max(over_ms + shift_ms));
+                shift_ms
+            }
+        };
+        self.stamps_ms = Some(shift_ms);
+        shift_ms
     }
 
     /// Whether the other clock was set before this answer.
@@ -125,5 +165,53 @@ mod tests {
         assert!((series.add(Echoes, 40.0, 40.0) - before).abs() < 1e-6);
         assert!((series.add(Echoes, 140.0, 140.0) - before - 100.0).abs() < 1e-6);
         assert!((add(&mut series, 100.0, -3_000.0) - before - 100.0).abs() < 1e-6, "and back");
+    }
+
+    #[test]
+    fn a_queue_on_the_way_back_is_none_of_the_way_there() {
+        for step in [0.0, 500.0, -500.0] {
+            // The link returns with its download queue full, after which their clock may be another.
+            let mut series = Continuous::default();
+            (0..10).for_each(|_| assert_eq!(series.add(Stamps, 20.0, 40.0), 20.0));
+            assert_eq!(series.add(Echoes, 340.0, 340.0), 320.0, "which way is not to be seen");
+            let full = series.add(Stamps, 20.0 + step, 340.0);
+            assert!(step != 0.0 || full == 20.0, "{full}");
+            for _ in 0..3 {
+                let delay = series.add(Stamps, 20.0 + step, 40.0);
+                assert!((delay - 20.0).abs() < 1e-6, "{step}: {delay}");
+            }
+            assert!((series.add(Stamps, 100.0 + step, 120.0) - 100.0).abs() < 1e-6, "a queue on the way there is seen");
+        }
+    }
+
+    #[test]
+    fn drift_during_an_outage_is_no_delay() {
+        let mut series = Continuous::default();
+        (0..10).for_each(|_| assert_eq!(series.add(Stamps, 20.0, 40.0), 20.0));
+        series.add(Echoes, 40.0, 40.0);
+        // A quarter of an hour at 33 parts per million.
+        assert!((series.add(Stamps, 50.0, 40.0) - 20.0).abs() < 1e-6);
+        assert!((series.add(Stamps, 110.0, 100.0) - 80.0).abs() < 1e-6, "a queue is seen");
+        // Nor does the series move once the shift is settled.
+        let after = (0..3 * SETTLING).map(|_| series.add(Stamps, 50.0, 40.0)).fold(0.0, f64::max);
+        assert!((after - 20.0).abs() < 1e-6 && series.settling == 0);
+    }
+
+    #[test]
+    fn round_trips_after_a_queue_on_the_way_back_fall_no_lower_than_delays() {
+        let mut series = Continuous::default();
+        series.add(Stamps, 20.0, 40.0);
+        assert_eq!(series.add(Stamps, 20.0, 340.0), 20.0);
+        assert!((series.add(Echoes, 40.0, 40.0) - 20.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_queue_on_the_way_back_before_the_first_timestamp_passes() {
+        let mut series = Continuous::default();
+        assert_eq!(series.add(Echoes, 40.0, 40.0), 40.0);
+        assert_eq!(series.add(Echoes, 340.0, 340.0), 340.0);
+        assert_eq!(series.add(Stamps, 7_020.0, 340.0), 340.0);
+        assert_eq!(series.add(Stamps, 7_020.0, 40.0), 40.0);
+        assert_eq!(series.add(Stamps, 7_080.0, 100.0), 100.0);
     }
 }

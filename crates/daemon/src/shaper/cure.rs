@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -222,12 +223,27 @@ fn remove_files(file: &Path) {
     }
 }
 
-/// Whether process `pid` is the daemon of `file`. A process that has ended has no command line.
+/// Whether process `pid` is the daemon of `file` here. A process that has ended has no command line.
 fn is_ours(pid: u32, file: &Path) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|octet| *octet == 0);
     let is_daemon = words.next().is_some_and(|program| program.ends_with(b"wavelaned"));
-    is_daemon && words.any(|word| word == file.as_os_str().as_encoded_bytes())
+    is_daemon && words.any(|word| word == file.as_os_str().as_encoded_bytes()) && is_here(pid, file)
+}
+
+/// Whether `file` is the same file to process `pid` as to us, and its network namespace ours: a container's processes are seen
+/// from the host, with command lines of the container. Mount namespaces are not compared, since `ip netns exec` makes one each
+/// time.
+fn is_here(pid: u32, file: &Path) -> bool {
+    let same = |theirs: PathBuf, ours: &Path| match (fs::metadata(theirs), fs::metadata(ours)) {
+        (Ok(theirs), Ok(ours)) => (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino()),
+        // What another user's process sees is hidden; that user's process cannot be stopped either, and that is said.
+        (Err(why), _) => why.kind() == io::ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    same(format!("/proc/{pid}/ns/net").into(), Path::new("/proc/thread-self/ns/net"))
+        && same(root.join(file.strip_prefix("/").unwrap_or(file)), file)
 }
 
 /// The daemon of `file`: the one that was noted, or, should whoever started it have been killed before the note, the one found
@@ -331,6 +347,42 @@ mod tests {
         fs::write(&file, "[gateway]\nname = \"x\"\n").expect("a file");
         assert!(undo(&file).is_err() && file.exists());
         assert!(apply(&file, "").is_err_and(|e| e.to_string().contains("--undo")));
+        fs::remove_dir_all(&folder).expect("the folder");
+    }
+
+    /// A container's daemon has the same command line, but other interfaces or another file.
+    #[test]
+    fn a_daemon_elsewhere_is_not_ours() {
+        if !wavelane_host::netns::may_administer_network() {
+            return eprintln!("SKIPPED (1 test): namespaces need root");
+        }
+        let folder = std::env::temp_dir().join(format!("wavelane-elsewhere-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (file, other, program) = (folder.join("s.toml"), folder.join("other.toml"), folder.join("wavelaned"));
+        fs::write(&file, "").and_then(|()| fs::write(&other, "")).expect("files");
+        std::os::unix::fs::symlink("/bin/sh", &program).expect("a link");
+        // Each says that it has begun, and ends with its input.
+        let begun = |before: &[&str], script: &str| {
+            let mut words: Vec<&std::ffi::OsStr> = before.iter().map(std::ffi::OsStr::new).collect();
+            words.push(program.as_os_str());
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).arg("-c").arg(format!("{script}echo; read end")).arg(&file).arg(&other);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+            let said = io::Read::read(child.stdout.as_mut().expect("a pipe"), &mut [0]).expect("its word");
+            assert_eq!(said, 1, "{before:?} {script}");
+            child
+        };
+        let is = |mut child: Child| {
+            let ours = is_ours(child.id(), &file);
+            drop(child.stdin.take());
+            child.wait().expect("its end");
+            assert!(!is_ours(child.id(), &file), "it has ended");
+            ours
+        };
+        assert!(is(begun(&[], "")), "here");
+        assert!(is(begun(&["unshare", "-m"], "")), "a mount namespace of its own, and the same file");
+        assert!(!is(begun(&["unshare", "-n"], "")), "other interfaces");
+        assert!(!is(begun(&["unshare", "-m"], "mount --bind \"$1\" \"$0\"; ")), "another file of that name");
         fs::remove_dir_all(&folder).expect("the folder");
     }
 }

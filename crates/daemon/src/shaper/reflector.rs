@@ -18,6 +18,8 @@ const ASKED_MAX: usize = 64;
 const PATIENCE: u32 = 20;
 /// ... but for one in so many: a link that was down for a second is no reflector without timestamps.
 const RETRY_ONE_IN: u16 = 8;
+/// So many answered echoes in a row: two timestamp requests among them had no answer, which is no outage.
+const TELL_AFTER: u32 = 2 * RETRY_ONE_IN as u32;
 const DAY_MS: f64 = 86_400_000.0;
 /// This bit marks a clock that does not count milliseconds since midnight (RFC 792, page 17).
 const STRANGE: u32 = 1 << 31;
@@ -38,6 +40,17 @@ enum Answer {
     },
 }
 
+/// What was said last of the reflector's timestamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    /// There are some; this needs no word at the start.
+    Stamps,
+    /// There are none.
+    NoStamps,
+    /// They are of no use.
+    Odd,
+}
+
 /// Asks one machine.
 #[derive(Debug)]
 pub(super) struct Reflector {
@@ -51,6 +64,9 @@ pub(super) struct Reflector {
     asked: VecDeque<(u16, Instant)>,
     /// Timestamp requests in a row without an answer.
     unanswered: u32,
+    /// Echoes answered since the last answered timestamp request.
+    echoes: u32,
+    said: Said,
     /// Its timestamps are of no use.
     is_odd: bool,
     /// What it is asked for in the main.
@@ -103,8 +119,9 @@ impl Reflector {
     pub(super) fn open(now: Instant, address: Ipv4Addr, way: DelayDirection, id: u16) -> io::Result<Self> {
         let socket = IcmpSocket::open(address)?;
         let (origin, source) = ((now, today_ms()), Source::Stamps);
-        let (asked, delays) = (VecDeque::new(), Continuous::default());
-        Ok(Self { socket, way, id, sequence: 0, origin, asked, unanswered: 0, is_odd: false, source, delays })
+        let (asked, delays, said) = (VecDeque::new(), Continuous::default(), Said::Stamps);
+        let (sequence, unanswered, echoes, is_odd) = (0, 0, 0, false);
+        Ok(Self { socket, way, id, sequence, origin, asked, unanswered, echoes, said, is_odd, source, delays })
     }
 
     /// The time of day at `now`, as far as it was right when this began.
@@ -112,9 +129,8 @@ impl Reflector {
         (self.origin.1 + now.since(self.origin.0).as_secs_f64() * 1e3) % DAY_MS
     }
 
-    /// Sends a question. Gives a line if another kind of it is sent from this one on.
+    /// Sends a question. Gives a line if there is news of the reflector's timestamps.
     pub(super) fn ask(&mut self, now: Instant) -> Option<&'static str> {
-        let was = self.source;
         self.source = if self.is_odd || self.unanswered >= PATIENCE { Source::Echoes } else { Source::Stamps };
         self.sequence = self.sequence.wrapping_add(1);
         let retries = !self.is_odd && self.sequence.is_multiple_of(RETRY_ONE_IN);
@@ -128,14 +144,23 @@ impl Reflector {
         self.asked.push_back((self.sequence, now));
         // A link that is down takes none; that is silence.
         let _ = self.socket.send(&question(stamps, self.id, self.sequence, self.today_at(now) as u32));
-        match (was, self.source) {
-            (Source::Stamps, Source::Echoes) if self.is_odd => {
-                Some("the reflector's clock is none that can be used: round trips are looked at")
-            }
-            (Source::Stamps, Source::Echoes) => Some("the reflector gives no timestamps: round trips are looked at"),
-            (Source::Echoes, Source::Stamps) => Some("the reflector gives timestamps again"),
-            _ => None,
-        }
+        self.news()
+    }
+
+    /// What is to be said of the reflector's timestamps, once. Without any answer nothing is known of them.
+    fn news(&mut self) -> Option<&'static str> {
+        let known = match self.source {
+            _ if self.is_odd => Said::Odd,
+            Source::Stamps => Said::Stamps,
+            Source::Echoes if self.echoes >= TELL_AFTER => Said::NoStamps,
+            Source::Echoes => self.said,
+        };
+        let was = std::mem::replace(&mut self.said, known);
+        (was != known).then_some(match known {
+            Said::Stamps => "the reflector gives timestamps again",
+            Said::NoStamps => "the reflector gives no timestamps: round trips are looked at",
+            Said::Odd => "the reflector's clock is none that can be used: round trips are looked at",
+        })
     }
 
     /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and give or take what the clocks differ.
@@ -158,6 +183,7 @@ impl Reflector {
         let (_, asked) = self.asked.remove(place)?;
         let round_ms = now.since(asked).as_secs_f64() * 1e3;
         let Answer::Stamps { came, left, .. } = answer else {
+            self.echoes = self.echoes.saturating_add(1);
             return Some(self.delays.add(Source::Echoes, round_ms, round_ms));
         };
         // The next questions are echoes.
@@ -165,7 +191,7 @@ impl Reflector {
         if self.is_odd {
             return None;
         }
-        self.unanswered = 0;
+        (self.unanswered, self.echoes) = (0, 0);
         let delay_ms = match self.way {
             DelayDirection::Up => difference(came.into(), self.today_at(asked)),
             DelayDirection::Down => difference(self.today_at(now), left.into()),
@@ -257,8 +283,8 @@ mod tests {
             now += ASK_EVERY;
             reflector.ask(now)
         };
-        let said: Vec<&str> = (0..3 * PATIENCE).filter_map(|_| ask(&mut reflector)).collect();
-        assert_eq!(said, ["the reflector gives no timestamps: round trips are looked at"]);
+        assert!((0..3 * PATIENCE).all(|_| ask(&mut reflector).is_none()), "nothing is known of its timestamps");
+        assert_eq!(reflector.source, Source::Echoes);
         // The link is back: an echo, then the answer to one of the timestamps that were asked for meanwhile.
         let back = |reflector: &mut Reflector, stamps: bool| {
             let (sequence, asked) = *reflector.asked.back().expect("asked");
@@ -273,6 +299,30 @@ mod tests {
             (by_echo - by_stamps).abs() < 2.0,
             "clocks that differ by minutes are no delay: {by_echo}, {by_stamps}"
         );
+        assert_eq!((ask(&mut reflector), reflector.source), (None, Source::Stamps));
+    }
+
+    #[test]
+    fn a_reflector_that_answers_echoes_alone_gives_no_timestamps() {
+        let mut now = Instant::from_millis(1_000);
+        let Some(mut reflector) = opened(DelayDirection::Up, now) else { return };
+        let mut ask = |reflector: &mut Reflector| {
+            now += ASK_EVERY;
+            let said = reflector.ask(now);
+            let (sequence, asked) = *reflector.asked.back().expect("asked");
+            let is_echo = reflector.source == Source::Echoes && !sequence.is_multiple_of(RETRY_ONE_IN);
+            if is_echo {
+                reflector.delay(asked + Span::from_millis(40), Answer::Echo { sequence }).expect("a delay");
+            }
+            said
+        };
+        let said: Vec<&str> = (0..6 * PATIENCE).filter_map(|_| ask(&mut reflector)).collect();
+        assert_eq!(said, ["the reflector gives no timestamps: round trips are looked at"]);
+        // A retry that is answered.
+        let (sequence, asked) = *reflector.asked.back().expect("asked");
+        let stamps = Answer::Stamps { sequence, came: 0, left: 0 };
+        reflector.asked.push_back((sequence, asked));
+        reflector.delay(asked + Span::from_millis(40), stamps).expect("a delay");
         assert_eq!(ask(&mut reflector), Some("the reflector gives timestamps again"));
     }
 }
