@@ -128,16 +128,21 @@ fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
         let (out, dir) = (out.display(), dir.display());
         return Err(Failure::refused(format!("--out {out} lies in {dir}, which is compared: choose another folder")));
     }
-    let files = ["record.json", "sweep.json", "probe.json", "import.json", "cells"];
-    let held = files.into_iter().find(|name| out.join(name).exists()).map(str::to_owned);
-    let held = held.or_else(|| StudyDocument::find(out).first().map(|study| format!("{}.json", study.study)));
-    if let Some(held) = held {
-        let out = out.display();
-        return Err(Failure::refused(format!(
-            "--out {out} holds {held}, whose report.html would be replaced: choose another folder"
-        )));
-    }
+    refuse_foreign(out)?;
     wavelane_run::check_writable(out).map_err(Failure::refused)
+}
+
+/// Refuses a folder with anything that no comparison wrote: its files would be replaced, or be mixed with the page's.
+fn refuse_foreign(out: &Path) -> Result<(), Failure> {
+    let at = out.display();
+    if let Some(Err(why)) = out.is_dir().then(|| out.read_dir()) {
+        return Err(Failure::refused(format!("cannot read --out {at}: {why}; choose another folder")));
+    }
+    let Some(found) = wavelane_report::foreign_to_comparison(out) else { return Ok(()) };
+    let found = found.display();
+    Err(Failure::refused(format!(
+        "--out {at} holds {found}, which no comparison wrote: choose a new or an empty folder, or that of an earlier comparison"
+    )))
 }
 
 /// Draws the page beside its place and puts it there when it is whole.
@@ -147,6 +152,8 @@ fn draw(comparison: &Comparison, records: &[Compared], out: &Path, stop: &Atomic
     let made = comparison.render(&draft, out, records, stop).map_err(Failure::refused);
     let kept = made.and_then(|page| {
         page.ok_or_else(|| Failure::interrupted("interrupted; nothing was written"))?;
+        // Others may have put something there while the page was being drawn.
+        refuse_foreign(out)?;
         take_over(&draft, out).map_err(|e| Failure::refused(format!("cannot write {}: {e}", out.display())))
     });
     let _ = std::fs::remove_dir_all(&draft);

@@ -66,10 +66,30 @@ fn a_comparison_takes_no_other_pages_place() {
         assert!(why.contains(part), "{out}: {why}");
     }
     let why = refused(&["compare", &b, &b, "--out", &a]);
-    assert!(why.contains("holds record.json, whose report.html would be replaced"), "{why}");
+    assert!(
+        why.contains("holds environment.json, which no comparison wrote: choose a new or an empty folder"),
+        "{why}"
+    );
     assert_eq!(place.read("a/report.html"), page);
+    std::fs::create_dir(place.0.join("c")).unwrap();
     done(&["compare", &a, &b, "--out", &place.path("c")]);
     done(&["compare", &a, &b, "--out", &place.path("c")]);
+    // Beside a page of its own it takes no file of others along, also none among its pictures.
+    for file in ["c/notes.txt", "c/plots/mine.png"] {
+        place.file(file, "years");
+        let why = refused(&["compare", &a, &b, "--out", &place.path("c")]);
+        assert!(why.contains(&format!("holds {}", file.strip_prefix("c/").unwrap())), "{why}");
+        std::fs::remove_file(place.0.join(file)).unwrap();
+    }
+    // What has the names of its files is not always a comparison's.
+    for file in ["docs/report.html", "pictures/plots/throughput.png"] {
+        std::fs::create_dir_all(place.0.join(file).parent().unwrap()).unwrap();
+        place.file(file, "<html>years");
+        let (folder, rest) = file.split_once('/').unwrap();
+        let why = refused(&["compare", &a, &b, "--out", &place.path(folder)]);
+        assert!(why.contains(&format!("holds {}", rest.split('/').next().unwrap())), "{why}");
+        assert_eq!(place.read(file), "<html>years");
+    }
 }
 
 #[test]

@@ -564,7 +564,7 @@ impl Comparison {
         let names = places.map(|(i, (name, r))| format!("{}: {name} ({})", letter(i), about(r)));
         let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
-            title: "Records compared".into(),
+            title: crate::compare_place::TITLE.into(),
             headline: if findings.is_empty() { self.how() } else { findings.join(" ") },
             sentences: names
                 .chain(self.warnings.iter().cloned())

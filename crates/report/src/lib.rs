@@ -3,6 +3,7 @@
 
 mod axis;
 mod compare;
+mod compare_place;
 mod curves;
 mod dots;
 mod drawn;
@@ -26,6 +27,7 @@ mod units;
 mod words;
 
 pub use compare::{Compared, Comparison, Difference, Estimate, compare_schema};
+pub use compare_place::{foreign_to_comparison, is_comparison};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
