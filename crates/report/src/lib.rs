@@ -21,6 +21,7 @@ mod single;
 mod study;
 mod summary;
 mod sweep;
+mod sweep_looks;
 mod sweep_tables;
 mod table;
 mod units;
