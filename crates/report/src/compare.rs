@@ -595,6 +595,7 @@ impl Comparison {
         let page = Page {
             title: crate::compare_place::TITLE.into(),
             headline: if findings.is_empty() { self.how() } else { findings.join(" ") },
+            verdict: None,
             sentences: names
                 .chain(self.warnings.iter().cloned())
                 .chain((!findings.is_empty()).then(|| self.how()))

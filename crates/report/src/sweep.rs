@@ -345,6 +345,7 @@ pub fn render_sweep(
     let page = Page {
         title: format!("Sweep: {title}"),
         headline: if cells.len() == 1 { "1 combination".into() } else { format!("{} combinations", cells.len()) },
+        verdict: Some(Verdict::total(cells.iter().map(|cell| cell.document.verdict))),
         sentences,
         charts: Vec::new(),
         tables,

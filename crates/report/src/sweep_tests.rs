@@ -189,3 +189,18 @@ fn the_interval_of_a_share_ends_at_all() {
     // What is no share goes as far as its interval.
     assert!(highest(METRICS[12]) > 1.1);
 }
+
+#[test]
+fn the_page_says_how_the_checks_came_out() {
+    let folder = std::env::temp_dir().join(format!("wavelane-sweep-verdict-{}", std::process::id()));
+    let axes = [Axis::read("air.forward.rate=5 Mbit/s").unwrap()];
+    for verdict in [Verdict::Fail, Verdict::Pass] {
+        let mut one = cell("5 Mbit/s", &[("wavelane", Some(1.0))]);
+        one.document.verdict = verdict;
+        let page = render_sweep(&folder, "demo", &axes, &[one], "wavelane sweep").unwrap();
+        let word = verdict.word();
+        let line = format!("<p>Verdict: <span class=\"v {word}\">{word}</span>.</p>");
+        assert!(std::fs::read_to_string(page).unwrap().contains(&line), "{word}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
