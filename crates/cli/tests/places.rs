@@ -227,3 +227,34 @@ fn keys_and_names_that_nobody_knows_are_told() {
         assert!(refused(args).contains("it names the flow 'pages', which its scenario.toml does not have"), "{args:?}");
     }
 }
+
+/// What is no record says what it is, and where records are.
+#[test]
+fn directories_without_a_record_say_what_they_are() {
+    let place = Place::new("kinds");
+    let (a, b) = (place.path("a"), place.path("b"));
+    done(&["run", &smoke(), "--out", &a]);
+    let needs = "compare needs two records or more";
+    assert!(refused(&["compare", &a]).contains(needs));
+    // A study's records lie a folder deeper.
+    std::fs::create_dir_all(place.0.join("study/gettys")).unwrap();
+    place.file("study/gettys/kept.jsonl", "");
+    assert!(refused(&["compare", &a, &place.path("study")]).contains("study's directory, and gettys kept no records"));
+    std::fs::rename(&a, place.0.join("study/gettys/one")).unwrap();
+    let a = place.path("study/gettys/one");
+    let why = refused(&["compare", &a, &place.path("study")]);
+    assert!(why.contains("a study's directory: its records are in gettys/NAME, for instance gettys/one"), "{why}");
+    // Seals stand beside the records of a sweep.
+    place.file("study/gettys/one.sum", "0");
+    let seal = format!("{a}.sum");
+    done(&["compare", &a, &seal, &a]);
+    assert!(refused(&["compare", &a, &seal]).contains(needs));
+    let other = place.file("other.sum", "0");
+    assert!(refused(&["compare", &a, &other]).contains("other.sum is a file: name the directory of a record"));
+    done(&["compare", &a, &a, "--out", &b]);
+    let why = refused(&["report", &b]);
+    assert!(why.contains("this is a comparison's page: repeat the `wavelane compare`"), "{why}");
+    assert!(refused(&["trace", &a]).contains("one is a directory: name a capture file"));
+    let why = refused(&["cure", "--undo", "--file", &place.path("none.toml")]);
+    assert!(why.contains("none.toml does not exist"), "{why}");
+}
