@@ -186,6 +186,7 @@ fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
     Page {
         title: format!("Latency under load to {}", document.target),
         headline,
+        verdict: None,
         sentences: document.explained.iter().map(|e| e.sentence.clone()).collect(),
         charts: charts.collect(),
         tables: tables(document),

@@ -28,7 +28,7 @@ const COMPARED_MAX: usize = 26;
 #[derive(Args)]
 pub(crate) struct CompareArgs {
     /// Records' directories; the others are compared with the first, runs of the same seed with each other.
-    #[arg(value_name = "DIR", num_args = 2.., required = true)]
+    #[arg(value_name = "DIR", num_args = 1.., required = true)]
     dirs: Vec<PathBuf>,
     /// Write report.html with overlaid pictures there.
     #[arg(long, value_name = "DIR")]
@@ -41,17 +41,43 @@ pub(crate) struct CompareArgs {
     json: bool,
 }
 
+/// Where a study's directory has its records, if it is one: a study that was interrupted has no document yet.
+fn records_of_study(dir: &Path) -> Option<String> {
+    let id = wavelane_study::STUDIES.iter().map(|study| study.id).find(|id| {
+        let kept = dir.join(id);
+        dir.join(format!("{id}.json")).is_file() || kept.join("kept.jsonl").is_file() || a_record_in(&kept).is_some()
+    })?;
+    Some(match a_record_in(&dir.join(id)) {
+        Some(name) => format!("this is a study's directory: its records are in {id}/NAME, for instance {id}/{name}"),
+        None => format!("this is a study's directory, and {id} kept no records there"),
+    })
+}
+
+/// The name of the first record in a folder.
+fn a_record_in(folder: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let records = entries.filter(|entry| entry.path().join("record.json").is_file());
+    records.map(|entry| entry.file_name().to_string_lossy().into_owned()).min()
+}
+
 /// Why a directory is no record, and what to do.
 fn no_record(dir: &Path) -> Failure {
-    let remedy = if dir.join("sweep.json").exists() {
-        "this is a sweep's directory, whose report the same sweep command draws again; its records are in cells/"
+    let remedy: String = if dir.join("sweep.json").exists() {
+        "this is a sweep's directory, whose report the same sweep command draws again; its records are in cells/".into()
+    } else if wavelane_report::is_comparison(dir) {
+        "this is a comparison's page: repeat the `wavelane compare` that stands at its end".into()
+    } else if let Some(records) = records_of_study(dir) {
+        records
     } else {
-        "name a directory that `wavelane run` or `wavelane study run` wrote"
+        "name a directory that `wavelane run` or `wavelane study run` wrote".into()
     };
     Failure::refused(format!("{} holds no record: {remedy}", dir.display()))
 }
 
 fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
+    if dir.is_file() {
+        return Err(Failure::refused(format!("{} is a file: name the directory of a record", dir.display())));
+    }
     if dir.is_dir() && !dir.join("record.json").exists() {
         return Err(no_record(dir));
     }
@@ -128,16 +154,21 @@ fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
         let (out, dir) = (out.display(), dir.display());
         return Err(Failure::refused(format!("--out {out} lies in {dir}, which is compared: choose another folder")));
     }
-    let files = ["record.json", "sweep.json", "probe.json", "import.json", "cells"];
-    let held = files.into_iter().find(|name| out.join(name).exists()).map(str::to_owned);
-    let held = held.or_else(|| StudyDocument::find(out).first().map(|study| format!("{}.json", study.study)));
-    if let Some(held) = held {
-        let out = out.display();
-        return Err(Failure::refused(format!(
-            "--out {out} holds {held}, whose report.html would be replaced: choose another folder"
-        )));
-    }
+    refuse_foreign(out)?;
     wavelane_run::check_writable(out).map_err(Failure::refused)
+}
+
+/// Refuses a folder with anything that no comparison wrote: its files would be replaced, or be mixed with the page's.
+fn refuse_foreign(out: &Path) -> Result<(), Failure> {
+    let at = out.display();
+    if let Some(Err(why)) = out.is_dir().then(|| out.read_dir()) {
+        return Err(Failure::refused(format!("cannot read --out {at}: {why}; choose another folder")));
+    }
+    let Some(found) = wavelane_report::foreign_to_comparison(out) else { return Ok(()) };
+    let found = found.display();
+    Err(Failure::refused(format!(
+        "--out {at} holds {found}, which no comparison wrote: choose a new or an empty folder, or that of an earlier comparison"
+    )))
 }
 
 /// Draws the page beside its place and puts it there when it is whole.
@@ -147,6 +178,8 @@ fn draw(comparison: &Comparison, records: &[Compared], out: &Path, stop: &Atomic
     let made = comparison.render(&draft, out, records, stop).map_err(Failure::refused);
     let kept = made.and_then(|page| {
         page.ok_or_else(|| Failure::interrupted("interrupted; nothing was written"))?;
+        // Others may have put something there while the page was being drawn.
+        refuse_foreign(out)?;
         take_over(&draft, out).map_err(|e| Failure::refused(format!("cannot write {}: {e}", out.display())))
     });
     let _ = std::fs::remove_dir_all(&draft);
@@ -168,17 +201,30 @@ fn take_over(draft: &Path, out: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether a path is the file beside a sweep's record by which an edited record is known.
+fn is_seal(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "sum")
+        && path.is_file()
+        && path.with_extension("").join("record.json").exists()
+}
+
 /// Compares records with the first, and says when they are not of the same scenario.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
-    if args.dirs.len() > COMPARED_MAX {
-        return Err(Failure::refused(format!("{} records: compare at most {COMPARED_MAX} at once", args.dirs.len())));
+    // A shell's cells/* names the seals of a sweep's records too.
+    let dirs: Vec<PathBuf> = args.dirs.iter().filter(|dir| !is_seal(dir)).cloned().collect();
+    match dirs.len() {
+        0 | 1 => return Err(Failure::refused("compare needs two records or more: name their directories")),
+        n if n > COMPARED_MAX => {
+            return Err(Failure::refused(format!("{n} records: compare at most {COMPARED_MAX} at once")));
+        }
+        _ => {}
     }
     let stop = interrupt::flag()?;
     if let Some(out) = &args.out {
-        place_of_page(out, &args.dirs)?;
+        place_of_page(out, &dirs)?;
     }
     let mut records = Vec::new();
-    for dir in &args.dirs {
+    for dir in &dirs {
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::interrupted("interrupted"));
         }

@@ -99,6 +99,10 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
 
 /// Analyses a capture file.
 pub(crate) fn trace(args: &TraceArgs) -> Outcome {
+    if args.file.is_dir() {
+        let file = args.file.display();
+        return Err(Failure::refused(format!("{file} is a directory: name a capture file")));
+    }
     if let (Some(keys), Some(out)) = (&args.keys, &args.decrypt) {
         return decrypt(args, keys, out);
     }

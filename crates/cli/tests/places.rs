@@ -66,10 +66,30 @@ fn a_comparison_takes_no_other_pages_place() {
         assert!(why.contains(part), "{out}: {why}");
     }
     let why = refused(&["compare", &b, &b, "--out", &a]);
-    assert!(why.contains("holds record.json, whose report.html would be replaced"), "{why}");
+    assert!(
+        why.contains("holds environment.json, which no comparison wrote: choose a new or an empty folder"),
+        "{why}"
+    );
     assert_eq!(place.read("a/report.html"), page);
+    std::fs::create_dir(place.0.join("c")).unwrap();
     done(&["compare", &a, &b, "--out", &place.path("c")]);
     done(&["compare", &a, &b, "--out", &place.path("c")]);
+    // Beside a page of its own it takes no file of others along, also none among its pictures.
+    for file in ["c/notes.txt", "c/plots/mine.png"] {
+        place.file(file, "years");
+        let why = refused(&["compare", &a, &b, "--out", &place.path("c")]);
+        assert!(why.contains(&format!("holds {}", file.strip_prefix("c/").unwrap())), "{why}");
+        std::fs::remove_file(place.0.join(file)).unwrap();
+    }
+    // What has the names of its files is not always a comparison's.
+    for file in ["docs/report.html", "pictures/plots/throughput.png"] {
+        std::fs::create_dir_all(place.0.join(file).parent().unwrap()).unwrap();
+        place.file(file, "<html>years");
+        let (folder, rest) = file.split_once('/').unwrap();
+        let why = refused(&["compare", &a, &b, "--out", &place.path(folder)]);
+        assert!(why.contains(&format!("holds {}", rest.split('/').next().unwrap())), "{why}");
+        assert_eq!(place.read(file), "<html>years");
+    }
 }
 
 #[test]
@@ -206,4 +226,35 @@ fn keys_and_names_that_nobody_knows_are_told() {
     for args in [&["report", &record][..], &["compare", &record, &record]] {
         assert!(refused(args).contains("it names the flow 'pages', which its scenario.toml does not have"), "{args:?}");
     }
+}
+
+/// What is no record says what it is, and where records are.
+#[test]
+fn directories_without_a_record_say_what_they_are() {
+    let place = Place::new("kinds");
+    let (a, b) = (place.path("a"), place.path("b"));
+    done(&["run", &smoke(), "--out", &a]);
+    let needs = "compare needs two records or more";
+    assert!(refused(&["compare", &a]).contains(needs));
+    // A study's records lie a folder deeper.
+    std::fs::create_dir_all(place.0.join("study/gettys")).unwrap();
+    place.file("study/gettys/kept.jsonl", "");
+    assert!(refused(&["compare", &a, &place.path("study")]).contains("study's directory, and gettys kept no records"));
+    std::fs::rename(&a, place.0.join("study/gettys/one")).unwrap();
+    let a = place.path("study/gettys/one");
+    let why = refused(&["compare", &a, &place.path("study")]);
+    assert!(why.contains("a study's directory: its records are in gettys/NAME, for instance gettys/one"), "{why}");
+    // Seals stand beside the records of a sweep.
+    place.file("study/gettys/one.sum", "0");
+    let seal = format!("{a}.sum");
+    done(&["compare", &a, &seal, &a]);
+    assert!(refused(&["compare", &a, &seal]).contains(needs));
+    let other = place.file("other.sum", "0");
+    assert!(refused(&["compare", &a, &other]).contains("other.sum is a file: name the directory of a record"));
+    done(&["compare", &a, &a, "--out", &b]);
+    let why = refused(&["report", &b]);
+    assert!(why.contains("this is a comparison's page: repeat the `wavelane compare`"), "{why}");
+    assert!(refused(&["trace", &a]).contains("one is a directory: name a capture file"));
+    let why = refused(&["cure", "--undo", "--file", &place.path("none.toml")]);
+    assert!(why.contains("none.toml does not exist"), "{why}");
 }

@@ -56,7 +56,7 @@ struct CompareRow {
     other_runs: usize,
     /// Other less first.
     difference: f64,
-    /// Both ends of its 95 % interval; `null` of single runs.
+    /// Both ends of its 95 % interval; `null` of single runs and of `completed`, which counts runs.
     difference_ci95: Option<[f64; 2]>,
     /// Other over first; `null` where a value is not positive.
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -97,7 +97,7 @@ pub(crate) struct Figure {
 
 pub(crate) const FIGURES: [Figure; 14] = [
     Figure { key: "goodput_bps", head: "goodput Mbit/s", scale: 1e6, of: |f| f.goodput_bps },
-    Figure { key: "completed", head: "completed %", scale: 0.01, of: completed },
+    Figure { key: "completed", head: "completed runs", scale: 0.01, of: completed },
     Figure { key: "duration_ms", head: "duration s", scale: 1e3, of: |f| f.duration_ms },
     Figure { key: "rtt_p50_ms", head: "echo p50 ms", scale: 1.0, of: |f| f.rtt_p50_ms },
     Figure { key: "rtt_p95_ms", head: "echo p95 ms", scale: 1.0, of: |f| f.rtt_p95_ms },
@@ -120,6 +120,23 @@ pub(crate) const FIGURES: [Figure; 14] = [
 /// Of a transfer, 1 if it completed.
 fn completed(f: &FlowFigures) -> Option<f64> {
     matches!(f.app.as_str(), "download" | "upload").then_some(f64::from(u8::from(f.completed)))
+}
+
+/// Figures that are shares: no difference lies beyond -1 and 1.
+const SHARES: [&str; 2] = ["voice_loss", "lost_share"];
+
+impl Figure {
+    /// Whether it is a yes or a no of each run, of which runs are counted.
+    fn is_counted(&self) -> bool {
+        self.key == "completed"
+    }
+    /// A difference as far as its interval is possible.
+    fn bounded(&self, of: Estimate) -> Estimate {
+        let ends = |(low, high): (f64, f64)| {
+            if SHARES.contains(&self.key) { (low.max(-1.0), high.min(1.0)) } else { (low, high) }
+        };
+        Estimate { interval: of.interval.filter(|_| !self.is_counted()).map(ends), ..of }
+    }
 }
 
 fn lost_share(f: &FlowFigures) -> Option<f64> {
@@ -367,7 +384,7 @@ impl Comparison {
                             figure,
                             means,
                             runs: [two.first.len(), two.other.len()],
-                            difference,
+                            difference: what.bounded(difference),
                             ratio: two.ratio(means),
                             by_seed: two.by_seed(),
                             single: two.single(),
@@ -386,6 +403,10 @@ impl Comparison {
 
     /// A mean, and of how many runs where those are not all.
     fn mean(&self, d: &Difference, side: usize) -> String {
+        if FIGURES[d.figure].is_counted() {
+            let runs = d.runs[side];
+            return format!("{:.0} of {runs}", d.means[side] * runs as f64);
+        }
         let all = self.repeats[[0, d.record][side]];
         let part = if d.runs[side] < all { format!(" ({} of {all})", d.runs[side]) } else { String::new() };
         number(d.means[side] / FIGURES[d.figure].scale) + &part
@@ -404,6 +425,7 @@ impl Comparison {
         let mut table = Table::new(3, &heads);
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
+            let counted = FIGURES[d.figure].is_counted();
             // Said where it tells something.
             if [("completed", 1.0), ("lost_share", 0.0)].contains(&(FIGURES[d.figure].key, d.means[0]))
                 && d.means[0] == d.means[1]
@@ -416,11 +438,16 @@ impl Comparison {
                 head.to_owned(),
                 self.mean(d, 0),
                 self.mean(d, 1),
-                estimate(d.difference, scale, true),
+                estimate(d.difference, scale, true) + if counted { " %" } else { "" },
                 d.ratio.map_or("-".into(), |ratio| estimate(ratio, 1.0, false)),
             ];
             if singles {
-                row.push(d.single.map_or("-".into(), |single| single.words(d.means[single.side], scale)));
+                // The counts tell it.
+                row.push(
+                    d.single
+                        .filter(|_| !counted)
+                        .map_or("-".into(), |single| single.words(d.means[single.side], scale)),
+                );
             }
             table.push(row);
         }
@@ -477,8 +504,10 @@ impl Comparison {
 
     fn how_of_intervals(&self) -> &'static str {
         let with = || self.differences.iter().filter(|d| d.difference.interval.is_some());
+        let with_runs = self.differences.iter().any(|d| d.runs.iter().all(|runs| *runs > 1));
         let (paired, apart) = (with().any(|d| d.by_seed), with().any(|d| !d.by_seed));
         match (paired, apart) {
+            (false, false) if with_runs => "Of a count of runs there is no interval.",
             (false, false) => "An interval takes two runs of each: run them with --repeat.",
             (true, false) => {
                 "In brackets 95 % intervals; runs of the same seed are compared with each other, ratios are geometric means."
@@ -564,8 +593,9 @@ impl Comparison {
         let names = places.map(|(i, (name, r))| format!("{}: {name} ({})", letter(i), about(r)));
         let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
-            title: "Records compared".into(),
+            title: crate::compare_place::TITLE.into(),
             headline: if findings.is_empty() { self.how() } else { findings.join(" ") },
+            verdict: None,
             sentences: names
                 .chain(self.warnings.iter().cloned())
                 .chain((!findings.is_empty()).then(|| self.how()))

@@ -187,3 +187,26 @@ fn colours_are_flows_and_dashes_are_records() {
     assert!(said.contains("A solid (dots: round), B dashed (square).") && !said.contains("C dotted"), "{said}");
     assert!(legends(30, false).contains("of its own"));
 }
+
+/// Whether a transfer completed is a yes or a no: an interval of its mean would reach beyond none and all.
+#[test]
+fn runs_that_completed_are_counted() {
+    let mut a = record("a", "wavelane", 1, &[5.0; 5]);
+    let b = record("b", "wavelane", 1, &[5.0; 5]);
+    a.document.stacks[0].flows[..2].iter_mut().for_each(|f| f.completed = true);
+    let comparison = Comparison::of(&[a, b]);
+    let text = comparison.text();
+    let row = text.lines().find(|line| line.contains("completed runs")).unwrap();
+    assert!(
+        row.contains("2 of 5") && row.contains("0 of 5") && row.contains("-40.0 %") && !row.contains(" to "),
+        "{row}"
+    );
+    let json: Value = serde_json::from_str(&comparison.to_json()).unwrap();
+    let rows = json["differences"].as_array().unwrap();
+    let of = rows.iter().find(|row| row["metric"] == "completed").unwrap();
+    assert_eq!((&of["difference"], &of["difference_ci95"]), (&(-0.4).into(), &Value::Null));
+    // Of other shares an interval ends where differences do.
+    let lost = FIGURES.iter().find(|figure| figure.key == "lost_share").unwrap();
+    let wide = Estimate { value: -0.4, interval: Some((-1.08, 0.28)) };
+    assert_eq!(lost.bounded(wide).interval, Some((-1.0, 0.28)));
+}

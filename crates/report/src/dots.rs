@@ -1,7 +1,8 @@
 //! Values with their intervals, a line per case: what a study found where there is no common axis for its cases.
 
 use crate::axis::Axis;
-use crate::plot::{Canvas, FRAME, GREY, GRID, Layout, Look, colour, horizontal, mark, style_of, width_of};
+use crate::plot::{COLOURS, Canvas, FRAME, GREY, GRID, Layout, Look, colour, horizontal, mark, style_of, width_of};
+use crate::sweep_looks::distinct;
 use crate::units::{CommonUnit, human, unit_for};
 
 /// Font size of labels.
@@ -49,8 +50,16 @@ impl Spread {
         Axis::linear(all.into_iter().fold(0.0, f64::max) * 1.04)
     }
 
-    /// The whole SVG document.
-    pub(crate) fn svg(&self, page: Layout) -> String {
+    /// The series of all pictures of a page, for one has the same look in all of them as far as there are colours enough; else none.
+    pub(crate) fn order(all: &[Self]) -> Vec<&str> {
+        let order = distinct(all.iter().flat_map(|spread| &spread.series).map(String::as_str));
+        // The first look is that of `wavelane`, also where that is no series.
+        let looks = 1 + order.iter().filter(|name| **name != "wavelane").count();
+        if looks <= COLOURS.len() { order } else { Vec::new() }
+    }
+
+    /// The whole SVG document; looks are by the series' places in `order`, if it has any.
+    pub(crate) fn svg(&self, page: Layout, order: &[&str]) -> String {
         let narrow = page.width < 500.0;
         let longest = self.rows.iter().map(|row| width_of(&row.label, SIZE)).fold(0.0, f64::max);
         let left = if narrow { 14.0 } else { (longest + 20.0).clamp(page.left, page.width * 0.5) };
@@ -69,7 +78,7 @@ impl Spread {
         canvas.layout.left = 14.0;
         let title = canvas.title(&self.title);
         canvas.layout.left = left;
-        canvas.top = self.legend(&mut canvas, title + 26.0) + 14.0;
+        canvas.top = self.legend(&mut canvas, title + 26.0, order) + 14.0;
         horizontal(&mut canvas, &axis, &unit);
         let (right, top) = (canvas.right(), canvas.top);
         let place = |value: f64| left + axis.share(value / by) * (right - left);
@@ -92,7 +101,7 @@ impl Spread {
             }
             for (lane_number, (series, value, half)) in row.points.iter().enumerate() {
                 let y = first + lane * (lane_number as f64 + 0.5);
-                let look = self.look(*series);
+                let look = self.look(*series, order);
                 let n = look.colour;
                 if let Some(half) = half {
                     let line = format!("class=\"s{n}\" stroke=\"{}\" stroke-width=\"1.6\"", colour(n));
@@ -113,12 +122,16 @@ impl Spread {
         canvas.svg()
     }
 
-    fn look(&self, series: usize) -> Look {
-        Look::of(style_of(self.series.iter().map(String::as_str), &self.series[series]))
+    fn look(&self, series: usize, order: &[&str]) -> Look {
+        let name = &self.series[series];
+        Look::of(match order {
+            [] => style_of(self.series.iter().map(String::as_str), name),
+            order => style_of(order.iter().copied(), name),
+        })
     }
 
     /// Draws the legend and returns its last line's height.
-    fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+    fn legend(&self, canvas: &mut Canvas, top: f64, order: &[&str]) -> f64 {
         let (mut x, mut y) = (14.0, top);
         let bounded = self.rows.iter().any(|row| row.bound.is_some());
         let names = self.series.iter().enumerate().map(|(i, name)| (Some(i), name.as_str()));
@@ -128,7 +141,7 @@ impl Spread {
                 (x, y) = (14.0, y + 20.0);
             }
             match series {
-                Some(series) => canvas.out.push_str(&mark(self.look(series), (x + 6.0, y - 4.0), 3.6)),
+                Some(series) => canvas.out.push_str(&mark(self.look(series, order), (x + 6.0, y - 4.0), 3.6)),
                 None => canvas.line(
                     (x + 6.0, y - 11.0),
                     (x + 6.0, y + 3.0),
@@ -158,6 +171,27 @@ mod tests {
     use crate::plot::{NARROW, WIDE};
 
     #[test]
+    fn a_series_has_one_look_in_all_pictures_of_a_page() {
+        let of = |series: &[&str]| Spread {
+            name: "x".into(),
+            title: "x".into(),
+            unit: String::new(),
+            series: series.iter().map(|s| (*s).to_owned()).collect(),
+            rows: Vec::new(),
+        };
+        let all =
+            [of(&["wavelane", "tcp-cubic", "tcp-bbr"]), of(&["wavelane", "tcp-bbr", "tcp-cubic"]), of(&["tcp-bbr"])];
+        let order = Spread::order(&all);
+        assert_eq!([all[0].look(2, &order), all[1].look(1, &order), all[2].look(0, &order)], [Look::of(2); 3]);
+        assert_eq!(all[1].look(0, &order), Look::of(0));
+        // Of more than there are colours each picture has its own.
+        let many: Vec<String> = (0..COLOURS.len()).map(|n| format!("tcp-{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(Spread::order(&[of(&many)]).is_empty() && Spread::order(&[of(&many[1..])]).len() == COLOURS.len() - 1);
+        assert_eq!(all[2].look(0, &[]), Look::of(1));
+    }
+
+    #[test]
     fn every_value_has_its_mark_its_interval_and_its_words() {
         let spread = Spread {
             name: "goodput".into(),
@@ -174,7 +208,7 @@ mod tests {
             ],
         };
         for layout in [WIDE, NARROW] {
-            let svg = spread.svg(layout);
+            let svg = spread.svg(layout, &[]);
             // The legend's marks and the values'.
             assert_eq!(
                 svg.matches("<circle").count()

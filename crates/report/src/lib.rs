@@ -3,6 +3,7 @@
 
 mod axis;
 mod compare;
+mod compare_place;
 mod curves;
 mod dots;
 mod drawn;
@@ -20,12 +21,14 @@ mod single;
 mod study;
 mod summary;
 mod sweep;
+mod sweep_looks;
 mod sweep_tables;
 mod table;
 mod units;
 mod words;
 
 pub use compare::{Compared, Comparison, Difference, Estimate, compare_schema};
+pub use compare_place::{foreign_to_comparison, is_comparison};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};

@@ -7,6 +7,7 @@ use crate::plot::{Curve, Look, Plot, escape};
 use crate::{ReportError, raster};
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
+use wavelane_run::Verdict;
 
 /// Points of one curve that are drawn; of longer ones every stretch shows its least and its most.
 const POINTS_MAX: usize = 2_000;
@@ -61,6 +62,8 @@ pub struct Page {
     pub title: String,
     /// What a reader should see first, large.
     pub headline: String,
+    /// How its checks came out, where it has any.
+    pub verdict: Option<Verdict>,
     /// Sentences below it.
     pub sentences: Vec<String>,
     /// Pictures.
@@ -154,7 +157,11 @@ pub(crate) fn write_page(folder: &Path, page: &Page, drawn: &[Drawn], first: Fir
 
 fn text(page: &Page, drawn: &[Drawn], first: First) -> String {
     let mut out = head(&page.title);
-    let _ = writeln!(out, "<p class=\"v\">{}</p>\n<ul>", escape(&page.headline));
+    let _ = writeln!(out, "<p class=\"v\">{}</p>", escape(&page.headline));
+    if let Some(verdict) = page.verdict.map(Verdict::word) {
+        let _ = writeln!(out, "<p>Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>");
+    }
+    out.push_str("<ul>\n");
     for sentence in &page.sentences {
         let _ = writeln!(out, "<li>{}</li>", escape(sentence));
     }
@@ -260,6 +267,7 @@ mod tests {
         let page = Page {
             title: "probe of <home>".into(),
             headline: "Grade D".into(),
+            verdict: None,
             sentences: vec!["One & two.".into()],
             charts: vec![chart("one", vec![(0.0, 1.0), (1.0, 3.0)]), chart("none", vec![])],
             tables: vec![PageTable {

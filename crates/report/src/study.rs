@@ -168,8 +168,9 @@ pub fn render_study(folder: &Path, study: &StudyPage) -> Result<PathBuf, ReportE
         let plot = chart.plot();
         drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&plots, chart.name, &rasteriser)?);
     }
+    let order = Spread::order(&study.spreads);
     for spread in study.spreads.iter().filter(|spread| !spread.rows.is_empty()) {
-        drawn.push(Drawn::new(|layout| spread.svg(layout)).write(&plots, &spread.name, &rasteriser)?);
+        drawn.push(Drawn::new(|layout| spread.svg(layout, &order)).write(&plots, &spread.name, &rasteriser)?);
     }
     write_report(folder, &page(study, &drawn))
 }

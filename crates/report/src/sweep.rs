@@ -2,9 +2,9 @@
 
 use crate::axis::Axis as Scale;
 use crate::drawn::Drawn;
-use crate::legend::{Key, KeyLook};
 use crate::page::{First, Page, write_page};
-use crate::plot::{COLOURS, Curve, DASHES, Look, Plot, style_of};
+use crate::plot::{Curve, Look, Plot};
+use crate::sweep_looks::{Looks, Point, Points, distinct, looks, stacks_of};
 use crate::sweep_tables::tables;
 use crate::units::{human, unit_for};
 use crate::words::{key_words, value_words};
@@ -42,20 +42,12 @@ pub(crate) const METRICS: [(&str, &str, &str); 13] = [
     ("voice.mos", "Score of a call (MOS)", ""),
 ];
 
+/// Metrics that are shares: an interval ends at 0 and at 1.
+const SHARES: [&str; 3] = ["link_share", "completed", "voice.loss"];
+
 /// Figures that are said in words, and of how many curves at most.
 const SAID: [&str; 4] = ["goodput_bps", "rtt_p95_ms", "web.response_mean_ms", "voice.loss"];
 const SAID_CURVES_MAX: usize = 6;
-
-/// A mean over the seeds of one cell, with its half-width.
-struct Point {
-    /// Its stack, and the flow and values that tell it from other curves of that stack.
-    stack: String,
-    rest: String,
-    curve: String,
-    x: f64,
-    mean: f64,
-    half: Option<f64>,
-}
 
 /// The axis along which pictures are drawn: the first of numbers of one unit with two values or more.
 fn along(axes: &[Axis]) -> Option<(usize, &'static str)> {
@@ -72,50 +64,9 @@ pub(crate) fn concerns(metric: &str, app: &str) -> bool {
     metric != "completed" || matches!(app, "download" | "upload" | "quic")
 }
 
-/// Each once, in order.
-fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    of.for_each(|one| {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    });
-    found
-}
-
-/// How curves look, and what stands for what.
-struct Looks<'a> {
-    /// Of every curve, by its name.
-    curves: Vec<(Look, &'a str)>,
-    /// What colours and dashes stand for, where names of curves are made of both.
-    keys: Vec<Key>,
-}
-
-/// A colour for each stack and a dash for what else tells curves apart, as far as there are enough.
-fn looks<'a>(points: &'a [Point], order: &[&'a str]) -> Looks<'a> {
-    let stacks = distinct(points.iter().map(|p| p.stack.as_str()));
-    let rests = distinct(points.iter().map(|p| p.rest.as_str()));
-    let enough = stacks.len() <= COLOURS.len() && rests.len() <= DASHES.len();
-    let colour = |stack: &str| Look::of(style_of(stacks.iter().copied(), stack)).with_dash(0);
-    let dash = |rest: &str| Look::of(0).with_dash(rests.iter().position(|known| *known == rest).unwrap_or(0));
-    let of = |name: &&'a str| {
-        let point = points.iter().find(|p| p.curve == **name)?;
-        let both = colour(&point.stack).with_dash(rests.iter().position(|rest| *rest == point.rest).unwrap_or(0));
-        let alone = Look::of(style_of(order.iter().copied(), name));
-        Some((if enough { both } else { alone }, *name))
-    };
-    let curves = order.iter().filter_map(of).collect();
-    let of_stack = |stack: &&str| Key { look: KeyLook::Colour(colour(stack)), name: (*stack).to_owned() };
-    let of_rest =
-        |rest: &&str| Key { look: KeyLook::Dash(dash(rest)), name: rest.trim_start_matches([',', ' ']).to_owned() };
-    let two = enough && stacks.len() > 1 && rests.len() > 1;
-    let keys = stacks.iter().map(of_stack).chain(rests.iter().map(of_rest));
-    Looks { curves, keys: if two { keys.collect() } else { Vec::new() } }
-}
-
 /// A metric of every flow, of every cell, along one axis.
-fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec<Point> {
-    let several_flows = {
+fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Points {
+    let known = {
         let mut flows: Vec<&str> = cells
             .iter()
             .flat_map(|c| &c.document.stacks)
@@ -125,9 +76,9 @@ fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec
             .collect();
         flows.sort_unstable();
         flows.dedup();
-        flows.len() > 1
+        flows
     };
-    let mut all = Vec::new();
+    let mut points = Points::default();
     for cell in cells {
         let Some((x, _)) = in_base_units(&cell.values[along]) else { continue };
         let others = axes
@@ -141,21 +92,24 @@ fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec
             let of_kind = stack.flows.iter().filter(|f| concerns(metric, &f.app));
             let mut flows: Vec<&str> = of_kind.map(|f| f.flow.as_str()).collect();
             let mut seen = std::collections::BTreeSet::new();
-            flows.retain(|flow| seen.insert(*flow));
+            flows.retain(|flow| known.binary_search(flow).is_ok() && seen.insert(*flow));
             for flow in flows {
+                let name = if known.len() > 1 { format!(" {flow}") } else { String::new() };
+                let rest = format!("{name}{others}");
+                if !points.rests.contains(&rest) {
+                    points.rests.push(rest.clone());
+                }
                 let of_flow = stack.flows.iter().filter(|f| f.flow == flow);
                 let values: Vec<f64> = of_flow
                     .filter_map(|f| flow_metrics(f).into_iter().find(|(key, _)| key == metric).map(|(_, value)| value))
                     .collect();
                 let Some((mean, half)) = mean_ci95(&values) else { continue };
-                let flow = if several_flows { format!(" {flow}") } else { String::new() };
-                let rest = format!("{flow}{others}");
                 let curve = format!("{}{rest}", stack.stack);
-                all.push(Point { stack: stack.stack.clone(), rest, curve, x, mean, half });
+                points.all.push(Point { stack: stack.stack.clone(), rest, curve, x, mean, half });
             }
         }
     }
-    all
+    points
 }
 
 /// The words of a unit in a key, and what it is on an axis.
@@ -176,16 +130,17 @@ pub(crate) fn labelled(name: &str, unit: &str) -> String {
 fn plot(
     axes: &[Axis],
     (number, ending): (usize, &str),
-    (_, title, unit): (&str, &str, &str),
-    points: &[Point],
-    order: &[&str],
+    (key, title, unit): (&str, &str, &str),
+    of: &Points,
+    (stacks, order): (&[&str], &[&str]),
 ) -> Option<(Plot, usize)> {
+    let points = &of.all;
     let most = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
     // Every picture has the whole axis, also where a metric lacks values at its ends.
     let all_x: Vec<f64> = axes[number].values.iter().filter_map(|v| Some(in_base_units(v)?.0)).collect();
     let (least_x, most_x) = all_x.iter().fold((f64::INFINITY, 0.0), |(l, m), x| (x.min(l), x.max(m)));
     let ((x_by, x_unit), (y_by, y_unit)) = (unit_for(most_x, unit_words(ending)), unit_for(most(|p| p.mean), unit));
-    let Looks { curves: mut names, keys } = looks(points, order);
+    let Looks { curves: mut names, keys } = looks(of, stacks, order);
     let left_out = names.len().saturating_sub(CURVES_MAX);
     names.truncate(CURVES_MAX);
     // What all curves share is said once, in the page's text.
@@ -194,7 +149,11 @@ fn plot(
         let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == name).collect();
         own.sort_by(|a, b| a.x.total_cmp(&b.x));
         let line: Vec<(f64, f64)> = own.iter().map(|p| (p.x / x_by, p.mean / y_by)).collect();
-        let end = |p: &&Point, sign: f64| (p.x / x_by, ((p.mean + sign * p.half.unwrap_or(0.0)) / y_by).max(0.0));
+        let end = |p: &&Point, sign: f64| {
+            let value = (p.mean + sign * p.half.unwrap_or(0.0)).max(0.0);
+            let most = if SHARES.contains(&key) { p.mean.max(1.0) } else { f64::INFINITY };
+            (p.x / x_by, value.min(most) / y_by)
+        };
         let spread = own.iter().any(|p| p.half.is_some()) && own.len() > 1;
         let band = own.iter().map(|p| end(p, 1.0)).chain(own.iter().rev().map(|p| end(p, -1.0)));
         let plain = match own.first() {
@@ -236,9 +195,12 @@ fn plot(
 
 /// What came out: the first figures of each curve at both ends of the axis; of many curves what lies between the least and the
 /// greatest mean of each stack.
-fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
+fn ends(all: &[Points], order: &[&str], ending: &str) -> Vec<String> {
     let mut said = Vec::new();
-    let figures = METRICS.iter().zip(all).filter(|((key, ..), points)| SAID.contains(key) && !points.is_empty());
+    let figures = METRICS
+        .iter()
+        .zip(all.iter().map(|of| &of.all))
+        .filter(|((key, ..), points)| SAID.contains(key) && !points.is_empty());
     for ((_, title, unit), points) in figures {
         let at = |p: &Point| format!("{} at {}", human(p.mean, p.half, unit), human(p.x, None, unit_words(ending)));
         let of = |name: &&str| {
@@ -335,17 +297,18 @@ pub fn render_sweep(
     let (mut drawn, mut left_out, mut came_out) = (Vec::new(), 0, Vec::new());
     if let Some(found) = along(axes) {
         let points = METRICS.map(|(key, ..)| points(axes, cells, found.0, key));
+        let stacks = stacks_of(cells);
         let mut order: Vec<&str> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
-        let names = points.iter().flatten().map(|p| p.curve.as_str());
+        let names = points.iter().flat_map(|of| &of.all).map(|p| p.curve.as_str());
         order.extend(names.filter(|name| seen.insert(*name)));
         came_out = ends(&points, &order, found.1);
         for (metric, points) in METRICS.into_iter().zip(&points) {
-            if let Some(said) = flat(metric, points) {
+            if let Some(said) = flat(metric, &points.all) {
                 came_out.push(said);
                 continue;
             }
-            let Some((plot, more)) = plot(axes, found, metric, points, &order) else { continue };
+            let Some((plot, more)) = plot(axes, found, metric, points, (&stacks, &order)) else { continue };
             left_out = left_out.max(more);
             let name = metric.0.replace('.', "_");
             drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&folder.join("plots"), &name, &rasteriser)?);
@@ -382,6 +345,7 @@ pub fn render_sweep(
     let page = Page {
         title: format!("Sweep: {title}"),
         headline: if cells.len() == 1 { "1 combination".into() } else { format!("{} combinations", cells.len()) },
+        verdict: Some(Verdict::total(cells.iter().map(|cell| cell.document.verdict))),
         sentences,
         charts: Vec::new(),
         tables,

@@ -122,20 +122,22 @@ fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
     ended.why =
         "from the repair, or the last reader's pause if that ends later, to the end of a world's last flow".into();
     let told = [
-        ("flows_complete", sum(|o| o.complete), "ended with everything they asked for"),
-        ("flows_refused", sum(|o| o.refused), "refused for want of a path or of room before they began"),
-        ("flows_reset", sum(|o| o.reset), "a gateway at one end had lost its memory"),
+        ("flows_complete", "flows", sum(|o| o.complete), "ended with everything they asked for"),
+        ("flows_refused", "flows", sum(|o| o.refused), "refused for want of a path or of room before they began"),
+        ("flows_reset", "flows", sum(|o| o.reset), "a gateway at one end had lost its memory"),
         (
             "flows_deceived",
+            "flows",
             sum(|o| o.deceived),
             "reset or refused because only the malicious relay connects their ends",
         ),
-        ("lies_caught", sum(|o| o.caught), "manipulations that an edge of a sealed flow detected"),
-        ("flows_resumed", sum(|o| o.resumed), "times that an edge resumed a flow"),
-        ("flows_moved", sum(|o| o.moved), "times that a flow moved to another path"),
+        ("lies_caught", "manipulations", sum(|o| o.caught), "manipulations that an edge of a sealed flow detected"),
+        ("flows_resumed", "times", sum(|o| o.resumed), "times that an edge resumed a flow"),
+        ("flows_moved", "times", sum(|o| o.moved), "times that a flow moved to another path"),
     ];
-    let told =
-        told.into_iter().map(|(metric, value, why)| Row { why: why.into(), ..row(metric, "flows", value, good.len()) });
+    let told = told
+        .into_iter()
+        .map(|(metric, unit, value, why)| Row { why: why.into(), ..row(metric, unit, value, good.len()) });
     let failures = worlds.iter().filter_map(|world| failed_row(seed, world));
     [claim, ended].into_iter().chain(told).chain(failures).collect()
 }
@@ -169,6 +171,16 @@ mod tests {
         let all = rows(1, &[(1, good(2)), (2, good(5))]);
         assert!(all[..2].iter().all(|row| row.verdict == Verdict::Pass) && all[1].value == Some(5_000.0));
         assert_eq!((all[2].value, all.len()), (Some(6.0), 9));
+        let units: Vec<(&str, &str)> = all[2..].iter().map(|row| (row.metric.as_str(), row.unit.as_str())).collect();
+        assert_eq!(
+            units[3..],
+            [
+                ("flows_deceived", "flows"),
+                ("lies_caught", "manipulations"),
+                ("flows_resumed", "times"),
+                ("flows_moved", "times")
+            ]
+        );
         let failure = Failure { why: "a wrong byte".into(), smallest: Plan::draw(7), smallest_why: "the same".into() };
         let all = rows(4, &[(1, good(2)), (7, Err(Box::new(failure)))]);
         assert_eq!((all[0].verdict, all[0].value), (Verdict::Fail, Some(1.0)));

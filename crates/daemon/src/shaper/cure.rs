@@ -270,6 +270,12 @@ fn stays_running() -> bool {
 /// Stops the daemon of `file`, removes what it set, should it have died before, and the files.
 pub fn undo(file: &Path) -> Result<(), CommandError> {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    if file.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+        let file = file.display();
+        return Err(CommandError::Cure(format!(
+            "there is nothing to take back: {file} does not exist; name with --file the one that was set up"
+        )));
+    }
     if !config::load(&file).is_ok_and(|all: Vec<Interface>| !all.is_empty()) {
         let file = file.display();
         return Err(CommandError::Cure(format!("there is nothing to take back: {file} is no file of a shaper")));
@@ -343,7 +349,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("wavelane-cure-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let file = folder.join("other.toml");
-        assert!(undo(&file).is_err());
+        assert!(undo(&file).is_err_and(|why| why.to_string().contains("does not exist")));
         fs::write(&file, "[gateway]\nname = \"x\"\n").expect("a file");
         assert!(undo(&file).is_err() && file.exists());
         assert!(apply(&file, "").is_err_and(|e| e.to_string().contains("--undo")));
