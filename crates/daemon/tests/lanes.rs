@@ -100,7 +100,8 @@ fn two_uplinks_add_up_and_either_may_fail() {
     });
     a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 has failed: no answer");
     a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 works again");
-    assert!(a.status().to_string().contains("lane 2 by wan1 to 10.4.0.2:4780 (udp): in use"), "{}", a.status());
+    // Where the processor is busy, a lane may count as failed for a moment at any time.
+    common::wait_for("lane 2", || a.status().to_string().contains("lane 2 by wan1 to 10.4.0.2:4780 (udp): in use"));
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
 }
 
