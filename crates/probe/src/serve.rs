@@ -69,6 +69,30 @@ impl Shared {
     }
 }
 
+/// Ports that the system chooses for datagrams and others have for connections, before that is an error.
+const PORT_TRIES: u32 = 16;
+
+/// The socket for datagrams and the listener, of one address.
+fn open(listen: SocketAddr) -> Result<(UdpLane, std::net::TcpListener, SocketAddr), ProbeError> {
+    let failed = |what: &'static str| move |why| ProbeError::Socket { what, why };
+    // A host without IPv6 hears IPv4 on what stands for all addresses.
+    let plain = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port()));
+    let all = listen.ip() == Ipv6Addr::UNSPECIFIED;
+    let mut tries = if listen.port() == 0 { PORT_TRIES } else { 1 };
+    loop {
+        let lane = UdpLane::bind(listen, None, None);
+        let lane = lane.or_else(|why| if all { UdpLane::bind(plain, None, None) } else { Err(why) });
+        let lane = lane.map_err(failed("listen for datagrams"))?;
+        let local = lane.local().map_err(failed("listen for datagrams"))?;
+        tries -= 1;
+        match load::listen(local) {
+            Ok(listener) => return Ok((lane, listener, local)),
+            Err(why) if tries > 0 && why.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(why) => return Err(failed("listen for connections")(why)),
+        }
+    }
+}
+
 /// Serves until `stop` is set, and tells `tell` what happens. Every connection takes descriptors, so the limit on them is raised.
 pub fn serve(
     listen: SocketAddr,
@@ -78,14 +102,7 @@ pub fn serve(
     mut tell: impl FnMut(News),
 ) -> Result<(), ProbeError> {
     let failed = |what: &'static str| move |why| ProbeError::Socket { what, why };
-    // A host without IPv6 hears IPv4 on what stands for all addresses.
-    let plain = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port()));
-    let all = listen.ip() == Ipv6Addr::UNSPECIFIED;
-    let lane =
-        UdpLane::bind(listen, None, None).or_else(|why| if all { UdpLane::bind(plain, None, None) } else { Err(why) });
-    let mut lane = lane.map_err(failed("listen for datagrams"))?;
-    let local = lane.local().map_err(failed("listen for datagrams"))?;
-    let listener = load::listen(local).map_err(failed("listen for connections"))?;
+    let (mut lane, listener, local) = open(listen)?;
     // A refusal only costs places.
     let _ = caps::raise_file_limit();
     let tls = tls.map(|certificate| Arc::new(certificate.0));
