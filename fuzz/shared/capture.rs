@@ -41,7 +41,7 @@ fn opened(input: &[u8]) {
 
 /// What was read can be written as a flent file, and read again with the same series.
 fn written(results: &wavelane_probe::formats::Results) {
-    use wavelane_probe::formats::{FlentMeta, Tool, read_results, write_flent};
+    use wavelane_probe::formats::{FlentMeta, FormatError, Tool, read_results, write_flent};
     let meta = FlentMeta {
         test: "fuzz".to_owned(),
         title: results.title.clone(),
@@ -54,7 +54,11 @@ fn written(results: &wavelane_probe::formats::Results) {
     };
     let mut file = Vec::new();
     write_flent(&mut file, &meta, &results.series).expect("memory");
-    let again = read_results(&file[..]).expect("what was written is read");
+    let again = match read_results(&file[..]) {
+        // All that was measured lies outside of the file's seconds.
+        Err(FormatError::NoValues(_)) => return,
+        read => read.expect("what was written is read"),
+    };
     assert_eq!((again.tool, again.title.as_str()), (Tool::Flent, results.title.as_str()));
     let mut names: Vec<&str> = results.series.iter().map(|s| s.name.as_str()).collect();
     names.sort_unstable();
