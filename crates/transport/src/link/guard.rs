@@ -29,8 +29,7 @@ const GATHERED_MAX: usize = 24;
 const GATHERED_SPAN: u64 = COVERED_MAX as u64 / 2;
 /// Symbols over retransmits in mid-flow may cost about this share of the lane ...
 const REPEATS_SHARE: f64 = 0.02;
-/// ... with this many datagrams per retransmit: the space that a protected datagram leaves free pushes the retransmit's end into the next
-/// ...
+/// ... at this many datagrams per retransmit: the room that a protected datagram leaves free moves the retransmit's end to the next ...
 const PER_REPEAT: usize = 2;
 /// ... and pay off while the loss is no higher than this: above it, so few symbols restore too little.
 const REPEATS_LOSS_MAX: f64 = 0.08;

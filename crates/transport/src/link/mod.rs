@@ -70,7 +70,7 @@ pub struct LinkConfig {
     pub choice: Choice,
     /// After this long without a datagram one is sent, and a session is kept for that.
     pub keepalive: Option<Span>,
-    /// Octets that may be on the way at once, at the very most.
+    /// Upper limit of octets in flight.
     pub in_flight_max: Octets,
 }
 

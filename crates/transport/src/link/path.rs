@@ -14,7 +14,7 @@ const RESPONSES_MAX: usize = 4;
 /// Two skipped numbers are at least this far apart, so that a receiver that counts gaps as losses sees less than the share from which
 /// anything is repaired ...
 const SKIP_EVERY: u64 = 4096;
-/// ... and at most so many more, which nobody can guess.
+/// ... and at most this much further, unpredictably.
 const SKIP_SPREAD: u64 = 8192;
 /// The first one is skipped sooner.
 const SKIP_FIRST: u64 = 512;
