@@ -12,9 +12,9 @@ use wavelane_wire::frame::Frame;
 /// Which lanes have gone, on either side.
 #[derive(Debug, Default)]
 pub(super) struct Going {
-    /// Ours of which the neighbour is to be told, a bit each.
+    /// Our removed lanes that the neighbour has to be told of, as a bit mask.
     to_tell: u8,
-    /// Ours of which it is being told: the word is on its way.
+    /// Our removed lanes whose report is in flight.
     telling: u8,
     /// The neighbour's removed lanes, by number: the next packet number of each. Not taken yet.
     heard: [Option<u64>; LANES_MAX],

@@ -2,7 +2,7 @@
 
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// After this much silence while an answer is owed, or half as much again as an answer takes if that is longer, the link counts as silent: it asks for a new session too.
+/// Silence with an answer owed, or 1.5 answer times if longer, after which the link counts as silent and asks for a new session.
 const SILENCE: Span = Span::from_secs(1);
 /// A link that was used within [`USED_LATELY`] asks for a sign of life after hearing nothing for this long. With the time after which a
 /// peer counts as down this bounds how long its failure stays unnoticed.
