@@ -1,4 +1,4 @@
-//! One neighbour, sans-IO: how sealed datagrams reach it and come back, whatever they carry.
+//! One neighbour, sans-IO: how sealed datagrams travel to it and back, whatever they carry.
 //!
 //! Reading order: [`link`] (what one datagram takes), then what a link is made of: [`session`] (keys), [`lane`] (packet
 //! numbers, acks, controller) and [`fec`] (repair symbols). [`seal`] is between the two edges of a flow instead. What a link carries is a [`Service`]'s, of which nothing here

@@ -22,8 +22,7 @@ use wavelane_wire::frame::LaneAck;
 const URGENT_AHEAD: Span = Span::from_millis(20);
 /// Control and micro frames may exceed the window by this much ...
 const URGENT_BYTES: u64 = 16 * 1500;
-/// ... but on a slow lane by no more than it carries in this time, or one packet: what exceeds the window is queue, in which all packets
-/// wait.
+/// ... but on a slow lane by no more than it carries in this time, or one packet: the excess is queue, in which all packets wait.
 const URGENT_SPAN: Span = Span::from_millis(500);
 const URGENT_BYTES_MIN: u64 = 1500;
 /// Answers to a neighbour's challenges exceed the window by no more than this: they may never be acknowledged.
