@@ -180,7 +180,7 @@ impl Decoder {
         }
     }
 
-    /// Takes out every equation with one unknown, until none is left.
+    /// Solves every equation with one unknown, until none is left.
     fn solve(&mut self) {
         while let Some(place) = self.equations.iter().position(|e| e.factors.len() <= 1) {
             let Some(equation) = self.equations.remove(place) else { return };
@@ -207,7 +207,7 @@ impl Decoder {
                 kept.push_back((equation, was_pivot));
             }
         }
-        // An equation that lost its lowest number has another one now, which must leave the others.
+        // An equation that lost its lowest number has a new one, which must be eliminated from the others.
         let (moved, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, moved)| *moved);
         self.equations = kept.into_iter().map(|(equation, _)| equation).collect();
         self.spend(octets);

@@ -1,8 +1,7 @@
 //! Detects a queue so short that it overflows before the delay becomes noticeable.
 //!
-//! In such a queue a target of a few milliseconds is half of its size: a bursty flow beside ours overflows the
-//! rest and backs off, although the queue is ours. The sign is that losses come when the queue is near the
-//! longest seen, which a medium's losses do not.
+//! In such a queue a target of a few milliseconds is half of its size: a bursty flow beside ours overflows the rest and backs off, although
+//! the queue is ours. The sign is that losses occur when the queue is near the longest seen, which losses of the medium do not.
 
 use crate::lane::losses::Losses;
 use wavelane_base::{Instant, Span};
