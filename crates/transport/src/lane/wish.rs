@@ -232,7 +232,7 @@ impl Wish {
     pub(super) fn pace(&mut self, pacing: Rate, rtt_min: Span) {
         let apart = APART.min(rtt_min.scale(1, APART_RTT_PART));
         let packets = (pacing.octets_in(apart).get() / PACKET).clamp(PACKETS, PACKETS_MAX);
-        // Changed only if it is at least twice, or less than, the last value.
+        // Changed only if it is at least twice the last value, or below it.
         if packets >= 2 * self.by_pace || packets < self.by_pace {
             let by_pace = 1 << packets.ilog2();
             self.unsent |= by_pace.max(self.packets) != self.by_pace.max(self.packets);

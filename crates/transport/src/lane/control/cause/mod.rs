@@ -52,8 +52,8 @@ const TEST_WAIT_RTTS: u64 = 6;
 const TEST_WAIT_DOUBLINGS: u32 = 3;
 /// After a trial that found the medium, the next comes after [`TEST_WAIT`], doubled with every such trial, at most this often.
 const TRIAL_WAIT_DOUBLINGS: u32 = 3;
-/// So many pairs must agree that a ceiling still holds, and that loss is ours; the latter more if we recently sent faster
-/// without excess loss.
+/// Number of agreeing pairs that confirm a ceiling, and that attribute loss to us; the latter is higher if we recently sent faster without
+/// excess loss.
 const TEST_AGREE: u32 = 1;
 const LOSS_AGREE: u32 = 4;
 const LOSS_AGREE_BELOW: u32 = 6;
