@@ -1,7 +1,7 @@
 //! Repair symbols on one lane: which datagrams are protected, when symbols are sent, and what happens to lost datagrams while symbols that
 //! may restore them are in flight.
 //!
-//! Protected is what cannot wait a round trip for its retransmit: the end of a stretch after which neither side has more to send, packets
+//! Protected is what cannot wait a round trip for its retransmit: the end of a stretch after which there is nothing more to send, packets
 //! of the media class, and in mid-flow of bulk any retransmit, because everything behind it has waited for a round trip.
 //! `docs/decisions/0014-one-repair-budget.md` says why the rest of bulk in mid-flow is not.
 
@@ -35,7 +35,7 @@ const PER_REPEAT: usize = 2;
 const REPEATS_LOSS_MAX: f64 = 0.08;
 /// Below this loss, so few retransmits are lost again that hardly a byte waits for them.
 const REPEATS_LOSS_MIN: f64 = 0.03;
-/// The loss must have been in this range for so long: losses caused by a start or a policer are not the medium's loss.
+/// The loss must have been in this range for this long: losses caused by a start or a policer are not the medium's loss.
 const REPEATS_SETTLED: Span = Span::from_secs(2);
 /// Symbols that exceed the budget are tried again after this time, over more datagrams.
 const RETRY: Span = Span::from_millis(5);
@@ -69,7 +69,7 @@ struct Gathered {
 /// Why a datagram is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Why {
-    /// Neither side will have more to send soon.
+    /// There will be nothing more to send soon.
     Ends,
     /// It carries media.
     Media,
@@ -176,7 +176,7 @@ impl<L> Guard<L> {
         }
     }
 
-    /// No more data waits to be sent: symbols are planned for what was protected since.
+    /// No more data waits to be sent: symbols are planned for what was protected since the last ones.
     pub(super) fn stretch_ended(&mut self, now: Instant, path: &PathView) {
         let repeats = self.repeats.take().map_or(0, |repeats| repeats.count);
         let fresh = (core::mem::take(&mut self.fresh) + repeats).min(self.encoder.len());

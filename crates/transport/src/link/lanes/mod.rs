@@ -141,7 +141,7 @@ impl<L> Lanes<L> {
         self.all.iter().any(|lane| lane.measured)
     }
 
-    /// What was last known of that lane's path.
+    /// The path state of that lane.
     pub(super) fn best(&self) -> &PathView {
         &self[self.first()].path
     }
