@@ -39,7 +39,7 @@ const PLATEAU_EXCESS: f64 = 0.05;
 /// The lower rate of a trial is this share of the rate that the excess suggests, and no lower than the other.
 const LOW_MARGIN: f64 = 0.96;
 const LOW_MIN: f64 = 0.1;
-/// The ceiling is this share of the rate that arrived.
+/// The ceiling is this share of the arrival rate.
 const CEILING_SHARE: (u64, u64) = (98, 100);
 /// A test of the ceiling raises the rate by this factor.
 const UP_STEP: (u64, u64) = (120, 100);
@@ -302,7 +302,7 @@ impl Cause {
     }
 }
 
-/// The result of an ack.
+/// What an ack reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     pub(crate) now: Instant,

@@ -1,7 +1,8 @@
 //! A trial of whether loss follows our rate: time slots at a higher and at a lower rate, compared pair by pair.
 //!
-//! A single change need not be caused by the rate: a fade that ends while the rate is lowered looks like congestion that ended. So the two
-//! rates alternate, in an order that matches no trend and no period of the medium, until the pairs agree or clearly do not.
+//! An event after a single rate change need not be caused by it: a fade that ends while the rate is lowered looks like congestion that
+//! ended. So the two rates alternate, in an order that matches no trend and no period of the medium, until the pairs agree or clearly do
+//! not.
 
 use crate::lane::control::PACKET;
 use crate::lane::sent::Resolved;
