@@ -461,8 +461,8 @@ fn need_least(rtt: Span) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX).clamp(NEED_INITIAL, NEED_INITIAL_MAX)
 }
 
-/// Window that keeps a path of `bdp` bytes per RTT full while repairs of repairs are in flight: BDP x (2 + ln(packets per BDP) /
-/// ln(1/p)). Integer binary logarithms serve: their ratio is the same.
+/// Window that keeps a path of `bdp` bytes per RTT full while repairs of repairs are in flight:
+/// BDP x (2 + ln(packets per BDP) / ln(1/p)). Integer binary logarithms serve: their ratio is the same.
 pub(super) fn need_for(bdp: u64, loss: f64) -> u64 {
     let packets = (bdp / PACKET_PAYLOAD).max(1);
     // At least 1/1024 (loss is never known to be absent), at most 1/2.
