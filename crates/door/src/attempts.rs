@@ -1,4 +1,4 @@
-//! Connection attempts whose SYN is held, or dropped, until the far server has answered.
+//! Connection attempts whose SYN is held, or was released, until the far server has answered.
 //!
 //! Bounded three ways, so that a flood towards a black hole costs others nothing: per (source, target) pair new SYNs are dropped,
 //! before they cost the link anything; per source its own oldest attempt is evicted; and when the whole table is full, new SYNs
