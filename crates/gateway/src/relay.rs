@@ -60,7 +60,7 @@ struct Other {
     side: Side,
     /// On the side towards the opener: what it asked for.
     asked: Option<Asked>,
-    /// The answer passed.
+    /// The answer was relayed.
     answered: bool,
 }
 
@@ -134,7 +134,7 @@ impl Relays {
         self.pending.extend(other.awaits().map(|title| (title, side)));
         self.others.insert(side, other);
     }
-    /// The answer passed.
+    /// The answer was relayed.
     fn note_answered(&mut self, side: Side) {
         let Some(other) = self.others.get_mut(&side) else { return };
         if let Some(title) = other.awaits() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reads at `side` until the flow is over; returns how many bytes of the pattern came, and how it ended.
+/// Reads at `side` until the flow is over; returns how many bytes of the pattern arrived, and how it ended.
 fn read_out(world: &mut World, side: usize, flow: FlowName, within: Span) -> (u64, ReadOutcome) {
     let (deadline, mut got, mut buf) = (world.now + within, 0, [0; 5_000]);
     loop {
@@ -99,7 +99,7 @@ fn bytes_that_overtook_the_answer_are_read_before_the_reset_too() {
     while world.events[1].is_empty() {
         world.step(ms(1_000));
     }
-    // The datagrams with the first answers are lost, those behind them are not.
+    // The datagrams with the first answers are lost, later ones are not.
     world.eats =
         Some(|from, frames| from == 1 && frames.iter().any(|f| matches!(f, Frame::Answer { .. })) && frames.len() < 2);
     world.hops[1].accept(world.now, other, None);
