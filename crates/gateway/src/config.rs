@@ -14,7 +14,7 @@ pub enum Medium {
     /// UDP over either version of IP.
     #[default]
     Udp,
-    /// Ethernet frames: an address stands for a station.
+    /// Ethernet frames: an address identifies a station.
     Ethernet,
     /// UDP over IPv4 in frames of an 802.11 radio with options per frame: bulk without link-layer ACK, in bursts up to the
     /// TXOP limit. The radio's access to the medium sets the pace.

@@ -81,7 +81,7 @@ impl Gateway {
         Some((sealed, draft.class))
     }
 
-    /// Appends datagrams while they are as long as the first, which stands in `buf`. Returns the octets of all.
+    /// Appends datagrams while they are as long as the first, which is at the start of `buf`. Returns the total octets.
     fn extend(
         &mut self,
         now: Instant,

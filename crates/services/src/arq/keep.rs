@@ -82,7 +82,7 @@ impl Kept {
         }
     }
 
-    /// A sending arrived.
+    /// A transmission arrived.
     pub(super) fn delivered(&mut self, start: u32, end: u32, round: u16) -> Arrived {
         let covers = |f: &&Flight| f.round > round && f.start < end && start < f.end;
         let needless = self.flights.iter().filter(covers).map(|f| u64::from(f.written)).sum();

@@ -26,7 +26,7 @@ impl Hop {
         n
     }
 
-    /// Reads into `buf`. An empty `buf` reads nothing and says so with `Blocked`.
+    /// Reads into `buf`. With an empty `buf` it reads nothing and returns `Blocked`.
     pub fn read(&mut self, now: Instant, flow: FlowName, buf: &mut [u8]) -> ReadOutcome {
         let Some(f) = self.flows.get(&flow) else { return ReadOutcome::Reset };
         let (front, back) = f.inc.unread();

@@ -13,7 +13,7 @@ use wavelane_wire::frame::{Answered, Passage, Reach, Reason, Word};
 /// legitimately take long; the repeat only guards against an answer that never comes.
 pub(super) const OPEN_AGAIN: Span = Span::from_secs(3);
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// We asked for it; no answer yet.

@@ -14,7 +14,7 @@ use wavelane_transport::PathView;
 
 /// Byte ranges that one flow may hold above its cumulative offset at no charge ...
 pub(super) const HELD_RANGES_FREE: usize = 64;
-/// ... each further one counts as so many bytes in the pool, which is more than it takes.
+/// ... each further one counts as this many bytes in the pool, which is more than it takes.
 pub(super) const HELD_RANGE_OCTETS: u64 = 64;
 /// What a flow is assumed to need before it was observed.
 pub(super) const NEED_INITIAL: u64 = 256 << 10;
@@ -71,7 +71,7 @@ pub(super) struct Incoming {
     micro: bool,
     /// A receipt is sent at once when `cumulative` reaches this.
     prompt_at: Option<u64>,
-    /// Bytes within the credit were dropped because the flow may not hold so many unread bytes now.
+    /// Bytes within the credit were dropped because they exceed what the flow may hold unread now.
     pressed: bool,
     /// The credit of the newest receipt.
     told: u64,
@@ -97,7 +97,7 @@ pub(super) struct Incoming {
     /// Serial of the newest receipt, and whether it is still in flight.
     receipt_serial: u64,
     receipt_flying: bool,
-    /// Whether a receipt that said `Complete` is known to have arrived.
+    /// Whether a receipt with state `Complete` is known to have arrived.
     pub(super) complete_arrived: bool,
     complete_serial: Option<u64>,
 }

@@ -207,8 +207,8 @@ impl Hop {
         }
     }
 
-    /// Abandons both directions for `reason`: the far application gets what was written, and its end if that was said,
-    /// then sees a reset. No event follows.
+    /// Abandons both directions for `reason`: the far application gets what was written, and the end if we shut down, then sees a
+    /// reset. No event follows.
     pub fn end(&mut self, now: Instant, flow: FlowName, reason: Reason) {
         let Some(f) = self.flows.get_mut(&flow) else { return };
         if f.state == State::Ending {

@@ -163,7 +163,7 @@ pub enum HopEvent {
     Receipted(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.
     Reset(FlowName, Reason),
-    /// The far side abandoned this path to the flow and says so: another may follow. It is forgotten.
+    /// The far side withdrew this path of the flow: another may follow. It is forgotten.
     Withdrawn(FlowName),
     /// Nothing of the flow was written, read, received or receipted for [`HopConfig::idle`]; its owner may have ended it already.
     /// Reported again after that time.

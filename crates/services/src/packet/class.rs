@@ -4,7 +4,7 @@ use crate::arq::{Ordering, Repair, Treatment};
 use wavelane_wire::packet::{PROTOCOL_ICMP, PROTOCOL_ICMP6, Packet};
 use wavelane_wire::tcp::Flags;
 
-/// Ports of small exchanges whose datagrams stand alone: DNS, DHCP, NTP, multicast DNS.
+/// Ports of small exchanges with standalone datagrams: DNS, DHCP, NTP, multicast DNS.
 const EXCHANGE_PORTS: [u16; 5] = [53, 67, 68, 123, 5353];
 /// Code points of traffic that cannot wait (RFC 4594, figure 3): CS4, AF41-43, CS5, VOICE-ADMIT and EF, which are
 /// interactive video, signalling and telephony.

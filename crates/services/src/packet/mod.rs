@@ -54,7 +54,7 @@ pub struct PacketsConfig {
     pub key: [u64; 2],
 }
 
-/// A packet on its way out.
+/// An outgoing packet.
 #[derive(Debug)]
 struct Outbound {
     bytes: Vec<u8>,

@@ -15,7 +15,7 @@ pub(super) struct Seg {
     first_at: Instant,
     sends: u8,
     copy_at: Option<Instant>,
-    /// When a lane ack said that it arrived.
+    /// When a lane ack reported its arrival.
     pub(super) landed: Option<Instant>,
 }
 

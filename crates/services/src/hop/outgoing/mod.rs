@@ -102,7 +102,7 @@ pub(super) struct Outgoing {
     copies: RangeSet,
     /// The peer takes bytes below this.
     credit: u64,
-    /// Less than that for now, as its newest receipt said.
+    /// A lower limit for now, from its newest receipt.
     held_up_at: Option<u64>,
     /// The direction's length, once the owner ended it.
     pub(super) fin: Option<u64>,

@@ -44,7 +44,7 @@ fn settles(world: &mut World) {
 fn bytes_before_a_reset_are_read_before_it() {
     for (seed, from) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
         let (mut world, names) = opened(seed, ratio(3, 10));
-        // The other side is sending too, and that is never read.
+        // The other side sends too, and its bytes are never read.
         world.hops[1 - from].write(world.now, names[1 - from], &[1; 100_000]);
         written(&mut world, from, names[from], 50_000);
         if seed > 1 {
