@@ -55,7 +55,7 @@ impl Medium {
         }
     }
 
-    /// The capability by which its socket is opened again when its device comes back.
+    /// The capability needed to open its socket again when its device comes back.
     pub(crate) fn capability(self) -> Option<u8> {
         match self {
             Self::Udp => None,

@@ -1,5 +1,5 @@
 //! The kernel's routing table as the gateway's (`routing = "kernel"`), read on a thread of its own: a table of a thousand
-//! routes keeps no packet waiting.
+//! routes delays no packet.
 
 use crate::config::Config;
 use std::io::{self, Read, Write};
@@ -86,7 +86,7 @@ impl Routes {
         Ok(Some((Self { tables, wanted, bell, poke }, read)))
     }
 
-    /// The peers' networks are others.
+    /// The peers' networks have changed.
     pub(crate) fn arrange(&mut self, config: &Config) {
         // Without the thread there is nothing to tell.
         let _ = self.wanted.send(networks(config));

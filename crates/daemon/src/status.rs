@@ -63,12 +63,12 @@ pub struct Peer {
     /// The last of them.
     #[serde(default)]
     pub distrusted_last: Option<Distrust>,
-    /// Its lanes; what stands above is of the one that is taken first.
+    /// Its lanes; the values above are those of the one that is taken first.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
 
-/// One time that a sealed flow left its way because of what came by it, or did not.
+/// One time that a sealed flow left its path because of what came by it, or did not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distrust {
     /// Seconds since then.
@@ -219,7 +219,7 @@ pub struct Report {
     pub flows_relayed: usize,
     /// Bytes in flows' buffers.
     pub buffered_bytes: u64,
-    /// What they may come to (`gateway.pool`).
+    /// The limit of those (`gateway.pool`).
     #[serde(default)]
     pub pool_bytes: u64,
     /// Connections that cross the door now: those that moved most, at most [`FLOWS_SHOWN`] of them.

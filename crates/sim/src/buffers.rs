@@ -8,9 +8,9 @@ use wavelane_scenario::{Channel, Direction, Flow, Scenario};
 
 /// Largest buffer that scaling can announce (RFC 7323, section 2.3).
 const WINDOW_MAX: u64 = 1 << 30;
-/// What a packet of a queue that counts packets is taken for.
+/// The assumed size of a packet in a queue that counts packets.
 const PACKET: u64 = 1_500;
-/// Twice what the path holds: a window more, in which what is lost is repeated while new data flows on.
+/// Twice what the path holds: one window more, so that new data flows while losses are retransmitted.
 const TIMES: u64 = 2;
 
 /// Bytes that a buffer needs so that it limits no flow of the scenario: twice the bandwidth-delay product and queue of the

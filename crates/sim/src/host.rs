@@ -200,7 +200,8 @@ impl Resident for HostNode {
         let local = self.clock.local(moment.now);
         let mut woken = false;
         for _ in 0..DRAIN_LIMIT {
-            // Programs take no time: they have read what came before the host's answer says how much room is left.
+            // Programs take no time: they have read what came before the host's answer announces how much room is
+            // left.
             if let Some(event) = self.host.poll_event() {
                 self.take_event(moment, event);
                 continue;

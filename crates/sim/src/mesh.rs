@@ -17,7 +17,7 @@ pub struct MeshSpec {
     pub nodes: usize,
     /// What joins them.
     pub links: Vec<MeshLink>,
-    /// What makes a way the best.
+    /// What makes a path the best.
     pub routing: Routing,
     /// Of each gateway.
     pub pool: Octets,
@@ -105,7 +105,7 @@ impl Mesh {
         };
         let pairs = (0..spec.nodes).flat_map(|a| (0..spec.nodes).map(move |b| (a, b)));
         let (mut engine, nodes): (_, Vec<NodeId>) = (world.engine, world.nodes.into_values().collect());
-        // As daemons do, they meet before anybody needs them.
+        // As with daemons, they meet before they are needed.
         nodes.iter().for_each(|node| engine.rouse(*node));
         let route = |(a, b)| {
             let route = shape.route(shape.name(a), shape.name(b)).ok()?;

@@ -57,7 +57,7 @@ enum Refusal {
 impl Daemon {
     /// Reads the file again. What can change changes without touching a connection; otherwise everything stays.
     pub(super) fn reload(&mut self) {
-        // Several signals are one wish.
+        // Several signals are one request.
         while matches!(self.reloads.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
         if self.kernel.as_ref().is_some_and(Kernel::is_busy) {
             self.reloads.again = true;

@@ -254,7 +254,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Lets a gateway say now what it has to say; else it does so when something happens to it first.
+    /// Lets a gateway send now what it has to send; else it does so when something happens to it first.
     pub fn rouse(&mut self, node: NodeId) {
         self.at_resident(node.0, |gateway, moment| gateway.service(moment));
         self.settle();

@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// Has the packets of an exchange, both ways, sent like this by every radio station on their way. They are known by
-    /// the client's port.
+    /// Makes every radio station on the path send the packets of an exchange, both ways, like this. They are recognised
+    /// by the client's port.
     pub fn send_as(&mut self, flow: FlowIndex, handling: Handling) {
         let port = self.flows[flow.0].spec.source.port();
         self.handlings.insert(port, handling);
@@ -143,7 +143,7 @@ impl Engine {
         self.handlings.get(&port).map_or_else(Category::default, |handling| handling.category)
     }
 
-    /// A frame has left a station: its sources that never run dry give the next.
+    /// A frame has left a station: its saturated sources supply the next.
     pub(super) fn refill(&mut self, channel: usize, station: usize) {
         self.tell_radio_room(channel, station);
         let Some(sources) = self.channels[channel].sources.get(station).copied() else { return };
