@@ -48,7 +48,7 @@ impl Log {
             self.pen.put(&line);
         }
     }
-    /// What can say something besides the log's owner.
+    /// A handle by which others than the log's owner can log.
     pub(crate) fn pen(&self) -> Pen {
         self.pen.clone()
     }

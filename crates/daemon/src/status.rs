@@ -45,7 +45,7 @@ pub struct Peer {
     pub queue_delay_ms: Option<f64>,
     /// The controller's rate, at which we send.
     pub rate_bps: Option<u64>,
-    /// Whether that is only where the controller begins: nothing was measured yet.
+    /// Whether that is only the controller's start rate: nothing was measured yet.
     #[serde(default)]
     pub rate_is_initial: bool,
     /// Share of our packets lost lately, 0 to 1.

@@ -152,7 +152,7 @@ fn a_full_disk_is_logged_once_and_retried() {
     assert_eq!(w.deadline(), Some(at(0) + RETRY_EVERY));
     assert_eq!(settle(&mut w, at(10)), [""; 0]);
     assert_eq!(w.deadline(), Some(at(20)));
-    // What lies there instead is told at the start, and then no more.
+    // What lies there instead is reported at the start, and then no more.
     config.state = dir.join("a.epoch");
     std::fs::create_dir(dir.join("a.epoch.peers")).unwrap();
     let (mut w, remark) = open(&config);

@@ -1,5 +1,5 @@
-//! When people do what: pages and their objects, spurts of datagrams. What is sent, and over what, is the affair of the
-//! place that runs it; places with the same dice do the same at the same times.
+//! When people do what: pages and their objects, spurts of datagrams. The place that runs it decides what is sent, and
+//! over what; places with the same dice do the same at the same times.
 
 use wavelane_base::{Chance, Instant, Span, maths};
 use wavelane_scenario::Web;
@@ -40,7 +40,7 @@ impl From<&Web> for Pages {
     }
 }
 
-/// Largest object: sizes without a mean square have no end.
+/// Largest object: sizes without a mean square are unbounded.
 const OBJECT_MAX: f64 = (1u64 << 40) as f64;
 
 /// Who reads pages: when one begins, and which object is asked for next.
@@ -75,7 +75,7 @@ pub enum Step {
     },
     /// Waits: for what is open, or until then.
     Wait(Option<Instant>),
-    /// Nothing any more.
+    /// Nothing more.
     End,
 }
 
@@ -86,7 +86,7 @@ impl Reader {
         Self { pages, dice, state: State::Thinking(first), begun: 0 }
     }
 
-    /// The next step, when so many objects have been asked for and are not there yet.
+    /// The next step, when `open` objects have been asked for and are not there yet.
     pub fn step(&mut self, now: Instant, open: usize) -> Step {
         loop {
             match self.state {
@@ -143,7 +143,7 @@ pub struct Spurt {
     every: Span,
     on: Span,
     off: Span,
-    /// The next datagram is due then, if the spurt lasts so long.
+    /// When the next datagram is due, if the spurt lasts until then.
     next: Instant,
     until: Instant,
 }
@@ -155,7 +155,7 @@ impl Spurt {
         spurt.renew();
         spurt
     }
-    /// The spurt after the silence that begins at the end of this one.
+    /// Draws the spurt after the silence that begins at the end of this one.
     fn renew(&mut self) {
         let start = self.until + self.dice.exponential(self.off);
         self.until = start + self.dice.exponential(self.on);

@@ -1,4 +1,4 @@
-//! Files and folders that are in their place whole or not at all: written beside it under another name, then renamed.
+//! Files and folders that appear whole or not at all: written beside their place under another name, then renamed.
 
 use crate::drive::RunError;
 use core::hash::BuildHasher;
@@ -77,7 +77,7 @@ fn replace(
         ))
     };
     let earlier = out.exists().then(|| earlier_of(draft));
-    // Locked for as long as this program lives, so that nobody takes it for one that a killed program left.
+    // Locked for as long as this program lives, so that nobody takes it for the leftover of a killed program.
     let _held = earlier.as_ref().and_then(|_| locked(out));
     let moved = earlier.as_ref().map_or(Ok(()), |earlier| std::fs::rename(out, earlier));
     moved.map_err(|e| stuck(&e))?;
@@ -111,9 +111,9 @@ fn clear(earlier: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<PathBuf>)
     removed.map_err(|e| RunError::Unwritable { path: earlier.to_owned(), why: e.to_string() })
 }
 
-/// Finishes what a program began that was killed in [`put_in_place`]. If nothing is at `out`, the new folder gets there if it is
-/// still beside it, else the earlier one. What a folder at `out` that holds `mark` has replaced is removed, except what `foreign`
-/// finds in it. What a living program replaces is left alone.
+/// Finishes what a program began that was killed in [`put_in_place`]. If nothing is at `out`, the new folder is moved there if it
+/// is still beside it, else the earlier one. What a folder at `out` that holds `mark` has replaced is removed, except what
+/// `foreign` finds in it. What a living program replaces is left alone.
 pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), RunError> {
     let out = &behind_links(out);
     let left = left_beside(out);
@@ -199,7 +199,7 @@ impl NewFile {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        // It is called a draft once it is locked: nobody takes it for abandoned while its writer lives.
+        // It is called a draft only once it is locked: nobody takes it for abandoned while its writer lives.
         let (unnamed, draft) = (beside(out, NEW), draft_of(out));
         let file = File::create_new(&unnamed)?;
         let held = file.lock().and_then(|()| std::fs::rename(&unnamed, &draft));

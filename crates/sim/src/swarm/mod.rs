@@ -78,7 +78,7 @@ impl Plan {
         draw::plan(seed)
     }
 
-    /// One in which every flow is sealed and a relay lies, on the way of a flow at least.
+    /// One in which every flow is sealed and a relay lies, on the path of a flow at least.
     pub fn draw_lying(seed: u64) -> Self {
         draw::lying(seed)
     }
@@ -134,5 +134,6 @@ impl Plan {
     }
 }
 
-/// For so long after a fault what begins may be told that there is no way: ways that led nowhere are avoided for 30 s.
+/// For this long after a fault a new flow may be told that there is no path: paths that led nowhere are avoided for 30
+/// s.
 const AFTERMATH: Span = Span::from_secs(35);

@@ -19,7 +19,7 @@ pub(super) struct Beside {
     both: &'static str,
     alone: Option<&'static str>,
 }
-/// An echo beside it takes at most so many times and so many ms more than on the calmer lane alone.
+/// An echo beside it takes at most this factor and this many ms more than on the calmer lane alone.
 const ECHO_TIMES: f64 = 1.1;
 const ECHO_MORE_MS: f64 = 5.0;
 
@@ -91,7 +91,7 @@ impl Compared {
     pub(super) fn of_best(&self) -> Vec<f64> {
         joined(&self.goodput[0], &larger(&self.goodput[1], &self.goodput[2]), |both, best| both / best)
     }
-    /// Over what is allowed.
+    /// The echo over what is allowed.
     fn echo_of_allowed(&self) -> Vec<f64> {
         let calmer = smaller(&self.echo[1], &self.echo[2]);
         joined(&self.echo[0], &calmer, |both, calm| both / (calm * ECHO_TIMES + ECHO_MORE_MS))

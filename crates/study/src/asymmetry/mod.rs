@@ -1,6 +1,6 @@
 //! Links whose directions or lanes differ: thin ways back, steps of rate and delay, lanes over different media, outages.
 //!
-//! An experiment is a handful of scenarios and what makes rows of their Records; where they run is the backend's affair.
+//! An experiment is a handful of scenarios and what makes rows of their Records; the backend decides where they run.
 
 mod bond;
 mod choice;

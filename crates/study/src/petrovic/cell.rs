@@ -324,7 +324,7 @@ impl Cell {
         let nodes: Vec<f64> =
             Self::delivered(raw, (WARM_UP_S, end)).iter().map(|octets| octets * 8e-3 / self.seconds as f64).collect();
         let mut figures = Figures::from([("total_kbps".to_owned(), nodes.iter().sum())]);
-        // Which node is which is chance: they are compared by rank.
+        // The order of the nodes is chance: they are compared by rank.
         let mut ranked = nodes.clone();
         ranked.sort_by(|a, b| b.total_cmp(a));
         figures.extend(ranked.iter().enumerate().map(|(i, kbps)| (format!("rank{}_kbps", i + 1), *kbps)));

@@ -12,7 +12,7 @@ const PACKET: f64 = 1_500.0;
 const RATE: [f64; 2] = [0.1e6, 100e6];
 /// Of the twentieth.
 const RATE_FAST: [f64; 2] = [100e6, 500e6];
-/// How many times faster one direction is than the other at the most: a thinner return cannot carry the
+/// How many times faster one direction is than the other at the most: a thinner return path cannot carry the
 /// acknowledgements of a plain TCP, two packets each, beside an echo.
 pub(super) const ASYMMETRY: f64 = 20.0;
 /// Round trip without queue, in ms.
@@ -34,7 +34,7 @@ const LASTS_PACKETS: f64 = 60_000.0;
 const LEAST_S: f64 = 30.0;
 const LEAST_PACKETS: f64 = 2_000.0;
 const LEAST_RTTS: f64 = 60.0;
-/// A satellite is left for the next every so many seconds.
+/// Seconds from one satellite handover to the next.
 const HANDOVER_S: f64 = 15.0;
 
 /// A member of the population.
@@ -98,7 +98,7 @@ pub(super) struct Way {
     pub(super) rates: Vec<(u64, u64)>,
     /// (ms, us) of each change of the delay but for spikes.
     pub(super) delays: Vec<(u64, u64)>,
-    /// (ms, us) of each spike: what is sent at that moment, and so all that follows, is so much later.
+    /// (ms, us) of each spike: what is sent at that moment, and so all that follows, is delayed by this much.
     pub(super) spikes: Vec<(u64, u64)>,
     /// (ms, ms) of each outage.
     pub(super) outages: Vec<(u64, u64)>,
@@ -108,7 +108,7 @@ pub(super) struct Way {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Loss {
     None,
-    /// Nothing: the radio repeats, and what it repeats holds up what follows.
+    /// Nothing: the radio retransmits, and its retransmissions delay what follows.
     Repeated,
     Random {
         ppm: u32,
@@ -162,7 +162,7 @@ fn log(chance: &mut Chance, [least, most]: [f64; 2]) -> f64 {
     least * power(most / least, chance.unit())
 }
 
-/// To three digits: what a logarithm's last bit is must not reach the file.
+/// To three digits: the last bit of a logarithm must not reach the file.
 fn three_digits(value: f64) -> u64 {
     let scale = 10f64.powi((value.max(1.0).log10().floor() as i32 - 2).max(0));
     ((value / scale).round() * scale) as u64
@@ -360,7 +360,7 @@ impl Draw {
         }
     }
 
-    /// Whether the worst tenth has the lower aim: what a controller learns there in the time is little.
+    /// Whether the worst tenth has the lower aim: a controller learns little there in the time.
     pub(super) fn is_hard(&self) -> bool {
         self.loaded().iter().any(|way| way.rate < 1_000_000) || self.moving == Moving::Walk && self.rtt_ms > 300.0
     }
@@ -370,7 +370,7 @@ impl Draw {
         PACKET_BITS / self.down.least().min(self.up.least()) * 1e3
     }
 
-    /// The receive window and send buffer with which no TCP is short, in bytes: twice what path and queue hold.
+    /// The receive window and send buffer that limit no TCP, in bytes: twice what path and queue hold.
     pub(super) fn buffer(&self) -> u64 {
         let rtt_ms = self.rtt_ms + self.down.late_ms() + self.up.late_ms();
         let of = |way: &&Way| 2.0 * (way.rate as f64 * rtt_ms / 8e3 + way.queue as f64);

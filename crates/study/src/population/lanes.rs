@@ -25,7 +25,7 @@ use wavelane_scenario::{Scenario, Stack};
 const FORMAT: &str = "wavelane-lanes/1";
 /// How many lanes a member has.
 const LANES: [usize; 2] = [2, 3];
-/// A member's further lanes are the links of draws so much further on, which nobody else runs.
+/// A member's further lanes are the links of draws this much further on, which nothing else runs.
 const APART: u64 = 10_000_000;
 /// Dice of each member.
 const SEEDS: u64 = 3;

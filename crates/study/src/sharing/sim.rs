@@ -30,7 +30,7 @@ const SHARE_LEAST: f64 = 0.25;
 const KEPT_AIM: f64 = 0.6;
 /// The aim: Jain's index of two links of ours.
 const JAIN_AIM: f64 = 0.9;
-/// The aim: in so many of the judged cells.
+/// The aim: in this share of the judged cells.
 const CELLS_AIM: f64 = 0.90;
 const JAIN_CELLS_AIM: f64 = 0.95;
 
@@ -76,9 +76,9 @@ impl Link {
     fn bottleneck(&self, seconds: u32, starts: [u32; 2]) -> Bottleneck {
         let bdp = f64::from(self.mbit) * 125.0 * f64::from(self.rtt_ms);
         let queue = ((self.queue.0 * bdp).round() as u64).max(QUEUE_LEAST);
-        // Packets of one size that come by the clock of their acknowledgements can find the queue full whenever the other
-        // flow's find room, for ever (Floyd and Jacobson 1992, "traffic phase effects"). Random delays of up to one packet's
-        // time, as hosts have, end it; `docs/decisions/0028-sharing-in-the-simulator.md` has figures.
+        // Packets of one size, clocked by their acknowledgements, can find the queue full whenever the other flow's find
+        // room, for ever (Floyd and Jacobson 1992, "traffic phase effects"). Random delays of up to one packet's time, as
+        // hosts have, end it; `docs/decisions/0028-sharing-in-the-simulator.md` has figures.
         let jitter_us = 12_000 / self.mbit;
         Bottleneck { mbit: self.mbit, rtt_ms: self.rtt_ms, queue, jitter_us, seconds, starts }
     }

@@ -32,8 +32,8 @@ const SEEDS_BBR: [u64; 2] = [2, 4];
 const SIM_SEEDS: [u64; 2] = [8, 24];
 /// Runs at once; each says if it came too late.
 const WORKERS: usize = 12;
-/// BBR's fill the link whatever it loses, and its rate is what its acknowledgements' times say: twelve at once take more
-/// than the machine has and measure that.
+/// BBR's fill the link whatever it loses, and its rate follows its acknowledgements' times: twelve at once overload the
+/// machine and measure that.
 const WORKERS_BBR: usize = 2;
 /// How far ours may be from the kernel.
 const WITHIN: f64 = 0.15;
