@@ -73,7 +73,7 @@ pub enum ConfigError {
     Gateway(#[from] gateway::ConfigError),
 }
 
-/// What happens to new connections once the daemon has died without saying goodbye.
+/// What happens to new connections after the daemon has died without an orderly stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
@@ -395,8 +395,7 @@ impl Config {
         !routes.is_empty() && routes.iter().all(|r| others().any(|(_, other)| other.routes.contains(r)))
     }
 
-    /// What `peer` may reach through us: its `allow_targets`; without that list what we serve; without either
-    /// nothing.
+    /// What `peer` may reach through us: its `allow_targets`; without that list what we serve; without either nothing.
     pub fn targets<'a>(&'a self, peer: &'a Peer) -> &'a [IpPrefix] {
         peer.allow_targets.as_ref().or(self.serves.as_ref()).map_or(&[], Vec::as_slice)
     }

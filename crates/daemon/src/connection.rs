@@ -1,4 +1,4 @@
-//! A connection of the kernel's, and what the door makes of it.
+//! A connection of the kernel's, and how the door uses it.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

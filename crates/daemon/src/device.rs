@@ -54,7 +54,7 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     change_routes("replace", &wanted)?;
     // Routes that an earlier process gave back to the kernel, for example, would match before those that refuse.
     remove_others(&left_behind(), &wanted);
-    // Rules that an earlier process left stay in force meanwhile.
+    // Without a gap in the rules, if an earlier process left some.
     set_rules(tun, intercept, LOOK_MEANWHILE)?;
     set_rules(tun, intercept, LOOK)?;
     Family::ALL.into_iter().for_each(|family| family.remove_rules(LOOK_MEANWHILE));
@@ -244,7 +244,7 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
     if intercept.local {
         lookup(&["iif", "lo"])?;
     } else {
-        // What the kernel has to say about packets that came through the device (no such host, too big).
+        // The kernel's ICMP errors on packets that came through the device (no such host, too big).
         lookup(&["iif", "lo", "ipproto", ["icmp", "ipv6-icmp"][family as usize]])?;
     }
     // Answers from an address on the device go back through it.
@@ -259,7 +259,7 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
 fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<String>, ToolError> {
     let mut networks: Vec<(IpPrefix, bool)> = Vec::new();
     for network in config.peers.iter().flat_map(|p| &p.routes) {
-        // A peer that is there stands in for one that has the same network and is down.
+        // A peer that is up stands in for one that has the same network and is down.
         let mut owners = config.peers.iter().filter(|p| p.routes.contains(network));
         if networks.iter().all(|(n, _)| n != network) {
             networks.push((*network, owners.all(|p| down.contains(&p.public_key))));
@@ -315,12 +315,12 @@ pub(crate) fn unforwarded_for_peers(config: &Config) -> impl Iterator<Item = &'s
     off(served(config, &wavelane_host::own_addresses().unwrap_or_default()))
 }
 
-/// The IP versions of the networks that peers reach behind this host, whose addresses are `own`; none where nobody's
+/// The IP versions of the networks that peers reach behind this host, whose addresses are `own`; none where no peer's
 /// packets come here.
 fn served(config: &Config, own: &[IpAddr]) -> BTreeSet<Family> {
     let plain = config.on_failure == OnFailure::Open && (config.intercept.is_some() || config.forwards.is_empty());
     let targets = config.peers.iter().flat_map(|p| config.targets(p));
-    // What is this host's own ends here.
+    // Packets to this host's own addresses end here.
     let ends_here = |t: &IpPrefix| t.address.is_loopback() || (t.bits == width(t.address) && own.contains(&t.address));
     let beyond = targets.filter(|t| (config.tun.is_some() || plain) && !ends_here(t));
     beyond.map(Family::of).collect()

@@ -1,8 +1,7 @@
 //! Why a peer does not answer: what can be found out from here, in one line with the remedy.
 //!
-//! Unanswered handshakes look alike whatever the cause, and the lanes' socket receives no ICMP, so that nobody can
-//! disturb it with forged messages. A separate socket sends to the same address and port, and listens for what comes
-//! back.
+//! Unanswered handshakes look alike whatever the cause, and the lanes' socket receives no ICMP, so that nobody can disturb it with forged
+//! messages. A separate socket sends to the same address and port, and listens for what comes back.
 
 use crate::keys;
 use std::io::{self, ErrorKind, Write};

@@ -26,8 +26,7 @@ impl Installed {
     fn lead(&mut self, change: Change, new: &Wanted, old: &Wanted) -> Result<(), ToolError> {
         let done = self.try_lead(change, new);
         if done.is_err() {
-            // What the kernel accepted already is undone; it accepted the old state before, so this does not fail
-            // again.
+            // What the kernel accepted already is undone; it accepted the old state before, so this does not fail again.
             let _ = self.try_lead(change, old);
         }
         done

@@ -18,7 +18,7 @@ const ADDRESSES_MAX: usize = 16;
 const AGAIN_FIRST: Span = Span::from_secs(1);
 /// Longest wait before the name of a silent peer is looked up again.
 const AGAIN_MAX: Span = Span::from_secs(60);
-/// An address gets so long to answer before another of the same name is tried.
+/// How long an address has to answer before another of the same name is tried.
 const TRIAL: Span = Span::from_secs(5);
 
 /// Finds the addresses of `host:port`.

@@ -14,7 +14,7 @@ use wavelane_host::routes::{KernelRoute, ROUTES_MAX, RouteWatch};
 /// The two versions of IP are read one by one.
 const _: () = assert!(2 * ROUTES_MAX <= TABLE_MAX, "a table that is read fits");
 
-/// The table is read at most so often; what changes in between is one change.
+/// The table is read at most this often; changes in between count as one.
 const READ_EVERY: Duration = Duration::from_millis(50);
 /// A table that could not be read is read again after this long.
 const AGAIN: Duration = Duration::from_secs(5);

@@ -114,8 +114,7 @@ impl From<ControlError> for StartError {
     }
 }
 
-/// What a daemon that takes traffic may do besides what every process may; it keeps them, because rules and routes change
-/// while it runs.
+/// The capabilities of a daemon that takes traffic; it keeps them, because rules and routes change while it runs.
 pub(crate) const CAPABILITIES: [u8; 2] = [caps::NET_ADMIN, caps::NET_RAW];
 
 /// The transparent door's sockets.

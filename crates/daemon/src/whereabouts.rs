@@ -49,7 +49,7 @@ struct Write {
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
     path: PathBuf,
-    /// Of configured peers without an address alone, so no more than there are of them.
+    /// Only configured peers without an address, so no more than there are of them.
     known: Places,
     /// What the file holds.
     kept: Places,

@@ -87,8 +87,7 @@ pub struct Progress {
 /// What is kept of packets that pass the channels between gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CaptureExtent {
-    /// Nothing in the simulator, whose runs can be repeated from the seed; headers in the laboratory, whose runs
-    /// cannot.
+    /// Nothing in the simulator, whose runs can be repeated from the seed; headers in the laboratory, whose runs cannot.
     Off,
     /// The headers.
     Headers,
@@ -310,7 +309,7 @@ pub struct FlowRaw {
     /// Echo probes in order of sending, all that were sent; empty for other applications.
     pub probes: Vec<Probe>,
     /// (time of reading, age then) of a download's bytes, one per [`AGE_OCTETS`] of the body, in order; at most
-    /// [`AGES_MAX`]. An age runs from the sender's write to the receiver's read. Empty where nobody stamps bytes.
+    /// [`AGES_MAX`]. An age runs from the sender's write to the receiver's read. Empty where bytes are not stamped.
     pub ages: Vec<(u64, u64)>,
     /// The exchanges of a fetch, or of the pages of a web flow, in order of connecting, all that were begun; empty for other
     /// applications.

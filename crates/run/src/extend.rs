@@ -37,8 +37,7 @@ pub(crate) fn remove_more(record: &Path) {
     }
 }
 
-/// Moves the Record beside a place without one to that place, and so on: its seeds follow those of the Record before
-/// it.
+/// Moves the Record beside a place without one to that place, and so on: its seeds follow those of the Record before it.
 fn move_up(place: &Path) {
     let from = more_of(place);
     let is_free = place.symlink_metadata().is_err() && !is_replaced(place);

@@ -167,9 +167,8 @@ pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], option
     found
 }
 
-/// Makes room for the Records of the cells that are run. In a folder without a Record the files of a run are removed; files of
-/// others are refused, here and where there is a Record. An edited Record is removed at once: without its seal an interrupted sweep
-/// would accept it.
+/// Makes room for the Records of the cells that are run. In a folder without a Record the files of a run are removed; files of others are
+/// refused, here and where there is a Record. An edited Record is removed at once: without its seal an interrupted sweep would accept it.
 pub(crate) fn make_room(records: impl Iterator<Item = PathBuf>) -> Result<(), RunError> {
     for record in records.filter(|record| record.exists()) {
         refuse_foreign(&record)?;

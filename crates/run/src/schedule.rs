@@ -136,7 +136,8 @@ impl Reader {
     }
 }
 
-/// A source that sends one datagram every so often in spurts of exponential length, after silences of exponential length.
+/// A source that sends datagrams at fixed intervals in spurts of exponential length, after silences of exponential
+/// length.
 #[derive(Debug)]
 pub struct Spurt {
     dice: Chance,
@@ -149,7 +150,7 @@ pub struct Spurt {
 }
 
 impl Spurt {
-    /// One that begins with a silence. The first datagram of a spurt comes `every` after its begin.
+    /// One that begins with a silence. The first datagram of a spurt comes `every` after its start.
     pub fn new(now: Instant, dice: Chance, every: Span, (on, off): (Span, Span)) -> Self {
         let mut spurt = Self { dice, every, on, off, next: now, until: now };
         spurt.renew();

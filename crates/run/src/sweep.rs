@@ -111,8 +111,8 @@ fn check_place(out: &Path) -> Result<(), RunError> {
     check_writable(out)
 }
 
-/// A cell that has no Record yet, or the seeds that its Record lacks, as whoever runs it elsewhere needs it. The Record that comes back is the one that [`sweep`]
-/// would have written, but for `environment.json`.
+/// A cell that has no Record yet, or the seeds that its Record lacks, for whoever runs it elsewhere. The Record that comes back is the
+/// one that [`sweep`] would have written, except for `environment.json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Shard {
     /// Which of the cells.

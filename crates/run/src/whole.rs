@@ -231,7 +231,7 @@ impl NewFile {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 Self::check_free(&self.out).and_then(|()| std::fs::rename(&self.draft, &self.out))
             }
-            // Whoever took the name may have given it back since: nothing was written all the same.
+            // The name may have been released since: nothing was written all the same.
             Err(e) => Self::check_free(&self.out).and(Err(e)),
             Ok(()) => Ok(()),
         }
@@ -356,7 +356,7 @@ mod tests {
             why.contains(".r.earlier-0000000000000001 and ")
                 && why.ends_with(&format!("rename one to {}", out.display()))
         );
-        // A folder without a record is of somebody else.
+        // A folder without a record belongs to somebody else.
         std::fs::create_dir(&out).unwrap();
         recover(&out, "record.json", others).unwrap();
         assert!(earlier(1).exists() && earlier(2).exists());

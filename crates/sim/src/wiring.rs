@@ -31,13 +31,13 @@ pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
     pub(crate) joins: Vec<Join>,
-    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows, but for gateways.
+    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows, except gateways.
     hosts: BTreeSet<usize>,
     /// Of each node that is a gateway: [`Shape::neighbours`].
     joined: OnceCell<Vec<Vec<(usize, usize)>>>,
     /// Whether gateways work as `hop-2009` has it, where nothing else is said.
     pub(crate) is_2009: bool,
-    /// What every gateway is told besides whom it knows; `None` for what it is told by default.
+    /// The configuration of every gateway besides its peers; `None` for the default.
     pub(crate) limits: Option<Config>,
 }
 
@@ -267,7 +267,7 @@ impl<'a> Shape<'a> {
                 link.is_some_and(|link| names(link).contains(&channel(join).name))
             };
             joins.sort_by_key(|(join, _)| link.map_or(0, |link| link.place(&channel(*join).name)));
-            // Where one lane leaves, nothing is chosen.
+            // With a single lane out there is nothing to choose.
             let choice = link.filter(|_| joins.len() > 1).map_or(Choice::Bond, |link| choice_of(link.choice));
             let lane = |(join, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == join).unwrap_or(0);

@@ -206,8 +206,7 @@ fn spelled(limit: f64) -> String {
     if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.3}") } else { all }
 }
 
-/// Judges `row` by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing
-/// value.
+/// Judges `row` by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
 pub(crate) fn judge(row: &mut Row, aim: Aim) {
     judge_all(row, &[aim], &aim.words());
 }

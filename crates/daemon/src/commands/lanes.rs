@@ -1,4 +1,4 @@
-//! What `check` says of lanes: their list, and what of this machine is in their way.
+//! What `check` reports of lanes: their list, and the obstacles on this machine.
 
 use crate::config::{Config, Lane, LaneSocket, Peer, lane_name};
 use crate::medium::Medium;

@@ -89,7 +89,7 @@ impl From<BackpressureWord> for Backpressure {
     }
 }
 
-/// What says by which peer a target is reached, in the file's words.
+/// What chooses the peer for a target, in the file's words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum RoutingWord {

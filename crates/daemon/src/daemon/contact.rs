@@ -61,8 +61,7 @@ impl Contact {
         let (said, lanes) = (self.said.clone(), std::mem::take(&mut self.lanes));
         *self = Self { up, said, lanes, ..Self::new(now) };
     }
-    /// Whether its state is to be logged, and how many changes were not. A peer whose networks are or were refused is always
-    /// logged.
+    /// Whether its state is to be logged, and how many changes were not. A peer whose networks are or were refused is always logged.
     fn told(&mut self, now: Instant, was_down: bool) -> Option<u64> {
         if was_down { Some(self.said.say(self.up)) } else { self.said.turn(now, self.up) }
     }

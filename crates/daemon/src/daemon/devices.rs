@@ -57,7 +57,7 @@ impl Bound {
     }
 }
 
-/// What a look at a port's device and address found.
+/// What a check of a port's device and address found.
 enum Look {
     Same,
     /// The device was replaced or is gone.

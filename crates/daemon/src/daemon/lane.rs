@@ -17,7 +17,7 @@ pub(super) struct LanePort {
     pub(super) socket: Option<MediumSocket>,
     readable: bool,
     writable: bool,
-    /// What the socket had no room for.
+    /// What did not fit the socket buffer.
     stalled: Option<(Transmit, Vec<u8>)>,
 }
 

@@ -21,7 +21,7 @@ const PINNED: &str = "choice = \"pinned\" uses no other lane, \"pinned+fallback\
 #[derive(Clone, Copy)]
 struct Of<'a> {
     peer: usize,
-    /// Its place among the peer's tables; `None` of one that has no table.
+    /// Its place among the peer's tables; `None` if it has no table.
     place: Option<usize>,
     /// Its place among those of them that lead out.
     out: Option<usize>,

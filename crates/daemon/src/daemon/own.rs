@@ -31,8 +31,7 @@ impl Daemon {
         self.own_read = Some(self.now);
     }
 
-    /// The kernel reports that an address came or went. A local address that peers used and that is gone is left at
-    /// once.
+    /// The kernel reports that an address came or went. A local address that peers used and that is gone is left at once.
     pub(super) fn look_at_addresses(&mut self) {
         let before = self.own.clone().unwrap_or_default();
         self.own_read = None;

@@ -48,7 +48,7 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
         };
         families().map(rule).collect()
     };
-    // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
+    // ICMP too: errors about connections that we make from the applications' addresses must reach us.
     let mut prerouting =
         format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
     prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;");

@@ -45,8 +45,7 @@ pub(super) struct Continuous {
     last: Option<Seen>,
     /// What is added to delays by timestamps; none before the first.
     stamps_ms: Option<f64>,
-    /// What is added to round trips: the most by which the series exceeded a round trip, that is with an empty return
-    /// path.
+    /// What is added to round trips: the most by which the series exceeded a round trip, that is with an empty return path.
     echoes_ms: Option<f64>,
     /// For this many more answers `stamps_ms` may fall, and bounds nothing.
     settling: u32,

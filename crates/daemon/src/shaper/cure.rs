@@ -246,8 +246,8 @@ fn is_here(pid: u32, file: &Path) -> bool {
         && same(root.join(file.strip_prefix("/").unwrap_or(file)), file)
 }
 
-/// The daemon of `file`: the one that was noted, or, should whoever started it have been killed before the note, the one found
-/// among all processes.
+/// The daemon of `file`: the one that was noted, or, if its starter was killed before the note, the one found among all
+/// processes.
 fn daemon_of(file: &Path) -> Option<u32> {
     let noted = fs::read_to_string(beside(file, "pid")).ok().and_then(|text| text.trim().parse().ok());
     let all = || fs::read_dir("/proc").into_iter().flatten().flatten();

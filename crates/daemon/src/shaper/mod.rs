@@ -43,8 +43,7 @@ const CARRIED_OVER: usize = 4;
 /// A rate that differs by a fiftieth is set in the kernel, no more often than this.
 const TOLD_EVERY: Span = Span::from_millis(200);
 const TOLD_FROM: u64 = 50;
-/// How often an interface is looked for that may go and come back (a line that is dialled anew, a modem that is
-/// unplugged).
+/// How often an interface is looked for that may go and come back (a line that is dialled anew, a modem that is unplugged).
 const LOOK_EVERY: Span = Span::from_secs(1);
 /// How often a moving rate is logged.
 const SAID_EVERY: Span = Span::from_secs(60);
@@ -223,7 +222,7 @@ impl Shaped {
         let said = self.trouble.as_deref().unwrap_or("the interface was made anew, and is shaped again");
         is_new.then(|| format!("{}: {said}", self.name))
     }
-    /// Gives `delays` to the estimator, and asks again if it is time. Returns what is worth a line.
+    /// Gives the estimator the delays, and asks again if it is time. Returns what is worth a line.
     fn follow(&mut self, now: Instant) -> Option<String> {
         let carried_now = self.carried();
         let follower = self.follower.as_mut()?;

@@ -58,8 +58,7 @@ pub(super) struct Reflector {
     way: DelayDirection,
     id: u16,
     sequence: u16,
-    /// A moment, and the time of day then in milliseconds. Our clock is read once, so that setting it does not look
-    /// like delay.
+    /// A moment, and the time of day then in milliseconds. Our clock is read once, so that setting it does not look like delay.
     origin: (Instant, f64),
     /// With the moment at which each was asked.
     asked: VecDeque<(u16, Instant)>,

@@ -134,6 +134,5 @@ impl Plan {
     }
 }
 
-/// For this long after a fault a new flow may be told that there is no path: paths that led nowhere are avoided for 30
-/// s.
+/// For this long after a fault a new flow may be told that there is no path: paths that led nowhere are avoided for 30 s.
 const AFTERMATH: Span = Span::from_secs(35);

@@ -10,7 +10,7 @@ use wavelane_run::Verdict;
 
 /// Figures count from this second on.
 pub(super) const FROM_S: f64 = 5.0;
-/// What both lanes carry at least of what the better carries alone, and of their rates together.
+/// The least share that both lanes carry of what the better carries alone, and of their rates together.
 const OF_BEST: f64 = 0.98;
 const OF_SUM: f64 = 0.85;
 /// What stands beside us over both lanes and, where there is time for that, over each.
@@ -117,7 +117,7 @@ impl Compared {
     }
 }
 
-/// What the kernel makes of both lanes beside what it makes of the better one, as far as it can and that was asked.
+/// The kernel's results with both lanes beside those with the better one, as far as it can and that was asked.
 fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside) -> Vec<Row> {
     let alone = beside.alone.unwrap_or_default();
     let stacks = [beside.both, alone, alone];

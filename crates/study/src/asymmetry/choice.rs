@@ -82,7 +82,7 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
 
 pub(super) fn tasks() -> Vec<Task> {
     let fixed = [("radio", &["radio"][..], None), ("modem", &["modem"], None)];
-    // What no file says is the default's.
+    // What the file does not say is the default.
     let chosen = CHOICES.map(|choice| (choice, &["radio", "modem"][..], (choice != PROMISED).then_some(choice)));
     let run = |(name, ways, choice)| {
         (format!("choice-{name}"), text(&format!("A radio that fades beside a modem: out by {name}"), ways, choice))

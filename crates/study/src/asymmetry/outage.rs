@@ -26,7 +26,7 @@ pub(super) const MORE_THIN_MS: f64 = 1_000.0;
 enum Out {
     One,
     Both,
-    /// The way out of one lane and the way back of the other.
+    /// The forward path of one lane and the return path of the other.
     Halves,
 }
 

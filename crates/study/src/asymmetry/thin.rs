@@ -1,4 +1,4 @@
-//! Return paths that carry a hundredth of the way out and less: what returns is acknowledgements.
+//! Return paths that carry a hundredth of the forward path and less: what returns is acknowledgements.
 
 use super::net::{Lane, Way, bulk, echo, scenario};
 use super::seen::{Seen, joined};
@@ -21,7 +21,7 @@ pub(super) const FULL_OVER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
 /// The fewest echoes whose 95th percentile is meaningful.
 const ECHOES_MIN: usize = 150;
 
-/// A way back, and what is asked of it.
+/// A return path, and the aims for it.
 #[derive(Clone, Copy)]
 struct Thin {
     /// Which part of the study it belongs to, and what it is compared with.
@@ -31,13 +31,13 @@ struct Thin {
     back_bps: u64,
     delay_ms: u64,
     queues: [&'static str; 2],
-    /// One of several that differ in the queue of the way back.
+    /// One of several that differ in the queue of the return path.
     sweeps: bool,
     seconds: u64,
     echo_every_ms: Option<u64>,
     share: f64,
     echo_times: f64,
-    /// Bytes back per delivered megabyte, or share of the way back.
+    /// Bytes back per delivered megabyte, or share of the return path.
     back: Back,
 }
 
@@ -61,7 +61,7 @@ const MODEM: Thin = Thin {
     echo_times: 1.5,
     back: Back::Share(0.25),
 };
-/// A modem whose way back, and one of 1,200 bit/s, has a queue of this length.
+/// A modem whose return path, and one of 1,200 bit/s, has a queue of this length.
 const fn queued(queue: &'static str) -> [Thin; 2] {
     let modem = Thin { queues: ["50 kB", queue], stacks: &[OURS], sweeps: true, ..MODEM };
     [modem, Thin { back_bps: 1_200, echo_every_ms: None, share: 0.90, back: Back::PerMegabyte(400.0), ..modem }]

@@ -165,8 +165,7 @@ fn small(head: &Head, loss: &Loss, stack: &StackResult, flow: &str) -> Vec<Row> 
     vec![row("first_byte_ms", true), row("total_ms", false)]
 }
 
-/// Without loss the median, which one delay of the host does not move; under loss the mean, which every
-/// retransmission moves.
+/// Without loss the median, which one delay of the host does not move; under loss the mean, which every retransmission moves.
 fn time_of(figures: &FlowFigures, loss: &Loss, first: bool) -> Option<f64> {
     let times = figures.fetch.as_ref()?;
     Some(match (first, loss.share == 0.0) {

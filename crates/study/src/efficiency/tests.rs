@@ -192,8 +192,7 @@ fn a_missing_peer_is_named_and_leaves_the_full_edition_open() {
     assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Inconclusive);
 }
 
-/// A run in which TCP crossed unsplit: Mbit/s, segments the server's kernel retransmitted of 10,000, needless copies of
-/// 10,000.
+/// A run in which TCP crossed unsplit: Mbit/s, segments the server's kernel retransmitted of 10,000, needless copies of 10,000.
 fn unsplit(mbps: f64, repeated: u64, spurious: u64, packets: u64) -> RunDocument {
     let kernel = |node: &str, segments_repeated| KernelFigures {
         node: node.into(),

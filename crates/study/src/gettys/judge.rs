@@ -1,6 +1,7 @@
 //! Rows of the experiments, judged as their text and physics have it.
 //!
-//! Where a delay is held against the packets of a buffer it is the 95th percentile of the answered pings: the top of the
+//! Where a delay is compared with the packets of a buffer it is the 95th percentile of the answered pings: the top of
+//! the
 //! sawtooth, where the buffer is full. A lone CUBIC flow spends the rest of the time between 70 and 100 % of it.
 
 use super::cases::{OTHERS, RATES, RING, SLOW_ROUTER, TXQUEUELEN, WRT54TM_KBIT};
@@ -20,7 +21,7 @@ fn head(place: Place, id: &'static str, home: &Home, case: &[(&str, Value)]) -> 
     Head { id, backend: place.word().into(), case, stack: format!("tcp-{}", home.control) }
 }
 
-/// Milliseconds that so many packets take at a rate.
+/// Milliseconds that `packets` take at a rate.
 fn packets_ms(packets: u32, kbit: u32) -> f64 {
     f64::from(packets) * PACKET_BITS / f64::from(kbit)
 }

@@ -31,7 +31,7 @@ const SETTLE: Span = Span::from_secs(5);
 const CARRIED_OVER: Span = Span::from_millis(200);
 /// Fixed rates, in tenths of the trace's mean.
 const TENTHS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-/// What the follower is told: a tenth of the mean, the half and thrice.
+/// What the follower is told: a tenth of the mean, half of it and three times it.
 const BOUNDS: [(u64, u64); 3] = [(1, 10), (1, 2), (3, 1)];
 const SENDER: &str = "192.0.2.1:40000";
 const RECEIVER: &str = "192.0.2.2:5000";

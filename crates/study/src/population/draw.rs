@@ -28,7 +28,8 @@ const QUEUE_MAX: f64 = 64e6;
 const MOVING_LEAST: f64 = 0.2;
 /// Longest jitter and lateness of reordered packets, in ms, beside half the round trip.
 const JITTER_MS: f64 = 40.0;
-/// A member lasts so long in s, unless so many packets take less; and no less than so long, packets and round trips.
+/// A member lasts this long in s, unless this many packets take less; but at least this long, packets and round
+/// trips.
 const LASTS_S: f64 = 45.0;
 const LASTS_PACKETS: f64 = 60_000.0;
 const LEAST_S: f64 = 30.0;
@@ -96,7 +97,7 @@ pub(super) struct Way {
     pub(super) policer: Option<(u64, u64)>,
     /// (ms, bit/s) of each change.
     pub(super) rates: Vec<(u64, u64)>,
-    /// (ms, us) of each change of the delay but for spikes.
+    /// (ms, us) of each change of the delay except spikes.
     pub(super) delays: Vec<(u64, u64)>,
     /// (ms, us) of each spike: what is sent at that moment, and so all that follows, is delayed by this much.
     pub(super) spikes: Vec<(u64, u64)>,
@@ -345,7 +346,7 @@ fn spike(dice: &Dice, name: &str, way: &mut Way, lasts_ms: u64) {
 }
 
 impl Draw {
-    /// What it costs to simulate, about: packets that are offered.
+    /// The approximate cost of simulating it: packets that are offered.
     pub(super) fn cost(&self) -> f64 {
         let packets = |way: &Way| way.steady() * self.lasts_ms as f64 / 1e3 / PACKET_BITS;
         500.0 + self.loaded().into_iter().map(packets).sum::<f64>()
@@ -400,7 +401,7 @@ impl Way {
         (self.jitter_us + self.reorder.1 + spikes) as f64 / 1e3
     }
 
-    /// Share of packets that are lost on the way, over a long time, but for policer, queue and outages.
+    /// Share of packets that are lost on the path, over a long time, without policer, queue and outages.
     pub(super) fn lost(&self) -> f64 {
         let lost = match self.loss {
             Loss::None | Loss::Repeated => 0.0,

@@ -171,7 +171,7 @@ fn measured(document: &RunDocument, extent: &Extent) -> Option<Measured> {
     document.stacks.iter().map(of_stack).collect()
 }
 
-/// What a cell came to: per seed, both orders averaged.
+/// The result of a cell: per seed, both orders averaged.
 #[derive(Debug, Default)]
 struct Outcome {
     shares: Vec<f64>,

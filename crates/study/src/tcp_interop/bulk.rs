@@ -34,9 +34,8 @@ const SLOW_WINDOW: u32 = 1_000_000;
 /// More than a send buffer of either (4 MiB) puts in flight: no queue overflows, so what is retransmitted is what the link's
 /// dice lost and what was believed lost.
 const QUEUE: u64 = 6_000_000;
-/// Counts are compared over this many seeds, by edition. Where frames are a little late there are few needless
-/// retransmissions, so chance is large; with Linux alone, too, one run in some twenty has ten times as many as the
-/// others (decision 0018).
+/// Counts are compared over this many seeds, by edition. Where frames are a little late there are few needless retransmissions, so chance
+/// is large; with Linux alone, too, one run in some twenty has ten times as many as the others (decision 0018).
 const SEEDS: [u64; 2] = [4, 4];
 const SEEDS_LATE: [u64; 2] = [4, 24];
 const SEEDS_LATE_SLOW: [u64; 2] = [4, 12];
@@ -283,8 +282,8 @@ pub(super) fn complaints(path: &Path) -> Result<(u64, u64), String> {
     };
     // 0x00800000 is the severity "error".
     // A sum of 0xffff is the other form of zero (RFC 1624, section 3), which Linux writes where it sums in software.
-    // What segments carry is noise: of those with a good sum, a protocol that is at home on a port drawn at random, or
-    // that guesses by content, would call some malformed.
+    // Segments carry noise: a protocol that is registered for a port drawn at random, or that guesses by content,
+    // would call some of those with a good sum malformed.
     let bad = "(tcp.checksum.status == 0 || ip.checksum.status == 0 \
                || ((_ws.malformed || _ws.expert.severity >= 0x00800000) && !(tcp.len > 0 && tcp.checksum.status == 1))) \
                && !(tcp.checksum == 0xffff)";
