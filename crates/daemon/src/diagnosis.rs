@@ -18,30 +18,30 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// About as long as a first handshake message: a path that does not carry this carries no handshake.
 const PROBE_LEN: usize = 170;
 
-/// Why a peer cannot be spoken to.
+/// Why a peer cannot be reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
     /// Its name has no address.
     Nameless(String),
     /// This host has no route to it, or no address of its own for that.
     NoWay(String),
-    /// This host's own rules forbid it.
+    /// This host's own firewall rules forbid it.
     Forbidden(String),
     /// Its host is there and nothing listens on the port.
     NothingListens,
-    /// A router on the way says that it cannot be reached.
+    /// A router on the path reports that it cannot be reached.
     Unreachable(String),
     /// Handshakes do not fit through.
     TooSmall,
-    /// It says that it does not know our key.
+    /// It reports that it does not know our key.
     KeyThere,
-    /// Whoever is at its address calls us under another key.
+    /// The host at its address calls us under another key.
     KeyHere([u8; 32]),
-    /// Its answers do not decrypt.
+    /// Its answers cannot be decrypted.
     Preshared,
     /// Every lane to it, or every lane from it, lacks its device or address.
     NoLane(String),
-    /// Nothing at all comes back.
+    /// Nothing comes back.
     Silent,
     /// Nothing arrives by the inbound lanes; this names them.
     NothingComes(String),

@@ -50,7 +50,7 @@ pub(crate) enum News {
     Nowhere(String),
 }
 
-/// Where one way to a peer leads.
+/// The address of one lane to a peer.
 #[derive(Debug)]
 struct Entry {
     key: [u8; 32],

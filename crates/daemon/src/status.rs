@@ -68,7 +68,7 @@ pub struct Peer {
     pub lanes: Vec<Lane>,
 }
 
-/// One time that a sealed flow left its path because of what came by it, or did not.
+/// One time that a sealed flow left its path because of what arrived by it, or did not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distrust {
     /// Seconds since then.
@@ -82,7 +82,7 @@ pub struct Distrust {
 /// One lane to a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
-    /// What messages call it: its place among the peer's tables, or "lane" if it has none.
+    /// Its name in messages: its place among the peer's tables, or "lane" if it has none.
     #[serde(default)]
     pub name: String,
     /// By which it leaves: its device, or its own address.
@@ -211,7 +211,7 @@ pub struct Report {
     pub peers: Vec<Peer>,
     /// Flows open now.
     pub flows: usize,
-    /// Of those, flows whose way over a relay was lost.
+    /// Of those, flows whose path over a relay was lost.
     #[serde(default)]
     pub flows_lost_way: usize,
     /// Flows passed on from one peer to another now.

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use wavelane_base::{Instant, Span};
 use wavelane_host::files;
 
-/// What stands behind the epoch file's name.
+/// The suffix to the epoch file's name.
 const SUFFIX: &str = ".peers";
 /// A key, two addresses and what is between them.
 const LINE_MAX: usize = 160;

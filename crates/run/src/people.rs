@@ -109,8 +109,8 @@ pub(crate) fn of_voice(flow: &Flow, raw: &FlowRaw) -> Option<VoiceFigures> {
     })
 }
 
-/// The score of a listener with the most suitable play-out delay, the deadline at most. `delays` are sorted, of those that
-/// came of `sent` datagrams.
+/// The score of a listener with the most suitable play-out delay, the deadline at most. `delays` are sorted: those of the
+/// datagrams that came, of `sent`.
 fn best_mos(voice: &Voice, delays: &[f64], sent: usize) -> Option<f64> {
     let (packing, deadline) = (ms(voice.spurts.every().as_nanos()), ms(voice.deadline.as_nanos()));
     let score = |(heard, play_out): (usize, f64)| {

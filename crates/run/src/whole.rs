@@ -263,7 +263,7 @@ mod tests {
         assert!(!out.exists());
         drop(half);
         assert_eq!(count(), 0, "nothing half made is left");
-        // Of a writer that was killed, and of one that writes.
+        // From a writer that was killed, and from one that still writes.
         std::fs::write(place.join(".opened.pcapng.draft-1"), "half").unwrap();
         let first = NewFile::begin(&out).unwrap();
         let second = NewFile::begin(&out).unwrap();
@@ -317,7 +317,7 @@ mod tests {
             let (out, draft) = (at.join("r"), at.join(".r.draft-00000000000000aa"));
             folder(&out, "1", Some("notes.md"));
             folder(&draft, "2", None);
-            // Of a record whose name begins alike.
+            // From a record whose name begins alike.
             folder(&at.join(".r.earlier-x.draft-00000000000000aa"), "other", None);
             let status = std::process::Command::new(std::env::current_exe().unwrap())
                 .args([me, "--exact"])

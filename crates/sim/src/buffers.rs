@@ -29,7 +29,7 @@ fn held(scenario: &Scenario, flow: &Flow) -> Option<u64> {
     let delay = |hops: &[Hop]| hops.iter().fold(Span::ZERO, |sum, hop| sum + hop.delay);
     let returns: Vec<Hop> = back.iter().map(|(channel, way)| Hop::of(scenario, channel, *way)).collect();
     let rate = hops.iter().filter_map(|hop| hop.fastest).min()?;
-    // Whatever is never slower than the bottleneck has no queue of ours.
+    // A hop that is never slower than the bottleneck has no queue of ours.
     let queue: u64 = hops.iter().filter(|hop| hop.slowest.is_some_and(|r| r <= rate)).map(|hop| hop.queue).sum();
     Some(rate.octets_in(delay(&hops) + delay(&returns)).get().saturating_add(queue))
 }

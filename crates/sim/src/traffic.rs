@@ -325,7 +325,7 @@ impl Flow {
         }
     }
 
-    /// The body's writer got rid of everything below `end`.
+    /// The body's writer has written everything below `end`.
     pub(crate) fn note_written(&mut self, now: Instant, end: u64) {
         self.writes.push_back((end, now));
     }

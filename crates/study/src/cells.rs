@@ -88,8 +88,8 @@ impl Cell<'_> {
 /// Gives the document of a cell; nothing if it is to be run first.
 pub(crate) type Take<'a> = &'a dyn Fn(&Cell<'_>) -> Result<Option<RunDocument>, StudyError>;
 
-/// The rows of tasks that consist of cells, `rows_of` each; told as soon as they are judged. `workers` tasks go at once; the
-/// laboratory, which measures real time, has one.
+/// The rows of tasks that consist of cells, `rows_of` each, reported as soon as they are judged. `workers` tasks run at
+/// once; the laboratory, which measures real time, has one.
 pub(crate) fn rows_of_all<T: Sync>(
     tasks: &[T],
     workers: usize,

@@ -15,7 +15,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) what: &'static str,
     /// Most tasks at once.
     pub(crate) workers: usize,
-    /// Who is told, and who stops it.
+    /// The hooks for progress and cancelling.
     pub(crate) hooks: &'a RunHooks<'a>,
 }
 

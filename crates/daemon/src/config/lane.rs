@@ -29,12 +29,12 @@ impl Ways {
     }
 }
 
-/// What messages call a lane by its place among the peer's tables.
+/// A lane's name in messages, by its place among the peer's tables.
 pub(crate) fn lane_name(place: usize) -> String {
     format!("lane {}", place + 1)
 }
 
-/// What stands before an error of a lane: where it is in the file.
+/// The prefix of a lane's error: where the lane is in the file.
 pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
     format!("line {line}: peer '{peer}', {}", lane_name(place))
 }
@@ -102,7 +102,7 @@ pub struct LaneSocket {
 }
 
 impl LaneSocket {
-    /// What people call it: its device, or its own address.
+    /// Its name for people: its device, or its own address.
     pub(crate) fn name(&self) -> String {
         match (&self.device, self.mark) {
             (Some(device), _) => device.clone(),

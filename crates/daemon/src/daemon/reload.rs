@@ -20,7 +20,7 @@ pub(super) struct Reloads {
     file: PathBuf,
     /// Why the last was refused.
     pub(super) refused: Option<String>,
-    /// What the kernel is being told of now.
+    /// The change that the kernel is making now.
     pending: Option<Box<Pending>>,
     /// Another was asked for meanwhile.
     again: bool,

@@ -106,7 +106,7 @@ impl Continuous {
         was_set
     }
 
-    /// Whether that clock is set too often to be usable.
+    /// Whether the other clock is set too often to be usable.
     pub(super) fn is_odd(&self) -> bool {
         self.set >= SET_MAX
     }

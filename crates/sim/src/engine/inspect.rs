@@ -66,7 +66,7 @@ impl Engine {
     pub fn peer_events(&self, node: NodeId) -> &[(Instant, Event)] {
         &self.gateway_node(node).peer_events
     }
-    /// Packets that a node threw away before its machine saw them, by reason.
+    /// Packets that a node discarded before its machine saw them, by reason.
     pub fn dropped(&self, node: NodeId) -> &BTreeMap<&'static str, u64> {
         match &self.nodes[node.0] {
             Node::Gateway(gateway) => &gateway.dropped,

@@ -63,7 +63,7 @@ pub struct Crossing<'a> {
     pub packet: &'a [u8],
 }
 
-/// At which end of its way through a channel a packet is.
+/// At which end of its path through a channel a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
     /// The packet was offered to the channel.
@@ -207,7 +207,7 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Runs until `done` says so (asked every `step`) or until `limit`. Returns whether it did.
+    /// Runs while `go_on` says so (asked every `step`) or until `limit`. Returns whether `go_on` ended it.
     pub fn run_while(&mut self, limit: Instant, step: Span, mut go_on: impl FnMut(&Self) -> bool) -> bool {
         while go_on(self) {
             if self.now >= limit {

@@ -1,4 +1,4 @@
-//! Radio cells in the engine: stations, the ways between them, and sources that never run dry.
+//! Radio cells in the engine: stations, the paths between them, and saturated sources.
 
 use super::medium::{ChannelSlot, Medium};
 use super::{CaptureSink, ChannelId, Due, Engine, Node, NodeId};
@@ -98,7 +98,7 @@ impl Engine {
     pub fn set_capture_sink(&mut self, sink: CaptureSink) {
         self.capture_sink = Some(sink);
     }
-    /// Hands on what a cell has captured. Without a sink it is thrown away, so that none waits.
+    /// Hands on what a cell has captured. Without a sink it is discarded, so that nothing waits.
     pub(super) fn drain_captures(&mut self, channel: usize) {
         let Medium::Wifi(wifi) = &mut self.channels[channel].medium else { return };
         while let Some(captured) = wifi.poll_capture(&mut self.capture_buffer) {

@@ -128,10 +128,10 @@ pub(super) fn plan(seed: u64) -> Plan {
         let one = dice.below(plan.mesh.links.len() as u64) as usize;
         let of_node = |link: &MeshLink| link.between.contains(&node);
         match dice.below(5) {
-            // A cable is cut, or carries nothing in one direction.
+            // A cable is cut, or loses everything in one direction.
             0 => cut(&mut plan.mesh.links[one], (begin, end), true),
             1 => cut(&mut plan.mesh.links[one], (begin, end), false),
-            // A gateway stands still and goes on with its memory.
+            // A gateway stalls and goes on with its memory.
             2 => plan.mesh.links.iter_mut().filter(|l| of_node(l)).for_each(|l| cut(l, (begin, end), true)),
             // It dies and starts again later.
             3 => {
@@ -146,7 +146,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     plan
 }
 
-/// Worlds looked at for one in which some way needs a relay.
+/// Worlds tried for one in which some path needs a relay.
 const TRIES: u64 = 64;
 /// One of this many stretches is lied about, at the rarest.
 const RARE: u64 = 200;

@@ -29,7 +29,7 @@ pub struct Plan {
     pub mesh: MeshSpec,
     /// The pairs of endpoints.
     pub flows: Vec<PlannedFlow>,
-    /// Gateways that lose their memory, in the order of time.
+    /// Gateways that lose their state, in the order of time.
     pub crashes: Vec<Crash>,
     /// A gateway that lies about what it passes on, for good, and how. No flow begins or ends there.
     pub liar: Option<(usize, Lie)>,
@@ -83,7 +83,7 @@ impl Plan {
         draw::lying(seed)
     }
 
-    /// The relays of the shortest way between two gateways that does not lead over the liar, if `honest`.
+    /// The relays of the shortest path between two gateways that does not lead over the liar, if `honest`.
     fn relays(&self, from: usize, to: usize, honest: bool) -> Option<Vec<usize>> {
         let avoided = self.liar.map(|(node, _)| node).filter(|_| honest);
         let mut before = vec![None; self.mesh.nodes];

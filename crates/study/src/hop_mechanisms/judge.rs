@@ -129,7 +129,7 @@ pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
     })
 }
 
-/// Relays cost nothing on a clean way.
+/// Relays cost nothing on a clean path.
 pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("chain", &[("hops", json!(CLEAN_HOPS))]);
     rows_of(found, &head, "of_one_hop", |seen| {

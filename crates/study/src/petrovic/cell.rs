@@ -94,7 +94,7 @@ pub(super) struct Reading {
     pub(super) code: &'static str,
     /// Control frames are coded too.
     pub(super) all_frames: bool,
-    /// How late the sender knows the state.
+    /// Delay after which the sender knows the state.
     pub(super) feedback_ms: u32,
     /// Tries of an RTS.
     pub(super) rts_tries: u32,
@@ -221,7 +221,7 @@ impl Cell {
         out += "[channels.wire]\nbetween = [\"host\", \"ap\"]\nreverse = \"same\"\n\
                 forward = { rate = \"5 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\" }\n";
         let names: Vec<String> = stations.iter().map(|s| format!("\"{s}\"")).collect();
-        // A try of an RTS and of a data frame without one count as short ones, of a data frame after an RTS as long ones.
+        // Tries of an RTS and of a data frame without one count as short ones, tries of a data frame after an RTS as long ones.
         let short = if self.column.rts { rts_tries } else { 7 };
         let _ = write!(
             out,

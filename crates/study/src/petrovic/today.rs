@@ -142,7 +142,7 @@ fn flows(cell: &Cell, out: &mut String) {
     }
 }
 
-/// What the cells of a profile say of the claims.
+/// The evidence of a profile's cells on the claims.
 struct Today<'a> {
     profile: Profile,
     bulk: Cells<'a>,

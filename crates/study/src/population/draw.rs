@@ -10,14 +10,14 @@ pub(super) const PACKET_BITS: f64 = 12_000.0;
 const PACKET: f64 = 1_500.0;
 /// Slowest, and fastest of nineteen draws in twenty, in bit/s.
 const RATE: [f64; 2] = [0.1e6, 100e6];
-/// Of the twentieth.
+/// The same of the twentieth.
 const RATE_FAST: [f64; 2] = [100e6, 500e6];
 /// How many times faster one direction is than the other at the most: a thinner return path cannot carry the
 /// acknowledgements of a plain TCP, two packets each, beside an echo.
 pub(super) const ASYMMETRY: f64 = 20.0;
 /// Round trip without queue, in ms.
 const RTT_MS: [f64; 2] = [4.0, 600.0];
-/// Share of it on the way up.
+/// Share of it on the upstream path.
 const SPLIT: [f64; 2] = [0.3, 0.7];
 /// Queue in bandwidth-delay products, and its least size in packets.
 const QUEUE_BDP: [f64; 2] = [0.1, 4.0];

@@ -25,7 +25,7 @@ const ECHO_TIMES: f64 = 1.05;
 const ECHO_MORE_MS: f64 = 10.0;
 /// Bytes on the link per byte delivered, times BBR's.
 const WIRE_TIMES: f64 = 1.2;
-/// What stands in the case of a member's row.
+/// The key of a member in the case of its row.
 pub(super) const DRAW: &str = "draw";
 pub(super) const RATE: &str = "rate_mbit";
 pub(super) const RTT: &str = "rtt_ms";
@@ -68,7 +68,7 @@ fn wire_ratio(member: &Member) -> Option<f64> {
     Some(of(OURS)? / of(BBR)?)
 }
 
-/// What tells a member's rows from others'.
+/// The case that tells a member's rows from others'.
 pub(super) fn case_of(draw: &Draw) -> Map<String, Value> {
     // Of the body that comes down, if one does.
     let way = draw.loaded()[0];

@@ -18,7 +18,7 @@ const QUEUES: [(f64, &str); 3] = [(0.25, "0.25"), (1.0, "1"), (4.0, "4")];
 const QUEUE_LEAST: u64 = 8 * 1_500;
 /// The rivals' congestion controls.
 const RIVALS: [&str; 4] = ["cubic", "reno", "bbr", "bbr3"];
-/// Who comes later does so by this many seconds.
+/// The later flow starts this many seconds later.
 const LATER: u32 = 5;
 
 /// The aim: our share of both goodputs, or what CUBIC takes from that rival and a little more, if that is more.
@@ -98,7 +98,7 @@ impl Link {
     }
 }
 
-/// A link and who is beside us on it; `None` is another link of ours.
+/// A link and the rival beside us on it; `None` is another link of ours.
 struct Task {
     link: Link,
     rival: Option<&'static str>,

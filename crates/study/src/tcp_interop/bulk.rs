@@ -117,7 +117,7 @@ pub(super) struct Counted {
     goodput: Option<f64>,
     intact: bool,
     pub(super) retransmits: u64,
-    /// Frames that the link's queue dropped: the sender's speed, not the link's dice.
+    /// Frames that the link's queue dropped: due to the sender's speed, not the link's dice.
     overflow: u64,
     pub(super) timeouts: u64,
     pub(super) inconclusive: Option<String>,
