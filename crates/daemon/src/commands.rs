@@ -224,7 +224,7 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     if args.serves.is_empty() && args.allow_targets.is_empty() {
         return Err(CommandError::NothingServed);
     }
-    // The file's own checks would name its tables, which whoever types flags has not seen.
+    // The file's own checks would name its tables, which a user of flags has not seen.
     if has_tun(args) && !intercepts(args) {
         return Err(CommandError::NothingLed);
     }
@@ -244,7 +244,7 @@ fn missing_folders(path: &Path) -> Vec<PathBuf> {
     path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).map(Path::to_path_buf).collect()
 }
 
-/// Of what is refused no folder stays behind. One that holds something meanwhile is somebody else's.
+/// Removes the folders that a refused `init` made. A folder that holds something by now belongs to somebody else.
 fn remove_empty(folders: &[PathBuf]) {
     for folder in folders {
         let _ = std::fs::remove_dir(folder);
@@ -262,7 +262,7 @@ fn has_tun(args: &InitArgs) -> bool {
 fn init_in_folder(args: &InitArgs) -> Result<Initialised, CommandError> {
     std::fs::create_dir_all(&args.dir).map_err(unwritable(&args.dir))?;
     let key = match &args.key {
-        // The file says where the key lies, and counts from its own folder.
+        // Relative key paths in the file count from the file's folder.
         Some(path) => std::path::absolute(path).map_err(unwritable(path))?,
         None => args.dir.join(format!("{}.key", args.name)),
     };
@@ -276,8 +276,8 @@ fn init_in_folder(args: &InitArgs) -> Result<Initialised, CommandError> {
     made
 }
 
-/// Writes the configuration into its new file, and the key unless there is one. Of what is refused no key stays behind that
-/// a later attempt would take for its owner's.
+/// Writes the configuration into its new file, and the key unless there is one. If that is refused no new key stays behind:
+/// a later attempt would take it for its owner's.
 fn fill(args: &InitArgs, file: &mut File, config: &Path, key: &Path) -> Result<Initialised, CommandError> {
     let made_key = !key.exists();
     let missing = key.parent().map(missing_folders).unwrap_or_default();
@@ -435,7 +435,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// Asks the running daemon how it fares.
+/// Asks the running daemon for its status.
 pub fn status(args: &StatusArgs) -> Result<String, CommandError> {
     let path = match &args.control {
         Some(path) => path.clone(),

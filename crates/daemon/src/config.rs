@@ -28,10 +28,10 @@ pub const PEERS_MAX: usize = 256;
 pub const DRIFT_PPM_MAX: i64 = 1_000;
 /// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.
 pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
-/// An idle link sends this often, so that NATs and firewalls on the path keep their state: NAT keeps UDP for two minutes where it
-/// follows RFC 4787, REQ-5, for 30 s where it does not.
+/// An idle link sends this often, so that NATs and firewalls on the path keep their state: a NAT keeps UDP for two minutes if it
+/// follows RFC 4787, REQ-5, and for 30 s if not.
 pub const KEEPALIVE: Span = Span::from_secs(25);
-/// What may be written in its place.
+/// The values that the file may give instead.
 pub const KEEPALIVE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600);
 /// What `gateway.idle` may be.
 pub const IDLE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600_000);
@@ -73,7 +73,7 @@ pub enum ConfigError {
     Gateway(#[from] gateway::ConfigError),
 }
 
-/// What happens to new connections once the daemon has died without saying goodbye.
+/// What happens to new connections after the daemon has died without an orderly stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
@@ -110,7 +110,7 @@ pub struct Peer {
     pub lanes: Vec<Lane>,
     /// How the lanes to it are used.
     pub choice: Choice,
-    /// After so long without a datagram one is sent.
+    /// After this long without a datagram one is sent.
     pub keepalive: Option<Span>,
     /// Targets taken through this peer.
     pub routes: Vec<IpPrefix>,
@@ -211,9 +211,9 @@ pub struct Config {
     pub flows_max: usize,
     /// The networks on this side, if listed.
     pub serves: Option<Vec<IpPrefix>>,
-    /// The kernel's routing table that says by which peer a target is reached, of those whose routes cover it.
+    /// The kernel's routing table that chooses a target's peer among those whose routes cover it.
     pub routing_table: Option<u32>,
-    /// A connection of which nothing moved for so long is reset.
+    /// A connection on which nothing moved for this long is reset.
     pub idle: Option<Span>,
     /// The neighbours.
     pub peers: Vec<Peer>,
@@ -225,11 +225,11 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     /// Whether flows across relays are sealed from edge to edge.
     pub seal: bool,
-    /// What is taken of a connection before the next gateway has it.
+    /// How much of a connection is accepted before the next gateway has it.
     pub backpressure: Backpressure,
     /// Whether few bytes go ahead of many.
     pub micro_blocks: bool,
-    /// Bytes kept of what was passed on.
+    /// Bytes of forwarded data that are kept.
     pub cache: Octets,
     /// The gateways beyond relays.
     pub edges: Vec<gateway::EdgeConfig>,
@@ -343,8 +343,8 @@ impl Config {
         }
     }
 
-    /// What differs from `new` and cannot change while the daemon runs, by its key; what the gateway machine itself
-    /// cannot change is not looked at.
+    /// The key of a setting that differs from `new` and cannot change while the daemon runs; what the gateway machine
+    /// itself cannot change is not compared.
     pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
         let forwards = |c: &Self| {
             let one = |f: &Forward| (f.listen, f.to, c.peers[f.via].public_key);
@@ -381,21 +381,21 @@ impl Config {
         })
     }
 
-    /// The peer that `target` is taken through: the longest matching route; of equals the first of a peer that is not
-    /// `down`, else the first.
+    /// The peer for `target`: the longest matching route; among equals the first peer that is not `down`, else the
+    /// first.
     pub fn route(&self, target: IpAddr, down: impl Fn(usize) -> bool) -> Option<usize> {
         let routes = self.peers.iter().enumerate().flat_map(|(i, p)| p.routes.iter().map(move |r| (*r, i)));
         wavelane_base::route(routes, target, down).map(|(_, peer)| peer)
     }
 
-    /// Whether every network of `peer` is one of another peer that is not `down`, too.
+    /// Whether every network of `peer` is also one of another peer that is not `down`.
     pub(crate) fn is_stood_in(&self, peer: usize, down: impl Fn(usize) -> bool) -> bool {
         let others = || self.peers.iter().enumerate().filter(|(i, _)| *i != peer && !down(*i));
         let routes = self.peers.get(peer).map_or(&[][..], |p| &p.routes);
         !routes.is_empty() && routes.iter().all(|r| others().any(|(_, other)| other.routes.contains(r)))
     }
 
-    /// What `peer` may reach through us: its `allow_targets`, without a list what we serve, without that nothing.
+    /// What `peer` may reach through us: its `allow_targets`; without that list what we serve; without either nothing.
     pub fn targets<'a>(&'a self, peer: &'a Peer) -> &'a [IpPrefix] {
         peer.allow_targets.as_ref().or(self.serves.as_ref()).map_or(&[], Vec::as_slice)
     }

@@ -177,7 +177,7 @@ fn allow_targets_overrides_serves() {
     assert!(!may(serves, "allow_targets = [\"10.0.2.0/24\"]", "10.0.1.2", nobody));
     assert!(may(serves, "allow_targets = [\"10.0.2.0/24\"]", "10.0.2.2", nobody));
     assert!(!may(serves, "allow_targets = []", "10.0.1.2", nobody));
-    // Whose own addresses are not known, any may be one.
+    // If the own addresses are not known, any may be one.
     assert!(!may(serves, "", "10.0.1.2", None));
     assert!(may(serves, "allow_targets = [\"10.0.1.2/32\"]", "10.0.1.2", None));
 }

@@ -1,4 +1,4 @@
-//! A connection of the kernel's, and what the door makes of it.
+//! A connection of the kernel's, and how the door uses it.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -51,7 +51,7 @@ impl Socket for KernelSocket {
         self.0.shutdown(Shutdown::Write).is_ok()
     }
     fn end_orderly(&mut self) {
-        // Should this fail, the application sees a reset after all its bytes, which is wrong only in manners.
+        // If this fails, the application sees a reset after all its bytes: impolite, but nothing is lost.
         let _ = tcp::end_orderly(&self.0);
     }
     fn undelivered(&self) -> Option<u32> {
@@ -66,7 +66,7 @@ impl Socket for KernelSocket {
         Some(Receiving { round_trip, segment, held })
     }
     fn set_receive_room(&mut self, octets: usize) {
-        // Should the kernel refuse, bytes wait longer or come slower; none is lost.
+        // If the kernel refuses, bytes wait longer or come slower; none is lost.
         let _ = tcp::set_receive_room(&self.0, octets);
     }
     fn receive_rooms(&self) -> Rooms {

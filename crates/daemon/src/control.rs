@@ -39,7 +39,7 @@ impl Control {
         listener.set_nonblocking(true).map_err(io)?;
         Ok(Self { listener, path: path.into() })
     }
-    /// Answers everyone waiting. A reader too slow for its socket buffer gets a cut document rather than our time.
+    /// Answers every waiting client. One that is too slow for its socket buffer gets a truncated document; we do not wait.
     pub(crate) fn answer(&self, mut document: impl FnMut() -> String) {
         while let Ok((mut stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {

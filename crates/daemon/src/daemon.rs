@@ -1,4 +1,4 @@
-//! The daemon: one thread moves packets in one loop around one gateway machine, and waits for nothing but its poller.
+//! The daemon: one thread moves packets in one loop around one gateway machine, and blocks only in its poller.
 //!
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
@@ -78,7 +78,7 @@ const TOKEN_CONNECTIONS: u64 = 1 << 32;
 const CONNECT_PATIENCE: Span = Span::from_secs(10);
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
 const TICK: Span = Span::from_millis(50);
-/// How long a peer may be silent before its cause is looked for.
+/// How long a peer may be silent before the cause is looked for.
 const GREETING_PATIENCE: Span = Span::from_secs(5);
 /// How long the list of our own addresses is used before it is read again.
 const ADDRESSES_FRESH: Span = Span::from_secs(5);
@@ -128,7 +128,7 @@ pub struct Daemon {
     attempts: Attempts<Held, [u8; 32]>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
-    /// When each peer's refused wishes were last told.
+    /// When refused requests of each peer were last logged.
     denials_told: BTreeMap<usize, Instant>,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
@@ -137,7 +137,7 @@ pub struct Daemon {
     scratch: Box<[u8; CHUNK]>,
     moved: Moved,
     peers: Vec<Contact>,
-    /// Keys of unknown callers that were said, at most [`contact::CALLERS_KEPT`].
+    /// Keys of unknown callers that were logged, at most [`contact::CALLERS_KEPT`].
     callers: VecDeque<[u8; 32]>,
     examiner: Examiner,
     /// This machine's own addresses; `None` if they could not be read.
@@ -338,7 +338,7 @@ impl Daemon {
             self.gateway.handle_timeout(self.now);
         }
     }
-    /// How long nothing needs us.
+    /// How long the loop may sleep.
     fn patience(&self) -> Option<Duration> {
         let waiting = self.attempts.count() > 0 || self.connections.any_connecting() || self.retry_listeners;
         let ticking = waiting.then(|| self.ticked + TICK);

@@ -52,9 +52,9 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     }
     let wanted = routes(config, None, &Down::new())?;
     change_routes("replace", &wanted)?;
-    // What an earlier process gave back to the kernel, for one, would be looked at before what refuses.
+    // Routes that an earlier process gave back to the kernel, for example, would match before those that refuse.
     remove_others(&left_behind(), &wanted);
-    // There is no moment without them, should an earlier process have left some.
+    // Without a gap in the rules, if an earlier process left some.
     set_rules(tun, intercept, LOOK_MEANWHILE)?;
     set_rules(tun, intercept, LOOK)?;
     Family::ALL.into_iter().for_each(|family| family.remove_rules(LOOK_MEANWHILE));
@@ -149,7 +149,7 @@ impl Drop for Ways {
     }
 }
 
-/// Network and metric of a route: what the kernel tells routes of one table by.
+/// Network and metric of a route: by these the kernel tells routes of one table apart.
 fn place(route: &str) -> (&str, bool) {
     let network = route.split(' ').find(|word| word.contains('/')).unwrap_or(route);
     (network, route.ends_with(REFUSING))
@@ -169,7 +169,7 @@ fn change_routes(verb: &str, routes: &[String]) -> Result<(), ToolError> {
 
 /// Removes those of `routes` that are not `wanted`.
 fn remove_others(routes: &[String], wanted: &[String]) {
-    // What changed its kind was replaced, and IPv6 would remove what stands in its place now.
+    // A route that changed its kind was replaced, and IPv6 would remove the new one.
     let stands = |r: &String| wanted.iter().any(|w| place(w) == place(r));
     let _ = change_routes("del", &routes.iter().filter(|r| !stands(r)).cloned().collect::<Vec<_>>());
 }
@@ -244,7 +244,7 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
     if intercept.local {
         lookup(&["iif", "lo"])?;
     } else {
-        // What the kernel has to say about packets that came through the device (no such host, too big).
+        // The kernel's ICMP errors on packets that came through the device (no such host, too big).
         lookup(&["iif", "lo", "ipproto", ["icmp", "ipv6-icmp"][family as usize]])?;
     }
     // Answers from an address on the device go back through it.
@@ -255,11 +255,11 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
 }
 
 /// What our table holds: the peers' networks, to `device` if there is one, and exceptions for networks we are attached to
-/// that lie within them. Networks of peers that are `down` are exceptions, too, for wider ones of others may stand.
+/// that lie within them. Networks of peers that are `down` are exceptions, too, because wider ones of others may remain.
 fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<String>, ToolError> {
     let mut networks: Vec<(IpPrefix, bool)> = Vec::new();
     for network in config.peers.iter().flat_map(|p| &p.routes) {
-        // A peer that is there stands in for one that has the same network and is down.
+        // A peer that is up stands in for one that has the same network and is down.
         let mut owners = config.peers.iter().filter(|p| p.routes.contains(network));
         if networks.iter().all(|(n, _)| n != network) {
             networks.push((*network, owners.all(|p| down.contains(&p.public_key))));
@@ -281,7 +281,7 @@ fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<Stri
         for line in listing.lines().filter(|l| !l.split(' ').any(|word| Some(word) == device)) {
             let attached = line.split(' ').next().and_then(|word| word.parse::<IpPrefix>().ok());
             let inside = |a: &IpPrefix| networks.iter().any(|r| r.contains(a.address) && r.bits < a.bits);
-            // The throw is where the lookup leaves our table and goes on to the next rule.
+            // A `throw` route ends the lookup in our table, which goes on to the next rule.
             routes.extend(
                 attached.filter(|a| inside(a) && !networks.contains(a)).map(|a| format!("throw {}", prefix_text(&a))),
             );
@@ -315,18 +315,18 @@ pub(crate) fn unforwarded_for_peers(config: &Config) -> impl Iterator<Item = &'s
     off(served(config, &wavelane_host::own_addresses().unwrap_or_default()))
 }
 
-/// The IP versions of the networks that peers reach behind this host, whose addresses are `own`; none where nobody's
+/// The IP versions of the networks that peers reach behind this host, whose addresses are `own`; none where no peer's
 /// packets come here.
 fn served(config: &Config, own: &[IpAddr]) -> BTreeSet<Family> {
     let plain = config.on_failure == OnFailure::Open && (config.intercept.is_some() || config.forwards.is_empty());
     let targets = config.peers.iter().flat_map(|p| config.targets(p));
-    // What is this host's own ends here.
+    // Packets to this host's own addresses end here.
     let ends_here = |t: &IpPrefix| t.address.is_loopback() || (t.bits == width(t.address) && own.contains(&t.address));
     let beyond = targets.filter(|t| (config.tun.is_some() || plain) && !ends_here(t));
     beyond.map(Family::of).collect()
 }
 
-/// Why the door is not opened beside such settings.
+/// Why the door is not opened with such settings.
 pub(crate) fn not_forwarding(config: &Config, intercept: &Intercept) -> impl Iterator<Item = DeviceError> {
     let interfaces = intercept.interfaces.join(", ");
     unforwarded(config, intercept)

@@ -1,7 +1,7 @@
 //! Why a peer does not answer: what can be found out from here, in one line with the remedy.
 //!
-//! Handshakes that meet no answer look alike whatever the cause, and the lanes' socket hears no ICMP, so that nobody can
-//! disturb it by forging some. A socket of its own asks the same address and port, and listens for what comes back.
+//! Unanswered handshakes look alike whatever the cause, and the lanes' socket receives no ICMP, so that nobody can disturb it with forged
+//! messages. A separate socket sends to the same address and port, and listens for what comes back.
 
 use crate::keys;
 use std::io::{self, ErrorKind, Write};
@@ -11,39 +11,39 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use wavelane_host::udp;
 
-/// Examinations at once; a peer beyond them is said to be silent, without more.
+/// Most examinations at once; a further peer is reported as silent, without more.
 const EXAMINATIONS_MAX: usize = 8;
 /// How long an ICMP message may take to come back.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// As long as a first handshake message, about: what does not carry this carries no handshake.
+/// About as long as a first handshake message: a path that does not carry this carries no handshake.
 const PROBE_LEN: usize = 170;
 
-/// Why a peer cannot be spoken to.
+/// Why a peer cannot be reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
     /// Its name has no address.
     Nameless(String),
-    /// This host has no way to it, or no address of its own for that.
+    /// This host has no route to it, or no address of its own for that.
     NoWay(String),
-    /// This host's own rules forbid it.
+    /// This host's own firewall rules forbid it.
     Forbidden(String),
     /// Its host is there and nothing listens on the port.
     NothingListens,
-    /// A router on the way says that it cannot be reached.
+    /// A router on the path reports that it cannot be reached.
     Unreachable(String),
     /// Handshakes do not fit through.
     TooSmall,
-    /// It says that it does not know our key.
+    /// It reports that it does not know our key.
     KeyThere,
-    /// Whoever is at its address calls us under another key.
+    /// The host at its address calls us under another key.
     KeyHere([u8; 32]),
-    /// Its answers do not decrypt.
+    /// Its answers cannot be decrypted.
     Preshared,
     /// Every lane to it, or every lane from it, lacks its device or address.
     NoLane(String),
-    /// Nothing at all comes back.
+    /// Nothing comes back.
     Silent,
-    /// Nothing comes by the lanes that only bring; this names them.
+    /// Nothing arrives by the inbound lanes; this names them.
     NothingComes(String),
 }
 
@@ -121,7 +121,7 @@ impl Cause {
     }
 }
 
-/// Examines in threads of their own.
+/// Runs examinations in threads of their own.
 #[derive(Debug)]
 pub(crate) struct Examiner {
     running: usize,

@@ -70,7 +70,7 @@ fn write(path: &Path, value: u64) -> io::Result<()> {
     files::replace(path, format!("{value}\n").as_bytes())
 }
 
-/// What helps where a state file cannot be written.
+/// The remedy if a state file cannot be written.
 pub(crate) fn remedy(why: &io::Error) -> String {
     let cure = match why.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",

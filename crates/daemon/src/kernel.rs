@@ -1,4 +1,4 @@
-//! The kernel's rules and routes, on a thread of their own: what the tools take for an answer keeps no packet waiting.
+//! The kernel's rules and routes, on a thread of their own: the time that the tools take delays no packet.
 
 use crate::config::Config;
 use crate::device::Ways;
@@ -26,7 +26,7 @@ impl Installed {
     fn lead(&mut self, change: Change, new: &Wanted, old: &Wanted) -> Result<(), ToolError> {
         let done = self.try_lead(change, new);
         if done.is_err() {
-            // What the kernel took already is taken back; it took the old before, so this does not fail again.
+            // What the kernel accepted already is undone; it accepted the old state before, so this does not fail again.
             let _ = self.try_lead(change, old);
         }
         done
@@ -56,11 +56,11 @@ pub(crate) enum Change {
     Config,
     /// Whose networks are given back.
     Down,
-    /// Nothing: what had gone is made anew.
+    /// Nothing: what had vanished is made anew.
     Gone,
 }
 
-/// The rules' owner is looked after so often.
+/// How often the rules' owner is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// One order: what changes, to what, and from what.
@@ -155,7 +155,7 @@ impl Kernel {
     pub(crate) fn given_back(&self) -> &Down {
         &self.in_force.down
     }
-    /// What became of the change, once that is known, or that something had gone. Until it says nothing.
+    /// The result of the change once it is known, or that something had vanished. `None` until then.
     pub(crate) fn answered(&mut self) -> Option<(Change, Result<(), ToolError>)> {
         while matches!(io::Read::read(&mut self.bell, &mut [0; 64]), Ok(n) if n > 0) {}
         let result = match self.done.try_recv() {

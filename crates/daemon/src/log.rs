@@ -1,7 +1,7 @@
 //! Plain one-line messages on standard error: bounded in rate, length and number, and never waited for.
 //!
-//! A thread of its own writes them. Whoever reads standard error may stand still, and the file behind it may be full: both
-//! cost messages, which are counted, and nothing else.
+//! A thread of its own writes them. If the reader of standard error stalls, or the file behind it is full, messages are
+//! lost and counted, and nothing else happens.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ const LINE_MAX: usize = 1_000;
 /// How long the last lines of a process may take to be written.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// The log. What exceeds the limit on the rate is counted and the count is said later.
+/// The log. Lines beyond the rate limit are counted and the count is logged later.
 #[derive(Debug)]
 pub(crate) struct Log {
     tokens: u32,
@@ -48,7 +48,7 @@ impl Log {
             self.pen.put(&line);
         }
     }
-    /// What can say something besides the log's owner.
+    /// A handle by which others than the log's owner can log.
     pub(crate) fn pen(&self) -> Pen {
         self.pen.clone()
     }
@@ -124,8 +124,7 @@ impl Pen {
             let _ = written.recv_timeout(LAST_WORDS);
         }
     }
-    /// What a panic says goes the same way, or a reader of standard error that stands still would keep the process from
-    /// ending.
+    /// Panic messages go the same way; otherwise a stalled reader of standard error would keep the process from ending.
     pub fn take_panics(&self) {
         let pen = self.clone();
         std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
@@ -193,7 +192,7 @@ mod tests {
         pen.flush();
         let lost = pen.lost.load(Ordering::Relaxed);
         assert!(lost > 10_000, "{lost}");
-        // It reads on: nothing is torn, and the gap is told of.
+        // The reader resumes: nothing is torn, and the gap is reported.
         let text = std::thread::spawn(move || {
             let mut text = String::new();
             reader.read_to_string(&mut text).unwrap();

@@ -31,7 +31,7 @@ impl Medium {
         socket.map_or(Self::Udp, |socket| socket.medium)
     }
 
-    /// What people call it.
+    /// Its name for people.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -39,7 +39,7 @@ impl Medium {
         }
     }
 
-    /// What the gateway calls it.
+    /// The gateway's name for it.
     pub(crate) fn to_gateway(self) -> gateway::Medium {
         match self {
             Self::Udp => gateway::Medium::Udp,
@@ -55,7 +55,7 @@ impl Medium {
         }
     }
 
-    /// The capability by which its socket is opened again when its device comes back.
+    /// The capability needed to open its socket again when its device comes back.
     pub(crate) fn capability(self) -> Option<u8> {
         match self {
             Self::Udp => None,
@@ -75,7 +75,7 @@ impl Medium {
 
 const NO_PACKET_SOCKETS: &str = "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
 
-/// What to do about a socket that was refused, if that is the medium's own affair.
+/// What to do about a socket that was refused for a reason of the medium's own.
 pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
     ether::is_forbidden(error).then_some(NO_PACKET_SOCKETS)
 }

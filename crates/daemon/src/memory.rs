@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use wavelane_base::Octets;
 use wavelane_gateway::POOL_DEFAULT;
 
-/// Of the machine's memory: others live there, and a buffer that grew takes up to twice its bytes.
+/// Divisor of the machine's memory: other programs use it, and a buffer that grew takes up to twice its bytes.
 const MACHINE_PART: u64 = 8;
-/// Of what the control groups allow, which is for us.
+/// Divisor of what the control groups allow, which is for us.
 const GROUP_PART: u64 = 4;
 /// Bounds of the default: less is too little for one flow over a long path, and more is taken only if it is configured.
 const POOL_MIN: u64 = 16 << 20;

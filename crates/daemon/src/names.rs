@@ -18,7 +18,7 @@ const ADDRESSES_MAX: usize = 16;
 const AGAIN_FIRST: Span = Span::from_secs(1);
 /// Longest wait before the name of a silent peer is looked up again.
 const AGAIN_MAX: Span = Span::from_secs(60);
-/// An address gets so long to answer before another of the same name is tried.
+/// How long an address has to answer before another of the same name is tried.
 const TRIAL: Span = Span::from_secs(5);
 
 /// Finds the addresses of `host:port`.
@@ -50,7 +50,7 @@ pub(crate) enum News {
     Nowhere(String),
 }
 
-/// Where one way to a peer leads.
+/// The address of one lane to a peer.
 #[derive(Debug)]
 struct Entry {
     key: [u8; 32],
@@ -63,7 +63,7 @@ struct Entry {
     /// Since when it is called there.
     tried: Instant,
     asking: bool,
-    /// It was asked for before the peer answered: what is found comes too late.
+    /// The lookup began before the peer answered: its result comes too late.
     late: bool,
     due: Option<Instant>,
     /// The peer answers: one lookup is enough.
@@ -151,7 +151,7 @@ impl Names {
     pub(crate) fn failure(&self, peer: usize, lane: usize) -> Option<&str> {
         self.entries.iter().find(|e| e.way == (peer, lane))?.failure.as_deref()
     }
-    /// The peer does not answer: perhaps it lives elsewhere by now.
+    /// The peer does not answer: it may have another address by now.
     pub(crate) fn silent(&mut self, now: Instant, peer: usize) {
         self.entries.iter_mut().filter(|e| e.way.0 == peer).for_each(|e| e.silent(now));
     }
@@ -159,7 +159,7 @@ impl Names {
     pub(crate) fn up(&mut self, peer: usize) {
         self.entries.iter_mut().filter(|e| e.way.0 == peer).for_each(Entry::up);
     }
-    /// Of a peer that answers, the lanes with names: `failed` says by which nothing comes back.
+    /// For a peer that answers, the lanes with names: `failed` says by which nothing comes back.
     pub(crate) fn look_at_lanes(&mut self, now: Instant, failed: impl Fn(usize, usize) -> Option<bool>) {
         for e in self.entries.iter_mut().filter(|e| e.is_name()) {
             match failed(e.way.0, e.way.1) {
@@ -169,7 +169,7 @@ impl Names {
             }
         }
     }
-    /// Starts the lookups that are due, those first that have been for longest.
+    /// Starts the lookups that are due, the longest due first.
     pub(crate) fn tick(&mut self, now: Instant) {
         let is_due = |e: &Entry| !e.asking && e.due.is_some_and(|due| due <= now);
         let mut due: Vec<usize> = (0..self.entries.len()).filter(|i| is_due(&self.entries[*i])).collect();
@@ -192,7 +192,7 @@ impl Names {
                 // A bell that is full rings already.
                 let _ = ring.and_then(|mut ring| ring.write(&[1]));
             };
-            // Without a thread it is tried again as if nothing had been found.
+            // If no thread starts it is tried again as if nothing had been found.
             let started = std::thread::Builder::new().name("lookup".into()).spawn(work).is_ok();
             self.running += usize::from(started);
             let e = &mut self.entries[i];
@@ -264,7 +264,7 @@ impl Entry {
     fn settle(&mut self, now: Instant, found: &[SocketAddr]) -> Option<SocketAddr> {
         let place = self.known.and_then(|known| found.iter().position(|a| *a == known));
         let choice = match place {
-            // It is asked only if it was given its time and did not answer.
+            // The next address is tried only if this one was given its time and did not answer.
             Some(i) if self.due.is_some() && now.since(self.tried) >= TRIAL => found[(i + 1) % found.len()],
             Some(i) => found[i],
             None => found[0],

@@ -1,5 +1,5 @@
 //! The kernel's routing table as the gateway's (`routing = "kernel"`), read on a thread of its own: a table of a thousand
-//! routes keeps no packet waiting.
+//! routes delays no packet.
 
 use crate::config::Config;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use wavelane_host::routes::{KernelRoute, ROUTES_MAX, RouteWatch};
 /// The two versions of IP are read one by one.
 const _: () = assert!(2 * ROUTES_MAX <= TABLE_MAX, "a table that is read fits");
 
-/// The table is read at most so often; what changes in between is one change.
+/// The table is read at most this often; changes in between count as one.
 const READ_EVERY: Duration = Duration::from_millis(50);
 /// A table that could not be read is read again after this long.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ impl Routes {
         Ok(Some((Self { tables, wanted, bell, poke }, read)))
     }
 
-    /// The peers' networks are others.
+    /// The peers' networks have changed.
     pub(crate) fn arrange(&mut self, config: &Config) {
         // Without the thread there is nothing to tell.
         let _ = self.wanted.send(networks(config));

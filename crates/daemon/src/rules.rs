@@ -28,9 +28,9 @@ use std::time::Duration;
 use tables::{closed_table, marker, owned_table};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
-/// So many seconds iptables waits for its lock; then it fails with a message.
+/// Seconds that iptables waits for its lock before it fails with a message.
 pub(crate) const XT_WAIT: &str = "--wait=10";
-/// How often it is looked whether the nft of a daemon that was killed has ended; then the table is asked for all the same.
+/// How often to check whether the nft child of a killed daemon has ended; then the table is requested all the same.
 const OWNER_LOOKS_MAX: u32 = 50;
 const OWNER_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
@@ -148,8 +148,8 @@ impl Rules {
         close(config)?;
         if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
     }
-    /// Takes what `config` routes but for what belongs to the peers `down`. SYNs to these are still held: it is seen then
-    /// whose they are.
+    /// Takes what `config` routes except what belongs to the peers `down`. SYNs to these are still held: their peer is
+    /// determined then.
     pub(crate) fn take(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         let Some(owner) = &mut self.owner else { return Ok(()) };
         self.generation += 1;
@@ -223,8 +223,8 @@ pub(crate) fn needed(config: &Config) -> bool {
     config.intercept.is_some() || config.source == Source::Keep
 }
 
-/// Whoever starts right after a `kill -9` finds the table still owned: the killed process's nft child ends a moment after it. No
-/// running daemon has it, because the namespace is claimed.
+/// A daemon that starts right after a `kill -9` finds the table still owned: the killed process's nft child ends a moment after
+/// it. No running daemon owns it, because the namespace is claimed.
 #[expect(
     clippy::disallowed_methods,
     reason = "a start has nothing else to do, and there is no event for another program's end"
@@ -240,8 +240,8 @@ fn await_last_owner() {
     }
 }
 
-/// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not. What refuses
-/// connections while nobody takes them is not among it.
+/// Removes what an earlier process left, or what we made, if it is there. Failures mean it was not. The rules that
+/// refuse connections while nobody takes them stay.
 fn clear_leftovers() {
     let number = NUMBER.to_string();
     for family in Family::ALL {
@@ -252,7 +252,7 @@ fn clear_leftovers() {
         {
             let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("raw", XT_CHAIN, &listing));
         }
-        // iptables-nft leaves the table behind that our rule brought into being.
+        // iptables-nft leaves behind the table that our rule created.
         let table = ["table", family.nft(), "raw"];
         if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
             let _ = run("nft", &[&["delete"], &table[..]].concat(), "");

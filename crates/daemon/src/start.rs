@@ -114,8 +114,7 @@ impl From<ControlError> for StartError {
     }
 }
 
-/// What a daemon that takes traffic may do besides what every process may; it keeps them, because rules and routes change
-/// while it runs.
+/// The capabilities of a daemon that takes traffic; it keeps them, because rules and routes change while it runs.
 pub(crate) const CAPABILITIES: [u8; 2] = [caps::NET_ADMIN, caps::NET_RAW];
 
 /// The transparent door's sockets.
@@ -225,11 +224,11 @@ fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, Start
     }
     let mut remarks = Vec::new();
     let (transparent, rules) = lock.map(|lock| transparent(config, lock, &mut remarks)).transpose()?.unzip();
-    // Behind the rules: they tell whether another daemon is here, whose device this would tear down.
+    // After the rules: they tell whether another daemon is here, whose device this would tear down.
     let (tun, ways) = match (&config.tun, &config.intercept) {
         (Some(tun), Some(intercept)) => Some(Ways::open(config, tun, intercept)?),
         _ => {
-            // An earlier process may have had a device, and refused beyond its end what went there.
+            // An earlier process may have had a device, and left routes that refuse what went there.
             rules.iter().for_each(|_| device::clear());
             None
         }

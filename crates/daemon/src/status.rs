@@ -45,7 +45,7 @@ pub struct Peer {
     pub queue_delay_ms: Option<f64>,
     /// The controller's rate, at which we send.
     pub rate_bps: Option<u64>,
-    /// Whether that is only where the controller begins: nothing was measured yet.
+    /// Whether that is only the controller's start rate: nothing was measured yet.
     #[serde(default)]
     pub rate_is_initial: bool,
     /// Share of our packets lost lately, 0 to 1.
@@ -63,12 +63,12 @@ pub struct Peer {
     /// The last of them.
     #[serde(default)]
     pub distrusted_last: Option<Distrust>,
-    /// Its lanes; what stands above is of the one that is taken first.
+    /// Its lanes; the values above are those of the one that is taken first.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
 
-/// One time that a sealed flow left its way because of what came by it, or did not.
+/// One time that a sealed flow left its path because of what arrived by it, or did not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distrust {
     /// Seconds since then.
@@ -82,7 +82,7 @@ pub struct Distrust {
 /// One lane to a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
-    /// What messages call it: its place among the peer's tables, or "lane" if it has none.
+    /// Its name in messages: its place among the peer's tables, or "lane" if it has none.
     #[serde(default)]
     pub name: String,
     /// By which it leaves: its device, or its own address.
@@ -211,7 +211,7 @@ pub struct Report {
     pub peers: Vec<Peer>,
     /// Flows open now.
     pub flows: usize,
-    /// Of those, flows whose way over a relay was lost.
+    /// Of those, flows whose path over a relay was lost.
     #[serde(default)]
     pub flows_lost_way: usize,
     /// Flows passed on from one peer to another now.
@@ -219,7 +219,7 @@ pub struct Report {
     pub flows_relayed: usize,
     /// Bytes in flows' buffers.
     pub buffered_bytes: u64,
-    /// What they may come to (`gateway.pool`).
+    /// The limit of those (`gateway.pool`).
     #[serde(default)]
     pub pool_bytes: u64,
     /// Connections that cross the door now: those that moved most, at most [`FLOWS_SHOWN`] of them.

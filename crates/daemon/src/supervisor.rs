@@ -1,6 +1,6 @@
 //! Messages to a supervisor such as systemd: ready, alive (watchdog), and the current status (sd_notify(3)).
 //!
-//! Without one that asked for it (`NOTIFY_SOCKET`) nothing is said to anybody.
+//! Without one that asked for it (`NOTIFY_SOCKET`) nothing is sent.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -39,7 +39,7 @@ impl Supervisor {
     pub(crate) fn stopping(&self) {
         self.tell("STOPPING=1");
     }
-    /// Gives a sign of life if one is due. Called by the thread that moves packets, which so proves that it does.
+    /// Gives a sign of life if one is due. Called by the thread that moves packets, to prove that it still does.
     pub(crate) fn tick(&mut self, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.tell("WATCHDOG=1");
@@ -52,7 +52,7 @@ impl Supervisor {
     }
     fn tell(&self, state: &str) {
         if let Some(socket) = &self.socket {
-            // A supervisor that does not listen has no claim to be waited for.
+            // A supervisor that does not read is not waited for.
             let _ = socket.send(state.as_bytes());
         }
     }

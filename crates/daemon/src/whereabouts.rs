@@ -1,8 +1,8 @@
 //! Where peers without a configured address were last, kept in a file across restarts.
 //!
 //! Such a peer calls us, and does not know that we lost its session until it has waited in vain. So a gateway that starts
-//! calls it first, where it was. The file is not trusted: an answer must be made with the peer's key,
-//! and a wrong address costs it a few handshake messages. Disks may be slow, so a thread writes.
+//! calls it first, at its last address. The file is not trusted: an answer must be made with the peer's key, and a wrong
+//! address costs it a few handshake messages. Disks may be slow, so a thread writes.
 
 use crate::config::{Config, PEERS_MAX, Peer};
 use crate::epoch::{LOOK_EVERY, RETRY_EVERY, remedy};
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use wavelane_base::{Instant, Span};
 use wavelane_host::files;
 
-/// What stands behind the epoch file's name.
+/// The suffix to the epoch file's name.
 const SUFFIX: &str = ".peers";
 /// A key, two addresses and what is between them.
 const LINE_MAX: usize = 160;
@@ -31,7 +31,7 @@ const WRITE_EVERY: Span = Span::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) address: SocketAddr,
-    /// From which of our addresses it was reached: what lies between may let only that through.
+    /// By which of our addresses it was reached: what lies between may let only that through.
     pub(crate) local: Option<IpAddr>,
 }
 
@@ -49,7 +49,7 @@ struct Write {
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
     path: PathBuf,
-    /// Of configured peers without an address alone, so no more than there are of them.
+    /// Only configured peers without an address, so no more than there are of them.
     known: Places,
     /// What the file holds.
     kept: Places,

@@ -68,7 +68,7 @@ fn remembered_addresses_survive_a_restart() {
     };
     assert_eq!(places(&w, &config, listen), [None, Some(here), Some(there)]);
     assert_eq!(places(&w, &config, "0.0.0.0:4780".parse().unwrap()), [None, Some(here), None], "no socket for it");
-    // A peer that went is forgotten on the disk, too, and so is one that has an address now.
+    // A peer that was removed is removed from the file, too, and so is one that has an address now.
     config.peers.truncate(2);
     config.peers[1].address = Some("192.0.2.2:4780".into());
     w.arrange(&config);
@@ -152,7 +152,7 @@ fn a_full_disk_is_logged_once_and_retried() {
     assert_eq!(w.deadline(), Some(at(0) + RETRY_EVERY));
     assert_eq!(settle(&mut w, at(10)), [""; 0]);
     assert_eq!(w.deadline(), Some(at(20)));
-    // What lies there instead is told at the start, and then no more.
+    // What lies there instead is reported at the start, and then no more.
     config.state = dir.join("a.epoch");
     std::fs::create_dir(dir.join("a.epoch.peers")).unwrap();
     let (mut w, remark) = open(&config);

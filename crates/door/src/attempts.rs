@@ -1,17 +1,16 @@
-//! Connections whose SYN we hold, or let go, until the far server has answered.
+//! Connection attempts whose SYN is held, or was released, until the far server has answered.
 //!
-//! Bounded three ways, so that a flood towards a black hole costs others nothing: per (source, target) pair new
-//! SYNs are dropped, before they cost the link anything; per source its own oldest attempt gives way; and when the
-//! whole table is full, the target with the most attempts pays: its new SYNs are dropped, and its oldest attempt
-//! gives way to others'.
+//! Bounded three ways, so that a flood towards a black hole costs others nothing: per (source, target) pair new SYNs are dropped,
+//! before they cost the link anything; per source its own oldest attempt is evicted; and when the whole table is full, new SYNs
+//! to the target with the most attempts are dropped, and its oldest attempt is evicted for those to other targets.
 
 use crate::syn::Syn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, Instant, Span};
 
-/// Longest a SYN is held; its repeat takes its place, which comes after one second, and after two more (RFC 6298, section
-/// 2). So one is there to be forwarded plainly when the peer turns out to be down.
+/// Longest a SYN is held; its retransmission, which comes after one second, and after two more, takes its place (RFC 6298,
+/// section 2). So one is available to be forwarded plainly when the peer turns out to be down.
 pub const HOLD: Span = Span::from_secs(4);
 /// An attempt is given up this long after its last SYN.
 const PATIENCE: Span = Span::from_secs(20);
@@ -42,9 +41,9 @@ pub type Key = (SocketAddr, SocketAddr);
 enum Stage {
     /// The far side has been asked.
     Asked,
-    /// It said yes and no SYN waits: the next goes on at once.
+    /// It accepted and no SYN waits: the next one is forwarded at once.
     Answered,
-    /// It said yes and a SYN went on: the listener will see the connection.
+    /// It accepted and a SYN was forwarded: the listener will see the connection.
     Admitted,
 }
 
@@ -55,7 +54,7 @@ struct Attempt<H, A> {
     syn: Syn,
     held: Option<(H, Instant)>,
     stage: Stage,
-    /// When the stage or the last SYN came.
+    /// When the stage began or the last SYN arrived.
     since: Instant,
     order: u64,
 }
@@ -63,15 +62,15 @@ struct Attempt<H, A> {
 /// What to do with a SYN that arrived.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Arrival<H> {
-    /// Nothing is known of it: open a flow and call [`Attempts::begin`] with it, or refuse.
+    /// It is new: open a flow and call [`Attempts::begin`] with it, or refuse.
     New(H),
-    /// It waits with an attempt that stands; this older packet is discarded.
+    /// It joins an existing attempt; this older packet is discarded.
     Joined(Option<H>),
-    /// The far side has answered already: let it go on.
+    /// The far side has already answered: forward it.
     GoOn(H),
     /// The pair has too many attempts: discard it.
     PairFull(H),
-    /// The table is full and no target has more of it than this one: discard it.
+    /// The table is full and no target has more attempts than this one: discard it.
     TableFull(H),
 }
 
@@ -80,7 +79,7 @@ pub enum Arrival<H> {
 pub struct Ended<H> {
     /// The flow that was asked for.
     pub flow: FlowId,
-    /// Its SYN, if it waits still.
+    /// Its SYN, if still held.
     pub held: Option<H>,
     /// Why.
     pub cause: Cause,
@@ -97,8 +96,8 @@ pub enum Cause {
     Abandoned,
 }
 
-/// The table. `H` is the handle of a held packet; `A` is kept with each attempt and names the peer that was asked, because what the
-/// routes say may have changed when the answer comes.
+/// The table. `H` is the handle of a held packet; `A` is kept with each attempt and names the peer that was asked, because the
+/// routes may have changed when the answer arrives.
 #[derive(Debug)]
 pub struct Attempts<H, A = ()> {
     limits: Limits,
@@ -122,7 +121,7 @@ impl<H, A> Attempts<H, A> {
             next_order: 0,
         }
     }
-    /// How many attempts stand.
+    /// Number of attempts.
     pub fn count(&self) -> usize {
         self.by_key.len()
     }
@@ -148,11 +147,11 @@ impl<H, A> Attempts<H, A> {
             Arrival::New(held)
         }
     }
-    /// The attempts at the target that has the most.
+    /// The attempts to the target that has the most.
     fn busiest(&self) -> Option<&BTreeSet<(u64, Key)>> {
         self.targets.values().max_by_key(|set| set.len())
     }
-    /// The far side, `asked`, was asked about a new SYN. Returns the attempts that gave way to it.
+    /// The far side, `asked`, was asked about a new SYN. Returns the attempts evicted for it.
     pub fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, asked: A, held: H) -> Vec<Ended<H>> {
         let mut ended = Vec::new();
         if let Some(set) = self.sources.get(&syn.source.ip()).filter(|s| s.len() >= self.limits.per_source) {
@@ -172,7 +171,7 @@ impl<H, A> Attempts<H, A> {
         self.targets.entry(syn.target.ip()).or_default().insert((order, key));
         ended
     }
-    /// The far server answered. `None`: not ours. `Some(Some(held))`: let that SYN go on.
+    /// The far server answered. `None`: not ours. `Some(Some(held))`: forward that SYN.
     pub fn answered(&mut self, now: Instant, flow: FlowId) -> Option<Option<H>> {
         let attempt = self.by_flow.get(&flow).and_then(|key| self.by_key.get_mut(key))?;
         let held = attempt.held.take().map(|(h, _)| h);

@@ -16,7 +16,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Who is asked for every flow.
+/// The peer asked for each flow.
 fn asked(flow: u64) -> String {
     format!("peer of {flow}")
 }
@@ -91,7 +91,7 @@ fn a_syn_flood_to_a_black_hole_leaves_others_served() {
     }
     assert_eq!((refused, gave_way), (100_000 - 2_047, 0), "what exceeds the table costs the link nothing");
     assert_eq!(table.count(), 2_048);
-    // Another source, another server, in the middle of it all; and the first one is still there.
+    // Another source and server in the middle of the flood; and the first attempt is still there.
     let ended = begin(&mut table, at(2), syn(100, 9, 100), 2_000_000);
     assert!(ended.len() == 1 && ended[0].cause == Cause::TableFull && ended[0].flow.0 < 100_000);
     assert_eq!(table.answered(at(3), FlowId(2_000_000)), Some(Some(2_000_000)));

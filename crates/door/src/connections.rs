@@ -1,6 +1,7 @@
-//! The connections of a door by their tokens: the flow of each, which are to be served, and which are on their last bytes.
+//! The connections of a door by their tokens: the flow of each, which ones are to be served, and which ones are delivering their
+//! last bytes.
 //!
-//! Whose sockets they are is the owner's matter: what it needs for each stands beside the splice.
+//! The sockets are the owner's: what it needs for each is stored beside the splice.
 
 use crate::last_bytes::LastBytes;
 use crate::splice::{Splice, Stage, Turn};
@@ -14,14 +15,14 @@ pub struct Connection<T> {
     pub splice: Splice,
     /// The owner's.
     pub own: T,
-    /// It stands in the queue of connections to serve.
+    /// It is in the queue of connections to serve.
     queued: bool,
 }
 
-/// What is due with a connection whose last bytes nobody takes any more, or all are taken.
+/// What to do with a connection whose last bytes are all taken, or are no longer being taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
-    /// Its end is over: drop it, which resets its socket.
+    /// It is finished: drop it, which resets its socket.
     Drop,
     /// Reset the flow and drop it.
     Reset,
@@ -55,7 +56,7 @@ fn is_connecting(splice: &Splice) -> bool {
 }
 
 impl<T> Connections<T> {
-    /// A new one. No token is used twice while its connection is there.
+    /// Adds a connection. A token is unique among current connections.
     pub fn insert(&mut self, token: u64, splice: Splice, own: T) {
         self.connecting += usize::from(is_connecting(&splice));
         self.of_flow.insert(splice.flow, token);
@@ -64,7 +65,7 @@ impl<T> Connections<T> {
     /// Takes it out of the table.
     pub fn forget(&mut self, token: u64) -> Option<Connection<T>> {
         let connection = self.all.remove(&token)?;
-        // A flow that was reset may be gone from here already.
+        // The flow may already have been removed because it was reset.
         self.of_flow.remove(&connection.splice.flow);
         self.last_bytes.forget(token);
         self.connecting -= usize::from(is_connecting(&connection.splice));
@@ -90,7 +91,7 @@ impl<T> Connections<T> {
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
-    /// Whether a connect has not ended.
+    /// Whether a connect is pending.
     pub fn any_connecting(&self) -> bool {
         self.connecting > 0
     }
@@ -102,7 +103,7 @@ impl<T> Connections<T> {
         let late = |of: &Connection<T>| matches!(of.splice.stage, Stage::Connecting(until) if until <= now);
         self.iter().filter(|(_, connection)| late(connection)).map(|(token, _)| token).collect()
     }
-    /// The far server has answered, or ours has: bytes may move. Returns the connection's flow.
+    /// The far server, or ours, has answered: bytes may move. Returns the connection's flow.
     pub fn opened(&mut self, now: Instant, token: u64) -> Option<FlowId> {
         let connection = self.all.get_mut(&token)?;
         self.connecting -= usize::from(is_connecting(&connection.splice));
@@ -126,7 +127,7 @@ impl<T> Connections<T> {
             self.enqueue(token);
         }
     }
-    /// It is to be served.
+    /// Queues it to be served.
     pub fn enqueue(&mut self, token: u64) {
         if let Some(connection) = self.all.get_mut(&token)
             && !core::mem::replace(&mut connection.queued, true)
@@ -159,7 +160,7 @@ impl<T> Connections<T> {
     pub fn next_to_serve(&mut self) -> Option<u64> {
         self.to_serve.pop_front()
     }
-    /// Serves one by `turn`, and returns what is left to its owner: a reset of the socket or of the flow, or a good end.
+    /// Serves one by `turn`, and returns what its owner has to handle: a reset of the socket or of the flow, or an orderly end.
     pub fn serve(&mut self, now: Instant, token: u64, turn: impl FnOnce(&mut Splice, &mut T) -> Turn) -> Option<Turn> {
         let connection = self.all.get_mut(&token)?;
         connection.queued = false;
@@ -168,7 +169,7 @@ impl<T> Connections<T> {
         }
         match turn(&mut connection.splice, &mut connection.own) {
             Turn::Idle => {
-                // What a closed socket still holds waits for room in the flow.
+                // Bytes still held by a closed socket wait for room in the flow.
                 if connection.splice.failed().is_some() {
                     self.last_bytes.begin(now, token);
                 }
@@ -181,8 +182,8 @@ impl<T> Connections<T> {
             end @ (Turn::SocketReset | Turn::FlowReset | Turn::Done) => Some(end),
         }
     }
-    /// The flow was reset, and so is the connection, but not before its other end has what it was given: `leave` says whether
-    /// it lacks any of that. If nothing keeps the connection it is returned: drop it.
+    /// The flow was reset, and so is the connection, but not before its other end has what was sent to it: `leave` says whether
+    /// any of that is missing. If nothing delays the reset, the connection is returned: drop it.
     pub fn leave(
         &mut self,
         now: Instant,
@@ -197,12 +198,12 @@ impl<T> Connections<T> {
         self.last_bytes.begin(now, token);
         None
     }
-    /// When to look after last bytes next.
+    /// When to check last bytes next.
     pub fn deadline(&self) -> Option<Instant> {
         self.last_bytes.deadline()
     }
-    /// The connections whose last bytes are over: all taken, or none for too long. `undelivered` says of a connection how far
-    /// the other end of its socket is, if bytes wait there; `silent` whether nothing is known of a flow's other end.
+    /// The connections whose last bytes are done: all taken, or none for too long. `undelivered` returns how far the other end of
+    /// a connection's socket is, if bytes wait there; `silent` whether nothing is known of a flow's other end.
     pub fn last_bytes_over(
         &mut self,
         now: Instant,

@@ -22,7 +22,7 @@ fn a_connection_is_served_once_however_often_it_is_ready() {
     connections.ready(7, false, true);
     connections.enqueue_flow(FlowId(1));
     assert_eq!((connections.next_to_serve(), connections.next_to_serve()), (Some(7), None));
-    // What has more to do comes back, behind others.
+    // A connection with more to do is queued again, behind others.
     connections.insert(8, splice(2, Stage::Open), ());
     connections.enqueue(8);
     assert_eq!(connections.serve(T0, 7, |_, ()| Turn::More), None);
@@ -41,7 +41,7 @@ fn a_connect_counts_until_it_ends() {
     let mut forgotten = one(Stage::Connecting(until));
     assert!(forgotten.forget(7).is_some() && !forgotten.any_connecting());
 
-    // Its flow is reset meanwhile: nothing was given to the server.
+    // Its flow is reset meanwhile: nothing was sent to the server.
     let mut left = one(Stage::Connecting(until));
     assert!(left.leave(T0, 7, |_, ()| panic!("nothing to deliver")).is_some());
     assert!(!left.any_connecting() && left.is_empty());
@@ -84,7 +84,7 @@ fn a_failed_socket_waits_for_room_in_its_flow() {
     connections.fail(7);
     assert_eq!(connections.serve(T0, 7, |_, ()| Turn::Idle), None);
     let late = T0 + PATIENCE + PATIENCE;
-    // The neighbour is silent: it is waited for.
+    // The neighbour is silent: the connection waits for it.
     assert_eq!(connections.last_bytes_over(late, |_, ()| None, |_| true), []);
     assert_eq!(connections.last_bytes_over(late + PATIENCE, |_, ()| None, |_| false), []);
     assert_eq!(connections.last_bytes_over(late + PATIENCE + PATIENCE, |_, ()| None, |_| false), [(7, Due::Reset)]);

@@ -1,16 +1,16 @@
-//! The last bytes before a reset: which connections have some to give, and how long their applications may take.
+//! The last bytes before a reset: which connections still have some to deliver, and how long their applications may take.
 //!
-//! A close with linger 0 resets at once and drops what the kernel has not delivered. So a connection whose flow was
-//! reset stays until its application's kernel has acknowledged everything, or has taken nothing for [`PATIENCE`].
-//! The kernel tells of acknowledgements only when asked. Likewise a connection whose socket was reset stays until the
-//! flow has taken what the kernel received before, or has taken nothing for as long.
+//! A close with linger 0 resets at once and drops what the kernel has not delivered. So a connection whose flow was reset stays
+//! until its application's kernel has acknowledged everything, or has taken nothing for [`PATIENCE`]. The kernel reports
+//! acknowledgements only when polled. Likewise a connection whose socket was reset stays until the flow has taken what the kernel
+//! received before, or has taken nothing for that long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use wavelane_base::{Instant, Span};
 
-/// How long an application may take nothing of what waits for it.
+/// How long an application may read nothing of what waits for it.
 pub const PATIENCE: Span = Span::from_secs(10);
-/// When a connection is looked at first, and the longest until it is looked at again; in between the gap doubles.
+/// The first and the longest interval between checks of a connection; in between the interval doubles.
 const GAP_FIRST: Span = Span::from_millis(1);
 /// See [`GAP_FIRST`].
 const GAP_MAX: Span = Span::from_millis(250);
@@ -25,12 +25,12 @@ pub(crate) struct LastBytes {
 struct Watched {
     at: Instant,
     gap: Span,
-    /// The receiver's progress, and since when.
+    /// The receiver's progress, and when it was first seen.
     seen: Option<(u32, Instant)>,
 }
 
 impl LastBytes {
-    /// Looks after a connection, soon and from now on.
+    /// Starts checking a connection, soon and from now on.
     pub(crate) fn begin(&mut self, now: Instant, token: u64) {
         let seen = self.watched.get(&token).and_then(|w| w.seen);
         self.forget(token);
@@ -48,7 +48,7 @@ impl LastBytes {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }
-    /// The connections to look at now; each is looked at again later.
+    /// The connections to check now; each is checked again later.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<u64> {
         let due: Vec<u64> = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, token)| *token).collect();
         for token in &due {
@@ -61,13 +61,13 @@ impl LastBytes {
         }
         due
     }
-    /// Nothing waits, or it cannot be taken for now.
+    /// No bytes wait, or they cannot be taken for now.
     pub(crate) fn idle(&mut self, token: u64) {
         if let Some(w) = self.watched.get_mut(&token) {
             w.seen = None;
         }
     }
-    /// Bytes wait, and this much was taken so far. Whether there is still time.
+    /// Bytes wait, and this much was taken so far. Returns whether there is still time.
     pub(crate) fn lasts(&mut self, now: Instant, token: u64, taken: u32) -> bool {
         let Some(w) = self.watched.get_mut(&token) else { return false };
         match w.seen {

@@ -1,8 +1,8 @@
-//! Ending TCP at a gateway, sans-IO: bytes between an application's connection and a flow, what becomes of the last of them,
-//! connections whose SYN is held until the far server has answered, and refusals in TCP/IP's own words.
+//! Terminating TCP at a gateway, sans-IO: bytes between an application's connection and a flow, the last bytes before a reset,
+//! connections whose SYN is held until the far server has answered, and refusals by TCP reset or ICMP.
 //!
-//! Whose TCP it is stands behind [`Socket`]: the kernel's in the daemon, our own in the simulator. Reading order: [`Splice`]
-//! (one connection), [`Connections`], [`Attempts`], [`Syn`].
+//! [`Socket`] abstracts the TCP: the kernel's in the daemon, our own in the simulator. Reading order: [`Splice`] (one
+//! connection), [`Connections`], [`Attempts`], [`Syn`].
 #![forbid(unsafe_code)]
 
 mod attempts;

@@ -1,7 +1,7 @@
 //! One connection: bytes between a socket and a flow, with backpressure, half-close and resets.
 //!
-//! It holds no bytes itself. What the flow has no room for stays in the socket, what the socket has no room for in the
-//! flow, where it counts in the pool.
+//! It holds no bytes itself. Bytes that the flow has no room for stay in the socket; bytes that the socket has no room for stay
+//! in the flow, where they count in the pool.
 
 use crate::socket::{Got, Put, Rooms, Socket};
 use crate::window::Window;
@@ -10,10 +10,10 @@ use wavelane_gateway::Gateway;
 
 /// Most bytes moved per call.
 pub const CHUNK: usize = 64 << 10;
-/// Chunks moved each way in one turn, so that no connection keeps the others waiting.
+/// Chunks moved each way in one turn, so that no connection blocks the others.
 const CHUNKS_PER_TURN: usize = 4;
 
-/// How far a connection is.
+/// The stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// We are connecting to a server; given up at this time.
@@ -22,11 +22,11 @@ pub enum Stage {
     Waiting,
     /// Bytes move.
     Open,
-    /// The flow was reset: the application is, too, once its kernel has acknowledged what it was given before.
+    /// The flow was reset: the application's connection is reset too, once its kernel has acknowledged what was sent before.
     Leaving,
 }
 
-/// What a turn led to.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// Nothing more to do until something becomes ready.
@@ -41,13 +41,13 @@ pub enum Turn {
     Done,
 }
 
-/// A flow's bytes where they lie, besides the verbs that copy.
+/// Access to a flow's bytes in place, besides the copying calls.
 pub trait Flows: Streams {
     /// How many bytes `write` would take now; with none a writable event follows.
     fn room(&mut self, now: Instant, flow: FlowId) -> usize;
-    /// What `read` would give, in two parts.
+    /// What `read` would return, in two parts.
     fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]);
-    /// Takes the first `octets` of it as read.
+    /// Marks the first `octets` of it as read.
     fn consume(&mut self, now: Instant, flow: FlowId, octets: usize);
 }
 
@@ -68,17 +68,17 @@ impl Flows for Gateway {
 pub struct Splice {
     /// The flow.
     pub flow: FlowId,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
-    /// Edges seen and not used up.
+    /// Readiness edges seen and not used up.
     pub readable: bool,
     /// See `readable`.
     pub writable: bool,
-    /// The gateway said that the flow ended in order.
+    /// The gateway reported that the flow ended in order.
     pub flow_closed: bool,
     /// What it moved so far.
     pub moved: Moved,
-    /// Since when it exists, and since when it is in its stage.
+    /// When it was created, and when it entered its stage.
     pub born: Instant,
     /// See `born`.
     pub stage_from: Instant,
@@ -115,7 +115,7 @@ enum Step {
 }
 
 impl Splice {
-    /// A connection whose socket has the receive room `rooms` says, as far as `stage` says.
+    /// A connection in `stage` whose socket has receive buffers as `rooms` says.
     pub fn new(now: Instant, rooms: Rooms, flow: FlowId, stage: Stage) -> Self {
         Self {
             flow,
@@ -134,11 +134,11 @@ impl Splice {
             window: Window::new(now, rooms),
         }
     }
-    /// It has come further.
+    /// It is open now.
     pub fn opened(&mut self, now: Instant) {
         (self.stage, self.stage_from) = (Stage::Open, now);
     }
-    /// Where it stands, in a word for people.
+    /// Its state in a word, for people.
     pub fn state(&self) -> &'static str {
         match self.stage {
             Stage::Connecting(_) => "connecting",
@@ -152,7 +152,7 @@ impl Splice {
             },
         }
     }
-    /// The kernel said that the socket was reset or failed. What it received before is still there to read.
+    /// The kernel reported that the socket was reset or failed. What it received before can still be read.
     pub fn fail(&mut self) {
         self.failed = true;
         self.readable = true;
@@ -204,7 +204,7 @@ impl Splice {
             socket.end_orderly();
             return Turn::Done;
         }
-        // A write that failed has yet to be followed by reading what came before.
+        // After a failed write, what was received before is still to be read.
         if again || self.failed != failed_before { Turn::More } else { Turn::Idle }
     }
     /// Socket to flow.
@@ -237,7 +237,7 @@ impl Splice {
         let smaller = self.window.before_read(|| socket.receiving());
         resize(socket, smaller);
         match socket.read(&mut scratch[..room]) {
-            // Told already, the error is no longer read behind the bytes.
+            // Already reported, the error is no longer returned after the bytes.
             Got::End if self.failed => return Step::Ended(Turn::SocketReset),
             Got::End => self.socket_ended = true,
             Got::Bytes(n) => {

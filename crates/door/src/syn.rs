@@ -7,8 +7,8 @@ const IP4_HEADER: usize = 20;
 const IP6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
 const ICMP_HEADER: usize = 8;
-/// Most bytes of the SYN that an error quotes. ICMP wants the IP header and 8 bytes (RFC 792), ICMPv6 as much as there
-/// is (RFC 4443, section 3.1); ports and sequence number are what stacks look up.
+/// Most bytes of the SYN that an error quotes. ICMP requires the IP header and 8 bytes (RFC 792), ICMPv6 as much as possible (RFC
+/// 4443, section 3.1); stacks look up ports and sequence number.
 const QUOTE: usize = IP6_HEADER + TCP_HEADER;
 const QUOTE_OF_TCP_IN_4: usize = 8;
 const PROTOCOL_ICMP: u8 = 1;
@@ -46,7 +46,7 @@ pub enum Refusal {
 pub struct Syn {
     /// The client.
     pub source: SocketAddr,
-    /// Where to.
+    /// The server.
     pub target: SocketAddr,
     sequence: u32,
     /// The headers without IPv4's options; an IPv4 packet fills only its part.

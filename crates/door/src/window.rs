@@ -1,41 +1,41 @@
-//! How much a door lets an application send before the lane takes it, as a matter of time.
+//! How much a door lets an application send ahead of the lane, measured in time.
 //!
-//! Bytes in the socket's receive buffer grow old there. The buffer shall bridge the application's round trip and
-//! [`WAIT`] at the rate at which the flow takes bytes: short where the lane is slow, long where it is fast. It grows at
-//! once when the socket runs dry although the flow had room, and shrinks slowly while the flow is what holds things up.
+//! Bytes in the socket's receive buffer add delay. The buffer shall bridge the application's RTT and [`WAIT`] at the rate at
+//! which the flow takes bytes: short where the lane is slow, long where it is fast. It grows at once when the socket runs dry
+//! although the flow had room, and shrinks slowly while the flow is the bottleneck.
 
 use crate::socket::{Receiving, Rooms};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Time's worth of bytes beyond the round trip to the application.
+/// Time's worth of bytes beyond the RTT to the application.
 const WAIT: Span = Span::from_millis(3);
-/// Bytes that are always allowed, and segments.
+/// Bytes, and segments, that are always allowed.
 const OCTETS_MIN: usize = 4 << 10;
 /// See [`OCTETS_MIN`].
 const SEGMENTS_MIN: usize = 4;
 /// The rate is measured over at least this long.
 const PERIOD: Span = Span::from_millis(25);
-/// After a socket ran dry its buffer does not shrink for so long.
+/// After a socket ran dry its buffer does not shrink for this long.
 const HOLD: Span = Span::from_secs(1);
 
 /// The receive buffer of one door socket.
 #[derive(Debug)]
 pub struct Window {
-    /// Bytes of memory it may take; at most so many bytes wait in it.
+    /// Bytes of memory it may take; at most this many bytes wait in it.
     size: usize,
-    /// What that may become.
+    /// Maximum of `size`.
     most: usize,
     /// Bytes taken since it was last dry.
     run: usize,
     /// Bytes taken since then, with the flow as the limit.
     measured: Option<(Instant, u64)>,
     hold_until: Instant,
-    /// The buffer is longer than this rate needs.
+    /// The buffer is larger than this rate needs.
     shrink_for: Option<Rate>,
 }
 
 impl Window {
-    /// One of the room that it has at first.
+    /// A window of the initial size.
     pub fn new(now: Instant, rooms: Rooms) -> Self {
         Self { size: rooms.first, most: rooms.most, run: 0, measured: None, hold_until: now, shrink_for: None }
     }
@@ -48,7 +48,7 @@ impl Window {
     }
     /// The socket had no more although the flow had room. Returns the size to set, if it changes.
     pub fn ran_dry(&mut self, now: Instant) -> Option<usize> {
-        // Bytes lie in up to thrice their own memory, and the application hears of half a window at a time.
+        // Bytes take up to three times their own memory, and the application gets window updates of half a window.
         let limited = std::mem::take(&mut self.run) >= self.size / 4;
         (self.measured, self.shrink_for) = (None, None);
         if !limited {
@@ -69,15 +69,15 @@ impl Window {
             self.shrink_for = (excessive && now >= self.hold_until).then_some(rate);
         }
     }
-    /// The socket is about to be read: it is as full as it gets, and the least window was offered. Returns the size to set, if
-    /// it changes; `look` asks about the socket.
+    /// The socket is about to be read: it is at its fullest, and the smallest window was offered. Returns the size to set, if it
+    /// changes; `look` queries the socket.
     pub fn before_read(&mut self, look: impl FnOnce() -> Option<Receiving>) -> Option<usize> {
         let rate = self.shrink_for.take()?;
         let socket = look()?;
         let least = OCTETS_MIN.max(SEGMENTS_MIN * socket.segment);
         let smaller = octets_in(rate, WAIT + socket.round_trip).max(least).max(self.size - self.size / 8);
         // The window offered to the application must still fit, or the kernel would drop its bytes. A full buffer offers none:
-        // the kernel tells of no window below a sixteenth of the buffer or a segment.
+        // the kernel advertises no window below a sixteenth of the buffer or a segment.
         let is_full = socket.held + self.size / 16 + 2 * socket.segment >= self.size;
         if smaller >= self.size || !is_full {
             return None;

@@ -15,7 +15,7 @@ fn a_socket_that_runs_dry_in_mid_flow_gets_more_up_to_the_most() {
         sizes.extend(window.ran_dry(at(1)));
     }
     assert_eq!(sizes, [ROOMS.first * 2, ROOMS.most]);
-    // A little now and then asks for nothing.
+    // Occasional small transfers need no change.
     let mut window = Window::new(at(0), ROOMS);
     window.took(10_000);
     assert_eq!(window.ran_dry(at(1)), None);

@@ -1,28 +1,28 @@
-//! Where a peer is: the addresses that it proved, and those that it is being asked to prove.
+//! A peer's addresses: those it has proven, and those being validated.
 //!
-//! A holder of a peer's keys may claim any address as its own by sending from it, and an attacker that can copy its datagrams
-//! may send them on from elsewhere. So a new address is used at once, but is sent no more than three times what came
-//! from it until an answer shows that what is sent there arrives at the peer (RFC 9000, sections 8 and 9).
+//! A holder of a peer's keys may claim any address by sending from it, and an attacker that can copy its datagrams may forward
+//! them from elsewhere. So a new address is used at once, but is sent no more than three times the octets received from it until
+//! an answer proves that datagrams sent there reach the peer (RFC 9000, sections 8 and 9).
 
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// An address is sent this many times what came from it until it is proven (RFC 9000, section 8).
+/// Until it is proven, an address is sent at most this many times the octets received from it (RFC 9000, section 8).
 const UNPROVEN_FACTOR: u64 = 3;
-/// Addresses of a peer that are remembered as proven; the one not heard from for longest goes.
+/// Most proven addresses remembered per peer; the one not heard from for longest is dropped.
 const PROVEN_MAX: usize = 4;
-/// Addresses of a peer that are being asked to prove themselves at the same time.
+/// Most addresses of a peer being validated at the same time.
 const TRIALS_MAX: usize = 4;
-/// A proof is good for this long after the last datagram from there: the address may belong to another host later.
+/// A proof is valid for this long after the last datagram from there: later the address may belong to another host.
 const PROVEN_FOR: Span = Span::from_secs(600);
-/// So long after the last datagram from there it is forgotten altogether, and counts no more as the place of a next hop: routers
-/// lend addresses for a day at most, as a rule, so that it may well be another host's.
+/// This long after the last datagram from there it is forgotten altogether, and no longer identifies a next hop: address leases
+/// usually last a day at most, so it may well be another host's.
 const PROVEN_KEPT: Span = Span::from_secs(24 * 3600);
 /// Validation is given up after this long (RFC 9000, section 8.2.4: three probe timeouts, of a second on a new path) ...
 const TRIAL_MIN: Span = Span::from_secs(3);
-/// ... or so many round trips, if that is longer.
+/// ... or this many RTTs, if that is longer.
 const TRIAL_RTTS: u64 = 6;
-/// A challenge without an answer is repeated after a round trip, but not sooner than this.
+/// An unanswered challenge is repeated after one RTT, but not sooner than this.
 const ASK_EVERY: Span = Span::from_millis(100);
 
 /// An octet string that is known only at the address.
@@ -35,7 +35,7 @@ enum Ask {
     At(Instant),
 }
 
-/// An address that is to prove itself.
+/// An address being validated.
 #[derive(Debug)]
 struct Trial {
     address: SocketAddr,
@@ -47,7 +47,7 @@ struct Trial {
     ask: Ask,
 }
 
-/// A peer's addresses besides the one that is in use.
+/// A peer's known addresses.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     /// (address, when it was last heard from), the latest last.
@@ -56,7 +56,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// The peer is at `address`, beyond doubt.
+    /// The peer is proven to be at `address`.
     pub(super) fn prove(&mut self, now: Instant, address: SocketAddr) {
         self.trials.retain(|trial| trial.address != address);
         self.proven.retain(|(other, _)| *other != address);
@@ -66,14 +66,14 @@ impl Addresses {
         self.proven.push((address, now));
     }
 
-    /// Whether the peer was at `address` not long ago.
+    /// Whether the peer was at `address` recently.
     pub(super) fn is_proven(&self, now: Instant, address: SocketAddr) -> bool {
         self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
     }
 
-    /// Whether the peer has proven in the last day ([`PROVEN_KEPT`]) that it is at an address, and was not found anywhere else too
-    /// often since. Longer than the peer is followed there: one that is silent, and so is not sent anything by mistake, still is
-    /// the next hop that a route names.
+    /// Whether the peer has proven within the last day ([`PROVEN_KEPT`]) that it is at an address, and has not used too many
+    /// others since. Valid longer than [`PROVEN_FOR`]: a silent peer, to which nothing is sent by mistake, still is the next hop
+    /// that a route names.
     pub(super) fn was_proven(&self, address: SocketAddr) -> bool {
         self.proven.iter().any(|(other, _)| *other == address)
     }
@@ -87,7 +87,7 @@ impl Addresses {
         }
     }
 
-    /// The peer seems to be at `address`, of which nothing is known: `octets` came from there.
+    /// The peer seems to be at the unknown `address`: `octets` came from there. Starts validation.
     pub(super) fn doubt(&mut self, now: Instant, address: SocketAddr, octets: usize, rtt: Option<Span>, token: Token) {
         if self.trials.iter().any(|trial| trial.address == address) {
             return;
@@ -99,38 +99,38 @@ impl Addresses {
         self.trials.push(Trial { address, token, received: octets as u64, sent: 0, until, ask: Ask::Due });
     }
 
-    /// Octets of datagrams that may be sent there now; `None` if that needs no bound.
+    /// Octets of datagrams that may be sent there now; `None` if unlimited.
     pub(super) fn allowance(&self, to: SocketAddr) -> Option<u64> {
         let trial = self.trials.iter().find(|trial| trial.address == to)?;
         Some(trial.received.saturating_mul(UNPROVEN_FACTOR).saturating_sub(trial.sent))
     }
 
-    /// A datagram of `octets` left for there.
+    /// A datagram of `octets` was sent there.
     pub(super) fn sent(&mut self, to: SocketAddr, octets: usize) {
         if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == to) {
             trial.sent += octets as u64;
         }
     }
 
-    /// What the next datagram there is to ask.
+    /// The challenge that the next datagram there is to carry.
     pub(super) fn challenge(&self, to: SocketAddr) -> Option<Token> {
         self.trials.iter().find(|trial| trial.address == to && trial.ask == Ask::Due).map(|trial| trial.token)
     }
 
-    /// The challenge left.
+    /// The challenge was sent.
     pub(super) fn asked(&mut self, now: Instant, to: SocketAddr, rtt: Option<Span>) {
         if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == to) {
             trial.ask = Ask::At(now + rtt.unwrap_or(ASK_EVERY).max(ASK_EVERY));
         }
     }
 
-    /// An answer came, from wherever (RFC 9000, section 8.2.3). Whether it proves an address.
+    /// An answer arrived, from any address (RFC 9000, section 8.2.3). Returns whether it proves an address.
     pub(super) fn answered(&mut self, now: Instant, token: Token) -> bool {
         let proven = self.trials.iter().find(|trial| trial.token == token).map(|trial| trial.address);
         proven.inspect(|address| self.prove(now, *address)).is_some()
     }
 
-    /// Time has passed. If `current` did not prove itself in time and another address did, it is that one.
+    /// Time has passed. If `current` was not proven in time and another address is proven, returns that one.
     pub(super) fn handle_timeout(&mut self, now: Instant, current: Option<SocketAddr>) -> Option<SocketAddr> {
         self.proven.retain(|(_, at)| now.since(*at) < PROVEN_KEPT);
         for trial in &mut self.trials {
@@ -140,7 +140,7 @@ impl Addresses {
         }
         let failed = self.trials.iter().any(|trial| Some(trial.address) == current && trial.until <= now);
         let back = self.proven.iter().rev().find(|(_, at)| now.since(*at) < PROVEN_FOR).map(|(address, _)| *address);
-        // Without another address there is nothing to go back to: the bound and the question stay.
+        // Without another address there is nothing to fall back to: the limit and the challenge stay.
         let lonely = failed && back.is_none();
         self.trials.retain_mut(|trial| {
             let over = trial.until <= now;

@@ -1,10 +1,10 @@
-//! Batches: the same bytes as datagrams taken one by one, and never more than pacer and lane time allow.
+//! Batches: the same bytes as datagrams taken one by one, within what pacer and lane time allow.
 
 use super::*;
 use proptest::prelude::*;
 use wavelane_base::Rate;
 
-/// Takes everything that `node` will send now, at most `most` datagrams at once: datagrams, and octets per batch.
+/// Takes everything that `node` sends now, at most `most` datagrams at once: returns datagrams, and octets per batch.
 fn take(node: &mut Gateway, now: Instant, most: usize) -> (Vec<Vec<u8>>, Vec<usize>) {
     let mut buf = vec![0; 65_535];
     let (mut datagrams, mut batches) = (Vec::new(), Vec::new());
@@ -17,17 +17,17 @@ fn take(node: &mut Gateway, now: Instant, most: usize) -> (Vec<Vec<u8>>, Vec<usi
     (datagrams, batches)
 }
 
-/// What a pair did.
+/// The record of a run.
 struct Driven {
-    /// Every datagram, and when it left.
+    /// Every datagram, and when it was sent.
     sent: Vec<(Instant, Vec<u8>)>,
     /// What the reader read.
     heard: Vec<u8>,
-    /// Octets of each batch beside the sender's rate then.
+    /// Octets of each batch and the sender's rate at that time.
     batches: Vec<(usize, Rate)>,
 }
 
-/// What a pair does over time, with batches of at most `most` each way, on a pipe that loses one in `lost_of`.
+/// Runs a pair with batches of at most `most` datagrams each way, on a pipe that loses one in `lost_of`.
 fn drive(most: usize, lost_of: u64, octets: usize) -> Driven {
     let mut pair = Pair::new();
     let (ours, theirs) = pair.connect();
@@ -99,7 +99,7 @@ fn batches_form_at_speed_and_last_a_millisecond_at_most() {
     let longest = batches.iter().map(|b| b.0).max().unwrap_or(0);
     assert!(longest > 20_000, "the pipe has no limit, so batches grow: {longest}");
     for (octets, rate) in batches {
-        // One datagram always may leave; headers of a batch count too.
+        // One datagram may always be sent; headers of a batch count too.
         let bound = rate.octets_in(Span::from_millis(1)).get().max(1500) as usize;
         assert!(octets <= bound, "{octets} octets at once at {rate:?}");
     }

@@ -1,19 +1,19 @@
-//! What a relay keeps of the bytes it passed on: copies, given up oldest first, so that a block which a later node lost need
-//! not come from the source again. Bytes in custody are not here and never go.
+//! A relay's cache of forwarded bytes: copies, evicted oldest first, so that a block lost by a downstream node need not come from
+//! the source again. Bytes in custody are not in it and are never evicted.
 
 use super::relay::Side;
 use std::collections::BTreeMap;
 use wavelane_base::RangeSet;
 
-/// Bytes that are kept and given up together, at most.
+/// Maximum size of a piece, which is kept and evicted as a whole.
 const PIECE_MAX: usize = 64 << 10;
-/// What telling pieces apart counts.
+/// Bookkeeping charged per piece.
 const PIECE_OCTETS: u64 = 128;
 
 #[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
-    /// Its place among all pieces by when it was last wanted.
+    /// Its place in the LRU order.
     turn: u64,
 }
 
@@ -39,12 +39,12 @@ impl Cache {
     pub(super) fn new(budget: u64) -> Self {
         Self { budget, ..Self::default() }
     }
-    /// Bytes, with what tells them apart; never above the budget.
+    /// Bytes including bookkeeping; never above the budget.
     #[cfg(test)]
     pub(super) fn octets(&self) -> u64 {
         self.octets
     }
-    /// Another budget from now on; what is above it goes when the next bytes come.
+    /// Sets another budget; what exceeds it is evicted when the next bytes arrive.
     pub(super) fn set_budget(&mut self, budget: u64) {
         self.budget = budget;
     }
@@ -52,7 +52,7 @@ impl Cache {
         self.budget == 0
     }
 
-    /// Keeps a copy of what was passed on.
+    /// Keeps a copy of forwarded bytes.
     pub(super) fn keep(&mut self, side: Side, mut offset: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let taken = self.keep_some(side, offset, bytes);
@@ -69,7 +69,7 @@ impl Cache {
 
     fn keep_some(&mut self, side: Side, offset: u64, bytes: &[u8]) -> usize {
         let room = match self.pieces.range((side, offset + 1)..=(side, u64::MAX)).next() {
-            // What is there already is not kept twice.
+            // Bytes already cached are not kept twice.
             Some((&(_, next), _)) => bytes.len().min(usize::try_from(next - offset).unwrap_or(usize::MAX)),
             None => bytes.len(),
         };
@@ -102,7 +102,7 @@ impl Cache {
         before.into_iter().filter(reaches).chain(later).collect()
     }
 
-    /// Which bytes of `start..end` are here.
+    /// The cached bytes of `start..end`.
     pub(super) fn held(&self, side: Side, start: u64, end: u64) -> RangeSet {
         let mut held = RangeSet::default();
         for at in self.touched(side, start, end) {
@@ -112,7 +112,7 @@ impl Cache {
         held
     }
 
-    /// The bytes of `start..end` that are here, with their offsets; they count as wanted now.
+    /// The cached bytes of `start..end`, with their offsets; they become the most recently used.
     pub(super) fn read(&mut self, side: Side, start: u64, end: u64) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         for at in self.touched(side, start, end) {
@@ -138,7 +138,7 @@ impl Cache {
         }
     }
 
-    /// Names of sides changed: everything goes.
+    /// Names of sides changed: the cache is emptied.
     pub(super) fn clear(&mut self) {
         *self = Self { evicted_octets: self.evicted_octets, ..Self::new(self.budget) };
     }
@@ -160,8 +160,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is kept and asked for: what comes out is what went in, what is said to be here comes out, and the budget
-        /// holds.
+        /// For any sequence of operations: what is read is what was kept, what `held` reports can be read, and the budget holds.
         #[test]
         fn the_cache_returns_kept_bytes_within_its_budget(
             steps in proptest::collection::vec((0..3u64, 0..400_000u64, 1..90_000u64, 0..4u8), 1..60)

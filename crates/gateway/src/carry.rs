@@ -1,4 +1,4 @@
-//! Carrying the owner's flows: how they begin and end, and what the links say of them.
+//! Carrying the owner's flows: how they begin and end, and the links' events about them.
 
 use super::edge::{Edge, KEPT_FLOOR, Role};
 use super::relay::{Asked, Side};
@@ -10,7 +10,7 @@ use wavelane_services::hop::{HopEvent, HopOpenError};
 use wavelane_transport::seal::Heard;
 use wavelane_wire::frame::{Answered, Passage, Reach, Reason, Seal, Word};
 
-/// What a flow's handshake is about.
+/// What a flow's handshake is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
     pub(super) token: [u8; 16],
@@ -19,7 +19,7 @@ pub(super) struct Around {
 }
 
 impl Gateway {
-    /// Asks `peer` to connect to `target` on behalf of the application at `source`. Where a table decides, and the peer's routes
+    /// Asks `peer` to connect to `target` on behalf of the application at `source`. If a table decides, and the peer's routes
     /// cover the target, the peer that the table names is asked instead.
     pub fn open(
         &mut self,
@@ -54,13 +54,13 @@ impl Gateway {
             edge.accepted = true;
             edge.answered(true)
         });
-        // A flow that lost its way is accepted once it is taken up again.
+        // A flow that lost its way is accepted once it is resumed.
         let Some((peer, name)) = self.flows.find(flow) else { return };
         self.blocks(peer).accept(now, name, edge);
         self.settle(now, peer);
     }
 
-    /// The target of an incoming flow did not take it; the flow is forgotten.
+    /// The target of an incoming flow refused it; the flow is forgotten.
     pub fn refuse(&mut self, now: Instant, flow: FlowId, why: Reason) {
         let at = self.flows.find(flow);
         self.forget(flow);
@@ -70,7 +70,7 @@ impl Gateway {
         }
     }
 
-    /// Refuses requests to a peer that it has not answered, because it is down.
+    /// Refuses requests that a peer has not answered, because it is down.
     pub fn refuse_unanswered(&mut self, now: Instant, peer: PeerId) {
         for (id, name) in self.flows.of_peer(peer) {
             let asked = self.flows.edge(id).is_some_and(|edge| !edge.accepted && edge.opener_peer().is_some());
@@ -87,12 +87,12 @@ impl Gateway {
         self.flows.find(flow).is_none_or(|(peer, _)| !self.peers[peer.0].up)
     }
 
-    /// What one flow may keep for the other edge now: bounds its rate to this per round trip between the edges.
+    /// What one flow may keep for the other edge now: bounds its rate to this per RTT between the edges.
     pub(super) fn share_kept(&self) -> u64 {
         ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).max(KEPT_FLOOR)
     }
 
-    /// Does something to an edge and keeps account of what all of them keep.
+    /// Applies `act` to an edge and updates the total of kept bytes.
     pub(super) fn with_edge<R>(&mut self, flow: FlowId, act: impl FnOnce(&mut Edge) -> R) -> Option<R> {
         let edge = self.flows.edge(flow)?;
         let before = edge.kept();
@@ -111,7 +111,7 @@ impl Gateway {
         loser.into_iter().for_each(|peer| self.note_held(peer));
     }
 
-    /// What a link says.
+    /// Handles a link's event.
     pub(super) fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
         let name = match event {
             HopEvent::Incoming { flow, source, target, passage } => {
@@ -166,7 +166,7 @@ impl Gateway {
             HopEvent::Ending(_) => self.events.push_back(Event::Ending(id)),
             HopEvent::Readable(_) => {
                 if self.flows.edge(id).is_some_and(|edge| edge.reach.finished) {
-                    // The owner has read to the end already; the new way's end is for us.
+                    // The owner has already read to the end; the new way's end is consumed here.
                     self.finish_reading(now, (peer, name));
                 } else {
                     self.events.push_back(Event::Readable(id));
@@ -194,7 +194,7 @@ impl Gateway {
         }
     }
 
-    /// Nothing of a flow moved for as long as is waited for. An outage is no idleness: it is waited out.
+    /// Nothing of a flow moved for the idle time. An outage does not count as idle: it is waited out.
     fn idle(&mut self, now: Instant, side: Side) {
         if self.peers[side.0.0].up {
             self.counters.flows_idle += 1;
@@ -203,14 +203,14 @@ impl Gateway {
         }
     }
 
-    /// Of a flow across relays: what is asked for again, or was asked for before and comes late, is told.
+    /// For flows across relays: a repeated or late request for an ended flow can be answered.
     pub(super) fn remember_ended(&mut self, id: FlowId, well: bool) {
         if let Some(token) = self.flows.edge(id).map(|edge| edge.token) {
             self.ended.insert(token, well);
         }
     }
 
-    /// A neighbour asks for a flow: for us, for one that we have already, or to be passed on.
+    /// A neighbour asks for a flow: a new one to us, one that we already have, or one to be relayed.
     pub(super) fn incoming(
         &mut self,
         now: Instant,
@@ -221,12 +221,11 @@ impl Gateway {
         self.check_incoming(side.0, source, target)?;
         let resumed = passage.is_some_and(|passage| passage.received.is_some());
         let next = self.next_hop(side.0, target.ip());
-        // One that is taken up again has had its turn. Its other edge knows whether that is so; a relay does not, and puts
-        // off what is too much.
+        // A resumed flow was admitted before. Its other edge can verify that; a relay cannot, and defers what exceeds the rate.
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
             return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
         }
-        // Where the table has no route, or leads back, a flow is not for us, unless it began here.
+        // If the table has no route, or leads back, a flow is not for us, unless it is known here.
         let known = passage.is_some_and(|passage| self.is_known_here(&passage.token));
         if next.is_some() || !known && !self.ends_here(target.ip()) {
             let asked = Asked { source, target, passage, failed: 0 };
@@ -272,12 +271,12 @@ impl Gateway {
         flow.is_some_and(|id| self.flows.edge(id).is_some_and(answers)) || self.ended.find(token).is_some()
     }
 
-    /// The opening edge asks for a flow that we have: the way to it was lost, perhaps before we noticed.
+    /// The opening edge asks for a flow that we have: the way was lost, perhaps before we noticed.
     fn take_up(&mut self, now: Instant, id: FlowId, side: Side, passage: Passage) {
         self.counters.flows_resumed += 1;
         self.dirty.extend(self.flows.loser(id));
         if let Some((peer, name)) = self.flows.attach(id, side.0, side.1) {
-            // Should the opening edge wait there, it asks again.
+            // If the opening edge still waits there, it asks again.
             self.blocks(peer).reset(name, Reason::Restarted);
             self.dirty.insert(peer);
         }
@@ -302,10 +301,10 @@ impl Gateway {
         }
     }
 
-    /// The far application answered, or the other edge took the flow up again.
+    /// The far application answered, or the other edge resumed the flow.
     fn accepted(&mut self, now: Instant, id: FlowId, side: Side, answered: Option<Answered>) {
         let must_seal = self.config.seal;
-        // One that claims to be the other edge, and has not its key, is none.
+        // A node that claims to be the other edge without its key is not.
         let honest = |edge: &mut Edge| answered.map_or(!edge.is_sealed(), |answered| edge.take_answer(answered));
         if self.with_edge(id, honest) == Some(false) {
             return self.distrust(now, id, Deceit::Word);
@@ -313,7 +312,7 @@ impl Gateway {
         let Some((sealed, role)) = self.flows.edge(id).map(|edge| (edge.is_sealed(), edge.role)) else {
             return self.events.push_back(Event::Accepted(id));
         };
-        // An account of a flow that no relay carries needs no seal: it was asked for again.
+        // An answer for a flow that no relay carries needs no seal: the flow was asked for again.
         if let (true, false, Some(_), Role::Opener { target, peer, .. }) = (must_seal, sealed, answered, role)
             && self.config.peers.get(peer.0).map(|peer| peer.public_key) != self.egress_key(target.ip())
         {
@@ -329,7 +328,7 @@ impl Gateway {
             }
             edge.direct = true;
             if edge.awaiting {
-                // It was opened anew before it was answered: what was written before goes first.
+                // It was reopened before it was answered: bytes written earlier are sent first.
                 edge.start_from(0);
             }
             self.events.push_back(Event::Accepted(id));
@@ -349,12 +348,12 @@ impl Gateway {
         if anew {
             self.resumed(now, id, side);
         } else if self.is_sealed(id) {
-            // Without keys nothing could be written, nor the end be said.
+            // Without keys nothing could be written, nor the end be sent.
             self.replay(now, id);
         }
     }
 
-    /// The other edge says how far its application is.
+    /// The other edge reports how far its application has read.
     fn progressed(&mut self, now: Instant, id: FlowId, reach: Reach, word: Option<Word>) {
         let Some(edge) = self.flows.edge(id) else { return };
         let before = edge.kept_on_way();
@@ -367,7 +366,7 @@ impl Gateway {
             return self.abandon(id, Reason::Aborted);
         }
         if let Some(edge) = self.flows.edge(id) {
-            // The opening edge said so as soon as it had our answer.
+            // The opening edge sends this as soon as it has our answer.
             let is_first = edge.way_rtt.is_none() && matches!(edge.role, Role::Answerer);
             if is_first {
                 edge.way_rtt = Some(now.since(edge.asked_at));
@@ -384,7 +383,7 @@ impl Gateway {
         self.wake_writer(id);
     }
 
-    /// A new way stands: sends what the other edge lacks and says what we have.
+    /// A new way is established: sends what the other edge lacks and reports what we have.
     fn resumed(&mut self, now: Instant, id: FlowId, side: Side) {
         if let Some(edge) = self.flows.edge(id) {
             edge.watch.progress(now);
@@ -393,19 +392,19 @@ impl Gateway {
         }
         self.watch_anew(now, id);
         self.replay(now, id);
-        // The owner's view of the lost path's bytes is void.
+        // The owner's view of the lost way's bytes is void.
         self.events.push_back(Event::Readable(id));
     }
 
-    /// Hands kept bytes to the present way as far as there is room, then the end, then wakes the writer.
+    /// Hands kept bytes to the current way as far as there is room, then the end, then wakes the writer.
     pub(super) fn replay(&mut self, now: Instant, id: FlowId) {
         let Some((peer, name)) = self.flows.find(id) else { return };
         let Some(edge) = self.flows.edge(id) else { return };
-        // Without keys not even the end can be said.
+        // Without keys not even the end can be sent.
         if edge.awaiting || !edge.can_seal() {
             return;
         }
-        // Not by `blocks`: the edge is borrowed beside it.
+        // Not through `blocks()`: the edge is borrowed at the same time.
         let hop = &mut self.links[peer.0].service.blocks;
         let Some(edge) = self.flows.edge(id) else { return };
         while edge.is_replaying() {
@@ -441,7 +440,7 @@ impl Gateway {
         self.dirty.insert(peer);
     }
 
-    /// The flow is over without order.
+    /// The flow ends abnormally.
     pub(super) fn end(&mut self, id: FlowId, reason: Reason, accepted: bool) {
         let opening = self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_some()) && !accepted;
         if self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_none()) {
@@ -451,7 +450,7 @@ impl Gateway {
         self.events.push_back(if opening { Event::Refused(id, reason) } else { Event::Reset(id, reason) });
     }
 
-    /// The other edge said what cannot be: the flow is over on both sides.
+    /// The other edge sent an impossible value: the flow ends on both sides.
     fn abandon(&mut self, id: FlowId, reason: Reason) {
         if let Some((peer, name)) = self.flows.find(id) {
             self.blocks(peer).reset(name, reason);

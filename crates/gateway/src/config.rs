@@ -1,4 +1,4 @@
-//! A gateway's configuration. Rate, loss and delay of a link are measured; only where a slow lane starts may be told.
+//! A gateway's configuration. Rate, loss and delay of a link are measured; only the start rate of a slow lane may be configured.
 
 use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +14,7 @@ pub enum Medium {
     /// UDP over either version of IP.
     #[default]
     Udp,
-    /// Ethernet frames: an address stands for a station.
+    /// Ethernet frames: an address identifies a station.
     Ethernet,
     /// UDP over IPv4 in frames of an 802.11 radio with options per frame: bulk without link-layer ACK, in bursts up to the
     /// TXOP limit. The radio's access to the medium sets the pace.
@@ -27,7 +27,7 @@ pub enum Medium {
 }
 
 impl LaneConfig {
-    /// The controller: that of a radio is its medium's.
+    /// The controller: for a radio that of its medium.
     pub(crate) fn effective_controller(&self) -> Controller {
         match self.medium {
             Medium::Radio { rate, .. } => Controller::Radio(rate),
@@ -45,13 +45,13 @@ impl LaneConfig {
 pub struct LaneConfig {
     /// The port by which its datagrams leave.
     pub port: PortId,
-    /// Where they go; `None` if the neighbour calls us.
+    /// Their destination; `None` if the neighbour calls us.
     pub address: Option<SocketAddr>,
-    /// Whether nothing comes back by it: the peer's lanes are others, and what arrives at the port says nothing of this one.
+    /// Whether nothing comes back on it: the peer uses other lanes, and what arrives at the port does not concern this one.
     pub one_way: bool,
     /// What its datagrams travel in.
     pub medium: Medium,
-    /// What it carries costs: it carries while no other can.
+    /// Its traffic costs money: it is used only while no other lane works.
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
@@ -89,63 +89,63 @@ pub struct PeerConfig {
     pub public_key: [u8; 32],
     /// Optional pre-shared key mixed into the handshake.
     pub preshared_key: Option<[u8; 32]>,
-    /// The lanes to it, at least one. A lane that it has beside these, and whose datagrams come to a port of ours, is answered
-    /// by one more.
+    /// The lanes to it, at least one. A further lane of the peer, whose datagrams come to a port of ours, gets a lane of its own
+    /// in return.
     pub lanes: Vec<LaneConfig>,
     /// How they are used.
     pub choice: Choice,
-    /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
-    /// peer through, and its silence is noticed. A session is kept all the time.
+    /// After this long without a datagram to it one is sent, so that middleboxes (NAT, firewalls) keep letting the peer through,
+    /// and its silence is noticed. A session is kept all the time.
     pub keepalive: Option<Span>,
-    /// Source addresses it may use: of flows these alone, of packets also what its routes cover. Without a list its
-    /// routes decide, for flows only where [`Config::keep_sources`] says that a source counts.
+    /// Source addresses it may use: for flows these alone, for packets also what its routes cover. Without a list its routes
+    /// decide, for flows only if [`Config::keep_sources`] makes the source matter.
     pub allow_sources: Option<Vec<IpPrefix>>,
-    /// Targets it may ask us to connect to, whether they are here or behind another peer.
+    /// Targets it may ask us to connect to, here or behind another peer.
     pub allow_targets: Vec<IpPrefix>,
-    /// Where flows of other peers and the packet service go through this peer: the longest matching prefix of all
+    /// Destinations that flows of other peers and the packet service reach through this peer: the longest matching prefix of all
     /// peers decides.
     pub routes: Vec<IpPrefix>,
 }
 
-/// A gateway beyond relays: flows to and from what lies behind it are sealed for it.
+/// A gateway beyond relays: flows to and from the networks behind it are sealed for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EdgeConfig {
     /// Name for people.
     pub name: String,
     /// Its static public key (X25519).
     pub public_key: [u8; 32],
-    /// What lies behind it; the longest matching prefix of all edges decides.
+    /// The networks behind it; the longest matching prefix of all edges decides.
     pub routes: Vec<IpPrefix>,
 }
 
-/// A further way to addresses that a peer's route covers already: taken by flows where that peer is down or leads nowhere.
+/// An alternative way to addresses that a peer's route covers: used by flows if that peer is down or leads nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Detour {
-    /// What lies beyond it.
+    /// The addresses it leads to.
     pub prefix: IpPrefix,
-    /// By which of [`Config::peers`].
+    /// The peer, of [`Config::peers`].
     pub peer: PeerId,
-    /// Of several the least goes first.
+    /// The lowest is tried first.
     pub metric: u32,
 }
 
 /// How packets that are not part of a split TCP flow are carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketConfig {
-    /// MTU of the inside (the TUN device), in bytes. It is fixed: what the path carries less of is fragmented inside
-    /// the lane.
+    /// MTU of the inside (the TUN device), in bytes. It is fixed: packets larger than the path carries are fragmented inside the
+    /// lane.
     pub inner_mtu: usize,
     /// Our own IPv4 address on the inside: the source of our ICMP errors.
     pub address4: Option<Ipv4Addr>,
     /// Our own IPv6 address on the inside: the source of our ICMPv6 errors.
     pub address6: Option<Ipv6Addr>,
-    /// Bytes that queues, copies kept for repeating, reassembly and packets held for order share, all peers together.
+    /// Bytes shared by queues, retransmission copies, reassembly and packets held for order, for all peers together.
     pub pool: usize,
     /// How packets wait for the lane.
     pub discipline: Discipline,
     /// How each class of packets is repaired.
     pub repairs: Repairs,
-    /// Whether the owner sends packets for a peer that is down another way: then no ICMP error is sent.
+    /// Whether the owner routes packets for a down peer another way: then no ICMP error is sent.
     pub other_way: bool,
 }
 
@@ -163,37 +163,37 @@ impl Default for PacketConfig {
     }
 }
 
-/// How much of a flow a relay takes that its next hop has not receipted.
+/// How much of a flow a relay takes before its next hop has receipted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backpressure {
-    /// As much as keeps both hops full, of flows that move.
+    /// As much as keeps both hops full, for flows that move.
     #[default]
     Adaptive,
-    /// So many blocks, as large as its next hop would cut them: Hop's limit on outstanding blocks.
+    /// This many blocks of its next hop's block size: Hop's limit on outstanding blocks.
     Blocks(u8),
-    /// Whatever comes, as long as the pool has room.
+    /// Everything, as long as the pool has room.
     Off,
 }
 
-/// The pool of a gateway without knowledge of its machine's memory: one flow fills 400 Mbit/s x 600 ms with it. Memory is taken
-/// as bytes wait, not before.
+/// Pool size if the machine's memory is unknown: one flow fills 400 Mbit/s x 600 ms with it. Memory is allocated as bytes wait,
+/// not before.
 pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
-/// What a relay keeps of what it passed on: a second of 100 Mbit/s. Memory is taken as bytes pass, not before.
+/// A relay's cache of forwarded bytes: a second of 100 Mbit/s. Memory is allocated as bytes pass, not before.
 const CACHE_DEFAULT: Octets = Octets::new(16 << 20);
-/// Less than two of the smallest blocks is of no use.
+/// A cache of less than two smallest blocks is useless.
 const CACHE_MIN: u64 = 128 << 10;
 /// Sizes of blocks that can be asked for.
 const BLOCK_MIN: u64 = 4 << 10;
 const BLOCK_MAX: u64 = 64 << 20;
-/// What the applications' own keepalives hold up ends here, so a flow is given as long as Linux's connection tracking gives
-/// an established connection (RFC 5382, REQ-5 asks for 2 h 4 min at least). An application that is gone is found out long
-/// before: doors ask their applications' kernels every two hours.
+/// TCP keepalives of the applications end at the gateway, so a flow gets as long as Linux's connection tracking gives an
+/// established connection (RFC 5382, REQ-5 requires at least 2 h 4 min). A dead application is detected long before: doors probe
+/// their applications' kernels every two hours.
 const IDLE: Span = Span::from_secs(5 * 24 * 3600);
 
 /// Most detours: a gateway of a mesh of a hundred nodes with ten neighbours has as many.
 pub const DETOURS_MAX: usize = 1 << 10;
 
-/// Most addresses at which peers are found as next hops: eight lanes of each of a thousand peers.
+/// Most next-hop addresses of peers: eight lanes of each of a thousand peers.
 pub const NEXT_HOPS_KNOWN_MAX: usize = 1 << 13;
 
 /// Most gateways beyond relays.
@@ -206,19 +206,19 @@ pub struct Config {
     pub private_key: [u8; 32],
     /// The neighbours.
     pub peers: Vec<PeerConfig>,
-    /// Ways beside those that the peers' routes name, at most [`DETOURS_MAX`].
+    /// Ways in addition to the peers' routes, at most [`DETOURS_MAX`].
     pub detours: Vec<Detour>,
-    /// Whether the table of [`crate::Gateway::set_table`] says by which peer a target is reached, of those whose routes
-    /// cover it; detours then count for nothing.
+    /// Whether the table of [`crate::Gateway::set_table`] selects the peer for a target, of those whose routes cover it; detours
+    /// are then ignored.
     pub by_table: bool,
-    /// Addresses at which that table finds peers, beside those of their lanes; at most [`NEXT_HOPS_KNOWN_MAX`].
+    /// Next-hop addresses of peers for that table, in addition to those of their lanes; at most [`NEXT_HOPS_KNOWN_MAX`].
     pub next_hops: Vec<(IpAddr, PeerId)>,
     /// Whether flows across relays are sealed from edge to edge; those that cannot be are refused.
     pub seal: bool,
-    /// Whom they are sealed for, at most [`EDGES_MAX`].
+    /// The gateways they are sealed for, at most [`EDGES_MAX`].
     pub edges: Vec<EdgeConfig>,
-    /// The networks on this side. What they cover more closely than a peer's route is here: flows to it are not passed
-    /// on, and no peer speaks for it.
+    /// The networks on this side. Addresses that they cover by a longer prefix than a peer's route are local: flows to them are
+    /// not relayed, and no peer may use them as sources.
     pub serves: Vec<IpPrefix>,
     /// Whether the owner connects from the applications' own addresses.
     pub keep_sources: bool,
@@ -226,28 +226,28 @@ pub struct Config {
     pub flows_max: usize,
     /// Bytes all flows' buffers share.
     pub pool: Octets,
-    /// A flow of which nothing moved for so long is reset; `None` waits for ever.
+    /// A flow without any progress for this long is reset; `None` waits for ever.
     pub idle: Option<Span>,
     /// Largest IP packet ever tried on a UDP lane; path-MTU search stays at or below it.
     pub mtu_max: usize,
     /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
     pub aes_hardware: bool,
-    /// Whether [`crate::Gateway::poll_key`] gives the data keys, for opening captures.
+    /// Whether [`crate::Gateway::poll_key`] returns the data keys, for decrypting captures.
     pub log_keys: bool,
     /// The packet service; `None` turns it off.
     pub packets: Option<PacketConfig>,
-    /// What a relay takes of a flow before its next hop has it.
+    /// How much of a flow a relay takes before its next hop has it.
     pub backpressure: Backpressure,
-    /// Whether few bytes go ahead of many: off only to show what that is worth.
+    /// Whether small exchanges precede bulk: off only to measure the benefit.
     pub micro_blocks: bool,
-    /// The size of blocks, if each path is not to decide.
+    /// The size of blocks; `None` derives it from each path.
     pub block: Option<Octets>,
-    /// Whether what is lost of a block is repeated once all of it was sent, instead of at once.
+    /// Whether lost parts of a block are retransmitted only after all of it was sent, instead of at once.
     pub rounds: bool,
-    /// How many large blocks are received at once; `None` takes what comes.
+    /// How many large blocks are received at once; `None` for no limit.
     pub withhold: Option<Withholding>,
-    /// Bytes a relay keeps of what it passed on, for blocks that a later node loses. Without any, nothing is asked for again
-    /// either.
+    /// Bytes of a relay's cache of forwarded data, for blocks that a downstream node loses. If zero, virtual retransmission is
+    /// off.
     pub cache: Octets,
 }
 
@@ -268,16 +268,16 @@ pub enum ConfigError {
     /// No lane may carry bulk.
     #[error("peer '{0}' has no lane for bulk: let one of its lanes carry it (bulk = true)")]
     NoBulk(String),
-    /// No lane carries what is small.
+    /// No lane carries small exchanges.
     #[error("peer '{0}' has no lane for small exchanges: let one of its lanes carry them (small = true)")]
     NoSmall(String),
-    /// A policy that chooses between lanes, and one lane.
+    /// A policy that chooses between lanes, with only one lane.
     #[error("peer '{0}' chooses by delivery-1998 between two lanes out, and has one: add a lane, or choose bond")]
     NoChoice(String),
-    /// A detour by a peer that is not there.
+    /// A detour by a peer that does not exist.
     #[error("a detour leads through peer number {0}, which does not exist: there are as many as [[peers]] tables")]
     NoSuchPeer(usize),
-    /// A next hop that stands for a peer that is not there.
+    /// A next hop for a peer that does not exist.
     #[error("next hop {0} stands for peer number {1}, which does not exist: there are as many as [[peers]] tables")]
     NobodyAt(IpAddr, usize),
     /// A limit is out of range.
@@ -324,7 +324,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses what cannot work.
+    /// Rejects configurations that cannot work.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Some(detour) = self.detours.iter().find(|detour| detour.peer.0 >= self.peers.len()) {
             return Err(ConfigError::NoSuchPeer(detour.peer.0));

@@ -1,11 +1,11 @@
-//! Buffers in which sealed flows are opened and sealed, used again and again, and what lies opened.
+//! Reusable buffers for opening and sealing flows, and the accounting of opened plaintext.
 
 use wavelane_wire::parcel::PARCEL_PLAIN_MAX;
 
-/// Most octets opened at once, of 16 parcels: as much as the door hands to a kernel at once. They lie beside the pool until the
-/// application has read them ...
+/// Most octets opened at once, of 16 parcels: as much as the door hands to a kernel at once. They are held outside the pool until
+/// the application has read them ...
 pub(super) const OPENED_MAX: usize = 16 * PARCEL_PLAIN_MAX;
-/// ... and once so many lie there, of all flows, one parcel at a time is opened.
+/// ... and once all flows together hold this many, one parcel at a time is opened.
 const OPENED_ALL_MAX: usize = 4 << 20;
 /// The buffer for sealing is kept for the next time up to this size.
 const SCRATCH_MAX: usize = 1 << 17;
@@ -13,7 +13,7 @@ const SCRATCH_MAX: usize = 1 << 17;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
-    /// Octets of the buffers of all flows that hold what was opened until their applications have read it.
+    /// Capacity of all flows' buffers of opened plaintext that their applications have not read yet.
     opened: usize,
     plain: Vec<u8>,
     sealed: Vec<u8>,
@@ -28,7 +28,7 @@ impl Desk {
     pub(super) fn lend_to_open(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.plain)
     }
-    /// What was opened, to be held by its flow: in the buffer, or in one of its size where it is much less.
+    /// Opened plaintext to be held by its flow: in this buffer, or in a fitted one if it is much smaller.
     pub(super) fn hold(&mut self, plain: Vec<u8>) -> Vec<u8> {
         let held = if plain.len() >= plain.capacity() / 4 {
             plain
@@ -40,12 +40,12 @@ impl Desk {
         self.opened += held.capacity();
         held
     }
-    /// All that was held in it was read, or nobody will.
+    /// Its content was read, or will not be read.
     pub(super) fn release(&mut self, plain: Vec<u8>) {
         self.opened = self.opened.saturating_sub(plain.capacity());
         self.put_back(plain);
     }
-    /// Nothing of it is held.
+    /// Returns a buffer that holds nothing.
     pub(super) fn put_back(&mut self, mut plain: Vec<u8>) {
         if plain.capacity() > self.plain.capacity() {
             plain.clear();
@@ -56,7 +56,7 @@ impl Desk {
     pub(super) fn lend_to_seal(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.sealed)
     }
-    /// What was sealed has been passed on.
+    /// Returns the sealing buffer after its content was written.
     pub(super) fn take_sealed(&mut self, mut sealed: Vec<u8>) {
         if sealed.capacity() <= SCRATCH_MAX {
             sealed.clear();

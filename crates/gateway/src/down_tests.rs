@@ -1,7 +1,7 @@
 //! Detection time of a dead neighbour, the events it causes, and the cost of the pings.
 use super::*;
 
-/// A neighbour of a link in use that ends is noticed within this.
+/// On a link in use a dead neighbour is detected within this time.
 const NOTICED: Span = Span::from_secs(5);
 
 fn sent(pair: &Pair) -> u64 {
@@ -10,7 +10,7 @@ fn sent(pair: &Pair) -> u64 {
     pair.nodes.iter().map(count).sum()
 }
 
-/// A pair with one flow over which a few bytes went.
+/// A pair with one flow that carried a few bytes.
 fn talked() -> (Pair, FlowId) {
     let mut pair = Pair::new();
     let up = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == Event::PeerUp(PeerId(0))));
@@ -35,7 +35,7 @@ fn a_dead_neighbour_in_use_is_detected_on_a_quiet_link() {
         let end = pair.now;
         let down = |pair: &Pair, side| pair.saw(side, |e| *e == Event::PeerDown(PeerId(0)));
         assert!(pair.run(NOTICED, |pair| down(pair, 0) && down(pair, 1)), "after {quiet} ms: {:?}", pair.events);
-        // It is found again within the second between two calls, and the flow stands.
+        // It is found again within the second between two calls, and the flow is still open.
         let gone = pair.now.since(end);
         pair.run(Span::from_secs(20), |_| false);
         pair.loss = Ratio::ZERO;
@@ -82,7 +82,7 @@ fn a_neighbour_that_never_answers_is_down() {
     pair.nodes[0].refuse_unanswered(pair.now, PeerId(0));
     pair.drain();
     assert!(pair.saw(0, |e| *e == Event::Refused(flow, Reason::Unreachable)));
-    // The far side, once it is there, is not asked any more.
+    // The far side is not asked any more once it is there.
     pair.loss = Ratio::ZERO;
     pair.run(Span::from_secs(5), |_| false);
     assert!(!pair.saw(1, |e| matches!(e, Event::Incoming { .. })));

@@ -1,9 +1,9 @@
 //! One end of a flow that may pass relays.
 //!
-//! A neighbour's receipt says that the neighbour has the bytes, not that they arrived: it may be a relay, and it may
-//! lose its memory. An edge keeps what it sent until the *other edge* says that its application has it, and it knows
-//! what its own application has. That is enough to go on over any other way: both say how far they got, and each
-//! sends from there. Nothing is lost, and nothing arrives twice.
+//! A neighbour's receipt means that the neighbour has the bytes, not that they arrived: it may be a relay, and it may restart. An
+//! edge keeps what it sent until the *other edge* reports that its application has it, and it knows what its own application has.
+//! That is enough to continue over any other way: both report how far they got, and each sends from there. Nothing is lost, and
+//! nothing is delivered twice.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,36 +14,36 @@ use super::PeerId;
 use super::sealed::{Row, Sealing};
 use super::vtx::Watch;
 
-/// Least bytes a flow may keep however many others there are.
+/// Minimum bytes that a flow may keep, regardless of the number of flows.
 pub(super) const KEPT_FLOOR: u64 = 16 << 10;
-/// Word to the other edge is due at once after so many bytes.
+/// Progress is sent to the other edge at once after this many bytes.
 const WORD_EVERY: u64 = 64 << 10;
-/// Least room that makes a waiting writer worth waking.
+/// Least room for which a waiting writer is woken.
 const WRITABLE_MIN: u64 = 8 << 10;
-/// Times the opening edge opens anew without any byte getting through in between: as long as the answering one waits.
+/// How often the opening edge reopens a flow without any byte getting through in between: as long as the answering edge waits.
 pub(super) const RESUMES_MAX: u32 = 80;
-/// The same before the flow was accepted: what asks is gone long before.
+/// The same before the flow was accepted: the application gives up long before.
 pub(super) const OPENS_MAX: u32 = 16;
-/// It does so at once, then after about this long, then after twice as long each time: a relay may have to put it off.
+/// It reopens at once, then after about this long, doubling each time: a relay may have to defer it.
 const RESUME_WAIT: Span = Span::from_millis(250);
 /// Longest of these waits. All tries take about 600 s, those of a flow that was not accepted 90 s.
 const RESUME_WAIT_MAX: Span = Span::from_secs(8);
-/// How long the answering edge waits for a flow to be taken up again. A relay may have to be rebooted.
+/// How long the answering edge waits for a flow to be resumed. A relay may have to be rebooted.
 pub(super) const DETACHED_MAX: Span = Span::from_secs(600);
 /// The same once both applications have every byte and only the other edge's last word is missing.
 pub(super) const LAST_WORD_MAX: Span = Span::from_secs(30);
 
-/// What an edge needs to know of its part in the flow.
+/// An edge's role in the flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    /// Opened it, and opens it anew if the way is lost.
+    /// Opened it, and reopens it if the way is lost.
     Opener {
         peer: PeerId,
         source: SocketAddr,
         target: SocketAddr,
-        /// Since bytes last got through.
+        /// Tries since bytes last got through.
         resumes: u32,
-        /// Routes led there over the peer: others may, now or later.
+        /// The target was routed over the peer: other peers may lead there, now or later.
         routed: bool,
         /// Other peers lead to the target as well.
         choice: bool,
@@ -52,7 +52,8 @@ pub(super) enum Role {
     Answerer,
 }
 
-/// How long the opening edge waits after `tries` in vain. `dice` spreads what was lost together: by half of it either way.
+/// How long the opening edge waits after `tries` failed tries. `dice` adds jitter to flows lost together: half of the wait either
+/// way.
 pub(super) fn resume_wait(tries: u32, dice: u64) -> Span {
     let doublings = tries.saturating_sub(1).min(OPENS_MAX);
     let wait = RESUME_WAIT.times(1 << doublings).min(RESUME_WAIT_MAX);
@@ -64,23 +65,23 @@ pub(super) fn resume_wait(tries: u32, dice: u64) -> Span {
 pub(super) struct Edge {
     pub(super) token: [u8; 16],
     pub(super) role: Role,
-    /// Times it was asked for before, as far as we know: what was asked for earlier is out of date.
+    /// Number of earlier requests, as far as we know: requests with a lower number are out of date.
     pub(super) attempt: u64,
-    /// When it was asked for anew last: by us, or here.
+    /// When it was last asked for again: by us, or from us.
     pub(super) asked_at: Instant,
     /// The answering edge's application accepted.
     pub(super) accepted: bool,
-    /// The neighbour turned out to be the other edge: nothing is kept once what was written early has left.
+    /// The neighbour turned out to be the other edge: nothing is kept once early bytes were sent.
     pub(super) direct: bool,
-    /// The answer on the present way has not come: where to send from is not known.
+    /// The answer on the current way has not arrived: the offset to send from is unknown.
     pub(super) awaiting: bool,
-    /// Bytes of our application that the other one does not provably have.
+    /// Bytes of our application that the other one is not known to have.
     kept: VecDeque<u8>,
     /// Offset of the first.
     kept_from: u64,
-    /// Everything below was handed to the present way.
+    /// Everything below was handed to the current way.
     handed: u64,
-    /// Where the present way's first byte stands.
+    /// Offset of the current way's first byte.
     way_from: u64,
     /// Whether the other edge gets further.
     pub(super) watch: Watch,
@@ -88,19 +89,19 @@ pub(super) struct Edge {
     pub(super) ended: bool,
     /// Our application waits for room.
     pub(super) writer_waits: bool,
-    /// What our application has of the other direction.
+    /// How much of the other direction our application has read.
     pub(super) reach: Reach,
     /// What the other edge was last told.
     said: u64,
-    /// What relays are to see nothing of.
+    /// The sealing state, if the flow is sealed against relays.
     pub(super) seal: Option<Sealing>,
     /// Times that either edge distrusted a way since an octet got through.
     pub(super) distrusts: u32,
-    /// The ways that were left for that in a row without long rests.
+    /// The ways left in a row for that reason.
     pub(super) distrusted: Option<Row>,
-    /// How long the edges took to hear of each other by the present way, once that is known.
+    /// RTT between the edges on the current way, once known.
     pub(super) way_rtt: Option<Span>,
-    /// The table's deadline for a flow without a way: it is given up then, or at the opening edge tried again.
+    /// The table's deadline for a flow without a way: it is then given up, or retried at the opening edge.
     pub(super) give_up_at: Option<Instant>,
 }
 
@@ -137,29 +138,29 @@ impl Edge {
             Role::Answerer => None,
         }
     }
-    /// Peers have other numbers now.
+    /// Renumbers the peer.
     pub(super) fn rename_peer(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
         if let Role::Opener { peer, .. } = &mut self.role {
             *peer = new_id(*peer).unwrap_or(*peer);
         }
     }
-    /// Whether a flow may be taken up that is asked for like this: it was opened by another edge, and not asked for again since.
+    /// Whether this request may resume the flow: another edge opened it, and no newer request came since.
     pub(super) fn takes(&self, passage: &Passage) -> bool {
-        // Words have an order of their own, which relays cannot change.
+        // Words carry their own order, which relays cannot change.
         let ordered =
             passage.attempt >= self.attempt || self.is_sealed() && matches!(passage.seal, Some(Seal::Word(_)));
         matches!(self.role, Role::Answerer) && ordered
     }
-    /// Of the edge that opened: how often it asked anew since bytes moved last.
+    /// At the opening edge: how often it asked again since bytes last moved.
     pub(super) fn tries(&mut self) -> Option<&mut u32> {
         let Role::Opener { resumes, .. } = &mut self.role else { return None };
         Some(resumes)
     }
-    /// Times to open anew before giving up.
+    /// Maximum reopens before giving up.
     pub(super) fn resumes_max(&self) -> u32 {
         if self.accepted { RESUMES_MAX } else { OPENS_MAX }
     }
-    /// What to say when opening, anew if `accepted`.
+    /// The passage of an Open, or of a reopen if `accepted`.
     pub(super) fn passage(&mut self) -> Passage {
         let choice = matches!(self.role, Role::Opener { choice: true, .. });
         let received = self.accepted.then_some(self.reach.received);
@@ -176,11 +177,11 @@ impl Edge {
     fn written(&self) -> u64 {
         self.kept_from + self.kept()
     }
-    /// Whether bytes from before have to go first.
+    /// Whether kept bytes have to be replayed first.
     pub(super) fn is_replaying(&self) -> bool {
         self.awaiting || self.handed < self.written()
     }
-    /// Bytes the application may add if `share` is what one flow may keep.
+    /// Bytes the application may add if one flow may keep `share`.
     pub(super) fn room(&self, share: u64) -> usize {
         usize::try_from(share.saturating_sub(self.kept())).unwrap_or(usize::MAX)
     }
@@ -190,16 +191,16 @@ impl Edge {
         self.writer_waits &= !wakes;
         wakes
     }
-    /// The application's bytes, which the present way took.
+    /// The application's bytes, accepted by the current way.
     pub(super) fn wrote(&mut self, data: &[u8]) {
         self.kept.extend(data);
         self.handed = self.written();
     }
-    /// More that is to be handed to the present way.
+    /// Adds bytes still to be handed to the current way.
     pub(super) fn keep(&mut self, data: &[u8]) {
         self.kept.extend(data);
     }
-    /// What is to be handed to the present way next, at most `max` bytes.
+    /// The next bytes to hand to the current way, at most `max`.
     pub(super) fn next_replay(&self, max: usize) -> &[u8] {
         let from = (self.handed - self.kept_from) as usize;
         let (front, back) = self.kept.as_slices();
@@ -212,7 +213,7 @@ impl Edge {
     /// The other edge's application has everything below `received`. `false` if that cannot be.
     pub(super) fn acknowledge(&mut self, received: u64) -> bool {
         if !(self.kept_from..=self.written()).contains(&received) {
-            // An older word is no news; one about bytes never written is a lie.
+            // An older report is ignored; one about bytes never written is invalid.
             return received < self.kept_from;
         }
         self.kept.drain(..(received - self.kept_from) as usize);
@@ -226,11 +227,11 @@ impl Edge {
         self.kept_from = received;
         true
     }
-    /// The first byte that the other application has not, as the present way counts.
+    /// Offset of the first byte that the other application lacks, on the current way.
     pub(super) fn kept_on_way(&self) -> u64 {
         self.kept_from - self.way_from
     }
-    /// What is kept of these bytes, as the present way counts, and where it begins.
+    /// The kept part of these bytes and its start, in offsets of the current way.
     pub(super) fn kept_between(&self, start: u64, end: u64) -> Option<(u64, Vec<u8>)> {
         let from = (start + self.way_from).max(self.kept_from);
         let to = (end + self.way_from).min(self.handed);
@@ -238,7 +239,7 @@ impl Edge {
         let len = usize::try_from(to.checked_sub(from)?).ok()?;
         Some((from - self.way_from, self.kept.iter().skip(skipped).take(len).copied().collect()))
     }
-    /// A new way begins where the other edge's application is. `false` if the bytes from there are no longer kept.
+    /// A new way starts at the other edge's application's offset. `false` if the bytes from there are no longer kept.
     pub(super) fn start_from(&mut self, received: u64) -> bool {
         if received < self.kept_from || !self.acknowledge(received) {
             return false;
@@ -247,7 +248,7 @@ impl Edge {
         self.way_from = received;
         true
     }
-    /// The application read bytes. Returns whether the other edge is to hear of it at once.
+    /// The application read bytes. Returns whether to tell the other edge at once.
     pub(super) fn read(&mut self, octets: usize) -> bool {
         self.reach.received += octets as u64;
         self.tries().into_iter().for_each(|resumes| *resumes = 0);
@@ -257,7 +258,7 @@ impl Edge {
         }
         due
     }
-    /// Whether both applications have everything, as far as we can know without the other's last word.
+    /// Whether both applications have everything, as far as known without the other's last word.
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.kept.is_empty() && self.reach.finished
     }

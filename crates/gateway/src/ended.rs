@@ -1,11 +1,11 @@
-//! Which flows across relays ended here, and how: the other edge may have missed the last word, and asks again.
+//! Flows across relays that ended here, and how: the other edge may have missed the last word, and asks again.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most that are remembered; past it the one that ended first is forgotten.
+/// Most that are remembered; beyond it the one that ended first is forgotten.
 const ENDED_MAX: usize = 4096;
 
-/// See the module. Found by token, because any neighbour's request looks here.
+/// See the module. Indexed by token, because any neighbour's request is looked up here.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     well: BTreeMap<[u8; 16], bool>,
@@ -14,7 +14,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// A flow ended, `well` or not. How it ended first counts.
+    /// A flow ended, `well` or not. The first end counts.
     pub(super) fn insert(&mut self, token: [u8; 16], well: bool) {
         if self.well.contains_key(&token) {
             return;

@@ -1,4 +1,4 @@
-//! Faults of simulations. A gateway has none until it is given some, and a configuration cannot name any.
+//! Faults for simulations. A gateway has none until [`Gateway::set_faults`], and a configuration cannot name any.
 
 use super::{Gateway, Link};
 use crate::PeerId;
@@ -6,25 +6,25 @@ use wavelane_base::{Ratio, Seed};
 use wavelane_services::hop::Losing;
 use wavelane_wire::frame::Reach;
 
-/// What a relay does to what it passes on.
+/// How a relay tampers with what it forwards.
 pub trait Meddler: core::fmt::Debug + Send {
-    /// To octets of a flow, on their way to `to`; past the room that was there they are cut off.
+    /// Changes octets of a flow on their way to `to`; the result is truncated to the available room.
     fn octets(&mut self, to: PeerId, octets: &mut Vec<u8>);
-    /// To an edge's word.
+    /// Changes an edge's word.
     fn progress(&mut self, _reach: &mut Reach) {}
 }
 
-/// What a gateway does wrong.
+/// The faults of a gateway.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// To what it passes on.
+    /// Tampering with what it forwards.
     pub meddler: Option<Box<dyn Meddler>>,
-    /// How likely it loses a whole block of a flow across relays after it receipted it, and the dice.
+    /// The probability that it loses a whole receipted block of a flow across relays, and the seed.
     pub block_loss: Option<(Ratio, Seed)>,
 }
 
 impl Faults {
-    /// Has a neighbour's link do so.
+    /// Applies the faults to a neighbour's link.
     pub(super) fn put_into(&self, link: &mut Link, peer: &str) {
         if let Some((p, seed)) = self.block_loss {
             let chance = seed.chance(&format!("accepted blocks / from {peer}"));
@@ -34,7 +34,7 @@ impl Faults {
 }
 
 impl Gateway {
-    /// Has it do wrong from now on, for simulations.
+    /// Sets faults from now on, for simulations.
     pub fn set_faults(&mut self, faults: Faults) {
         for (link, peer) in self.links.iter_mut().zip(&self.config.peers) {
             faults.put_into(link, &peer.name);

@@ -1,4 +1,4 @@
-//! The flow table: the owner's names for flows, and which link carries which.
+//! The flow table: the owner's ids of flows, and the link that carries each.
 
 use super::PeerId;
 use super::edge::{Edge, Role};
@@ -12,22 +12,22 @@ use wavelane_wire::frame::FlowName;
 pub(super) struct Entry {
     /// The link that carries it and its name there; none while no way to the other edge is known.
     pub(super) at: Option<(PeerId, FlowName)>,
-    /// What it takes to outlive a relay; none where the neighbour is the other edge.
+    /// The state needed to survive the loss of a relay; none if the neighbour is the other edge.
     pub(super) edge: Option<Box<Edge>>,
     /// The peer whose link carried it, while no way to the other edge is known.
     lost_by: Option<PeerId>,
 }
 
-/// Both directions of the naming. Bounded by the links' own flow limits and, for flows without a link, by the share of
-/// the peer that carried them ([`Gateway::lost`](super::Gateway)).
+/// Ids to names and back. Bounded by the links' own flow limits and, for flows without a link, by the share of the peer that
+/// carried them ([`Gateway::lost`](super::Gateway)).
 #[derive(Debug, Default)]
 pub(super) struct FlowTable {
     by_id: BTreeMap<FlowId, Entry>,
     by_name: BTreeMap<(PeerId, FlowName), FlowId>,
     by_token: BTreeMap<[u8; 16], FlowId>,
-    /// When flows without a link are given up, or tried again.
+    /// When flows without a link are given up, or retried.
     deadlines: BTreeSet<(Instant, FlowId)>,
-    /// How many each peer carried of them.
+    /// Number of them by the peer that carried them.
     lost: BTreeMap<PeerId, u64>,
     next: u64,
 }
@@ -54,7 +54,7 @@ impl FlowTable {
     pub(super) fn id(&self, peer: PeerId, name: FlowName) -> Option<FlowId> {
         self.by_name.get(&(peer, name)).copied()
     }
-    /// The flows that one peer carries, or that only it could take up again.
+    /// The flows that one peer carries, or that were opened through it and have no link now.
     pub(super) fn of_peer(&self, peer: PeerId) -> Vec<(FlowId, Option<FlowName>)> {
         let own = |entry: &Entry| match entry.at {
             Some((carrier, name)) => (carrier == peer).then_some(Some(name)),
@@ -62,12 +62,12 @@ impl FlowTable {
         };
         self.by_id.iter().filter_map(|(id, entry)| Some((*id, own(entry)?))).collect()
     }
-    /// The flows that were opened here and can be opened anew, with what carries them.
+    /// The flows opened here that can be reopened, with what carries them.
     pub(super) fn opened_here(&self) -> Vec<(FlowId, (PeerId, FlowName))> {
         let opener = |entry: &Entry| entry.edge.as_ref().is_some_and(|edge| edge.opener_peer().is_some());
         self.by_id.iter().filter(|(_, entry)| opener(entry)).filter_map(|(id, entry)| Some((*id, entry.at?))).collect()
     }
-    /// The flows that were opened here over a way that is lost, and where they lead.
+    /// The flows opened here whose way is lost, and their targets.
     pub(super) fn waiting_here(&self) -> Vec<(FlowId, SocketAddr)> {
         let target = |id: &FlowId| match self.by_id.get(id)?.edge.as_deref()?.role {
             Role::Opener { target, routed: true, .. } => Some((*id, target)),
@@ -75,7 +75,7 @@ impl FlowTable {
         };
         self.deadlines.iter().filter_map(|(_, id)| target(id)).collect()
     }
-    /// Peers have other numbers now; every flow's has one.
+    /// Renumbers peers; every flow's peer has a new number.
     pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
         self.by_name.clear();
         self.lost.clear();
@@ -97,13 +97,13 @@ impl FlowTable {
     pub(super) fn edge(&mut self, id: FlowId) -> Option<&mut Edge> {
         self.by_id.get_mut(&id)?.edge.as_deref_mut()
     }
-    /// The neighbour turned out to be the other edge: what guards against relays goes.
+    /// The neighbour turned out to be the other edge: the edge state is dropped.
     pub(super) fn drop_edge(&mut self, id: FlowId) -> Option<Box<Edge>> {
         let edge = self.by_id.get_mut(&id)?.edge.take()?;
         self.by_token.remove(&edge.token);
         Some(edge)
     }
-    /// The flow goes over that link from now on; returns the one before.
+    /// The flow uses that link from now on; returns the previous one.
     pub(super) fn attach(&mut self, id: FlowId, peer: PeerId, name: FlowName) -> Option<(PeerId, FlowName)> {
         let before = self.detach(id, None);
         let entry = self.by_id.get_mut(&id)?;
@@ -111,7 +111,7 @@ impl FlowTable {
         self.by_name.insert((peer, name), id);
         before
     }
-    /// No link carries the flow now; at `until` it is given up, or tried again.
+    /// No link carries the flow now; at `until` it is given up, or retried.
     pub(super) fn detach(&mut self, id: FlowId, until: Option<Instant>) -> Option<(PeerId, FlowName)> {
         let entry = self.by_id.get_mut(&id)?;
         let before = entry.at.take();
@@ -143,7 +143,7 @@ impl FlowTable {
         }
         Some(entry)
     }
-    /// The first flow to be given up or tried again, and when.
+    /// The first flow to be given up or retried, and when.
     pub(super) fn first_deadline(&self) -> Option<(Instant, FlowId)> {
         self.deadlines.first().copied()
     }
@@ -155,7 +155,7 @@ impl FlowTable {
     pub(super) fn loser(&self, id: FlowId) -> Option<PeerId> {
         self.by_id.get(&id)?.lost_by
     }
-    /// Those of them that `peer` carried.
+    /// Number of flows without a link that `peer` carried.
     pub(super) fn lost_by(&self, peer: PeerId) -> u64 {
         self.lost.get(&peer).copied().unwrap_or(0)
     }

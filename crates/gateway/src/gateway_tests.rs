@@ -1,4 +1,4 @@
-//! Two gateways joined by a small pipe: what an owner sees. The swarm in `wavelane-sim` goes further.
+//! Two gateways joined by a small pipe: the owner's view. The swarm in `wavelane-sim` covers more.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
@@ -48,7 +48,7 @@ struct Pair {
     loss: Ratio,
     chance: wavelane_base::Chance,
     largest: usize,
-    /// IP packets above this are swallowed.
+    /// IP packets larger than this are dropped.
     path_mtu: usize,
 }
 
@@ -82,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// Runs until `done` or for `limit`; says whether it was done.
+    /// Runs until `done` or for `limit`; returns whether it was done.
     fn run(&mut self, limit: Span, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
         loop {

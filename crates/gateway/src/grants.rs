@@ -1,7 +1,8 @@
-//! Ack withholding: at most so many large blocks of neighbours are received through one medium at once.
+//! Ack withholding: limits how many large blocks are received through one medium at once.
 //!
-//! Senders that do not hear each other collide at a receiver despite carrier sensing. Only it knows all that have data, and lets
-//! them send one after the other. What was granted stays granted: a sender that is silent loses its turn, not its credit.
+//! Hidden terminals: senders that do not hear each other collide at a receiver despite carrier sensing. Only the receiver knows
+//! all that have data, and lets them send one after the other. A grant is never withdrawn: a silent sender loses its turn, not
+//! its credit.
 
 use super::relay::Side;
 use super::{Config, Gateway, LaneConfig, Medium, PeerConfig, PeerId};
@@ -9,21 +10,21 @@ use std::collections::BTreeMap;
 use wavelane_base::{Instant, Span, Wakeup};
 use wavelane_wire::frame::FlowName;
 
-/// Of a granted block nothing came for so long: the next one's turn. Longer than a sender takes to find out that the end of its
-/// block was lost.
+/// If nothing of a granted block arrives for this long, the turn passes on. Longer than a sender takes to detect that the end of
+/// its block was lost.
 const SILENT: Span = Span::from_millis(250);
-/// A block takes no longer, whatever comes of it: a megabyte at 500 kbit/s.
+/// Maximum duration of a turn, even if bytes still arrive: a megabyte at 500 kbit/s.
 const LONGEST: Span = Span::from_secs(16);
 
-/// When a block is here and no other sender waits, the others are asked, and their answers awaited for so long: while
-/// blocks come, hardly anything of a sender that does not hear them gets through. An exchange of two small frames at 1 Mbit/s
-/// takes less.
+/// When a block is complete and no other sender waits, the others are asked for offers, and their answers awaited for this long:
+/// while blocks arrive, hardly anything from a hidden sender gets through. An exchange of two small frames at 1 Mbit/s takes
+/// less.
 const LISTEN: Span = Span::from_millis(6);
 
-/// Of fewer waiting flows those that we ended are not looked for.
+/// With fewer waiting flows, ended ones are not searched for.
 const OVER_MAX: usize = 64;
 
-/// Most waiting flows of one peer that are offered a free turn at once: a reader may be so slow that its flow cannot take it.
+/// Most waiting flows of one peer that are offered a free turn: a flow with a slow reader may not be able to take it.
 const OFFERS_MAX: usize = 4;
 
 /// How many large blocks are received at once.
@@ -31,11 +32,11 @@ const OFFERS_MAX: usize = 4;
 pub struct Withholding {
     /// From all neighbours of one medium together.
     pub at_once: u8,
-    /// On every medium: else on radios only.
+    /// On every medium; if not, on radios only.
     pub everywhere: bool,
 }
 
-/// What lanes have in common: a radio cell, or a port.
+/// The medium that lanes share: a radio cell, or a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Place {
     Cell(u16),
@@ -47,32 +48,32 @@ enum Place {
 struct Turn {
     side: Side,
     since: Instant,
-    /// Bytes of its flow that were here when it was looked at last, and when it will be again.
+    /// Bytes of its flow received at the last check, and the time of the next check.
     received: u64,
     look_at: Instant,
 }
 
-/// Flows whose senders wait, in the order in which they began to.
+/// Flows whose senders wait, in order of arrival.
 #[derive(Debug, Default)]
 struct Queue {
-    /// By what they drew, and what each drew.
+    /// By ticket number, and the ticket of each.
     order: BTreeMap<u64, FlowName>,
     drew: BTreeMap<FlowName, u64>,
 }
 
-/// Those of all peers of a medium. Whatever a peer asks for costs a look-up, not a walk along all that wait.
+/// The waiting flows of all peers of a medium. A peer's request costs a look-up, not a scan of all that wait.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// No peer without a flow.
+    /// Holds no peer without a flow.
     of_peer: BTreeMap<PeerId, Queue>,
     drawn: u64,
     flows: usize,
-    /// As many make it worth looking for flows that are over.
+    /// At this number of flows, ended ones are searched for.
     look_at: usize,
 }
 
 impl Waiting {
-    /// At the end, unless it waits already.
+    /// Appends a flow, unless it waits already.
     fn push(&mut self, (peer, name): Side) {
         let queue = self.of_peer.entry(peer).or_default();
         if queue.drew.contains_key(&name) {
@@ -99,7 +100,7 @@ impl Waiting {
     fn has_others(&self, peer: PeerId) -> bool {
         self.of_peer.len() > usize::from(self.of_peer.contains_key(&peer))
     }
-    /// The first [`OFFERS_MAX`] of each peer, with what they drew.
+    /// The first [`OFFERS_MAX`] of each peer, with their tickets.
     fn first(&self) -> impl Iterator<Item = (u64, Side)> {
         let of_peer = |(peer, queue): (&PeerId, &Queue)| {
             let peer = *peer;
@@ -112,7 +113,7 @@ impl Waiting {
     fn exceeds_offers(&self, peer: PeerId) -> bool {
         self.of_peer.get(&peer).is_some_and(|queue| queue.order.len() > OFFERS_MAX)
     }
-    /// All of them, if there are so many more than when they were looked at last that some are probably over.
+    /// All of them, if their number has grown so much since the last check that some are probably over.
     fn all_if_due(&self) -> Vec<Side> {
         if self.flows < self.look_at.max(OVER_MAX) {
             return Vec::new();
@@ -128,9 +129,9 @@ impl Waiting {
 #[derive(Debug, Default)]
 struct Gate {
     turns: Vec<Turn>,
-    /// Flows whose senders wait, each once: no more than twice the most flows there were, and [`OVER_MAX`]. Some may be over.
+    /// Flows whose senders wait, each once: at most twice the maximum number of flows, or [`OVER_MAX`]. Some may be over.
     waiting: Waiting,
-    /// Peers in the order in which they had a turn, the newest last.
+    /// Peers in the order of their last turn, the newest last.
     served: Vec<PeerId>,
     /// Until then the newest is not served again.
     listens_until: Option<Instant>,
@@ -145,7 +146,7 @@ pub(super) struct Grants {
 }
 
 impl Gate {
-    /// The waiting flows that are offered a turn, those of the peers that had theirs longest ago first.
+    /// The waiting flows that are offered a turn; those of the peers served longest ago first.
     fn in_turn(&self) -> Vec<Side> {
         let mut order: Vec<(u64, Side)> = self.waiting.first().collect();
         order.sort_by_key(|(drew, side)| (self.served.iter().position(|peer| *peer == side.0), *drew));
@@ -175,7 +176,7 @@ impl Gateway {
         let place = self.place_of(side.0);
         let gate = self.grants.gates.entry(place).or_default();
         gate.waiting.push(side);
-        // Those that we ended are not told of. Looked for so seldom, that costs a constant for each that asks.
+        // Flows that we ended are not reported here. Searching for them this seldom has constant amortised cost per request.
         let all = gate.waiting.all_if_due();
         if all.is_empty() {
             return;
@@ -186,7 +187,7 @@ impl Gateway {
         waiting.looked_at();
     }
 
-    /// What was granted is here, or the flow is over.
+    /// The granted bytes have arrived, or the flow is over.
     pub(super) fn end_turn(&mut self, now: Instant, side: Side) {
         let place = self.place_of(side.0);
         let Some(gate) = self.grants.gates.get_mut(&place) else { return };
@@ -214,7 +215,7 @@ impl Gateway {
         }
     }
 
-    /// Peers have other numbers now. Whoever waits asks again.
+    /// Peers were renumbered. Waiting senders ask again.
     pub(super) fn forget_grants(&mut self) {
         self.grants.gates.clear();
     }

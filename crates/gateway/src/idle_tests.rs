@@ -1,4 +1,4 @@
-//! Flows of which nothing moves are reset at both sides, and those that wait for an outage's end are not.
+//! Flows without progress are reset at both sides; flows that wait for an outage's end are not.
 use super::*;
 
 const IDLE: Span = Span::from_secs(7_440);

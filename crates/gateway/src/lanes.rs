@@ -1,17 +1,19 @@
-//! A peer's lanes come, go and lead elsewhere while its flows go on: by a new configuration, or because the peer says so.
+//! A peer's lanes are added, removed and redirected while its flows continue: by a new configuration, or because the peer says
+//! so.
 //!
-//! The configuration's order of lanes is not their numbers: a lane keeps its number as long as it is there, and its packet numbers are
-//! continued by what takes its number later.
+//! A lane's number is independent of its place in the configuration: a lane keeps its number while it exists, and its packet
+//! numbers are continued by the next lane with that number.
 
 use super::{Gateway, LaneConfig, LaneState, Medium, PeerId, lane_options, overhead};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId};
 use wavelane_transport::session::{LANES_MAX, Way};
 
-/// What a configuration's lanes become: for each its number, of `known` so far.
+/// The numbers of a configuration's lanes, given `known` numbers so far.
 ///
-/// The same lane keeps its number, then one by the same port that leads elsewhere. What is left over takes the place of what goes; more
-/// than went take numbers that nothing had, those of lanes that went before, and last those of lanes that were made for the peer's.
+/// First, an unchanged lane keeps its number, then one by the same port with another address. Remaining lanes take the numbers of
+/// removed ones; then, in this order, numbers never used, numbers of lanes closed earlier, and numbers of lanes created for lanes
+/// of the peer.
 fn numbers(old: &[(usize, Option<LaneConfig>)], new: &[LaneConfig], known: usize, closed: &[bool]) -> Vec<usize> {
     fn way(lane: &LaneConfig) -> (PortId, bool, Medium) {
         (lane.port, lane.one_way, lane.medium)
@@ -42,13 +44,13 @@ fn numbers(old: &[(usize, Option<LaneConfig>)], new: &[LaneConfig], known: usize
 }
 
 impl Gateway {
-    /// A peer's lanes by the configuration that is in force, with their numbers.
+    /// A peer's lanes in the current configuration, with their numbers.
     pub(super) fn configured_lanes(&self, peer: usize) -> Vec<(usize, Option<LaneConfig>)> {
         let numbers = self.peers[peer].numbers.iter().copied();
         numbers.zip(self.config.peers[peer].lanes.iter().copied().map(Some)).collect()
     }
 
-    /// Puts a peer's lanes in force as the configuration has them. `before` are those of the configuration so far, with their numbers.
+    /// Applies the configured lanes of a peer. `before` are those of the previous configuration, with their numbers.
     pub(super) fn set_lanes(&mut self, now: Instant, peer: PeerId, before: &[(usize, Option<LaneConfig>)]) {
         let new = self.config.peers[peer.0].lanes.clone();
         let link = &self.links[peer.0];
@@ -62,7 +64,7 @@ impl Gateway {
         self.links[peer.0].set_choice(now, self.config.peers[peer.0].choice, &options);
         let ports: Vec<PortId> = new.iter().map(|lane| lane.port).collect();
         for lane in (0..self.links[peer.0].lanes()).filter(|lane| !numbers.contains(lane)) {
-            // One that was made for a lane of the peer's stays as long as its port is one of the peer's.
+            // A lane created for a lane of the peer stays as long as its port is configured for the peer.
             let made = !before.iter().any(|(number, _)| number == &lane);
             let port = self.sessions.port(peer.0, lane);
             if port.is_some_and(|port| !(made && ports.contains(&port))) {
@@ -84,12 +86,12 @@ impl Gateway {
         self.sessions.set_way(now, peer.0, number, way);
         if before.0 != Some(port) {
             self.forget_pair(peer, number);
-            // What was behind the port before, or that there was none, says nothing about this one.
+            // The state of the previous port, or its absence, does not apply to this one.
             self.links[peer.0].set_there(now, number, true);
         }
         let address = self.sessions.address(peer.0, number);
         if self.links[peer.0].is_closed(number) {
-            // One that leads nowhere waits until something comes by it.
+            // A lane without an address waits until something arrives on it.
             if address.is_some() {
                 self.links[peer.0].open_lane(now, number, &options);
             }
@@ -106,7 +108,7 @@ impl Gateway {
         self.sessions.remove_way(now, peer.0, lane);
         self.links[peer.0].close_lane(now, lane);
         if !self.links[peer.0].is_closed(lane) {
-            // The last one open stays with the link. Without a port it carries nothing until another one opens.
+            // The link keeps its last open lane. Without a port it carries nothing until another one opens.
             self.links[peer.0].set_there(now, lane, false);
         }
         self.peers[peer.0].lanes[lane] = LaneState::default();
@@ -117,7 +119,8 @@ impl Gateway {
         self.peers[peer.0].pairs.iter_mut().filter(|pair| **pair == Some(ours)).for_each(|pair| *pair = None);
     }
 
-    /// Lanes of the peer's have gone: ours that led to where only they came from carry nothing until something comes from there again.
+    /// Lanes of the peer are gone: our lanes paired with them, if not configured, carry nothing until something arrives from
+    /// there again.
     pub(super) fn take_gone(&mut self, now: Instant, peer: PeerId) {
         while let Some((theirs, next)) = self.links[peer.0].poll_gone() {
             let state = &mut self.peers[peer.0];
@@ -132,7 +135,7 @@ impl Gateway {
         }
     }
 
-    /// A lane that led nowhere is heard on, or its address is known: it is there again.
+    /// Reopens a closed lane that is heard on, or whose address is known.
     pub(super) fn reopen_lane(&mut self, now: Instant, peer: PeerId, lane: usize) {
         if !self.links[peer.0].is_closed(lane) {
             return;
@@ -142,7 +145,7 @@ impl Gateway {
         self.links[peer.0].open_lane(now, lane, &options);
     }
 
-    /// What the configuration says of a lane, or of one by the same port that was made for the peer's.
+    /// The configuration of a lane, or for one created for a lane of the peer, that of a lane by the same port.
     pub(super) fn lane_like(&self, peer: PeerId, lane: usize, port: PortId) -> LaneConfig {
         let lanes = &self.config.peers[peer.0].lanes;
         let own = self.peers[peer.0].numbers.iter().position(|number| *number == lane);
@@ -151,8 +154,8 @@ impl Gateway {
         LaneConfig { address: None, one_way: false, ..like.unwrap_or(LaneConfig::new(port, None)) }
     }
 
-    /// These are no addresses of ours any more. Lanes that left from there leave from where the system chooses, and ask for an answer,
-    /// which shows the peer where we are now.
+    /// These addresses are no longer ours. Lanes that sent from them let the system choose the source, and ask for an answer,
+    /// which shows the peer our new address.
     pub fn addresses_gone(&mut self, now: Instant, gone: &[IpAddr]) {
         for peer in 0..self.links.len() {
             for lane in self.sessions.addresses_gone(peer, gone) {
@@ -162,7 +165,7 @@ impl Gateway {
         }
     }
 
-    /// Whether there is something behind a port. Lanes by one without are as good as failed, and ask for an answer once there is.
+    /// Sets whether a port is usable. Lanes by an unusable port count as failed, and ask for an answer once it is usable again.
     pub fn set_port_there(&mut self, now: Instant, port: PortId, there: bool) {
         for peer in 0..self.links.len() {
             for lane in 0..self.links[peer].lanes() {
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn unused_lane_numbers_come_first() {
         let many: Vec<_> = (0..LANES_MAX as u8).map(|n| lane(0, n)).collect();
-        // Of five numbers 0 is configured, 1 and 3 went, 2 and 4 were made for the peer's.
+        // Of five numbers 0 is configured, 1 and 3 were closed, 2 and 4 were created for lanes of the peer.
         let closed = [false, true, false, true, false];
         assert_eq!(numbers(&[(0, Some(many[0]))], &many, 5, &closed), [0, 5, 6, 7, 1, 3, 2, 4]);
     }

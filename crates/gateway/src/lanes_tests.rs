@@ -16,7 +16,7 @@ fn uplink(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1 + port as u8], 4780))
 }
 
-/// A (two ports) and a hub that is told of no address (one port).
+/// A (two ports) and a hub without configured addresses (one port).
 struct World {
     now: Instant,
     nodes: [Gateway; 2],
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// A flow from A to the hub: its names at both.
+    /// Opens a flow from A to the hub; returns its ids at both.
     fn connect(&mut self) -> (FlowId, FlowId) {
         let ours = self.nodes[0].open(self.now, PeerId(0), "10.0.1.2:40000".parse().unwrap(), SERVER).unwrap();
         let mut theirs = None;
@@ -144,7 +144,7 @@ fn a_peer_gets_no_more_lanes_than_there_are_numbers() {
     let flows = world.connect();
     assert!(world.carry(flows, 0, 1_000_000));
     assert_eq!(world.nodes[1].status(world.now).peers[0].lanes.len(), LANES_MAX);
-    // It moves: nothing is added, its lanes are followed.
+    // A moves: no lane is added, its lanes are followed.
     assert!(world.carry(flows, 0, 100_000));
     assert_eq!(world.nodes[1].status(world.now).peers[0].lanes.len(), LANES_MAX);
 }
@@ -175,7 +175,7 @@ fn a_reload_changes_lane_policies() {
 }
 
 impl World {
-    /// The near gateway's lanes are those by these ports now.
+    /// Reloads the near gateway with lanes on these ports.
     fn reload(&mut self, ports: &[u16]) {
         let mut wanted = self.nodes[0].config().clone();
         wanted.peers[0].lanes = ports.iter().map(|port| LaneConfig::new(PortId(*port), Some(HUB))).collect();
@@ -186,7 +186,7 @@ impl World {
         self.nodes[side].status(self.now).peers[0].lanes.iter().map(|lane| lane.port.0).collect()
     }
 
-    /// Where the hub's lanes lead.
+    /// The addresses of the hub's lanes.
     fn led_to(&self) -> Vec<SocketAddr> {
         let mut to: Vec<_> =
             self.nodes[1].status(self.now).peers[0].lanes.iter().filter_map(|lane| lane.address).collect();
@@ -194,7 +194,7 @@ impl World {
         to
     }
 
-    /// Both ways, with a reload once a part of it has crossed.
+    /// Transfers both ways, with a reload once a part has arrived.
     fn carry_during_reload(&mut self, flow: (FlowId, FlowId), ports: &[u16]) {
         assert!(self.carry(flow, 0, 100_000));
         // In flight when the lanes change.
@@ -259,7 +259,7 @@ fn a_port_without_a_socket_is_left_at_once() {
     let mut world = World::new(2);
     let flow = world.connect();
     assert!(world.carry(flow, 0, 1_000_000));
-    // What leaves by it now is lost.
+    // What is sent on it now is lost.
     world.cut = vec![1];
     let written = world.nodes[0].write(world.now, flow.0, &[1; 100_000]);
     world.drain();
@@ -277,7 +277,7 @@ fn a_port_without_a_socket_is_left_at_once() {
         }
         read == written
     });
-    // No probe is waited for: a round trip, and what the other lane takes for it.
+    // No wait for a probe: one RTT, and the other lane's transfer time.
     let took = world.now.since(began);
     assert!(all && took < Span::from_millis(150), "{read} of {written} in {took}");
     world.cut.clear();
@@ -301,7 +301,7 @@ fn a_port_with_another_socket_has_room() {
     };
     assert!(carries(&mut world));
     let now = world.now;
-    // Its socket is full when its device goes and comes back under another index, before anybody looked.
+    // Its socket is full when its device disappears and comes back under another index, unnoticed.
     world.nodes[0].set_port_room(now, PortId(1), false);
     assert!(!carries(&mut world));
     let now = world.now;
@@ -332,7 +332,7 @@ fn a_removed_local_address_is_left_at_once() {
 fn a_lane_without_port_takes_nothing() {
     let mut world = World::new(1);
     let flow = world.connect();
-    // The hub's lane by the configuration led to what goes now, and one that was made for the new one is left.
+    // The hub's configured lane led to the lane removed now; the one created for the new lane remains.
     world.carry_during_reload(flow, &[0, 1]);
     world.carry_during_reload(flow, &[1]);
     let mut wanted = world.nodes[1].config().clone();
@@ -359,7 +359,7 @@ fn a_lane_that_changes_to_a_port_with_a_socket_works() {
     assert!(lanes.iter().all(|lane| lane.works && lane.delivered_bytes > 30_000), "{lanes:?}");
 }
 
-/// A datagram that is not the peer's, to any port, is no sign of it.
+/// A datagram that is not from the peer, to any port, is no sign of life.
 #[test]
 fn a_peer_is_heard_by_the_port_of_its_own_datagrams() {
     let mut world = World::new(2);

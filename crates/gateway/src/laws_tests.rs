@@ -1,4 +1,4 @@
-//! The laws of machines on a gateway: without a session, and with one that carries a flow both ways.
+//! The laws of machines for a gateway: without a session, and with one that carries a flow both ways.
 
 use super::*;
 use wavelane_base::Transmit;
@@ -24,10 +24,10 @@ fn the_laws_hold_without_answers_and_with_unknown_callers() {
 
 /// Per flow, without its bytes.
 const FLOW_MEMORY: u64 = 4 << 10;
-/// A gateway that nothing happened to yet, and what strangers may make it keep.
+/// An idle gateway, and the state that strangers may cause.
 const IDLE_MEMORY: u64 = 2 << 20;
 
-/// An owner that opens flows as fast as it can and writes as much as each takes, and strangers that send junk.
+/// An owner that opens flows and writes as fast as possible, and strangers that send junk.
 #[test]
 fn a_flooded_gateway_stays_within_its_memory() {
     let small = || Config { flows_max: 200, pool: Octets::new(4 << 20), ..config(1, 2, B) };
@@ -47,12 +47,12 @@ fn a_flooded_gateway_stays_within_its_memory() {
     let steps = (0..20_000).map(|n| (at(n), if n % 2 == 0 { Stimulus::Command(open) } else { junk(n) }));
     let script = Script { steps: steps.collect(), ports: vec![PortId(0)], end: Instant::from_secs(10) };
     let make = || Gateway::new(Instant::ZERO, small(), 1, Seed(1).entropy("gateway")).unwrap();
-    // As much again for tables that grow by doubling.
+    // Twice, for tables that grow by doubling.
     let limit = 2 * (small().pool.get() + small().flows_max as u64 * FLOW_MEMORY) + IDLE_MEMORY;
     check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);
 }
 
-/// A gateway and its application, which has one flow: it writes when it is told to and reads whatever comes.
+/// A gateway and its application with one flow: it writes when told to and reads everything that arrives.
 struct Owned {
     gateway: Gateway,
     flow: Option<FlowId>,
@@ -107,10 +107,10 @@ impl Machine for Owned {
     }
 }
 
-/// Something that the application does.
+/// An action of the application.
 type Act = fn(&mut Owned, Instant);
 
-/// What the application does, and when: it opens, writes and reads for four seconds, and ends.
+/// The application's actions and their times: it opens, writes and reads for four seconds, and ends.
 fn acts() -> VecDeque<(Instant, Act)> {
     let ms = Instant::from_millis;
     let mut acts = VecDeque::from([(ms(5), Owned::open as Act)]);
@@ -121,8 +121,8 @@ fn acts() -> VecDeque<(Instant, Act)> {
     acts
 }
 
-/// The script of a gateway with a session: its application's acts, and the frames of a peer that answers, loses some, echoes what it
-/// reads and was heard while [`Owned::new`] was driven as [`check`] drives it. Also what the application read of that.
+/// The script of a gateway with a session: its application's actions, and the frames of a peer that answers, loses some and
+/// echoes what it reads, recorded while [`Owned::new`] was driven as [`check`] drives it. Also how much the application read.
 fn in_session(end: Instant) -> (Script<Owned>, usize) {
     let (mut ours, mut peer) = (Owned::new(), gateway(Instant::ZERO, 2, 1, A, 1));
     let (mut acts, mut steps, mut chance) = (acts(), Vec::new(), Seed(3).chance("loss"));
@@ -130,7 +130,7 @@ fn in_session(end: Instant) -> (Script<Owned>, usize) {
     let (mut now, mut buf, mut owed) = (Instant::ZERO, vec![0; 65_535], Vec::new());
     let mut lossy = |now: Instant| now > Instant::from_secs(1) && chance.below(50) == 0;
     loop {
-        // Whatever can leave leaves, and the peer sends back what it reads.
+        // Everything sendable is sent, and the peer echoes what it reads.
         for to_peer in [true, false] {
             let node = if to_peer { &mut ours.gateway } else { &mut peer };
             while let Some(out) = node.poll_transmit(now, PortId(0), &mut buf, 1) {
@@ -202,7 +202,7 @@ fn the_laws_hold_in_a_session_with_a_flow() {
     check(Owned::new, &script);
 }
 
-/// What is not acknowledged yet, what was not read yet, the session and the gateway itself.
+/// Unacknowledged bytes, unread bytes, the session and the gateway itself.
 #[test]
 fn a_session_with_a_flow_stays_within_its_memory() {
     let (script, _) = in_session(Instant::from_secs(8));

@@ -75,11 +75,11 @@ type Link = link::Link<Services>;
 
 /// New flows that peers may open in a second, for each place in the flow table.
 const NEW_FLOWS: u64 = 2;
-/// Ports of which it is remembered when a peer was heard by them: each lane has its own at most.
+/// Most ports per peer for which the time last heard is remembered: each lane has at most its own.
 const HEARD_BY_MAX: usize = 2 * LANES_MAX;
 
-/// The gateway machine. Port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node; lanes of several neighbours,
-/// and several of one, may leave by the same.
+/// The gateway machine. Port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node; several lanes, of one neighbour or
+/// of several, may share a port.
 #[derive(Debug)]
 pub struct Gateway {
     config: Config,
@@ -96,16 +96,16 @@ pub struct Gateway {
     arrivals: Arrivals,
     relays: Relays,
     ways: ways::Ways,
-    /// What [`Config::by_table`] goes by.
+    /// The routing table for [`Config::by_table`].
     table: Table,
-    /// What relays keep of what they forwarded, and the offers for it.
+    /// A relay's cache of forwarded bytes, and the VTX offers for them.
     cache: Cache,
     vtx: Vtx,
-    /// Whose large blocks are received.
+    /// The senders whose large blocks are received now.
     grants: Grants,
-    /// Links that something was done to and that were not settled since.
+    /// Links that changed and are not settled yet.
     dirty: BTreeSet<PeerId>,
-    /// What sealing and opening flows share.
+    /// Buffers shared by sealing and opening flows.
     desk: Desk,
     /// For the tokens of passages.
     dice: Entropy,
@@ -116,7 +116,7 @@ pub struct Gateway {
     cursor: usize,
     counters: Counters,
     packets: packets::Packets,
-    /// Links of neighbours that went, by public key. Bounded by [`RETIRED_MAX`].
+    /// Links of removed neighbours, by public key. Bounded by [`RETIRED_MAX`].
     retired: BTreeMap<[u8; 32], Link>,
 }
 
@@ -124,36 +124,36 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 struct PeerState {
     up: bool,
-    /// Whether a session ever stood.
+    /// Whether a session was ever established.
     met: bool,
     heard: Option<Instant>,
-    /// By which ports it was heard, and when last; at most [`HEARD_BY_MAX`].
+    /// The ports on which it was heard, and when last; at most [`HEARD_BY_MAX`].
     heard_by: Vec<(PortId, Instant)>,
-    /// Whether a session stood when the link was last settled.
+    /// Whether a session was established when the link was last settled.
     can_seal: bool,
-    /// While an answer is due, of data or of a handshake: when the peer counts as down without it.
+    /// While an answer to data or a handshake is due: when the peer counts as down without it.
     down_at: Option<Instant>,
-    /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
+    /// Nothing was heard by `down_at`: packets are refused, and a session is requested, until the peer is heard.
     down: bool,
-    /// Times that a flow left it because what came by it was not the other edge's, and when this was logged last.
+    /// How often a flow left it because data that came through it was not the other edge's, and when this was last logged.
     distrusted: u64,
     distrust_told: Option<Instant>,
-    /// The last of them: when, what came, and where the flow led.
+    /// The last of them: when, what came, and the flow's target.
     distrusted_last: Option<(Instant, &'static str, Option<SocketAddr>)>,
     /// Our lanes to it.
     lanes: Vec<LaneState>,
-    /// By the number of a lane of the peer's: the lane of ours that is its other direction.
+    /// By the number of the peer's lane: our lane for the other direction.
     pairs: [Option<usize>; LANES_MAX],
-    /// The numbers of the lanes that the configuration has, in its order; others were made for the peer's.
+    /// The numbers of the configured lanes, in configuration order; other lanes were created for lanes of the peer.
     numbers: Vec<usize>,
-    /// By the number of a lane of the peer's: what it sent before this number belongs to a lane that has gone.
+    /// By the number of the peer's lane: packets below this number belong to a lane that has gone.
     gone_below: [u64; LANES_MAX],
 }
 
 /// What the gateway itself remembers of a lane.
 #[derive(Debug, Default)]
 struct LaneState {
-    /// The path was last seen to carry less than nearly every path does.
+    /// The path's MTU was last seen below the base that nearly every path carries.
     below_base: bool,
     addresses: Addresses,
     /// When its address changed last.
@@ -259,7 +259,7 @@ impl Gateway {
         self.sessions.address(peer.0, self.links.get(peer.0)?.best_lane())
     }
 
-    /// The configured address of a lane is another now, or known for the first time: the peer is called there.
+    /// A lane's configured address changed, or is known for the first time: the peer is called there.
     pub fn relocate(&mut self, now: Instant, peer: PeerId, lane: usize, address: SocketAddr) {
         let config = self.config.peers.get_mut(peer.0);
         let Some(config) = config.and_then(|config| config.lanes.get_mut(lane)) else { return };
@@ -271,30 +271,30 @@ impl Gateway {
         if self.links[peer.0].is_closed(lane) {
             self.reopen_lane(now, peer, lane);
         } else if before.is_some_and(|before| before.ip() != address.ip()) {
-            // What was learnt of the path to another host says nothing of this one.
+            // Estimates of the path to another host do not apply to this one.
             self.links[peer.0].lane_moved(now, lane);
         }
         self.settle(now, peer);
     }
 
-    /// A port is another socket from now on: what came by it before says nothing.
+    /// A port is another socket from now on: the record of what came through it is void.
     pub fn forget_heard_by(&mut self, port: PortId) {
         self.peers.iter_mut().for_each(|state| state.heard_by.retain(|(by, _)| *by != port));
     }
 
-    /// How long ago an authentic datagram of the peer's came to a port; `None` if none did.
+    /// Time since an authentic datagram of the peer last came to a port; `None` if none did.
     pub fn silence_by(&self, now: Instant, peer: PeerId, port: PortId) -> Option<Span> {
         let heard_by = &self.peers.get(peer.0)?.heard_by;
         heard_by.iter().find(|(by, _)| *by == port).map(|(_, at)| now.since(*at))
     }
 
-    /// Whether nothing comes back of what leaves by a lane to the peer, by its place in the configuration.
+    /// Whether a lane to the peer, by its place in the configuration, has failed: nothing sent on it is answered.
     pub fn lane_failed(&self, peer: PeerId, lane: usize) -> bool {
         let number = self.peers.get(peer.0).and_then(|state| state.numbers.get(lane));
         number.is_some_and(|lane| self.links[peer.0].lane_failed(*lane))
     }
 
-    /// Whether a port takes datagrams now. The owner of several says so, for what one does not take another carries.
+    /// Sets whether a port takes datagrams now. For owners of several ports: what one does not take, another carries.
     pub fn set_port_room(&mut self, now: Instant, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {
             for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == Some(port)) {
@@ -303,7 +303,7 @@ impl Gateway {
         }
     }
 
-    /// Whether a port takes bulk now; small frames it always takes. The owner of a radio says so, to keep its queue short.
+    /// Sets whether a port takes bulk now; it always takes small frames. For owners of a radio, to keep its queue short.
     pub fn set_bulk_room(&mut self, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {
             for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == Some(port)) {
@@ -322,7 +322,7 @@ impl Gateway {
         status::snapshot(self, now)
     }
 
-    /// After any change to a link: turns its events into ours, here and where they lead, and says whether a session is
+    /// After any change to a link: translates its events, here and on the links they affect, and determines whether a session is
     /// needed.
     fn settle(&mut self, now: Instant, peer: PeerId) {
         self.dirty.insert(peer);
@@ -336,7 +336,7 @@ impl Gateway {
         self.give_turns(now);
     }
 
-    /// Sets out anew how peers share what there is.
+    /// Resets how peers share the resources.
     fn share_out(&mut self, now: Instant) {
         let (peers, flows_max) = (self.links.len(), self.config.flows_max as u64);
         self.pool = Lending::new(self.config.pool.get(), peers);
@@ -350,11 +350,11 @@ impl Gateway {
         let held = self.blocks(peer).status();
         // It divides its pool into two halves.
         self.pool.hold(peer.0, 2 * held.to_send.max(held.unread));
-        // One whose way was lost has its socket still.
+        // A flow whose way was lost still has its socket.
         self.places.hold(peer.0, held.flows as u64 + self.flows.lost_by(peer));
     }
 
-    /// A link is about to take bytes or a flow: tells it how much it may.
+    /// A link is about to take bytes or a flow: sets its limits.
     fn lend(&mut self, peer: PeerId) {
         let flows = usize::try_from(self.places.limit(peer.0)).unwrap_or(usize::MAX);
         let pool = Octets::new(self.pool.limit(peer.0));
@@ -363,13 +363,13 @@ impl Gateway {
 
     fn settle_session(&mut self, now: Instant, peer: PeerId) {
         let link = &mut self.links[peer.0];
-        // The first session is made unasked, so that a wrong key or address shows at start and not at the first flow.
+        // The first session is established unasked, so that a wrong key or address shows at start and not at the first flow.
         let state = &mut self.peers[peer.0];
         let wants = !state.met || state.down || link.wants_session(now);
         self.sessions.want(now, peer.0, wants);
         state.can_seal = self.sessions.can_seal(now, peer.0);
         let asks = link.is_owed_answer() || wants && !state.can_seal;
-        // Where a round trip takes long, the answer may still come.
+        // With a long RTT the answer may still come.
         let patience = packets::DOWN_AFTER.max(link.round_trip().times(2));
         state.down_at = if asks { state.down_at.or(Some(now + patience)) } else { None };
         if link.take_silence() {
@@ -386,7 +386,7 @@ impl Gateway {
         if session.restarted {
             let state = &mut self.peers[peer.0];
             (state.pairs, state.gone_below) = Default::default();
-            // Lanes made for the other directions of its lanes lead nowhere until those are heard again.
+            // Lanes created as the other directions of its lanes lead nowhere until those are heard again.
             let made = (0..self.sessions.ways(peer.0)).filter(|way| !state.numbers.contains(way));
             made.for_each(|way| self.sessions.forget_address(peer.0, way));
             self.links[peer.0].restart(now);
@@ -452,7 +452,7 @@ impl Gateway {
     }
 }
 
-/// Octets around a datagram on the way to `address`.
+/// Header octets around a datagram to `address`.
 fn overhead(medium: Medium, address: Option<SocketAddr>) -> usize {
     match (medium, address) {
         (Medium::Ethernet, _) => ETHERNET_OVERHEAD,
@@ -488,7 +488,7 @@ fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
         lanes: peer.lanes.iter().map(|lane| lane_options(config, lane)).collect(),
         choice: peer.choice,
         keepalive: peer.keepalive,
-        // Half of the pool holds what is sent.
+        // Half of the pool is for sent data.
         in_flight_max: Octets::new(config.pool.get() / 2),
     }
 }
@@ -525,7 +525,7 @@ impl Machine for Gateway {
 
     fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
         let batch = self.next_batch(now, port, buf, segments_max);
-        // A call that leaves may be one of those of which the owner is told.
+        // A handshake that was sent may cause an event for the owner.
         self.drain_session_events(now);
         batch
     }

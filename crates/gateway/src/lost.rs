@@ -1,18 +1,18 @@
-//! Flows whose way over a relay was lost: the opening edge asks for them again, the answering one waits for that.
+//! Flows whose way over a relay was lost: the opening edge asks for them again, the answering edge waits for that.
 
 use super::edge::{DETACHED_MAX, LAST_WORD_MAX, Role, resume_wait};
 use super::{Event, Gateway};
 use wavelane_base::{FlowId, Instant, Span};
 use wavelane_wire::frame::Reason;
 
-/// A flow that left a way because an edge distrusts it asks for another at once if it asked last so long ago, else after about
-/// as long.
+/// A flow that left a way because an edge distrusts it asks for another at once if it last asked this long ago, else after about
+/// this long.
 const DISTRUSTED_EVERY: Span = Span::from_secs(1);
-/// The waits of others that count as many tries are as long.
+/// The wait of a distrusted flow is at most that of this many tries.
 const DISTRUSTED_TRIES_MAX: u32 = 3;
 
 impl Gateway {
-    /// A flow's way is gone, or was none. Opens it anew, waits for that, or tells the owner.
+    /// A flow's way is gone, or led nowhere. Reopens it, waits for that, or tells the owner.
     pub(super) fn lost(&mut self, now: Instant, id: FlowId, reason: Reason) {
         let Some(edge) = self.flows.edge(id) else { return self.end(id, reason, true) };
         let accepted = edge.accepted;
@@ -21,9 +21,9 @@ impl Gateway {
             self.forget(id);
             return self.events.push_back(Event::Closed(id));
         }
-        // A way on which a relay fails is as good as lost.
+        // A way with a failing relay is treated as lost.
         let restarted = reason == Reason::Restarted || reason == Reason::Corrupted && edge.is_sealed();
-        // A relay or the other edge is full now: it was asked for what stood before, so another try may find room.
+        // A relay or the other edge is full now: the flow was established before, so another try may find room.
         let full = reason == Reason::NoRoom && accepted && edge.awaiting && edge.opener_peer().is_some();
         let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
         let Role::Opener { peer, target, choice, .. } = edge.role else {
@@ -33,7 +33,7 @@ impl Gateway {
                 self.end(id, reason, accepted)
             };
         };
-        // One way that leads nowhere is none of several; before the first answer each is asked once.
+        // One of several ways leads nowhere; before the first answer each way is tried once.
         let nowhere = choice && reason == Reason::Unreachable;
         match reason {
             Reason::Corrupted if choice => self.distrust_way(now, None, peer, target.ip()),
@@ -47,14 +47,14 @@ impl Gateway {
         self.try_again(now, id);
     }
 
-    /// The opening edge asks at once if there is a way that may lead somewhere, else later.
+    /// The opening edge asks at once if there is a usable way, else later.
     pub(super) fn try_again(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
         let Role::Opener { target, resumes, choice, .. } = edge.role else { return };
         let rested = now.since(edge.asked_at) >= DISTRUSTED_EVERY;
-        // One that looks for an honest way has little time, and may have found out slowly.
+        // A flow that looks for an honest way has little time, and may have detected the failure slowly.
         let looks = edge.distrusts > 0 && rested;
-        // Of one way the first time: it may well be there already. Of several each that has not failed recently.
+        // With one way: the first time, since it may be back already. With several: any that has not failed recently.
         let at_once = if choice { None } else { Some(resumes == 0) };
         let target = target.ip();
         match looks || at_once.unwrap_or_else(|| self.good_way(now, None, target).is_some()) {
@@ -63,9 +63,9 @@ impl Gateway {
         }
     }
 
-    /// No way is known until `until`, or another one comes.
+    /// Waits without a way until `until`, or until another one is found.
     fn wait_for_way(&mut self, id: FlowId, until: Instant, accepted: bool) {
-        // A peer may lose as many as it may have.
+        // A peer may have at most as many lost flows as its limit of flows.
         let carrier = self.flows.find(id).map(|(peer, _)| peer);
         if carrier.is_some_and(|peer| self.flows.lost_by(peer) >= self.places.limit(peer.0)) {
             return self.end(id, Reason::NoRoom, accepted);
@@ -73,7 +73,7 @@ impl Gateway {
         self.flows.detach(id, Some(until));
     }
 
-    /// Opens a lost flow anew later, unless that was tried often enough.
+    /// Schedules reopening of a lost flow, unless it was tried often enough.
     fn put_off(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
         let (accepted, role, most, distrusts) = (edge.accepted, edge.role, edge.resumes_max(), edge.distrusts);
@@ -87,7 +87,7 @@ impl Gateway {
         }
     }
 
-    /// Asks for a lost flow again: over the peer that it was opened through, or the best of several.
+    /// Asks for a lost flow again: through the peer it was opened through, or the best of several.
     pub(super) fn open_anew(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
         let Role::Opener { peer, target, routed, .. } = edge.role else { return };
@@ -109,12 +109,12 @@ impl Gateway {
                 self.flows.attach(id, peer, name);
                 self.dirty.insert(peer);
             }
-            // Others have its place; they end sooner or later.
+            // The table is full; other flows will end sooner or later.
             Err(_) => self.put_off(now, id),
         }
     }
 
-    /// Flows that were not resumed in time, and those whose next try is due.
+    /// Handles flows that were not resumed in time, and those whose next try is due.
     pub(super) fn look_after_lost_flows(&mut self, now: Instant) {
         while let Some((at, id)) = self.flows.first_deadline() {
             if at > now {

@@ -1,16 +1,16 @@
-//! A peer's datagrams come from somewhere else: following it there, and having it prove that it is there.
+//! A peer's datagrams come from a new address: following it there, and validating the address.
 
 use super::{Gateway, LaneState, PeerId, lane_options, overhead};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_transport::session::{Established, LANES_MAX, Way};
 
-/// A peer that changes between addresses faster than this has both.
+/// A peer that alternates between addresses faster than this has both.
 const SWINGS: Span = Span::from_secs(1);
 
 impl Gateway {
-    /// The lane of ours that is the other direction of `theirs`, a lane of the peer's whose datagram came to `port`. One that is
-    /// heard for the first time gets a lane that has none yet, or one of its own. `None` if nothing leaves by that port.
+    /// Our lane for the other direction of `theirs`, a lane of the peer whose datagram came to `port`. A lane heard for the first
+    /// time is paired with an unpaired lane, or gets a new one. `None` if no lane of ours uses that port.
     pub(super) fn lane_back(
         &mut self,
         now: Instant,
@@ -38,7 +38,7 @@ impl Gateway {
         Some(ours)
     }
 
-    /// One more lane to the peer, by `port`. It leads nowhere until the peer is heard on it.
+    /// Adds a lane to the peer, by `port`. It leads nowhere until the peer is heard on it.
     fn add_lane(&mut self, now: Instant, peer: PeerId, port: PortId) -> usize {
         let config = self.lane_like(peer, LANES_MAX, port);
         self.sessions.add_way(peer.0, Way { port, address: None, one_way: false });
@@ -72,7 +72,7 @@ impl Gateway {
         }
         self.sessions.set_address(now, peer.0, lane, from);
         self.fit_overhead(peer, lane);
-        // Another port alone is most likely a new mapping of the same path (RFC 9000, section 9.4), and a peer that
+        // A change of port alone is most likely a new NAT mapping of the same path (RFC 9000, section 9.4), and a peer that
         // returns at once has not moved: estimates are kept.
         let same_host = before.is_some_and(|before| before.ip() == from.ip());
         let at_once = self.peers[peer.0].lanes[lane].moved.replace(now);
@@ -82,7 +82,7 @@ impl Gateway {
         }
     }
 
-    /// A session stands, by what came to `port`. What we sent there for it arrived, so the peer is there.
+    /// A session was established by a datagram at `port`. Our handshake to that address arrived, so the peer is there.
     pub(super) fn established_from(&mut self, now: Instant, session: &Established, port: PortId) {
         let Some(from) = session.from.filter(|_| session.proven) else { return };
         let (sessions, peer) = (&self.sessions, session.peer);
@@ -91,17 +91,17 @@ impl Gateway {
         let there = |lane: &usize| sessions.address(peer, *lane) == Some(from);
         let lane =
             lanes().filter(by_port).find(there).or_else(|| lanes().find(there)).or_else(|| lanes().find(by_port));
-        // What is no address of any lane's medium proves nothing of them.
+        // An address that belongs to no lane's medium proves nothing about the lanes.
         let Some(lane) = lane else { return };
         let addresses = &mut self.peers[session.peer].lanes[lane].addresses;
-        // Our call may have reached the peer at another of its addresses, so the answer to it ends no trial.
+        // Our call may have reached the peer at another of its addresses, so its answer does not end a trial.
         if !session.confirm || addresses.allowance(from).is_none() {
             addresses.prove(now, from);
         }
     }
 
-    /// Where the peer is by its first lane and from which of our addresses it is reached, if it was heard there recently and has proven that it
-    /// is there: worth remembering for [`Gateway::recall`].
+    /// The peer's address on its first lane and our address it is reached from, if it was heard there recently and the address is
+    /// proven: worth remembering for [`Gateway::recall`].
     pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(SocketAddr, Option<IpAddr>)> {
         let state = self.peers.get(peer.0)?;
         let first = *state.numbers.first()?;
@@ -110,8 +110,8 @@ impl Gateway {
         proven.then(|| (address, self.sessions.local(peer.0, first)))
     }
 
-    /// Right after the start: the peer, of whom the configuration tells no address, was here before. It is called there a few
-    /// times; until it answers from there nothing else is sent to the place.
+    /// Right after the start: a peer without a configured address was last at this one. It is called there a few times; until it
+    /// answers from there nothing else is sent to that address.
     pub fn recall(&mut self, now: Instant, peer: PeerId, address: SocketAddr, local: Option<IpAddr>) {
         self.sessions.recall(now, peer.0, address, local);
     }
@@ -124,7 +124,7 @@ impl Gateway {
         }
     }
 
-    /// An address that was not proven in time is left for the one before.
+    /// An address not proven in time is replaced by the previous one.
     pub(super) fn give_up_address(&mut self, now: Instant, peer: PeerId) {
         for lane in 0..self.peers[peer.0].lanes.len() {
             let current = self.sessions.address(peer.0, lane);
@@ -145,19 +145,19 @@ impl Gateway {
         }
     }
 
-    /// How long a datagram to the peer may be on a lane now; an error if nothing but a challenge may leave, of that length. Hands
-    /// a challenge that is due to the link.
+    /// Maximum length of a datagram to the peer on a lane now; `Err` with the maximum if only a challenge may be sent. Hands a
+    /// due challenge to the link.
     pub(super) fn room_for_peer(&mut self, peer: usize, lane: usize, room: usize) -> Result<usize, usize> {
         let (link, addresses) = (&mut self.links[peer], &self.peers[peer].lanes[lane].addresses);
         let to = self.sessions.address(peer, lane);
-        // Never one that was meant for another address: its answer would prove that one.
+        // Never a challenge meant for another address: the answer would prove that address.
         link.challenge(lane, to.and_then(|to| addresses.challenge(to)));
         let Some(allowance) = to.and_then(|to| addresses.allowance(to)) else { return Ok(room) };
         let allowance = usize::try_from(allowance).unwrap_or(usize::MAX);
         if allowance >= link.datagram_max(lane) { Ok(room.min(allowance)) } else { Err(room.min(allowance)) }
     }
 
-    /// A datagram of `octets` leaves for the peer.
+    /// A datagram of `octets` is sent to the peer.
     pub(super) fn note_sent_to_peer(&mut self, now: Instant, peer: usize, lane: usize, octets: usize) {
         let Some(to) = self.sessions.address(peer, lane) else { return };
         let addresses = &mut self.peers[peer].lanes[lane].addresses;

@@ -9,11 +9,11 @@ use wavelane_base::{FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span
 
 const RATE: Rate = Rate::from_bps(20_000_000);
 const DELAY: Span = Span::from_millis(25);
-/// What the bottleneck's queue holds.
+/// Capacity of the bottleneck's queue.
 const QUEUE: Span = Span::from_millis(100);
 
-/// A sends to B, whose datagrams come from where `place` says; what is sent elsewhere than `place` then is lost, if
-/// `strict`.
+/// A sends to B, whose datagrams come from the address that `place` returns; if `strict`, what is sent to another address is
+/// lost.
 struct Moving {
     now: Instant,
     nodes: [Gateway; 2],
@@ -21,7 +21,7 @@ struct Moving {
     free: [Instant; 2],
     place: fn(Instant) -> SocketAddr,
     strict: bool,
-    /// Octets that A sent, by whether they went to B's first host.
+    /// Octets that A sent, by whether to B's first host.
     sent: [u64; 2],
     read: u64,
     flow: Option<wavelane_base::FlowId>,
@@ -78,7 +78,7 @@ impl Moving {
         let end = self.now + span;
         loop {
             self.drain();
-            // Each side's line is in order, both together are not.
+            // Each direction is in order, both together are not.
             let next = self.pipe.iter().map(|f| f.0).min();
             let deadlines = self.nodes.iter().filter_map(|node| node.poll_timeout().map(|w| w.at));
             let next = deadlines.chain(next).min().unwrap_or(end);
@@ -124,7 +124,7 @@ fn two_hosts(now: Instant) -> SocketAddr {
     if two_ports(now) == B { B } else { "198.51.100.7:4780".parse().unwrap() }
 }
 
-/// Octets brought in ten seconds, and octets sent again.
+/// Octets delivered in ten seconds, and octets retransmitted.
 fn ten_seconds(place: fn(Instant) -> SocketAddr) -> (u64, u64) {
     let mut moving = Moving::new(place, false);
     moving.open();
@@ -162,19 +162,19 @@ fn a_moved_peer_is_followed_and_proves_its_address() {
 
 #[test]
 fn an_unanswered_challenge_limits_to_three_times_received() {
-    // From the fifth second on B's datagrams seem to come from a host that knows nothing of this.
+    // From the fifth second on B's datagrams carry the source address of an uninvolved host.
     fn lies(now: Instant) -> SocketAddr {
         if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }
     }
     let mut moving = Moving::new(lies, false);
     moving.open();
     moving.run(Span::from_millis(3_500));
-    // What A sends there is lost, and B, which claims a false address, acknowledges nothing that it did not get.
+    // What A sends there is lost, and B, which spoofs the address, acknowledges nothing that it did not receive.
     let received = moving.counter(0, "datagrams_received");
     let mut octets = 0;
     let spoofed: SocketAddr = lies(Instant::from_secs(9));
     for _ in 0..4_000 {
-        // Only B's datagrams are delivered, from the spoofed address; A's to that address are swallowed.
+        // Only B's datagrams are delivered, from the spoofed address; A's to that address are dropped.
         moving.drain();
         moving.now += Span::from_millis(1);
         while let Some(place) = moving.pipe.iter().position(|f| f.0 <= moving.now) {

@@ -1,4 +1,4 @@
-//! The packet service as the owner sees it: IP packets in and out, and what a router answers.
+//! The packet service as the owner sees it: IP packets in and out, and ICMP errors.
 
 use super::policy::{Stop, may_reach};
 use super::{Config, Event, Gateway, PacketConfig, PeerId};
@@ -8,8 +8,8 @@ use wavelane_base::{Entropy, Instant, IpPrefix, Span, Wakeup, route};
 use wavelane_services::packet::{Packets as PacketService, PacketsConfig};
 use wavelane_wire::packet::{IcmpError, IpPacket, Packet, answer, fragments_v4, may_answer};
 
-/// A peer that was asked and not heard for so long is down. Packets wait no longer than that anyway, so an outage that
-/// they could outlive is never reported.
+/// A peer that was asked and not heard for this long is down. Packets wait no longer than that anyway, so an outage that they
+/// could outlive is never reported.
 pub(super) const DOWN_AFTER: Span = Span::from_secs(3);
 
 /// Most packets of our own that wait for the owner: ICMP answers and fragments.
@@ -32,7 +32,7 @@ pub(super) struct Packets {
     routes: Vec<(IpPrefix, PeerId)>,
     /// Packets of our own for the inside.
     inside: VecDeque<Vec<u8>>,
-    /// Which peer's packets come first next time.
+    /// The peer whose packets come first next time.
     cursor: usize,
     icmp: Allowance,
     /// This machine's own addresses.
@@ -152,7 +152,7 @@ impl Packets {
     }
 }
 
-/// Each link's packet service configuration. Draws the key of its flow hash only if there is a service.
+/// Each link's packet service configuration. Draws a flow-hash key only if there is a service.
 pub(super) fn link_packets(config: &Config, entropy: &mut Entropy) -> Option<PacketsConfig> {
     let packets = config.packets?;
     Some(PacketsConfig {
@@ -236,7 +236,7 @@ impl Gateway {
         self.packets.own = own;
     }
 
-    /// Whether the peer does not answer, or cannot even be asked.
+    /// Whether the peer does not answer, or has no known address.
     fn is_down(&self, now: Instant, peer: PeerId) -> bool {
         let state = &self.peers[peer.0];
         let unanswered = state.down_at.is_some_and(|at| at <= now);
@@ -254,18 +254,18 @@ impl Gateway {
         }
     }
 
-    /// Tells the senders of what waits for a peer that is down, or is on its way to it, as far as [`ICMP_BURST`] goes.
+    /// Sends ICMP errors for packets that wait for a peer that is down, or are in flight to it, as far as [`ICMP_BURST`] allows.
     ///
-    /// A router cannot know what became of a packet that left, and says nothing of it. We keep a copy for a repeat that
-    /// cannot be sent now either, so it is a packet that cannot be forwarded (RFC 1812, section 5.2.7.1; for what waits
-    /// RFC 4861, section 7.2.2).
+    /// A router does not know the fate of a packet it sent, and reports nothing. We keep a copy for a retransmission that cannot
+    /// be sent now either, so it is a packet that cannot be forwarded (RFC 1812, section 5.2.7.1; for waiting packets RFC 4861,
+    /// section 7.2.2).
     pub(super) fn refuse_waiting(&mut self, now: Instant, peer: PeerId) {
         let Some(config) = self.packets.config.filter(|_| self.is_down(now, peer)) else { return };
         let given_up = self.links[peer.0].service.packets.as_mut().map(PacketService::withdraw).unwrap_or_default();
         self.packets.counters.dropped_peer_down += given_up.len() as u64;
         for bytes in given_up.into_iter().filter(|_| !config.other_way) {
             let Ok(view) = Packet::parse(&bytes) else { continue };
-            // Where another peer stands in, the sender's repeat goes there: the host is not out of reach.
+            // If another peer stands in, the sender's retransmission goes there: the host is reachable.
             if self.peer_towards(now, view.target).is_none_or(|peer| self.is_down(now, peer)) {
                 self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
             }
@@ -313,7 +313,7 @@ impl Gateway {
         }
     }
 
-    /// Takes the next packet of some peer and judges it. `None` once no peer has one.
+    /// Takes the next packet of some peer and checks it. `None` once no peer has one.
     fn fetch(&mut self, now: Instant) -> Option<()> {
         let count = self.links.len();
         for step in 0..count {
@@ -347,7 +347,7 @@ impl Gateway {
             }
             return;
         }
-        // What is for this machine itself is its firewall's to judge.
+        // Packets to this machine itself are left to its firewall.
         let reachable = || may_reach(&self.config.peers[peer.0].allow_targets, view.target, Some(&[]));
         if !self.packets.is_own(view.target) && !reachable() {
             self.packets.counters.dropped_target_not_allowed += 1;
@@ -365,7 +365,7 @@ impl Gateway {
         }
     }
 
-    /// Tells the sender of `about` why it was not forwarded, as far as the rules and the rate allow.
+    /// Sends an ICMP error about `about`, as far as the rules and the rate limit allow.
     fn send_error(&mut self, now: Instant, towards: Towards, error: IcmpError, about: &Packet<'_>) {
         let Some(config) = self.packets.config else { return };
         let from = match about.source {

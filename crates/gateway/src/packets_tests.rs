@@ -1,4 +1,4 @@
-//! What a router answers, at one gateway that has not met its peer yet.
+//! ICMP errors at one gateway without a session to its peer yet.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use crate::{Config, Gateway, LaneConfig, PacketConfig, PeerConfig};
@@ -59,7 +59,7 @@ fn v6(target: &str, hops: u8, len: usize) -> Vec<u8> {
 const DF: u8 = 0x40;
 const ROUTED: [u8; 4] = [10, 1, 0, 9];
 
-/// What comes back for `packet`: type, code and the 32 bits behind the checksum.
+/// The ICMP error for `packet`: type, code and the 32 bits after the checksum.
 fn answer(gateway: &mut Gateway, packet: &[u8]) -> Option<(u8, u8, u32)> {
     let now = Instant::from_secs(2);
     gateway.handle_packet(now, packet);
@@ -206,7 +206,7 @@ fn packets_go_to_the_stand_in_while_the_first_is_down() {
     let mut gateway = Gateway::new(Instant::from_secs(1), config, 1, Seed(1).entropy("gateway")).unwrap();
     assert_eq!(answer(&mut gateway, &v4(ROUTED, 64, 0, 17, &[0; 20])), None);
     assert_eq!(gateway.links[1].service.packets.as_ref().unwrap().octets(), 40);
-    // A wider one is no stand-in: it may not use the sources of the narrower network.
+    // A peer with a wider route is no stand-in: it may not use the sources of the narrower network.
     assert_eq!(answer(&mut gateway, &v4([10, 5, 0, 1], 64, 0, 17, &[0; 20])), Some((3, 1, 0)));
 }
 
@@ -221,7 +221,7 @@ fn queued_packets_are_not_unreachable_with_a_stand_in() {
         gateway.handle_packet(begin + Span::from_secs(1), &v4(target, 64, 0, 17, &[0; 20]));
     }
     let down = begin + super::DOWN_AFTER;
-    // The second peer is as silent here, but not asked for so long.
+    // The second peer is as silent here, but was not asked for as long.
     gateway.peers[1].down_at = Some(down + Span::from_secs(1));
     gateway.refuse_waiting(down, crate::PeerId(0));
     let mut buf = [0; 2048];

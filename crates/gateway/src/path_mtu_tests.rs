@@ -1,8 +1,8 @@
-//! Paths that swallow large packets: the handshake crosses them, bytes cross them, and the operator is told why.
+//! Paths that drop large packets: the handshake succeeds, bytes arrive, and the operator is told why.
 
 use super::*;
 
-/// Brings `octets` from A to B and as many back; returns how long that took.
+/// Transfers `octets` from A to B and as many back; returns how long that took.
 fn exchange(pair: &mut Pair, octets: usize, within: Span) -> Span {
     let (ours, theirs) = pair.connect();
     let data: Vec<u8> = (0..octets as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -44,7 +44,7 @@ fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
         }
         let told = |e: &Event| matches!(e, Event::PathMtu { place: Some(0), text, .. } if text.contains("are lost on the way"));
         assert_eq!(pair.events[0].iter().filter(|e| told(e)).count(), 1, "said once");
-        // A path that is mended is used in full again.
+        // A repaired path is used in full again.
         pair.path_mtu = 1_500;
         pair.run(Span::from_secs(130), |_| false);
         let peer = &pair.nodes[0].status(pair.now).peers[0];

@@ -1,5 +1,5 @@
-//! Which sources a peer may use and which targets it may reach. The longest prefix decides to whom an address belongs:
-//! to a neighbour by its routes, to us by what we serve (WireGuard's cryptokey routing).
+//! Which sources a peer may use and which targets it may reach. The longest prefix decides to which node an address belongs: to a
+//! neighbour by its routes, to us by what we serve (WireGuard's cryptokey routing).
 
 use super::{Config, Gateway, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use wavelane_base::IpPrefix;
 use wavelane_wire::frame::Reason;
 use wavelane_wire::packet::{Crossing, Packet, crossing};
 
-/// Where clouds tell a machine about itself, its keys among it, beside the link-local addresses.
+/// Cloud metadata services, which reveal a machine's keys among other data, besides the link-local addresses.
 const METADATA: [IpPrefix; 5] = [
     // Amazon: fd00:ec2::254 and others.
     IpPrefix { address: IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0)), bits: 32 },
@@ -25,10 +25,10 @@ const EVERYTHING_V4: IpPrefix = IpPrefix { address: IpAddr::V4(Ipv4Addr::UNSPECI
 
 /// Whether `listed` names `target`. `own` are the addresses of this machine, `None` if they are not known.
 ///
-/// Loopback, link-local and cloud metadata addresses and this machine's own are named only on purpose: by exactly the
-/// address, for IPv4's loopback also by a block inside 127.0.0.0/8. Without knowledge of our own addresses any may be
-/// one. Unspecified, multicast and broadcast addresses are never targets; nor are IPv6's link-local ones, which mean
-/// nothing without an interface, and IPv4 addresses in IPv6 clothes, which would get past the rules for IPv4.
+/// Loopback, link-local and cloud metadata addresses and this machine's own must be named explicitly: by exactly the address, for
+/// IPv4's loopback also by a block inside 127.0.0.0/8. If our own addresses are unknown, any may be one. Unspecified, multicast
+/// and broadcast addresses are never targets; nor are IPv6 link-local ones, which are meaningless without an interface, and
+/// IPv4-mapped or IPv4-compatible IPv6 addresses, which would bypass the rules for IPv4.
 pub fn may_reach(listed: &[IpPrefix], target: IpAddr, own: Option<&[IpAddr]>) -> bool {
     let least_bits = match target {
         _ if target.is_unspecified() || target.is_multicast() => return false,
@@ -39,7 +39,7 @@ pub fn may_reach(listed: &[IpPrefix], target: IpAddr, own: Option<&[IpAddr]>) ->
         IpAddr::V4(v4) if v4.is_loopback() => 8,
         IpAddr::V4(v4) if v4.is_link_local() => 32,
         IpAddr::V6(v6) if v6.is_loopback() => 128,
-        // What a translator on the way makes of it (RFC 6052) or a tunnel (RFC 3056) is judged as itself.
+        // An address that a translator (RFC 6052) or a tunnel (RFC 3056) on the path maps to IPv4 is judged as that IPv4 address.
         IpAddr::V6(v6) if translated(v6).is_some_and(|v4| !may_reach(&[EVERYTHING_V4], v4.into(), own)) => 128,
         _ if METADATA.iter().any(|p| p.contains(target)) => width(target),
         _ if own.is_none_or(|own| own.contains(&target)) => width(target),
@@ -48,7 +48,7 @@ pub fn may_reach(listed: &[IpPrefix], target: IpAddr, own: Option<&[IpAddr]>) ->
     listed.iter().any(|p| p.bits >= least_bits && p.contains(target))
 }
 
-/// The IPv4 address that NAT64's own prefix or 6to4 leads to.
+/// The IPv4 address embedded under the NAT64 well-known prefix or in a 6to4 address.
 fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let high = match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => 12,
@@ -64,20 +64,20 @@ fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The length of the longest of `prefixes` that holds `ip`.
+/// The length of the longest of `prefixes` that contains `ip`.
 pub(super) fn longest<'a>(prefixes: impl IntoIterator<Item = &'a IpPrefix>, ip: IpAddr) -> Option<u8> {
     prefixes.into_iter().filter(|prefix| prefix.contains(ip)).map(|prefix| prefix.bits).max()
 }
 
 impl PeerConfig {
-    /// What is behind it: what we send there may answer from there.
+    /// The networks behind it: replies to what we send there may come from there.
     fn networks(&self) -> impl Iterator<Item = &IpPrefix> {
         self.routes.iter().chain(self.allow_sources.iter().flatten())
     }
 }
 
 impl Config {
-    /// The longest prefix by which `ip` is somewhere else than behind `peer`.
+    /// The longest prefix by which `ip` is elsewhere than behind `peer`.
     fn elsewhere(&self, peer: PeerId, ip: IpAddr) -> Option<u8> {
         let others = self.peers.iter().enumerate().filter(|(i, _)| *i != peer.0);
         longest(others.flat_map(|(_, other)| other.networks()).chain(&self.serves), ip)
@@ -89,8 +89,8 @@ impl Config {
         theirs.is_some() && theirs >= self.elsewhere(peer, ip)
     }
 
-    /// Whether `peer` may ask for a flow of `source`. An address that we would not connect from is not looked at
-    /// unless a list says which may be asked for.
+    /// Whether `peer` may ask for a flow of `source`. An address that we would not connect from is not checked unless a list
+    /// restricts sources.
     fn may_ask_for(&self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> bool {
         let source_kept = self.keep_sources && !source.ip().is_loopback() && source.is_ipv4() == target.is_ipv4();
         match &self.peers[peer.0].allow_sources {
@@ -103,7 +103,7 @@ impl Config {
     }
 }
 
-/// Why a packet is dropped before anybody looks where it goes.
+/// Why a packet is dropped before its target is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
     /// Its source is not behind the side that it came from.
@@ -113,14 +113,14 @@ pub(super) enum Stop {
 }
 
 impl Gateway {
-    /// Judges what a neighbour asks for.
+    /// Checks a neighbour's request.
     pub(super) fn check_incoming(
         &mut self,
         peer: PeerId,
         source: SocketAddr,
         target: SocketAddr,
     ) -> Result<(), Reason> {
-        // No peer may use our own address; the kernel would put it in place of none.
+        // No peer may use our own address; the kernel would substitute it for an unspecified one.
         let ip = source.ip();
         let nobodys = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         let as_us = self.config.keep_sources && (nobodys || self.packets.is_own(ip));
@@ -140,14 +140,14 @@ impl Gateway {
         Err(Reason::Prohibited)
     }
 
-    /// Judges a packet that came from a neighbour.
+    /// Checks a packet from a neighbour.
     pub(super) fn stop_from_peer(&self, peer: PeerId, packet: &Packet<'_>) -> Option<Stop> {
         match crossing(packet) {
             Crossing::Never => Some(Stop::Icmp),
             // No peer may use our own address.
             _ if self.packets.is_own(packet.source) => Some(Stop::Source),
             Crossing::Plain => (!self.config.is_behind(peer, packet.source)).then_some(Stop::Source),
-            // Any router on the way may tell of it, whatever its address.
+            // Any router on the path may send an error, whatever its address.
             Crossing::Error(quoted) => {
                 let about_theirs =
                     |(from, to): (IpAddr, IpAddr)| from == packet.target && self.config.is_behind(peer, to);
@@ -156,8 +156,8 @@ impl Gateway {
         }
     }
 
-    /// Judges a packet from the inside that goes to `peer`. Without knowledge of what is here only the kind of packet
-    /// is looked at; the neighbour judges its source.
+    /// Checks a packet from the inside to `peer`. If the local networks are unknown only the kind of packet is checked; the
+    /// neighbour checks its source.
     pub(super) fn stop_from_inside(&self, peer: PeerId, packet: &Packet<'_>) -> Option<Stop> {
         let config = &self.config;
         let is_here = |ip| {

@@ -1,4 +1,4 @@
-//! Whose address it is, what may be reached, and which ICMP passes: at one gateway between its network and two peers.
+//! Allowed sources, reachable targets and forwarded ICMP, at one gateway between its network and two peers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::may_reach;
@@ -77,7 +77,7 @@ fn udp(source: &str, target: &str) -> Vec<u8> {
     packet(source, target, 17, &[0x10, 0, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4])
 }
 
-/// An ICMP message of a kind, about a packet.
+/// An ICMP message of type `kind` that quotes a packet.
 fn icmp(source: &str, target: &str, kind: u8, about: &[u8]) -> Vec<u8> {
     let protocol = if target.contains(':') { 58 } else { 1 };
     packet(source, target, protocol, &[&[kind, 0, 0, 0, 0, 0, 0, 0], about].concat())
@@ -88,7 +88,7 @@ fn count(gateway: &Gateway, name: &str) -> u64 {
     counters.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no counter {name}")).1
 }
 
-/// Whether a packet of `from` reaches the inside; if not, why.
+/// Whether a packet from `from` reaches the inside; if not, why.
 fn arrives(gateway: &mut Gateway, from: PeerId, packet: &[u8]) -> Result<(), &'static str> {
     const WHYS: [&str; 4] = [
         "dropped_packets_source_not_allowed",
@@ -107,7 +107,7 @@ fn arrives(gateway: &mut Gateway, from: PeerId, packet: &[u8]) -> Result<(), &'s
     Err(why.expect("what is dropped is counted").0)
 }
 
-/// Whether a packet of the inside is taken for a peer; if not, why.
+/// Whether a packet from the inside is accepted for a peer; if not, why.
 fn leaves(gateway: &mut Gateway, packet: &[u8]) -> Result<(), &'static str> {
     const WHYS: [&str; 2] = ["dropped_packets_source_not_ours", "dropped_packets_icmp_kind"];
     let before = WHYS.map(|why| count(gateway, why));
@@ -132,7 +132,7 @@ fn a_peer_may_use_only_sources_behind_it() {
     let cases = [
         (SHIP, "10.1.0.5", Ok(())),
         (SHIP, "10.4.0.5", SOURCE),
-        // The longest prefix decides: the ship's and ours are not the town's although it has the route to everywhere.
+        // The longest prefix decides: the ship's addresses and ours are not the town's although it has the default route.
         (TOWN, "10.4.0.5", Ok(())),
         (TOWN, "203.0.113.9", Ok(())),
         (TOWN, "10.1.0.5", SOURCE),
@@ -163,7 +163,7 @@ fn inside_sources_are_local_or_of_other_peers() {
     let mut gateway = gateway(config());
     let cases = [
         ("10.3.0.5", "10.1.0.9", Ok(())),
-        // This machine itself, and what came from the town through the device and goes on to the ship.
+        // This machine itself, and packets from the town that go on through the device to the ship.
         ("10.2.0.2", "10.1.0.9", Ok(())),
         ("10.4.0.5", "10.1.0.9", Ok(())),
         ("10.1.0.5", "203.0.113.9", Ok(())),
@@ -175,7 +175,7 @@ fn inside_sources_are_local_or_of_other_peers() {
     for (source, target, want) in cases {
         assert_eq!(leaves(&mut gateway, &udp(source, target)), want, "{source} to {target}");
     }
-    // Without `serves` the check is left to the other end.
+    // Without `serves` the other end does the check.
     let mut unsaid = self::gateway(Config { serves: Vec::new(), ..config() });
     assert_eq!(leaves(&mut unsaid, &udp("10.4.0.5", "203.0.113.9")), Ok(()));
 }
@@ -183,7 +183,7 @@ fn inside_sources_are_local_or_of_other_peers() {
 #[test]
 fn icmp_errors_pass_only_about_packets_sent_there() {
     let mut gateway = gateway(config());
-    // A router of the ship's whose address is in no route here, and the source of a gateway without one.
+    // A router of the ship whose address is in no route here, and the source used by a gateway without an address.
     let (sent, sent6) = (udp("10.3.0.2", "10.1.0.9"), udp("fd03::2", "fd01::9"));
     for from in ["192.0.0.8", "172.16.0.1", "10.1.0.9"] {
         for kind in [3, 11, 12] {
@@ -204,7 +204,7 @@ fn icmp_errors_pass_only_about_packets_sent_there() {
     ] {
         assert_eq!(arrives(&mut gateway, SHIP, &packet), KIND, "{what}");
     }
-    // As if we had said it ourselves.
+    // As if we had sent it ourselves.
     assert_eq!(arrives(&mut gateway, SHIP, &about("10.9.0.1", "10.3.0.2", &sent)), SOURCE);
     // From the inside, the same.
     let back = udp("10.1.0.9", "10.3.0.2");
@@ -232,10 +232,10 @@ fn link_local_icmp_kinds_do_not_cross() {
     {
         assert_eq!(arrives(&mut gateway, SHIP, &icmp("fd01::9", "fd03::2", kind, &[0; 48])), want, "{kind}");
     }
-    // Behind more extension headers than anybody looks through.
+    // Behind more extension headers than are parsed.
     let redirect = [&[[60, 0, 0, 0, 0, 0, 0, 0]; 8].concat()[..], &[58, 0, 0, 0, 0, 0, 0, 0], &[137; 48]].concat();
     assert_eq!(arrives(&mut gateway, SHIP, &packet("fd01::9", "fd03::2", 60, &redirect)), KIND);
-    // Without even a type.
+    // Without an ICMP type.
     assert_eq!(arrives(&mut gateway, SHIP, &packet("10.1.0.9", "10.3.0.2", 1, &[])), KIND);
 }
 
@@ -403,7 +403,7 @@ fn dangerous_targets_are_named_exactly() {
 
 #[test]
 fn both_ends_apply_the_same_source_rules() {
-    // What leaves here by the rules arrives there by the same rules, with the two sides' networks exchanged.
+    // What the rules let out here, the same rules let in there, with the two sides' networks exchanged.
     let mut there = config();
     there.serves = prefixes(&["10.1.0.0/16"]);
     there.peers = vec![peer(2, &["10.3.0.0/16"])];

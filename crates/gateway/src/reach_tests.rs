@@ -1,10 +1,10 @@
-//! How peers are reached: from which address, after a move, and through NAT that forgets silent ones.
+//! How peers are reached: the source address, after a move, and through NAT whose idle mappings expire.
 use super::*;
 use std::net::IpAddr;
 
 const KEEPALIVE: Span = Span::from_secs(25);
 
-/// A pair whose A keeps itself known, and whose B does not know where A is.
+/// A pair whose A sends keepalives, and whose B does not know A's address.
 fn calling() -> Pair {
     let mut pair = Pair::new();
     let now = pair.now;
@@ -25,7 +25,7 @@ fn a_quiet_link_is_kept_open_and_its_session_too() {
         |pair: &Pair| pair.nodes[0].status(pair.now).counters.iter().find(|c| c.0 == "datagrams_sent").unwrap().1;
     let mut before = sent(&pair);
     let start = before;
-    // Longer than a session lives.
+    // Longer than a session's lifetime.
     pair.run(Span::from_secs(600), |pair| {
         let now = sent(pair);
         if now > before {
@@ -36,7 +36,7 @@ fn a_quiet_link_is_kept_open_and_its_session_too() {
         false
     });
     assert!(quietest <= KEEPALIVE + Span::from_secs(1), "{quietest:?}");
-    // One ping each time, and little besides: an acknowledgement of the answer, and a new session every two minutes.
+    // One ping per interval, and little else: an ack of the answer, and a new session every two minutes.
     assert!((before - start) <= 600 / 25 * 3, "{}", before - start);
     // Its peer's end is detected on a quiet link.
     pair.loss = Ratio::new(1, 1).unwrap();
@@ -61,7 +61,7 @@ fn a_peer_is_called_at_a_new_or_changed_address() {
     assert!(!pair.run(Span::from_secs(60), |pair| !pair.pipe.is_empty()), "nobody is called");
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, B);
     assert!(pair.run(Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
-    // It is called at its new address although it was heard at the old.
+    // It is called at its new address although it was heard at the old one.
     let new: SocketAddr = "198.51.100.9:4780".parse().unwrap();
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, new);
     assert_eq!(pair.nodes[0].peer_address(PeerId(0)), Some(new));
@@ -88,7 +88,7 @@ fn answers_leave_from_the_called_address() {
         }
     }
     assert!(answers >= 1 && pair.nodes[1].sessions.can_seal(now, 0));
-    // The called side's own data leaves from there too.
+    // The called side's own data is sent from there too.
     pair.nodes[1].open(now, PeerId(0), CLIENT, SERVER).unwrap();
     let out = pair.nodes[1].poll_transmit(now, PortId(0), &mut buf, 1).unwrap();
     assert_eq!((out.to, out.from), (Some(A), Some(asked)));

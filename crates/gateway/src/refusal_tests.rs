@@ -1,4 +1,4 @@
-//! A neighbour that dies while packets are on their way to it, or wait for it.
+//! A neighbour that dies while packets are in flight to it, or wait for it.
 
 use super::super::packets::{DOWN_AFTER, ICMP_BURST};
 use super::*;
@@ -6,13 +6,13 @@ use wavelane_base::Rate;
 use wavelane_wire::ip::checksum;
 use wavelane_wire::packet::Packet;
 
-/// What the far side's lane takes, and what is sent into it.
+/// The rate of the far side's lane, and the offered rate.
 const LANE: Rate = Rate::from_bps(1_000_000);
-/// The largest share of a second that passes between the last sign of life and the first question that stays unanswered:
-/// round trip, timer and ack delay.
+/// The longest time, as part of a second, between the last sign of life and the first unanswered question: RTT, timer and ack
+/// delay.
 const NOTICED: Span = Span::from_millis(500);
 
-/// Two gateways with the packet service, the first one's lane at a fixed rate, that have met.
+/// Two gateways with the packet service and an established session, the first one's lane at a fixed rate.
 fn tunnel() -> Pair {
     let mut pair = Pair::new();
     let node = |me: u8, peer: u8, address| {
@@ -46,7 +46,7 @@ fn name(packet: &[u8]) -> (u8, u32) {
     (packet[21], u32::from_be_bytes(packet[28..32].try_into().unwrap()))
 }
 
-/// What the inside of `side` is given: names of packets, or with their error's type and code those that are quoted.
+/// What the inside of `side` receives: names of packets, or names of quoted packets with the ICMP error's type and code.
 fn given(pair: &mut Pair, side: usize) -> Vec<((u8, u8), (u8, u32))> {
     let mut buf = [0; 2048];
     let mut out = Vec::new();
@@ -72,7 +72,7 @@ fn packets_in_flight_when_a_peer_goes_down_are_answered() {
     (0..2).for_each(|n| pair.nodes[0].handle_packet(pair.now, &udp(1, n, 100)));
     pair.run(Span::from_millis(200), |_| false);
     assert_eq!(given(&mut pair, 1), [((0, 0), (1, 0)), ((0, 0), (1, 1))], "these arrive");
-    // These leave, and the peer is gone.
+    // These are sent, then the peer dies.
     pair.loss = Ratio::ONE;
     for (flow, serial) in [(1, 2), (1, 3), (2, 0)] {
         pair.nodes[0].handle_packet(pair.now, &udp(flow, serial, 100));
@@ -86,7 +86,7 @@ fn packets_in_flight_when_a_peer_goes_down_are_answered() {
     assert_eq!(given(&mut pair, 0), [(unreachable, (1, 2)), (unreachable, (2, 0)), (unreachable, (1, 3))]);
     assert_eq!((count(&pair, "dropped_packets_peer_down"), count(&pair, "packets_unrepaired")), (3, 3));
     assert_eq!(pair.nodes[0].status(pair.now).packets_buffered, 0);
-    // Nothing of them comes later, and the lane works again.
+    // None of them arrives later, and the lane works again.
     pair.loss = Ratio::ZERO;
     let up = pair.events[0].len();
     assert!(pair.run(Span::from_secs(30), |pair| pair.events[0].len() > up), "not found again");
@@ -119,8 +119,8 @@ fn a_dropped_queue_answers_every_flow_within_the_icmp_limit() {
     let given_up = count(&pair, "dropped_packets_peer_down");
     assert!(given_up > 2 * ICMP_BURST, "{given_up}");
     assert_eq!(count(&pair, "icmp_errors_suppressed"), given_up - ICMP_BURST);
-    // Every packet arrived, or was dropped by the queue while it was served, or was given up. Of a few that arrived the
-    // ack was lost: no more than a round trip's and an ack delay's.
+    // Every packet arrived, or was dropped by the queue while it was served, or was given up. For a few that arrived the ack was
+    // lost: at most those of one RTT and one ack delay.
     let dropped = ["dropped_packets_queue_delay", "dropped_packets_queue_age"].map(|name| count(&pair, name));
     let known = arrived + dropped.iter().sum::<u64>() + given_up;
     let twice = known.checked_sub(count(&pair, "packets_from_inside"));

@@ -1,8 +1,8 @@
-//! Passing flows on: what one neighbour asks for and another one reaches.
+//! Relaying flows: one neighbour asks for a target that another one reaches.
 //!
-//! A relay holds two flows, one on each link, and moves bytes between them as they come (cut-through, in order). Its
-//! receipts towards the source mean custody: what it has receipted it repairs itself on the next hop. It takes no more
-//! than the next hop's room, so the slowest hop's pace reaches the source through the credits.
+//! A relay holds two flows, one on each link, and moves bytes between them as they arrive (cut-through, in order). Its receipts
+//! towards the source mean custody: it repairs receipted bytes itself on the next hop. It takes no more than the next hop has
+//! room for, so the slowest hop's rate reaches the source through the credits.
 
 use super::policy::longest;
 use super::{Backpressure, Gateway, PeerId};
@@ -12,7 +12,7 @@ use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
 use wavelane_wire::frame::{FlowName, Passage, Reason};
 
-/// Most relays a flow may pass: a way longer than this is a loop.
+/// Most relays a flow may cross: a longer way is a loop.
 pub const HOPS_MAX: u8 = 8;
 /// Bytes moved from one hop to the next at once.
 const CHUNK: usize = 16 << 10;
@@ -26,12 +26,12 @@ pub(super) struct Asked {
     pub(super) source: SocketAddr,
     pub(super) target: SocketAddr,
     pub(super) passage: Option<Passage>,
-    /// How many ways it was passed on by here that led nowhere.
+    /// How many ways this relay has tried for it that led nowhere.
     pub(super) failed: u8,
 }
 
-/// Most ways that a relay passes one request on by, one after the other. Neighbours that refuse at once, each time, would keep it
-/// asking for ever, because ways that are only distrusted are asked again.
+/// Most ways that a relay tries for one request, one after the other. Otherwise neighbours that always refuse at once would keep
+/// it asking for ever, because ways that are only distrusted are tried again.
 const WAYS_ASKED_MAX: u8 = 16;
 
 impl Asked {
@@ -45,13 +45,13 @@ impl Asked {
     fn hops(&self) -> u8 {
         self.passage.map_or(0, |passage| passage.hops)
     }
-    /// What it shares with the same request, come round.
+    /// What identifies the same request if it comes back in a loop.
     fn title(&self) -> Option<Title> {
         self.passage.map(|passage| (passage.token, passage.attempt))
     }
 }
 
-/// A request's token, and how often its opener asked before.
+/// A request's token and attempt number.
 type Title = ([u8; 16], u64);
 
 /// The other side of a relayed flow.
@@ -60,22 +60,22 @@ struct Other {
     side: Side,
     /// On the side towards the opener: what it asked for.
     asked: Option<Asked>,
-    /// The answer passed.
+    /// The answer was relayed.
     answered: bool,
 }
 
 impl Other {
-    /// What the opener on this side waits for, if its answer did not pass.
+    /// The request that the opener on this side waits for, if its answer was not relayed yet.
     fn awaits(&self) -> Option<Title> {
         self.asked.filter(|_| !self.answered)?.title()
     }
 }
 
-/// All flows passed on. Both sides are listed; a side leaves when its link has forgotten it.
+/// All relayed flows. Both sides are listed; a side is removed when its link has forgotten it.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     others: BTreeMap<Side, Other>,
-    /// Those of them towards an opener that wait for their answer, by what they asked for.
+    /// Sides towards an opener that wait for their answer, by request.
     pending: BTreeSet<(Title, Side)>,
     pub(super) relayed: u64,
     pub(super) bytes: u64,
@@ -86,12 +86,12 @@ impl Relays {
     pub(super) fn contains(&self, side: Side) -> bool {
         self.others.contains_key(&side)
     }
-    /// The flows passed on over one link.
+    /// The relayed flows on one link.
     pub(super) fn of_peer(&self, peer: PeerId) -> Vec<FlowName> {
         self.others.keys().filter(|(at, _)| *at == peer).map(|(_, name)| *name).collect()
     }
-    /// Takes out the sides whose other side was at `peer` and has closed already; both directions were read to their ends
-    /// there.
+    /// Removes and returns the sides whose other side was at `peer` and has already closed; both directions were read to their
+    /// ends there.
     pub(super) fn take_left_alone(&mut self, peer: PeerId) -> Vec<Side> {
         let closed = |other: &Other| other.side.0 == peer && !self.others.contains_key(&other.side);
         let alone: Vec<Side> = self.others.iter().filter(|(_, o)| closed(o)).map(|(side, _)| *side).collect();
@@ -100,7 +100,7 @@ impl Relays {
         }
         alone
     }
-    /// Peers have other numbers now; what went over a peer that has none was ended before.
+    /// Renumbers peers; flows over a peer without a new number were ended before.
     pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
         let renamed = |(peer, name): Side| Some((new_id(peer)?, name));
         let before = core::mem::take(&mut self.others);
@@ -111,7 +111,7 @@ impl Relays {
         let waits = |(side, other): (&Side, &Other)| Some((other.awaits()?, *side));
         self.pending = self.others.iter().filter_map(waits).collect();
     }
-    /// Flows passed on: the side towards the opener, the other one, and what was asked for.
+    /// Relayed flows: the side towards the opener, the other side, and the request.
     pub(super) fn downstream(&self) -> Vec<(Side, Side, Asked)> {
         self.others.iter().filter_map(|(up, other)| Some((*up, other.side, other.asked?))).collect()
     }
@@ -119,7 +119,7 @@ impl Relays {
         let other = self.others.get(&up)?;
         Some((other.asked?, other.answered))
     }
-    /// Whether the same request waits here for its answer.
+    /// Whether the same request is pending here.
     fn is_pending(&self, asked: &Asked) -> bool {
         let first = (PeerId(0), FlowName { mine: false, number: 0 });
         let waits = |title| self.pending.range((title, first)..).next().is_some_and(|(of, _)| *of == title);
@@ -134,7 +134,7 @@ impl Relays {
         self.pending.extend(other.awaits().map(|title| (title, side)));
         self.others.insert(side, other);
     }
-    /// The answer passed.
+    /// The answer was relayed.
     fn note_answered(&mut self, side: Side) {
         let Some(other) = self.others.get_mut(&side) else { return };
         if let Some(title) = other.awaits() {
@@ -156,8 +156,8 @@ impl Relays {
 }
 
 impl Gateway {
-    /// The peer by which a flow from `upstream` to `target` would be passed on first: the longest matching route, unless
-    /// what we serve matches longer.
+    /// The peer to which a flow from `upstream` to `target` would be relayed first: by the longest matching route, unless what we
+    /// serve matches longer.
     pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr) -> Option<PeerId> {
         let first = self.ways_to(Some(upstream), target).first().copied()?;
         let detours = self.config.detours.iter().filter(|detour| detour.peer == first).map(|detour| &detour.prefix);
@@ -166,18 +166,18 @@ impl Gateway {
         (longest(&self.config.serves, target) <= there).then_some(first)
     }
 
-    /// Passes a flow on. The answer upstream waits for the answer from there. By which neighbour is found out: of those
-    /// that lead to the target the first that is not down and has not failed recently.
+    /// Relays a flow. The answer upstream waits for the answer from downstream. Uses the first neighbour that leads to the
+    /// target, is not down and has not failed recently.
     pub(super) fn relay(&mut self, now: Instant, up: Side, asked: Asked) -> Result<(), Reason> {
         let target = asked.target.ip();
-        // It may have come back to us over another neighbour; what was asked for before by another way is no loop.
+        // It may have come back to us over another neighbour; an earlier attempt by another way is no loop.
         if asked.hops() >= HOPS_MAX || asked.hops() > 0 && self.relays.is_pending(&asked) {
             self.relays.refused_loop += 1;
             return Err(Reason::Unreachable);
         }
         let next = match self.any_way(now, Some(up.0), target) {
             Some(next) => next,
-            // What begins is told. What began before waits for the way to come back, unless another is known.
+            // A new flow is refused. A resumed one waits for the way to come back, unless an earlier node has another way.
             None if !asked.is_resumed() => return Err(Reason::Unreachable),
             None if asked.has_choice() => return Err(Reason::Restarted),
             None => self.next_hop(up.0, target).ok_or(Reason::Restarted)?,
@@ -201,8 +201,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// The way that a flow was passed on by is lost, or was none; what it was there is over. Before an answer came
-    /// another way may lead on. After it only the opening edge knows how far the flow got.
+    /// The way to which a flow was relayed is lost, or led nowhere; its downstream side is over. Before the answer, another way
+    /// may be tried. After it, only the opening edge knows how far the flow got.
     pub(super) fn led_nowhere(&mut self, now: Instant, up: Side, down: Side, reason: Reason) {
         let asked = self.relays.asked(up);
         self.leave(down);
@@ -226,7 +226,7 @@ impl Gateway {
         }
     }
 
-    /// What a link says of a flow that is passed on.
+    /// Handles a link's event about a relayed flow.
     pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
         let Some(Other { side: other, asked, answered: _ }) = self.relays.others.get(&side).copied() else { return };
         match event {
@@ -261,7 +261,7 @@ impl Gateway {
             HopEvent::Withdrawn(_) | HopEvent::Reset(_, Reason::Restarted) if asked.is_none() => {
                 self.led_nowhere(now, other, side, Reason::Restarted);
             }
-            // One of the edges found out that a relay of this way fails: it may be the next one.
+            // One of the edges found that a relay on this way fails: it may be the next one.
             HopEvent::Reset(_, Reason::Corrupted) | HopEvent::Refused(_, Reason::Corrupted) if asked.is_none() => {
                 self.led_nowhere(now, other, side, Reason::Corrupted);
             }
@@ -283,14 +283,14 @@ impl Gateway {
                     self.distrust_way(now, Some(side.0), other.0, asked.target.ip());
                 }
                 if self.leave(other) {
-                    // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
+                    // Only the opening edge resumes a lost flow; if the opening edge itself was lost, the flow is over.
                     let final_loss = reason == Reason::Restarted && asked.is_some_and(|asked| asked.hops() == 0);
                     let reason = if final_loss { Reason::Aborted } else { reason };
                     let hop = self.blocks(other.0);
                     if matches!(reason, Reason::Restarted | Reason::Corrupted) {
                         hop.reset(other.1, reason);
                     } else {
-                        // What was passed on before arrives before.
+                        // Bytes relayed earlier are delivered first.
                         hop.end(now, other.1, reason);
                     }
                 }
@@ -302,18 +302,18 @@ impl Gateway {
         self.dirty.insert(other.0);
     }
 
-    /// A side's link has forgotten it. Returns whether it was there.
+    /// A side's link has forgotten it. Returns whether it was listed.
     fn leave(&mut self, side: Side) -> bool {
         self.forget_passed_on(side);
         self.relays.remove(side)
     }
 
-    /// Moves what is there to read from `from` to `to`, as far as there is room.
+    /// Moves readable bytes from `from` to `to`, as far as there is room.
     fn pass(&mut self, now: Instant, from: Side, to: Side) {
         let mut buf = [0; CHUNK];
         loop {
             self.lend(to.0);
-            // Without room the end is still to be found.
+            // Read even without room, to detect the end.
             let room = self.blocks(to.0).room(to.1).min(CHUNK);
             let offset = self.blocks(from.0).taken(from.1);
             match self.blocks(from.0).read(now, from.1, &mut buf[..room]) {

@@ -1,4 +1,5 @@
-//! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
+//! A new configuration for a running gateway: possible changes are applied without loss; a configuration with any other change is
+//! rejected as a whole.
 
 use super::Link;
 use super::{Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, new_link, peer_keys};
@@ -7,19 +8,19 @@ use wavelane_base::Instant;
 use wavelane_services::hop::HopEvent;
 use wavelane_wire::frame::Reason;
 
-/// Neighbours that went and whose numbers are kept, should they come back.
+/// Most removed neighbours whose link state is kept in case they come back.
 pub const RETIRED_MAX: usize = 256;
 
-/// Why a configuration cannot be put in force without a restart.
+/// Why a configuration cannot be applied without a restart.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// It would not work after a restart either.
+    /// It is invalid even after a restart.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// It changes something that a running gateway keeps.
     #[error("{0} cannot change while the gateway runs: restart it, or put the old value back")]
     Fixed(String),
-    /// Too many neighbours have gone since the start.
+    /// Too many neighbours were removed since the start.
     #[error("{RETIRED_MAX} peers were removed since the start, and each is remembered: restart the gateway")]
     Retired,
 }
@@ -59,9 +60,9 @@ impl Gateway {
         Ok(())
     }
 
-    /// Puts `config` in force: neighbours added, removed and in another order ([`PeerId`] counts by the new one from
-    /// now on), their routes, what they may reach, and limits. Flows of neighbours that stay go on; those of neighbours
-    /// that go are reset. Call it with no event pending.
+    /// Applies `config`: neighbours added, removed and reordered ([`PeerId`] follows the new order from now on), their routes,
+    /// what they may reach, and limits. Flows of remaining neighbours continue; those of removed neighbours are reset. Call it
+    /// with no event pending.
     pub fn reload(&mut self, now: Instant, config: Config) -> Result<(), ReloadError> {
         self.check_reload(&config)?;
         let places: Vec<Option<usize>> = config.peers.iter().map(|p| self.peer_with(&p.public_key)).collect();
@@ -102,7 +103,7 @@ impl Gateway {
         self.cache.set_budget(config.cache.get());
         self.config = config;
         for (peer, before) in lanes.into_iter().enumerate() {
-            // Of one that is new here, or back, nothing is known of its lanes but how many it had.
+            // For a new or returning peer, only the number of its lanes is known.
             let had = self.links[peer].lanes();
             let before = before.unwrap_or_else(|| (0..had).map(|number| (number, None)).collect());
             self.set_lanes(now, PeerId(peer), &before);
@@ -120,7 +121,7 @@ impl Gateway {
         self.config.peers.iter().position(|p| p.public_key == *public_key)
     }
 
-    /// A neighbour goes: its flows end here, and so do those passed on to or from it.
+    /// Removes a neighbour: its flows end here, and so do those relayed to or from it.
     fn dismiss(&mut self, now: Instant, peer: PeerId) {
         for (id, name) in self.flows.of_peer(peer) {
             if let Some(name) = name {
@@ -137,13 +138,13 @@ impl Gateway {
             // Its end would never be reported.
             self.blocks(beyond).reset(name, Reason::Aborted);
         }
-        // What it had to say was about those flows.
+        // Its remaining events concern those flows.
         while self.blocks(peer).poll_event().is_some() {}
         self.peers[peer.0] = PeerState::new(self.links[peer.0].lanes());
     }
 }
 
-/// The event with the neighbour's new number; `None` if it is about one that went.
+/// The event with the neighbour's new number; `None` if it is about a removed one.
 fn renamed(event: Event, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<Event> {
     Some(match event {
         Event::PeerUp(peer) => Event::PeerUp(new_id(peer)?),

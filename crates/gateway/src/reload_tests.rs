@@ -8,7 +8,7 @@ fn other(n: u8) -> PeerConfig {
     peer
 }
 
-/// Sends `bytes` from A to B in flow (`ours`, `theirs`) and returns what came, reloading A with `next` half-way.
+/// Sends `bytes` from A to B in flow (`ours`, `theirs`) and returns what arrived, reloading A with `next` half-way.
 fn send_through(pair: &mut Pair, (ours, theirs): (FlowId, FlowId), bytes: &[u8], next: Option<Config>) -> Vec<u8> {
     let (mut at, mut got, mut next) = (0, Vec::new(), next);
     let limit = Span::from_secs(60);
@@ -59,7 +59,7 @@ fn neighbours_come_and_change_places_while_a_flow_goes_on() {
     let names: Vec<String> = pair.nodes[0].status(pair.now).peers.into_iter().map(|p| p.name).collect();
     assert_eq!(names, ["peer-3", "peer-2", "peer-4"]);
     assert!(pair.nodes[0].status(pair.now).peers[1].up);
-    // Back again, with others gone, and the flow still stands.
+    // Reloaded back, with others removed: the flow is still open.
     let sent = noise(100_000);
     assert!(send_through(&mut pair, flow, &sent, Some(config(1, 2, B))) == sent);
     assert!(!pair.saw(0, |e| matches!(e, Event::Reset(..) | Event::PeerRestarted(_))), "{:?}", pair.events[0]);
@@ -77,7 +77,7 @@ fn a_removed_peer_may_return_under_the_same_epoch() {
     let now = pair.now;
     assert_eq!(pair.nodes[0].read(now, ours, &mut [0; 8]), ReadOutcome::Reset);
     assert_eq!(pair.nodes[0].status(now).flows, 0);
-    // Whatever B says meanwhile is a stranger's.
+    // B is a stranger meanwhile.
     pair.run(Span::from_secs(3), |_| false);
     pair.events = [Vec::new(), Vec::new()];
     pair.nodes[0].reload(pair.now, config(1, 2, B)).unwrap();
@@ -125,6 +125,6 @@ fn neighbours_that_went_are_remembered_within_a_bound() {
         node.reload(now, with(n)).unwrap();
     }
     assert_eq!(node.reload(now, with(1 << 20)), Err(ReloadError::Retired));
-    // One that returns makes room for the one that goes.
+    // A returning neighbour makes room for a removed one.
     node.reload(now, with(3)).unwrap();
 }

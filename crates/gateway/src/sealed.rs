@@ -1,6 +1,6 @@
-//! Flows whose edges seal them: relays carry parcels that they can neither read nor change unnoticed, and words that they cannot
-//! forge. What an edge takes for a relay's deed ends the way it came by; the flow goes on over another one, or asks the same
-//! again, and is over when nothing honest comes for too long.
+//! Flows sealed by their edges: relays carry parcels that they can neither read nor change unnoticed, and words that they cannot
+//! forge. When an edge detects tampering by a relay, the flow leaves that way; it continues over another one, or retries the
+//! same, and ends when nothing authentic arrives for too long.
 
 use super::carry::Around;
 use super::desk::OPENED_MAX;
@@ -13,27 +13,27 @@ use wavelane_transport::seal::{Asked, Asking, FlowKeys, Heard, Opened, has_whole
 use wavelane_wire::frame::{ANSWER_KEYS_LEN, Answered, OPEN_KEYS_LEN, Passage, Reach, Reason, Seal, Word};
 use wavelane_wire::parcel::{PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, flow_prologue};
 
-/// Octets that are worth a parcel of their own unless they are all there are.
+/// Minimum octets of a parcel unless there are no more.
 const PARCEL_MIN: usize = 1024;
-/// A flow is over when a way is left, because one of the edges distrusts it, more often than this without an octet that got through ...
+/// A flow ends when it has left ways because of an edge's distrust more often than this without an octet delivered ...
 const DISTRUST_MAX: u32 = 4;
-/// ... and the first time at least so long ago, whatever got through since: time enough to try several ways even if octets are
-/// withheld on each, and little enough that where no other way is the applications hear of it within a minute. A partition counts
-/// once: the next request waits in it.
+/// ... and the first time was at least this long ago, regardless of what got through since: enough to try several ways even if
+/// octets are withheld on each, and short enough that without another way the applications are told within a minute. A partition
+/// counts once: the next request waits in it.
 const DISTRUST_FOR: Span = Span::from_secs(35);
-/// A flow that stayed on a way for so long begins anew.
+/// A flow that stayed on a way for this long starts a new row.
 const DISTRUST_REST: Span = Span::from_secs(30);
-/// Or more often than this, however soon.
+/// Or more often than this, regardless of time.
 const DISTRUST_MOST: u32 = 40;
-/// While so many ways are tried in a row, the other edge is waited for no longer than it takes to be told from one that is silent:
-/// many combinations of the relays' choices may have to be tried before an honest one. Later ones are waited for longer, because an
+/// For the first so many ways in a row, the wait for the other edge is only as long as it takes to tell it from a silent one:
+/// many combinations of the relays' choices may have to be tried before an honest one. Later ways get longer waits, because an
 /// honest way may have become slow.
 const QUICK_WAYS: u32 = 20;
-/// That is so many times of what the edges took to hear of each other by this way ...
+/// That wait is this many times the RTT between the edges on this way ...
 const QUICK_RTTS: u64 = 4;
-/// ... but at least this: an edge keeps word of a few octets for 100 ms, and it may be lost once.
+/// ... but at least this: an edge delays its word about a few octets by 100 ms, and the word may be lost once.
 const QUICK_MIN: Span = Span::from_millis(500);
-/// A neighbour is logged at most so often.
+/// Minimum interval between log lines about one neighbour.
 const NOTICE_EVERY: Span = Span::from_secs(10);
 
 /// The keys of a flow, agreed on or asked for.
@@ -47,14 +47,14 @@ pub(super) enum Sealing {
 #[derive(Debug)]
 pub(super) struct Agreed {
     keys: FlowKeys,
-    /// At the answering edge: what it was asked and what it answers.
+    /// At the answering edge: the request's keys message and its answer.
     answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>,
-    /// Where the flow leads, for the operator.
+    /// The flow's target, for the operator.
     target: SocketAddr,
-    /// What was opened last, and how much of it was read. It counts as the application's.
+    /// The plaintext opened last, and how much of it was read. It counts as delivered to the application.
     plain: Vec<u8>,
     taken: usize,
-    /// The other edge's application has everything, by its word.
+    /// The other edge's application has everything, by an authentic word.
     finished: bool,
 }
 
@@ -69,7 +69,7 @@ impl Agreed {
     fn unread(&self) -> &[u8] {
         &self.plain[self.taken..]
     }
-    /// Takes octets as read. Gives the buffer back if nothing else is in it.
+    /// Marks octets as read. Returns the buffer if nothing else is in it.
     fn take(&mut self, octets: usize) -> Option<Vec<u8>> {
         self.taken += octets;
         if self.taken < self.plain.len() {
@@ -80,7 +80,7 @@ impl Agreed {
     }
 }
 
-/// Ways that a flow left, because one of the edges distrusted them, in a row.
+/// Consecutive ways that a flow left because one of the edges distrusted them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     since: Instant,
@@ -88,19 +88,19 @@ pub(super) struct Row {
     ways: u32,
 }
 
-/// Why an edge no longer trusts the way that a flow is on.
+/// Why an edge no longer trusts a flow's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Deceit {
-    /// Octets that do not open: changed, left out, doubled or moved.
+    /// Octets that do not open: changed, omitted, duplicated or reordered.
     Parcel,
     /// A word that is not the other edge's.
     Word,
-    /// Octets that were taken and do not arrive.
+    /// Octets that were receipted and do not arrive.
     Withheld,
 }
 
 impl Edge {
-    /// Whether relays are to see nothing of it.
+    /// Whether it is sealed against relays.
     pub(super) fn is_sealed(&self) -> bool {
         self.seal.is_some()
     }
@@ -112,12 +112,12 @@ impl Edge {
     pub(super) fn looks_for_way(&self, now: Instant) -> bool {
         self.row(now).is_some()
     }
-    /// How long to wait for the other edge at most, where that is shorter than usual.
+    /// Maximum wait for the other edge, if shorter than usual.
     pub(super) fn patience(&self, now: Instant) -> Span {
         let quick = self.row(now).filter(|row| row.ways <= QUICK_WAYS).and(self.way_rtt);
         quick.map_or(Span::MAX, |rtt| rtt.times(QUICK_RTTS).max(QUICK_MIN))
     }
-    /// Where it leads, if that is known here.
+    /// Its target, if known here.
     fn target(&self) -> Option<SocketAddr> {
         match (&self.seal, self.role) {
             (_, Role::Opener { target, .. }) => Some(target),
@@ -125,7 +125,7 @@ impl Edge {
             _ => None,
         }
     }
-    /// What was opened and nobody will read.
+    /// Takes opened plaintext that will not be read.
     pub(super) fn take_opened(&mut self) -> Vec<u8> {
         self.agreed().map(|agreed| core::mem::take(&mut agreed.plain)).unwrap_or_default()
     }
@@ -135,11 +135,11 @@ impl Edge {
             _ => None,
         }
     }
-    /// Whether bytes may be written: keys are agreed on, if there are to be any.
+    /// Whether bytes may be written: keys are agreed on, if needed.
     pub(super) fn can_seal(&self) -> bool {
         !matches!(self.seal, Some(Sealing::Asking(_)))
     }
-    /// What goes with an Open.
+    /// The seal of an Open.
     pub(super) fn open_seal(&mut self) -> Option<Seal<OPEN_KEYS_LEN>> {
         let (place, reach) = (WordIn::Open(self.attempt), Reach { finished: false, ..self.reach });
         Some(match self.seal.as_mut()? {
@@ -147,7 +147,7 @@ impl Edge {
             Sealing::Agreed(agreed) => Seal::Word(agreed.keys.word(place, reach)),
         })
     }
-    /// What goes with an Answer: to one that asked for keys those, else our word.
+    /// The content of an Answer: our keys if keys were requested, else our word.
     pub(super) fn answered(&mut self, with_keys: bool) -> Answered {
         let reach = Reach { finished: false, ..self.reach };
         let seal = self.agreed().map(|agreed| match agreed.answer.filter(|_| with_keys) {
@@ -156,12 +156,12 @@ impl Edge {
         });
         Answered { received: reach.received, seal }
     }
-    /// How far we are, for the other edge.
+    /// Our reach, for the other edge.
     pub(super) fn say_reach(&mut self) -> (Reach, Option<Word>) {
         let reach = self.reach;
         (reach, self.agreed().map(|agreed| agreed.keys.word(WordIn::Progress, reach)))
     }
-    /// Whether the other edge itself said that it has everything.
+    /// Whether the other edge provably has everything.
     pub(super) fn is_proven_finished(&self) -> bool {
         match &self.seal {
             None => true,
@@ -169,7 +169,7 @@ impl Edge {
             Some(Sealing::Agreed(agreed)) => agreed.finished,
         }
     }
-    /// The last parcel is to follow what was written.
+    /// Appends the final parcel after what was written.
     fn seal_end(&mut self) {
         if let Some(agreed) = self.agreed() {
             let mut out = Vec::new();
@@ -184,7 +184,8 @@ impl Edge {
         match (&mut self.seal, passage.seal) {
             (None, None) => true,
             (Some(Sealing::Agreed(agreed)), Some(Seal::Keys(message))) => {
-                // Every relay of the first path has it. Once octets got through, the other edge has the answer, and says words.
+                // Every relay of the first way has this message. Once octets got through, the other edge has the answer, and
+                // sends words.
                 !begun && passage.received.is_none() && agreed.answer.is_some_and(|(asked, _)| asked == message)
             }
             (Some(Sealing::Agreed(agreed)), Some(Seal::Word(word))) => {
@@ -194,7 +195,7 @@ impl Edge {
             _ => false,
         }
     }
-    /// Takes what came with an Answer: whether it is the other edge's.
+    /// Takes the seal of an Answer. Returns whether it is the other edge's.
     pub(super) fn take_answer(&mut self, answered: Answered) -> bool {
         let reach = Reach { received: answered.received, finished: false };
         let target = self.target();
@@ -214,7 +215,7 @@ impl Edge {
             _ => false,
         }
     }
-    /// Takes how far the other edge is. `News` if it may be acted upon.
+    /// Takes the other edge's reach. `News` if it may be acted upon.
     pub(super) fn hear(&mut self, reach: Reach, word: Option<Word>) -> Heard {
         match (&mut self.seal, word) {
             (None, _) => Heard::News,
@@ -223,7 +224,7 @@ impl Edge {
                 agreed.finished |= heard == Heard::News && reach.finished;
                 heard
             }
-            // What overtook the answer is said again.
+            // A word that overtook the answer is sent again.
             (Some(Sealing::Asking(_)), Some(_)) => Heard::Old,
             (Some(_), None) => Heard::Forged,
         }
@@ -231,7 +232,7 @@ impl Edge {
 }
 
 impl Gateway {
-    /// The keys to ask for, if the flow is to be sealed: its egress is known and is not the neighbour, or other ways may be taken.
+    /// The key request, if the flow is to be sealed: its egress is known and is not the neighbour, or other ways may be taken.
     pub(super) fn ask_for_keys(&mut self, peer: PeerId, choice: bool, around: &Around) -> Option<Sealing> {
         let egress = self.egress_key(around.target.ip())?;
         if !choice && egress == self.config.peers[peer.0].public_key {
@@ -252,8 +253,7 @@ impl Gateway {
             .map(|(_, key)| key)
     }
 
-    /// The keys of a flow that a neighbour asks for, or why it is not taken: here flows across relays are sealed, by callers that
-    /// are known.
+    /// The keys of a flow that a neighbour asks for, or why it is refused: flows across relays must be sealed, by known callers.
     pub(super) fn agree_on_keys(
         &mut self,
         around: &Around,
@@ -288,7 +288,7 @@ impl Gateway {
         honest
     }
 
-    /// What came, or does not come, by the present way is a relay's doing: the flow leaves it.
+    /// A relay on the current way tampers or withholds: the flow leaves it.
     pub(super) fn distrust(&mut self, now: Instant, id: FlowId, deceit: Deceit) {
         let Some((peer, name)) = self.flows.find(id) else { return };
         let target = self.flows.edge(id).and_then(|edge| edge.target());
@@ -317,7 +317,7 @@ impl Gateway {
         if over { self.end_distrusted(id) } else { self.lost(now, id, Reason::Corrupted) }
     }
 
-    /// One of the edges left a sealed flow's way: whether that was once too often.
+    /// One of the edges left a sealed flow's way. Returns whether the limit is exceeded.
     pub(super) fn is_distrusted_for_good(&mut self, now: Instant, id: FlowId) -> bool {
         let Some(edge) = self.flows.edge(id).filter(|edge| edge.is_sealed()) else { return false };
         let in_row = edge.row(now);
@@ -333,7 +333,7 @@ impl Gateway {
         self.end(id, Reason::Corrupted, accepted);
     }
 
-    /// Of octets written as many as fit into parcels that there is room for.
+    /// Writes as many octets as fit into parcels in the available room.
     pub(super) fn write_sealed(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
         let edge_room = self.edge_room(flow);
         let Some((peer, name)) = self.flows.find(flow) else {
@@ -368,7 +368,7 @@ impl Gateway {
         taken
     }
 
-    /// Our direction ends: its last parcel follows what was written.
+    /// Our direction ends: its final parcel follows what was written.
     pub(super) fn shutdown_sealed(&mut self, now: Instant, flow: FlowId) {
         self.with_edge(flow, |edge| {
             if !core::mem::replace(&mut edge.ended, true) {
@@ -381,7 +381,7 @@ impl Gateway {
         }
     }
 
-    /// Opens the next parcels if nothing opened is unread. Whether anything is.
+    /// Opens the next parcels if no plaintext is unread. Returns whether any is unread.
     fn open_next(&mut self, now: Instant, flow: FlowId) -> bool {
         let Some((peer, name)) = self.flows.find(flow) else {
             return self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| !agreed.unread().is_empty());
@@ -406,7 +406,7 @@ impl Gateway {
             }
         }
         if octets > 0 {
-            // What is foreign behind it is met again.
+            // A foreign parcel after it is met again at the next call.
             let any = !plain.is_empty();
             (agreed.plain, agreed.taken) = (self.desk.hold(plain), 0);
             self.consume_parcels(now, flow, (peer, name), octets);
@@ -449,7 +449,7 @@ impl Gateway {
         self.lend(peer);
         let hop = self.blocks(peer);
         if hop.is_received(name) {
-            // No more follows that would complete a parcel.
+            // No more bytes follow that would complete a parcel.
             let (front, back) = hop.unread(name);
             let rest = front.len() + back.len();
             hop.consume(now, name, rest);
@@ -480,7 +480,7 @@ impl Gateway {
         }
     }
 
-    /// Whether our application leaves unread what the other edge said.
+    /// Whether our application leaves received parcels unread.
     pub(super) fn reader_pauses(&mut self, flow: FlowId, (peer, name): Side) -> bool {
         let whole = has_whole(self.blocks(peer).unread(name));
         self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| whole || !agreed.unread().is_empty())
@@ -492,18 +492,18 @@ impl Gateway {
     }
 }
 
-/// What follows the first octets of two parts.
+/// Two parts without their first `octets`.
 fn after<'a>((front, back): (&'a [u8], &'a [u8]), octets: usize) -> (&'a [u8], &'a [u8]) {
     (front.get(octets..).unwrap_or(&[]), back.get(octets.saturating_sub(front.len())..).unwrap_or(&[]))
 }
 
-/// Octets that parcels in so much room hold.
+/// Plaintext octets that parcels in `room` hold.
 pub(super) fn plain_room(room: usize) -> usize {
     let whole = PARCEL_PLAIN_MAX + PARCEL_OVERHEAD;
     room / whole * PARCEL_PLAIN_MAX + (room % whole).saturating_sub(PARCEL_OVERHEAD)
 }
 
-/// What is worth writing, given room for so much: whole parcels, as many as are opened at once, or else part of one.
+/// Plaintext octets worth writing into `room`: whole parcels, at most as many as are opened at once, or else part of one.
 pub(super) fn worthwhile(room: usize) -> usize {
     match plain_room(room).min(OPENED_MAX) {
         plain if plain < PARCEL_MIN => 0,

@@ -1,28 +1,28 @@
-//! How peers share what the gateway has: memory, places in the flow table, and new flows per second.
+//! How peers share the gateway's resources: memory, places in the flow table, and new flows per second.
 //!
-//! Half of each is guaranteed, every peer an equal part, and never lent: what a peer holds cannot be taken back when
-//! another asks for it. The other half goes to the first that needs it, until it is given back.
+//! Half of each is guaranteed, in equal parts per peer, and never lent: what a peer holds cannot be taken back when another asks
+//! for it. The other half is first come, first served, until it is released.
 
 use wavelane_base::{Instant, Span};
 
-/// Something of which there is so much.
+/// A limited resource.
 #[derive(Debug, Default)]
 pub(super) struct Lending {
     total: u64,
     guaranteed: u64,
     /// What each peer holds.
     held: Vec<u64>,
-    /// All that is not free for others: of each peer what it holds, but at least what it is guaranteed.
+    /// The sum over peers of what each holds, but at least its guarantee.
     taken: u64,
 }
 
 impl Lending {
-    /// None of `peers` holds anything of `total` yet.
+    /// `total` shared by `peers`, none of which holds anything yet.
     pub(super) fn new(total: u64, peers: usize) -> Self {
         let guaranteed = total / (2 * peers.max(1) as u64);
         Self { total, guaranteed, held: vec![0; peers], taken: guaranteed * peers as u64 }
     }
-    /// `peer` holds so much now.
+    /// `peer` holds `held` now.
     pub(super) fn hold(&mut self, peer: usize, held: u64) {
         let before = core::mem::replace(&mut self.held[peer], held);
         self.taken = self.taken - before.max(self.guaranteed) + held.max(self.guaranteed);
@@ -39,7 +39,7 @@ impl Lending {
 pub(super) struct Arrivals {
     rate: u64,
     own_rate: u64,
-    /// Flows that each peer may still open of its own, and all of what is common, in billionths.
+    /// Flows that each peer may still open from its own rate, and that all may open from the common rate, in billionths.
     own: Vec<(Instant, u64)>,
     common: (Instant, u64),
     pub(super) refused: u64,
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same by its definition.
+    /// The limit by its definition.
     fn limit(total: u64, held: &[u64], peer: usize) -> u64 {
         let guaranteed = total / (2 * held.len() as u64);
         let others = held.iter().enumerate().filter(|(i, _)| *i != peer);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     proptest! {
-        /// Peers take and give back as they like within their limits.
+        /// Peers take and release arbitrarily within their limits.
         #[test]
         fn lending_never_exceeds_the_total_or_a_guarantee(
             total in 0..1_000_u64,

@@ -1,4 +1,4 @@
-//! A hub with two peers: what one of them does with its flows leaves the other its share.
+//! A hub with two peers: whatever one of them does with its flows, the other keeps its share.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
@@ -10,7 +10,7 @@ const DELAY: Span = Span::from_millis(10);
 const RATE: Rate = Rate::from_bps(20_000_000);
 const POOL: u64 = 64 << 20;
 
-/// Where node `n` sends to its neighbour over `port`.
+/// The address that node `n` sends to over `port`.
 fn lane(node: usize, port: u16) -> SocketAddr {
     format!("192.0.2.{}:{}", node + 1, 4780 + port).parse().unwrap()
 }
@@ -37,7 +37,7 @@ fn node(me: usize, flows_max: usize) -> Gateway {
     Gateway::new(Instant::from_secs(1), config, 1, Seed(me as u64).entropy("hub")).unwrap()
 }
 
-/// A datagram on its way: to which node and port of it, from where.
+/// A datagram in flight: destination node and port, and source address.
 type Frame = (usize, u16, SocketAddr, Vec<u8>);
 
 /// The hub is node 0. Nodes 1 and 2 open flows to it; it writes to each as much as it takes.
@@ -53,7 +53,7 @@ struct Hub {
     reads: Option<FlowId>,
     read: u64,
     block: Vec<u8>,
-    /// What the hub was asked for.
+    /// The requests that the hub received.
     asked: usize,
 }
 
@@ -76,7 +76,7 @@ impl Hub {
         let (source, target) = ("10.1.0.2:40000".parse().unwrap(), "10.3.0.2:80".parse().unwrap());
         self.nodes[node].open(self.now, PeerId(0), source, target).ok()
     }
-    /// Node 1 asks for a flow in its own words.
+    /// Node 1 asks for a flow with a hand-made request.
     fn claim(&mut self, token: u64, hops: u8, received: Option<u64>) -> FlowName {
         let (source, target) = ("10.1.0.2:40000".parse().unwrap(), "10.3.0.2:80".parse().unwrap());
         let mut passage = Passage { hops, received, ..Passage::default() };
@@ -98,7 +98,7 @@ impl Hub {
                     Event::Ending(flow) => self.nodes[at].reset(now, flow),
                     Event::Writable(flow) if at == 0 => while self.nodes[0].write(now, flow, &self.block) > 0 {},
                     Event::Refused(..) | Event::Reset(..) => self.lost[at] += 1,
-                    // Applications of node 1 send something too, which the hub's do not read.
+                    // Applications of node 1 send too; the hub's do not read it.
                     Event::Accepted(flow) if at == 1 => {
                         self.nodes[1].write(now, flow, &self.block);
                     }
@@ -148,7 +148,7 @@ impl Hub {
             self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
         }
     }
-    /// Octets that a download of node 2 brings over in `span`.
+    /// Octets that a download of node 2 transfers in `span`.
     fn download(&mut self, span: Span) -> u64 {
         self.reads = self.open(2);
         assert!(self.reads.is_some());
@@ -174,7 +174,7 @@ fn ten_thousand_stalled_flows_leave_the_other_peer_its_share() {
         hub.run(Span::from_secs(1));
     }
     let status = hub.nodes[0].status(hub.now);
-    // Of 4,096 places a quarter is guaranteed to the other.
+    // A quarter of the 4,096 places is guaranteed to the other.
     assert_eq!(status.flows, 3_072, "{} refused", hub.lost[1]);
     assert_eq!(hub.lost[1] as u64, hub.counter(0, "hop_refused_table_full") + hub.counter(0, "refused_flow_rate"));
     let floors = 3_072 * 2 * 4_096;
@@ -228,7 +228,7 @@ fn lost_flows_count_in_their_peers_share() {
         hub.run(Span::from_secs(4));
     }
     let kept = hub.nodes[0].status(hub.now).flows_lost_way;
-    // All but what is guaranteed to the other.
+    // All but the other's guarantee.
     assert_eq!(kept, 3_072, "of {} asked for", hub.asked);
     let opened = (0..1_500).filter_map(|_| hub.open(2)).count();
     hub.run(Span::from_secs(4));

@@ -1,4 +1,4 @@
-//! The operator's view: one snapshot, and session events put into words.
+//! The operator's view: a snapshot, and session events as text.
 
 use super::Link;
 use super::{Distrust, Event, Gateway, LaneStatus, PeerId, PeerStatus, Status};
@@ -74,7 +74,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     }
 }
 
-/// What repair cost on a link, and what it came to, whichever way it went.
+/// Cost and outcome of repair on a link, over all repair methods.
 fn repair(link: &Link, lane: &LinkCounters, packets: Option<&PacketCounters>) -> [(&'static str, u64); 4] {
     let (blocks, packets) = (link.service.blocks.counters(), packets.map(|p| p.sender).unwrap_or_default());
     let cost = blocks.repair_octets + blocks.copy_octets + lane.symbol_octets + packets.repeat_octets;
@@ -108,7 +108,7 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
     }
 }
 
-/// The lanes to a peer that are there: the configuration's in its order, then those that were made for the peer's.
+/// The existing lanes to a peer: the configured ones in order, then those created for lanes of the peer.
 fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
     let (link, numbers) = (&gateway.links[peer], &gateway.peers[peer].numbers);
     let made = (0..link.lanes()).filter(|lane| !numbers.contains(lane));
@@ -130,7 +130,7 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Opt
         works: !gateway.links[peer].lane_failed(lane),
         spare: gateway.links[peer].lane_is_spare(lane),
         rtt: path.rtt,
-        // What is assumed of a lane that has carried nothing is no measurement.
+        // The assumed rate of a lane that has carried nothing is not a measurement.
         rate: path.rtt.filter(|_| path.delivered_bytes > 0).map(|_| path.rate),
         loss: path.loss,
         delivered_bytes: path.delivered_bytes,
@@ -145,7 +145,7 @@ fn path_mtu_cause(mtu: usize) -> String {
 }
 
 impl Gateway {
-    /// Says once that the path swallows large packets, and once that it no longer does.
+    /// Reports once that the path drops large packets, and once that it no longer does.
     pub(super) fn note_path_mtu(&mut self, now: Instant, peer: usize) {
         for lane in 0..self.links[peer].lanes() {
             let path = self.links[peer].path(now, lane);

@@ -13,7 +13,7 @@ impl Streams for Gateway {
         }
         let room = self.edge_room(flow).min(data.len());
         if room == 0 {
-            // While an older stretch is being replayed nothing may overtake it, not even an empty one.
+            // While older bytes are being replayed nothing may overtake them, not even an empty write.
             self.with_edge(flow, |edge| edge.writer_waits |= !data.is_empty());
             return 0;
         }
@@ -76,7 +76,7 @@ impl Streams for Gateway {
 }
 
 impl Gateway {
-    /// What the flow's edge lets it write now: without one, anything.
+    /// How much the flow's edge lets it write now: without an edge, anything.
     pub(super) fn edge_room(&mut self, flow: FlowId) -> usize {
         let share = self.share_kept();
         let carried = self.flows.find(flow).is_some();
@@ -87,8 +87,8 @@ impl Gateway {
         }
     }
 
-    /// How many bytes `write` would take now. With none an [`Event::Writable`] follows once there is room worth
-    /// writing for, so that the bytes may wait where they are until then.
+    /// How many bytes `write` would take now. If none, an [`Event::Writable`] follows once there is room worth writing for, so
+    /// that the bytes may wait where they are until then.
     pub fn room(&mut self, now: Instant, flow: FlowId) -> usize {
         let edge = self.edge_room(flow);
         let Some((peer, name)) = self.flows.find(flow) else {
@@ -106,7 +106,7 @@ impl Gateway {
         room
     }
 
-    /// What `read` would give, where it lies: two parts of one stretch. Empty as well if `read` would give no bytes.
+    /// What `read` would return, in place, in two parts. Also empty if `read` would return no bytes.
     pub fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
         if self.is_sealed(flow) {
             return (self.unread_sealed(now, flow), &[]);
@@ -119,7 +119,7 @@ impl Gateway {
         }
     }
 
-    /// Takes the first `octets` of [`Gateway::unread`] as read.
+    /// Marks the first `octets` of [`Gateway::unread`] as read.
     pub fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
         if self.is_sealed(flow) {
             return self.consume_sealed(flow, octets);

@@ -1,7 +1,7 @@
-//! A routing table that somebody else keeps, in place of the peers' order: it says by which neighbours a target is reached.
+//! An externally maintained routing table, in place of the peers' order: it says through which neighbours a target is reached.
 //!
-//! The table names next hops by address, the peers' configuration says who is there. What a peer's own routes do not cover is
-//! not sent to it even so: they bound what the table's keeper can do.
+//! The table names next hops by address; the peers' configuration maps addresses to peers. Targets outside a peer's own routes
+//! are never sent to it: the routes bound what the table's maintainer can do.
 
 use super::policy::longest;
 use super::{Gateway, OpenError, PeerId};
@@ -23,16 +23,16 @@ pub enum NextHop {
     OnLink,
 }
 
-/// By which next hops each block of addresses is reached; by none of those that have none.
+/// The next hops of each address block; a block without next hops is unreachable.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
-    /// By the number of leading bits that count, and those.
+    /// By prefix length and prefix.
     routes: BTreeMap<(u8, IpAddr), Vec<NextHop>>,
-    /// The lengths there are, of IPv4 and IPv6.
+    /// The prefix lengths in use, of IPv4 and IPv6.
     lengths: [BTreeSet<u8>; 2],
 }
 
-/// The first address of the block of `bits` that holds `address`.
+/// The first address of the block of `bits` that contains `address`.
 fn first_of(address: IpAddr, bits: u8) -> IpAddr {
     let mask = |width: u8| if bits == 0 { 0 } else { u128::MAX << (width - bits.min(width)) };
     match address {
@@ -42,7 +42,7 @@ fn first_of(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 impl Table {
-    /// Adds a route; further next hops to a block that has one follow those. `false` if the table is full.
+    /// Adds a route; further next hops of an existing block are appended. `false` if the table is full.
     pub fn add(&mut self, prefix: IpPrefix, hops: &[NextHop]) -> bool {
         let key = (prefix.bits, first_of(prefix.address, prefix.bits));
         if self.routes.len() >= TABLE_MAX && !self.routes.contains_key(&key) {
@@ -68,7 +68,7 @@ impl Table {
         self.routes.is_empty()
     }
 
-    /// The route to `target`: how many bits of it count, and its next hops.
+    /// The route to `target`: its prefix length and its next hops.
     fn route(&self, target: IpAddr) -> Option<(u8, &[NextHop])> {
         let mut lengths = self.lengths[usize::from(target.is_ipv6())].iter().rev();
         lengths.find_map(|bits| Some((*bits, self.routes.get(&(*bits, first_of(target, *bits)))?.as_slice())))
@@ -76,7 +76,7 @@ impl Table {
 }
 
 impl Gateway {
-    /// The table's keeper changed it: flows move to the peers that it names now. Says whether anything is different.
+    /// Installs a changed table: flows move to the peers that it names now. Returns whether anything differs.
     ///
     /// It counts only if [`super::Config::by_table`].
     pub fn set_table(&mut self, now: Instant, table: Table) -> bool {
@@ -84,7 +84,7 @@ impl Gateway {
             return false;
         }
         let before = core::mem::replace(&mut self.table, table);
-        // Another way to a target says nothing about those to others.
+        // A changed way to one target does not affect marks of others.
         let table = &self.table;
         self.ways.forget(|target| before.route(target) != table.route(target));
         self.leave_lost_ways(now);
@@ -103,12 +103,12 @@ impl Gateway {
         (self.table.len(), self.table.routes.iter().filter(leads).count())
     }
 
-    /// By how many bits the table's route to `target` matches.
+    /// The prefix length of the table's route to `target`.
     pub(super) fn table_bits(&self, target: IpAddr) -> Option<u8> {
         self.table.route(target).map(|(bits, _)| bits)
     }
 
-    /// Whom to ask for a flow that the owner would ask `peer` for.
+    /// The peer to ask for a flow that the owner would ask `peer` for.
     pub(super) fn named_by_table(&self, now: Instant, peer: PeerId, target: IpAddr) -> Result<PeerId, OpenError> {
         if !self.config.by_table || !self.covers(peer, target) {
             return Ok(peer);
@@ -121,7 +121,7 @@ impl Gateway {
         self.config.peers[peer.0].routes.iter().any(|prefix| prefix.contains(target))
     }
 
-    /// Whether a flow to `target` goes no further than here: its block is on our link, ours, or not a matter of the table.
+    /// Whether a flow to `target` ends here: its block is on our link, ours, or not subject to the table.
     pub(super) fn ends_here(&self, target: IpAddr) -> bool {
         let any_covers = || (0..self.config.peers.len()).any(|peer| self.covers(PeerId(peer), target));
         if !self.config.by_table || self.packets.is_own(target) || !any_covers() {
@@ -137,7 +137,7 @@ impl Gateway {
     /// The peers that the table names for `target`, in its order.
     pub(super) fn ways_by_table(&self, upstream: Option<PeerId>, target: IpAddr) -> Vec<PeerId> {
         let mut ways = Vec::new();
-        // What is ours is not passed on, whatever a route for its network says.
+        // Our own addresses are never relayed, whatever a route for their network says.
         let Some((_, hops)) = self.table.route(target).filter(|_| !self.packets.is_own(target)) else { return ways };
         for peer in hops.iter().flat_map(|hop| self.peers_at(*hop, target)) {
             if self.covers(peer, target) && Some(peer) != upstream && !ways.contains(&peer) {
@@ -147,7 +147,8 @@ impl Gateway {
         ways
     }
 
-    /// The peers at a next hop: by the configuration. Only one that has no address there is looked for where it calls from.
+    /// The peers at a next hop, by the configuration. Only a peer without a configured address is matched by the address it calls
+    /// from.
     fn peers_at(&self, hop: NextHop, target: IpAddr) -> Vec<PeerId> {
         let address = match hop {
             NextHop::Address(address) => address,
@@ -160,7 +161,7 @@ impl Gateway {
             if named.peek().is_some() || configured.peek().is_some() {
                 return named.any(|(at, _)| *at == address) || configured.any(|at| at.ip().to_canonical() == address);
             }
-            // Not where it merely claims to be: it could claim to be another peer's next hop.
+            // Only a proven address counts: the peer could claim to be another peer's next hop.
             let lanes = self.peers[peer].lanes.iter().enumerate();
             let heard = lanes.filter_map(|(lane, state)| Some((state, self.sessions.address(peer, lane)?)));
             heard.into_iter().any(|(state, at)| at.ip().to_canonical() == address && state.addresses.was_proven(at))

@@ -132,7 +132,7 @@ fn an_unproven_address_is_no_next_hop() {
     assert_eq!(ways(&gateway, "10.9.4.9"), [2]);
 }
 
-/// Peer 1 asks for a flow again that another gateway answered.
+/// Peer 1 asks again for a flow that another gateway answered.
 fn asked_again(gateway: &mut Gateway, target: &str) -> Result<(), Reason> {
     let passage = Passage { token: [7; 16], hops: 0, received: Some(0), choice: true, attempt: 1, seal: None };
     let name = FlowName { mine: false, number: 1 };
@@ -153,7 +153,7 @@ fn a_flow_without_a_route_yet_is_kept() {
     }
     gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Aborted), "it ends here, and is unknown");
-    // One that ended here is known whatever the table says now.
+    // A flow that ended here is known whatever the table says now.
     gateway.ended.insert([7; 16], true);
     gateway.set_table(T0, Table::default());
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Complete));
@@ -187,7 +187,7 @@ fn a_flapping_table_ends_no_flow() {
     }
     assert_eq!(last, PeerId(0));
     assert_eq!(gateway.flows.edge(flow).and_then(Edge::tries).copied(), Some(0));
-    // Ways that fail do count.
+    // Failed ways do count.
     for _ in 0..100 {
         gateway.lost(T0, flow, Reason::Unreachable);
     }

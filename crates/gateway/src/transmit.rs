@@ -1,17 +1,17 @@
-//! What leaves: one sealed datagram, or a batch of equal-size ones for the same neighbour.
+//! Transmission: one sealed datagram, or a batch of equal-size ones for the same neighbour.
 
 use super::{Gateway, PeerId};
 use wavelane_base::{Class, Ecn, Instant, PortId, Transmit};
 use wavelane_wire::datagram::UDP6_OVERHEAD;
 
-/// Most octets of a batch: what one send takes on either IP version (a length field of 16 bits less the headers).
+/// Most octets of a batch: what one send takes on either IP version (a 16-bit length field minus the headers).
 const BATCH_MAX: usize = 65_535 - UDP6_OVERHEAD;
 
 impl Gateway {
     /// The next datagram for `port`, or a batch.
     ///
-    /// A batch holds what separate calls would have given at this moment, byte for byte, so pacer, window and packet
-    /// numbers count each datagram in it. It ends with the first one that is not full.
+    /// A batch holds what separate calls would have returned at this moment, byte for byte, so pacer, window and packet numbers
+    /// count each datagram in it. It ends with the first one that is not full.
     pub(super) fn next_batch(
         &mut self,
         now: Instant,
@@ -34,14 +34,15 @@ impl Gateway {
                 continue;
             }
             for lane in 0..self.sessions.ways(peer) {
-                // A lane that was made for the peer's leads nowhere until that is heard.
+                // A lane created for a lane of the peer leads nowhere until that one is heard.
                 let nowhere = !self.peers[peer].numbers.contains(&lane) && self.sessions.address(peer, lane).is_none();
                 if self.sessions.port(peer, lane) != Some(port) || nowhere {
                     continue;
                 }
                 let Some((first, class)) = self.next_datagram(now, peer, lane, buf) else { continue };
                 self.cursor = (peer + 1) % self.links.len();
-                // The lane counts an unsealed one as sent and will find it lost, which repeats it under the next session.
+                // The lane counts an unsealed one as sent and will declare it lost, so it is retransmitted under the next
+                // session.
                 let Some(first) = first else { continue };
                 // A radio takes options per frame.
                 let radio = self.is_radio(peer, lane);
@@ -80,7 +81,7 @@ impl Gateway {
         Some((sealed, draft.class))
     }
 
-    /// Appends datagrams while they are as long as the first, which stands in `buf`. Returns the octets of all.
+    /// Appends datagrams while they are as long as the first, which is at the start of `buf`. Returns the total octets.
     fn extend(
         &mut self,
         now: Instant,

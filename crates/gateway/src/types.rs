@@ -1,4 +1,4 @@
-//! The words a gateway and its owner exchange.
+//! The types a gateway and its owner exchange.
 
 use super::Reason;
 use std::net::{IpAddr, SocketAddr};
@@ -25,23 +25,23 @@ pub enum OpenError {
 /// What a gateway tells its owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A session with the peer stands; flows move.
+    /// A session with the peer is established; flows move.
     PeerUp(PeerId),
     /// Nothing authenticated was heard from the peer for a while although we asked. Flows are kept.
     PeerSilent(PeerId),
-    /// A lane to it swallows packets that nearly every path carries, or no longer does.
+    /// A lane to it drops packets of a size that nearly every path carries, or no longer does.
     PathMtu {
         /// The peer.
         peer: PeerId,
-        /// The lane's place among the configuration's; `None` of one that was made to answer a lane of the peer's.
+        /// The lane's place in the configuration; `None` for one created for a lane of the peer.
         place: Option<usize>,
-        /// What there is to say.
+        /// The message.
         text: String,
     },
-    /// It stayed silent for so long that it counts as gone, until [`Event::PeerUp`]: what can go without it should, and
-    /// who waits for it can be told ([`Gateway::refuse_unanswered`]). Flows that stand are kept.
+    /// It stayed silent for so long that it counts as down, until [`Event::PeerUp`]: traffic should take other ways, and pending
+    /// requests can be refused ([`Gateway::refuse_unanswered`]). Established flows are kept.
     PeerDown(PeerId),
-    /// The peer came back without its memory (new boot epoch); its flows were reset.
+    /// The peer restarted (new boot epoch); its flows were reset.
     PeerRestarted(PeerId),
     /// The peer wants us to connect to `target` for an application at `source`. Already checked against the
     /// allowed prefixes. Answer with [`Gateway::accept`] or [`Gateway::refuse`].
@@ -55,7 +55,7 @@ pub enum Event {
         /// The target.
         target: SocketAddr,
     },
-    /// The peer asked for a flow and was refused, because it may not use the flow's source or not reach its target.
+    /// The peer asked for a flow and was refused, because it may not use the flow's source or may not reach its target.
     Denied {
         /// Who asked.
         peer: PeerId,
@@ -68,9 +68,9 @@ pub enum Event {
     Accepted(FlowId),
     /// The flow was not opened; it is forgotten.
     Refused(FlowId, Reason),
-    /// The far side reset the flow after bytes that are still to be read; [`Event::Reset`] follows once they are.
+    /// The far side reset the flow after bytes that are still unread; [`Event::Reset`] follows once they are read.
     Ending(FlowId),
-    /// [`Streams::read`] has something to say (bytes, end or reset). Edge-triggered: read until `Blocked`.
+    /// [`Streams::read`] has something to return (bytes, end or reset). Edge-triggered: read until `Blocked`.
     Readable(FlowId),
     /// [`Streams::write`] accepts bytes again after it accepted fewer than offered.
     Writable(FlowId),
@@ -78,7 +78,7 @@ pub enum Event {
     Reset(FlowId, Reason),
     /// Both directions ended in an orderly way and everything we sent is acknowledged; it is forgotten.
     Closed(FlowId),
-    /// Our handshakes get no answer: the peer is unreachable, or we have its key wrong. Again after each minute.
+    /// Our handshakes get no answer: the peer is unreachable, or we have its key wrong. Repeated every minute.
     Unanswered {
         /// Whom we called.
         peer: PeerId,
@@ -100,14 +100,14 @@ pub enum Event {
     },
 }
 
-/// One time that a sealed flow left its way because of what came by it, or did not.
+/// One occasion on which a sealed flow left its way because of what arrived on it, or did not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Distrust {
     /// How long ago.
     pub ago: Span,
     /// What came.
     pub what: &'static str,
-    /// Where the flow leads.
+    /// The flow's target.
     pub target: Option<SocketAddr>,
 }
 
@@ -116,7 +116,7 @@ pub struct Distrust {
 pub struct PeerStatus {
     /// The configured name.
     pub name: String,
-    /// Whether a session stands and the peer was heard recently.
+    /// Whether a session is established and the peer was heard recently.
     pub up: bool,
     /// Where its datagrams come from.
     pub address: Option<SocketAddr>,
@@ -134,32 +134,32 @@ pub struct PeerStatus {
     pub loss: f64,
     /// Largest IP packet the path is known to carry.
     pub path_mtu: usize,
-    /// Why that is less than nearly every path carries, if it is.
+    /// Why that is below the base that nearly every path carries, if it is.
     pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// Times that a flow left this way because a relay on it, the peer or one behind it, changed, forged or withheld something.
+    /// How often a flow left this way because a relay on it, the peer or one behind it, changed, forged or withheld something.
     pub distrusted: u64,
     /// The last of them.
     pub distrusted_last: Option<Distrust>,
-    /// Its lanes; what stands above is of the one that is taken first.
+    /// Its lanes; the values above are those of the preferred one.
     pub lanes: Vec<LaneStatus>,
 }
 
 /// One lane to a neighbour, as the operator sees it.
 #[derive(Clone, Debug)]
 pub struct LaneStatus {
-    /// Its place among the configuration's lanes; `None` of one that was made to answer a lane of the peer's.
+    /// Its place in the configuration; `None` for one created for a lane of the peer.
     pub place: Option<usize>,
-    /// By which port its datagrams leave.
+    /// The port that sends its datagrams.
     pub port: PortId,
     /// Where they go.
     pub address: Option<SocketAddr>,
-    /// Whether it is used: answers come, or no other lane has any either.
+    /// Whether it is used: it is answered, or no other lane is either.
     pub works: bool,
-    /// Whether it is kept in reserve: others stand before it, by cost or by the choice of lane.
+    /// Whether it is a spare: others are preferred, by cost or by the choice of lane.
     pub spare: bool,
-    /// Whether what it carries costs.
+    /// Whether its traffic costs money.
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
@@ -184,9 +184,9 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// Flows open now.
     pub flows: usize,
-    /// Of those, flows whose way over a relay was lost and that wait to be taken up again.
+    /// Of those, flows whose way over a relay was lost and that wait to be resumed.
     pub flows_lost_way: usize,
-    /// Flows passed on from one peer to another now.
+    /// Flows relayed from one peer to another now.
     pub flows_relayed: usize,
     /// Bytes in flows' buffers now.
     pub buffered: u64,

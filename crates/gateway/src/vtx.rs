@@ -1,9 +1,9 @@
-//! Virtual retransmission: a block that a node lost after it had receipted it comes from the nearest node before it that still
-//! has it.
+//! Virtual retransmission: a block that a node lost after it had receipted it is retransmitted by the nearest upstream node that
+//! still has it.
 //!
-//! The edge that sent the bytes asks, once the other edge's application got no further for a while; every node that has the
-//! bytes asks the next one. The edge itself has all that it asks for (it keeps what the other application has not), a relay
-//! what is in its cache.
+//! The edge that sent the bytes asks, once the other edge's application made no progress for a while; every node that has the
+//! bytes asks the next one. The edge itself has all that it asks for (it keeps what the other application lacks), a relay what is
+//! in its cache.
 
 use super::edge::Edge;
 use super::relay::Side;
@@ -13,31 +13,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use wavelane_base::{FlowId, Instant, RangeSet, Span, Wakeup};
 use wavelane_services::hop::VTX_OCTETS_MAX;
 
-/// Without news of the other edge for so long its edge asks where the bytes are ...
+/// Without progress of the other edge for this long an edge asks where the bytes are ...
 pub(super) const VTX_AFTER: Span = Span::from_secs(1);
 /// ... and after twice as long each time, up to this.
 const VTX_AFTER_MAX: Span = Span::from_secs(16);
 
-/// Times that a sealed flow's other edge was asked for and not heard, after which its way is left: what was taken is withheld.
+/// Unanswered queries to a sealed flow's other edge after which its way is left: receipted bytes are withheld.
 const UNHEARD_MAX: u32 = 2;
-/// The same of a flow that left a way recently because an edge distrusted it: several ways are to be tried in little time.
+/// The same for a flow that recently left a way because of an edge's distrust: several ways are to be tried in little time.
 const UNHEARD_AGAIN_MAX: u32 = 1;
 
-/// Least that is asked for at once: the smallest block.
+/// Minimum bytes asked for at once: the smallest block.
 const VTX_OCTETS_MIN: u64 = 64 << 10;
 
 /// What the gateway itself remembers.
 #[derive(Debug, Default)]
 pub(super) struct Vtx {
-    /// When edges look whether the other one got further.
+    /// When edges check whether the other one made progress.
     watched: BTreeSet<(Instant, FlowId)>,
-    /// Offers that relays pass on when they have the bytes again: first and last byte by the side they came from.
+    /// Offers that relays forward once they have the bytes again: first and last byte by the side they came from.
     waiting: BTreeMap<Side, (u64, u64)>,
     /// Offers that edges made.
     pub(super) asked: u64,
 }
 
-/// How an edge waits for the other one's word.
+/// How an edge waits for the other edge's progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     at: Option<Instant>,
@@ -54,22 +54,22 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// The other edge's application got further.
+    /// The other edge's application made progress.
     pub(super) fn progress(&mut self, now: Instant) {
         (self.heard, self.wait, self.unheard) = (now, VTX_AFTER, 0);
     }
-    /// How much to ask for: less while nothing comes of it, so that it fits into caches that others use as well.
+    /// How much to ask for: less while it has no effect, so that it fits into caches shared with others.
     fn octets(self) -> u64 {
         (VTX_OCTETS_MAX / (self.wait.as_nanos() / VTX_AFTER.as_nanos()).max(1)).max(VTX_OCTETS_MIN)
     }
-    /// It did not, and the other edge says so.
+    /// It made no progress, and the other edge says so.
     pub(super) fn pause(&mut self, now: Instant) {
         (self.heard, self.unheard) = (now, 0);
     }
 }
 
 impl Gateway {
-    /// Has a flow looked after, if its edge keeps anything.
+    /// Starts watching a flow, if its edge keeps anything.
     pub(super) fn watch_vtx(&mut self, now: Instant, id: FlowId) {
         if self.cache.is_off() {
             return;
@@ -85,7 +85,7 @@ impl Gateway {
         }
     }
 
-    /// The same from now on, whatever it waited for by another way.
+    /// Restarts watching from now on, regardless of the previous way.
     pub(super) fn watch_anew(&mut self, now: Instant, id: FlowId) {
         if let Some(at) = self.flows.edge(id).and_then(|edge| edge.watch.at.take()) {
             self.vtx.watched.remove(&(at, id));
@@ -98,7 +98,7 @@ impl Gateway {
         first.map(|(at, _)| Wakeup { at: *at, cause: "gateway: look whether the other edge has a flow's bytes" })
     }
 
-    /// Edges that heard nothing of their bytes for too long ask for them.
+    /// Edges without progress for too long ask for their bytes.
     pub(super) fn look_for_lost_blocks(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.vtx.watched.first().filter(|(at, _)| *at <= now) {
             self.vtx.watched.remove(&(at, id));
@@ -132,7 +132,7 @@ impl Gateway {
         }
     }
 
-    /// The first bytes that the other application has not and the neighbour, which is not silent, has taken.
+    /// The first bytes that the other application lacks and that the neighbour, not being silent, has receipted.
     fn kept_and_taken(&mut self, id: FlowId) -> Option<(u64, u64)> {
         let (peer, name) = self.flows.find(id).filter(|(peer, _)| self.peers[peer.0].up)?;
         let receipted = self.blocks(peer).receipted(name);
@@ -141,8 +141,8 @@ impl Gateway {
         (receipted > start).then_some((start, receipted.min(start + most)))
     }
 
-    /// Asks the next node for the first bytes that the other application has not; not while they are still on the first hop,
-    /// or the neighbour is silent.
+    /// Asks the next node for the first bytes that the other application lacks; not while they are still on the first hop, or the
+    /// neighbour is silent.
     fn ask_for_kept(&mut self, id: FlowId) -> bool {
         let Some((peer, name)) = self.flows.find(id) else { return false };
         let Some((start, end)) = self.kept_and_taken(id) else { return false };
@@ -152,9 +152,9 @@ impl Gateway {
         true
     }
 
-    /// The other edge asks: what our application read it has, what it did not is here or was lost here.
+    /// The other edge asks: bytes that our application read are held; unread ones are here or were lost here.
     pub(super) fn edge_has(&mut self, now: Instant, id: FlowId, side: Side, bytes: (u64, u64)) {
-        // Of a sealed flow only a reader's pause is confirmed: what was withheld is to be missed.
+        // On a sealed flow only a reader's pause is confirmed: withheld bytes must be noticed.
         let sealed = self.is_sealed(id);
         let pauses = sealed && self.reader_pauses(id, side);
         let word = self.flows.edge(id).filter(|_| pauses).map(Edge::say_reach);
@@ -170,7 +170,7 @@ impl Gateway {
         self.settle_later(side.0);
     }
 
-    /// The next node lacks what we keep.
+    /// The next node lacks bytes that we keep.
     pub(super) fn edge_sends_again(&mut self, id: FlowId, side: Side, parts: &[(u64, u64)]) {
         for &(start, end) in parts {
             let Some(edge) = self.flows.edge(id) else { return };
@@ -188,7 +188,7 @@ impl Gateway {
         }
     }
 
-    /// A relay is asked: says what it has, and asks the next node for what it has passed on.
+    /// A relay is asked: it answers what it has, and asks the next node about what it has forwarded.
     pub(super) fn relay_has(&mut self, side: Side, other: Side, (start, end): (u64, u64)) {
         let passed_on = self.blocks(side.0).taken(side.1);
         let receipted = self.blocks(other.0).receipted(other.1);
@@ -203,7 +203,7 @@ impl Gateway {
         self.settle_later(side.0);
     }
 
-    /// Passes an offer on once the bytes are here: the next node may lack them.
+    /// Forwards an offer once the bytes are here: the next node may lack them.
     fn ask_onward(&mut self, side: Side, other: Side) {
         let Some(&(start, end)) = self.vtx.waiting.get(&side) else { return };
         let receipted = self.blocks(other.0).receipted(other.1);
@@ -221,13 +221,13 @@ impl Gateway {
         }
     }
 
-    /// What a relay lacked has come again.
+    /// Bytes that a relay lacked have arrived again.
     pub(super) fn relay_keeps(&mut self, side: Side, other: Side, offset: u64, bytes: &[u8]) {
         self.cache.keep(side, offset, bytes);
         self.ask_onward(side, other);
     }
 
-    /// The node after a relay, on `side`, lacks what came from `other`.
+    /// The node downstream of a relay, on `side`, lacks bytes that came from `other`.
     pub(super) fn relay_sends_again(&mut self, side: Side, other: Side, parts: &[(u64, u64)]) {
         for &(start, end) in parts {
             for (offset, mut bytes) in self.cache.read(other, start, end) {
@@ -248,7 +248,7 @@ impl Gateway {
         self.vtx.waiting.remove(&side);
     }
 
-    /// Peers have other numbers now.
+    /// Peers were renumbered.
     pub(super) fn forget_all_passed_on(&mut self) {
         self.cache.clear();
         self.vtx.waiting.clear();
@@ -259,23 +259,23 @@ impl Gateway {
     }
 }
 
-/// Of what a relay forwarded, `here` holds what its cache has: adds what is in custody, which the next hop has not receipted.
+/// `here` holds the cached part of what a relay forwarded: adds the bytes in custody, which the next hop has not receipted.
 fn put_custody(here: &mut RangeSet, receipted: u64, passed_on: u64) {
     here.insert(receipted, passed_on);
 }
 
-/// What becomes of an offer at a relay.
+/// What a relay does with an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Onward {
     /// The next hop is asked for the offered bytes up to here.
     Offer(u64),
     /// It has receipted none of them.
     Nothing,
-    /// The relay lacks some of them itself, and asks once they came again.
+    /// The relay lacks some of them itself, and asks once they have arrived again.
     Wait,
 }
 
-/// What a relay whose cache holds `cached` does with an offer of bytes of which the next hop receipted some.
+/// What a relay whose cache holds `cached` does with an offer, given how far the next hop has receipted.
 fn onward(cached: &RangeSet, receipted: u64, (start, end): (u64, u64)) -> Onward {
     let end = end.min(receipted);
     match (start < end, start < end && cached.gaps(start, end).is_empty()) {

@@ -1,9 +1,9 @@
 //! The ways to a target, and leaving one that leads nowhere for another.
 //!
-//! A neighbour is a way to a target if its routes cover it as closely as anybody's, or a detour says so. The edge that
-//! opened a flow moves it: it opens it anew by another way, and the edges go on where the applications are. A relay
-//! cannot, for it does not know how far they got. It ends the way it is on, which makes the opening edge ask again; a
-//! relay that is asked takes the next of its own ways, and says so if it has none.
+//! A neighbour is a way to a target if none has a longer matching route, or if a detour says so. The edge that opened a flow
+//! moves it: it reopens it by another way, and the edges continue where the applications are. A relay cannot move a flow, because
+//! it does not know how far the applications got. It ends the current way, which makes the opening edge ask again; a relay that
+//! is asked takes the next of its own ways, and refuses if it has none.
 
 use super::edge::{Edge, Role};
 use super::relay::{Asked, Side};
@@ -13,27 +13,27 @@ use std::net::IpAddr;
 use wavelane_base::{FlowId, Instant, Span};
 use wavelane_wire::frame::Reason;
 
-/// A neighbour that led nowhere comes after the others for so long.
+/// A neighbour that led nowhere is ranked after the others for this long.
 const SHUNNED_FOR: Span = Span::from_secs(30);
-/// Where all others have failed it is asked again after so long: what it lacked may be there.
+/// If all others have failed it is asked again after this long: its own way may be back.
 const SHUNNED_AGAIN: Span = Span::from_secs(10);
-/// One by which a sealed flow went that its edges distrusted comes after the others for so long: longer than a flow looks for a
-/// better way, which would begin anew otherwise.
+/// A neighbour on a way that a sealed flow's edges distrusted is ranked after the others for this long: longer than a flow
+/// searches for a better way, or the search would start over.
 const DISTRUSTED_FOR: Span = Span::from_secs(120);
-/// Most of either that are remembered; past it the one that did so first is forgotten.
+/// Most marks of either kind; beyond it the oldest is forgotten.
 const SHUNNED_MAX: usize = 1024;
 
-/// A neighbour, and where it was to lead.
+/// A neighbour and the target it was used for.
 type Towards = (PeerId, IpAddr);
 
-/// The same for what comes from a neighbour, or begins here.
+/// The same for flows from an upstream neighbour, or from here (`None`).
 type Through = (Option<PeerId>, Towards);
 
-/// When something was last noted of neighbours.
+/// Time-stamped marks on neighbours.
 #[derive(Debug)]
 struct Marks<T> {
     at: BTreeMap<T, Instant>,
-    /// The same, the oldest first.
+    /// The same, oldest first.
     order: BTreeSet<(Instant, T)>,
 }
 
@@ -65,28 +65,28 @@ impl<T: Copy + Ord> Marks<T> {
     }
 }
 
-/// What was learnt of ways by taking them.
+/// What was learnt about ways by using them.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     /// Neighbours that led nowhere.
     shunned: Marks<Towards>,
-    /// Neighbours that led there, but the flow's edges found that a relay fails or lies; which one they cannot know. It may be one
-    /// before us, so what comes from another neighbour is tried anew: else all nodes of a way would pass to their next choices in
-    /// step, and some combinations of them would never come up.
+    /// Neighbours that led to the target, but the flow's edges found that a relay fails or lies; they cannot know which one. It
+    /// may be one before us, so marks are kept per upstream neighbour: otherwise all nodes of a way would move to their next
+    /// choices in step, and some combinations would never be tried.
     distrusted: Marks<Through>,
 }
 
 impl Ways {
-    /// The routes or the neighbours' numbers are others.
+    /// The routes or the neighbours' numbers changed.
     pub(super) fn forget_all(&mut self) {
         *self = Self::default();
     }
-    /// What was learnt of ways to these targets is out of date.
+    /// Marks of ways to these targets are out of date.
     pub(super) fn forget(&mut self, outdated: impl Fn(IpAddr) -> bool) {
         self.shunned.retain(|(_, target)| !outdated(target));
         self.distrusted.retain(|(_, (_, target))| !outdated(target));
     }
-    /// A neighbour that was down is back: that it led nowhere may have been that.
+    /// A neighbour that was down is back: that may have been why it led nowhere.
     pub(super) fn returned(&mut self, peer: PeerId) {
         self.shunned.retain(|(of, _)| of != peer);
     }
@@ -99,8 +99,8 @@ impl Ways {
 }
 
 impl Gateway {
-    /// The neighbours that lead to `target`, best first: those of the longest matching prefix in their order, then detours. Where
-    /// a table decides, those that it names.
+    /// The neighbours that lead to `target`, best first: those of the longest matching prefix in configuration order, then
+    /// detours. If a table decides, those that it names.
     pub(super) fn ways_to(&self, upstream: Option<PeerId>, target: IpAddr) -> Vec<PeerId> {
         if self.config.by_table {
             return self.ways_by_table(upstream, target);
@@ -121,7 +121,7 @@ impl Gateway {
         ways
     }
 
-    /// Whether a flow by one of these ways may leave it for another: now, or once the table names one.
+    /// Whether a flow on one of these ways may change to another: now, or once the table names one.
     pub(super) fn is_choice(&self, ways: &[PeerId]) -> bool {
         ways.len() > 1 || self.config.by_table
     }
@@ -131,14 +131,14 @@ impl Gateway {
         self.leading(now, upstream, target).find(|peer| self.ways.distrusted_at(now, upstream, *peer, target).is_none())
     }
 
-    /// The same, or else of those that led there the one that was distrusted the longest ago. So all combinations of the relays'
-    /// choices are tried in turn, however many of them lead through the relay that lies.
+    /// The same, or else, of the neighbours that led there, the one distrusted the longest ago. So all combinations of the
+    /// relays' choices are tried in turn, however many of them lead through the lying relay.
     pub(super) fn next_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
         self.leading(now, upstream, target).min_by_key(|peer| self.ways.distrusted_at(now, upstream, *peer, target))
     }
 
-    /// The best one that has not failed recently, or else of all that are not down the one that failed the longest ago, but one that
-    /// led nowhere only after a while: ways that lead in a circle would keep the search busy.
+    /// The best one that has not failed recently, or else, of all that are not down, the one that failed the longest ago; one
+    /// that led nowhere is reused only after a while, because ways that lead in a circle would keep the search busy.
     pub(super) fn any_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
         let up = || self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
         let shunned_at = |peer: &PeerId| self.ways.shunned_at(now, *peer, target);
@@ -148,7 +148,7 @@ impl Gateway {
         best.or_else(|| up().min_by_key(shunned_at))
     }
 
-    /// Neighbours that are not down and did not lead nowhere recently, best first.
+    /// Neighbours that are not down and not recently marked as leading nowhere, best first.
     fn leading(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> impl Iterator<Item = PeerId> {
         let leads = move |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
         self.ways_to(upstream, target).into_iter().filter(leads)
@@ -159,14 +159,15 @@ impl Gateway {
         self.ways.shunned.set(now, (peer, target));
     }
 
-    /// A relay behind `peer`, or the peer, fails or lies. Not the egress itself, which does not change what is meant for it.
+    /// `peer`, or a relay behind it, fails or lies. The egress itself is never distrusted, since it does not change what is meant
+    /// for it.
     pub(super) fn distrust_way(&mut self, now: Instant, upstream: Option<PeerId>, peer: PeerId, target: IpAddr) {
         if self.egress_key(target) != Some(self.config.peers[peer.0].public_key) {
             self.ways.distrusted.set(now, (upstream, (peer, target)));
         }
     }
 
-    /// A neighbour went down or came back, or routes changed: flows leave ways that are lost for others.
+    /// A neighbour went down or came back, or routes changed: flows leave lost ways for others.
     pub(super) fn leave_lost_ways(&mut self, now: Instant) {
         for (id, side) in self.flows.opened_here() {
             self.leave_as_edge(now, id, side);
@@ -176,7 +177,7 @@ impl Gateway {
         }
     }
 
-    /// Flows of this edge that wait to be tried again are, where there is a good way now.
+    /// Retries waiting flows of this edge for which there is a good way now.
     pub(super) fn take_new_ways(&mut self, now: Instant) {
         for (id, target) in self.flows.waiting_here() {
             if self.good_way(now, None, target.ip()).is_some() {
@@ -203,7 +204,7 @@ impl Gateway {
         }
     }
 
-    /// Does what the table's keeper causes: however often the table changes, a flow loses no try by it.
+    /// Acts on a table change without counting a try: however often the table changes, a flow loses no try by it.
     fn uncounted(&mut self, id: FlowId, act: impl FnOnce(&mut Self)) {
         let before = self.flows.edge(id).and_then(Edge::tries).copied();
         act(self);

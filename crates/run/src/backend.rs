@@ -1,4 +1,4 @@
-//! The contract between a scenario and the places that can run it, and the raw material every place hands back.
+//! The contract between a scenario and the places that can run it, and the raw results every place hands back.
 //!
 //! Both backends return the same [`StackRaw`], and [`crate::figures`] alone turns it into figures, so a number means
 //! the same whether virtual time or a real kernel produced it.
@@ -87,7 +87,7 @@ pub struct Progress {
 /// What is kept of packets that pass the channels between gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CaptureExtent {
-    /// Nothing in the simulator, whose runs can be had again from the seed; headers in the laboratory, whose cannot.
+    /// Nothing in the simulator, whose runs can be repeated from the seed; headers in the laboratory, whose runs cannot.
     Off,
     /// The headers.
     Headers,
@@ -101,7 +101,7 @@ pub struct RunContext<'a> {
     pub out: &'a Path,
     /// Prefix of this run's files, `STACK` or `STACK-SEED` when the Record holds several seeds.
     pub label: String,
-    /// What is captured of that which passes the channels between gateways.
+    /// What is captured of the packets that pass the channels between gateways.
     pub captures: CaptureExtent,
     /// Called about every 100 ms of wall-clock time.
     pub progress: &'a mut dyn FnMut(Progress),
@@ -163,7 +163,7 @@ pub struct StackRaw {
     pub flows: Vec<FlowRaw>,
     /// IP bytes offered to the channels between gateways, both directions, before loss.
     pub wire_octets: u64,
-    /// The same by channel and direction; empty where nobody counts them apart.
+    /// The same by channel and direction; empty where they are not counted apart.
     pub ways: Vec<WayRaw>,
     /// FEC, repeats and ARQ bytes of the gateways; `None` where the stack has none to count.
     pub repair_octets: Option<u64>,
@@ -178,7 +178,7 @@ pub struct StackRaw {
     /// Processor time while the flows ran.
     pub spent: Spent,
     /// What the kernels of the endpoints counted of TCP while the flows ran, in the scenario's order of nodes; empty where
-    /// no kernel plays.
+    /// no kernel takes part.
     pub kernels: Vec<KernelTcp>,
     /// What the gateways' packet service sent, all gateways together; `None` where it is not in use.
     pub packets: Option<PacketsRaw>,
@@ -195,7 +195,7 @@ pub struct WayRaw {
     pub octets: u64,
 }
 
-/// Processor time in seconds, from the run's start to the last flow's end. `None` where nobody looked.
+/// Processor time in seconds, from the run's start to the last flow's end. `None` where it was not measured.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Spent {
     /// User and system time of the gateways' or the peer's processes.
@@ -209,9 +209,9 @@ pub struct Spent {
 pub struct KernelTcp {
     /// The node's name.
     pub node: String,
-    /// Segments sent, those that hold only repeats left out, pure acknowledgements included.
+    /// Segments sent, those that hold only retransmissions left out, pure acknowledgements included.
     pub sent: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub repeated: u64,
 }
 
@@ -220,9 +220,9 @@ pub struct KernelTcp {
 pub struct PacketsRaw {
     /// Packets sent for the first time.
     pub sent: u64,
-    /// Repeats of packets or of pieces of them.
+    /// Retransmissions of packets or of pieces of them.
     pub repeated: u64,
-    /// Repeats of what had arrived.
+    /// Retransmissions of what had arrived.
     pub spurious: u64,
 }
 
@@ -309,7 +309,7 @@ pub struct FlowRaw {
     /// Echo probes in order of sending, all that were sent; empty for other applications.
     pub probes: Vec<Probe>,
     /// (time of reading, age then) of a download's bytes, one per [`AGE_OCTETS`] of the body, in order; at most
-    /// [`AGES_MAX`]. An age runs from the sender's write to the receiver's read. Empty where nobody stamps bytes.
+    /// [`AGES_MAX`]. An age runs from the sender's write to the receiver's read. Empty where bytes are not stamped.
     pub ages: Vec<(u64, u64)>,
     /// The exchanges of a fetch, or of the pages of a web flow, in order of connecting, all that were begun; empty for other
     /// applications.

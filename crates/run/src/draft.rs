@@ -21,7 +21,7 @@ pub(crate) const HELD: &str = "held";
 
 /// Marks a draft as being written for as long as the file is open, which the system ends when the program dies.
 pub(crate) fn hold(draft: &Path) -> std::io::Result<std::fs::File> {
-    // It has its name only once it is locked: nobody sees it unlocked while its writer lives.
+    // It gets its name only once it is locked: nobody sees it unlocked while its writer lives.
     let unnamed = draft.join("held.new");
     let file = std::fs::File::create(&unnamed)?;
     file.lock()?;
@@ -29,7 +29,7 @@ pub(crate) fn hold(draft: &Path) -> std::io::Result<std::fs::File> {
     Ok(file)
 }
 
-/// Removes drafts whose writer was killed. What cannot be read or removed is in nobody's way.
+/// Removes drafts whose writer was killed. What cannot be read or removed does no harm.
 fn remove_abandoned(parent: &Path, prefix: &str) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix)
@@ -49,7 +49,7 @@ pub const PICTURES: [&str; 5] = ["throughput", "echo_delay", "echo_cdf", "call_d
 
 /// Whether a run writes a file of this name into the Record's `folder`.
 fn is_ours(folder: &str, name: &str) -> bool {
-    // Left by a program that was killed while it wrote one whole.
+    // Left by a program that was killed while it wrote a file whole.
     let name = name.strip_prefix('.').and_then(|name| name.strip_suffix(".draft")).unwrap_or(name);
     let Some((stem, ending)) = name.rsplit_once('.') else { return false };
     let of_a_stack =
@@ -65,7 +65,7 @@ fn is_ours(folder: &str, name: &str) -> bool {
 }
 
 /// The first entry of a directory that is none of `folders` and no file in it or in them that `is_ours` (given the folder, empty
-/// for the directory itself, and the name), by its path in the directory. Links are of others.
+/// for the directory itself, and the name), by its path in the directory. Links belong to others.
 pub fn strangers(directory: &Path, folders: &[&str], is_ours: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let first = |folder: &str| {
         let entries = std::fs::read_dir(directory.join(folder)).into_iter().flatten().flatten();
@@ -91,7 +91,7 @@ pub fn foreign(record: &Path) -> Option<PathBuf> {
     strangers(record, &FOLDERS, is_ours)
 }
 
-/// Before a Record is read: one that has lost its name, because a program was killed while it put another in its place, is put back.
+/// Before a Record is read: puts back one that has lost its name, because a program was killed while it put another in its place.
 pub fn recover_record(record: &Path) -> Result<(), RunError> {
     if record.exists() { Ok(()) } else { recover(record, "record.json", foreign) }
 }
@@ -167,7 +167,7 @@ impl Draft {
     }
     /// Puts it in place; an earlier Record there is replaced, and what others put there since it began is taken along.
     pub(crate) fn keep(mut self) -> Result<(), RunError> {
-        // From here on it is no abandoned draft for anybody.
+        // From here on nobody takes it for an abandoned draft.
         std::fs::remove_file(self.temporary.join(HELD)).map_err(unwritable(&self.temporary))?;
         self.kept = true;
         put_in_place(&self.temporary, &self.out, foreign)

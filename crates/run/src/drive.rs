@@ -51,7 +51,7 @@ pub struct RunHooks<'a> {
 }
 
 impl<'a> RunHooks<'a> {
-    /// The same without the count, for runs that are parts of something which counts by itself.
+    /// The same without the count, for runs that are parts of something which does its own counting.
     #[must_use]
     pub fn without_count(&self) -> RunHooks<'a> {
         RunHooks {

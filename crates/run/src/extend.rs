@@ -1,5 +1,5 @@
-//! A Record with another number of seeds than it has: the missing ones are run into a Record beside it and both become one. Of a
-//! Record with more seeds than are wanted the first ones are taken; it keeps all.
+//! A Record with another number of seeds than it has: the missing ones are run into a Record beside it, and both become one. If
+//! a Record has more seeds than are wanted, the first ones are taken; it keeps all.
 
 use crate::backend::Backend;
 use crate::draft::{Draft, foreign};
@@ -26,18 +26,18 @@ pub(crate) fn rest(scenario: &Scenario, have: u32) -> Scenario {
     Scenario { seed: Seed(scenario.seed.0.saturating_add(u64::from(have))), ..scenario.clone() }
 }
 
-/// Removes what [`more_of`] names once the Record has all its seeds; what is beside that gets its place. Others stay: they took
-/// time, and a larger number of seeds takes them over.
+/// Removes what [`more_of`] names once the Record has all its seeds; what is beside that gets its place. Other Records stay:
+/// they took time, and a larger number of seeds takes them over.
 pub(crate) fn remove_more(record: &Path) {
     let more = more_of(record);
-    // A program may have been killed between the two.
+    // A program may have been killed in between.
     move_up(&more);
     while remove_covered(record, &more) {
         move_up(&more);
     }
 }
 
-/// Gives the Record beside a place without one that place, and so on: its seeds follow those of the Record before it.
+/// Moves the Record beside a place without one to that place, and so on: its seeds follow those of the Record before it.
 fn move_up(place: &Path) {
     let from = more_of(place);
     let is_free = place.symlink_metadata().is_err() && !is_replaced(place);
@@ -101,7 +101,7 @@ pub(crate) fn extend(
         ..options.clone()
     };
     let from = [(options.out.clone(), earlier.clone()), (more, document)];
-    // Of the Record that it is until now: the next one has its own.
+    // The seal of the Record until now: the next one has its own.
     let _ = std::fs::remove_file(seal_of(&options.out));
     join(backend.as_ref(), scenario, &both, hooks, &from)?;
     remove_more(&options.out);
@@ -123,7 +123,7 @@ pub(crate) fn first_of(
     let (stacks, omitted, clauses) = review(backend, scenario)?;
     let results = results(&stacks, scenario, options, &[record])?;
     let document = document(scenario, options, backend.name(), (results, omitted, clauses));
-    // As it would be read back from a Record of these seeds alone: to the last digit.
+    // As it would be read back from a Record of these seeds alone, to the last digit.
     serde_json::from_str(&document.to_json()).map_err(|e| RunError::Refused(e.to_string()))
 }
 
@@ -133,7 +133,7 @@ fn seeds(scenario: &Scenario, options: &RunOptions) -> impl Iterator<Item = u64>
     (0..u64::from(options.repeat)).map(move |i| first + i)
 }
 
-/// What each stack gave with the seeds of `options`, which some of the documents have.
+/// The results of each stack with the seeds of `options`, which some of the documents have.
 fn results(
     stacks: &[Stack],
     scenario: &Scenario,

@@ -105,7 +105,7 @@ fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
 fn link_share(scenario: &Scenario, flow: &Flow, raw: &FlowRaw, goodput: f64) -> Option<f64> {
     let (from, until) = timing(raw, &flow.app).window();
     let link = scenario.link_bps(flow, from.since(Instant::ZERO), until.since(Instant::ZERO))?;
-    // To a millionth: more would not be read back as it was written.
+    // To a millionth: more digits would not read back as they were written.
     (link > 0.0).then(|| (goodput / link * 1e6).round() / 1e6)
 }
 
@@ -243,7 +243,7 @@ pub fn of_radio(raw: &RadioRaw, seed: Seed) -> RadioFigures {
     }
 }
 
-/// A part of a whole; `None` of nothing.
+/// A part of a whole; `None` if the whole is nothing.
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

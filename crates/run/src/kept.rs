@@ -48,12 +48,12 @@ fn seal(record: &Path) -> Option<String> {
     Some(format!("{:016x}\n", fnv(std::fs::read(record.join("record.json")).ok()?)))
 }
 
-/// Seals the Record. Without a seal it is believed if it agrees with its scenario.
+/// Seals the Record. A Record without a seal is accepted if it agrees with its scenario.
 pub(crate) fn write_seal(record: &Path) {
     let _ = seal(record).map(|seal| std::fs::write(seal_of(record), seal));
 }
 
-/// Whether a Record is not the one that was sealed. Of one that came from a cluster, or from a version without seals, there is none yet.
+/// Whether a Record is not the one that was sealed. One from a cluster, or from a version without seals, has no seal yet.
 fn is_edited(record: &Path) -> bool {
     let sealed = wavelane_scenario::read_regular(&seal_of(record), SEAL_MAX).ok();
     sealed.is_some_and(|sealed| Some(sealed) != seal(record))
@@ -87,7 +87,7 @@ pub(crate) fn kept(
     scenario: &Scenario,
     repeat: u32,
 ) -> Result<Found, &'static str> {
-    // What cannot be put back is told when the Record is run again.
+    // What cannot be put back is reported when the Record is run again.
     let _ = recover_record(record);
     if !record.exists() {
         return Ok(Found::Nothing);
@@ -123,7 +123,7 @@ fn agrees(backend: &dyn Backend, document: &RunDocument, scenario: &Scenario) ->
     let seeds: BTreeSet<u64> = (0..count).map(|i| scenario.seed.0.saturating_add(i)).collect();
     let flows = document.stacks.iter().all(|stack| {
         let found: BTreeSet<u64> = stack.flows.iter().map(|f| f.seed).collect();
-        // Of an inconclusive run there may be no flows.
+        // An inconclusive run may have no flows.
         let whole = found == seeds || (stack.inconclusive.is_some() && found.is_subset(&seeds));
         let runs = stack.runs.is_empty() || stack.runs.iter().map(|r| r.seed).eq(seeds.iter().copied());
         whole && runs && stack.flows.iter().all(|f| scenario.flow(&f.flow).is_some())
@@ -139,7 +139,7 @@ fn combinations(count: usize) -> String {
     if count == 1 { "1 combination is".into() } else { format!("{count} combinations are") }
 }
 
-/// What there is of each cell. Says why Records are not taken over, and which get other seeds.
+/// What exists of each cell. Says why Records are not taken over, and which get other seeds.
 pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Vec<Found> {
     let mut again: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
     let mut one = |cell: &Cell| {
@@ -167,8 +167,8 @@ pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], option
     found
 }
 
-/// Makes room for the Records of the cells that are run. Of a folder without a Record what a run wrote goes; what others wrote is
-/// refused, here and where there is a Record. An edited Record goes at once: without its seal an interrupted sweep would believe it.
+/// Makes room for the Records of the cells that are run. In a folder without a Record the files of a run are removed; files of others are
+/// refused, here and where there is a Record. An edited Record is removed at once: without its seal an interrupted sweep would accept it.
 pub(crate) fn make_room(records: impl Iterator<Item = PathBuf>) -> Result<(), RunError> {
     for record in records.filter(|record| record.exists()) {
         refuse_foreign(&record)?;

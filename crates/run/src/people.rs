@@ -109,8 +109,8 @@ pub(crate) fn of_voice(flow: &Flow, raw: &FlowRaw) -> Option<VoiceFigures> {
     })
 }
 
-/// The score of a listener who plays out at the delay that suits best, the deadline at most. `delays` are sorted; of `sent`
-/// datagrams those are what came.
+/// The score of a listener with the most suitable play-out delay, the deadline at most. `delays` are sorted: those of the
+/// datagrams that came, of `sent`.
 fn best_mos(voice: &Voice, delays: &[f64], sent: usize) -> Option<f64> {
     let (packing, deadline) = (ms(voice.spurts.every().as_nanos()), ms(voice.deadline.as_nanos()));
     let score = |(heard, play_out): (usize, f64)| {
@@ -121,7 +121,7 @@ fn best_mos(voice: &Voice, delays: &[f64], sent: usize) -> Option<f64> {
         return None;
     }
     let choices = delays.iter().enumerate().filter(|(_, delay)| **delay <= deadline).map(|(i, delay)| (i + 1, *delay));
-    // Nothing in time is the worst that there is.
+    // Nothing in time is the worst score.
     choices.map(score).max_by(f64::total_cmp).or(Some(1.0))
 }
 

@@ -1,5 +1,5 @@
-//! When people do what: pages and their objects, spurts of datagrams. What is sent, and over what, is the affair of the
-//! place that runs it; places with the same dice do the same at the same times.
+//! When people do what: pages and their objects, spurts of datagrams. The place that runs it decides what is sent, and
+//! over what; places with the same dice do the same at the same times.
 
 use wavelane_base::{Chance, Instant, Span, maths};
 use wavelane_scenario::Web;
@@ -40,7 +40,7 @@ impl From<&Web> for Pages {
     }
 }
 
-/// Largest object: sizes without a mean square have no end.
+/// Largest object: sizes without a mean square are unbounded.
 const OBJECT_MAX: f64 = (1u64 << 40) as f64;
 
 /// Who reads pages: when one begins, and which object is asked for next.
@@ -75,7 +75,7 @@ pub enum Step {
     },
     /// Waits: for what is open, or until then.
     Wait(Option<Instant>),
-    /// Nothing any more.
+    /// Nothing more.
     End,
 }
 
@@ -86,7 +86,7 @@ impl Reader {
         Self { pages, dice, state: State::Thinking(first), begun: 0 }
     }
 
-    /// The next step, when so many objects have been asked for and are not there yet.
+    /// The next step, when `open` objects have been asked for and are not there yet.
     pub fn step(&mut self, now: Instant, open: usize) -> Step {
         loop {
             match self.state {
@@ -136,26 +136,27 @@ impl Reader {
     }
 }
 
-/// A source that sends one datagram every so often in spurts of exponential length, after silences of exponential length.
+/// A source that sends datagrams at fixed intervals in spurts of exponential length, after silences of exponential
+/// length.
 #[derive(Debug)]
 pub struct Spurt {
     dice: Chance,
     every: Span,
     on: Span,
     off: Span,
-    /// The next datagram is due then, if the spurt lasts so long.
+    /// When the next datagram is due, if the spurt lasts until then.
     next: Instant,
     until: Instant,
 }
 
 impl Spurt {
-    /// One that begins with a silence. The first datagram of a spurt comes `every` after its begin.
+    /// One that begins with a silence. The first datagram of a spurt comes `every` after its start.
     pub fn new(now: Instant, dice: Chance, every: Span, (on, off): (Span, Span)) -> Self {
         let mut spurt = Self { dice, every, on, off, next: now, until: now };
         spurt.renew();
         spurt
     }
-    /// The spurt after the silence that begins at the end of this one.
+    /// Draws the spurt after the silence that begins at the end of this one.
     fn renew(&mut self) {
         let start = self.until + self.dice.exponential(self.off);
         self.until = start + self.dice.exponential(self.on);

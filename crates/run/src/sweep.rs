@@ -1,4 +1,4 @@
-//! A scenario at many values: every combination becomes a Record, what is there already is taken over, and all figures
+//! A scenario at many values: every combination becomes a Record, existing Records are taken over, and all figures
 //! come into one table.
 
 use crate::backend::Backend;
@@ -111,8 +111,8 @@ fn check_place(out: &Path) -> Result<(), RunError> {
     check_writable(out)
 }
 
-/// A cell that has no Record yet, or the seeds that its Record lacks, as whoever runs it elsewhere needs it. The Record that comes back is the one that [`sweep`]
-/// would have written, but for `environment.json`.
+/// A cell that has no Record yet, or the seeds that its Record lacks, for whoever runs it elsewhere. The Record that comes back is the
+/// one that [`sweep`] would have written, except for `environment.json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Shard {
     /// Which of the cells.
@@ -213,19 +213,19 @@ pub fn sweep(
         (hooks.count)(Count { what: "combinations", done: cells.len() - left.len() + over, of: cells.len(), share });
     };
     tell(0);
-    // What is counted are combinations.
+    // Combinations are counted, not runs.
     let quiet = hooks.without_count();
     let workers = options.jobs.clamp(1, JOBS_MAX).min(left.len().max(1));
     let of_cell = |cell: &Cell| RunOptions {
         name: options.name.clone(),
         repeat: options.repeat,
-        // Few cells on many processors: their seeds share what is left.
+        // With few cells on many processors, their seeds share the rest.
         jobs: (options.jobs / workers).max(1),
         out: place(cell),
         rerun: rerun(axes, cell, options),
         captures: crate::CaptureExtent::Off,
     };
-    // Of a Record's seeds those of the sweep.
+    // The sweep's seeds of a Record.
     let wanted = |cell: &Cell, document: RunDocument| match document.repeat > options.repeat {
         true => first_of(make().as_ref(), &cell.scenario, &of_cell(cell), &document),
         false => Ok(document),
@@ -318,7 +318,7 @@ fn axis_column(axis: &Axis, of: impl Iterator<Item = usize>) -> Column {
     }
 }
 
-/// One figure, beside the cell that it is of.
+/// One figure, and the cell that it belongs to.
 struct Row<'a> {
     cell: &'a SweepCell,
     stack: &'a str,

@@ -156,7 +156,7 @@ fn a_sweep_fills_a_table_and_resumes() {
     std::fs::remove_dir_all(&out).unwrap();
 }
 
-/// Cells that were edited, cut or run with other seeds are run again, and the reason is noted; the other cells are not.
+/// Cells that were edited, cut or run with other seeds are run again, and the reason is noted; other cells are not.
 fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn() -> usize) {
     let rates = "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s";
     let record = |cell: usize| out.join(&cells[cell].record);

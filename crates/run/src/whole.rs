@@ -1,4 +1,4 @@
-//! Files and folders that are in their place whole or not at all: written beside it under another name, then renamed.
+//! Files and folders that appear whole or not at all: written beside their place under another name, then renamed.
 
 use crate::drive::RunError;
 use core::hash::BuildHasher;
@@ -77,7 +77,7 @@ fn replace(
         ))
     };
     let earlier = out.exists().then(|| earlier_of(draft));
-    // Locked for as long as this program lives, so that nobody takes it for one that a killed program left.
+    // Locked for as long as this program lives, so that nobody takes it for the leftover of a killed program.
     let _held = earlier.as_ref().and_then(|_| locked(out));
     let moved = earlier.as_ref().map_or(Ok(()), |earlier| std::fs::rename(out, earlier));
     moved.map_err(|e| stuck(&e))?;
@@ -111,9 +111,9 @@ fn clear(earlier: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<PathBuf>)
     removed.map_err(|e| RunError::Unwritable { path: earlier.to_owned(), why: e.to_string() })
 }
 
-/// Finishes what a program began that was killed in [`put_in_place`]. If nothing is at `out`, the new folder gets there if it is
-/// still beside it, else the earlier one. What a folder at `out` that holds `mark` has replaced is removed, except what `foreign`
-/// finds in it. What a living program replaces is left alone.
+/// Finishes what a program began that was killed in [`put_in_place`]. If nothing is at `out`, the new folder is moved there if it
+/// is still beside it, else the earlier one. What a folder at `out` that holds `mark` has replaced is removed, except what
+/// `foreign` finds in it. What a living program replaces is left alone.
 pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), RunError> {
     let out = &behind_links(out);
     let left = left_beside(out);
@@ -199,7 +199,7 @@ impl NewFile {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        // It is called a draft once it is locked: nobody takes it for abandoned while its writer lives.
+        // It is called a draft only once it is locked: nobody takes it for abandoned while its writer lives.
         let (unnamed, draft) = (beside(out, NEW), draft_of(out));
         let file = File::create_new(&unnamed)?;
         let held = file.lock().and_then(|()| std::fs::rename(&unnamed, &draft));
@@ -231,7 +231,7 @@ impl NewFile {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 Self::check_free(&self.out).and_then(|()| std::fs::rename(&self.draft, &self.out))
             }
-            // Whoever took the name may have given it back since: nothing was written all the same.
+            // The name may have been released since: nothing was written all the same.
             Err(e) => Self::check_free(&self.out).and(Err(e)),
             Ok(()) => Ok(()),
         }
@@ -263,7 +263,7 @@ mod tests {
         assert!(!out.exists());
         drop(half);
         assert_eq!(count(), 0, "nothing half made is left");
-        // Of a writer that was killed, and of one that writes.
+        // From a writer that was killed, and from one that still writes.
         std::fs::write(place.join(".opened.pcapng.draft-1"), "half").unwrap();
         let first = NewFile::begin(&out).unwrap();
         let second = NewFile::begin(&out).unwrap();
@@ -317,7 +317,7 @@ mod tests {
             let (out, draft) = (at.join("r"), at.join(".r.draft-00000000000000aa"));
             folder(&out, "1", Some("notes.md"));
             folder(&draft, "2", None);
-            // Of a record whose name begins alike.
+            // From a record whose name begins alike.
             folder(&at.join(".r.earlier-x.draft-00000000000000aa"), "other", None);
             let status = std::process::Command::new(std::env::current_exe().unwrap())
                 .args([me, "--exact"])
@@ -356,7 +356,7 @@ mod tests {
             why.contains(".r.earlier-0000000000000001 and ")
                 && why.ends_with(&format!("rename one to {}", out.display()))
         );
-        // A folder without a record is of somebody else.
+        // A folder without a record belongs to somebody else.
         std::fs::create_dir(&out).unwrap();
         recover(&out, "record.json", others).unwrap();
         assert!(earlier(1).exists() && earlier(2).exists());

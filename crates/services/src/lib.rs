@@ -1,5 +1,5 @@
 //! What a link carries, sans-IO: TCP payloads as acknowledged blocks ([`hop`]), everything else as packets ([`packet`],
-//! repeated by [`arq`]). [`Services`] is both over one link.
+//! retransmitted by [`arq`]). [`Services`] is both over one link.
 #![forbid(unsafe_code)]
 
 pub mod arq;
@@ -35,7 +35,7 @@ pub struct Load {
 }
 
 impl Services {
-    /// Services with nothing in them; without `packets` theirs is off.
+    /// Empty services; without `packets` the packet service is off.
     pub fn new(blocks: HopConfig, packets: Option<PacketsConfig>) -> Self {
         Self {
             blocks: Hop::new(blocks),
@@ -45,7 +45,7 @@ impl Services {
         }
     }
 
-    /// Packets that came although they are off.
+    /// Packets that arrived although the packet service is off.
     pub fn unwanted_packets(&self) -> u64 {
         self.unwanted_packets
     }
@@ -128,7 +128,7 @@ impl Service for Services {
                 }
             }
             if fill.w.len() == before && fill.carries != Carries::All {
-                // What was to come next was dropped in its queue: then whatever there is.
+                // The expected next packet was dropped in its queue: take whatever there is.
                 fill.carries = Carries::All;
                 return self.fill(now, fill);
             }
@@ -151,7 +151,7 @@ impl Service for Services {
 
     fn next_bulk(&mut self, now: Instant) -> Option<NextBulk> {
         if self.packets_wait() {
-            // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
+            // A packet that just fits a datagram is not split to make room for symbols.
             return None;
         }
         Some(match self.blocks.ends_soon(now) {
@@ -162,7 +162,7 @@ impl Service for Services {
     }
 
     fn lets_acks_wait(&self) -> bool {
-        // Packets' repeats are timed by acks.
+        // Packet retransmissions are timed by acks.
         !self.packets_wait()
     }
 

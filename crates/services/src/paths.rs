@@ -1,10 +1,10 @@
-//! Several paths as services see them: one that carries what all do, and takes as long as the slowest.
+//! Several paths as services see them: one with the capacity of all and the delay of the slowest.
 
 use wavelane_base::{Octets, Rate, Span};
 use wavelane_transport::PathView;
 
-/// What is known of all `paths` together. Blocks and packets go over all of them and are put in order at the far end, so
-/// what sizes credit and waits for what was overtaken has to reckon with the slowest. `None` without any.
+/// All `paths` combined. Blocks and packets go over all of them and are reordered at the far end, so credit and hold times have
+/// to follow the slowest. `None` without any.
 pub(crate) fn together(paths: &[PathView]) -> Option<PathView> {
     let [first, rest @ ..] = paths else { return None };
     Some(rest.iter().fold(*first, |sum, path| {

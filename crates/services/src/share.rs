@@ -1,9 +1,9 @@
 //! Whose turn a datagram is: block service and packet service share a lane by deficit round robin over bytes,
 //! repairs included.
 
-/// Bytes per turn: larger than any datagram, and short enough that a turn of the other costs a call nothing.
+/// Bytes per turn: larger than any datagram, and small enough that the other's turn does not delay a call noticeably.
 const QUANTUM: i64 = 9_216;
-/// Small packets that may go ahead of waiting blocks before these have their turn.
+/// Bytes of small packets that may precede waiting blocks before these have their turn.
 const SMALL_DEBT_MAX: i64 = 16 << 10;
 
 /// Whose turn it is.
@@ -28,7 +28,7 @@ impl Share {
     /// Which goes first, given which of the two have something to send in bulk.
     pub(super) fn turn(&mut self, blocks_wait: bool, packets_wait: bool) -> Turn {
         if !blocks_wait || !packets_wait {
-            // A sole sender has neither debt nor savings.
+            // A sole sender has neither deficit nor surplus.
             *self = Self { turn: if packets_wait { Turn::Packets } else { Turn::Blocks }, ..Self::default() };
             return self.turn;
         }
@@ -44,7 +44,7 @@ impl Share {
         *self.deficit(service) -= octets as i64;
     }
 
-    /// Whether small packets may still go ahead although blocks wait.
+    /// Whether small packets may still precede waiting blocks.
     pub(super) fn small_may_pass(&self) -> bool {
         self.packets > -SMALL_DEBT_MAX
     }

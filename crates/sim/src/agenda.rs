@@ -8,9 +8,9 @@ const SEQUENCE_BITS: u32 = 64;
 
 /// The deadlines of all actors: a complete binary tree of minima, whose leaves are the actors.
 ///
-/// An actor has one deadline at most, so a changed wish replaces the old one: nothing void is ever kept, and after the
-/// last actor has joined nothing is allocated. Deadlines of equal time come out in the order in which they were set, so
-/// nothing depends on luck.
+/// An actor has one deadline at most, so a new deadline replaces the old one: no void entry is ever kept, and after the
+/// last actor has joined nothing is allocated. Equal deadlines come out in the order in which they were set, so the
+/// order is deterministic.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// Leaves are the second half; each parent is the smaller of its children.
@@ -39,7 +39,7 @@ impl Agenda {
         self.actors - 1
     }
 
-    /// Notes the actor's present wish. The same wish as before keeps its place in the order.
+    /// Sets the actor's deadline. An unchanged one keeps its place in the order.
     pub(crate) fn set(&mut self, actor: usize, wish: Option<Instant>) {
         let now = self.keys[self.leaves + actor];
         match wish {

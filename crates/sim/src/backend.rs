@@ -17,7 +17,7 @@ use wavelane_run::{
 use wavelane_scenario::{App, Change, Channel, Direction, Flow, Scenario, Spurts, Stack, TcpKind, category_word};
 use wavelane_tcp::Config;
 
-/// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
+/// How often, in virtual time, a run checks whether it is over, was cancelled, or should report its progress.
 const LOOK: Span = Span::from_millis(100);
 
 /// Runs scenarios in virtual time. Same scenario and seed: same bytes.
@@ -74,7 +74,7 @@ impl Backend for SimBackend {
         let built = match stack {
             Stack::Tcp { kind, rts } => shape.build_plain(seed, &tcp(kind), rts),
             Stack::Udp => shape.build_plain(seed, &Config::default(), false),
-            // What crosses no gateway is what Linux does unasked.
+            // Traffic that crosses no gateway uses Linux's default.
             _ => shape.build(seed, &tcp(TcpKind::Cubic)),
         };
         let mut world = built.map_err(|why| BackendError::Failed(why.to_string()))?;
@@ -193,7 +193,7 @@ fn spurts(of: &Spurts, timed: bool) -> Datagrams {
     Datagrams::Spurts { every: of.every(), size: size.get(), on, off, timed }
 }
 
-/// The run is over: nothing is asked and no body moves any more, but what was asked may still be answered.
+/// The run is over: no question is asked and no body moves any more, but open questions may still be answered.
 fn await_answers(
     scenario: &Scenario,
     world: &mut World,
@@ -203,7 +203,7 @@ fn await_answers(
 ) -> Result<(), BackendError> {
     let end = world.engine.now();
     let waits = |engine: &Engine, flow: &FlowIndex| {
-        // A call's datagrams that come after its end are not waited for.
+        // A call's datagrams that arrive after its end are not waited for.
         if matches!(scenario.flows[flow.0].app, App::Voice(_)) {
             return false;
         }
@@ -320,7 +320,7 @@ fn radios(scenario: &Scenario, world: &World) -> Vec<RadioRaw> {
     cells.collect()
 }
 
-/// Whether noise or bit errors spoil frames of a cell.
+/// Whether noise or bit errors damage frames of a cell.
 fn lossy(channel: &Channel) -> bool {
     channel.cell().is_some_and(|cell| cell.errors.is_some() || cell.noise_db.is_some())
 }

@@ -8,9 +8,9 @@ use wavelane_scenario::{Channel, Direction, Flow, Scenario};
 
 /// Largest buffer that scaling can announce (RFC 7323, section 2.3).
 const WINDOW_MAX: u64 = 1 << 30;
-/// What a packet of a queue that counts packets is taken for.
+/// The assumed size of a packet in a queue that counts packets.
 const PACKET: u64 = 1_500;
-/// Twice what the path holds: a window more, in which what is lost is repeated while new data flows on.
+/// Twice what the path holds: one window more, so that new data flows while losses are retransmitted.
 const TIMES: u64 = 2;
 
 /// Bytes that a buffer needs so that it limits no flow of the scenario: twice the bandwidth-delay product and queue of the
@@ -29,7 +29,7 @@ fn held(scenario: &Scenario, flow: &Flow) -> Option<u64> {
     let delay = |hops: &[Hop]| hops.iter().fold(Span::ZERO, |sum, hop| sum + hop.delay);
     let returns: Vec<Hop> = back.iter().map(|(channel, way)| Hop::of(scenario, channel, *way)).collect();
     let rate = hops.iter().filter_map(|hop| hop.fastest).min()?;
-    // Whatever is never slower than the bottleneck has no queue of ours.
+    // A hop that is never slower than the bottleneck has no queue of ours.
     let queue: u64 = hops.iter().filter(|hop| hop.slowest.is_some_and(|r| r <= rate)).map(|hop| hop.queue).sum();
     Some(rate.octets_in(delay(&hops) + delay(&returns)).get().saturating_add(queue))
 }

@@ -16,7 +16,7 @@ use wavelane_scenario::{ChannelKind, Scenario};
 
 /// Most bytes of one capture file; frames after that are counted and not written.
 const FILE_MAX: u64 = 1 << 30;
-/// What stands in a file's name for the cell itself, where else a station does.
+/// Stands for the cell itself in a file's name, in the place of a station.
 const MEDIUM: &str = "medium";
 /// Bytes kept of each IP packet: all headers, no bodies, as the laboratory keeps.
 const SNAPLEN: usize = 128;

@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// So many bytes came.
+    /// `len` bytes came.
     fn take(&mut self, seam: &mut Seam<'_>, len: usize) {
         let mut bytes = &seam.piece[..len];
         if self.role == Role::Server && self.flow.is_none() {
@@ -251,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// Whether this side's direction is over once what is pending has gone.
+    /// Whether this side's direction is over once what is pending was sent.
     fn has_said_everything(&self, seam: &Seam<'_>) -> bool {
         let Some(flow) = self.flow.map(|f| &seam.flows[f.0]) else { return self.ended };
         match (self.role, flow.spec.work) {

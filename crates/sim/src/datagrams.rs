@@ -18,7 +18,7 @@ use wavelane_wire::ip::Udp4;
 pub(crate) const DATAGRAM_PORT: u16 = 9;
 /// Bytes of an exchange's and a datagram's number, and of an answer.
 const HEAD: usize = 16;
-/// After this the sender of a fixed window sends a datagram again.
+/// After this the sender of a fixed window retransmits a datagram.
 const PATIENCE: Span = Span::from_secs(1);
 /// Numbers remembered beyond the first one missing.
 const SEEN_BOUND: usize = 4_096;
@@ -34,7 +34,7 @@ pub(crate) struct State {
     spurt: Option<Spurt>,
 }
 
-/// Which numbers have come.
+/// Which numbers have arrived.
 #[derive(Debug, Default)]
 struct Arrived {
     below: u64,

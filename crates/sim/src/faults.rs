@@ -1,11 +1,11 @@
-//! What relays of a simulation do that no gateway does.
+//! Faults of simulated relays that no gateway has.
 
 use core::fmt;
 use std::collections::BTreeMap;
 use wavelane_base::{Chance, Ratio, Seed};
 use wavelane_gateway::{Faults, Meddler, PeerId, Reach};
 
-/// What a gateway does wrong.
+/// The faults of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeFaults {
     /// To what it passes on as a relay.
@@ -42,7 +42,7 @@ pub enum Deed {
     Replays,
     /// Passes a stretch's octets on in another order.
     Reorders,
-    /// Says in an edge's name that it has what it has not.
+    /// Claims in an edge's name to have what it has not.
     Claims,
 }
 

@@ -64,7 +64,7 @@ impl HostNode {
         self.routes.get(target.ip()).copied()
     }
 
-    /// What the open connections say of themselves.
+    /// The status of the open connections.
     pub(crate) fn statuses(&self) -> Vec<wavelane_tcp::Status> {
         self.connections.keys().filter_map(|id| self.host.status(*id)).collect()
     }
@@ -200,7 +200,7 @@ impl Resident for HostNode {
         let local = self.clock.local(moment.now);
         let mut woken = false;
         for _ in 0..DRAIN_LIMIT {
-            // Programs take no time: they have read what came before the host's answer says how much room is left.
+            // Programs take no time: they have read what came before the host's answer announces how much room is left.
             if let Some(event) = self.host.poll_event() {
                 self.take_event(moment, event);
                 continue;

@@ -1,4 +1,4 @@
-//! What channels join, two nodes by two: the ends of a cable, every two stations of a radio cell that hear each other.
+//! What channels join, as pairs of nodes: the ends of a cable, every two stations of a radio cell that hear each other.
 
 use crate::wiring::Shape;
 use std::net::{Ipv4Addr, SocketAddrV4};

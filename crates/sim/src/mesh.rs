@@ -17,7 +17,7 @@ pub struct MeshSpec {
     pub nodes: usize,
     /// What joins them.
     pub links: Vec<MeshLink>,
-    /// What makes a way the best.
+    /// What makes a path the best.
     pub routing: Routing,
     /// Of each gateway.
     pub pool: Octets,
@@ -82,7 +82,7 @@ pub struct Mesh {
     pub nodes: Vec<NodeId>,
     /// Its cables.
     pub links: Vec<ChannelId>,
-    /// Between each two gateways that a way joins.
+    /// Between each two gateways that a path joins.
     routes: BTreeMap<(usize, usize), (Route, PeerId)>,
     hosts: Vec<Ipv4Addr>,
     servers: BTreeSet<usize>,
@@ -105,7 +105,7 @@ impl Mesh {
         };
         let pairs = (0..spec.nodes).flat_map(|a| (0..spec.nodes).map(move |b| (a, b)));
         let (mut engine, nodes): (_, Vec<NodeId>) = (world.engine, world.nodes.into_values().collect());
-        // As daemons do, they meet before anybody needs them.
+        // As with daemons, they meet before they are needed.
         nodes.iter().for_each(|node| engine.rouse(*node));
         let route = |(a, b)| {
             let route = shape.route(shape.name(a), shape.name(b)).ok()?;
@@ -123,7 +123,7 @@ impl Mesh {
         }
     }
 
-    /// A flow from a client at gateway `from` to a server at `to`, to be added; `None` if no way joins them.
+    /// A flow from a client at gateway `from` to a server at `to`, to be added; `None` if no path joins them.
     pub fn flow(&mut self, from: usize, to: usize, work: Work, start: Instant) -> Option<FlowSpec> {
         let (_, peer) = *self.routes.get(&(from, to))?;
         let address = |node: usize, port| SocketAddr::from((self.hosts[node], port));
@@ -144,7 +144,7 @@ impl Mesh {
         })
     }
 
-    /// The first neighbour on the way from `from` to `to`, by number.
+    /// The first neighbour on the path from `from` to `to`, by number.
     pub fn next(&self, from: usize, to: usize) -> Option<usize> {
         Some(self.routes.get(&(from, to))?.0.next)
     }

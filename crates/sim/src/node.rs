@@ -154,7 +154,7 @@ impl GatewayNode {
         })
     }
 
-    /// Has it do wrong from now on.
+    /// Makes it misbehave from now on.
     pub(crate) fn set_faults(&mut self, faults: NodeFaults) {
         self.faults = faults;
         self.gateway.set_faults(faults.draw(&self.name, self.seed, self.boots));
@@ -254,7 +254,7 @@ impl GatewayNode {
         any
     }
 
-    /// Lanes by `ports` are those of one radio, which takes so many bulk frames, if they say of each frame how to send it.
+    /// The lanes at `ports` share one radio, which takes `room` bulk frames, if they say of each frame how to send it.
     pub(crate) fn plug_radio(&mut self, ports: Vec<usize>, room: usize) {
         let lanes = self.gateway.config().peers.iter().flat_map(|peer| &peer.lanes);
         let is_raw = |lane: &LaneConfig| matches!(lane.medium, wavelane_gateway::Medium::Radio { .. });
@@ -264,7 +264,7 @@ impl GatewayNode {
         }
     }
 
-    /// The radio behind a port takes so many bulk frames. Returns whether it is one of ours that takes them again.
+    /// The radio behind a port takes `room` bulk frames. Returns whether it is one of ours that takes them again.
     pub(crate) fn set_radio_room(&mut self, port: usize, room: usize) -> bool {
         let Some(radio) = self.radios.iter_mut().find(|radio| radio.ports.contains(&port)) else { return false };
         let before = core::mem::replace(&mut radio.room, room);

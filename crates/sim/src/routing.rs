@@ -1,4 +1,4 @@
-//! Ways between gateways: the best next neighbour towards each other gateway, and the further ones.
+//! Paths between gateways: the best next neighbour towards each other gateway, and the further ones.
 
 use crate::wiring::Shape;
 use std::collections::{BTreeSet, VecDeque};
@@ -10,7 +10,7 @@ use wavelane_scenario::{Direction, Routing};
 
 /// Cost of a hop over which nothing is lost.
 const HOP: u32 = 1_000;
-/// Cost of a hop over which nothing arrives: worse than any way without it.
+/// Cost of a hop over which nothing arrives: worse than any path without it.
 const HOP_MAX: u32 = 1_000_000;
 /// The packet whose chance to arrive counts.
 const PACKET: Octets = Octets::new(1_500);
@@ -45,7 +45,7 @@ impl Shape<'_> {
         None
     }
 
-    /// What the cheapest way costs that does not pass `without`.
+    /// The cost of the cheapest path that does not pass `without`.
     fn cheapest(&self, from: usize, to: usize, without: Option<usize>) -> Option<u32> {
         let (mut open, mut over) = (BTreeSet::from([(0, from)]), BTreeSet::new());
         while let Some((cost, at)) = open.pop_first() {
@@ -78,7 +78,7 @@ impl Shape<'_> {
         (f64::from(HOP) / arrives.max(1e-9)).clamp(f64::from(HOP), f64::from(HOP_MAX)) as u32
     }
 
-    /// The further ways of a gateway: each neighbour from which a host is reached without it, unless it is the best.
+    /// The further paths of a gateway: each neighbour from which a host is reached without it, unless it is the best.
     pub(crate) fn detours(&self, gateway: usize) -> Vec<Detour> {
         let mut detours = Vec::new();
         for node in 0..self.scenario.nodes.len() {
@@ -99,13 +99,13 @@ impl Shape<'_> {
         detours
     }
 
-    /// Whether any gateway knows several ways to a host.
+    /// Whether any gateway knows several paths to a host.
     pub(crate) fn has_detours(&self) -> bool {
         (0..self.scenario.nodes.len()).any(|node| !self.neighbours(node).is_empty() && !self.detours(node).is_empty())
     }
 }
 
-/// The mean share of packets that arrive undamaged. What a trace loses depends on when one asks.
+/// The mean share of packets that arrive undamaged. The loss of a trace depends on the time.
 fn delivery_ratio(config: &DirectionConfig) -> f64 {
     let arrives = |p: Ratio, per| match per {
         PerUnit::Packet => 1.0 - p.as_f64(),

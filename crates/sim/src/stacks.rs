@@ -52,7 +52,7 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
         receive_buffer: window.unwrap_or(config.receive_buffer.max(needed)),
         receive_window_initial: if window.is_some() { None } else { config.receive_window_initial },
         send_buffer: size(knobs.send_buffer).unwrap_or(config.send_buffer.max(needed)),
-        // A program that always has more to write fills any buffer; the larger one is for what is on its way.
+        // A program that always has more to write fills any buffer; the larger one is for data in flight.
         unsent_low_water: (knobs.send_buffer.is_none() && needed > config.send_buffer).then_some(config.send_buffer),
         initial_window: knobs.initial_window.unwrap_or(config.initial_window),
         delayed_ack_count: knobs.ack_every.unwrap_or(config.delayed_ack_count),

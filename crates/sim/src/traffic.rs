@@ -75,7 +75,7 @@ pub enum Work {
 /// Which datagrams; sizes are those of UDP payloads, at least 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Datagrams {
-    /// One every so often.
+    /// One at fixed intervals.
     Cbr {
         /// Between datagrams.
         every: Span,
@@ -87,16 +87,16 @@ pub enum Datagrams {
         /// Bytes of one.
         size: u64,
     },
-    /// So many on their way at once; each answer lets the next go, and one without answer goes again after 1 s.
+    /// This many in flight at once; each answer releases the next, and one without answer is sent again after 1 s.
     Window {
         /// Bytes of one.
         size: u64,
         /// How many.
         packets: u32,
     },
-    /// One every so often in spurts of exponential length, after silences of exponential length.
+    /// One at fixed intervals in spurts of exponential length, after silences of exponential length.
     Spurts {
-        /// Between datagrams of a spurt; the first comes so long after the spurt's begin.
+        /// Between datagrams of a spurt; the first follows this long after the spurt's start.
         every: Span,
         /// Bytes of one.
         size: u64,
@@ -107,7 +107,7 @@ pub enum Datagrams {
         /// Each is a question in the log, answered when it arrives.
         timed: bool,
     },
-    /// One every so often, which comes back.
+    /// One at fixed intervals, which comes back.
     Ping {
         /// Between datagrams.
         every: Span,
@@ -245,7 +245,7 @@ impl FlowLog {
         }
         self.note_arrival(now, bytes.len() as u64);
     }
-    /// A datagram of so many bytes has come.
+    /// A datagram of `octets` bytes has arrived.
     pub(crate) fn note_datagram(&mut self, now: Instant, octets: u64, damaged: bool) {
         if damaged {
             self.damage.get_or_insert(self.octets);
@@ -282,7 +282,7 @@ impl FlowLog {
     }
 }
 
-/// Who reads pages, and what is on its way there.
+/// The reader of pages, and its objects in flight.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) reader: Reader,
@@ -306,7 +306,7 @@ pub(crate) struct Flow {
     pub(crate) datagrams: datagrams::State,
     /// Who reads pages.
     pub(crate) reader: Option<Box<Reading>>,
-    /// Of questions at random times: the dice, and when the next is due.
+    /// For questions at random times: the dice, and when the next is due.
     pub(crate) random: Option<(Chance, Instant)>,
 }
 
@@ -325,7 +325,7 @@ impl Flow {
         }
     }
 
-    /// The body's writer got rid of everything below `end`.
+    /// The body's writer has written everything below `end`.
     pub(crate) fn note_written(&mut self, now: Instant, end: u64) {
         self.writes.push_back((end, now));
     }

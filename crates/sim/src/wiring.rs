@@ -19,11 +19,11 @@ use wavelane_transport::session::public_key;
 const SERVER_PORT: u16 = 80;
 /// The first port of client programs; each exchange has its own.
 const CLIENT_PORT: u16 = 40_000;
-/// Between gateways of which one knows several ways: the loss of one is to be noticed while nothing crosses it.
+/// Between gateways of which one knows several paths: the loss of one is to be noticed while nothing crosses it.
 const KEEPALIVE: Span = Span::from_secs(1);
 /// Clocks start up to this far apart.
 const CLOCK_OFFSET_MAX: Span = Span::from_secs(3600);
-/// Clocks drift up to this much either way: what two ordinary crystals do.
+/// Clocks drift up to this much either way, as two ordinary crystals do.
 const CLOCK_DRIFT_MAX_PPM: u64 = 50;
 
 /// The shape of a scenario: kinds of nodes and their neighbours, by number.
@@ -31,13 +31,13 @@ pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
     pub(crate) joins: Vec<Join>,
-    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows, but for gateways.
+    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows, except gateways.
     hosts: BTreeSet<usize>,
     /// Of each node that is a gateway: [`Shape::neighbours`].
     joined: OnceCell<Vec<Vec<(usize, usize)>>>,
     /// Whether gateways work as `hop-2009` has it, where nothing else is said.
     pub(crate) is_2009: bool,
-    /// What every gateway is told besides whom it knows; `None` for what it is told by default.
+    /// The configuration of every gateway besides its peers; `None` for the default.
     pub(crate) limits: Option<Config>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Shape<'a> {
             NodeKind::Router => return Err(format!("'{}' is a router; programs run on endpoints", self.name(node))),
             NodeKind::Endpoint => {}
         }
-        // In a cell endpoints hear each other, which is no way out.
+        // In a cell endpoints hear each other, which is no path out.
         let cell = |join: &Join| self.scenario.channels[join.channel].cell().is_some();
         let leads = |join: &Join, other: &usize| !cell(join) || self.kind(*other) != NodeKind::Endpoint;
         let mut next = self.joins.iter().filter_map(|join| join.other(node).filter(|other| leads(join, other)));
@@ -194,7 +194,7 @@ impl<'a> Shape<'a> {
     /// The joins by which `gateway` reaches its neighbour `other`, with the address of its port there: that by which it was
     /// found, and those that join the two alone.
     fn lanes_to(&self, gateway: usize, (found, other): (usize, usize)) -> Vec<(usize, Option<SocketAddr>)> {
-        // The neighbour's own way towards us tells which of its ports answers.
+        // The neighbour's own route towards us tells which of its ports answers.
         let back = self.neighbours(other).iter().find(|(_, node)| *node == gateway).map(|(join, _)| *join);
         let joins = |join: usize| self.joins[join].other(gateway) == Some(other);
         let at = |join: usize| Some(SocketAddr::V4(self.port_address(join, other)));
@@ -267,7 +267,7 @@ impl<'a> Shape<'a> {
                 link.is_some_and(|link| names(link).contains(&channel(join).name))
             };
             joins.sort_by_key(|(join, _)| link.map_or(0, |link| link.place(&channel(*join).name)));
-            // Where one lane leaves, nothing is chosen.
+            // With a single lane out there is nothing to choose.
             let choice = link.filter(|_| joins.len() > 1).map_or(Choice::Bond, |link| choice_of(link.choice));
             let lane = |(join, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == join).unwrap_or(0);
@@ -371,7 +371,7 @@ impl<'a> Shape<'a> {
         let channels = self.connect(&mut engine, &nodes, |channel| self.is_crossed(channel), false)?;
         self.add_routes(&mut engine, &nodes, &channels);
         self.route_through_doors(&mut engine, &nodes, &channels);
-        // Ways without a gateway come before those through one.
+        // Paths without a gateway come before those through one.
         let ways = self.ways();
         for &host in &self.hosts {
             self.route_to(host, &mut engine, &nodes, &channels, &ways);
@@ -379,7 +379,7 @@ impl<'a> Shape<'a> {
         Ok(World { engine, nodes, channels, peers })
     }
 
-    /// Endpoints send everything to their gateway, and it knows the way to them.
+    /// Endpoints send everything to their gateway, which has routes to them.
     fn route_through_doors(
         &self,
         engine: &mut Engine,
@@ -442,7 +442,7 @@ impl<'a> Shape<'a> {
         Ok(channels)
     }
 
-    /// Every router learns the way to every gateway port it can reach.
+    /// Every router gets a route to every gateway port it can reach.
     fn add_routes(&self, engine: &mut Engine, nodes: &BTreeMap<usize, NodeId>, channels: &BTreeMap<String, ChannelId>) {
         for gateway in (0..self.scenario.nodes.len()).filter(|n| self.kind(*n) == NodeKind::Gateway) {
             for lane in self.ports_of(gateway) {

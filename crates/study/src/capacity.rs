@@ -57,7 +57,7 @@ struct Cell {
     flows: usize,
     way: TransferDirection,
     runs: Vec<Capacity>,
-    /// Why there is nothing, or nothing to be relied on.
+    /// Why there is no value, or no reliable one.
     missing: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn run(
             Err(why) => (empty(name, &why).collect(), None),
         };
         let (cells, opens) = cells;
-        // What is missing is asked for again.
+        // What is missing is measured again.
         Ok(match in_figures(&cells) {
             Some(figures) => {
                 let (figures, opens) = kept.put(name, (figures, opens));

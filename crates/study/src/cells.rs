@@ -88,8 +88,8 @@ impl Cell<'_> {
 /// Gives the document of a cell; nothing if it is to be run first.
 pub(crate) type Take<'a> = &'a dyn Fn(&Cell<'_>) -> Result<Option<RunDocument>, StudyError>;
 
-/// The rows of tasks that consist of cells, `rows_of` each; told as soon as they are judged. `workers` tasks go at once; the
-/// laboratory, which measures real time, has one.
+/// The rows of tasks that consist of cells, `rows_of` each, reported as soon as they are judged. `workers` tasks run at
+/// once; the laboratory, which measures real time, has one.
 pub(crate) fn rows_of_all<T: Sync>(
     tasks: &[T],
     workers: usize,
@@ -100,7 +100,7 @@ pub(crate) fn rows_of_all<T: Sync>(
         rows.iter().for_each(options.row);
         rows
     };
-    // What cannot be read is run, and says then what is wrong.
+    // A Record that cannot be read is run again, and reports then what is wrong.
     let found = |task: &T| rows_of(task, &|cell| cell.kept(options)).ok().flatten().map(told);
     let work = |task: &T| {
         let rows = rows_of(task, &|cell| Ok(Some(cell.run(make, options, hooks)?.1)))?;
@@ -117,7 +117,7 @@ pub(crate) fn documents(
     workers: usize,
     (make, options, hooks): (&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>),
 ) -> Result<Vec<RunDocument>, StudyError> {
-    // What cannot be read is run, and says then what is wrong.
+    // A Record that cannot be read is run again, and reports then what is wrong.
     let found = |cell: &Cell<'_>| cell.kept(options).ok().flatten();
     let work = |cell: &Cell<'_>| Ok(cell.run(make, options, hooks)?.1);
     Runner { what, workers, hooks }.run(cells, |_| 1.0, found, work)
@@ -199,14 +199,14 @@ impl Aim {
     }
 }
 
-/// A limit as people write it: a third has no end.
+/// A limit as people write it: a third has no finite decimal.
 fn spelled(limit: f64) -> String {
     const DIGITS_MAX: usize = 8;
     let all = limit.to_string();
     if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.3}") } else { all }
 }
 
-/// Judges `row` by `aim`: an interval of several runs that straddles the limit tells nothing, a missing value neither.
+/// Judges `row` by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
 pub(crate) fn judge(row: &mut Row, aim: Aim) {
     judge_all(row, &[aim], &aim.words());
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Ends the program whatever happens to whoever waits for it.
+/// Ends the program whatever happens to its waiter.
 struct Guard(Child);
 
 impl Drop for Guard {

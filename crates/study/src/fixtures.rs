@@ -1,4 +1,4 @@
-//! What the studies' tests judge: documents of runs that never were.
+//! What the studies' tests judge: documents of invented runs.
 
 use crate::{Edition, StudyOptions};
 use std::path::{Path, PathBuf};

@@ -76,7 +76,7 @@ pub(crate) fn run(
     let work = |number: &u64| {
         let world = (*number, world(family, *number).prove());
         failed_row(options.seed.0, &world).iter().for_each(options.row);
-        // One that failed is run again, to be told in full.
+        // A failed world is run again, for a full report.
         if let Ok(outcome) = &world.1 {
             kept.put(&number.to_string(), in_figures(outcome));
         }

@@ -1,4 +1,4 @@
-//! What the tasks of a study gave that leave no Record: a line each, so that an interrupted study goes on where it was.
+//! Results of study tasks that leave no Record: a line each, so that an interrupted study resumes where it stopped.
 
 use crate::StudyOptions;
 use crate::cells::fingerprint;
@@ -47,13 +47,13 @@ impl Kept {
         Self { path, mark, found, cut: Mutex::new(cut) }
     }
 
-    /// What the task gave before.
+    /// The task's earlier result.
     pub(crate) fn get<R: DeserializeOwned>(&self, key: &str) -> Option<R> {
         serde_json::from_value(self.found.get(key)?.clone()).ok()
     }
 
-    /// Keeps what the task gave, and gives it as a later run would read it: the last digit of a figure must not depend on
-    /// whether the study was interrupted. What cannot be kept is run again, which costs time and nothing else.
+    /// Keeps the task's result, and returns it as a later run would read it: the last digit of a figure must not depend
+    /// on whether the study was interrupted. What cannot be kept is run again, which costs time and nothing else.
     pub(crate) fn put<R: Serialize + DeserializeOwned>(&self, key: &str, result: R) -> R {
         let (mark, key) = (self.mark.clone(), key.to_owned());
         let line = serde_json::to_value(&result).and_then(|result| serde_json::to_string(&Line { mark, key, result }));

@@ -57,7 +57,7 @@ pub struct StudyOptions {
     pub stacks: Vec<String>,
     /// Directories of other runs whose kept results hold here too.
     pub reuse: Vec<PathBuf>,
-    /// Told each row as soon as it is judged, where a study has several cells.
+    /// Gets each row as soon as it is judged, where a study has several cells.
     pub row: fn(&Row),
 }
 

@@ -19,7 +19,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
         _ => document.rows.iter().collect(),
     };
     let mut charts = charts(folder, document);
-    // A part of a study may have rows of which none of its charts is.
+    // A part of a study may have rows that none of its charts shows.
     charts.retain(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty()));
     let drawn = if charts.is_empty() { spreads(document) } else { Vec::new() };
     let (same, drawn): (Vec<Spread>, Vec<Spread>) = drawn.into_iter().partition(|spread| flat(spread).is_some());

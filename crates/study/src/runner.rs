@@ -15,7 +15,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) what: &'static str,
     /// Most tasks at once.
     pub(crate) workers: usize,
-    /// Who is told, and who stops it.
+    /// The hooks for progress and cancelling.
     pub(crate) hooks: &'a RunHooks<'a>,
 }
 
@@ -88,7 +88,7 @@ impl Runner<'_> {
         };
         match self.workers.min(left.len()) {
             0 => {}
-            // On this thread: whoever runs one after the other may hold what cannot be sent.
+            // On this thread: a caller that runs one after the other may hold what cannot be sent.
             1 => worker(),
             workers => std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker)))),
         }

@@ -21,7 +21,7 @@ use wavelane_run::{RunError, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "simulator-speed";
-/// How many times the faster working build of ns-3 is asked for.
+/// The demanded multiple of the speed of the faster working build of ns-3.
 const AIM: f64 = 20.0;
 /// Most memory after four times the simulated time, as a multiple of that after once.
 const FLAT: f64 = 1.1;
@@ -224,7 +224,7 @@ pub(crate) fn run(
                 Ok([500, 2_000].into_iter().map(rss).collect::<Result<Vec<_>, StudyError>>()?)
             }
         };
-        // What is missing is asked for again.
+        // What is missing is measured again.
         Ok(measured.map(|values| kept.put(&key(task), values)))
     };
     let found = |task: &Task| kept.get(&key(task)).map(Ok);

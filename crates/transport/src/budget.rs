@@ -1,44 +1,44 @@
-//! What repair may cost in one direction of a link: repeats, copies and repair symbols draw on one account.
+//! What repair may cost in one direction of a link: retransmits, copies and repair symbols share one budget.
 //!
-//! First transmissions pay in, by a share that follows the measured loss; where nothing is lost nothing is paid in
-//! for bulk, and nothing optional is spent. Repeats of what was lost have to go and are charged first, into debt if
-//! need be; copies and repair symbols go only while the account is in credit.
+//! First transmissions pay in, by a share that follows the measured loss; without loss nothing is paid in for bulk, and nothing optional is
+//! spent. Retransmits of lost data are mandatory and are charged first, into debt if necessary; copies and repair symbols are sent only
+//! while the balance is positive.
 
 use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// Path loss from which anything is spent before a loss is known.
 pub const LOSSY: f64 = 0.003;
-/// A byte of bulk pays in twice the loss: repeats take about once the loss, symbols and copies what is left.
+/// A byte of bulk pays in twice the loss: retransmits take about once the loss, symbols and copies the rest.
 const SHARE_PER_LOSS: f64 = 2.0;
-/// And this much besides.
+/// In addition to this share.
 const SHARE_BASE: f64 = 0.02;
-/// However much is lost, repair is no more than this share of first transmissions of bulk in the long run.
+/// At any loss, repair is no more than this share of first transmissions of bulk in the long run.
 const SHARE_MAX: f64 = 0.5;
-/// Micro traffic pays in this share instead if it is more.
+/// Micro traffic pays in this share instead if it is higher.
 const SHARE_MICRO: f64 = 0.25;
-/// Media pay in this many times the loss, up to [`SHARE_MAX`]: what symbols bring back within a few packets' time takes
-/// one for every few packets.
+/// Media pay in this many times the loss, up to [`SHARE_MAX`]: to restore losses within a few packets' time takes one symbol for every few
+/// packets.
 const MEDIA_SHARE_PER_LOSS: f64 = 8.0;
-/// Octets per second that may always be spent where packets are lost: both copies of a lone echo ...
+/// Octets per second that may always be spent if packets are lost: both copies of a single echo ...
 const FLOOR: Rate = Rate::from_bps(8 * 4096);
-/// ... but no more than this part of what the lane carries.
+/// ... but no more than this part of the lane's rate.
 const FLOOR_PART: u64 = 32;
-/// Of the floor, what is reserved for copies even while retransmissions of bulk are due: the burst after a burst also hits small
-/// exchanges too.
+/// The part of the floor that is reserved for copies even while retransmits of bulk are due: a burst that follows another also hits small
+/// exchanges.
 const KEPT_MAX: i64 = 4 << 10;
-/// Most octets of debt, and of savings at first and on paths with short windows.
+/// Limit of the debt, and of savings at first and on paths with short windows.
 const SAVED_MAX: i64 = 48 << 10;
-/// Else what so many round trips of bulk pay in may be saved up. When bulk ends, the repeats of its last round trip are
-/// charged and nothing is paid in any more: with less, no symbols would be left for these very repeats.
+/// Otherwise the amount that this many round trips of bulk pay in may be saved. When bulk ends, the retransmits of its last round trip are
+/// charged and nothing more is paid in: with less, no symbols would be left for these very retransmits.
 const SAVED_ROUNDS: f64 = 2.0;
-/// But never more.
+/// The upper limit.
 const SAVED_BOUND: i64 = 4 << 20;
 
-/// The account of one direction.
+/// The budget of one direction.
 #[derive(Debug)]
 pub struct RepairBudget {
     saved: i64,
-    /// Set aside for copies.
+    /// Reserved for copies.
     kept: i64,
     /// Until when the floor was paid in.
     at: Instant,
@@ -57,7 +57,7 @@ impl Default for RepairBudget {
 }
 
 impl RepairBudget {
-    /// The lane carries `rate`, hears of losses after `rtt`, and loses the share `loss`.
+    /// The lane has this rate, learns of losses after `rtt`, and loses the share `loss`.
     pub fn set_path(&mut self, rate: Rate, rtt: Span, loss: f64) {
         self.loss = loss;
         let rounds = rate.octets_in(rtt).get() as f64 * SAVED_ROUNDS;
@@ -80,7 +80,7 @@ impl RepairBudget {
         self.pay_in(octets, if micro { self.share().max(SHARE_MICRO) } else { self.share() });
     }
 
-    /// `octets` that cannot wait for a repeat were sent for the first time.
+    /// `octets` that cannot wait for a retransmit were sent for the first time.
     pub fn earn_media(&mut self, octets: u64) {
         let share = (self.loss * MEDIA_SHARE_PER_LOSS).min(SHARE_MAX);
         self.pay_in(octets, if self.is_lossy() { share.max(self.share()) } else { 0.0 });
@@ -92,12 +92,12 @@ impl RepairBudget {
         self.rest %= 1_000_000;
     }
 
-    /// `octets` that were lost were sent again.
+    /// `octets` that were lost were retransmitted.
     pub fn charge(&mut self, octets: u64) {
         self.saved = (self.saved - octets as i64).max(-SAVED_MAX);
     }
 
-    /// The floor pays in, first what is kept for copies.
+    /// Pays in the floor, first what is reserved for copies.
     fn pay_floor(&mut self, now: Instant) {
         let due = self.floor.octets_in(now.since(self.at)).get();
         if due == 0 {
@@ -110,13 +110,13 @@ impl RepairBudget {
         self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
     }
 
-    /// Whether `octets` are there to be spent.
+    /// Whether the balance allows `octets`.
     pub fn affords(&mut self, now: Instant, octets: u64) -> bool {
         self.pay_floor(now);
         self.is_lossy() && self.saved >= octets as i64
     }
 
-    /// Takes `octets` out, if they are there.
+    /// Spends `octets`, if the balance allows it.
     pub fn spend(&mut self, now: Instant, octets: u64) -> bool {
         let affordable = self.affords(now, octets);
         if affordable {

@@ -1,8 +1,8 @@
-//! One neighbour, sans-IO: how sealed datagrams reach it and come back, whatever they carry.
+//! One neighbour, sans-IO: how sealed datagrams travel to it and back, whatever they carry.
 //!
-//! Reading order: [`link`] (what one datagram takes), then what a link is made of: [`session`] (keys), [`lane`] (packet
-//! numbers, acks, controller) and [`fec`] (repair symbols). [`seal`] is between the two edges of a flow instead. What a link carries is a [`Service`]'s, of which nothing here
-//! knows more than that trait says.
+//! Reading order: [`link`] (the content of one datagram), then the parts of a link: [`session`] (keys), [`lane`] (packet numbers, acks,
+//! controller) and [`fec`] (repair symbols). [`seal`] works between the two edges of a flow instead. The content comes from a [`Service`],
+//! of which nothing here knows more than that trait says.
 #![forbid(unsafe_code)]
 
 mod budget;

@@ -1,9 +1,9 @@
-//! Between the two edges of a flow: keys by a handshake of their own, under which relays carry bytes that they can neither read nor
-//! change unnoticed. `docs/protocol/parcels.md` is the prose twin.
+//! Encryption between the two edges of a flow: keys from a separate handshake, under which relays carry bytes that they can neither read
+//! nor change unnoticed. `docs/protocol/parcels.md` describes it in prose.
 //!
-//! The handshake is that of sessions, its two messages ride in the flow's Open and Answer. A direction's bytes are sealed in
-//! parcels, whose offset is the nonce: what was dropped, doubled, moved or changed does not open. The edges' words to each other
-//! (how far the applications are) are proven under the same keys.
+//! The handshake is that of sessions; its two messages travel in the flow's Open and Answer. The bytes of each direction are sealed in
+//! parcels, with the offset as nonce: anything dropped, duplicated, moved or changed does not open. The edges' words to each other (the
+//! progress of the applications) are authenticated under the same keys.
 
 use crate::session::{NO_PRESHARED_KEY, noise};
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -18,66 +18,66 @@ use wavelane_wire::parcel::{
 
 /// The payload of the opening edge's message: version, capabilities.
 const INIT_LEN: usize = 5;
-/// Of the answering edge's: suite.
+/// The payload of the answering edge's message: suite.
 const ANSWER_LEN: usize = 1;
 /// Noise's IK: an ephemeral key; the static key, sealed; the payload, sealed.
 const _: () = assert!(OPEN_KEYS_LEN == 32 + 32 + TAG_LEN + INIT_LEN + TAG_LEN);
 const _: () = assert!(ANSWER_KEYS_LEN == 32 + ANSWER_LEN + TAG_LEN);
 
-/// The opening edge while the answer is due.
+/// The opening edge while it waits for the answer.
 pub struct Asking {
     noise: HandshakeState,
     message: [u8; OPEN_KEYS_LEN],
     aes: bool,
 }
 
-/// What an opening edge asks, understood.
+/// The request of an opening edge, decoded.
 pub struct Asked {
     noise: HandshakeState,
     caller: [u8; 32],
     both_aes: bool,
 }
 
-/// Both directions' keys, and how far each got.
+/// Both directions' keys and positions.
 pub struct FlowKeys {
     sealing: LessSafeKey,
     opening: LessSafeKey,
-    /// Octets sealed and opened, as they stand in the flow.
+    /// Octets of the flow sealed and opened so far.
     sealed: u64,
     opened: u64,
-    /// The other edge's direction ended.
+    /// The other edge's direction has ended.
     ended: bool,
-    /// Words said, and the lowest count that is news.
+    /// Words sent, and the lowest count accepted as new.
     said: u64,
     heard: u64,
 }
 
-/// What the next octets of the other edge's direction are.
+/// The kind of the next octets in the other edge's direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opened {
-    /// They are no whole parcel yet.
+    /// Not a whole parcel yet.
     Part,
-    /// A parcel of so many octets in the flow.
+    /// A parcel of this many octets in the flow.
     Bytes(usize),
-    /// The last parcel, of so many octets in the flow.
+    /// The last parcel, of this many octets in the flow.
     End(usize),
-    /// Not what the other edge sealed here.
+    /// Not what the other edge sealed at this position.
     Foreign,
 }
 
-/// What becomes of a word.
+/// The result of checking a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// It is the other edge's, and the newest.
     News,
-    /// A later one was heard.
+    /// A later one was received before.
     Old,
     /// It is not the other edge's.
     Forged,
 }
 
 impl Asking {
-    /// Begins a handshake with the owner of the key `egress`. `prologue` says about what.
+    /// Begins a handshake with the owner of the key `egress`. `prologue` identifies the subject.
     pub fn new(dice: &mut Entropy, private: &[u8; 32], egress: &[u8; 32], prologue: &[u8], aes: bool) -> Self {
         let mut noise = noise::initiator(dice, private, egress, &NO_PRESHARED_KEY, prologue);
         let capabilities = if aes { capability::AES } else { 0 };
@@ -87,11 +87,11 @@ impl Asking {
         noise.write_message(&payload, &mut message).expect("the message has this length");
         Self { noise, message, aes }
     }
-    /// What the Open carries.
+    /// The content of the Open.
     pub fn message(&self) -> [u8; OPEN_KEYS_LEN] {
         self.message
     }
-    /// The keys, if the answer is the egress's. Another one may follow one that is not.
+    /// The keys, if the answer is the egress's. If it is not, another answer may follow.
     pub fn agree(&mut self, answer: &[u8; ANSWER_KEYS_LEN]) -> Option<FlowKeys> {
         let mut payload = [0; ANSWER_KEYS_LEN];
         let len = self.noise.read_message(answer, &mut payload).ok()?;
@@ -105,7 +105,7 @@ impl Asking {
 }
 
 impl Asked {
-    /// Reads what an Open carries. An error if it was not made for us and for this flow.
+    /// Reads the content of an Open. An error if it was not made for us and for this flow.
     pub fn read(
         dice: &mut Entropy,
         private: &[u8; 32],
@@ -122,11 +122,11 @@ impl Asked {
         let capabilities = u32::from_be_bytes(capabilities.try_into().map_err(|_| forged)?);
         Ok(Self { noise, caller, both_aes: aes && capabilities & capability::AES != 0 })
     }
-    /// Who asks; possession of the key is proven.
+    /// The caller's key; its possession is proven.
     pub fn caller(&self) -> [u8; 32] {
         self.caller
     }
-    /// What the Answer carries, and the keys.
+    /// The content of the Answer, and the keys.
     pub fn agree(mut self) -> ([u8; ANSWER_KEYS_LEN], FlowKeys) {
         self.noise.set_psk(2, &NO_PRESHARED_KEY).expect("the pattern has a pre-shared key at 2");
         let suite = if self.both_aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
@@ -150,7 +150,7 @@ impl FlowKeys {
         Self { sealing, opening, sealed: 0, opened: 0, ended: false, said: 0, heard: 0 }
     }
 
-    /// Appends the next parcel to `out`: with the first octets of `plain`, whose count is returned, or without any the one that
+    /// Appends the next parcel to `out`: with the first octets of `plain`, whose count is returned, or, if `plain` is empty, the one that
     /// ends the direction.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> usize {
         let plain = &plain[..plain.len().min(PARCEL_PLAIN_MAX)];
@@ -168,7 +168,7 @@ impl FlowKeys {
         plain.len()
     }
 
-    /// Opens the parcel at the start of the other edge's next octets, which lie in two parts; what it held is appended to `plain`.
+    /// Opens the parcel at the start of the other edge's next octets, given in two parts; its content is appended to `plain`.
     pub fn open(&mut self, (front, back): (&[u8], &[u8]), plain: &mut Vec<u8>) -> Opened {
         let Some(head) = header((front, back)) else { return Opened::Part };
         let whole = whole_len(head);
@@ -192,12 +192,12 @@ impl FlowKeys {
         if self.ended { Opened::End(whole) } else { Opened::Bytes(whole) }
     }
 
-    /// Whether the other edge's direction ended here.
+    /// Whether the other edge's direction has ended here.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Proves what we say, once.
+    /// Authenticates one of our words, once.
     pub fn word(&mut self, place: WordIn, reach: Reach) -> Word {
         let count = self.said;
         self.said += 1;
@@ -212,7 +212,7 @@ impl FlowKeys {
         word
     }
 
-    /// Whether the other edge said so.
+    /// Checks whether a word is the other edge's.
     pub fn hear(&mut self, place: WordIn, reach: Reach, word: Word) -> Heard {
         let nonce = Nonce::assume_unique_for_key(word_nonce(word.count));
         let mut tag = word.tag;

@@ -1,4 +1,4 @@
-//! What a link and the services that it carries know of each other.
+//! The interface between a link and the services that it carries.
 
 use crate::RepairBudget;
 use core::fmt::Debug;
@@ -6,26 +6,26 @@ use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::frame::Frame;
 
-/// What a link carries. The link says when a datagram may leave, how long it may be and how urgent what it takes has to be;
-/// the service says what that is, and hears what became of it.
+/// What a link carries. The link decides when a datagram may be sent, how long it may be and how urgent its content has to be; the service
+/// provides the content, and is told its fate.
 pub trait Service: Debug {
-    /// What one datagram carried of this service, which the link keeps until its fate is known.
+    /// What one datagram carried of this service; the link keeps it until the fate is known.
     type Load: Debug + Default;
 
-    /// The class of the most urgent thing that waits. Less urgent ones may wait as well.
+    /// The class of the most urgent data that waits. Less urgent data may wait as well.
     fn wants(&self, now: Instant) -> Option<Class>;
 
-    /// Whether a small exchange waits, behind what is more urgent or not.
+    /// Whether a small exchange waits, possibly behind more urgent data.
     fn micro_waits(&self, now: Instant) -> bool;
 
-    /// Fills the rest of a datagram. Returns whether [`Carries::Media`] were among what was written. All that is written
-    /// asks for a lane ack; what is written may reach to the datagram's end, so that nothing is appended after it.
+    /// Fills the rest of a datagram. Returns whether [`Carries::Media`] were among what was written. All of it asks for a lane ack; it may
+    /// reach to the datagram's end, so nothing is appended after it.
     fn fill(&mut self, now: Instant, fill: &mut Fill<'_, '_, Self::Load>) -> bool;
 
-    /// Which part of what waits the next datagram takes, where symbols help and it may carry `class`.
+    /// Which part of the waiting data the next datagram takes, if symbols help and it may carry `class`.
     fn carries(&mut self, now: Instant, class: Class, budget: &mut RepairBudget) -> Carries;
 
-    /// What leads the bulk that leaves next. `None` if symbols are not to take room from it.
+    /// What the next bulk begins with. `None` if symbols should not take room from it.
     fn next_bulk(&mut self, now: Instant) -> Option<NextBulk>;
 
     /// Whether acks may wait for the next datagram with data.
@@ -37,37 +37,37 @@ pub trait Service: Debug {
     /// A datagram that carried `load` is taken for lost.
     fn lost(&mut self, now: Instant, load: Self::Load);
 
-    /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
+    /// No ack came although one is overdue: the oldest data in flight is retransmitted, as if it were lost.
     fn doubt_oldest(&mut self);
 
-    /// A datagram leaves anyway on a thin way: what else is to be told before long goes along. Whether that is anything.
+    /// A datagram is sent anyway on a thin path: other reports that are due soon go along. Returns whether there are any.
     fn hasten(&mut self) -> bool;
 
-    /// What the lanes know of their paths, the one that carries most first. Never empty.
+    /// The lanes' path states, the one with the highest rate first. Never empty.
     fn set_paths(&mut self, paths: &[PathView]);
 
-    /// A frame came from the neighbour that is not the link's own. Returns whether it was traffic of a flow or a packet.
+    /// A frame from the neighbour that is not the link's own. Returns whether it was traffic of a flow or a packet.
     fn handle_frame(&mut self, now: Instant, frame: &Frame<'_>) -> bool;
 
-    /// An authenticated datagram came from the neighbour.
+    /// An authenticated datagram was received from the neighbour.
     fn heard(&mut self);
 
-    /// The neighbour came back without its memory.
+    /// The neighbour restarted without its state.
     fn restart(&mut self, now: Instant);
 
     /// Time has passed.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next deadline. What only sends may wait while nothing can be sent.
+    /// The next deadline. Deadlines that only send are left out unless `can_send`.
     fn poll_timeout(&self, can_send: bool) -> Option<Wakeup>;
 }
 
 /// A datagram that a service fills.
 #[derive(Debug)]
 pub struct Fill<'a, 'w, L> {
-    /// The least urgent class that may leave now.
+    /// The least urgent class that may be sent now.
     pub class: Class,
-    /// Which part of what waits.
+    /// Which part of the waiting data.
     pub carries: Carries,
     /// Room of a whole datagram.
     pub full: usize,
@@ -75,35 +75,35 @@ pub struct Fill<'a, 'w, L> {
     pub w: &'a mut Writer<'w>,
     /// What was written.
     pub load: &'a mut L,
-    /// The link's account: first sendings pay in, repeats and copies are taken out.
+    /// The link's repair budget: first transmissions pay in, retransmits and copies are charged.
     pub budget: &'a mut RepairBudget,
 }
 
-/// Which packets a datagram takes. What cannot wait for a repeat has datagrams of its own where symbols cover it, so that a
-/// symbol is no longer than it is.
+/// Which packets a datagram takes. Where symbols cover them, packets that cannot wait for a retransmit get datagrams of their own, so that
+/// a symbol is no longer than they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carries {
     /// Any.
     All,
-    /// Those that cannot wait for a repeat.
+    /// Those that cannot wait for a retransmit.
     Media,
     /// The others.
     Others,
 }
 
-/// What leads the bulk that leaves next.
+/// What the next bulk begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextBulk {
-    /// The last bytes for a while: no later ones will show that they were lost.
+    /// The last bytes for a while: no later ones will reveal their loss.
     End,
-    /// Bytes that were lost before: what lies behind them has waited for a round trip already.
+    /// Retransmitted bytes: the bytes behind them have waited for a round trip already.
     Repeat,
     /// Bytes in mid-flow.
     First,
 }
 
-/// What a lane knows of the way to the neighbour, as services see it. Sizes copies, blocks, credit and send buffers; pacing
-/// and congestion are the lanes' business.
+/// A lane's path state, as services see it. Used to size copies, blocks, credit and send buffers; pacing and congestion control are done by
+/// the lanes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathView {
     /// The lane's number.
@@ -114,23 +114,23 @@ pub struct PathView {
     pub rtt_var: Span,
     /// The controller's rate.
     pub rate: Rate,
-    /// Longest time the neighbour keeps an ack back.
+    /// Longest time by which the neighbour delays an ack.
     pub ack_delay: Span,
-    /// How far apart the neighbour wishes to hear from us, by the lanes that carry what we say of what it sends.
+    /// The report interval that the neighbour wishes, on the lanes that carry our reports of what it sends.
     pub told_apart: Span,
     /// Serialisation of one full packet.
     pub packet_time: Span,
-    /// Largest packet of the medium that it is known to carry.
+    /// Largest packet of the medium known to pass.
     pub path_mtu: usize,
-    /// What the controller lets be in flight.
+    /// The congestion window.
     pub window: Octets,
     /// Share of packets lost recently in the worse direction, 0 to 1.
     pub loss: f64,
-    /// The same of our direction alone, once enough of our packets have a known fate.
+    /// The same for our direction alone, once enough of our packets have a known fate.
     pub loss_outward: f64,
-    /// How long the channel stays bad when it is bad, if that is known; copies are spaced past it.
+    /// How long the channel stays bad, if known; copies are spaced further apart.
     pub burst: Option<Span>,
-    /// How long after a loss is known repair symbols may still bring back what cannot wait for a repeat.
+    /// How long after a loss is detected repair symbols may still restore what cannot wait for a retransmit.
     pub symbols: Span,
 }
 

@@ -1,4 +1,4 @@
-//! What `check` says of lanes: their list, and what of this machine is in their way.
+//! What `check` reports of lanes: their list, and the obstacles on this machine.
 
 use crate::config::{Config, Lane, LaneSocket, Peer, lane_name};
 use crate::medium::Medium;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use wavelane_host::routes::{interface_mtu, towards};
 use wavelane_host::{interface_index, interface_needs_no_arp};
 
-/// The least MTU of a lane's path (RFC 1122, section 3.3.3): what must arrive for a session to stand fits in it.
+/// The least MTU of a lane's path (RFC 1122, section 3.3.3): every packet that a session needs fits in it.
 const LEAST_MTU: u32 = 576;
 
 /// One line for each lane of a peer that has tables.
@@ -43,7 +43,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                 ));
             }
             let to = lane.number().map(|to| to.ip()).filter(|_| socket.medium.has_ip());
-            // On a link with one far end nobody needs to be asked for.
+            // A link with a single far end needs no ARP.
             if let Some(to) = to.filter(|to| has_no_route(*to, index) && interface_needs_no_arp(device) == Some(false))
             {
                 warnings.push(format!(
@@ -55,7 +55,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// An address that is known to have none. What cannot be found out is not warned of.
+/// Whether an address is known to have no route. If that cannot be found out there is no warning.
 fn has_no_route(to: IpAddr, device: u32) -> bool {
     matches!(towards(to, Some(device)), Ok(None))
 }

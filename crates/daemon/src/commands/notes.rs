@@ -51,7 +51,7 @@ pub(super) fn unreachable(config: &Config) -> Vec<String> {
     )]
 }
 
-/// Kernel settings for want of which packets are not forwarded: beside them a packet door for interfaces is not opened.
+/// Kernel settings that keep packets from being forwarded: with them a packet door for interfaces is not opened.
 pub(super) fn unforwarded(config: &Config) -> Vec<String> {
     let intercepts = config.intercept.iter();
     let taken: Vec<&str> = intercepts.clone().flat_map(|i| device::unforwarded(config, i)).collect();

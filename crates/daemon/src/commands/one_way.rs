@@ -1,4 +1,4 @@
-//! What the kernel drops before a lane: it came by another interface than the one that leads back.
+//! What the kernel drops before it reaches a lane: it arrived by another interface than that of the route back.
 
 use crate::config::{Config, Lane, Ways, lane_name};
 use crate::medium::Medium;
@@ -9,7 +9,7 @@ use wavelane_host::routes::towards;
 /// The value of `rp_filter` that drops what comes from an address reached by another interface (ip-sysctl).
 const STRICT: u8 = 1;
 
-/// What the kernel drops of a lane that is one-way: it comes from an address that would be reached by another interface.
+/// What the kernel drops of a one-way lane: packets from an address whose route uses another interface.
 pub(super) fn filtered_here(config: &Config) -> Vec<String> {
     let by = |to: IpAddr| towards(to, None).ok().flatten().and_then(|way| wavelane_host::interface_name(way.device));
     let conf = Path::new("/proc/sys/net/ipv4/conf");
@@ -18,7 +18,7 @@ pub(super) fn filtered_here(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// Of lanes both ways that have a device: what comes back by it is dropped if the kernel would send there by another one.
+/// For two-way lanes with a device: what arrives by it is dropped if the kernel's route back uses another interface.
 fn filtered_by_device(config: &Config, conf: &Path, by: impl Fn(IpAddr) -> Option<String>) -> Vec<String> {
     let mut warnings = Vec::new();
     for peer in &config.peers {
@@ -43,7 +43,7 @@ fn filtered_by_device(config: &Config, conf: &Path, by: impl Fn(IpAddr) -> Optio
     warnings
 }
 
-/// What an interface has for `rp_filter`.
+/// An interface's `rp_filter`.
 fn setting(conf: &Path, interface: &str) -> u8 {
     let text = std::fs::read_to_string(conf.join(interface).join("rp_filter")).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
@@ -61,7 +61,7 @@ fn filtered(config: &Config, conf: &Path) -> Vec<String> {
         if lanes.is_empty() {
             continue;
         }
-        // What comes by a lane that is not written down comes to `listen`, by any interface.
+        // Packets of a lane that is not in the file arrive at `listen`, by any interface.
         let brought: Vec<&&Lane> = lanes.iter().filter(|lane| lane.ways == Ways::In).collect();
         let device = |lane: &&&Lane| lane.socket.as_ref().and_then(|socket| socket.device.clone());
         let devices: Vec<String> = brought.iter().filter_map(device).collect();

@@ -125,7 +125,7 @@ impl Config {
         self.check_split()
     }
 
-    /// The kernel's TPROXY rule has no longest-prefix match, so split and unsplit networks must not lie in one another.
+    /// The kernel's TPROXY rule has no longest-prefix match, so split and unsplit networks must not contain one another.
     fn check_split(&self) -> Result<(), ConfigError> {
         for whole in self.peers.iter().filter(|p| !p.split) {
             for parted in self.peers.iter().filter(|p| p.split) {

@@ -64,7 +64,7 @@ struct GatewayTable {
     cache: Option<String>,
 }
 
-/// How much of a connection is taken that the next gateway does not have, in the file's words.
+/// How much of a connection is accepted before the next gateway has it, in the file's words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 enum BackpressureWord {
     #[default]
@@ -89,7 +89,7 @@ impl From<BackpressureWord> for Backpressure {
     }
 }
 
-/// What says by which peer a target is reached, in the file's words.
+/// What chooses the peer for a target, in the file's words.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum RoutingWord {
@@ -409,7 +409,7 @@ impl Lane {
                 .and_then(|()| check_reachable(text))
                 .map_err(|e| value(format!("{key}: address"), e))?;
         }
-        // Of a name, the socket that it is to have says which IP version counts.
+        // For a name, the lane's socket decides which IP version counts.
         let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
         if t.address.is_some() && t.direction == Ways::In {
             return Err(value(
@@ -485,7 +485,7 @@ impl Lane {
             line: 0,
         })
     }
-    /// One that is a packet socket, and knows no IP.
+    /// A lane over a packet socket, without IP.
     fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
         let refuse = |field: &str, what: String| Err(value(format!("{key}: {field}"), what));
         if t.device.is_none() {

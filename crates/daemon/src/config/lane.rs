@@ -29,12 +29,12 @@ impl Ways {
     }
 }
 
-/// What messages call a lane by its place among the peer's tables.
+/// A lane's name in messages, by its place among the peer's tables.
 pub(crate) fn lane_name(place: usize) -> String {
     format!("lane {}", place + 1)
 }
 
-/// What stands before an error of a lane: where it is in the file.
+/// The prefix of a lane's error: where the lane is in the file.
 pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
     format!("line {line}: peer '{peer}', {}", lane_name(place))
 }
@@ -42,13 +42,13 @@ pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
-    /// `host:port` where its datagrams go; `None` if the peer calls us, or if it only brings.
+    /// `host:port` where its datagrams go; `None` if the peer calls us, or if the lane is inbound only.
     pub address: Option<String>,
     /// The socket that it has, if it does not use that of `gateway.listen`.
     pub socket: Option<LaneSocket>,
     /// Which ways it carries.
     pub ways: Ways,
-    /// What it carries costs: it carries while no other lane can.
+    /// Its traffic costs money: it is used only while no other lane can be.
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
@@ -102,7 +102,7 @@ pub struct LaneSocket {
 }
 
 impl LaneSocket {
-    /// What people call it: its device, or its own address.
+    /// Its name for people: its device, or its own address.
     pub(crate) fn name(&self) -> String {
         match (&self.device, self.mark) {
             (Some(device), _) => device.clone(),
@@ -110,7 +110,7 @@ impl LaneSocket {
             (None, None) => self.local.to_string(),
         }
     }
-    /// The one of this machine's addresses that it needs, if it is not content with any.
+    /// The local address that it needs, unless any will do.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
         Some(self.local).filter(|local| self.medium.has_ip() && !local.ip().is_unspecified())
     }

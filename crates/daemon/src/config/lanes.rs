@@ -1,4 +1,4 @@
-//! What is wrong with lanes beyond their grammar, and beside one another.
+//! Errors of lanes beyond their grammar, alone and against one another.
 
 use super::{Config, ConfigError, Lane, LaneSocket, Peer, Ways, lane_key, lane_name, value};
 use crate::medium::Medium;
@@ -17,7 +17,7 @@ impl Config {
             let key = |field: &str| format!("{}: {field}", lane_key(lane.line, &peer.name, *place));
             for (other_peer, other_place, _, other) in sockets[..i].iter().filter(|(_, _, _, other)| other != socket) {
                 let whose = format!("peer '{}', {}", other_peer.name, lane_name(*other_place));
-                // Each of two packet sockets of a device would hear all that comes.
+                // Two packet sockets on one device would each receive everything.
                 if [socket.medium, other.medium] == [Medium::Ethernet; 2] && socket.device == other.device {
                     let device = socket.device.as_deref().unwrap_or_default();
                     return Err(value(

@@ -1,4 +1,4 @@
-//! Things that go to and fro: of a peer or a lane that flaps not every change is logged.
+//! A limit on logged changes: of a peer or a lane that flaps, not every change is logged.
 
 use wavelane_base::{Instant, Span};
 
@@ -21,7 +21,7 @@ impl Changes {
     pub(super) fn new(at: Instant, state: bool) -> Self {
         Self { now: state, said: state, left: AT_ONCE, refilled: at, unsaid: 0 }
     }
-    /// It is in this state now. If that is to be logged: how many changes were not.
+    /// Sets the state. If the change is to be logged, returns how many were not.
     pub(super) fn turn(&mut self, at: Instant, state: bool) -> Option<u64> {
         self.unsaid += u64::from(state != self.now);
         self.now = state;
@@ -36,13 +36,13 @@ impl Changes {
         self.left -= 1;
         Some(self.say(state))
     }
-    /// The state is logged whatever was logged before. Returns how many changes were not.
+    /// The state is logged in any case. Returns how many changes were not.
     pub(super) fn say(&mut self, state: bool) -> u64 {
         self.unsaid += u64::from(state != self.now);
         (self.now, self.said) = (state, state);
         std::mem::take(&mut self.unsaid).saturating_sub(1)
     }
-    /// In words what was not logged, behind what is.
+    /// The text on changes that were not logged, to follow the logged one.
     pub(super) fn unsaid(changes: u64) -> String {
         match changes {
             0 => String::new(),

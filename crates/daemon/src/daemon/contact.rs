@@ -1,4 +1,4 @@
-//! How we stand with each peer: since when it answers or does not, why not, and what of that was said.
+//! The state of each peer: since when it answers or does not, why not, and what of that was logged.
 
 use super::changes::Changes;
 use super::{Daemon, GREETING_PATIENCE};
@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 use wavelane_gateway::PeerId;
 
-/// What a peer or a caller said of a wrong key explains its silence for so long.
+/// For how long a message about a wrong key, from a peer or a caller, explains a peer's silence.
 const EVIDENCE_FRESH: Span = Span::from_secs(300);
-/// That its host said that nothing listens there explains its silence for so long: the kernel sends few such messages, and
-/// our handshakes use them up, so that a later look may meet none.
+/// For how long a host's message that nothing listens there explains its silence: the kernel sends few such messages, and
+/// our handshakes use them up, so that a later examination may get none.
 const REFUSAL_FRESH: Span = Span::from_secs(60);
-/// Unknown callers' keys that were said and are not said again.
+/// Unknown callers' keys that were logged and are not logged again.
 pub(super) const CALLERS_KEPT: usize = 16;
 
 /// What is known of a peer besides what the gateway knows.
@@ -31,11 +31,11 @@ pub(super) struct Contact {
     pub(super) down: bool,
     /// Since when it is up, or is not.
     pub(super) since: Instant,
-    /// Its silence was looked into since.
+    /// Its silence was examined since then.
     doubted: bool,
-    /// Why it does not answer, as far as that was found out. It was said.
+    /// Why it does not answer, as far as that was found out; already logged.
     pub(super) cause: Option<Cause>,
-    /// What the peer itself, or somebody in its place, told of the cause, and when.
+    /// What the peer, or somebody in its place, reported as the cause, and when.
     evidence: Option<(Instant, Cause)>,
     /// When its host last said that nothing listens, and where.
     refused: Option<(Instant, SocketAddr)>,
@@ -56,12 +56,12 @@ impl Contact {
             refused: None,
         }
     }
-    /// It answers from now on, or does not: what was found out of it before is of no use, what was logged stays.
+    /// The peer begins or ceases to answer: earlier findings are dropped, what was logged stays.
     pub(super) fn turn(&mut self, now: Instant, up: bool) {
         let (said, lanes) = (self.said.clone(), std::mem::take(&mut self.lanes));
         *self = Self { up, said, lanes, ..Self::new(now) };
     }
-    /// Whether its state is to be logged, and how many changes were not. One whose networks are refused, or were, is always.
+    /// Whether its state is to be logged, and how many changes were not. A peer whose networks are or were refused is always logged.
     fn told(&mut self, now: Instant, was_down: bool) -> Option<u64> {
         if was_down { Some(self.said.say(self.up)) } else { self.said.turn(now, self.up) }
     }
@@ -69,16 +69,16 @@ impl Contact {
     pub(super) fn told_down(&mut self) -> u64 {
         self.said.say(false)
     }
-    /// When its silence is worth looking into for the first time.
+    /// When its silence is first examined.
     pub(super) fn doubt_at(&self) -> Option<Instant> {
         (!self.up && !self.doubted).then(|| self.since + GREETING_PATIENCE)
     }
-    /// What a look at `address` that found `cause` comes to, beside what was heard before.
+    /// The conclusion from an examination of `address` that found `cause`, and from what was heard before.
     fn weigh(&mut self, now: Instant, address: SocketAddr, cause: Cause) -> Cause {
         let heard = self.refused.filter(|(at, place)| *place == address && now.since(*at) < REFUSAL_FRESH);
         self.refused = match cause {
             Cause::NothingListens => Some((now, address)),
-            // No answer says nothing to the contrary.
+            // Silence does not contradict what was heard.
             Cause::Silent => heard,
             _ => None,
         };
@@ -87,7 +87,7 @@ impl Contact {
 }
 
 impl Daemon {
-    /// Peers that call us do not know yet that we have lost their sessions: they are called where they were.
+    /// Peers that call us do not know yet that we have lost their sessions: they are called at their last address.
     pub(super) fn recall_peers(&mut self) {
         for (i, peer) in self.config.peers.iter().enumerate() {
             if let Some(place) = self.whereabouts.place(peer, self.config.listen) {
@@ -95,7 +95,7 @@ impl Daemon {
             }
         }
     }
-    /// Remembers for the next start where peers are.
+    /// Stores the peers' addresses for the next start.
     pub(super) fn note_whereabouts(&mut self) {
         for (i, peer) in self.config.peers.iter().enumerate() {
             if let Some((address, local)) = self.gateway.proven_place(self.now, PeerId(i)) {
@@ -133,7 +133,7 @@ impl Daemon {
         }
         self.doubt(peer.0);
     }
-    /// Peers that have had their time to answer.
+    /// Examines peers that did not answer in time.
     pub(super) fn doubt_silent_peers(&mut self) {
         for peer in 0..self.peers.len() {
             if self.peers[peer].doubt_at().is_some_and(|at| at <= self.now) {
@@ -141,7 +141,7 @@ impl Daemon {
             }
         }
     }
-    /// The peer does not answer: finds out why, and says it once.
+    /// The peer does not answer: finds out why, and logs it once.
     pub(super) fn doubt(&mut self, peer: usize) {
         let now = self.now;
         let Some(contact) = self.peers.get_mut(peer).filter(|c| !c.up) else { return };
@@ -153,7 +153,7 @@ impl Daemon {
         if let Some(why) = self.why_no_lane(peer) {
             return self.blame(peer, Cause::NoLane(why));
         }
-        // A name without an address was told of, and one that calls us has nothing to be looked at.
+        // A name without an address was logged before, and a peer that calls us has no address to examine.
         let Some(address) = self.address_of(peer) else { return };
         let (mark, device) = self.way_to(peer, address);
         if !medium::is_ip(address) || !self.examiner.examine(address, mark.or(self.mark), device) {
@@ -180,7 +180,7 @@ impl Daemon {
             self.blame(peer, cause);
         }
     }
-    /// The peer, or somebody in its place, told why it does not answer.
+    /// The peer, or somebody in its place, reported why it does not answer.
     pub(super) fn tell(&mut self, peer: usize, cause: Cause) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer) {
@@ -199,7 +199,7 @@ impl Daemon {
     /// The cause in words, for the log and for `status`.
     pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
-        // One that calls us was perhaps called itself, where it was before the start.
+        // A peer that calls us may have been called at its address from before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
         let found = self.address_of(peer).or_else(recalled).map(medium::address_text);
         let place = match (written, found) {
@@ -232,7 +232,7 @@ impl Daemon {
         let key = keys::to_base64(&public_key);
         self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
     }
-    /// States of peers that were not logged when they changed.
+    /// Logs states of peers that were not logged when they changed.
     pub(super) fn tell_of_peers(&mut self) {
         for peer in 0..self.peers.len() {
             let contact = &mut self.peers[peer];
@@ -244,7 +244,7 @@ impl Daemon {
             }
         }
     }
-    /// Of peers that answer, the lanes by which nothing comes back: where their names lead is asked again.
+    /// Looks up again the names of lanes by which nothing comes back, for peers that answer.
     pub(super) fn look_at_lanes(&mut self) {
         let (gateway, peers) = (&self.gateway, &self.peers);
         let failed =

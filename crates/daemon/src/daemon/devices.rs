@@ -1,5 +1,5 @@
 //! The lanes' own sockets: opened and closed by reloads, and as their devices and local addresses come and go. A modem that is plugged
-//! in again has its name back, but not its index, by which the kernel knows what a socket is bound to.
+//! in again has its old name but a new index, and the kernel binds sockets to the index.
 
 use super::changes::Changes;
 use super::lane::LanePort;
@@ -13,9 +13,9 @@ use wavelane_host::links::LinkChanges;
 use wavelane_host::udp;
 use wavelane_host::{interface_index, interface_is_up};
 
-/// How often the devices are looked at without word from the kernel ...
+/// How often the devices are checked without an event from the kernel ...
 const LOOK_EVERY: Span = Span::from_secs(1);
-/// ... and at most with it.
+/// ... and how often at most with one.
 const LOOK_AGAIN: Span = Span::from_millis(20);
 
 /// The gateway's ports 1, 2, ...
@@ -24,16 +24,16 @@ pub(super) struct Devices {
     ports: Vec<Option<Bound>>,
     next: Instant,
     looked: Instant,
-    /// `None` if the kernel does not tell.
+    /// `None` if the kernel sends no events.
     pub(super) changes: Option<LinkChanges>,
 }
 
 #[derive(Clone, Debug)]
 struct Bound {
     socket: LaneSocket,
-    /// Of its device when the socket was opened, or when that was last tried.
+    /// Index of its device when the socket was opened, or when that was last tried.
     index: Option<u32>,
-    /// Why the system refused it, if that is not for want of the device or of the address.
+    /// Why the system refused it, unless the device or the address was missing.
     refused: Option<String>,
     /// Whether its device is set up, as far as that was logged.
     up: Changes,
@@ -57,16 +57,16 @@ impl Bound {
     }
 }
 
-/// What a look at a port's device and address found.
+/// What a check of a port's device and address found.
 enum Look {
     Same,
-    /// The device is another, or gone.
+    /// The device was replaced or is gone.
     Device,
     /// The address is gone, or may be there again.
     Address,
 }
 
-/// What another configuration makes of the ports.
+/// The ports under another configuration.
 pub(super) struct PortPlan {
     /// What each port is bound to.
     pub(super) sockets: Vec<Option<LaneSocket>>,
@@ -96,8 +96,8 @@ impl Devices {
 }
 
 impl Daemon {
-    /// Finds ports for the sockets of `config` and opens those that are new. A socket that stays keeps its port, and no other gets
-    /// that of one that goes: it would pass for the same way.
+    /// Finds ports for the sockets of `config` and opens the new ones. A socket that stays keeps its port; the port of one that
+    /// goes is not given to another, which would pass for the same path.
     pub(super) fn plan_ports(&self, config: &Config) -> Result<PortPlan, StartError> {
         let (before, wanted) = (self.devices.sockets(), config.lane_sockets());
         let stays = |socket: &Option<LaneSocket>| socket.clone().filter(|socket| wanted.contains(socket));
@@ -143,7 +143,7 @@ impl Daemon {
                 (None, _) => Ok(()),
             };
             match opened {
-                // The warnings tell of an address that is not there.
+                // A missing address is in the warnings.
                 Err(why) if start::lacks_address(&why) => {}
                 Err(why) => {
                     self.say(&format!("a lane has no socket: {why}; restart the daemon"));
@@ -178,7 +178,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The kernel says that a device or an address is another now.
+    /// The kernel reports a change of a device or an address.
     pub(super) fn links_changed(&mut self) {
         if let Some(changes) = &self.devices.changes {
             changes.drain();
@@ -190,7 +190,7 @@ impl Daemon {
     /// Says that a device was set down or up.
     fn look_at_state(&mut self, place: usize) {
         let Some(bound) = &mut self.devices.ports[place] else { return };
-        // Of one that is not there other words tell.
+        // A missing device is reported elsewhere.
         let Some(name) = bound.socket.device.clone() else { return };
         let Some(up) = interface_is_up(&name) else { return };
         if let Some(unsaid) = bound.up.turn(self.now, up) {
@@ -198,8 +198,8 @@ impl Daemon {
             self.say(&format!("device '{name}' is {what}{}", Changes::unsaid(unsaid)));
         }
     }
-    /// Closes sockets whose device or address has gone, and opens those again whose device and address are there, or another device of
-    /// the same name.
+    /// Closes sockets whose device or address has gone, and reopens those whose device and address are there, or whose device was
+    /// replaced by one of the same name.
     pub(super) fn look_at_devices(&mut self) {
         if self.devices.deadline().is_none_or(|at| at > self.now) {
             return;
@@ -212,7 +212,7 @@ impl Daemon {
             let Some(bound) = &mut self.devices.ports[place] else { continue };
             let index = bound.socket.device.as_deref().and_then(interface_index);
             let look = match bound.socket.own_address() {
-                // Tried once for each index: what is refused now is refused in a second.
+                // Tried once for each index: what is refused now would be refused in a second, too.
                 _ if index != bound.index => Look::Device,
                 Some(local) if there && !udp::is_own(local, bound.socket.device.as_deref()) => Look::Address,
                 Some(_) if !there && bound.has_device() && bound.refused.is_none() => Look::Address,

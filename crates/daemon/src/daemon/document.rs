@@ -26,7 +26,7 @@ impl Daemon {
             rtt_min_ms: ms(p.rtt_min),
             queue_delay_ms: ms(p.queue_delay),
             rate_bps: p.rate.map(|r| r.as_bps()),
-            // No measurement comes to exactly this.
+            // No measurement gives exactly this rate.
             rate_is_initial: self.config.peers.get(i).is_some_and(|c| {
                 let starts = c.lanes.iter().filter_map(|lane| lane.start_rate).chain([Controller::START_RATE]);
                 c.controller == Controller::Delay && starts.into_iter().any(|start| p.rate == Some(start))

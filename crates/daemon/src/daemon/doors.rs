@@ -43,7 +43,7 @@ impl Daemon {
         match (c.splice.stage, error) {
             (Stage::Connecting(_), error) => self.connected(token, error),
             (Stage::Leaving, Some(_)) => drop(self.connections.forget(token)),
-            // What it wrote goes to the server first, should that answer.
+            // What it wrote still goes to the server if that answers.
             (Stage::Waiting, Some(_)) if !c.own.socket.has_bytes() => self.socket_reset(token),
             (_, Some(_)) => self.connections.fail(token),
             (_, None) => {}
@@ -72,13 +72,12 @@ impl Daemon {
             }
         }
     }
-    /// The flow was reset: so is the application, but not before its kernel has what it was given.
+    /// The flow was reset: so is the application, once its kernel has the data it was given.
     fn leave(&mut self, token: u64) {
-        // What is forgotten is closed, which resets it.
+        // Forgetting a connection closes it, which resets it.
         self.connections.leave(self.now, token, |splice, kept| splice.leave(self.now, &mut kept.socket));
     }
-    /// The last bytes of connections that are being reset: ends those whose are delivered, and those where nobody takes
-    /// any.
+    /// Ends connections in reset whose last bytes are delivered, and those where nobody takes any.
     pub(super) fn look_after_last_bytes(&mut self) {
         let undelivered = |_, kept: &Kept| kept.socket.undelivered();
         for (token, due) in self.connections.last_bytes_over(self.now, undelivered, |flow| self.gateway.is_silent(flow))
@@ -160,7 +159,7 @@ impl Daemon {
         if let Some((syn, asked, held)) = self.attempts.refused(flow) {
             let now = self.route(syn.target.ip());
             if why == Reason::Unreachable && now.is_some_and(|peer| self.key_of(peer) != asked) {
-                // The one that was asked went down, and another stands in: the application's next SYN asks that.
+                // The peer that was asked went down, and another stands in: the application's next SYN asks that one.
                 return self.discard(held);
             }
             match now.filter(|peer| self.gives_back(*peer)) {
@@ -180,17 +179,17 @@ impl Daemon {
             self.leave(token);
         }
     }
-    /// Tells the application what the far side said, in the words TCP/IP has for it.
+    /// Passes the far side's answer on to the application in TCP/IP's own terms.
     pub(super) fn answer_refusal(&mut self, syn: &Syn, why: Reason) {
         let packet = match why {
             Reason::Refused | Reason::Aborted | Reason::Restarted | Reason::Complete | Reason::Corrupted => syn.reset(),
             Reason::Unreachable | Reason::TimedOut => syn.unreachable(Unreachable::Host),
             Reason::Prohibited => syn.unreachable(Unreachable::Prohibited),
-            // Silence: the application's TCP repeats its SYN, and there may be room by then.
+            // No answer: the application's TCP retransmits its SYN, and there may be room by then.
             Reason::NoRoom => return,
         };
         if let Some(t) = &self.transparent {
-            // Unsent, it costs the application one repeat of its SYN.
+            // If it is not sent, the application retransmits its SYN once.
             let _ = match (packet, syn.source.ip()) {
                 (Refusal::Icmp6(message), IpAddr::V6(to)) => t.raw.send_icmp6(&message, to),
                 (Refusal::Packet(packet) | Refusal::Icmp6(packet), to) => t.raw.send(&packet, to),
@@ -284,7 +283,7 @@ impl Daemon {
             Ok((stream, from)) if tcp::prepare(&stream).is_ok() => Some((stream, from)),
             Err(e) if e.kind() == ErrorKind::WouldBlock => None,
             _ => {
-                // ECONNABORTED, or no descriptor left. The edge is used up, so ask again soon.
+                // ECONNABORTED, or no descriptor left. The readiness edge is consumed, so ask again soon.
                 self.counters.one("dropped_no_socket");
                 self.retry_listeners = true;
                 None
@@ -330,7 +329,7 @@ impl Daemon {
             }
         }
     }
-    /// The application is connected already; ask the far side, and reset the application should that refuse.
+    /// The application is connected already; ask the far side, and reset the application if that refuses.
     pub(super) fn open_for(&mut self, stream: TcpStream, peer: usize, source: SocketAddr, target: SocketAddr) {
         if self.is_down(peer) {
             // Dropping it resets it.

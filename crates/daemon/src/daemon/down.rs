@@ -17,7 +17,7 @@ pub(super) const WAITING_MAX: usize = 2_048;
 const AGAIN: Span = Span::from_secs(5);
 
 impl Daemon {
-    /// It was not heard for too long.
+    /// The peer was silent for too long.
     pub(super) fn peer_down(&mut self, peer: PeerId) {
         let now = self.now;
         let Some(contact) = self.peers.get_mut(peer.0) else { return };
@@ -74,7 +74,7 @@ impl Daemon {
     pub(super) fn is_passed(&self, target: IpAddr) -> bool {
         self.config.route(target, |peer| self.kernel_passes_by(peer)).is_some_and(|peer| self.kernel_passes_by(peer))
     }
-    /// Tells the kernel whose networks it has, if that is not what it knows.
+    /// Tells the kernel which peers' networks to forward plainly, if that has changed.
     pub(super) fn give_back(&mut self) {
         let wanted: Down = (0..self.peers.len())
             .filter(|peer| self.gives_back(*peer))
@@ -117,12 +117,12 @@ impl Daemon {
                 for held in std::mem::take(&mut self.to_pass) {
                     self.discard(Some(held));
                 }
-                // The same at once would fail again.
+                // An immediate retry would fail again.
                 self.give_back_again = Some(self.now + AGAIN);
                 return self.go_on_reloading();
             }
         }
-        // What was asked for meanwhile.
+        // A reload that was requested meanwhile.
         self.go_on_reloading();
         self.give_back();
     }

@@ -17,7 +17,7 @@ pub(super) struct LanePort {
     pub(super) socket: Option<MediumSocket>,
     readable: bool,
     writable: bool,
-    /// What the socket had no room for.
+    /// What did not fit the socket buffer.
     stalled: Option<(Transmit, Vec<u8>)>,
 }
 
@@ -26,7 +26,7 @@ impl LanePort {
         let there = socket.is_some();
         Self { socket, readable: there, writable: there, stalled: None }
     }
-    /// Goes on by another socket, or none; what the old one had no room for is lost.
+    /// Continues with another socket, or none; what did not fit the old socket is lost.
     pub(super) fn replace(&mut self, socket: Option<MediumSocket>) {
         *self = Self::new(socket);
     }
@@ -34,7 +34,7 @@ impl LanePort {
     pub(super) fn is_full(&self) -> bool {
         self.socket.is_some() && !self.writable
     }
-    /// The socket is asked again whatever it said.
+    /// The socket is tried again even if it was full.
     pub(super) fn try_again(&mut self) {
         let there = self.socket.is_some();
         (self.readable, self.writable) = (there, there);
@@ -73,8 +73,8 @@ impl Daemon {
             let (clock, gateway) = (&self.clock, &mut self.gateway);
             let mut read_at = None;
             let got = socket.receive(|d| {
-                // Read once per call and after it: an arrival that seems to lie ahead of `now`, or before it was,
-                // would pass for delay on the link.
+                // The clock is read once per call, and after it: an arrival time ahead of `now`, or before the true
+                // one, would pass for delay on the link.
                 let now = *read_at.get_or_insert_with(|| clock.now());
                 let rx_time = now - d.waited;
                 let meta = FrameMeta {

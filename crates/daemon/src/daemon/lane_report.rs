@@ -10,8 +10,8 @@ use wavelane_base::{PortId, Span};
 use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId};
 use wavelane_host::interface_is_up;
 
-/// A lane that only brings has been silent for too long after so many of the longest silences of a peer that keeps its lanes open
-/// as we do.
+/// An inbound lane has been silent for too long after this many times the longest silence of a peer that keeps its lanes open as
+/// we do.
 const IN_SILENT_KEEPALIVES: u64 = 2;
 
 /// What a failed lane means where no other is used.
@@ -21,12 +21,12 @@ const PINNED: &str = "choice = \"pinned\" uses no other lane, \"pinned+fallback\
 #[derive(Clone, Copy)]
 struct Of<'a> {
     peer: usize,
-    /// Its place among the peer's tables; `None` of one that has no table.
+    /// Its place among the peer's tables; `None` if it has no table.
     place: Option<usize>,
     /// Its place among those of them that lead out.
     out: Option<usize>,
     table: Option<&'a Lane>,
-    /// What the gateway knows of it; nothing of one that leads in, or nowhere yet.
+    /// The gateway's status of it; `None` if it is inbound, or leads nowhere yet.
     known: Option<&'a LaneStatus>,
     port: usize,
 }
@@ -91,7 +91,7 @@ impl Daemon {
             spare: known.is_some_and(|lane| lane.spare),
             unused,
             rtt_ms: known.and_then(|lane| lane.rtt).map(ms),
-            // Where it starts is no measurement.
+            // The start rate is no measurement.
             rate_bps: known.and_then(|lane| lane.rate).filter(|rate| !starts.contains(rate)).map(|rate| rate.as_bps()),
             loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
             path_mtu: known.map(|lane| lane.path_mtu),
@@ -141,13 +141,13 @@ impl Daemon {
         }
     }
 
-    /// Whether what leaves for a peer waits for this lane alone.
+    /// Whether traffic to a peer waits for this lane alone.
     fn is_pinned_to(&self, peer: usize, out: usize) -> bool {
         let several = |p: &config::Peer| p.lanes.iter().filter(|lane| lane.ways != Ways::In).count() > 1;
         out == 0 && self.config.peers.get(peer).is_some_and(|p| p.choice == Choice::Pinned && several(p))
     }
 
-    /// What is wrong with a lane that only brings.
+    /// What is wrong with an inbound lane.
     fn in_silence(&self, peer: usize, port: usize) -> Option<String> {
         let keepalive = self.config.peers.get(peer).and_then(|p| p.keepalive).unwrap_or(config::KEEPALIVE);
         match self.gateway.silence_by(self.now, PeerId(peer), PortId(port as u16)) {
@@ -176,7 +176,7 @@ impl Daemon {
         lack(Ways::In).or_else(|| lack(Ways::Out))
     }
 
-    /// The lanes that only bring, of a peer that answers by no other.
+    /// The inbound lanes of a peer that answers by no other.
     pub(super) fn brought_by(&self, peer: usize) -> Option<String> {
         let tables = &self.config.peers.get(peer)?.lanes;
         if tables.iter().any(|lane| lane.ways == Ways::Both) {
@@ -206,7 +206,7 @@ impl Daemon {
         out.find_map(Lane::written_address)
     }
 
-    /// Of a peer's lanes out the `out`-th, and its place among all.
+    /// The `out`-th outbound lane of a peer, and its place among all.
     pub(super) fn out_lane(&self, peer: usize, out: usize) -> Option<(usize, &Lane)> {
         self.config.peers.get(peer)?.lanes.iter().enumerate().filter(|(_, lane)| lane.ways != Ways::In).nth(out)
     }

@@ -31,7 +31,7 @@ impl Daemon {
         self.own_read = Some(self.now);
     }
 
-    /// The kernel says that an address came or went. What peers reached us by and is ours no more is left at once.
+    /// The kernel reports that an address came or went. A local address that peers used and that is gone is left at once.
     pub(super) fn look_at_addresses(&mut self) {
         let before = self.own.clone().unwrap_or_default();
         self.own_read = None;
@@ -58,7 +58,7 @@ impl Daemon {
         Err(Reason::Prohibited)
     }
 
-    /// Says whom a peer asked for that it may not; the counters count all.
+    /// Logs that a peer asked for an address that it may not use; the counters count all.
     pub(super) fn denied(&mut self, peer: PeerId, address: SocketAddr, by_source: bool) {
         if self.denials_told.get(&peer.0).is_some_and(|at| self.now.since(*at) < DENIAL_EVERY) {
             return;

@@ -20,7 +20,7 @@ pub(super) struct Reloads {
     file: PathBuf,
     /// Why the last was refused.
     pub(super) refused: Option<String>,
-    /// What the kernel is being told of now.
+    /// The change that the kernel is making now.
     pending: Option<Box<Pending>>,
     /// Another was asked for meanwhile.
     again: bool,
@@ -57,7 +57,7 @@ enum Refusal {
 impl Daemon {
     /// Reads the file again. What can change changes without touching a connection; otherwise everything stays.
     pub(super) fn reload(&mut self) {
-        // Several signals are one wish.
+        // Several signals are one request.
         while matches!(self.reloads.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
         if self.kernel.as_ref().is_some_and(Kernel::is_busy) {
             self.reloads.again = true;

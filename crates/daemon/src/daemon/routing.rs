@@ -14,12 +14,12 @@ impl Daemon {
         }
     }
 
-    /// Whether `target` is one that peers' routes cover, and the kernel knows no way to it by any of them.
+    /// Whether peers' routes cover `target`, but the kernel has no route to it by any of them.
     pub(super) fn has_no_way(&self, target: IpAddr) -> bool {
         self.routes.is_some() && self.route(target).is_none() && self.config.route(target, |_| false).is_some()
     }
 
-    /// The kernel's routing table may be another.
+    /// The kernel's routing table may have changed.
     pub(super) fn hear_of_routes(&mut self) {
         match self.routes.as_mut().and_then(Routes::take) {
             None => {}

@@ -4,7 +4,7 @@ use super::Daemon;
 use super::lane::LanePort;
 use wavelane_base::{Machine, Span};
 
-/// How long an orderly stop takes at the most to tell the peers what it reset.
+/// The longest time that an orderly stop spends on telling the peers what it reset.
 const FAREWELL: Span = Span::from_millis(250);
 
 impl Daemon {

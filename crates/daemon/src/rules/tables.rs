@@ -31,7 +31,7 @@ fn interface_list(config: &Config) -> Option<String> {
     (!quoted.is_empty()).then(|| quoted.join(", "))
 }
 
-/// The empty chain by which one making of the owned table is told from another.
+/// The empty chain that tells one generation of the owned table from another.
 pub(super) fn marker(generation: u32) -> String {
     format!("{TABLE} generation{generation}")
 }
@@ -48,7 +48,7 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
         };
         families().map(rule).collect()
     };
-    // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
+    // ICMP too: errors about connections that we make from the applications' addresses must reach us.
     let mut prerouting =
         format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
     prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;");
@@ -83,8 +83,8 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
     format!("table {TABLE} {{ flags owner;{table} }}")
 }
 
-/// What the kernel says of packets of our own sockets, when a server's host is not there, comes to these although they
-/// speak from applications' addresses. Otherwise each would wait until it is given up.
+/// Lets the kernel's errors on packets of our own sockets, when a server's host is not there, reach these although
+/// they use applications' addresses. Otherwise each would wait until it is given up.
 fn own_errors() -> String {
     format!(
         " meta mark {MARK_OWN:#x} ct state new ct mark set {MARK_OWN:#x}; \
@@ -134,8 +134,8 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
     chains
 }
 
-/// The table that stays when we are gone without a goodbye. While we live no packet meets its rules: SYNs from the
-/// interfaces turn off before the forward hook, and our own host's carry a mark.
+/// The table that stays when the process ends without an orderly stop. While it runs no packet meets these rules:
+/// SYNs from the interfaces turn off before the forward hook, and our own host's carry a mark.
 pub(super) fn closed_table(config: &Config) -> String {
     let sets: String = Family::ALL
         .into_iter()

@@ -11,7 +11,7 @@ use wavelane_queue::{Cells, Framing, RATE_MIN};
 
 /// Most interfaces that are shaped at once.
 pub(crate) const SHAPERS_MAX: usize = 4;
-/// What a rise that counts as a queue may be.
+/// The permitted values of the rise that counts as a queue.
 const RISE_RANGE: std::ops::RangeInclusive<Span> = Span::from_millis(2)..=Span::from_millis(1_000);
 /// Most octets that a link may add to a packet.
 const OVERHEAD_MAX: u16 = 256;
@@ -20,7 +20,7 @@ const OVERHEAD_MAX: u16 = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum How {
-    /// The first of the others that there is here, in their order.
+    /// The first of the others that is available here, in their order.
     #[default]
     Auto,
     /// The kernel's `cake`.
@@ -41,7 +41,7 @@ impl How {
     }
 }
 
-/// Which one-way delay tells of the queue that an automatic rate avoids.
+/// Which one-way delay shows the queue that an automatic rate avoids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DelayDirection {

@@ -1,14 +1,14 @@
 //! Delays by another machine's clock as one series, whatever that clock does.
 //!
-//! A delay by two clocks is right but for a constant, their difference, and whoever follows delays looks at differences alone. If
-//! the other clock is set, or round trips take the delays' place, that constant changes, which is no queue. What a clock can be
-//! ahead is bounded by each answer: the delay that it shows, and that less the round trip. Bounds that exclude each other are of
-//! a clock that was set in between; then the series goes on as the round trip does.
+//! A delay by two clocks is off by a constant, their difference, and only changes of the delay matter here. If the other clock is
+//! set, or round trips replace the delays, that constant changes without any queue. Each answer bounds how far that clock can be
+//! ahead: by the delay that it shows, and by that less the round trip. Bounds that exclude each other show that the clock was set
+//! in between; then the series goes on as the round trip does.
 //!
-//! Each source has a shift of its own, which is kept while the other one is in use: a queue on the way back belongs to round trips
-//! alone. Round trips stand for delays as if the way back were empty. A shift that is taken from a round trip, or that is older than
-//! an outage, falls as soon as an answer shows it to be too high: part of that round trip was a queue on the way back, or clocks
-//! drifted meanwhile.
+//! Each source has a shift of its own, which is kept while the other one is in use: a queue on the return path belongs to round
+//! trips alone. Round trips stand for delays as if the return path were empty. A shift that is taken from a round trip, or that is
+//! older than an outage, falls as soon as an answer shows it to be too high: part of that round trip was a queue on the return path,
+//! or clocks drifted meanwhile.
 
 /// What a delay was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,14 +21,14 @@ pub(super) enum Source {
 
 /// Stamps are whole milliseconds, and both ends round.
 const SLACK_MS: f64 = 3.0;
-/// So much clocks may drift from one answer to the next, some 20 a second.
+/// The most that clocks may drift from one answer to the next, some 20 a second.
 const DRIFT_MS: f64 = 0.02;
-/// A clock that was set so often is none, ...
+/// A clock that was set this often is unusable, ...
 const SET_MAX: u32 = 3;
-/// ... unless so many answers in a row were fine.
+/// ... unless this many answers in a row were fine.
 const FINE_AFTER: u32 = 1_200;
 
-/// Timestamps' shift may fall during so many answers after a change: by then the way back was empty once.
+/// Timestamps' shift may fall during this many answers after a change: by then the return path was empty once.
 const SETTLING: u32 = 1_200;
 
 /// An answer's round trip, and the value of the series.
@@ -45,11 +45,11 @@ pub(super) struct Continuous {
     last: Option<Seen>,
     /// What is added to delays by timestamps; none before the first.
     stamps_ms: Option<f64>,
-    /// What is added to round trips: the most by which the series exceeded a round trip, so that of an empty way back.
+    /// What is added to round trips: the most by which the series exceeded a round trip, that is with an empty return path.
     echoes_ms: Option<f64>,
-    /// During so many answers yet `stamps_ms` may fall, and bounds nothing.
+    /// For this many more answers `stamps_ms` may fall, and bounds nothing.
     settling: u32,
-    /// The other clock is ahead by something between these, by all answers since it was set.
+    /// Bounds of how far the other clock is ahead, by all answers since it was set.
     ahead_ms: Option<(f64, f64)>,
     /// How often it was set lately, and how many answers were fine since.
     set: u32,
@@ -57,7 +57,7 @@ pub(super) struct Continuous {
 }
 
 impl Continuous {
-    /// Takes an answer and gives its delay, which differs from the one before by what the path's delay did.
+    /// Takes an answer and returns its delay, which differs from the one before by the change of the path's delay.
     pub(super) fn add(&mut self, source: Source, delay_ms: f64, round_ms: f64) -> f64 {
         let series_ms = match source {
             Source::Echoes => round_ms + *self.echoes_ms.get_or_insert(0.0),
@@ -106,7 +106,7 @@ impl Continuous {
         was_set
     }
 
-    /// Whether that clock is set too often to be one.
+    /// Whether the other clock is set too often to be usable.
     pub(super) fn is_odd(&self) -> bool {
         self.set >= SET_MAX
     }

@@ -20,7 +20,7 @@ use wavelane_host::realtime;
 
 /// A rise below this is no trouble: an A on the scale of DSLReports.
 pub const GOOD_MS: f64 = 30.0;
-/// The shaper stays so far below what was measured, so that the queue is its own.
+/// The shaper's share of what was measured: less than all, so that the queue is its own.
 const SHARE: (u64, u64) = (9, 10);
 /// IP bytes of a full segment over its application bytes, with timestamps.
 const IP_PER_BYTE: (u64, u64) = (1_500, 1_448);
@@ -28,10 +28,10 @@ const IP_PER_BYTE: (u64, u64) = (1_500, 1_448);
 const MOVING: [(u64, u64); 3] = [(1, 5), (3, 5), (2, 1)];
 /// How long the daemon may take to begin, and to end.
 const PATIENCE: Span = Span::from_secs(10);
-/// What the kernel takes at most to close what a killed process held.
+/// The longest time that the kernel takes to close what a killed process held.
 const CLOSING: Span = Span::from_secs(1);
 const LOOK_EVERY: Span = Span::from_millis(20);
-/// In the variable the program `wavelaned` may be named.
+/// The variable that may name the program `wavelaned`.
 const PROGRAM: &str = "WAVELANED";
 
 /// What was measured of one direction.
@@ -69,7 +69,7 @@ pub struct Proposed {
 pub fn propose(wishes: &[Wish]) -> Vec<Proposed> {
     let one = |wish: &Wish| {
         let ip = Rate::from_bps(wish.found.goodput_bps as u64).scale(IP_PER_BYTE.0, IP_PER_BYTE.1);
-        // To a hundredth of a Mbit/s, or a file would seem to know better than it does.
+        // To a hundredth of a Mbit/s: more digits would claim too much precision.
         let rate = Rate::from_bps(ip.scale(SHARE.0, SHARE.1).as_bps().max(100_000) / 10_000 * 10_000);
         Proposed { interface: wish.interface.clone(), direction: ["up", "down"][usize::from(wish.inwards)], rate }
     };
@@ -237,7 +237,7 @@ fn is_ours(pid: u32, file: &Path) -> bool {
 fn is_here(pid: u32, file: &Path) -> bool {
     let same = |theirs: PathBuf, ours: &Path| match (fs::metadata(theirs), fs::metadata(ours)) {
         (Ok(theirs), Ok(ours)) => (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino()),
-        // What another user's process sees is hidden; that user's process cannot be stopped either, and that is said.
+        // What another user's process sees is hidden; that process cannot be stopped either, and that is reported.
         (Err(why), _) => why.kind() == io::ErrorKind::PermissionDenied,
         _ => false,
     };
@@ -246,8 +246,8 @@ fn is_here(pid: u32, file: &Path) -> bool {
         && same(root.join(file.strip_prefix("/").unwrap_or(file)), file)
 }
 
-/// The daemon of `file`: the one that was noted, or, should whoever started it have been killed before the note, the one found
-/// among all processes.
+/// The daemon of `file`: the one that was noted, or, if its starter was killed before the note, the one found among all
+/// processes.
 fn daemon_of(file: &Path) -> Option<u32> {
     let noted = fs::read_to_string(beside(file, "pid")).ok().and_then(|text| text.trim().parse().ok());
     let all = || fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -255,7 +255,7 @@ fn daemon_of(file: &Path) -> Option<u32> {
     pids.find(|pid| is_ours(*pid, file))
 }
 
-/// Whether a shaper goes on to run here. One that was killed has no command line any more while its sockets are being closed.
+/// Whether a shaper keeps running here. A killed one has no command line any more while its sockets are being closed.
 fn stays_running() -> bool {
     let deadline = realtime::now() + CLOSING;
     while super::is_running() {
@@ -267,7 +267,7 @@ fn stays_running() -> bool {
     false
 }
 
-/// Stops the daemon of `file`, removes what it set, should it have died before, and the files.
+/// Stops the daemon of `file`, removes what it set, if it died before, and the files.
 pub fn undo(file: &Path) -> Result<(), CommandError> {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     if file.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {

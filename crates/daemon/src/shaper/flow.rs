@@ -21,7 +21,7 @@ pub(super) struct Look {
     pub(super) dscp: u8,
 }
 
-/// Reads a packet's head; hashes are keyed so that nobody outside can make two flows meet.
+/// Reads a packet's head; hashes are keyed so that no outsider can make two flows collide.
 /// Fragments, and IPv6 packets with extension headers, have no ports. `None` for what is no IP packet.
 pub(super) fn look(head: &[u8], key: u64) -> Option<Look> {
     let word = |at: usize| Some(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?));

@@ -38,14 +38,14 @@ const TOKEN_QUEUES: u64 = 16;
 const TOKEN_REFLECTORS: u64 = 32;
 /// Abstract socket that marks this network namespace as having its one shaper.
 const LOCK_NAME: &[u8] = b"wavelaned-shaper";
-/// What was carried is counted over so many questions to the reflector: a fifth of a second.
+/// What was carried is counted over this many questions to the reflector: a fifth of a second.
 const CARRIED_OVER: usize = 4;
 /// A rate that differs by a fiftieth is set in the kernel, no more often than this.
 const TOLD_EVERY: Span = Span::from_millis(200);
 const TOLD_FROM: u64 = 50;
-/// An interface may go and come back (a line that is dialled anew, a modem that is unplugged): it is looked for so often.
+/// How often an interface is looked for that may go and come back (a line that is dialled anew, a modem that is unplugged).
 const LOOK_EVERY: Span = Span::from_secs(1);
-/// A rate that moves is said so often.
+/// How often a moving rate is logged.
 const SAID_EVERY: Span = Span::from_secs(60);
 
 /// Why nothing is shaped. One line, with the remedy.
@@ -164,7 +164,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Gives a line if the reflector has fallen silent, or speaks again.
+    /// Returns a line if the reflector has fallen silent, or answers again.
     fn hears(&mut self, now: Instant) -> Option<String> {
         let was = std::mem::replace(&mut self.is_silent, now.since(self.heard) >= SILENCE);
         match (was, self.is_silent) {
@@ -180,10 +180,10 @@ struct Shaped {
     name: String,
     means: Means,
     follower: Option<Follower>,
-    /// By which the kernel knows the interface; `None` while it is gone or cannot be shaped.
+    /// The kernel's index of the interface; `None` while it is gone or cannot be shaped.
     index: Option<u32>,
     look_at: Instant,
-    /// Why it is not shaped, as it was said.
+    /// Why it is not shaped, as it was logged.
     trouble: Option<String>,
 }
 
@@ -194,8 +194,8 @@ impl Shaped {
             Means::Kernel(qdisc) => qdisc.carried(),
         }
     }
-    /// Sets the kernel's discipline anew on an interface that was made anew; our own queue is led to by the name. Gives what is
-    /// worth a line.
+    /// Sets the kernel's discipline again on an interface that was made anew; the rule for our own queue goes by the name.
+    /// Returns what is worth a line.
     fn look(&mut self, now: Instant) -> Option<String> {
         if now < self.look_at {
             return None;
@@ -222,7 +222,7 @@ impl Shaped {
         let said = self.trouble.as_deref().unwrap_or("the interface was made anew, and is shaped again");
         is_new.then(|| format!("{}: {said}", self.name))
     }
-    /// Lets the estimator hear of `delays`, and asks again if it is time. Gives what is worth a line.
+    /// Gives the estimator the delays, and asks again if it is time. Returns what is worth a line.
     fn follow(&mut self, now: Instant) -> Option<String> {
         let carried_now = self.carried();
         let follower = self.follower.as_mut()?;

@@ -113,7 +113,7 @@ impl QueueInPath {
 }
 
 impl Drop for QueueInPath {
-    /// Packets that wait go on their way.
+    /// Releases the packets that wait.
     fn drop(&mut self) {
         for packet in self.shaper.take_all() {
             let _ = self.queue.accept(packet.held);

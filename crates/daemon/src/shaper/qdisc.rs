@@ -98,7 +98,7 @@ impl Qdisc {
     pub(super) fn set(of: &Interface, how: How) -> Result<Self, ToolError> {
         let rate = of.pace.first();
         let made = Self { interface: of.name.clone(), how, framing: of.framing, rate };
-        // Should a later step fail, dropping `made` takes the earlier ones back.
+        // If a later step fails, dropping `made` undoes the earlier ones.
         made.make(rate)?;
         Ok(made)
     }

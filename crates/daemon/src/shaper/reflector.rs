@@ -10,15 +10,15 @@ use wavelane_base::{Instant, Span};
 use wavelane_host::clock::wall_nanos;
 use wavelane_host::icmp::IcmpSocket;
 
-/// One question so often: six answers, which are judged together, then span less than a third of a second.
+/// The interval of questions: six answers, which are judged together, then span less than a third of a second.
 pub(super) const ASK_EVERY: Span = Span::from_millis(50);
 /// Questions that wait for an answer; older ones are given up.
 const ASKED_MAX: usize = 64;
-/// So many timestamps without an answer, and echoes are sent in their place ...
+/// After this many timestamp requests without an answer, echoes are sent in their place ...
 const PATIENCE: u32 = 20;
-/// ... but for one in so many: a link that was down for a second is no reflector without timestamps.
+/// ... except for one in this many: a link that was down for a second does not mean a reflector without timestamps.
 const RETRY_ONE_IN: u16 = 8;
-/// So many answered echoes in a row: two timestamp requests among them had no answer, which is no outage.
+/// This many answered echoes in a row: two timestamp requests among them had no answer, which is no outage.
 const TELL_AFTER: u32 = 2 * RETRY_ONE_IN as u32;
 const DAY_MS: f64 = 86_400_000.0;
 /// This bit marks a clock that does not count milliseconds since midnight (RFC 792, page 17).
@@ -40,7 +40,7 @@ enum Answer {
     },
 }
 
-/// What was said last of the reflector's timestamps.
+/// What was logged last of the reflector's timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Said {
     /// There are some; this needs no word at the start.
@@ -58,7 +58,7 @@ pub(super) struct Reflector {
     way: DelayDirection,
     id: u16,
     sequence: u16,
-    /// A moment, and the time of day then in milliseconds. Our clock is read once, so that setting it is no delay.
+    /// A moment, and the time of day then in milliseconds. Our clock is read once, so that setting it does not look like delay.
     origin: (Instant, f64),
     /// With the moment at which each was asked.
     asked: VecDeque<(u16, Instant)>,
@@ -69,7 +69,7 @@ pub(super) struct Reflector {
     said: Said,
     /// Its timestamps are of no use.
     is_odd: bool,
-    /// What it is asked for in the main.
+    /// What it is mainly asked for.
     source: Source,
     delays: Continuous,
 }
@@ -129,7 +129,7 @@ impl Reflector {
         (self.origin.1 + now.since(self.origin.0).as_secs_f64() * 1e3) % DAY_MS
     }
 
-    /// Sends a question. Gives a line if there is news of the reflector's timestamps.
+    /// Sends a question. Returns a line if there is news of the reflector's timestamps.
     pub(super) fn ask(&mut self, now: Instant) -> Option<&'static str> {
         self.source = if self.is_odd || self.unanswered >= PATIENCE { Source::Echoes } else { Source::Stamps };
         self.sequence = self.sequence.wrapping_add(1);
@@ -142,12 +142,12 @@ impl Reflector {
             self.asked.pop_front();
         }
         self.asked.push_back((self.sequence, now));
-        // A link that is down takes none; that is silence.
+        // A link that is down accepts none, which counts as silence.
         let _ = self.socket.send(&question(stamps, self.id, self.sequence, self.today_at(now) as u32));
         self.news()
     }
 
-    /// What is to be said of the reflector's timestamps, once. Without any answer nothing is known of them.
+    /// What is to be logged of the reflector's timestamps, once. Without any answer nothing is known of them.
     fn news(&mut self) -> Option<&'static str> {
         let known = match self.source {
             _ if self.is_odd => Said::Odd,
@@ -163,7 +163,7 @@ impl Reflector {
         })
     }
 
-    /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and give or take what the clocks differ.
+    /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and off by the clocks' difference.
     pub(super) fn answers(&mut self, now: Instant) -> io::Result<Vec<f64>> {
         let mut delays = Vec::new();
         let mut buffer = [0; 256];

@@ -1,4 +1,4 @@
-//! The laws of machines on a gateway with its door: applications that knock, are held, go on and are refused.
+//! The laws of machines for a gateway with its door: applications whose SYNs are held, forwarded and refused.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
@@ -8,7 +8,7 @@ use wavelane_wire::tcp::{Flags, Options, TcpHeader};
 
 /// Lanes to peers.
 const LANES: PortId = PortId(0);
-/// The way to applications and servers.
+/// The port to applications and servers.
 const INSIDE: PortId = PortId(1);
 
 /// A gateway and its door as one machine.
@@ -19,7 +19,7 @@ struct Doorway {
 }
 
 impl Doorway {
-    /// With a peer that never answers.
+    /// A doorway with a peer that never answers.
     fn new() -> Self {
         let prefix = |text: &str| -> IpPrefix { text.parse().unwrap() };
         let peer = PeerConfig {
@@ -40,7 +40,7 @@ impl Doorway {
         Self { gateway, door, events: VecDeque::new() }
     }
 
-    /// What an owner does whenever something happened.
+    /// What an owner does after every event.
     fn settle(&mut self, now: Instant) {
         loop {
             while let Some(event) = self.gateway.poll_event() {
@@ -103,22 +103,22 @@ fn a_door_keeps_the_laws() {
     let ms = Instant::from_millis;
     let steps = vec![
         (ms(3_210), syn("10.0.1.2:40000", "10.0.3.4:80")),
-        // Repeated, one beside it, one that no route leads to, and one that is no connection of ours.
+        // A retransmission, another attempt, one without a route, and one that is no connection of ours.
         (ms(4_220), syn("10.0.1.2:40000", "10.0.3.4:80")),
         (ms(4_300), syn("10.0.1.2:40001", "10.0.3.4:81")),
         (ms(4_300), syn("10.0.1.2:40002", "172.16.0.1:80")),
         (ms(4_500), segment("10.0.1.2:40003".parse().unwrap(), "10.0.3.4:80".parse().unwrap(), Flags::ACK, 9)),
-        // After everything before was given up, from a standstill.
+        // After all earlier attempts were given up, from idle.
         (ms(60_000), syn("10.0.1.2:40000", "10.0.3.4:80")),
     ];
-    // What one port sends may leave room for the other's.
+    // What one port sends may make room for the other's.
     let ports = vec![LANES, INSIDE, LANES, INSIDE];
     check(Doorway::new, &Script { steps, ports, end: Instant::from_secs(120) });
 }
 
-/// Per attempt that is held, in all tables of door and gateway.
+/// Memory per held attempt, in all tables of door and gateway.
 const ATTEMPT_MEMORY: u64 = 4 << 10;
-/// A gateway and a door that nothing happened to yet, and what they keep of a peer.
+/// An idle gateway and door, and their state for a peer.
 const IDLE_MEMORY: u64 = 2 << 20;
 
 /// 20,000 SYNs from as many addresses towards a peer that does not answer.

@@ -1,7 +1,7 @@
-//! The door on our own TCP: packets of applications and servers go in and come out, and no socket is needed.
+//! The door on our own TCP: it takes and emits packets of applications and servers and needs no socket.
 //!
-//! It does what the daemon's door does on the kernel's sockets. A SYN towards a peer's network waits until the far server has
-//! answered; a server is called from an address of our own.
+//! It does what the daemon's door does on the kernel's sockets. A SYN towards a peer's network is held until the far server has
+//! answered; connections to servers come from an address of our own.
 
 mod socket;
 
@@ -19,24 +19,24 @@ use wavelane_tcp::{Config, Event as TcpEvent, Host, HostEvent, State};
 use wavelane_wire::ip::checksum;
 use wavelane_wire::tcp::TcpPacket;
 
-/// Send buffer of each of the door's connections, and half of what its receive buffer may become; the daemon's is as large.
+/// Send buffer of each of the door's connections, and half of the maximum receive buffer; the same as the daemon's.
 const SOCKET_BUFFER: usize = 256 << 10;
-/// Bytes accepted and not sent; more would grow old there.
+/// Bytes accepted and not sent; more would add delay.
 const NOT_SENT_MAX: usize = 64 << 10;
-/// Receive buffer at first, and at the most.
+/// Initial and maximum receive buffer.
 const ROOMS: Rooms = Rooms { first: 128 << 10, most: 2 * SOCKET_BUFFER };
 /// How long a server may take to answer our connect.
 const CONNECT_PATIENCE: Span = Span::from_secs(10);
-/// How often SYNs held too long and connects given up are looked for.
+/// Interval of checks for SYNs held too long and connects given up.
 const TICK: Span = Span::from_millis(50);
-/// Most refusals that wait to be sent; further ones are not.
+/// Most refusals that wait to be sent; further ones are dropped.
 const REFUSALS_MAX: usize = 64;
-/// The ports from which servers are called.
+/// Source ports of connections to servers.
 const PORTS: core::ops::RangeInclusive<u16> = 32_768..=65_535;
-/// Turns of connections at one moment before the rest waits for the next call.
+/// Most turns of connections per call; the rest waits for the next call.
 const TURNS_MAX: usize = 4_096;
 
-/// See the module's description. A connection's token is the name that `host` gives it.
+/// See the module's description. A connection's token is its `host` flow id.
 pub struct OwnDoor {
     host: Host,
     address: IpAddr,
@@ -49,7 +49,7 @@ pub struct OwnDoor {
 }
 
 impl OwnDoor {
-    /// A door that calls servers from `address`. Of `config` the buffers are the door's own.
+    /// A door that connects to servers from `address`. The door overrides the buffers of `config`.
     pub fn new(now: Instant, address: IpAddr, config: Config, entropy: Entropy) -> Self {
         let config = Config {
             nagle: false,
@@ -98,7 +98,7 @@ impl OwnDoor {
                     return self.answer_refusal(&syn, Reason::Unreachable);
                 };
                 self.begin_waiting(now);
-                // Without room it is dropped: its TCP repeats it.
+                // Without room it is dropped: its TCP retransmits it.
                 if let Ok(flow) = gateway.open(now, peer, syn.source, syn.target) {
                     for ended in self.attempts.begin(now, syn, flow, (), held) {
                         gateway.reset(now, ended.flow);
@@ -108,7 +108,7 @@ impl OwnDoor {
         }
     }
 
-    /// Takes what the gateway says of flows. Call [`OwnDoor::service`] afterwards.
+    /// Takes a gateway's event about flows. Call [`OwnDoor::service`] afterwards.
     pub fn handle_event(&mut self, now: Instant, gateway: &mut Gateway, event: &Event) {
         match *event {
             Event::Incoming { flow, target, .. } => self.call(now, gateway, flow, target),
@@ -161,7 +161,7 @@ impl OwnDoor {
         Wakeup::earliest(self.host.poll_timeout(), Wakeup::earliest(tick, last))
     }
 
-    /// Called before something waits: a deadline never lies in the past.
+    /// Called before something starts to wait, so that no deadline lies in the past.
     fn begin_waiting(&mut self, now: Instant) {
         if !self.waits() {
             self.ticked = now;
@@ -172,8 +172,7 @@ impl OwnDoor {
         self.attempts.count() > 0 || self.connections.any_connecting()
     }
 
-    /// Moves what can be moved. Returns whether that was anything: then the gateway and [`OwnDoor::poll_packet`] may have
-    /// something to say.
+    /// Moves what can be moved. Returns whether anything was: then the gateway and [`OwnDoor::poll_packet`] may have output.
     pub fn service(&mut self, now: Instant, gateway: &mut Gateway) -> bool {
         let mut acted = false;
         for _ in 0..TURNS_MAX {
@@ -214,7 +213,7 @@ impl OwnDoor {
         }
     }
 
-    /// The connection failed; a connect for the reason `why`.
+    /// The connection failed; a pending connect is refused with `why`.
     fn failed(&mut self, now: Instant, gateway: &mut Gateway, name: FlowId, why: Reason) {
         let Some(connection) = self.connections.get(name.0) else { return };
         match connection.splice.stage {
@@ -251,7 +250,7 @@ impl OwnDoor {
         self.connections.insert(name.0, Splice::new(now, ROOMS, flow, stage), ());
     }
 
-    /// Forgets a connection, whose other end sees a reset, and returns its flow.
+    /// Removes a connection, whose other end sees a reset, and returns its flow.
     fn remove(&mut self, now: Instant, name: FlowId) -> Option<FlowId> {
         let connection = self.connections.forget(name.0)?;
         self.host.reset(now, name);
@@ -307,13 +306,13 @@ impl OwnDoor {
         }
     }
 
-    /// Tells the application what the far side said, in the words TCP/IP has for it.
+    /// Tells the application why the far side refused, by TCP reset or ICMP.
     fn answer_refusal(&mut self, syn: &Syn, why: Reason) {
         let refusal = match why {
             Reason::Refused | Reason::Aborted | Reason::Restarted | Reason::Complete | Reason::Corrupted => syn.reset(),
             Reason::Unreachable | Reason::TimedOut => syn.unreachable(Unreachable::Host),
             Reason::Prohibited => syn.unreachable(Unreachable::Prohibited),
-            // Silence: the application's TCP repeats its SYN, and there may be room by then.
+            // No answer: the application's TCP retransmits its SYN, and there may be room by then.
             Reason::NoRoom => return,
         };
         let Refusal::Packet(mut packet) = refusal else { return };

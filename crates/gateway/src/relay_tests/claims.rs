@@ -1,10 +1,10 @@
-//! Flows that are asked for again at a relay, truly or not, and what a neighbour that goes leaves of its flows there.
+//! Genuine and false resume requests at a relay, and what remains of a removed neighbour's flows there.
 
 use super::*;
 use crate::shares::{Arrivals, Lending};
 
 impl Chain {
-    /// The first node asks for a flow to the last in its own words.
+    /// The first node asks for a flow to the last with a hand-made request.
     fn ask(&mut self, passage: Option<Passage>) -> wavelane_wire::frame::FlowName {
         let (now, target) = (self.now, server(self.nodes.len() - 1));
         let node = self.node(0);
@@ -12,7 +12,7 @@ impl Chain {
         node.settle(now, PeerId(0));
         name
     }
-    /// From now on a node takes `rate` new flows a second.
+    /// From now on a node admits `rate` new flows a second.
     fn admit(&mut self, node: usize, rate: u64) {
         let now = self.now;
         self.node(node).arrivals = Arrivals::new(now, rate, 2);
@@ -30,7 +30,7 @@ fn resumed_flows_are_rate_limited_at_a_relay() {
         chain.ask(Some(Passage { token, received: Some(0), ..Passage::default() }));
     }
     chain.run(Span::from_secs(1), |_| false);
-    // A second's worth at once, of its own and of what is common, and what came meanwhile.
+    // A second's worth at once, of its own and of the common rate, and what was earned meanwhile.
     let relayed = chain.count(1, "flows_relayed");
     assert!((10..=35).contains(&relayed), "{relayed} of 200 passed on");
     assert_eq!(chain.count(1, "refused_flow_rate"), 200 - relayed);
@@ -63,7 +63,7 @@ fn flows_wait_for_room_at_a_restarted_relay() {
     assert!(chain.clients[0].fate.is_none(), "{:?}", chain.clients[0].fate);
     let refused = |chain: &mut Chain| chain.node(1).links[0].service.blocks.counters().refused_table_full;
     assert!(refused(&mut chain) > 1, "the test must leave no room");
-    // What never stood is refused as ever.
+    // A flow that was never established is refused as before.
     let new = chain.talk(Vec::new(), Vec::new());
     assert!(chain.run(Span::from_secs(1), |c| c.clients[new].fate.is_some()));
     assert!(
@@ -85,7 +85,7 @@ fn closing_while_a_resumption_waits_leaves_no_state() {
     chain.run(Span::from_millis(300), |_| false);
     chain.boot(1);
     chain.admit(1, 1);
-    // What is there at first is used up.
+    // The initial allowance is used up.
     let now = chain.now;
     for peer in [0, 0, 1] {
         chain.node(1).arrivals.admit(now, peer);
@@ -106,7 +106,7 @@ fn a_lost_neighbour_ends_its_flows_at_the_next_hop() {
     let name = chain.ask(None);
     assert!(chain.run(Span::from_secs(5), |c| c.incoming == 1));
     chain.servers[0].reads_from = chain.now + Span::from_secs(3_600);
-    // Just more than the server's gateway takes of an application that reads nothing.
+    // Just more than the server's gateway takes for an application that reads nothing.
     let mut left = noise(1, (256 << 10) + 2_000);
     while !left.is_empty() {
         let now = chain.now;

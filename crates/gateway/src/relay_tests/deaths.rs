@@ -1,4 +1,4 @@
-//! Gateways of a chain that lose their memory, or never come back.
+//! Gateways of a chain that restart, or never come back.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_relay_that_never_returns_is_given_up_in_the_end() {
     let mut chain = Chain::new(3, 1);
     chain.talk(noise(1, 3_000_000), noise(2, 10));
     chain.run(Span::from_millis(300), |_| false);
-    // It returns, but its return path to the client is cut: the server's side waits to be taken up.
+    // It returns, but its return path to the client is cut: the server's side waits to be resumed.
     chain.nodes[0] = None;
     chain.boot(1);
     chain.run(Span::from_secs(30), |_| false);

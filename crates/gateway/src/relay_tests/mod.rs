@@ -15,7 +15,7 @@ use wavelane_wire::frame::Passage;
 const DELAY: Span = Span::from_millis(10);
 /// Of each hop and direction.
 const RATE: Rate = Rate::from_bps(20_000_000);
-/// What a hop's buffer holds.
+/// Capacity of a hop's buffer.
 const QUEUE: Span = Span::from_millis(100);
 const CLIENT: &str = "10.0.0.2:40000";
 
@@ -56,13 +56,13 @@ fn config(me: usize, count: usize, pool: u64) -> Config {
     Config { private_key: [me as u8 + 1; 32], peers, pool: Octets::new(pool), ..Config::default() }
 }
 
-/// Node `n` as the others know it.
+/// Node `n` in the other nodes' configuration.
 fn edge(n: usize) -> EdgeConfig {
     let public_key = wavelane_transport::session::public_key(&[n as u8 + 1; 32]);
     EdgeConfig { name: format!("node-{n}"), public_key, routes: vec![behind(n)] }
 }
 
-/// One application's half of a conversation: what it sends, what it has read.
+/// One application's side of a conversation: what it sends, what it has read.
 #[derive(Default)]
 struct Talk {
     flow: Option<FlowId>,
@@ -98,7 +98,7 @@ impl Talk {
     }
 }
 
-/// A datagram on its way: to which node and port of it, from where.
+/// A datagram in flight: destination node and port, and source address.
 type Frame = (usize, u16, SocketAddr, Vec<u8>);
 
 /// A chain, with a client program at the first node and servers at the last.
@@ -117,10 +117,10 @@ struct Chain {
     chance: Chance,
     clients: Vec<Talk>,
     servers: Vec<Talk>,
-    /// What the next servers say, in the order in which flows come.
+    /// What the next servers send, in order of incoming flows.
     answers: Vec<Vec<u8>>,
     incoming: usize,
-    /// With what every incoming flow is refused, if it is.
+    /// The reason with which every incoming flow is refused, if any.
     refuses: Option<Reason>,
 }
 
@@ -147,7 +147,7 @@ impl Chain {
         chain
     }
 
-    /// Starts a node without any memory.
+    /// Starts a node without any state.
     fn boot(&mut self, node: usize) {
         self.epochs[node] += 1;
         let epoch = self.epochs[node];
@@ -162,7 +162,7 @@ impl Chain {
         self.nodes[node].as_mut().unwrap()
     }
 
-    /// Opens a flow from the first node to a server behind the last; both say what is given.
+    /// Opens a flow from the first node to a server behind the last, with the data that each sends.
     fn talk(&mut self, question: Vec<u8>, answer: Vec<u8>) -> usize {
         let (now, target) = (self.now, server(self.nodes.len() - 1));
         let mut client = Talk::says(question);
@@ -326,7 +326,7 @@ fn a_stopped_reader_does_not_block_the_other_direction() {
     (0..3).for_each(|node| chain.boot(node));
     chain.talk(noise(1, 3_000_000), noise(2, 3_000_000));
     chain.clients[0].reads_from = chain.now + Span::from_secs(600);
-    // 3 MB are more than the chain can hold.
+    // 3 MB exceed what the chain can hold.
     let all_heard = |c: &mut Chain| c.servers.first().is_some_and(|s| s.end);
     assert!(chain.run(Span::from_secs(60), all_heard), "{}", chain.servers[0].heard.len());
     assert!(chain.servers[0].written < 3_000_000, "the silent reader holds its own direction");

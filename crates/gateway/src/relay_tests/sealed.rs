@@ -1,4 +1,4 @@
-//! Flows whose edges seal them, over relays that do what they should not.
+//! Flows sealed by their edges, over misbehaving relays.
 
 use super::*;
 use crate::sealed::Sealing;
@@ -13,7 +13,7 @@ fn sealed_chain(count: usize) -> Chain {
     chain
 }
 
-/// What passed a relay, and what it did to it.
+/// The octets that passed a relay.
 #[derive(Clone, Default)]
 struct Witness(Arc<Mutex<Vec<u8>>>);
 
@@ -146,7 +146,7 @@ fn withheld_octets_are_detected() {
                 octets.clear();
             }
         });
-        // More than an edge keeps, so the end is not reached without the other edge's word.
+        // More than an edge keeps, so it cannot finish without the other edge's word.
         chain.talk(noise(1, 3_000_000), Vec::new());
         let over = |chain: &mut Chain| chain.all_closed() || chain.ends_otherwise().is_some();
         assert!(chain.run(Span::from_secs(900), over), "it ends either way");
@@ -225,7 +225,7 @@ fn neighbours_leave_seals_out() {
     assert_eq!(chain.count(0, "hop_first_octets"), 1_000_000);
 }
 
-/// A relay of the first path keeps the flow's first Open and sends it later, with a count of requests beyond all others.
+/// A relay of the first way keeps the flow's first Open and replays it later, with a higher attempt number than all others.
 #[test]
 fn a_replayed_first_open_takes_no_flow_over() {
     let mut chain = sealed_chain(3);

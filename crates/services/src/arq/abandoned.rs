@@ -1,12 +1,12 @@
-//! Giving packets up: one by one, or all because the neighbour lost its memory or is gone.
+//! Giving packets up: one by one, or all because the neighbour restarted or is gone.
 
 use super::Sender;
 
-/// Most of them: no more senders can be notified at once.
+/// Maximum number of them: no more senders can be notified at once.
 pub(super) const ABANDONED_MAX: usize = 64;
 
-/// Packets given up since the neighbour was last heard, oldest first, each with its flow's place: whether they are lost
-/// like any others, or for want of a neighbour, is not known yet.
+/// Packets given up since the neighbour was last heard, oldest first, each with its flow's place: it is not known yet whether
+/// they are ordinary losses or the neighbour is gone.
 #[derive(Debug, Default)]
 pub(super) struct Abandoned {
     packets: Vec<(usize, Vec<u8>)>,
@@ -14,7 +14,7 @@ pub(super) struct Abandoned {
 }
 
 impl Abandoned {
-    /// Remembers a packet if there is room: all together take no more than `octets_max`.
+    /// Remembers a packet if there is room: at most `octets_max` bytes in total.
     pub(super) fn push(&mut self, place: usize, bytes: Vec<u8>, octets_max: usize) {
         if self.packets.len() < ABANDONED_MAX && self.octets + bytes.len() <= octets_max {
             self.octets += bytes.len();
@@ -37,23 +37,23 @@ impl Abandoned {
 }
 
 impl Sender {
-    /// The neighbour lost its memory: what was in flight is gone, and no packet waits for its order.
+    /// The neighbour restarted: what was in flight is gone, and no order is kept with earlier packets.
     pub fn restart(&mut self) {
         self.give_up();
         self.flows.clear();
     }
 
-    /// The neighbour was heard. It is there, so what was given up is a loss like any other.
+    /// The neighbour was heard: it is alive, so packets given up are ordinary losses.
     pub fn heard(&mut self) {
         self.abandoned.take();
     }
 
-    /// A packet that will not be sent any more. It is remembered until the neighbour is heard, or found to be gone.
+    /// Gives up a packet that will not be sent any more. It is remembered until the neighbour is heard or declared gone.
     pub fn abandon(&mut self, place: usize, bytes: Vec<u8>) {
         self.abandoned.push(place, bytes, self.octets_max.saturating_sub(self.octets));
     }
 
-    /// Gives up a packet that may be on its way.
+    /// Gives up a packet that may be in flight.
     pub(super) fn give_up_one(&mut self, number: u64) {
         self.counters.unrepaired += 1;
         if let Some(kept) = self.forget(number) {
@@ -61,8 +61,8 @@ impl Sender {
         }
     }
 
-    /// Gives up what is not known to have arrived, oldest first, each packet with its flow's place ([`super::flow_place`]).
-    /// Earlier ones that the neighbour was not heard since come first.
+    /// Gives up all packets not known to have arrived, oldest first, each with its flow's place ([`super::flow_place`]). Those
+    /// given up since the neighbour was last heard come first.
     pub fn give_up(&mut self) -> Vec<(usize, Vec<u8>)> {
         self.counters.unrepaired += self.kept.len() as u64;
         self.octets = 0;

@@ -1,4 +1,4 @@
-//! A packet kept until it is known to have arrived, and the sendings of it that are on their way.
+//! A packet kept until it is known to have arrived, and its transmissions in flight.
 
 use super::{Repair, Treatment};
 use wavelane_base::Instant;
@@ -14,31 +14,31 @@ pub(super) struct Kept {
     /// The place of its flow in the sender's memory.
     pub(super) flow: usize,
     pub(super) first_sent: Instant,
-    /// Repeats so far, at most, over all its bytes.
+    /// Retransmission rounds so far: the maximum over all its bytes.
     pub(super) rounds: u16,
-    /// Bytes known to have arrived; empty while none are, so that a packet in one piece costs no tree.
+    /// Bytes known to have arrived; empty while there are none, so that a packet in one piece costs no tree.
     have: RangeSet,
     flights: Vec<Flight>,
 }
 
-/// Some bytes that are on their way, perhaps several times.
+/// Some bytes in flight, perhaps several times.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     start: u32,
     end: u32,
     round: u16,
-    /// Sendings, written or planned, whose fate is not known.
+    /// Transmissions, written or planned, whose fate is not known.
     open: u8,
-    /// Sendings written.
+    /// Transmissions written.
     written: u8,
 }
 
-/// What one sending's arrival means.
+/// The result of one transmission's arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Arrived {
     /// Every byte is there.
     pub(super) complete: bool,
-    /// Sendings of later rounds that were written for nothing.
+    /// Spurious transmissions of later rounds.
     pub(super) needless: u64,
 }
 
@@ -69,20 +69,20 @@ impl Kept {
         self.flights.push(Flight { start, end, round, open: copies, written: 0 });
     }
 
-    /// `start..end` left; `planned` is where the sending was meant to end.
+    /// `start..end` was sent; `planned` is where the transmission was meant to end.
     pub(super) fn wrote(&mut self, start: u32, end: u32, planned: u32, round: u16) {
         let exact = |f: &&mut Flight| f.start == start && f.end == planned && f.round == round;
         let Some(flight) = self.flights.iter_mut().find(exact) else { return };
         flight.written += 1;
         if end < planned {
-            // Cut in two: from now on two sendings, each on its own.
+            // Split: from now on two independent transmissions.
             let rest = Flight { start: end, end: planned, round, open: 1, written: 0 };
             *flight = Flight { end, open: 1, ..*flight };
             self.flights.push(rest);
         }
     }
 
-    /// A sending arrived.
+    /// A transmission arrived.
     pub(super) fn delivered(&mut self, start: u32, end: u32, round: u16) -> Arrived {
         let covers = |f: &&Flight| f.round > round && f.start < end && start < f.end;
         let needless = self.flights.iter().filter(covers).map(|f| u64::from(f.written)).sum();
@@ -94,7 +94,7 @@ impl Kept {
         Arrived { complete: self.have.total() == u64::from(self.len()), needless }
     }
 
-    /// A sending was lost. Whether its bytes are missing now: not there, and nothing else under way for them.
+    /// A transmission was lost. Returns whether its bytes are missing now: not arrived, and no other transmission in flight.
     pub(super) fn lost(&mut self, start: u32, end: u32, round: u16) -> bool {
         let exact = |f: &Flight| f.start == start && f.end == end && f.round == round;
         let Some(at) = self.flights.iter().position(exact) else { return false };

@@ -1,8 +1,8 @@
-//! Per-packet repeat (automatic repeat request) on one link: numbers, copies kept until their fate is known, repeats
-//! on evidence, pieces put together again, and order kept per flow for a bounded time.
+//! Per-packet ARQ (automatic repeat request) on one link: packet numbers, copies kept until their fate is known, retransmission
+//! on evidence, reassembly, and order kept per flow for a bounded time.
 //!
-//! [`Sender`] is told by the lane what became of every datagram; a receipt of its own does not exist. [`Receiver`]
-//! needs nothing but the frames. `docs/protocol/packets.md` is the prose twin.
+//! The lane tells [`Sender`] the fate of every datagram; ARQ has no receipts of its own. [`Receiver`] needs only the frames.
+//! `docs/protocol/packets.md` is the prose twin.
 
 mod abandoned;
 mod keep;
@@ -24,22 +24,22 @@ pub use terms::Times;
 pub enum Repair {
     /// Sent once.
     None,
-    /// Repeated on evidence, within the persistence.
+    /// Retransmitted on evidence, within the persistence.
     #[default]
     Arq,
-    /// Cannot wait for a repeat: the link's repair symbols cover it. What they do not bring back is repeated once if
-    /// that is not too late; never in order.
+    /// Cannot wait for a retransmission: the link's repair symbols cover it. What they do not recover is retransmitted once if
+    /// not too late; never in order.
     Fec,
 }
 
-/// What the repeat machine must know of a packet.
+/// What ARQ must know of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Treatment {
-    /// How losses are met.
+    /// How losses are repaired.
     pub repair: Repair,
-    /// Which packets it keeps its order with.
+    /// With which packets it keeps order.
     pub order: Ordering,
-    /// It only acknowledges, so a newer one of its flow makes it worthless.
+    /// It is a pure acknowledgement, so a newer one of its flow supersedes it.
     pub only_newest: bool,
 }
 
@@ -49,9 +49,9 @@ pub enum Ordering {
     /// Never.
     #[default]
     Free,
-    /// Unless its flow is sparse: too slow for the order to matter more than the delay.
+    /// Unless its flow is sparse: then delay matters more than order.
     Dense,
-    /// Always: a transport that takes disorder for loss.
+    /// Always: a transport that takes reordering for loss.
     Strict,
 }
 
@@ -62,7 +62,7 @@ pub struct Piece {
     start: u32,
     end: u32,
     round: u16,
-    /// A further sending of a repeat, which goes only if the budget has something left.
+    /// An additional copy of a retransmission, sent only if the budget allows.
     copy: bool,
 }
 

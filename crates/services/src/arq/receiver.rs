@@ -1,4 +1,4 @@
-//! The receiving end: nothing twice, pieces put together, order kept per flow for as long as its sender asks.
+//! The receiving end: drops duplicates, reassembles pieces, keeps order per flow for as long as its sender asks.
 
 use super::seen::Taken;
 use super::terms::HOLD_MAX;
@@ -11,7 +11,7 @@ use wavelane_wire::frame::{Order, PacketFrame};
 const PARTS_MAX: usize = 256;
 /// Most packets held for order.
 const HELD_MAX: usize = 16_384;
-/// Pieces wait this long for the rest of their packet: past every repeat.
+/// Pieces wait this long for the rest of their packet: longer than any retransmission takes.
 const PARTS_AGE: Span = Span::from_secs(3);
 /// Most separate stretches of one packet.
 const STRETCHES_MAX: usize = 64;
@@ -30,11 +30,11 @@ pub struct ReceiverLimits {
 pub struct ReceiverCounters {
     /// Packets complete and new.
     pub received: u64,
-    /// Frames of packets, or bytes of them, that were there already.
+    /// Frames of packets, or bytes of them, that had already arrived.
     pub duplicates: u64,
     /// Packets held for an earlier one.
     pub held: u64,
-    /// Of these, released because the earlier one did not come in time.
+    /// Of these, released because the earlier one did not arrive in time.
     pub hold_expired: u64,
     /// Incomplete packets given up.
     pub dropped_incomplete: u64,
@@ -90,7 +90,7 @@ impl Receiver {
         }
     }
 
-    /// The neighbour starts its numbers anew: what was held is let go, what was incomplete is lost.
+    /// The neighbour restarts its numbering: held packets are released, incomplete ones are lost.
     pub fn restart(&mut self) {
         self.parts.values().for_each(|part| self.octets -= part.bytes.len());
         self.counters.dropped_incomplete += self.parts.len() as u64;
@@ -153,7 +153,7 @@ impl Receiver {
             self.counters.duplicates += 1;
             return;
         }
-        // Bytes that are there stay as they are: overlapping pieces cannot rewrite what was taken.
+        // Bytes already received stay as they are: overlapping pieces cannot overwrite them.
         for (s, e) in news.into_iter().map(|(s, e)| (s as usize, e as usize)) {
             part.bytes[s..e].copy_from_slice(&frame.bytes[s - start..e - start]);
         }
@@ -201,12 +201,12 @@ impl Receiver {
         }
     }
 
-    /// Whether a packet was let go, or is too old to be waited for.
+    /// Whether a packet was released, or is too old to be waited for.
     fn is_settled(&self, number: u64) -> bool {
         self.seen.contains(number) && !self.held.contains_key(&number)
     }
 
-    /// Lets go what waits for `number`, and what waits for that, in order.
+    /// Releases what waits for `number`, and what waits for that, in order.
     fn release_followers(&mut self, number: u64) {
         let mut next = VecDeque::from([number]);
         while let Some(number) = next.pop_front() {

@@ -1,12 +1,12 @@
-//! The sending end's repeats: when one is due, how often it goes, and when a packet is given up.
+//! The sender's retransmissions: when one is due, how often it is sent, and when a packet is given up.
 
 use super::terms::MEDIA_LATE_MAX;
 use super::{Ordering, Piece, Repair, Sender, Treatment};
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// Repeats of one packet after which it is given up, however young it is.
+/// Retransmissions of one packet after which it is given up, regardless of its age.
 const ROUNDS_MAX: u16 = 8;
-/// Packets that the timer may repeat per round trip: the ends of a few exchanges, not a window in an outage.
+/// Packets that the timer may retransmit per RTT: the tails of a few exchanges, not a window in an outage.
 const TIMED_MAX: u32 = 8;
 
 impl Sender {
@@ -33,10 +33,10 @@ impl Sender {
         }
     }
 
-    /// Plans the sendings of a repeat.
+    /// Schedules the transmissions of a retransmission.
     fn repeat(&mut self, now: Instant, piece: Piece) {
         let Some(kept) = self.kept.get_mut(&piece.number) else { return };
-        // Of media what symbols did not bring back is repeated once: a second sending would hardly be in time.
+        // Media that symbols did not recover are retransmitted once: a second transmission would hardly be in time.
         let copies = if kept.treatment.repair == Repair::Fec { 1 } else { self.path.copies() };
         kept.plan(piece.start, piece.end, piece.round, copies);
         self.due.push_back(piece);
@@ -60,7 +60,7 @@ impl Sender {
         }
     }
 
-    /// No news of a packet for too long: the end of what was sent, or an outage. Repeats it within the allowance.
+    /// No ack of a packet for too long: a tail loss, or an outage. Retransmits it within the allowance.
     fn timed_out(&mut self, now: Instant, number: u64) {
         if now.since(self.timed.0) > self.path.rtt.unwrap_or(Span::ZERO) {
             self.timed = (now, 0);

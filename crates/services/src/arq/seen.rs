@@ -7,7 +7,7 @@ const WORDS: usize = (WINDOW / 64) as usize;
 /// The window. Numbers below it count as received, so nothing is taken twice.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// Made when the first number comes.
+    /// Allocated when the first number arrives.
     words: Vec<u64>,
     /// One more than the highest.
     end: u64,

@@ -1,4 +1,4 @@
-//! The sending end: numbers, order marks, copies kept, repeats.
+//! The sending end: packet numbers, order marks, kept copies, retransmissions.
 
 use super::abandoned::Abandoned;
 use super::keep::Kept;
@@ -10,27 +10,27 @@ use wavelane_transport::{Carries, RepairBudget};
 use wavelane_wire::Writer;
 use wavelane_wire::frame::{Frame, Order, PacketFrame};
 
-/// Flows remembered for their order; more share places, which costs them nothing but needless order.
+/// Flows remembered for their order; further flows share places, which costs only needless ordering.
 const FLOWS: usize = 1_024;
-/// A flow with fewer packets than this per hold time is sparse: transports start with ten per round trip (RFC 6928;
-/// RFC 9002, section 7.2).
+/// A flow with fewer packets than this per hold time is sparse: transports start with ten per RTT (RFC 6928; RFC 9002, section
+/// 7.2).
 const DENSE_MIN: u32 = 10;
-/// Smaller packets make no flow dense: voice stays free of order at any round trip.
+/// Packets up to this size do not make a flow dense: voice stays unordered at any RTT.
 const DENSE_OCTETS_MIN: usize = 300;
-/// Fewest bytes worth a piece of their own.
+/// Minimum bytes of a piece.
 const PIECE_MIN: usize = 256;
-/// What a piece's offset and length add to a frame's head.
+/// Bytes that a piece's offset and length add to a frame's head.
 const PIECE_FIELDS: usize = 4;
-/// What a further sending of a repeat costs beside its bytes: frame, seal and headers (wire.md).
+/// Overhead of an additional copy of a retransmission: frame, seal and headers (wire.md).
 const COPY_OVERHEAD: u64 = 70;
 
 /// What the sender remembers of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FlowMemory {
-    /// Newest packet that later ones keep their order with, and when it was first sent.
+    /// Newest packet that later ones are ordered after, and when it was first sent.
     last: Option<(u64, Instant)>,
     pub(super) newest_ack: Option<u64>,
-    /// Packets in the hold time that runs, and in the one before.
+    /// Packets in the current hold time, and in the one before.
     counts: [u32; 2],
     since: Instant,
 }
@@ -47,30 +47,30 @@ pub struct SenderCounters {
     pub sent: u64,
     /// Their bytes.
     pub first_octets: u64,
-    /// Sendings of repeats.
+    /// Transmissions of retransmitted pieces.
     pub repeated: u64,
     /// Their bytes.
     pub repeat_octets: u64,
-    /// Further sendings of repeats that the repair budget had nothing left for.
+    /// Copies of retransmissions that the repair budget did not cover.
     pub refused: u64,
-    /// Packets that arrived although a sending was lost.
+    /// Packets that arrived although a transmission was lost.
     pub repaired: u64,
     /// Packets given up.
     pub unrepaired: u64,
-    /// Repeats that were sent although the sending before them had arrived.
+    /// Retransmissions that were sent although the previous transmission had arrived.
     pub spurious: u64,
-    /// Lost acknowledgements that a newer one had made worthless.
+    /// Lost acknowledgements superseded by a newer one.
     pub superseded: u64,
-    /// Packets that could not be kept for repeating because the pool was used up.
+    /// Packets that could not be kept for retransmission because the pool was used up.
     pub unkept: u64,
 }
 
 /// The datagram that is being filled, and what sending costs.
 #[derive(Debug)]
 pub struct Datagram<'a, 'w> {
-    /// Room of a whole datagram.
+    /// Capacity of a whole datagram.
     pub full: usize,
-    /// Nothing but acks stands before the end of `w`.
+    /// `w` holds nothing but acks so far.
     pub fresh: bool,
     /// Where frames are appended.
     pub w: &'a mut Writer<'w>,
@@ -80,18 +80,18 @@ pub struct Datagram<'a, 'w> {
     pub carries: Carries,
     /// Something of [`Repair::Fec`] was written.
     pub wrote_media: bool,
-    /// The link's account: first sendings pay in, repeats and their copies are taken out.
+    /// The link's account: first transmissions credit it, retransmissions and their copies debit it.
     pub budget: &'a mut RepairBudget,
 }
 
-/// What an attempt to write came to.
+/// The result of an attempt to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wrote {
     /// There is nothing to write.
     Nothing,
     /// Something was written.
     Frame,
-    /// What is next needs more room.
+    /// The next piece needs more room.
     NoRoom,
 }
 
@@ -103,13 +103,13 @@ pub struct Sender {
     pub(super) abandoned: Abandoned,
     pub(super) octets: usize,
     pub(super) octets_max: usize,
-    /// Repeats to be written, oldest first.
+    /// Retransmissions to be written, oldest first.
     pub(super) due: VecDeque<Piece>,
-    /// Further copies of repeats, by time.
+    /// Further copies of retransmissions, by time.
     pub(super) later: VecDeque<(Instant, Piece)>,
     /// By time: the packet, and the round it had when the timer was set.
     pub(super) timers: VecDeque<(Instant, u64, u16)>,
-    /// What is left of a packet whose first pieces have left.
+    /// The rest of a packet whose first pieces were sent.
     pub(super) current: Option<Piece>,
     pub(super) flows: Vec<FlowMemory>,
     pub(super) path: Times,
@@ -119,7 +119,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that keeps at most `octets_max` bytes for repeating.
+    /// A sender that keeps at most `octets_max` bytes for retransmission.
     pub fn new(octets_max: usize) -> Self {
         Self {
             next: 0,
@@ -151,18 +151,19 @@ impl Sender {
         self.octets + self.abandoned.octets()
     }
 
-    /// Whether repeats, or the rest of a packet, wait to be written.
+    /// Whether retransmissions, or the rest of a packet, wait to be written.
     pub fn has_backlog(&self) -> bool {
         self.current.is_some() || !self.due.is_empty()
     }
 
-    /// Takes a packet of the flow with hash `flow`; it is next but for repeats. Only while there is no rest of another.
+    /// Takes a packet of the flow with hash `flow`; it is next after retransmissions. Only while no rest of another packet is
+    /// left.
     pub fn start(&mut self, now: Instant, bytes: Vec<u8>, flow: u64, treatment: Treatment) {
         assert!(self.current.is_none(), "one packet at a time: the other would be forgotten");
         self.current = Some(self.admit(now, bytes, flow, treatment));
     }
 
-    /// Takes a packet and writes it at once, before any rest. The caller made sure that it fits.
+    /// Takes a packet and writes it at once, before the rest of any other. The caller made sure that it fits.
     pub fn send_small(
         &mut self,
         now: Instant,
@@ -172,7 +173,7 @@ impl Sender {
         let piece = self.admit(now, bytes, flow, treatment);
         match self.write_piece(now, piece, true, out) {
             Some(end) if end == piece.end => Wrote::Frame,
-            // It does not fit after all: then it waits like any other, behind the repeats.
+            // It does not fit after all: it waits like any other, behind the retransmissions.
             _ => {
                 self.due.push_front(piece);
                 Wrote::NoRoom
@@ -198,7 +199,7 @@ impl Sender {
         Piece { number, start: 0, end, round: 0, copy: false }
     }
 
-    /// What the packet must not overtake, and its flow's place in the memory.
+    /// The packet that this one must not overtake, and its flow's place in the memory.
     fn order(
         &mut self,
         now: Instant,
@@ -226,7 +227,7 @@ impl Sender {
         memory.counts[0] += u32::from(octets > DENSE_OCTETS_MIN);
         let dense = memory.counts.iter().any(|count| *count >= DENSE_MIN);
         let before = memory.last.replace((number, now));
-        // Whatever is older than the hold has long arrived or never will.
+        // A packet older than the hold has long arrived or never will.
         let near = before.filter(|(_, at)| now.since(*at) <= hold);
         let wanted = treatment.order == Ordering::Strict || dense;
         let hold = if treatment.order == Ordering::Strict { self.path.hold_strict() } else { hold };
@@ -234,8 +235,8 @@ impl Sender {
         (order, place)
     }
 
-    /// Writes the next frame: a repeat, or what is left of the current packet. What may not go into this datagram needs
-    /// another one.
+    /// Writes the next frame: a retransmission, or the rest of the current packet. A piece that may not go into this datagram
+    /// needs another one.
     pub fn write(&mut self, now: Instant, out: &mut Datagram<'_, '_>) -> Wrote {
         let Some(piece) = self.next(now, out.budget) else { return Wrote::Nothing };
         let fits = match out.carries {
@@ -255,7 +256,7 @@ impl Sender {
         Wrote::Frame
     }
 
-    /// Whether what is written next cannot wait for a repeat; `None` if there is nothing.
+    /// Whether the next piece cannot wait for a retransmission; `None` if there is none.
     pub fn next_is_media(&mut self, now: Instant, budget: &mut RepairBudget) -> Option<bool> {
         self.next(now, budget).map(|piece| self.is_media(piece))
     }
@@ -264,18 +265,18 @@ impl Sender {
         self.kept.get(&piece.number).is_some_and(|kept| kept.treatment.repair == Repair::Fec)
     }
 
-    /// The front of the repeats, without those that are not wanted any more; else the current packet's rest.
+    /// The first retransmission still needed; else the current packet's rest.
     fn next(&mut self, now: Instant, budget: &mut RepairBudget) -> Option<Piece> {
         while let Some(&piece) = self.due.front() {
             let kept = self.kept.get(&piece.number);
             let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
             if wanted && kept.is_some_and(|kept| now.since(kept.first_sent) > self.persistence(piece.number)) {
-                // It waited behind others on a link that became slow; what is new is worth more now.
+                // It waited behind others on a link that became slow; new packets have priority now.
                 self.give_up_one(piece.number);
             } else if wanted && piece.copy && !budget.affords(now, piece.octets() + COPY_OVERHEAD) {
                 self.counters.refused += 1;
                 self.due.pop_front();
-                // As if it had left and were lost: if the sendings before it are, the next round comes now.
+                // Treated as sent and lost: if the transmissions before it are lost too, the next round starts now.
                 self.lost(now, piece);
                 continue;
             } else if wanted {
@@ -283,12 +284,12 @@ impl Sender {
             }
             self.due.pop_front();
         }
-        // A packet may have been given up for its first pieces before its last one left.
+        // A packet may have been given up because of its first pieces before its last one was sent.
         self.current = self.current.filter(|piece| self.kept.contains_key(&piece.number));
         self.current
     }
 
-    /// Writes `piece`, or as much of it as makes sense here, and returns where that ends.
+    /// Writes `piece`, or a useful part of it, and returns the end of what was written.
     fn write_piece(&mut self, now: Instant, piece: Piece, small: bool, out: &mut Datagram<'_, '_>) -> Option<u32> {
         let kept = self.kept.get_mut(&piece.number)?;
         let total = kept.bytes.len();
@@ -306,7 +307,7 @@ impl Sender {
             piece.end
         } else {
             let room = out.w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= PIECE_MIN)?;
-            // What fits the next datagram whole is not cut, unless this one cannot hold more either.
+            // A piece that fits the next datagram whole is not split, unless this one cannot hold more either.
             if small || !out.fresh && head + wanted <= out.full {
                 return None;
             }
@@ -345,7 +346,7 @@ impl Sender {
     fn arm(&mut self, now: Instant, number: u64, round: u16) {
         let media = self.kept.get(&number).is_some_and(|kept| kept.treatment.repair == Repair::Fec);
         let at = now + self.path.timer() + if media { self.path.symbols } else { Span::ZERO };
-        // Not always at the end: the timer shrinks with the round trip, most of all when that is first known.
+        // Not always at the end: the timer shrinks with the RTT, most of all when that is first known.
         let place = self.timers.partition_point(|other| other.0 <= at);
         self.timers.insert(place, (at, number, round));
     }
@@ -359,7 +360,7 @@ impl Sender {
         Some(kept)
     }
 
-    /// Whether a timer still means anything.
+    /// Whether a timer is still valid.
     pub(super) fn is_live(&self, (_, number, round): (Instant, u64, u16)) -> bool {
         self.kept.get(&number).is_some_and(|kept| kept.rounds == round)
     }

@@ -26,7 +26,7 @@ impl Hop {
         n
     }
 
-    /// Reads into `buf`. An empty `buf` reads nothing and says so with `Blocked`.
+    /// Reads into `buf`. With an empty `buf` it reads nothing and returns `Blocked`.
     pub fn read(&mut self, now: Instant, flow: FlowName, buf: &mut [u8]) -> ReadOutcome {
         let Some(f) = self.flows.get(&flow) else { return ReadOutcome::Reset };
         let (front, back) = f.inc.unread();
@@ -37,12 +37,12 @@ impl Hop {
         self.consume(now, flow, n)
     }
 
-    /// What [`Hop::read`] would give, where it lies. A flow that ended or was reset shows nothing.
+    /// What [`Hop::read`] would return, in place. Empty for a flow that ended or was reset.
     pub fn unread(&self, flow: FlowName) -> (&[u8], &[u8]) {
         self.flows.get(&flow).map_or((&[], &[]), |f| f.inc.unread())
     }
 
-    /// Takes the first `octets` of [`Hop::unread`] as read; with none, says what a read would.
+    /// Marks the first `octets` of [`Hop::unread`] as read; with none, returns what a read would.
     pub fn consume(&mut self, now: Instant, flow: FlowName, octets: usize) -> ReadOutcome {
         let room = self.unread_room();
         let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
@@ -60,7 +60,7 @@ impl Hop {
             ReadOutcome::Data(n)
         } else if f.inc.readable() && f.inc.is_all_read() {
             f.inc.end_read = true;
-            // What the peer's owner did not end in order before it reset the flow has no end.
+            // A direction that the peer's owner did not end in order before its reset has no end.
             if matches!(f.ended_by_peer, Some((_, false))) { ReadOutcome::Reset } else { ReadOutcome::End }
         } else if f.inc.end_read {
             ReadOutcome::End
@@ -73,7 +73,7 @@ impl Hop {
         outcome
     }
 
-    /// Whether everything up to the end is here.
+    /// Whether everything up to the end was received.
     pub fn is_received(&self, flow: FlowName) -> bool {
         self.flows.get(&flow).is_some_and(|f| f.inc.is_complete())
     }

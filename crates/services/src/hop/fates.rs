@@ -1,4 +1,4 @@
-//! What became of what datagrams carried.
+//! The fates of what datagrams carried.
 
 use super::Hop;
 use super::flow::{OPEN_AGAIN, State};
@@ -11,7 +11,7 @@ impl Hop {
         self.fate(now, carried, true);
     }
 
-    /// This was lost, or its lane or session died before it was known to arrive. May be wrong.
+    /// This was lost, or its lane or session died before its arrival was known. May be wrong.
     pub fn lost(&mut self, now: Instant, carried: Carried) {
         self.fate(now, carried, false);
     }

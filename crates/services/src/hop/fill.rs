@@ -16,11 +16,11 @@ use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, ReceiptSta
 
 /// Fewest payload bytes worth a data frame, unless the stretch is shorter.
 const CHUNK_MIN: usize = 64;
-/// The most an offer takes: type, three numbers, flags, length.
+/// Maximum size of an offer: type, three numbers, flags, length.
 const OFFER_MAX: usize = 2 + 8 * 4;
-/// What is charged to the budget beside a small frame's or chunk's payload.
+/// Charged to the budget in addition to a small frame's or chunk's payload.
 const COPY_OVERHEAD: u64 = 60;
-/// The most a receipt takes besides its ranges: type, flow, state, two offsets, count.
+/// Maximum size of a receipt without its ranges: type, flow, state, two offsets, count.
 const RECEIPT_FIXED_MAX: usize = 1 + 8 + 1 + 8 + 8 + 2;
 
 /// Small frames, in the order in which a flow writes them.
@@ -37,10 +37,10 @@ enum Small {
     AlreadyHave,
 }
 
-/// The order in which a flow's small frames are written, but for [`GREETINGS`], which have an account of their own.
+/// The order in which a flow's small frames are written, except [`GREETINGS`], which have their own account.
 const SMALL_ORDER: [Small; 7] =
     [Small::Receipt, Small::Reset, Small::Finish, Small::Offer, Small::Progress, Small::Vtx, Small::AlreadyHave];
-/// What begins a flow, or refuses to.
+/// Frames that begin or refuse a flow.
 const GREETINGS: [Small; 2] = [Small::Open, Small::Answer];
 
 /// The datagram that is being filled, and what sending costs.
@@ -50,14 +50,14 @@ pub struct Datagram<'a, 'w> {
     pub w: &'a mut Writer<'w>,
     /// What was written.
     pub carried: &'a mut Vec<Carried>,
-    /// The link's account: first sendings pay in, repeats and copies are taken out.
+    /// The link's account: first transmissions credit it, retransmissions and copies debit it.
     pub budget: &'a mut RepairBudget,
 }
 
 impl Hop {
-    /// Fills one datagram: appends whole frames of `class` and of more urgent classes, most urgent first, and what
-    /// they are to `out.carried`. The last may be data to the datagram's end, so nothing may be appended after. Returns
-    /// whether anything was written; everything written elicits a lane ack.
+    /// Fills one datagram: appends whole frames of `class` and of more urgent classes, most urgent first, and records them in
+    /// `out.carried`. The last may be data to the datagram's end, so nothing may be appended after. Returns whether anything was
+    /// written; everything written elicits a lane ack.
     ///
     /// Pass the least urgent class that the lane permits now, so that receipts ride with data.
     pub fn fill(&mut self, now: Instant, class: Class, out: &mut Datagram<'_, '_>) -> bool {
@@ -92,7 +92,7 @@ impl Hop {
         self.fill_greetings(now, out)
     }
 
-    /// Writes Opens, Answers and word of flows that are over, as far as their account goes. `false` if the room ran out.
+    /// Writes Opens, Answers and Forgets within their account. `false` if the room ran out.
     fn fill_greetings(&mut self, now: Instant, out: &mut Datagram<'_, '_>) -> bool {
         while self.greeting_waits() && self.greetings.is_open(now) {
             let before = out.w.len();
@@ -192,7 +192,7 @@ impl Hop {
         true
     }
 
-    /// Writes the next chunk of data. `false` if there is none or no room for it.
+    /// Writes the next chunk of data. `false` if there is none or no room.
     fn fill_chunk(&mut self, now: Instant, class: Class, out: &mut Datagram<'_, '_>) -> bool {
         let may_bulk = class == Class::Bulk && !self.bulk.is_empty();
         let micro_turn = !self.micro.is_empty() && (!may_bulk || self.micro_run < MICRO_RUN_MAX);
@@ -209,7 +209,7 @@ impl Hop {
         if micro_turn {
             self.micro.advance();
             let run = if self.bulk.is_empty() { 0 } else { self.micro_run + octets };
-            // While the lane takes no bulk, micro runs up no more debt than one run.
+            // While the lane takes no bulk, micro accumulates at most one run of debt.
             self.micro_run = run.min(2 * MICRO_RUN_MAX);
         } else {
             self.micro_run = self.micro_run.saturating_sub(octets);
@@ -226,8 +226,8 @@ impl Hop {
         true
     }
 
-    /// Writes one data frame of a flow, with the offer of the block it begins. Returns its payload bytes (zero if a
-    /// copy was dropped for want of budget), or `None` if there is no room.
+    /// Writes one data frame of a flow, with the offer of the block it begins. Returns its payload bytes (zero if a copy was
+    /// dropped for lack of budget), or `None` if there is no room.
     fn write_data(&mut self, now: Instant, name: FlowName, micro: bool, out: &mut Datagram<'_, '_>) -> Option<u64> {
         let flow = self.flows.get_mut(&name)?;
         let Some(stretch) = flow.out.choose() else { return Some(0) };
@@ -302,7 +302,7 @@ fn write_chunk(flow: &Flow, name: FlowName, sent: Stretch, w: &mut Writer<'_>) -
     if back.is_empty() {
         return Frame::Data { flow: name, offset: sent.start, bytes: front }.emit(w).ok();
     }
-    // The stretch wraps around the ring's end; a datagram's worth is copied once more.
+    // The stretch wraps around the ring's end; one datagram of bytes is copied once more.
     let joined = [front, back].concat();
     Frame::Data { flow: name, offset: sent.start, bytes: &joined }.emit(w).ok()
 }
@@ -385,7 +385,7 @@ fn write_receipt(flow: &Flow, name: FlowName, credit: u64, most: usize, w: &mut 
     Frame::Receipt { flow: name, state, cumulative, credit, ranges }.emit(w).is_ok()
 }
 
-/// How many of the highest ranges `room` takes, each as two numbers.
+/// How many of the highest ranges fit in `room`, each as two numbers.
 fn ranges_fitting(held: &RangeSet, room: usize) -> usize {
     let (mut octets, mut floor) = (0, None);
     let fits = |&(start, end): &(u64, u64)| {

@@ -9,11 +9,11 @@ use wavelane_base::{Instant, Span};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::{Answered, Passage, Reach, Reason, Word};
 
-/// How long an opener that knows its Open arrived waits for the answer before it asks again. The far connect may
-/// rightly take long; the question only guards against an answer that never comes.
+/// How long an opener that knows its Open arrived waits for the answer before it repeats the Open. The far connect may
+/// legitimately take long; the repeat only guards against an answer that never comes.
 pub(super) const OPEN_AGAIN: Span = Span::from_secs(3);
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// We asked for it; no answer yet.
@@ -22,9 +22,9 @@ pub(super) enum State {
     Asked,
     /// Bytes may move both ways, each until its Finish.
     Open,
-    /// Our owner reset it; what it wrote before is still being brought over, and that it was reset.
+    /// Our owner reset it; what it wrote before, and the Reset itself, are still being delivered.
     Ending,
-    /// Over for its owner; our last word has not provably arrived.
+    /// Over for its owner; our last word is not known to have arrived.
     Done,
     /// In no table any more.
     Gone,
@@ -41,11 +41,11 @@ pub(super) enum Cause {
     OwnerAccepts,
     /// Our owner, or a full table, refused it.
     OwnerRefuses,
-    /// Our owner reset it: what it wrote does not matter, or no longer.
+    /// Our owner reset it: what it wrote is discarded.
     OwnerResets,
-    /// Our owner reset it: what it wrote arrives first.
+    /// Our owner reset it: what it wrote is delivered first.
     OwnerEnds,
-    /// A Reset (one that comes after bytes: once our owner has them), or a receipt that says refuse.
+    /// A Reset (one that follows bytes: once our owner has read them), or a receipt with state refuse.
     PeerResets,
     /// The peer restarted, forgot the flow or does not know it.
     PeerLostIt,
@@ -96,7 +96,7 @@ impl State {
     }
 }
 
-/// What a flow that is done still has to bring over.
+/// What a flow that is done still has to deliver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LastWord {
     Receipt,
@@ -104,33 +104,33 @@ pub(super) enum LastWord {
     Reset,
 }
 
-/// Longest wait of word to the other edge: it may ride with other frames until then.
+/// Longest delay of a word to the other edge: until then it may ride with other frames.
 pub(super) const PROGRESS_DELAY: Span = Span::from_millis(100);
 
-/// What a flow across relays has besides: the two edges' words to each other.
+/// Additional state of a flow across relays: the two edges' words to each other.
 #[derive(Debug, Default)]
 pub(super) struct Across {
-    /// What we say next or said last.
+    /// The word we send next or sent last.
     pub(super) ours: Reach,
     pub(super) our_word: Option<Word>,
     pub(super) word: Sure,
     word_at: Option<Instant>,
-    /// The most the other edge said.
+    /// The furthest reach that the other edge reported.
     pub(super) theirs: Reach,
     pub(super) their_word: Option<Word>,
-    /// Our VTX offer, and which bytes it asks for until that is answered.
+    /// Our VTX offer, and the bytes it asks for until it is answered.
     pub(super) vtx: Sure,
     pub(super) asked: Option<(u64, u64)>,
-    /// We made one since the other edge was heard last.
+    /// We made one since we last heard the other edge.
     pub(super) awaits_word: bool,
     /// When the peer's newest was taken.
     pub(super) vtx_at: Option<Instant>,
-    /// Our answer to it: the first byte it asked for, and ranges that are here.
+    /// Our answer to it: the first byte it asked for, and the ranges held here.
     pub(super) answer: Sure,
     pub(super) here: (u64, Vec<(u64, u64)>),
 }
 
-/// Whether what an edge says is later than what it said before: words are counted, what goes without only grows.
+/// Whether an edge's statement is newer than its previous one: words are numbered; a reach without a word only grows.
 pub(super) fn is_news(before: (Reach, Option<Word>), (reach, word): (Reach, Option<Word>)) -> bool {
     match (before.1, word) {
         (Some(before), Some(word)) => word.count > before.count,
@@ -140,7 +140,7 @@ pub(super) fn is_news(before: (Reach, Option<Word>), (reach, word): (Reach, Opti
 }
 
 impl Across {
-    /// There is more to say: at once if `now` is the moment for it, else within [`PROGRESS_DELAY`].
+    /// Sends news at once if `at_once`, else within [`PROGRESS_DELAY`].
     fn say(&mut self, now: Instant, (reach, word): (Reach, Option<Word>), at_once: bool) {
         if !is_news((self.ours, self.our_word), (reach, word)) {
             return;
@@ -192,7 +192,7 @@ pub(super) struct Flow {
     pub(super) refusal: Option<Reason>,
     pub(super) reset: Sure,
     pub(super) reason: Reason,
-    /// The peer's owner reset it: why, and whether it had ended its direction before. Our owner reads what was written
+    /// The peer's owner reset it: the reason, and whether it had ended its direction before. Our owner reads what was written
     /// until then.
     pub(super) ended_by_peer: Option<(Reason, bool)>,
     pub(super) last_word: LastWord,
@@ -200,14 +200,14 @@ pub(super) struct Flow {
     pub(super) inc: Incoming,
     /// The owner waits for a readable event.
     pub(super) reader_waits: bool,
-    /// When bytes of it last moved, and when that is to be looked at.
+    /// When its bytes last moved, and when to check that.
     pub(super) moved_at: Instant,
     idle_at: Option<Instant>,
     /// Deficit round robin's account.
     pub(super) deficit: i64,
-    /// The timer that stands in the hop's table.
+    /// Its timer in the hop's table.
     pub(super) timer: Option<Instant>,
-    /// Whether it stands among those of whose bytes nothing was heard.
+    /// Whether it is in the hop's `unheard` set.
     pub(super) unheard: bool,
     /// What the hop's totals count for this flow.
     pub(super) counted: Held,
@@ -274,7 +274,7 @@ impl Flow {
     pub(super) fn wants_data(&self) -> bool {
         self.is_sending() && self.out.has_data()
     }
-    /// Whether what was written is being brought over.
+    /// Whether written bytes are being delivered.
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.state, State::Open | State::Ending)
     }
@@ -282,14 +282,14 @@ impl Flow {
     pub(super) fn takes_bytes(&self) -> bool {
         matches!(self.state, State::Opening | State::Open) && self.out.fin.is_none() && self.ended_by_peer.is_none()
     }
-    /// Whether our owner has nothing to do with it any more.
+    /// Whether the flow is over for our owner.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Ending | State::Done)
     }
     /// Whether the last word arrived.
     pub(super) fn is_gone(&self) -> bool {
         match self.state {
-            // An opener that lacks the answer cannot take what came before it.
+            // An opener without the answer cannot take what was written.
             State::Ending => {
                 let answered = !self.answer.due && !self.answer.flying();
                 answered && self.reset.arrived && self.out.is_drained()
@@ -302,7 +302,7 @@ impl Flow {
             State::Opening | State::Asked | State::Open | State::Gone => false,
         }
     }
-    /// Whether the owner is to be told that there is something to read; said once until it has read all.
+    /// Whether to tell the owner that there is something to read; true once until it has read all.
     pub(super) fn wakes_reader(&mut self) -> bool {
         let wakes = self.state == State::Open && self.reader_waits && self.inc.readable();
         self.reader_waits &= !wakes;
@@ -315,7 +315,7 @@ impl Flow {
             && self.inc.end_read
             && self.across.as_ref().is_none_or(|across| across.is_settled())
     }
-    /// Why the peer's owner reset it, once our owner has all that came before.
+    /// Why the peer's owner reset it, once our owner has read everything before the reset.
     pub(super) fn was_ended_by_peer(&self) -> Option<Reason> {
         let all_read = self.state == State::Open && self.inc.end_read;
         self.ended_by_peer.filter(|_| all_read).map(|(reason, _)| reason)
@@ -355,7 +355,7 @@ impl Flow {
             self.moved_at = now;
         }
     }
-    /// Has it looked at whether it moved for `idle`.
+    /// Arms or disarms the idle check.
     pub(super) fn watch_idle(&mut self, idle: Option<Span>) {
         if !self.is_sending() || idle.is_none() {
             self.idle_at = None;
@@ -363,12 +363,12 @@ impl Flow {
             self.idle_at = idle.map(|idle| self.moved_at + idle);
         }
     }
-    /// Time has passed. Returns whether it did not move for `idle`.
+    /// Time has passed. Returns whether nothing moved for `idle`.
     pub(super) fn tick_idle(&mut self, now: Instant, idle: Option<Span>) -> bool {
         if self.idle_at.is_none_or(|at| at > now) {
             return false;
         }
-        // Set anew when it settles.
+        // Set again when the flow settles.
         self.idle_at = None;
         let over = idle.is_some_and(|idle| self.moved_at + idle <= now);
         if over {
@@ -401,7 +401,7 @@ impl Flow {
     /// A receipt goes now if the credit moved enough.
     pub(super) fn consider_credit(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
         let target = self.inc.credit_target(now, &round(path), room);
-        // Where receipts are to be rare, one that is to leave before long tells of it.
+        // Where receipts are to be rare, one already scheduled will carry the credit.
         let told = path.told_apart > RECEIPT_DELAY && self.inc.receipt_at.is_some();
         if self.state == State::Open && !told && self.inc.credit_moved(target) {
             self.inc.receipt_now = true;
@@ -409,7 +409,7 @@ impl Flow {
     }
 }
 
-/// The path as credit sees it: what arrives between two receipts that are rare is on the way for so much longer.
+/// The path as credit sees it: with rare receipts, their interval adds to the RTT.
 pub(super) fn round(path: &PathView) -> PathView {
     let rare = if path.told_apart > RECEIPT_DELAY { path.told_apart } else { Span::ZERO };
     PathView { rtt: path.rtt + rare, ..*path }

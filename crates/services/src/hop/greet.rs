@@ -6,17 +6,17 @@ use wavelane_transport::PathView;
 
 /// Opens, Answers and Forgets take this share of the lane at the most ...
 const SHARE: (u64, u64) = (1, 8);
-/// ... once so many octets went at once: what a browser asks for in one go, and more.
+/// ... after this many octets at once: more than a browser requests in one go.
 const BURST: u64 = 8 << 10;
-/// Charged for each frame besides its octets: its part of a datagram's headers and of the ack.
+/// Charged per frame in addition to its octets: its part of a datagram's headers and of the ack.
 const OVERHEAD: u64 = 24;
 
 /// An account that fills with time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Greetings {
-    /// What was spent is paid for by then.
+    /// When the spent octets will be paid off.
     paid_at: Instant,
-    /// Nothing may be spent before.
+    /// Nothing may be spent before this time.
     closed_until: Option<Instant>,
 }
 

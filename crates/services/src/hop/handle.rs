@@ -1,5 +1,5 @@
-//! Taking frames and fates in. The peer is authenticated but may be wrong or hostile: everything is checked against
-//! what we promised and sent, and what does not fit is counted.
+//! Processes received frames. The peer is authenticated but may be wrong or hostile: everything is checked against what we
+//! promised and sent, and mismatches are counted.
 
 use super::flow::{Cause, Flow, LastWord, State, is_news, round};
 use super::incoming::Dropped;
@@ -156,7 +156,7 @@ impl Hop {
         }
     }
 
-    /// The flow if it takes bytes from the peer; counts and answers strangers.
+    /// The flow if it takes bytes from the peer; unknown flows are counted and answered.
     fn receiving(&mut self, name: FlowName) -> Option<&mut Flow> {
         match self.flows.get_mut(&name).map(|f| (f.state, f.last_word)) {
             None => self.stranger(name),
@@ -230,11 +230,11 @@ impl Hop {
             ReceiptState::Unknown => return self.lose(name, Cause::PeerLostIt, Reason::Restarted),
             ReceiptState::Refuse => return self.lose(name, Cause::PeerResets, Reason::Refused),
             ReceiptState::Accept | ReceiptState::Wait | ReceiptState::Complete => {}
-            // Not of the flow, but of what was asked for.
+            // Concerns only the bytes asked for, not the flow.
             ReceiptState::AlreadyHave => return,
         }
         if !flow.is_sending() || flow.ended_by_peer.is_some() {
-            // Before our Open was answered, or after the end: nothing was sent, or nothing matters.
+            // Before our Open was answered, or after the end: nothing was sent, or the receipt has no effect.
             return;
         }
         if !flow.out.is_plausible(receipt.cumulative, &receipt.ranges.0) {
@@ -268,7 +268,7 @@ impl Hop {
         self.counters.progress_frames += 1;
         let Some(flow) = self.flows.get_mut(&name) else { return self.stranger(name) };
         if flow.state == State::Opening && flow.passage.is_some() {
-            // It overtook the answer, which says whether relays lie between.
+            // The frame overtook the answer, which says whether relays lie between.
             let across = flow.across.get_or_insert_default();
             across.their_word = across.their_word.max(word);
             across.theirs = across.theirs.max(reach);
@@ -314,12 +314,12 @@ impl Hop {
         } else if name.mine {
             self.counters.dropped_unknown_flow += 1;
         } else {
-            // It overtook its Open: that Open must not create the flow any more.
+            // The Reset overtook its Open, which must no longer create the flow.
             self.note_over(name.number);
         }
     }
 
-    /// The peer's owner reset the flow after `reach`: ours reads that far, and then sees it.
+    /// The peer's owner reset the flow after `reach`: ours reads that far, then sees the reset.
     fn on_end(&mut self, name: FlowName, reason: Reason, reach: Reach) {
         let Some(flow) = self.flows.get_mut(&name) else { return self.on_reset(name, reason) };
         if !matches!(flow.state, State::Opening | State::Open) || !flow.inc.finish(reach.received) {
@@ -347,7 +347,7 @@ impl Hop {
             .collect();
         for name in forgotten {
             let Some(flow) = self.flows.get(&name) else { continue };
-            // The opener is right to forget what is complete both ways although our owner has not read it all yet.
+            // The opener may forget a flow that is complete both ways although our owner has not read it all yet.
             let over = matches!(flow.state, State::Ending | State::Done);
             let complete = (flow.out.complete || flow.ended_by_peer.is_some()) && flow.inc.is_complete();
             if over {
@@ -369,11 +369,11 @@ impl Hop {
         self.over_theirs.insert(number, 2 * self.config.flows_max.max(32));
     }
 
-    /// The flow ends without order: tells the owner unless it knows already.
+    /// The flow ends abnormally: tells the owner unless it knows already.
     pub(super) fn lose(&mut self, name: FlowName, cause: Cause, reason: Reason) {
         match self.flows.get(&name).map(|f| f.state) {
             Some(State::Opening) => self.events.push_back(HopEvent::Refused(name, reason)),
-            // Said by the peer itself it is no loss of memory, for it knows the flow.
+            // If the peer itself says so, it has not lost its state, since it knows the flow.
             Some(State::Asked | State::Open) if (cause, reason) == (Cause::PeerResets, Reason::Restarted) => {
                 self.events.push_back(HopEvent::Withdrawn(name));
             }
@@ -386,8 +386,8 @@ impl Hop {
         self.step(name, cause);
     }
 
-    /// A frame for a flow that is in no table. Of a flow that is over the peer is told; what was never seen is
-    /// dropped quietly, since its Open may be on the way.
+    /// A frame for a flow that is in no table. If the flow is over, the peer is told; a frame of a flow never seen is dropped
+    /// silently, since its Open may be in flight.
     pub(super) fn stranger(&mut self, name: FlowName) {
         self.counters.dropped_unknown_flow += 1;
         let over = if name.mine { name.number < self.next_mine } else { self.over_theirs.contains(name.number) };

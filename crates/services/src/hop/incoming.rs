@@ -12,20 +12,20 @@ use wavelane_base::RangeSet;
 use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_transport::PathView;
 
-/// Byte ranges that one flow may hold above its cumulative offset for nothing ...
+/// Byte ranges that one flow may hold above its cumulative offset at no charge ...
 pub(super) const HELD_RANGES_FREE: usize = 64;
-/// ... each further one counts as so many bytes in the pool, which is more than it takes.
+/// ... each further one counts as this many bytes in the pool, which is more than it takes.
 pub(super) const HELD_RANGE_OCTETS: u64 = 64;
 /// What a flow is assumed to need before it was observed.
 pub(super) const NEED_INITIAL: u64 = 256 << 10;
-/// ... on a round trip of up to this; on a longer one it is more in proportion ...
+/// ... for an RTT of up to this; for a longer one it grows in proportion ...
 const NEED_RTT: Span = Span::from_millis(100);
 /// ... up to this.
 const NEED_INITIAL_MAX: u64 = 2 << 20;
-/// What arrives is looked at once per round trip, and on a way this long so often in one ...
+/// Arrivals are evaluated once per RTT, and on a path this long this many times per RTT ...
 const LONG: Span = Span::from_millis(200);
 const EPOCHS_LONG: u64 = 4;
-/// ... but over no less than this, and over this in a long way's first round trip.
+/// ... but over no less than this, and over this in a long path's first RTT.
 const EPOCH_MIN: Span = Span::from_millis(10);
 /// Longest delay of a receipt for new data.
 pub(super) const RECEIPT_DELAY: Span = Span::from_millis(25);
@@ -69,9 +69,9 @@ pub(super) struct Incoming {
     /// Highest block number offered so far, and whether that is a micro-block.
     block: Option<u64>,
     micro: bool,
-    /// A receipt shall go at once when `cumulative` reaches this.
+    /// A receipt is sent at once when `cumulative` reaches this.
     prompt_at: Option<u64>,
-    /// Bytes within the credit were dropped because the flow may not hold so many unread bytes now.
+    /// Bytes within the credit were dropped because they exceed what the flow may hold unread now.
     pressed: bool,
     /// The credit of the newest receipt.
     told: u64,
@@ -82,28 +82,28 @@ pub(super) struct Incoming {
     pub(super) window: Window,
     /// What bounds it while the owner grants blocks one by one.
     pub(super) withheld: Option<Held>,
-    /// When bytes first came, and since when and how many were counted.
+    /// When bytes first arrived, and the start of the current count.
     first_at: Option<Instant>,
     epoch_start: Instant,
-    /// What arrived and what was read since then.
+    /// Bytes arrived and bytes read since then.
     epoch_arrived: u64,
     epoch_read: u64,
     /// A receipt is to be written now.
     pub(super) receipt_now: bool,
     /// Or at the latest then.
     pub(super) receipt_at: Option<Instant>,
-    /// Receipts are to be so far apart, if that is more than [`RECEIPT_DELAY`].
+    /// Minimum interval between receipts, if more than [`RECEIPT_DELAY`].
     apart: Span,
-    /// Serial of the newest receipt, and whether its fate is open.
+    /// Serial of the newest receipt, and whether it is still in flight.
     receipt_serial: u64,
     receipt_flying: bool,
-    /// Whether a receipt that said `Complete` is known to have arrived.
+    /// Whether a receipt with state `Complete` is known to have arrived.
     pub(super) complete_arrived: bool,
     complete_serial: Option<u64>,
 }
 
 impl Incoming {
-    /// Bytes of memory that unread data takes, with what tells its ranges apart.
+    /// Bytes of memory that unread data takes, including its range bookkeeping.
     pub(super) fn buffered(&self) -> u64 {
         self.octets() + self.ranges_octets()
     }
@@ -127,7 +127,7 @@ impl Incoming {
     pub(super) fn held(&self) -> &RangeSet {
         &self.held
     }
-    /// Whether its reader has yet to show that it reads, at first or again.
+    /// Whether its reader has yet to prove that it reads, initially or again.
     pub(super) fn is_unproven(&self) -> bool {
         self.read == 0 || !self.buf.is_empty()
     }
@@ -135,7 +135,7 @@ impl Incoming {
     pub(super) fn is_complete(&self) -> bool {
         self.finish == Some(self.cumulative)
     }
-    /// Whether a read would say something.
+    /// Whether a read would return something.
     pub(super) fn readable(&self) -> bool {
         self.read < self.whole_end() || (self.is_all_read() && !self.end_read)
     }
@@ -143,7 +143,7 @@ impl Incoming {
     pub(super) fn is_all_read(&self) -> bool {
         self.finish == Some(self.read)
     }
-    /// At zero credit, or unable to use what was granted.
+    /// At zero credit, or unable to hold what was granted.
     pub(super) fn is_stalled(&self) -> bool {
         (self.pressed || self.credit <= self.cumulative) && !self.is_complete()
     }
@@ -167,13 +167,13 @@ impl Incoming {
         self.told = if crumbs { self.told } else { now };
         self.told
     }
-    /// More was granted than can be held now: a receipt goes at once, or the sender would retransmit for ever what is
-    /// dropped again and again.
+    /// More was granted than can be held now: a receipt is sent at once, or the sender would retransmit for ever what is dropped
+    /// each time.
     pub(super) fn press(&mut self) {
         self.receipt_now |= !self.pressed;
         self.pressed = true;
     }
-    /// Looks again, given that the flow may hold `cap` bytes now: whether the sender is to hear of it.
+    /// Re-evaluates, given that the flow may hold `cap` bytes now. Returns whether to tell the sender.
     pub(super) fn relieve(&mut self, cap: u64) -> bool {
         if !self.pressed {
             return false;
@@ -187,7 +187,7 @@ impl Incoming {
         self.cumulative.max(self.read + cap).min(self.credit)
     }
 
-    /// The return path lets receipts be so far apart.
+    /// Sets the interval between receipts that the return path allows.
     pub(super) fn set_apart(&mut self, apart: Span) {
         self.apart = apart;
     }
@@ -196,7 +196,7 @@ impl Incoming {
         self.receipt_now |= self.receipt_at.take().is_some();
     }
 
-    /// Takes `bytes` at `offset`. Bytes that are held already win over new ones.
+    /// Takes `bytes` at `offset`. Bytes already held take precedence over new ones.
     pub(super) fn take(&mut self, now: Instant, offset: u64, bytes: &[u8], room: UnreadRoom) -> Result<Taken, Dropped> {
         let end = offset.saturating_add(bytes.len() as u64);
         if end > self.credit {
@@ -215,7 +215,7 @@ impl Incoming {
         let growth = (end - self.read).saturating_sub(self.octets());
         let apart = from > self.cumulative && !self.held.touches(from, end);
         let range = if apart && self.held.count() >= HELD_RANGES_FREE { HELD_RANGE_OCTETS } else { 0 };
-        // The floor is for bytes, not for telling them apart.
+        // The floor is for bytes, not for range bookkeeping.
         let within_floor = range == 0 && end <= self.read + FLOOR;
         if self.buffered() + growth + range > self.limit(room) && growth + range > 0 && !within_floor {
             return Err(Dropped::PoolFull);
@@ -263,7 +263,7 @@ impl Incoming {
             return false;
         }
         self.finish = Some(length);
-        // Also when it was said before: the peer repeats it because a receipt of ours was lost.
+        // Also for a repeated Finish: the peer repeats it because a receipt of ours was lost.
         self.receipt_now = true;
         true
     }
@@ -304,26 +304,26 @@ impl Incoming {
         n
     }
 
-    /// Gives the buffer back; the flow is over.
+    /// Frees the buffer; the flow is over.
     pub(super) fn discard(&mut self) {
         self.buf = VecDeque::new();
         self.held = RangeSet::default();
         self.holes = Holes::default();
     }
 
-    /// The credit we would grant now: what the path needs to stay full, as far as the reader keeps up.
+    /// The credit we would grant now: what keeps the path full, as far as the reader keeps up.
     pub(super) fn credit_target(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
         let open = self.open_window(now, path, room);
         self.withheld.map_or(open, |held| open.min(held.until))
     }
     /// The same as if nothing were withheld.
     pub(super) fn open_window(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
-        // Between two reads of what lies there is no telling whether the reader leaves it lying.
+        // Between two reads of buffered bytes it is unknown whether the reader leaves them unread.
         if self.read == self.cumulative || self.need == 0 {
             self.observe(now, path, room);
         }
         let ahead = match self.window {
-            // What is granted comes at once.
+            // Granted bytes arrive at once.
             Window::Path if self.withheld.is_some() => self.need.max(GRANT_MAX.min(room.part)),
             Window::Path => self.need,
             Window::Octets(octets) => octets,
@@ -331,7 +331,7 @@ impl Incoming {
         };
         self.read + ahead.min(room.share)
     }
-    /// The sender may go on to `until`: it hears of that at once, and of the end of it.
+    /// The sender may continue to `until`: a receipt tells it so at once, and another when it is reached.
     pub(super) fn note_grant(&mut self, until: u64) {
         self.receipt_now = true;
         self.prompt_at = Some(self.prompt_at.map_or(until, |at| at.max(until)));
@@ -343,7 +343,7 @@ impl Incoming {
     pub(super) fn promise_anew(&mut self) {
         self.credit = self.read;
     }
-    /// Raises the credit, not by small steps (silly window syndrome, RFC 9293, section 3.8.6.2.2); credit is never withdrawn.
+    /// Raises the credit, but not in small steps (silly window syndrome, RFC 9293, section 3.8.6.2.2); credit is never withdrawn.
     pub(super) fn promise(&mut self, target: u64) {
         if target >= self.credit + worth_telling(target.saturating_sub(self.read)) {
             self.credit = target;
@@ -356,18 +356,18 @@ impl Incoming {
         !self.is_complete() && gain > 0 && gain * 4 >= window
     }
 
-    /// What arrived, and was read, in a round trip at the rate seen recently, times what repair needs, is what the flow needs.
+    /// Updates the flow's need: what arrives and is read in one RTT at the recent rate, times what repair needs.
     pub(super) fn observe(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
         let wanted = need_least(path.rtt);
         let least = wanted.min(room.part);
         if self.need == 0 {
             (self.epoch_start, self.need) = (now, wanted.min(room.part.max(room.first)));
         }
-        // Where the reader leaves nothing lying, holes are all that keeps it from reading what arrives.
+        // If the reader leaves nothing unread, only holes keep it from reading what arrives.
         let behind = self.read < self.cumulative;
         let rtt = path.rtt.max(EPOCH_MIN);
-        // A start doubles per round trip, and what is told of one reaches the sender half of one later. Of the first bytes on a
-        // long way even their train's rate tells.
+        // Slow start doubles per RTT, and feedback reaches the sender half an RTT later. On a long path even the rate of the
+        // first packet train is used.
         let long = rtt >= LONG && !behind;
         let epochs = if long { EPOCHS_LONG } else { 1 };
         let starting = long && self.first_at.is_none_or(|first| now.since(first) < rtt);
@@ -378,9 +378,9 @@ impl Incoming {
         }
         let octets = if behind { self.epoch_arrived.min(self.epoch_read) } else { self.epoch_arrived };
         let need = need_for(Rate::of(Octets::new(octets), age).octets_in(rtt).get(), path.loss);
-        // It grows at once, halves per round trip while the reader leaves bytes lying, and else shrinks by an eighth per round
-        // trip in which something arrived. Where room is short a reader that takes all that lies there, but seldom, is a slow
-        // one before whom a kernel's buffer empties now and then.
+        // It grows at once, halves per RTT while the reader leaves bytes unread, and else shrinks by an eighth per RTT in which
+        // something arrived. Where room is short, a reader that takes all buffered bytes, but seldom, is a slow one whose kernel
+        // buffer empties now and then.
         let rounds = (age.as_nanos() / rtt.as_nanos()).min(64);
         let kept = match (behind, octets > 0 && !starting) {
             (true, _) => self.need >> rounds.min(16),
@@ -393,7 +393,8 @@ impl Incoming {
         (self.epoch_arrived, self.epoch_read) = (0, 0);
     }
 
-    /// Of a micro-block, or of the whole. Where receipts are to be rare it waits for what leaves anyway, most likely the answer.
+    /// For a micro-block, or for the whole direction. Where receipts are to be rare it waits to ride with other frames, most
+    /// likely the answer.
     fn receipt_at_once(&mut self, now: Instant) {
         if self.is_complete() || self.apart <= RECEIPT_DELAY {
             self.receipt_now = true;
@@ -405,10 +406,10 @@ impl Incoming {
         let at = now + delay.max(self.apart);
         self.receipt_at = Some(self.receipt_at.map_or(at, |old| old.min(at)));
     }
-    /// Only duplicates came: the peer does not know what we hold.
+    /// Only duplicates arrived: the peer does not know what we hold.
     pub(super) fn receipt_for_duplicate(&mut self, now: Instant) {
         if self.receipt_flying && self.micro {
-            // A copy, most likely. If what we said of it is lost, that is found out and it is said again.
+            // Most likely a copy. If our receipt for it is lost, the loss is detected and the receipt sent again.
             return;
         }
         if self.is_complete() {
@@ -434,7 +435,7 @@ impl Incoming {
             self.complete_arrived = true;
         }
     }
-    /// Only the newest receipt is worth repeating, with newer contents.
+    /// Only the newest receipt is worth retransmitting, with newer contents.
     pub(super) fn receipt_lost(&mut self, serial: u64) {
         if self.receipt_flying && serial == self.receipt_serial {
             self.receipt_flying = false;
@@ -449,18 +450,18 @@ impl Incoming {
     }
 }
 
-/// Least growth of a window of so many bytes that is worth telling: a packet's payload, or a quarter.
+/// Least growth of a window of this many bytes that is worth a receipt: a packet's payload, or a quarter.
 fn worth_telling(window: u64) -> u64 {
     (window / 4).clamp(1, PACKET_PAYLOAD)
 }
 
-/// What a flow is given while nothing, or little, was seen of it.
+/// Window of a flow while nothing, or little, was observed.
 fn need_least(rtt: Span) -> u64 {
     let scaled = u128::from(NEED_INITIAL) * u128::from(rtt.as_nanos()) / u128::from(NEED_RTT.as_nanos());
     u64::try_from(scaled).unwrap_or(u64::MAX).clamp(NEED_INITIAL, NEED_INITIAL_MAX)
 }
 
-/// Window that keeps a path of `bdp` bytes per round trip full while repairs of repairs are under way:
+/// Window that keeps a path of `bdp` bytes per RTT full while repairs of repairs are in flight:
 /// BDP x (2 + ln(packets per BDP) / ln(1/p)). Integer binary logarithms serve: their ratio is the same.
 pub(super) fn need_for(bdp: u64, loss: f64) -> u64 {
     let packets = (bdp / PACKET_PAYLOAD).max(1);

@@ -1,8 +1,8 @@
-//! Buffers that take little more memory than what they hold: what a flow holds counts, what its buffer could hold does not.
+//! Buffers that take little more memory than their content: accounting covers a buffer's content, not its capacity.
 
 use std::collections::VecDeque;
 
-/// Up to this capacity nothing is given back.
+/// Up to this capacity nothing is freed.
 const KEPT: usize = 64 << 10;
 
 /// Makes room for `more` bytes: a quarter beyond them where the buffer must grow, so that growing stays cheap.
@@ -12,7 +12,7 @@ pub(super) fn make_room(buf: &mut VecDeque<u8>, more: usize) {
     }
 }
 
-/// Gives memory back of which the buffer uses less than a quarter.
+/// Frees memory if the buffer uses less than a quarter of it.
 pub(super) fn give_back(buf: &mut VecDeque<u8>) {
     if buf.capacity() > KEPT && buf.capacity() / 4 > buf.len() {
         buf.shrink_to(buf.len() * 2);

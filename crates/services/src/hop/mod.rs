@@ -70,19 +70,19 @@ pub struct Hop {
     timers: BTreeSet<(Instant, FlowName)>,
     /// Flows with a receipt that is to leave before long.
     receipts: BTreeSet<FlowName>,
-    /// Flows with bytes on the way of which no lane said anything yet: no more than packets are on the way times what fits in one.
+    /// Flows with bytes in flight that no lane ack covers yet: at most packets in flight times what fits in one.
     unheard: BTreeSet<FlowName>,
     events: VecDeque<HopEvent>,
     serial: u64,
-    /// Fates of older sendings mean nothing: the peer they went to is gone.
+    /// Fates of older transmissions are ignored: the peer they went to is gone.
     serial_floor: u64,
-    /// What of the limits is this service's, which shares them with those of other peers.
+    /// This service's part of the limits, which it shares with the services of other peers.
     lent: Lent,
     /// What all flows hold.
     held: Held,
     /// A fault of simulations.
     losing: Option<Losing>,
-    /// What withheld flows may take unasked.
+    /// What withheld flows may take without a grant.
     bypass: Bypass,
     counters: Counters,
 }
@@ -121,19 +121,19 @@ impl Hop {
         }
     }
 
-    /// Other limits from now on; what is above them already is not taken back.
+    /// Sets other limits from now on; what exceeds them already is not taken back.
     pub fn set_limits(&mut self, config: HopConfig) {
         self.config = config;
         self.lend(config.flows_max, config.pool);
         self.set_withholding();
     }
 
-    /// Has accepted blocks be lost from now on, for simulations.
+    /// Drops accepted blocks from now on, for simulations.
     pub fn lose_blocks(&mut self, losing: Losing) {
         self.losing = Some(losing);
     }
 
-    /// Of the limits so much is for this service now; what is above it already is not taken back.
+    /// Sets this service's part of the limits; what exceeds it already is not taken back.
     pub fn lend(&mut self, flows: usize, pool: Octets) {
         self.lent = Lent { flows, pool };
     }
@@ -165,7 +165,7 @@ impl Hop {
         Ok(name)
     }
 
-    /// Accepts an incoming flow. `edge` is set if relays lie between the edges: what the answering one says. Ignored for any
+    /// Accepts an incoming flow. `edge` is what the answering edge says, set if relays lie between the edges. Ignored for any
     /// other flow.
     pub fn accept(&mut self, now: Instant, flow: FlowName, edge: Option<Answered>) {
         if let Some(f) = self.flows.get_mut(&flow)
@@ -177,7 +177,7 @@ impl Hop {
         self.answer(now, flow, None);
     }
 
-    /// Does not take an incoming flow. Ignored for any other flow.
+    /// Refuses an incoming flow. Ignored for any other flow.
     pub fn refuse(&mut self, now: Instant, flow: FlowName, reason: Reason) {
         self.answer(now, flow, Some(reason));
     }
@@ -199,7 +199,7 @@ impl Hop {
         self.settle(flow);
     }
 
-    /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
+    /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored without relays.
     pub fn say_progress(&mut self, now: Instant, flow: FlowName, said: (Reach, Option<Word>), at_once: bool) {
         if let Some(f) = self.flows.get_mut(&flow) {
             f.say(now, said, at_once);
@@ -207,8 +207,8 @@ impl Hop {
         }
     }
 
-    /// Abandons both directions for `reason`: the far application gets what was written, and its end if that was said,
-    /// then sees a reset. No event follows.
+    /// Abandons both directions for `reason`: the far application gets what was written, and the end if we shut down, then sees a
+    /// reset. No event follows.
     pub fn end(&mut self, now: Instant, flow: FlowName, reason: Reason) {
         let Some(f) = self.flows.get_mut(&flow) else { return };
         if f.state == State::Ending {
@@ -233,7 +233,7 @@ impl Hop {
     pub fn reset(&mut self, flow: FlowName, reason: Reason) {
         let Some(f) = self.flows.get_mut(&flow) else { return };
         if f.ended_by_peer.is_some() {
-            // Its owner knows. What it still asks is answered as for any flow that is over.
+            // Its owner knows. Further frames of the peer are answered as for any flow that is over.
             self.step(flow, Cause::PeerResets);
             return;
         }
@@ -247,7 +247,7 @@ impl Hop {
         self.counters.resets += 1;
         self.step(flow, Cause::OwnerResets);
         if never_sent {
-            // The peer never hears of this number unless we say that it is over.
+            // The peer does not learn of this number unless we send a Forget.
             self.step(flow, Cause::LastWordArrived);
             self.forget.ask();
         }
@@ -259,9 +259,9 @@ impl Hop {
         self.path = path;
     }
 
-    /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
+    /// No ack came although one is overdue: the bytes longest in flight are retransmitted, as if they were lost.
     pub(crate) fn doubt_oldest(&mut self) {
-        // Not all flows are looked at: how many there are is up to the peer, and so is when no ack comes.
+        // Does not iterate over all flows: the peer controls both their number and when no ack comes.
         let oldest = |name: &FlowName| Some((self.flows.get(name)?.out.oldest_serial()?, *name));
         let Some((_, name)) = self.unheard.iter().filter_map(oldest).min() else { return };
         if let Some(flow) = self.flows.get_mut(&name) {
@@ -272,7 +272,7 @@ impl Hop {
 
     /// Receipts that are to leave before long leave now. Whether there are any.
     pub(crate) fn hasten_receipts(&mut self) -> bool {
-        // Not all flows are looked at: this is asked for with every datagram, and how many flows there are is up to the peer.
+        // Does not iterate over all flows: this runs for every datagram, and the peer controls the number of flows.
         let names = core::mem::take(&mut self.receipts);
         for name in &names {
             if let Some(flow) = self.flows.get_mut(name) {
@@ -283,19 +283,19 @@ impl Hop {
         !names.is_empty()
     }
 
-    /// Whether the bulk flow whose turn it is will soon have nothing more to send: its last bytes cannot wait for
-    /// later ones to show that they were lost.
+    /// Whether the current bulk flow will soon have nothing more to send: no later bytes would then reveal the loss of its last
+    /// ones.
     pub(crate) fn ends_soon(&mut self, now: Instant) -> bool {
         self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.ends_soon(now))
     }
 
-    /// Whether the bulk flow whose turn it is has bytes to repeat.
+    /// Whether the current bulk flow sends a retransmission next.
     pub(crate) fn repeats_next(&mut self) -> bool {
         self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.repeats_next())
     }
 
-    /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
-    /// the least urgent class that the lane permits, or bulk never has its turn.
+    /// The most urgent class with something to send now. Less urgent classes may also have something to send: call [`Hop::fill`]
+    /// with the least urgent class that the lane permits, or bulk is starved.
     pub fn wants(&self, now: Instant) -> Option<Class> {
         let greets = self.greeting_waits() && self.greetings.is_open(now);
         if greets || !self.strays.is_empty() || !self.control.is_empty() {
@@ -339,7 +339,7 @@ impl Hop {
         (self.greeters, self.control, self.micro, self.bulk) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
-        // Our numbers go on; the new peer learns that the old ones are over.
+        // Our flow numbers continue; the new peer learns that the old ones are over.
         self.forgotten = 0;
         self.forget = Sure::default();
         if self.next_mine > 0 {

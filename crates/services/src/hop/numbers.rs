@@ -1,7 +1,7 @@
-//! Which of an opener's flows are over: a cumulative number and a bounded set of exceptions above it.
+//! An opener's flows that are over: a cumulative number and a bounded set of exceptions above it.
 //!
-//! Flow numbers are consecutive per opener and boot epoch, so this is all that is needed to recognise a late
-//! duplicate of any flow that ever was, without timers.
+//! Flow numbers are consecutive per opener and boot epoch, so this suffices to recognise a late duplicate of any past flow,
+//! without timers.
 
 use wavelane_base::RangeSet;
 

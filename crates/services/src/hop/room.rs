@@ -1,4 +1,4 @@
-//! How many bytes may wait here: before the lane, where they grow old, and before readers, within the pool.
+//! How many bytes may wait here: for the lane, where waiting adds delay, and for readers, within the pool.
 
 use super::Hop;
 use super::State;
@@ -7,10 +7,10 @@ use super::types::{HopEvent, Window};
 use wavelane_base::{Instant, Octets};
 use wavelane_wire::frame::FlowName;
 
-/// The bytes with which a direction begins, or begins again after everything was receipted, may all wait at once: so the
-/// end of a short transfer is known in time to be protected by symbols.
+/// The first bytes of a direction, or those after everything was receipted, may all wait at once: so the end of a short transfer
+/// is known in time to be protected by symbols.
 pub(super) const START: u64 = 128 << 10;
-/// The most room that is waited for before a waiting writer is woken.
+/// The most room required before a blocked writer is woken.
 pub(super) const WRITABLE_MIN: u64 = 16 << 10;
 
 impl Hop {
@@ -23,7 +23,7 @@ impl Hop {
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
-    /// Has a [`HopEvent::Writable`] follow once there is room worth writing for.
+    /// Requests a [`HopEvent::Writable`] once there is room worth writing for.
     pub fn want_room(&mut self, now: Instant, flow: FlowName) {
         if let Some(f) = self.flows.get_mut(&flow) {
             f.out.blocked = true;
@@ -31,7 +31,7 @@ impl Hop {
         self.wake_writer(now, flow);
     }
 
-    /// How far the flow's sender may be ahead of the bytes read here, from now on; credit that was granted stays.
+    /// Sets how far the flow's sender may be ahead of the bytes read here; credit already granted stays.
     pub fn set_window(&mut self, now: Instant, flow: FlowName, window: Window) {
         let (room, path) = (self.unread_room(), self.path);
         let Some(f) = self.flows.get_mut(&flow) else { return };
@@ -52,7 +52,7 @@ impl Hop {
         self.flows.get(&flow).map_or(0, |f| f.out.buffered())
     }
 
-    /// Bytes of a block on this path as it is seen now.
+    /// Size of a block on this path as currently measured.
     pub fn block_octets(&self) -> u64 {
         self.config.block.map_or_else(|| super::outgoing::block_octets(&self.path), Octets::get)
     }

@@ -6,7 +6,7 @@ use wavelane_wire::frame::FlowName;
 
 /// Bytes a bulk flow may send per turn; larger than any datagram.
 pub(super) const QUANTUM: i64 = 9_216;
-/// Micro bytes that may go ahead of waiting bulk before bulk has its turn; from then on they alternate.
+/// Micro bytes that may precede waiting bulk before bulk has its turn; from then on they alternate.
 pub(super) const MICRO_RUN_MAX: u64 = 16 << 10;
 
 /// Flows with something to send, served in a circle.

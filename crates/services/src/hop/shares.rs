@@ -1,20 +1,20 @@
 //! How flows share the pool: arithmetic only.
 //!
-//! Received bytes cannot be given back, and credit is not withdrawn; a reader may stop at any time. So what
-//! anybody gets before it is known whether it moves, or while it does not, comes out of one half of the room, of which
-//! each such flow has a part that shrinks as they become more. The other half is for flows that move: they get as much as
-//! was read of them in a round trip, or is in flight, demands, within a share of what is free.
+//! Received bytes cannot be returned, credit is not withdrawn, and a reader may stop at any time. So a flow that is not yet known
+//! to move, or does not move, is served from one half of the room, in which each such flow has a part that shrinks with their
+//! number. The other half is for flows that move: they get what their bytes read per RTT, or in flight, demand, within a share of
+//! what is free.
 
 use wavelane_base::{Rate, Span};
 
-/// Least that a flow may hold or be granted: one parcel.
+/// Minimum that a flow may hold or be granted: one parcel.
 pub(super) const FLOOR: u64 = wavelane_wire::frame::PARCEL_MAX as u64;
-/// A writer may have so much time's worth of bytes waiting beyond those in flight: they grow old here.
+/// A writer may have this much time's worth of bytes waiting beyond those in flight: waiting adds delay.
 const AHEAD: Span = Span::from_millis(8);
-/// And at least so many bytes.
+/// And at least this many bytes.
 const AHEAD_MIN: u64 = 8 << 10;
 
-/// A new flow gets one in so many parts of what is free, though others stand still: so it soon shows that it moves.
+/// A new flow gets this fraction of what is free even if others are stalled, so that it can soon prove that it moves.
 const FIRST_PARTS: u64 = 512;
 
 /// What one flow holds, or all do.
@@ -24,11 +24,11 @@ pub(super) struct Held {
     pub(super) to_send: u64,
     /// ... of these, never sent.
     pub(super) unsent: u64,
-    /// Flows that have such.
+    /// Flows that have unsent bytes.
     pub(super) waiting: u64,
     /// Bytes received and not read.
     pub(super) unread: u64,
-    /// Flows whose readers have yet to show that they read, at first or again.
+    /// Flows whose readers have yet to prove that they read, initially or again.
     pub(super) unproven: u64,
 }
 
@@ -48,23 +48,23 @@ impl Held {
 pub(super) struct WriteRoom {
     /// Unsent bytes that keep the lane busy.
     pub(super) ahead: u64,
-    /// Unsent bytes that it may have for the pool's sake.
+    /// Unsent bytes that the pool allows.
     pub(super) part: u64,
     /// All its bytes ...
     pub(super) share: u64,
-    /// ... before it has shown that they are read at the far side.
+    /// ... before the far reader is proven.
     pub(super) first: u64,
 }
 
 impl WriteRoom {
-    /// Where all flows hold `held` of the `limit` bytes that there are for bytes to send, over a lane of `rate`.
+    /// For flows that together hold `held` of the `limit` bytes for sending, over a lane of `rate`.
     pub(super) fn new(limit: u64, held: Held, rate: Rate) -> Self {
         let free = limit.saturating_sub(held.to_send);
         let part = |held_of_half| (limit / 2).saturating_sub(held_of_half) / (held.waiting + 1);
         Self {
             ahead: rate.octets_in(AHEAD).get().max(AHEAD_MIN),
             part: part(held.unsent).max(FLOOR),
-            // Half of what they leave free (dynamic threshold).
+            // Half of what is free (dynamic threshold).
             share: (free / 2).max(FLOOR),
             first: part(held.to_send).max(free / FIRST_PARTS).max(FLOOR),
         }
@@ -74,18 +74,18 @@ impl WriteRoom {
 /// What bounds one flow's unread bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnreadRoom {
-    /// What a flow is granted, and may hold, whatever its reader does.
+    /// What a flow is granted, and may hold, regardless of its reader.
     pub(super) part: u64,
     /// What a new flow is granted at least.
     pub(super) first: u64,
-    /// The most that it is granted if its reader reads.
+    /// The most that a flow with an active reader is granted.
     pub(super) share: u64,
     /// What all flows together may add.
     pub(super) pool: u64,
 }
 
 impl UnreadRoom {
-    /// Where `flows` flows hold `held` of the `limit` bytes that there are for unread bytes.
+    /// For `flows` flows that together hold `held` of the `limit` bytes for unread data.
     pub(super) fn new(limit: u64, held: Held, flows: u64) -> Self {
         let free = limit.saturating_sub(held.unread);
         Self {
@@ -104,7 +104,7 @@ mod tests {
 
     const LIMIT: u64 = 4 << 20;
 
-    /// The model: what each flow has, and whether its reader was seen to read. Sums are taken anew each time.
+    /// The model: what each flow holds, and whether its reader is proven. Sums are recomputed each time.
     #[derive(Clone, Copy, Default)]
     struct Flow {
         unsent: u64,
@@ -137,8 +137,8 @@ mod tests {
     }
 
     proptest! {
-        /// Flows take all that they may, move it on and give it back in any order: no flow gets less than the floor, all
-        /// together stay within the limit, and those that do not move within half of it.
+        /// Flows take all they may, move it on and free it in any order: no flow gets less than the floor, all together stay
+        /// within the limit, and stalled ones within half of it.
         #[test]
         fn stalled_flows_take_at_most_half_of_the_room(
             steps in proptest::collection::vec((0..40_usize, 0..6_u8, any::<bool>()), 1..300)
@@ -153,7 +153,7 @@ mod tests {
                 let before = flows[at];
                 let flow = &mut flows[at];
                 match step {
-                    // The reader of one that moves is granted a share, that of another a part.
+                    // A moving flow is granted a share, another one a part.
                     0 | 1 => {
                         let most = if moves { unread.share } else { unread.part };
                         let pool = flow.unread + unread.pool;
@@ -172,7 +172,7 @@ mod tests {
                 prop_assert!(held.to_send <= LIMIT + floors && held.unread <= LIMIT + floors, "{:?}", held);
                 prop_assert!(held.unsent <= LIMIT / 2 + floors, "{:?}", held);
             }
-            // Where none moves, the readers of all hold no more than half.
+            // If no flow moves, all readers together hold at most half.
             let mut still = vec![Flow::default(); 40];
             held = sum(&still);
             for flow in &mut still {

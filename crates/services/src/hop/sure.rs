@@ -5,22 +5,22 @@ use wavelane_base::{Instant, Span};
 use wavelane_transport::LOSSY;
 use wavelane_transport::PathView;
 
-/// Most sendings of one thing before any of them is known to be lost: the first and two copies.
+/// Most transmissions of one frame before any of them is known to be lost: the first and two copies.
 pub(super) const SENDS_MAX: u8 = 3;
 
-/// Distance of the two copies from the first sending while it is not known how losses come.
+/// Spacing of the two copies from the first transmission while the loss pattern is unknown.
 const SPACING_UNKNOWN: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
-/// Least distance where they come in bursts. Radio fades last tens of milliseconds (the demo's: 30 ms on average): a
-/// copy inside the same fade is wasted. Of fades of memoryless length, a quarter outlast 4/3 of their mean.
+/// Least spacing for bursty losses. Radio fades last tens of milliseconds (the demo's: 30 ms on average): a copy inside the same
+/// fade is wasted. A quarter of fades of memoryless length outlast 4/3 of their mean.
 const SPACING_BURSTY: [Span; 2] = [Span::from_millis(40), Span::from_millis(80)];
-/// Their distance where losses are single.
+/// Their spacing for single losses.
 const SPACING_SINGLE: [Span; 2] = [Span::from_millis(8), Span::from_millis(24)];
-/// Where single losses are rarer than this, one copy is enough: a second would serve less than one case in 300.
+/// If single losses are rarer than this, one copy is enough: a second would help in less than one case in 300.
 const ONE_COPY_LOSS: f64 = 0.055;
 /// Bursts shorter than this are single losses.
 const SINGLE: Span = Span::from_millis(4);
 
-/// How often something may be sent without a verdict: as often as it takes for one sending to arrive almost surely.
+/// How often something may be sent before its fate is known: as often as needed for one transmission to arrive almost surely.
 pub(super) fn sends_max(path: &PathView) -> u8 {
     let single = path.burst.is_some_and(|burst| burst < SINGLE);
     match path.loss {
@@ -30,7 +30,7 @@ pub(super) fn sends_max(path: &PathView) -> u8 {
     }
 }
 
-/// Spacing of copy `n` (1 or 2) behind the first sending: past the burst that may have swallowed it.
+/// Spacing of copy `n` (1 or 2) from the first transmission: past the burst that may have lost it.
 pub(super) fn copy_spacing(path: &PathView, n: u8) -> Span {
     let second = usize::from(n > 1);
     match path.burst {
@@ -40,18 +40,18 @@ pub(super) fn copy_spacing(path: &PathView, n: u8) -> Span {
     }
 }
 
-/// Where a must-arrive frame stands.
+/// State of a must-arrive frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sure {
-    /// To be written at the next chance.
+    /// To be written at the next opportunity.
     pub(super) due: bool,
-    /// At least one sending is known to have arrived.
+    /// At least one transmission is known to have arrived.
     pub(super) arrived: bool,
     /// Written at least once.
     pub(super) sent: bool,
-    /// Serial of the newest sending; its fate decides.
+    /// Serial of the newest transmission; its fate decides.
     newest: u64,
-    /// Serial of the first sending since it was last asked for: arrivals of earlier ones answer an earlier question.
+    /// Serial of the first transmission since the last request: arrivals of earlier ones belong to an earlier request.
     asked_from: u64,
     flying: bool,
     sends: u8,
@@ -60,22 +60,22 @@ pub(super) struct Sure {
 }
 
 impl Sure {
-    /// Wants to be sent, from the start.
+    /// Requests transmission, starting afresh.
     pub(super) fn ask(&mut self) {
         *self = Self { due: true, sent: self.sent, asked_from: u64::MAX, ..Self::default() };
     }
-    /// Wants nothing more.
+    /// Nothing more is to be sent.
     pub(super) fn settle(&mut self) {
         self.due = false;
         self.flying = false;
         self.arrived = true;
         self.copy_at = None;
     }
-    /// Whether the next writing is a copy: nothing is known to be lost yet.
+    /// Whether the next transmission is a copy: no loss is known yet.
     pub(super) fn is_copy(&self) -> bool {
         self.flying
     }
-    /// Was written. `sends_max` says how many sendings there may be without a verdict.
+    /// The frame was written. `sends_max` limits the transmissions before a fate is known.
     pub(super) fn wrote(&mut self, now: Instant, serial: u64, path: &PathView, sends_max: u8) {
         self.due = false;
         self.sent = true;
@@ -90,7 +90,7 @@ impl Sure {
         let again = self.sends < sends_max;
         self.copy_at = again.then(|| (self.first_at + copy_spacing(path, self.sends)).max(now + Span::from_nanos(1)));
     }
-    /// A sending's fate. Any arrival settles it; only the newest sending's loss makes it due again.
+    /// The fate of a transmission. Any arrival settles the frame; only the loss of the newest makes it due again.
     pub(super) fn fate(&mut self, serial: u64, arrived: bool) {
         if arrived && serial >= self.asked_from {
             self.settle();
@@ -100,7 +100,7 @@ impl Sure {
             self.due = true;
         }
     }
-    /// Whether a sending is on its way.
+    /// Whether a transmission is in flight.
     pub(super) fn flying(&self) -> bool {
         self.flying
     }

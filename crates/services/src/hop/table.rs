@@ -6,11 +6,11 @@ use super::shares::Held;
 use super::types::HopEvent;
 use wavelane_wire::frame::FlowName;
 
-/// The opener says which flows are over each time so many more are.
+/// The opener sends a Forget each time this many more flows are over.
 const FORGET_EVERY: u64 = 64;
 
 impl Hop {
-    /// Moves a flow along the state table. Returns whether `cause` had a place there.
+    /// Moves a flow along the state table. Returns whether `cause` had a transition there.
     pub(super) fn step(&mut self, name: FlowName, cause: Cause) -> bool {
         let Some(flow) = self.flows.get_mut(&name) else { return false };
         let Some(to) = flow.state.next(cause) else { return false };
@@ -58,7 +58,7 @@ impl Hop {
                 self.forget.ask();
             }
         } else {
-            // An opener has at most as many live flows as gaps among those that are over.
+            // The gaps among an opener's ended flows are at most as many as its live flows.
             self.over_theirs.insert(name.number, 2 * self.config.flows_max.max(32));
         }
     }
@@ -69,7 +69,7 @@ impl Hop {
         self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
     }
 
-    /// Closes a flow whose two directions have ended, and one that the peer reset once its bytes are read.
+    /// Closes a flow whose two directions have ended, or one that the peer reset, once its bytes are read.
     pub(super) fn conclude(&mut self, name: FlowName) {
         if let Some(reason) = self.flows.get(&name).and_then(Flow::was_ended_by_peer) {
             self.lose(name, Cause::PeerResets, reason);
@@ -83,7 +83,7 @@ impl Hop {
         }
     }
 
-    /// After any change to a flow: its place in the rings, its timer, the totals, and whether it is gone.
+    /// After any change to a flow: updates its place in the rings, its timer, the totals, and removes it if it is gone.
     pub(super) fn settle(&mut self, name: FlowName) {
         if self.flows.get(&name).is_some_and(Flow::is_gone) {
             self.step(name, Cause::LastWordArrived);

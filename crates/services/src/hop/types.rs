@@ -11,25 +11,25 @@ pub struct HopConfig {
     pub flows_max: usize,
     /// Bytes that all flows' buffers share; half for bytes to send, half for received bytes not yet read.
     pub pool: Octets,
-    /// A flow of which nothing moved for so long is reported as idle.
+    /// A flow without any progress for this long is reported as idle.
     pub idle: Option<Span>,
-    /// Whether few bytes go ahead of many: without, every direction is bulk.
+    /// Whether small exchanges precede bulk; if not, every direction is bulk.
     pub micro_blocks: bool,
-    /// The size of blocks, if the path is not to decide.
+    /// The size of blocks; `None` derives it from the path.
     pub block: Option<Octets>,
-    /// Whether what is lost of a block is repeated once all of it was sent, instead of at once.
+    /// Whether lost parts of a block are retransmitted only after all of it was sent, instead of at once.
     pub rounds: bool,
     /// Whether the owner decides which large blocks are received at once: see [`super::Hop::grant`].
     pub withhold: bool,
 }
 
-/// How far ahead of its reader a flow's sender may be.
+/// How far a flow's sender may be ahead of the reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Window {
     /// As far as the path needs to stay full.
     #[default]
     Path,
-    /// So many bytes.
+    /// This many bytes.
     Octets(u64),
     /// As far as the pool has room.
     Pool,
@@ -49,11 +49,11 @@ impl Default for HopConfig {
     }
 }
 
-/// A fault, for simulations: of flows across relays a whole block that was receipted is lost with some chance, before any of
-/// it is passed on.
+/// A fault, for simulations: on flows across relays a whole receipted block is lost with this probability, before any of it is
+/// passed on.
 #[derive(Clone, Debug)]
 pub struct Losing {
-    /// How likely.
+    /// The probability.
     pub p: Ratio,
     /// The dice.
     pub chance: Chance,
@@ -65,7 +65,7 @@ impl Losing {
     }
 }
 
-/// What a block service may use of the limits.
+/// The part of the limits that a block service may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lent {
     pub(super) flows: usize,
@@ -82,12 +82,12 @@ pub enum Item {
         /// How many.
         len: u32,
     },
-    /// Bytes from `offset` on that were receipted before.
+    /// Bytes from `offset` on that were receipted earlier.
     Again {
         /// First byte.
         offset: u64,
     },
-    /// The wish to open the flow.
+    /// The request to open the flow.
     Open,
     /// The answer to it.
     Answer,
@@ -105,7 +105,7 @@ pub enum Item {
     Reset,
     /// How far an edge has taken the other's bytes.
     Progress,
-    /// The opener's word on flows that are over.
+    /// The opener's statement of which flows are over.
     Forget,
 }
 
@@ -117,7 +117,7 @@ pub struct Carried {
     pub flow: FlowName,
     /// What it was.
     pub item: Item,
-    /// Which sending of it: grows with every frame written.
+    /// Which transmission of it: grows with every frame written.
     pub serial: u64,
 }
 
@@ -132,41 +132,41 @@ pub enum HopEvent {
         source: SocketAddr,
         /// The target.
         target: SocketAddr,
-        /// What the opener said of the way behind it.
+        /// What the opener said about the path behind it.
         passage: Option<Passage>,
     },
-    /// The far server answered; what the other edge says if relays lie between.
+    /// The far server answered; with what the other edge says if relays lie between.
     Accepted(FlowName, Option<Answered>),
-    /// Across relays: how far the other edge has taken our bytes. Only ever grows, or with a word has a later one.
+    /// Across relays: how far the other edge has taken our bytes. The reach only grows, or its word is newer.
     Progress(FlowName, Reach, Option<Word>),
     /// The flow was not opened; it is forgotten.
     Refused(FlowName, Reason),
-    /// The far side reset the flow after bytes that are still to be read; [`HopEvent::Reset`] follows once they are.
+    /// The far side reset the flow after bytes that are still unread; [`HopEvent::Reset`] follows once they are read.
     Ending(FlowName),
-    /// `read` has something to say. Edge-triggered: read until `Blocked`.
+    /// `read` has something to return. Edge-triggered: read until `Blocked`.
     Readable(FlowName),
     /// `write` accepts bytes again after it accepted fewer than offered.
     Writable(FlowName),
-    /// The peer asks which of these receipted bytes are here still; reply with [`super::Hop::answer_vtx`].
+    /// The peer asks which of these receipted bytes are still held here; reply with [`super::Hop::answer_vtx`].
     Vtx(FlowName, u64, u64),
-    /// Of the bytes asked for by [`super::Hop::offer_vtx`] the peer has not these; reply with [`super::Hop::send_again`].
+    /// The peer lacks these of the bytes asked for by [`super::Hop::offer_vtx`]; reply with [`super::Hop::send_again`].
     Lacks(FlowName, Vec<(u64, u64)>),
-    /// Bytes came again that were read here and that our answer said are not here any more: offset and bytes.
+    /// Received again: bytes that were read here and that our answer reported as no longer held: offset and bytes.
     Again(FlowName, u64, Vec<u8>),
-    /// The other edge said again how far it is, after we asked for bytes.
+    /// The other edge repeated its progress after we asked for bytes.
     ProgressAgain(FlowName),
-    /// The peer has bytes of a withheld flow that wait for [`super::Hop::grant`].
+    /// The peer has bytes of a withheld flow waiting for [`super::Hop::grant`].
     Asks(FlowName),
-    /// All that was granted of a flow is here.
+    /// All granted bytes of a flow were received.
     Filled(FlowName),
     /// The peer receipted bytes of a flow whose window is [`Window::Octets`].
     Receipted(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.
     Reset(FlowName, Reason),
-    /// The far side gave up this way to the flow and says so: another may follow. It is forgotten.
+    /// The far side withdrew this path of the flow: another may follow. It is forgotten.
     Withdrawn(FlowName),
-    /// Nothing of the flow was written, read, received or receipted for [`HopConfig::idle`]; its owner may have ended it
-    /// already. Said again after that time.
+    /// Nothing of the flow was written, read, received or receipted for [`HopConfig::idle`]; its owner may have ended it already.
+    /// Reported again after that time.
     Idle(FlowName),
     /// Both directions ended in an orderly way and everything is acknowledged and read; it is forgotten.
     Closed(FlowName),
@@ -185,9 +185,9 @@ pub enum HopOpenError {
 pub struct Counters {
     /// Payload bytes sent for the first time.
     pub first_octets: u64,
-    /// Payload bytes sent again because a sending was lost or a receipt contradicted an acknowledgement.
+    /// Payload bytes retransmitted because a transmission was lost or a receipt contradicted an acknowledgement.
     pub repair_octets: u64,
-    /// Payload bytes sent again as copies of micro-blocks, before anything was known to be lost.
+    /// Payload bytes retransmitted as copies of micro-blocks, before any loss was known.
     pub copy_octets: u64,
     /// Small frames sent again as copies.
     pub control_copies: u64,
@@ -213,7 +213,7 @@ pub struct Counters {
     pub resets: u64,
     /// Incoming flows refused because a table was full.
     pub refused_table_full: u64,
-    /// Received bytes dropped because the pool had no room for them or for telling them apart; the sender repairs them.
+    /// Received bytes dropped because the pool had no room for them or for their range bookkeeping; the sender repairs them.
     pub dropped_pool_full: u64,
     /// Received bytes past the credit we gave.
     pub dropped_beyond_credit: u64,
@@ -225,9 +225,9 @@ pub struct Counters {
     pub progress_frames: u64,
     /// VTX offers received and answered.
     pub vtx_offers: u64,
-    /// Those that came too soon after another of the same flow.
+    /// VTX offers that came too soon after another of the same flow.
     pub dropped_vtx_often: u64,
-    /// Payload bytes sent again because the peer lost them after it had receipted them; part of `repair_octets`.
+    /// Payload bytes retransmitted because the peer lost them after it had receipted them; part of `repair_octets`.
     pub vtx_octets: u64,
 }
 
@@ -265,9 +265,9 @@ impl Counters {
 /// The block service now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HopStatus {
-    /// Flows their owners still know, or whose last bytes are being brought over.
+    /// Flows their owners still know, or whose last bytes are still being delivered.
     pub flows: usize,
-    /// Flows that are over but whose last word has not provably arrived.
+    /// Flows that are over but whose last word is not known to have arrived.
     pub closing: usize,
     /// Bytes written and not yet receipted.
     pub to_send: u64,

@@ -1,5 +1,5 @@
-//! Virtual retransmission: an Offer with the VTX flag asks the next node whether it still has bytes that it receipted; what it
-//! lacks, and nothing else, is sent to it again. `docs/protocol/hop.md`, "Virtual retransmission".
+//! Virtual retransmission: an Offer with the VTX flag asks the next node whether it still has bytes that it receipted; only what
+//! it lacks is sent to it again. `docs/protocol/hop.md`, "Virtual retransmission".
 
 use super::flow::State;
 use super::types::HopEvent;
@@ -9,11 +9,11 @@ use wavelane_wire::frame::{FlowName, Ranges};
 
 /// The most that one offer asks for.
 pub const VTX_OCTETS_MAX: u64 = 256 << 10;
-/// Least time between two offers of one flow that are answered; a round trip if that is longer.
+/// Least time between two answered offers of one flow; one RTT if that is longer.
 const VTX_EVERY: Span = Span::from_millis(100);
 
 impl Hop {
-    /// Asks the peer whether it has the receipted bytes `start..end` still. [`HopEvent::Lacks`] says what it has not.
+    /// Asks the peer whether it still has the receipted bytes `start..end`. [`HopEvent::Lacks`] reports what it lacks.
     pub fn offer_vtx(&mut self, flow: FlowName, start: u64, end: u64) {
         let Some(f) = self.flows.get_mut(&flow).filter(|f| f.state == State::Open) else { return };
         if let Some(across) = &mut f.across {
@@ -24,7 +24,7 @@ impl Hop {
         }
     }
 
-    /// Answers [`HopEvent::Vtx`]: of the bytes that were read the owner has `owners` still.
+    /// Answers [`HopEvent::Vtx`]: of the bytes that were read, the owner still has `owners`.
     pub fn answer_vtx(&mut self, flow: FlowName, (start, end): (u64, u64), owners: &RangeSet) {
         let Some(f) = self.flows.get_mut(&flow).filter(|f| f.state == State::Open) else { return };
         if let Some(across) = &mut f.across {
@@ -34,9 +34,9 @@ impl Hop {
         }
     }
 
-    /// Sends receipted bytes again, which the peer said it lacks.
+    /// Retransmits receipted bytes that the peer reported lacking.
     pub fn send_again(&mut self, flow: FlowName, offset: u64, bytes: Vec<u8>) {
-        // Asked for by a peer, so never beyond the pool: the edge asks again.
+        // Requested by a peer, so never beyond the pool: the edge asks again.
         if self.held.to_send + bytes.len() as u64 > self.half_pool() {
             return;
         }
@@ -47,7 +47,7 @@ impl Hop {
         }
     }
 
-    /// Says once more to the other edge how far its bytes were taken.
+    /// Repeats to the other edge how far its bytes were taken.
     pub fn repeat_progress(&mut self, flow: FlowName) {
         let Some(across) = self.flows.get_mut(&flow).and_then(|f| f.across.as_mut()) else { return };
         if !across.word.flying() {
@@ -85,7 +85,7 @@ impl Hop {
         self.events.push_back(HopEvent::Vtx(name, start, end));
     }
 
-    /// The answer: of the bytes asked for the peer has `ranges`.
+    /// The answer: the peer has `ranges` of the bytes asked for.
     pub(super) fn on_already_have(&mut self, name: FlowName, start: u64, ranges: &Ranges) {
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let asked = flow.across.as_mut().and_then(|across| across.asked.take_if(|(from, _)| *from == start));
@@ -94,7 +94,7 @@ impl Hop {
         if let Some(across) = &mut flow.across {
             across.vtx.settle();
         }
-        // What was not receipted yet comes as usual.
+        // Bytes not receipted yet are sent as usual.
         let end = end.min(flow.out.receipted());
         let mut here = RangeSet::default();
         for &(first, last) in &ranges.0 {
@@ -107,8 +107,8 @@ impl Hop {
         self.settle(name);
     }
 
-    /// The other edge repeats what it said: it is alive, and its application stands still. The owner hears of it if it
-    /// asked for the flow's bytes since.
+    /// The other edge repeats its progress: it is alive, and its application is stalled. The owner is told if it has asked for
+    /// the flow's bytes since.
     pub(super) fn on_same_progress(&mut self, name: FlowName, reach: Reach) {
         let across = self.flows.get_mut(&name).and_then(|f| f.across.as_mut());
         if let Some(across) = across.filter(|across| across.theirs == reach)

@@ -1,7 +1,7 @@
-//! Ack withholding: a receiver takes large blocks of few senders at once and has the others wait.
+//! Ack withholding: a receiver takes large blocks from few senders at once and makes the others wait.
 //!
-//! A withheld flow has credit for a few bytes beyond those read. Who has more says how much waits, and gets credit for it when
-//! the owner of the medium grants it. A grant is a credit: it is never taken back.
+//! A withheld flow has credit for a few bytes beyond those read. A sender with more offers what waits, and gets credit for it
+//! when the owner of the medium grants it. A grant is a credit: it is never withdrawn.
 
 use super::Hop;
 use super::flow::{Flow, State};
@@ -12,14 +12,14 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::FlowName;
 
-/// Bytes of one grant at most, where blocks have no fixed size.
+/// Maximum bytes of one grant, where blocks have no fixed size.
 pub(super) const GRANT_MAX: u64 = 1 << 20;
-/// Bytes that flows take without a grant: so many at once ...
+/// Bytes that flows may take without a grant: this many at once ...
 const BYPASS_MAX: u64 = 16 << 10;
-/// ... and later this part of the lane's rate.
+/// ... and afterwards this fraction of the lane's rate.
 const BYPASS_PART: u64 = 16;
 
-/// A receipt has what waits said again this seldom: what says it is answered by a receipt.
+/// Minimum interval between repeats of waiting Offers on a receipt: such an Offer is itself answered by a receipt.
 const SAY_AGAIN: Span = Span::from_millis(100);
 
 /// What flows may still take without a grant.
@@ -27,7 +27,7 @@ const SAY_AGAIN: Span = Span::from_millis(100);
 pub(super) struct Bypass {
     left: u64,
     at: Instant,
-    /// When what waits here was said again last.
+    /// When the waiting Offers were last repeated.
     said_again: Instant,
 }
 
@@ -38,7 +38,7 @@ impl Default for Bypass {
 }
 
 impl Bypass {
-    /// Takes `octets` if there are so many, on a lane of `rate`.
+    /// Takes `octets` if available, on a lane of `rate`.
     fn take(&mut self, now: Instant, rate: Rate, octets: u64) -> bool {
         let earned = rate.octets_in(now.since(self.at)).get() / BYPASS_PART;
         if earned > 0 {
@@ -53,12 +53,12 @@ impl Bypass {
     }
 }
 
-/// What a flow may send that is withheld.
+/// What a withheld flow may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     /// Bytes below.
     pub(super) until: u64,
-    /// The sender has bytes up to here that wait for more.
+    /// The sender has bytes up to here that wait for more credit.
     asked: Option<u64>,
     /// The last grant was not used up.
     granted: bool,
@@ -75,7 +75,7 @@ impl Held {
     fn grant(until: u64) -> Self {
         Self { until, asked: None, granted: true }
     }
-    /// The sender says that what waits reaches to `end`. Whether that is more than it may send.
+    /// The sender has bytes waiting up to `end`. Returns whether that is more than it may send.
     pub(super) fn ask(&mut self, end: u64) -> bool {
         let more = end > self.until;
         if more {
@@ -83,20 +83,20 @@ impl Held {
         }
         more
     }
-    /// All that was granted is here up to `cumulative`; said once.
+    /// Whether all granted bytes arrived, up to `cumulative`; true once per grant.
     fn take_filled(&mut self, cumulative: u64) -> bool {
         cumulative >= self.until && core::mem::take(&mut self.granted)
     }
 }
 
 impl Hop {
-    /// What a flow begins with.
+    /// The initial state of a flow.
     pub(super) fn held_at_first(&self) -> Option<Held> {
         self.config.withhold.then(Held::default)
     }
 
-    /// Grants what the flow's sender said it has, at most a block and as far as its window goes, and returns how many bytes those
-    /// are: none while its reader keeps it waiting. `None` if it does not ask any more.
+    /// Grants what the flow's sender offered, at most a block and within its window, and returns the number of bytes: zero while
+    /// its reader blocks it. `None` if it no longer asks.
     pub fn grant(&mut self, now: Instant, name: FlowName) -> Option<u64> {
         let (room, path) = (self.unread_room(), self.path);
         let most = self.config.block.map_or(GRANT_MAX, Octets::get);
@@ -106,7 +106,7 @@ impl Hop {
         let asked = inc.withheld.and_then(|held| held.asked).filter(|end| *end > from && !inc.is_complete())?;
         let wanted = (asked - from).min(most);
         let open = inc.open_window(now, &path, room).saturating_sub(from).min(wanted);
-        // Not in crumbs.
+        // No small grants.
         if open < wanted.min(most / 4) {
             return Some(0);
         }
@@ -123,12 +123,12 @@ impl Hop {
         self.flows.get(&flow).is_some_and(|flow| !flow.is_over())
     }
 
-    /// Bytes of a flow that came, those beyond a gap counted.
+    /// Bytes of a flow received, including those beyond a gap.
     pub fn received(&self, flow: FlowName) -> u64 {
         self.flows.get(&flow).map_or(0, |flow| flow.inc.cumulative() + flow.inc.held().total())
     }
 
-    /// Bytes of a withheld flow came or were read: a grant may be used up, and without one a few more may come.
+    /// Bytes of a withheld flow arrived or were read: a grant may be used up, and without one a few more bytes may be allowed.
     pub(super) fn let_pass(&mut self, now: Instant, name: FlowName) {
         let path: PathView = self.path;
         let Some(flow) = self.flows.get_mut(&name) else { return };
@@ -143,7 +143,7 @@ impl Hop {
         flow.inc.withheld = Some(held);
     }
 
-    /// Requests the peer's Offers again (by a receipt). Whether it may have anything to send.
+    /// Requests the peer's Offers again (by a receipt). Returns whether it may have anything to send.
     pub fn request_offers(&mut self) -> bool {
         let quiet = |flow: &Flow| {
             let held = flow.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
@@ -173,7 +173,7 @@ impl Hop {
         }
     }
 
-    /// Bytes wait beyond the credit: they are offered, if the peer may be one that withholds.
+    /// Offers bytes that wait beyond the credit, if the peer may withhold.
     pub(super) fn offer_waiting(&mut self, name: FlowName) {
         if !self.config.withhold {
             return;
@@ -183,7 +183,7 @@ impl Hop {
         }
     }
 
-    /// Flows are withheld or not from now on.
+    /// Applies the configured withholding to all flows from now on.
     pub(super) fn set_withholding(&mut self) {
         let names: Vec<FlowName> = self.flows.keys().copied().collect();
         for name in names {
@@ -204,7 +204,7 @@ impl Hop {
 }
 
 impl Incoming {
-    /// The peer offers what it has up to `end`. Whether it is to be granted.
+    /// The peer offers bytes up to `end`. Returns whether they need a grant.
     pub(super) fn asks(&mut self, end: u64) -> bool {
         self.withheld.as_mut().is_some_and(|held| held.ask(end))
     }
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The table in `docs/protocol/hop.md`, "Ack withholding": a row's state, and those that its last column says are next.
+    /// The table in `docs/protocol/hop.md`, "Ack withholding": a row's state, and the next states in its last column.
     #[test]
     fn the_document_says_what_follows_each_state() {
         let document = include_str!("../../../../docs/protocol/hop.md");

@@ -1,16 +1,16 @@
-//! Which packets are treated how: rules on the code point, the protocol and the ports.
+//! How packets are treated: rules on the code point, the protocol and the ports.
 
 use crate::arq::{Ordering, Repair, Treatment};
 use wavelane_wire::packet::{PROTOCOL_ICMP, PROTOCOL_ICMP6, Packet};
 use wavelane_wire::tcp::Flags;
 
-/// Ports of small exchanges whose datagrams stand alone: DNS, DHCP, NTP, multicast DNS.
+/// Ports of small exchanges with standalone datagrams: DNS, DHCP, NTP, multicast DNS.
 const EXCHANGE_PORTS: [u16; 5] = [53, 67, 68, 123, 5353];
 /// Code points of traffic that cannot wait (RFC 4594, figure 3): CS4, AF41-43, CS5, VOICE-ADMIT and EF, which are
 /// interactive video, signalling and telephony.
 const MEDIA_CODE_POINTS: [u8; 7] = [32, 34, 36, 38, 40, 44, 46];
 
-/// How each class is repaired; what a class is, [`classify`] says.
+/// How each class is repaired; [`classify`] defines the classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repairs {
     /// Telephony and interactive video, by code point.
@@ -41,7 +41,7 @@ pub(super) fn classify(packet: &Packet<'_>, repairs: &Repairs) -> Treatment {
     }
     let repair = repairs.other;
     match segment {
-        // An acknowledgement says all that earlier ones said; to hold it for them would stall its sender.
+        // An acknowledgement is cumulative; holding it for earlier ones would stall its sender.
         Some(segment) if segment.payload == 0 && segment.flags.0 & !(Flags::ECE.0 | Flags::CWR.0) == Flags::ACK.0 => {
             Treatment { repair, order: Ordering::Free, only_newest: true }
         }

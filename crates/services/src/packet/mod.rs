@@ -1,8 +1,8 @@
-//! The packet service of one link: packets wait in an FQ-CoDel queue, leave in the lane's datagrams, are repeated when
-//! lost, and come out at the far end once and, within bounds, in order per flow.
+//! The packet service of one link: packets wait in an FQ-CoDel queue, leave in the lane's datagrams, are retransmitted when lost,
+//! and are delivered at the far end once and, within bounds, in order per flow.
 //!
-//! [`Packets`] is the queue ([`wavelane_queue`]) and the repeat machine ([`crate::arq`]) put together. Which peer a packet
-//! goes to, and what is answered with ICMP, is the gateway's business.
+//! [`Packets`] combines the queue ([`wavelane_queue`]) and ARQ ([`crate::arq`]). The gateway decides which peer a packet goes to
+//! and what is answered with ICMP.
 
 mod class;
 
@@ -24,27 +24,27 @@ use wavelane_wire::packet::{IpPacket, mark_congestion};
 const QUEUE_PACKETS_MAX: usize = 10_240;
 /// Sparse packets up to this size may leave ahead of the pacer, as micro-blocks do.
 const SMALL_MAX: usize = 300;
-/// The most a frame takes besides a small packet.
+/// Maximum frame overhead of a small packet.
 const SMALL_HEAD_MAX: usize = 2 + 4 + 1 + 8 + 16 + 4;
-/// Packets that waited longer are worthless to their senders: an outage must not end with a flood of them.
+/// Packets that waited longer are of no use to their senders: an outage must not end with a flood of them.
 const WAIT_MAX: Span = Span::from_secs(3);
-/// CoDel's interval is a quarter more than the round trip of transports inside, so that one drop is answered before the
-/// next one falls, and at least the usual one (RFC 8289, sections 4.3 and 4.4); its target is a twentieth.
+/// CoDel's interval is 5/4 of the inner transports' RTT, so that one drop takes effect before the next, and at least the usual
+/// one (RFC 8289, sections 4.3 and 4.4); its target is a twentieth.
 const INTERVAL_MIN: Span = Span::from_millis(100);
 /// Longest interval.
 const INTERVAL_MAX: Span = Span::from_secs(2);
-/// Service pauses if nothing was taken for so long, and for as long as so many packets take: the lane is shared with
-/// blocks, which have turns of six packets.
+/// Service counts as paused after no packet was taken for this long, and for the time of `PAUSE_PACKETS` packets: the lane is
+/// shared with blocks, which have turns of six packets.
 const PAUSE_MIN: Span = Span::from_millis(50);
 /// See [`PAUSE_MIN`].
 const PAUSE_PACKETS: u64 = 16;
 
-/// How the service of one link is set up.
+/// Configuration of the service of one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketsConfig {
     /// Longest packet.
     pub packet_max: usize,
-    /// Bytes that everything here may hold together.
+    /// Total bytes that the service may hold.
     pub pool: usize,
     /// Which queue.
     pub discipline: Discipline,
@@ -54,7 +54,7 @@ pub struct PacketsConfig {
     pub key: [u64; 2],
 }
 
-/// A packet on its way out.
+/// An outgoing packet.
 #[derive(Debug)]
 struct Outbound {
     bytes: Vec<u8>,
@@ -83,7 +83,7 @@ impl Queued for Outbound {
         self.flow
     }
     fn heeds_drops(&self) -> bool {
-        // TCP; of other transports it cannot be seen.
+        // TCP; for other transports this cannot be determined.
         self.treatment.order == Ordering::Strict || self.treatment.only_newest
     }
     fn mark(&mut self) -> bool {
@@ -148,7 +148,8 @@ pub struct Packets {
 impl Packets {
     /// A service with nothing in it.
     pub fn new(config: PacketsConfig) -> Self {
-        // A quarter waits, a half is kept for repeats (a bandwidth-delay product and more), a quarter is received.
+        // A quarter for the queue, a half for retransmission copies (a bandwidth-delay product and more), a quarter for received
+        // packets.
         let limits = Limits { items: QUEUE_PACKETS_MAX, octets: config.pool / 4 };
         Self {
             queue: Queue::new(config.discipline, limits),
@@ -187,8 +188,8 @@ impl Packets {
         self.queue.sparse_head().filter(|head| head.octets() <= SMALL_MAX)
     }
 
-    /// Whether the packet that leaves next cannot wait for a repeat, if `small` ones of sparse flows, or `large` ones,
-    /// may leave at all.
+    /// Whether the next packet cannot wait for a retransmission, given whether `small` ones of sparse flows, or `large` ones, may
+    /// leave at all.
     pub fn next_is_media(&mut self, now: Instant, small: bool, large: bool, budget: &mut RepairBudget) -> bool {
         if let Some(head) = self.small_head().filter(|_| small) {
             return head.is_media();
@@ -205,7 +206,7 @@ impl Packets {
         media
     }
 
-    /// Appends small packets of sparse flows as long as there are any and room for them.
+    /// Appends small packets of sparse flows while there are any and room for them.
     pub fn fill_small(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
         while out.w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_head().is_some_and(|head| head.fits(out.carries))
         {
@@ -217,7 +218,7 @@ impl Packets {
         }
     }
 
-    /// Appends repeats, then packets in the queue's order, as long as they fit.
+    /// Appends retransmissions, then packets in the queue's order, while they fit.
     pub fn fill(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
         loop {
             match self.sender.write(now, out) {
@@ -231,13 +232,13 @@ impl Packets {
         }
     }
 
-    /// Whether any packet for the neighbour waits, or left and is not known to have arrived.
+    /// Whether any packet for the neighbour waits, or was sent and is not known to have arrived.
     pub fn owes_any(&self) -> bool {
         !self.queue.is_empty() || self.sender.has_undelivered()
     }
 
-    /// Gives all of those up. They come out one of each flow in turn, within a flow the oldest first: if only some of
-    /// the senders' packets can be answered, all are told of one before any is told of a second.
+    /// Gives all of those up. They are returned round-robin over flows, within a flow the oldest first: if only some packets can
+    /// be answered, every sender is told of one before any is told of a second.
     pub fn withdraw(&mut self) -> Vec<Vec<u8>> {
         let kept = self.sender.give_up().into_iter();
         let queued = self.queue.take_all().into_iter().map(|item| (arq::flow_place(item.flow), item.bytes));
@@ -248,7 +249,7 @@ impl Packets {
             (*turn, bytes)
         });
         let mut all: Vec<_> = with_turn.collect();
-        // Stable: within a turn the order stays.
+        // Stable sort: the order within a turn stays.
         all.sort_by_key(|(turn, _)| *turn);
         all.into_iter().map(|(_, bytes)| bytes).collect()
     }
@@ -281,9 +282,9 @@ impl Packets {
     pub fn set_path(&mut self, path: Times) {
         self.sender.set_path(path);
         let interval = path.inner_rtt().unwrap_or(Span::ZERO).scale(5, 4).clamp(INTERVAL_MIN, INTERVAL_MAX);
-        // A packet in service is no queue (RFC 8289, section 4.4, on slow links).
+        // A packet in service does not count as queue (RFC 8289, section 4.4, on slow links).
         let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2));
-        // A burst of one round trip of the lane is what a transport may have to send before it can hear of a drop.
+        // A transport may have to send a burst of one lane RTT before it can learn of a drop.
         let age = path.rtt.unwrap_or(Span::ZERO).scale(5, 4).clamp(AGE_MAX, INTERVAL_MAX);
         let pause = path.packet_time.times(PAUSE_PACKETS).max(PAUSE_MIN);
         self.queue.set_terms(Terms { target, interval, age, pause });
@@ -294,7 +295,7 @@ impl Packets {
         self.sender.heard();
     }
 
-    /// The neighbour lost its memory. What waits in the queue is still good.
+    /// The neighbour restarted. Queued packets are still valid.
     pub fn restart(&mut self) {
         self.sender.restart();
         self.receiver.restart();
@@ -306,7 +307,7 @@ impl Packets {
         self.receiver.handle_timeout(now);
     }
 
-    /// The next deadline. The sender's wait while nothing can be sent.
+    /// The next deadline. The sender's deadlines are left out while nothing can be sent.
     pub fn poll_timeout(&self, can_send: bool) -> Option<Wakeup> {
         let sender = if can_send { self.sender.poll_timeout() } else { None };
         Wakeup::earliest(sender, self.receiver.poll_timeout())

@@ -1,4 +1,4 @@
-//! The service alone: the laws, with fates that come by a script.
+//! The service alone: the laws, with scripted fates.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
@@ -121,7 +121,7 @@ fn a_flooded_service_stays_within_its_memory() {
     };
     let step = |n: u64| (Instant::from_micros(n * 250), Stimulus::Command(offer));
     let script = Script { steps: (1..12_000).map(step).collect(), ports: vec![PortId(0)], end: Instant::from_secs(5) };
-    // A packet that was sent and is not acknowledged counts in the pool; the tables grow by doubling.
+    // A sent, unacknowledged packet counts in the pool; the tables grow by doubling.
     let limit = 3 * config().pool as u64;
     check_memory(driven, &script, limit, |work| allocation_counter::measure(work).bytes_max);
 }

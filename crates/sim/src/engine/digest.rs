@@ -1,4 +1,4 @@
-//! A sum over all packets, by which two runs are told apart.
+//! A digest of all packets, by which two runs are told apart.
 
 /// FNV-1a's offset basis for 64 bits.
 pub(super) const DIGEST_START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -8,7 +8,7 @@ pub(super) fn mix(digest: u64, word: u64) -> u64 {
     ((digest ^ word).wrapping_mul(0x0000_0100_0000_01b3)).rotate_left(23)
 }
 
-/// Takes in a packet by four sums beside each other: one would wait for itself at every word.
+/// Adds a packet in four parallel sums: a single one would stall on its own result at every word.
 pub(super) fn mix_bytes(digest: u64, packet: &[u8]) -> u64 {
     let word = |piece: &[u8; 8]| u64::from_le_bytes(*piece);
     let (words, rest) = packet.as_chunks::<8>();

@@ -34,7 +34,7 @@ impl Engine {
             Medium::Wifi(_) => panic!("channel {} is a radio cell", channel.0),
         }
     }
-    /// A gateway's own account of itself.
+    /// A gateway's own status.
     pub fn status(&self, node: NodeId) -> Status {
         let node = self.gateway_node(node);
         node.gateway.status(node.clock.local(self.now))
@@ -47,7 +47,7 @@ impl Engine {
         });
         gateways.flat_map(|node| core::iter::from_fn(|| node.gateway.poll_key())).collect()
     }
-    /// What the open TCP connections of a host say of themselves.
+    /// The status of a host's open TCP connections.
     pub fn connections(&self, node: NodeId) -> Vec<TcpStatus> {
         match &self.nodes[node.0] {
             Node::Host(host) => host.statuses(),
@@ -62,11 +62,11 @@ impl Engine {
     pub fn gateway(&self, node: NodeId) -> &Gateway {
         &self.gateway_node(node).gateway
     }
-    /// What a gateway said of its peers, with the engine's time.
+    /// What a gateway reported of its peers, with the engine's time.
     pub fn peer_events(&self, node: NodeId) -> &[(Instant, Event)] {
         &self.gateway_node(node).peer_events
     }
-    /// Packets that a node threw away before its machine saw them, by reason.
+    /// Packets that a node discarded before its machine saw them, by reason.
     pub fn dropped(&self, node: NodeId) -> &BTreeMap<&'static str, u64> {
         match &self.nodes[node.0] {
             Node::Gateway(gateway) => &gateway.dropped,

@@ -33,7 +33,7 @@ impl Engine {
         self.gateway_mut(node).open_door(now, address, config);
     }
 
-    /// Has a gateway do wrong from now on.
+    /// Makes a gateway misbehave from now on.
     ///
     /// # Panics
     /// If `node` is no gateway.
@@ -62,7 +62,7 @@ impl Engine {
         self.wires.push(Vec::new());
         let actor = self.join(Due::Node(id));
         self.node_actors.push(actor);
-        // Should nothing happen to it before, it is woken then.
+        // If nothing happens to it before, it is woken then.
         self.agenda.set(actor, self.nodes[id].resident().and_then(|resident| resident.deadline()));
         NodeId(id)
     }

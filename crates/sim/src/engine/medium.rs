@@ -64,7 +64,7 @@ impl Medium {
             Self::Wifi(wifi) => wifi.handle_timeout(now),
         }
     }
-    /// The next packet that comes out takes the place of what `packet` held: at which port. `buffer` is room for a cable's.
+    /// Puts the next packet that comes out into `packet`, and returns its port. `buffer` is room for a cable's.
     pub(super) fn next_out(&mut self, now: Instant, buffer: &mut [u8], packet: &mut Vec<u8>) -> Option<PortId> {
         let (port, ecn) = match self {
             Self::Cable(cable) => {

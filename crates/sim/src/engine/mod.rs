@@ -63,7 +63,7 @@ pub struct Crossing<'a> {
     pub packet: &'a [u8],
 }
 
-/// At which end of its way through a channel a packet is.
+/// At which end of its path through a channel a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
     /// The packet was offered to the channel.
@@ -207,7 +207,7 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Runs until `done` says so (asked every `step`) or until `limit`. Returns whether it did.
+    /// Runs while `go_on` says so (asked every `step`) or until `limit`. Returns whether `go_on` ended it.
     pub fn run_while(&mut self, limit: Instant, step: Span, mut go_on: impl FnMut(&Self) -> bool) -> bool {
         while go_on(self) {
             if self.now >= limit {
@@ -254,7 +254,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Lets a gateway say now what it has to say; else it does so when something happens to it first.
+    /// Lets a gateway send now what it has to send; else it does so when something happens to it first.
     pub fn rouse(&mut self, node: NodeId) {
         self.at_resident(node.0, |gateway, moment| gateway.service(moment));
         self.settle();

@@ -10,7 +10,7 @@ use wavelane_channel::wifi::Handling;
 
 /// Deliveries at one moment before the wiring is called endless.
 const SETTLE_LIMIT: usize = 10_000_000;
-/// Packets kept that come out of a gateway's inside where nothing is plugged in; later ones are thrown away.
+/// Packets kept that come out of a gateway's inside where nothing is plugged in; later ones are discarded.
 const INSIDE_KEPT: usize = 1_000_000;
 
 impl Engine {

@@ -1,4 +1,4 @@
-//! Radio cells in the engine: stations, the ways between them, and sources that never run dry.
+//! Radio cells in the engine: stations, the paths between them, and saturated sources.
 
 use super::medium::{ChannelSlot, Medium};
 use super::{CaptureSink, ChannelId, Due, Engine, Node, NodeId};
@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// Has the packets of an exchange, both ways, sent like this by every radio station on their way. They are known by
-    /// the client's port.
+    /// Makes every radio station on the path send the packets of an exchange, both ways, like this. They are recognised
+    /// by the client's port.
     pub fn send_as(&mut self, flow: FlowIndex, handling: Handling) {
         let port = self.flows[flow.0].spec.source.port();
         self.handlings.insert(port, handling);
@@ -98,7 +98,7 @@ impl Engine {
     pub fn set_capture_sink(&mut self, sink: CaptureSink) {
         self.capture_sink = Some(sink);
     }
-    /// Hands on what a cell has captured. Without a sink it is thrown away, so that none waits.
+    /// Hands on what a cell has captured. Without a sink it is discarded, so that nothing waits.
     pub(super) fn drain_captures(&mut self, channel: usize) {
         let Medium::Wifi(wifi) = &mut self.channels[channel].medium else { return };
         while let Some(captured) = wifi.poll_capture(&mut self.capture_buffer) {
@@ -143,7 +143,7 @@ impl Engine {
         self.handlings.get(&port).map_or_else(Category::default, |handling| handling.category)
     }
 
-    /// A frame has left a station: its sources that never run dry give the next.
+    /// A frame has left a station: its saturated sources supply the next.
     pub(super) fn refill(&mut self, channel: usize, station: usize) {
         self.tell_radio_room(channel, station);
         let Some(sources) = self.channels[channel].sources.get(station).copied() else { return };

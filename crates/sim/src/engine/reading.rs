@@ -73,7 +73,7 @@ impl Engine {
         let whole = self.flows[child].body_size() == Some(self.flows[child].log.octets);
         let log = &mut self.flows[child].log;
         let (first, last, octets, damage) = (log.first_byte, log.last_byte, log.octets, log.damage);
-        // Nobody asks for these any more, and there may be many objects.
+        // These are not asked for any more, and there may be many objects.
         (log.arrivals, log.ages) = Default::default();
         let log = &mut self.flows[parent].log;
         let exchange = &mut log.exchanges[place];

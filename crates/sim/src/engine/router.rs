@@ -1,4 +1,4 @@
-//! Routers: nodes that hold nothing and know where addresses are.
+//! Routers: nodes that hold nothing and know the routes to addresses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -68,7 +68,7 @@ fn direction(dice: &mut Chance) -> DirectionConfig {
     }
 }
 
-/// Every node is joined to an earlier one; some cables more make ways.
+/// Every node is joined to an earlier one; some more cables make further paths.
 fn joined(dice: &mut Chance, nodes: usize) -> Vec<[usize; 2]> {
     let mut joined: Vec<[usize; 2]> = (1..nodes).map(|node| [dice.below(node as u64) as usize, node]).collect();
     for _ in 0..dice.below(nodes as u64 + 1) {
@@ -128,10 +128,10 @@ pub(super) fn plan(seed: u64) -> Plan {
         let one = dice.below(plan.mesh.links.len() as u64) as usize;
         let of_node = |link: &MeshLink| link.between.contains(&node);
         match dice.below(5) {
-            // A cable is cut, or carries nothing in one direction.
+            // A cable is cut, or loses everything in one direction.
             0 => cut(&mut plan.mesh.links[one], (begin, end), true),
             1 => cut(&mut plan.mesh.links[one], (begin, end), false),
-            // A gateway stands still and goes on with its memory.
+            // A gateway stalls and goes on with its memory.
             2 => plan.mesh.links.iter_mut().filter(|l| of_node(l)).for_each(|l| cut(l, (begin, end), true)),
             // It dies and starts again later.
             3 => {
@@ -146,12 +146,12 @@ pub(super) fn plan(seed: u64) -> Plan {
     plan
 }
 
-/// Worlds looked at for one in which some way needs a relay.
+/// Worlds tried for one in which some path needs a relay.
 const TRIES: u64 = 64;
-/// One of so many stretches is lied about, at the rarest.
+/// One of this many stretches is lied about, at the rarest.
 const RARE: u64 = 200;
 
-/// A world like the others, sealed, with a liar: its dice are its own, so that the others' worlds stay what they are.
+/// A world like the others, sealed, with a liar: its dice are its own, so that the other worlds do not change.
 pub(super) fn lying(seed: u64) -> Plan {
     let mut dice = Seed(seed).chance("hop swarm / liar");
     let deed = Deed::ALL[dice.below(Deed::ALL.len() as u64) as usize];
@@ -159,7 +159,7 @@ pub(super) fn lying(seed: u64) -> Plan {
     for _ in 0..TRIES {
         let mut plan = plan(dice.below(u64::MAX));
         plan.mesh.seal = true;
-        // Flows between neighbours are none that a relay could lie about: another pair of ends, if there is none else.
+        // A relay cannot lie about flows between neighbours: another pair of ends, if there are no other flows.
         let crossing = |plan: &Plan, from, to| plan.relays(from, to, false).filter(|relays| !relays.is_empty());
         let first = plan.flows.iter().find_map(|flow| crossing(&plan, flow.from, flow.to));
         let pairs = || (0..plan.mesh.nodes).flat_map(|a| (0..a).map(move |b| (a, b)));
@@ -177,11 +177,11 @@ pub(super) fn lying(seed: u64) -> Plan {
         plan.liar = Some((node, lie));
         return plan;
     }
-    // As good as impossible: no relay, no lie.
+    // Practically impossible: no relay, no lie.
     plan(seed)
 }
 
-/// Adds an outage, joined with those that it meets.
+/// Adds an outage, joined with those that it overlaps.
 fn cut(link: &mut MeshLink, window: (Instant, Instant), both: bool) {
     let directions = [Some(&mut link.config.forward), both.then_some(&mut link.config.reverse)];
     for config in directions.into_iter().flatten() {

@@ -9,11 +9,11 @@ use wavelane_channel::cable::Direction;
 use wavelane_channel::{LossConfig, Parameter, QueueLimit, Reorder};
 use wavelane_gateway::{Event, Reason};
 
-/// How often bounds are looked at.
+/// How often bounds are checked.
 const LOOK: Span = Span::from_millis(500);
-/// Echoes ask for so long.
+/// How long echoes ask.
 const ECHO_FOR: Span = Span::from_secs(8);
-/// How long after the healing a last flow begins: what led nowhere before is asked again by then.
+/// How long after the healing a last flow begins: a path that led nowhere before is tried again by then.
 const REUNION: Span = Span::from_secs(5);
 /// Bytes of that flow.
 const REUNION_SIZE: u64 = 50_000;
@@ -31,11 +31,11 @@ pub struct Outcome {
     pub reset: u64,
     /// Flows that were reset or refused, or crawled on, because only the liar connects their ends.
     pub deceived: u64,
-    /// Times that an edge found a lie out.
+    /// Times that an edge detected a lie.
     pub caught: u64,
     /// Times that an edge took a flow up again.
     pub resumed: u64,
-    /// Times that a flow left a way for another.
+    /// Times that a flow left a path for another.
     pub moved: u64,
     /// From the later of the healing and the last reader's pause to the last flow's end.
     pub longest: Span,
@@ -53,7 +53,7 @@ struct Running {
 }
 
 impl Running {
-    /// Whether a way joins its ends that does not lead over a liar.
+    /// Whether a path joins its ends that does not lead over a liar.
     fn is_honest(&self, plan: &Plan) -> bool {
         plan.liar.is_none() || plan.relays(self.from, self.to, true).is_some()
     }
@@ -211,8 +211,8 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
     Ok(outcome)
 }
 
-/// Whether there may have been no way for what began at `start` and was told at `at`: something was cut or forgotten, or
-/// neighbours heard nothing of each other for so long over a bad link that it counted as down.
+/// Whether there may have been no path for a flow that began at `start` and was told so at `at`: something was cut or
+/// forgotten, or neighbours heard nothing of each other over a bad link for so long that it counted as down.
 fn is_disturbed(plan: &Plan, mesh: &Mesh, start: Instant, at: Instant) -> bool {
     let recent = |when: &Instant| *when <= at && *when + AFTERMATH >= start;
     let events = mesh.nodes.iter().flat_map(|node| mesh.engine.peer_events(*node));

@@ -29,7 +29,7 @@ pub struct Plan {
     pub mesh: MeshSpec,
     /// The pairs of endpoints.
     pub flows: Vec<PlannedFlow>,
-    /// Gateways that lose their memory, in the order of time.
+    /// Gateways that lose their state, in the order of time.
     pub crashes: Vec<Crash>,
     /// A gateway that lies about what it passes on, for good, and how. No flow begins or ends there.
     pub liar: Option<(usize, Lie)>,
@@ -78,12 +78,12 @@ impl Plan {
         draw::plan(seed)
     }
 
-    /// One in which every flow is sealed and a relay lies, on the way of a flow at least.
+    /// One in which every flow is sealed and a relay lies, on the path of a flow at least.
     pub fn draw_lying(seed: u64) -> Self {
         draw::lying(seed)
     }
 
-    /// The relays of the shortest way between two gateways that does not lead over the liar, if `honest`.
+    /// The relays of the shortest path between two gateways that does not lead over the liar, if `honest`.
     fn relays(&self, from: usize, to: usize, honest: bool) -> Option<Vec<usize>> {
         let avoided = self.liar.map(|(node, _)| node).filter(|_| honest);
         let mut before = vec![None; self.mesh.nodes];
@@ -134,5 +134,5 @@ impl Plan {
     }
 }
 
-/// For so long after a fault what begins may be told that there is no way: ways that led nowhere are avoided for 30 s.
+/// For this long after a fault a new flow may be told that there is no path: paths that led nowhere are avoided for 30 s.
 const AFTERMATH: Span = Span::from_secs(35);

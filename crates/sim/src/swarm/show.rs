@@ -1,4 +1,4 @@
-//! A plan in a few lines.
+//! A plan as text of a few lines.
 
 use super::Plan;
 use core::fmt;

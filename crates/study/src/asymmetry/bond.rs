@@ -10,7 +10,7 @@ use wavelane_run::Verdict;
 
 /// Figures count from this second on.
 pub(super) const FROM_S: f64 = 5.0;
-/// What both lanes carry at least of what the better carries alone, and of their rates together.
+/// The least share that both lanes carry of what the better carries alone, and of their rates together.
 const OF_BEST: f64 = 0.98;
 const OF_SUM: f64 = 0.85;
 /// What stands beside us over both lanes and, where there is time for that, over each.
@@ -19,7 +19,7 @@ pub(super) struct Beside {
     both: &'static str,
     alone: Option<&'static str>,
 }
-/// An echo beside it takes at most so many times and so many ms more than on the calmer lane alone.
+/// An echo beside it takes at most this factor and this many ms more than on the calmer lane alone.
 const ECHO_TIMES: f64 = 1.1;
 const ECHO_MORE_MS: f64 = 5.0;
 
@@ -91,7 +91,7 @@ impl Compared {
     pub(super) fn of_best(&self) -> Vec<f64> {
         joined(&self.goodput[0], &larger(&self.goodput[1], &self.goodput[2]), |both, best| both / best)
     }
-    /// Over what is allowed.
+    /// The echo over what is allowed.
     fn echo_of_allowed(&self) -> Vec<f64> {
         let calmer = smaller(&self.echo[1], &self.echo[2]);
         joined(&self.echo[0], &calmer, |both, calm| both / (calm * ECHO_TIMES + ECHO_MORE_MS))
@@ -117,7 +117,7 @@ impl Compared {
     }
 }
 
-/// What the kernel makes of both lanes beside what it makes of the better one, as far as it can and that was asked.
+/// The kernel's results with both lanes beside those with the better one, as far as it can and that was asked.
 fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside) -> Vec<Row> {
     let alone = beside.alone.unwrap_or_default();
     let stacks = [beside.both, alone, alone];

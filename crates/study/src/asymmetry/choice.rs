@@ -11,7 +11,7 @@ const ID: &str = "S0-E14";
 const PHASE_S: u64 = 120;
 /// Share that the radio delivers in each phase, in percent.
 const DELIVERS: [u32; 3] = [100, 30, 100];
-/// The handshake is no part of the choice.
+/// The handshake, which is no part of the choice, is left out.
 const FROM_S: f64 = 1.0;
 const RADIO_BPS: u64 = 2_000_000;
 const RADIO_DELAY_MS: u64 = 5;
@@ -20,7 +20,7 @@ const OCTETS: u32 = 300;
 /// headers and tag.
 const BACK_MS: f64 = RADIO_DELAY_MS as f64 + (OCTETS + 86) as f64 * 8e3 / RADIO_BPS as f64;
 const TIMES: f64 = 1.1;
-/// The policies that have both ways out. The default is the one of which something is promised; the others stand beside it.
+/// The policies that have both ways out. The default is the one with a guarantee; the others stand beside it.
 const CHOICES: [&str; 3] = [PROMISED, "pinned", "delivery-1998"];
 const PROMISED: &str = "bond";
 
@@ -82,7 +82,7 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
 
 pub(super) fn tasks() -> Vec<Task> {
     let fixed = [("radio", &["radio"][..], None), ("modem", &["modem"], None)];
-    // What no file says is the default's.
+    // What the file does not say is the default.
     let chosen = CHOICES.map(|choice| (choice, &["radio", "modem"][..], (choice != PROMISED).then_some(choice)));
     let run = |(name, ways, choice)| {
         (format!("choice-{name}"), text(&format!("A radio that fades beside a modem: out by {name}"), ways, choice))

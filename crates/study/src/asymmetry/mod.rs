@@ -1,6 +1,6 @@
 //! Links whose directions or lanes differ: thin ways back, steps of rate and delay, lanes over different media, outages.
 //!
-//! An experiment is a handful of scenarios and what makes rows of their Records; where they run is the backend's affair.
+//! An experiment is a handful of scenarios and what makes rows of their Records; the backend decides where they run.
 
 mod bond;
 mod choice;
@@ -83,7 +83,7 @@ pub(crate) fn run(
     let workers = options.jobs.unwrap_or(processors);
     let mut rows = cells::rows_of_all(&simulated, workers, (make, options, hooks), rows_of)?;
     if !lab.is_empty() {
-        // What measures real time has the machine to itself.
+        // Runs in real time have the machine to themselves.
         let real = || -> Box<dyn Backend> { Box::new(wavelane_lab::LabBackend) };
         match cells::rows_of_all(&lab, 1, (&real, options, hooks), rows_of) {
             Ok(found) => rows.extend(found),

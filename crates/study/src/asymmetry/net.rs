@@ -26,7 +26,7 @@ impl Way {
         self.more.push(more.to_owned());
         self
     }
-    /// Random loss of so many in a thousand.
+    /// Random loss, in thousandths.
     pub(super) fn losing(self, thousandths: u32) -> Self {
         self.with(&format!("loss = {{ kind = \"random\", p = \"{thousandths}/1000\" }}"))
     }

@@ -13,12 +13,12 @@ const AT_S: u64 = 10;
 /// Lane-seconds of upload after the outage: in the simulator, and in the laboratory, where pauses are judged for [`JUDGED_AFTER_S`].
 const AFTER_LANE_S: f64 = 40.0;
 const LAB_AFTER_LANE_S: f64 = 16.0;
-/// Pauses count until so long after the outage.
+/// Pauses count until this long after the outage.
 const JUDGED_AFTER_S: f64 = 5.0;
-/// Data flows again within so many round trips and so much more.
+/// Data flows again within this many round trips and this much more.
 pub(super) const ROUNDS: f64 = 1.5;
 const MORE_MS: f64 = 250.0;
-/// On a lane as slow as a modem, and on a metered one, which is asked seldom.
+/// On a lane as slow as a modem, and on a metered one, which is seldom probed.
 pub(super) const MORE_THIN_MS: f64 = 1_000.0;
 
 /// What is out.
@@ -26,7 +26,7 @@ pub(super) const MORE_THIN_MS: f64 = 1_000.0;
 enum Out {
     One,
     Both,
-    /// The way out of one lane and the way back of the other.
+    /// The forward path of one lane and the return path of the other.
     Halves,
 }
 
@@ -54,7 +54,7 @@ impl Outage {
         }
     }
 
-    /// Megabytes that are not over before the outage is, and for some seconds more.
+    /// Megabytes that last beyond the outage, and for some seconds more.
     fn size(self) -> f64 {
         let left = if self.out == Out::Both { 0.0 } else { 1.0 };
         let lanes = 2.0 * AT_S as f64 + left * self.lasts_s as f64 + self.after_lane_s;
@@ -105,7 +105,7 @@ impl Outage {
     }
 }
 
-/// A promise of how soon is kept by every run, not by the mean of them: there is a value if each run of the bulk flow has one.
+/// The limit must hold in every run, not only on average: there is a value if each run of the bulk flow has one.
 pub(super) fn worst_of_all(head: &Head, metric: &str, found: Option<&StackSeen>, values: Vec<f64>) -> Row {
     let runs = found.map_or(0, |s| s.result.flows.iter().filter(|flow| flow.flow == BULK).count());
     let mut row = head.row(metric, "ms", &values);
@@ -131,7 +131,7 @@ pub(super) fn tasks() -> Vec<Task> {
             }
         }
     }
-    // For longer than keys live.
+    // For longer than the lifetime of keys.
     let halves = Outage { lasts_s: 300, out: Out::Halves, thin: false, after_lane_s: AFTER_LANE_S };
     all.push(halves.task("outage", 5));
     all

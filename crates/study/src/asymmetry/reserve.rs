@@ -20,7 +20,7 @@ const BUSY_KB: u64 = 12_000;
 /// The lane is back.
 const BACK_S: u64 = 90;
 const UNTIL_S: u64 = 120;
-/// Pauses count until so long after the failure.
+/// Pauses count until this long after the failure.
 const JUDGED_S: u64 = 10;
 
 /// What goes on when the lane fails.

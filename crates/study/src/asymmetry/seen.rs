@@ -16,7 +16,7 @@ struct Run {
     echoes: Vec<(f64, Option<f64>)>,
 }
 
-/// What one stack made of a cell.
+/// One stack's results in a cell.
 pub(super) struct StackSeen {
     pub(super) result: StackResult,
     /// By seed.
@@ -70,7 +70,7 @@ impl Seen {
         Head { id, backend: self.backend.clone(), case, stack: stack.to_owned() }
     }
 
-    /// What a stack made of it.
+    /// A stack's results.
     pub(super) fn stack(&self, word: &str) -> Option<&StackSeen> {
         self.stacks.iter().find(|seen| seen.result.stack == word)
     }
@@ -102,7 +102,7 @@ impl StackSeen {
         self.runs.iter().map(of).collect()
     }
 
-    /// Delays of the echoes due from second `from` to second `until`, sorted, per seed; one without answer ranks behind all.
+    /// Delays of the echoes due from second `from` to second `until`, sorted, per seed; one without answer ranks last.
     fn echoes(&self, from: f64, until: f64) -> Vec<Vec<f64>> {
         let of =
             |run: &Run| ranked_ms(run.echoes.iter().filter(|(at, _)| (from..until).contains(at)).map(|(_, ms)| *ms));
@@ -120,7 +120,7 @@ impl StackSeen {
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64).collect()
     }
 
-    /// How many there are in the run that has fewest.
+    /// How many there are in the run with the fewest.
     pub(super) fn echo_count(&self, from: f64, until: f64) -> usize {
         self.echoes(from, until).iter().map(Vec::len).min().unwrap_or(0)
     }

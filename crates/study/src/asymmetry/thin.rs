@@ -1,4 +1,4 @@
-//! Ways back that carry a hundredth of the way out and less: what returns is acknowledgements.
+//! Return paths that carry a hundredth of the forward path and less: what returns is acknowledgements.
 
 use super::net::{Lane, Way, bulk, echo, scenario};
 use super::seen::{Seen, joined};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// Seconds of the transfer that count at most, its start among them.
 const COUNTED_S: f64 = 120.0;
-/// In the laboratory, which has them at the pace of clocks, in the quick edition. The start costs half a second, so that a shorter run
-/// makes the aim harder to reach; the echo has twice the fewest that count.
+/// In the laboratory, which runs in real time, in the quick edition. The start costs half a second, so that a shorter run makes the
+/// aim harder to reach; there are twice the fewest echoes that count.
 const LAB_SECONDS: u64 = 35;
 /// Fifty echoes without load, whose median is asked for.
 const LAB_IDLE_SECONDS: u64 = 10;
@@ -18,10 +18,10 @@ const LAB_IDLE_SECONDS: u64 = 10;
 const ECHO_FROM_S: f64 = 5.0;
 /// IP bits of a full packet over its payload, as TCP with timestamps carries it.
 pub(super) const FULL_OVER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
-/// Fewest echoes whose 95th percentile says something.
+/// The fewest echoes whose 95th percentile is meaningful.
 const ECHOES_MIN: usize = 150;
 
-/// A way back, and what is asked of it.
+/// A return path, and the aims for it.
 #[derive(Clone, Copy)]
 struct Thin {
     /// Which part of the study it belongs to, and what it is compared with.
@@ -31,13 +31,13 @@ struct Thin {
     back_bps: u64,
     delay_ms: u64,
     queues: [&'static str; 2],
-    /// One of several that differ in the queue of the way back.
+    /// One of several that differ in the queue of the return path.
     sweeps: bool,
     seconds: u64,
     echo_every_ms: Option<u64>,
     share: f64,
     echo_times: f64,
-    /// Bytes back per delivered megabyte, or share of the way back.
+    /// Bytes back per delivered megabyte, or share of the return path.
     back: Back,
 }
 
@@ -61,7 +61,7 @@ const MODEM: Thin = Thin {
     echo_times: 1.5,
     back: Back::Share(0.25),
 };
-/// A modem whose way back, and one of 1,200 bit/s, has a queue of this length.
+/// A modem whose return path, and one of 1,200 bit/s, has a queue of this length.
 const fn queued(queue: &'static str) -> [Thin; 2] {
     let modem = Thin { queues: ["50 kB", queue], stacks: &[OURS], sweeps: true, ..MODEM };
     [modem, Thin { back_bps: 1_200, echo_every_ms: None, share: 0.90, back: Back::PerMegabyte(400.0), ..modem }]

@@ -17,13 +17,13 @@ const SHARE_AIM: f64 = 0.90;
 const ECHO_AIM_MS: f64 = 150.0;
 /// The aim against a rival that reaches [`SHARE_AIM`] itself: within 3 %.
 const NEAR: f64 = 0.97;
-/// The aim for small bodies without loss: at most so much later than plain TCP.
+/// The aim for small bodies without loss: at most this much later than plain TCP.
 const LATER_MS: f64 = 5.0;
 /// The aim: repairs over first transmissions without loss.
 const REPAIR_AIM: f64 = 0.02;
 /// The link's round trip without queue or serialisation.
 const BASE_MS: f64 = 100.0;
-/// A rival below this share of our goodput is none in age and delay: what hardly sends has no queue.
+/// A stack below this share of our goodput is no rival in age and delay: one that hardly sends builds no queue.
 const RIVAL_SHARE: f64 = 0.5;
 /// The aim: echo p95 over that of a rival to which [`ECHO_ALLOWANCE_MS`] was added.
 const ECHO_RATIO_AIM: f64 = 1.1;
@@ -165,7 +165,7 @@ fn small(head: &Head, loss: &Loss, stack: &StackResult, flow: &str) -> Vec<Row> 
     vec![row("first_byte_ms", true), row("total_ms", false)]
 }
 
-/// Without loss the median, which a hiccup of the host does not move; under loss the mean, which feels every repeat.
+/// Without loss the median, which one delay of the host does not move; under loss the mean, which every retransmission moves.
 fn time_of(figures: &FlowFigures, loss: &Loss, first: bool) -> Option<f64> {
     let times = figures.fetch.as_ref()?;
     Some(match (first, loss.share == 0.0) {

@@ -1,4 +1,4 @@
-//! One bad link, every kind of traffic, and what each stack makes of it.
+//! One bad link, every kind of traffic, and the results of each stack.
 //!
 //! The link has 20 Mbit/s, 50 ms each way and a queue of 250 kB per direction, and loses packets both ways. First come
 //! small bodies on connections of their own over the idle link, then a download for the rest of the time with an echo
@@ -25,7 +25,7 @@ struct Loss {
     name: &'static str,
     /// For people.
     words: &'static str,
-    /// As the file has it: the whole line, or of bursts what is lost in them.
+    /// As the file has it: the whole line, or for bursts what is lost in them.
     text: &'static str,
     /// Whether it comes in bursts.
     bursts: bool,

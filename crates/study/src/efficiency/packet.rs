@@ -13,9 +13,9 @@ const STACK: &str = "wavelane+unsplit";
 const SENDER: &str = "server";
 /// The aim under loss: share of the limit.
 const SHARE_AIM: f64 = 0.7;
-/// The aim under loss: segments that the sender's kernel repeats, over those it sends.
+/// The aim under loss: segments that the sender's kernel retransmits, over those it sends.
 const RETRANSMIT_AIM: f64 = 0.005;
-/// The aim without loss: repeats of what had arrived, over packets sent.
+/// The aim without loss: retransmissions of what had arrived, over packets sent.
 const SPURIOUS_AIM: f64 = 0.005;
 /// Fewer packets cannot show a share as small as [`SPURIOUS_AIM`].
 const PACKETS_MIN: u64 = 200;
@@ -76,7 +76,7 @@ fn shares(stack: &StackResult, part: fn(&PacketFigures) -> u64) -> Vec<f64> {
     stack.packets.iter().filter_map(share).collect()
 }
 
-/// How well TCP does, and how little of the loss it sees.
+/// How well TCP performs, and how little of the loss it sees.
 fn lossy(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
     let goodput = values(stack, BULK, |f| f.goodput_bps);
     let mut all = vec![head.row("goodput_bps", "bit/s", &goodput)];
@@ -96,7 +96,7 @@ fn lossy(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
     all
 }
 
-/// How much the repeats cost where nothing is lost.
+/// The cost of retransmissions where nothing is lost.
 fn lossless(head: &Head, stack: &StackResult) -> Vec<Row> {
     let goodput = head.row("goodput_bps", "bit/s", &values(stack, BULK, |f| f.goodput_bps));
     let repeats = head.row("repeat_share", "share", &shares(stack, |p| p.packets_repeated));

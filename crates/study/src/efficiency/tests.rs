@@ -192,7 +192,7 @@ fn a_missing_peer_is_named_and_leaves_the_full_edition_open() {
     assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Inconclusive);
 }
 
-/// A run in which TCP crossed unsplit: Mbit/s, segments the server's kernel repeated of 10,000, copies in vain of 10,000.
+/// A run in which TCP crossed unsplit: Mbit/s, segments the server's kernel retransmitted of 10,000, needless copies of 10,000.
 fn unsplit(mbps: f64, repeated: u64, spurious: u64, packets: u64) -> RunDocument {
     let kernel = |node: &str, segments_repeated| KernelFigures {
         node: node.into(),
@@ -203,7 +203,7 @@ fn unsplit(mbps: f64, repeated: u64, spurious: u64, packets: u64) -> RunDocument
     let packets =
         PacketFigures { seed: 1, packets_sent: packets, packets_repeated: spurious + 500, packets_spurious: spurious };
     let result = StackResult {
-        // The client's kernel sends acknowledgements only; what it repeats is not what is judged.
+        // The client's kernel sends acknowledgements only; what it retransmits is not judged.
         kernels: vec![kernel("client", 900), kernel("server", repeated)],
         packets: vec![packets],
         ..stack("wavelane+unsplit", mbps, 180.0, 200.0, 200.0)

@@ -28,7 +28,7 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
     let mut tasks = Vec::new();
     for place in [Place::Sim, Place::Lab] {
         let sim = place == Place::Sim;
-        // Real time is what a run in the laboratory costs.
+        // A run in the laboratory costs real time.
         let lasts = |seconds: u64, short: u64| if sim || full { seconds } else { short };
         // What is steady long before the end of the simulator's run.
         let settled = |seconds: u64, in_lab: u64| if sim { seconds } else { in_lab };

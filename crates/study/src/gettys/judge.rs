@@ -1,6 +1,7 @@
 //! Rows of the experiments, judged as their text and physics have it.
 //!
-//! Where a delay is held against the packets of a buffer it is the 95th percentile of the answered pings: the top of the
+//! Where a delay is compared with the packets of a buffer it is the 95th percentile of the answered pings: the top of
+//! the
 //! sawtooth, where the buffer is full. A lone CUBIC flow spends the rest of the time between 70 and 100 % of it.
 
 use super::cases::{OTHERS, RATES, RING, SLOW_ROUTER, TXQUEUELEN, WRT54TM_KBIT};
@@ -20,7 +21,7 @@ fn head(place: Place, id: &'static str, home: &Home, case: &[(&str, Value)]) -> 
     Head { id, backend: place.word().into(), case, stack: format!("tcp-{}", home.control) }
 }
 
-/// Milliseconds that so many packets take at a rate.
+/// Milliseconds that `packets` take at a rate.
 fn packets_ms(packets: u32, kbit: u32) -> f64 {
     f64::from(packets) * PACKET_BITS / f64::from(kbit)
 }
@@ -32,7 +33,7 @@ fn kbit(home: &Home) -> u32 {
     }
 }
 
-/// Within so large a share of the bound.
+/// Within this share of the bound.
 fn near(row: &mut Row, bound: f64, share: f64) {
     row.bound = Some(bound);
     judge_between(row, bound * (1.0 - share), bound * (1.0 + share));
@@ -106,7 +107,7 @@ pub(super) fn rates(place: Place, medium: &str, found: &[Found<'_>]) -> Vec<Row>
         let (mut rows, mut products) = (Vec::new(), Vec::new());
         for (i, (mbit, _)) in RATES.iter().enumerate() {
             let head = head(place, "S3-E2c", found[i].home, &case(*mbit));
-            // The queue is filled again after a loss within ten seconds; what is before half of the run is start.
+            // After a loss the queue fills again within ten seconds; what is before half of the run is start.
             let half = found[i].home.seconds / 2;
             let (rtt, goodput) = (seen[i].top(PING, half), seen[i].goodput(half, found[i].home.seconds));
             let held = joined(&rtt, &goodput, |ms, bps| ms / 1e3 * bps / (1_448.0 * 8.0));
@@ -179,7 +180,7 @@ pub(super) fn commercial(place: Place, found: &Found<'_>) -> Vec<Row> {
     })
 }
 
-/// A knob that is not at the queue that stands.
+/// A knob of another queue than the standing one.
 pub(super) fn no_effect(
     place: Place,
     id: &'static str,

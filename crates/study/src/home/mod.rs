@@ -7,7 +7,7 @@ pub(crate) use seen::{Seen, seen};
 
 use std::fmt::Write;
 
-/// When the copy begins: what is before is idle.
+/// When the copy begins; before that the link is idle.
 pub(crate) const COPY_AT_S: u64 = 5;
 /// The copy, and the pings: from the laptop, from the second machine, and from the server back to the laptop.
 pub(crate) const COPY: &str = "copy";
@@ -80,7 +80,7 @@ impl Home {
         }
         match &self.air {
             Air::Cable { kbit, up, down } => {
-                // What the host and the radio add to each packet's way keeps runs of different seeds apart.
+                // What the host and the radio add to each packet's delay makes runs of different seeds differ.
                 let way = |queue: &str| {
                     format!(
                         "{{ rate = \"{kbit} kbit/s\", delay = \"{DELAY_US} us\", jitter = \"200 us\", queue = {queue} }}"

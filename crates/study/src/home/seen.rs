@@ -96,7 +96,7 @@ impl Seen {
         };
         self.each(flow, from, to, |part| mean(&ranked_ms(part.iter().map(|(_, ms)| *ms))))
     }
-    /// Per seed: a percentile from so many seconds after the copy's start to the end.
+    /// Per seed: a percentile from `settle_s` seconds after the copy's start to the end.
     pub(crate) fn loaded(&self, flow: &str, settle_s: u64, per_mille: u64) -> Vec<f64> {
         self.each(flow, (COPY_AT_S + settle_s) as f64, f64::MAX, |part| percentile(part, per_mille))
     }
@@ -133,7 +133,7 @@ impl Seen {
             Some(at - COPY_AT_S as f64)
         })
     }
-    /// Per seed: bits per second of the copy from so many seconds after its start to the run's end.
+    /// Per seed: bits per second of the copy from `settle_s` seconds after its start to the run's end.
     pub(crate) fn goodput(&self, settle_s: u64, end_s: u64) -> Vec<f64> {
         let from = (COPY_AT_S + settle_s) as f64;
         let of_seed = |copy: &Vec<(f64, u64)>| {

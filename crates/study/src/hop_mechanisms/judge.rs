@@ -64,7 +64,7 @@ pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> 
             }
             rows.push(row);
         }
-        // What the mechanism is worth.
+        // The gain from the mechanism.
         let worth = joined(&shares[1], &shares[0], |on, off| on / off);
         let mut row = head("S2-E12", &[("mechanism", json!("backpressure"))]).row("with_over_without", "ratio", &worth);
         judge(&mut row, Aim::Above(1.0));
@@ -92,7 +92,7 @@ pub(super) fn transmissions(hops: u32, tenths: u32, found: &[Option<Seen>]) -> V
     })
 }
 
-/// Without it a lost block never comes.
+/// Without it a lost block never arrives.
 pub(super) fn without_vtx(found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("S2-E12", &[("mechanism", json!("vtx")), ("hops", json!(4)), ("q", json!(0.2))]);
     rows_of(found, &head, "completed", |seen| {
@@ -129,7 +129,7 @@ pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
     })
 }
 
-/// Relays cost nothing on a clean way.
+/// Relays cost nothing on a clean path.
 pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("chain", &[("hops", json!(CLEAN_HOPS))]);
     rows_of(found, &head, "of_one_hop", |seen| {

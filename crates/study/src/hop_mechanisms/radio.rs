@@ -19,7 +19,7 @@ struct Cell {
     txop_ms: u32,
     /// A frame of 1,500 bytes on the air with SIFS, in microseconds.
     frame_us: f64,
-    /// At least so much of the ceiling; of the first cell the aims are the two ways of contending.
+    /// At least this share of the ceiling; for the first cell the aims are the two ways of contending.
     share: Option<f64>,
 }
 
@@ -56,8 +56,8 @@ const CELLS: [Cell; 4] = [
 /// Hops of the line over which keys go.
 const LINES: [u32; 3] = [1, 2, 3];
 
-/// Two senders that do not hear each other and a receiver that hears both. Of `knobs` there are none where datagrams contend as
-/// they come.
+/// Two senders that do not hear each other and a receiver that hears both. `knobs` is `None` where datagrams contend as they
+/// come.
 fn hidden(cell: &Cell, more: &str, knobs: Option<&str>) -> String {
     let stack = if knobs.is_some() { "hop-2009" } else { "udp" };
     let mut text = format!(
@@ -94,7 +94,7 @@ fn hidden(cell: &Cell, more: &str, knobs: Option<&str>) -> String {
     text
 }
 
-/// An echo beside an upload over a line of stations, of which neighbours hear each other and the next but one is sensed.
+/// An echo beside an upload over a line of stations, in which neighbours hear each other and the next but one is sensed.
 fn keys(hops: u32, on: bool) -> String {
     let (cell, nodes) = (&CELLS[0], 0..=hops);
     let names: Vec<String> = nodes.map(|n| format!("g{n}")).collect();

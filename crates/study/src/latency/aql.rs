@@ -1,5 +1,5 @@
-//! Airtime queue limits: what a deep driver's ring behind FQ-CoDel does to echoes beside downloads, and what of it the limits
-//! undo. The scenario is `scenarios/wifi/aql.toml`, in the simulator.
+//! Airtime queue limits: how a deep driver's ring behind FQ-CoDel delays echoes beside downloads, and how much of that the
+//! limits undo. The scenario is `scenarios/wifi/aql.toml`, in the simulator.
 
 use super::{ID, not_run};
 use crate::cells::{Aim, Cell, Head, documents, judge, unproven, values};
@@ -21,8 +21,8 @@ const ECHO: &str = "echo";
 const BULK: [&str; 2] = ["bulk-near", "bulk-far"];
 
 /// Airtime pending from which on a receiver has the lower limit only (`IEEE80211_AQL_THRESHOLD`): of two receivers with at most
-/// 12 ms each, all that waits in the ring. The estimate of a frame's airtime foresees neither access nor repetitions, so the
-/// worst echoes are allowed twice that.
+/// 12 ms each, all that waits in the ring. The estimate of a frame's airtime includes neither access nor retransmissions, so
+/// the worst echoes are allowed twice that.
 const THRESHOLD_MS: f64 = 24.0;
 /// Goodput that the limits must leave: as of FQ-CoDel beside FIFO.
 const KEPT: f64 = 0.95;

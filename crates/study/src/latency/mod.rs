@@ -128,7 +128,7 @@ fn all(edition: Edition) -> Vec<Task> {
     for place in [Place::Sim, Place::Lab] {
         for kbit in RATES {
             for control in CONTROLS {
-                // Real time is what a run in the laboratory costs.
+                // A run in the laboratory costs real time.
                 let in_lab = full && (control == "cubic" || LAB_RATES.contains(&kbit));
                 if place == Place::Sim || in_lab || (kbit, control) == (RATES[0], "cubic") {
                     tasks.push(disciplines(place, kbit, control));

@@ -1,4 +1,4 @@
-//! A link whose rate moves, and a shaper before it: at rates that stand still, and at one that follows.
+//! A link whose rate moves, and a shaper before it: at fixed rates, and at one that follows.
 //!
 //! One CUBIC upload and a probe every 50 ms, in virtual time: TCP - shaper (FQ-CoDel at its rate) - link (a deep FIFO at the
 //! trace's rate) - TCP. The probe's answer tells [`Autorate`] the one-way delay, as the daemon's reflector does.
@@ -27,15 +27,15 @@ const PROBE_EVERY: Span = Span::from_millis(50);
 const PROBE_OCTETS: usize = 64;
 /// Figures begin then: the start of the upload is over.
 const SETTLE: Span = Span::from_secs(5);
-/// What was carried is counted over so long.
+/// What was carried is counted over this time.
 const CARRIED_OVER: Span = Span::from_millis(200);
-/// Rates that stand still, in tenths of the trace's mean.
+/// Fixed rates, in tenths of the trace's mean.
 const TENTHS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-/// What the follower is told: a tenth of the mean, the half and thrice.
+/// What the follower is told: a tenth of the mean, half of it and three times it.
 const BOUNDS: [(u64, u64); 3] = [(1, 10), (1, 2), (3, 1)];
 const SENDER: &str = "192.0.2.1:40000";
 const RECEIVER: &str = "192.0.2.2:5000";
-/// A probe is no IP packet: it begins with a nought.
+/// A probe is no IP packet: it begins with a zero.
 const PROBE_MARK: u8 = 0;
 
 /// What sets the shaper's rate.
@@ -43,7 +43,7 @@ const PROBE_MARK: u8 = 0;
 enum Setting {
     /// There is no shaper.
     None,
-    /// So many tenths of the trace's mean.
+    /// This many tenths of the trace's mean.
     Fixed(u64),
     /// The estimator.
     Auto,
@@ -68,7 +68,7 @@ struct Outcome {
     p95_ms: f64,
 }
 
-// Bit by bit: a probe that was lost takes the longest time there is, which a decimal reader calls out of range.
+// As bits: a lost probe counts as the longest time there is, which a decimal reader calls out of range.
 impl From<Outcome> for [u64; 3] {
     fn from(outcome: Outcome) -> Self {
         [outcome.goodput_bps, outcome.p50_ms, outcome.p95_ms].map(f64::to_bits)
@@ -248,7 +248,7 @@ impl Bench {
     }
 }
 
-/// The part of a machine that time concerns.
+/// The part of a machine that depends on time.
 trait Wakes {
     fn next(&self) -> Option<Instant>;
     fn wake(&mut self, now: Instant);
@@ -316,7 +316,7 @@ fn run_one(trace: &Trace, setting: Setting) -> Outcome {
 }
 
 fn outcome(bench: &Bench, end: Instant) -> Outcome {
-    // One that is still under way, or was dropped, took longer than any.
+    // One that is still in flight, or was dropped, counts as longer than any.
     let counted = bench.probes.iter().filter(|(asked, _)| *asked >= Instant::ZERO + SETTLE);
     let mut delays: Vec<f64> =
         counted.map(|(_, took)| took.map_or(f64::MAX, |took| took.as_secs_f64() * 1e3)).collect();
@@ -383,8 +383,8 @@ mod tests {
         Trace { name: "steady", steps: vec![(Rate::from_bps(mbit * 1_000_000), Span::from_millis(10)); 1_200] }
     }
 
-    /// A link that stands still has closed forms: 40 octets of each 1,500 are headers, of 1,460 another 12 timestamps; a
-    /// shaper at nine tenths leaves the link's queue empty, and none fills it.
+    /// A link of fixed rate has closed forms: 40 octets of each 1,500 are headers, of 1,460 another 12 timestamps; a
+    /// shaper at nine tenths leaves the link's queue empty, and no shaper fills it.
     #[test]
     fn a_steady_link_gives_its_closed_form() {
         let trace = steady(10);

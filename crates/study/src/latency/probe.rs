@@ -79,7 +79,7 @@ struct Phase {
     pings: u64,
 }
 
-/// What came of one link.
+/// The result of one link.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Outcome {
     phases: Vec<Phase>,
@@ -114,7 +114,7 @@ fn measure(link: &Link, edition: Edition, seed: Seed, out: &Path, hooks: &RunHoo
     }
 }
 
-/// Sets its flag when it goes, so that threads in namespaces end with the measurement however that ends.
+/// Sets its flag when dropped, so that threads in namespaces end with the measurement however that ends.
 struct Stop(Arc<AtomicBool>);
 
 impl Drop for Stop {

@@ -72,7 +72,7 @@ impl Trace {
     pub(super) fn all() -> Vec<Self> {
         vec![lte(), starlink()]
     }
-    /// Rate and delay of a step; the last one stands.
+    /// Rate and delay of a step; the last one persists.
     pub(super) fn at(&self, step: usize) -> (Rate, Span) {
         self.steps[step.min(self.steps.len() - 1)]
     }

@@ -218,7 +218,7 @@ fn mesh(
     let mut out = format!("{tcp}[nodes]\n");
     for n in 0..nodes {
         let ends = flows.iter().any(|(a, b)| *a == n || *b == n);
-        // A station at the end of one flow may be on the way of another: it then forwards as well.
+        // A station at the end of one flow may be on the path of another: it then forwards as well.
         let kind = if ends && flows.len() == 1 {
             "endpoint"
         } else if ends {

@@ -94,7 +94,7 @@ pub(super) struct Reading {
     pub(super) code: &'static str,
     /// Control frames are coded too.
     pub(super) all_frames: bool,
-    /// How late the sender knows the state.
+    /// Delay after which the sender knows the state.
     pub(super) feedback_ms: u32,
     /// Tries of an RTS.
     pub(super) rts_tries: u32,
@@ -221,7 +221,7 @@ impl Cell {
         out += "[channels.wire]\nbetween = [\"host\", \"ap\"]\nreverse = \"same\"\n\
                 forward = { rate = \"5 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\" }\n";
         let names: Vec<String> = stations.iter().map(|s| format!("\"{s}\"")).collect();
-        // A try of an RTS and of a data frame without one count as short ones, of a data frame after an RTS as long ones.
+        // Tries of an RTS and of a data frame without one count as short ones, tries of a data frame after an RTS as long ones.
         let short = if self.column.rts { rts_tries } else { 7 };
         let _ = write!(
             out,
@@ -324,7 +324,7 @@ impl Cell {
         let nodes: Vec<f64> =
             Self::delivered(raw, (WARM_UP_S, end)).iter().map(|octets| octets * 8e-3 / self.seconds as f64).collect();
         let mut figures = Figures::from([("total_kbps".to_owned(), nodes.iter().sum())]);
-        // Which node is which is chance: they are compared by rank.
+        // The order of the nodes is chance: they are compared by rank.
         let mut ranked = nodes.clone();
         ranked.sort_by(|a, b| b.total_cmp(a));
         figures.extend(ranked.iter().enumerate().map(|(i, kbps)| (format!("rank{}_kbps", i + 1), *kbps)));

@@ -1,4 +1,4 @@
-//! The document's claims, by its own tables and by ours. They are said, not judged: S1-E1 to S1-E5 judge.
+//! The document's claims, by its own tables and by ours. They are reported, not judged: S1-E1 to S1-E5 judge.
 
 use super::cell::{Profile, Traffic};
 use super::judge::{Cells, Found, across};

@@ -1,4 +1,4 @@
-//! What the cells came to, beside the document's numbers and claims.
+//! The cells' results, beside the document's numbers and claims.
 
 use super::cell::{Cell, Figures, Profile, SWITCHES, Traffic};
 use super::physics::exchange_us;
@@ -46,7 +46,7 @@ pub(super) fn across(id: &'static str, profile: Profile, metric: &str, unit: &st
     head.row(metric, unit, values)
 }
 
-/// A count of cases in which something holds, judged by how many must; of none nothing can be said.
+/// A count of cases in which something holds, judged by how many must; without cases there is no verdict.
 fn count(id: &'static str, profile: Profile, metric: &str, cases: &[bool], least: usize) -> Row {
     let holds = cases.iter().filter(|holds| **holds).count();
     let value = if cases.is_empty() { Vec::new() } else { vec![holds as f64] };
@@ -208,7 +208,7 @@ pub(super) fn bulk(all: &[Found], profile: Profile) -> Vec<Row> {
     }
     rows.push(row);
     let (sizes, windows) = (cells.size_pairs(), cells.window_pairs());
-    // As many of a part of the cells as the demand is of all.
+    // The demand on all cells, in proportion for a part of them.
     let share = |cases: &[bool], least: usize, of: usize| (cases.len() * least).div_ceil(of);
     rows.push(count("S1-E1", profile, "larger_size_more", &sizes, share(&sizes, 58, 64)));
     rows.push(count("S1-E1", profile, "window_10_more_than_1", &windows, share(&windows, 16, 20)));

@@ -51,7 +51,7 @@ fn chart(name: &'static str, title: String, [x, y]: [&str; 2], curves: Vec<(Stri
     Chart { name, title, x_label, y_label, log: false, x_log: false, dots: false, bars: false, curves, aim: None }
 }
 
-/// What a picture shows, and the sentence of what to see.
+/// The title of a picture, and the sentence of what to see.
 fn titled(what: &str, see: &str) -> String {
     if see.is_empty() { what.to_owned() } else { format!("{what}. {see}") }
 }
@@ -186,7 +186,7 @@ fn of_today(document: &StudyDocument) -> Vec<Chart> {
     [carried, Chart { x_log: true, ..waits }].into_iter().filter(|chart| !chart.curves.is_empty()).collect()
 }
 
-/// The sentence of a table, from its rows.
+/// The sentence about a table, from its rows.
 type See<'a> = &'a dyn Fn(&[&Row]) -> String;
 
 /// A table: rows of one metric by two keys of their case, and the column that says which cell they are of.

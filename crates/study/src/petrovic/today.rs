@@ -1,6 +1,6 @@
 //! The document's questions to a cell of today: 802.11n with aggregates, CUBIC and BBR, FQ-CoDel with equal airtime at the
-//! access point, pages of 2024, calls in G.711. What was coding there is here that rates follow the channel; without it
-//! every frame goes at the least coded one.
+//! access point, pages of 2024, calls in G.711. In place of coding, rates follow the channel here; without that every
+//! frame goes at the least coded one.
 
 use super::cell::{CALLS, Cell, Profile, Reading, Traffic};
 use super::judge::{Cells, Found, across, geometric};
@@ -12,7 +12,7 @@ use serde_json::json;
 /// Sizes of packets, of datagrams, and windows.
 const SIZES: [u32; 3] = [100, 1000, 2000];
 const VOICE_SIZES: [u32; 5] = [200, 500, 600, 800, 1000];
-/// The last is more than any way here holds.
+/// The last is more than any path here holds.
 const WINDOWS: [u32; 3] = [1, 10, 1000];
 const WEB_SIZES: [u32; 2] = [100, 1000];
 /// With a window of one segment a page of today takes minutes.
@@ -21,7 +21,7 @@ const WEB_WINDOWS: [u32; 2] = [10, 1000];
 const BULK_S: u64 = 10;
 const WEB_S: u64 = 120;
 const VOICE_S: u64 = 60;
-/// What separates the stations from the noise, in dB: the last two seldom understand the fastest rate.
+/// The stations' signal over the noise, in dB: the last two seldom decode the fastest rate.
 const DISTANCES: [i16; 5] = [30, 26, 23, 21, 19];
 /// The noise, on a scale on which stations hear each other at 0 dB.
 const NOISE: i16 = -20;
@@ -142,7 +142,7 @@ fn flows(cell: &Cell, out: &mut String) {
     }
 }
 
-/// What the cells of a profile say of the claims.
+/// The evidence of a profile's cells on the claims.
 struct Today<'a> {
     profile: Profile,
     bulk: Cells<'a>,

@@ -10,14 +10,14 @@ pub(super) const PACKET_BITS: f64 = 12_000.0;
 const PACKET: f64 = 1_500.0;
 /// Slowest, and fastest of nineteen draws in twenty, in bit/s.
 const RATE: [f64; 2] = [0.1e6, 100e6];
-/// Of the twentieth.
+/// The same of the twentieth.
 const RATE_FAST: [f64; 2] = [100e6, 500e6];
-/// How many times faster one direction is than the other at the most: a thinner return cannot carry the
+/// How many times faster one direction is than the other at the most: a thinner return path cannot carry the
 /// acknowledgements of a plain TCP, two packets each, beside an echo.
 pub(super) const ASYMMETRY: f64 = 20.0;
 /// Round trip without queue, in ms.
 const RTT_MS: [f64; 2] = [4.0, 600.0];
-/// Share of it on the way up.
+/// Share of it on the upstream path.
 const SPLIT: [f64; 2] = [0.3, 0.7];
 /// Queue in bandwidth-delay products, and its least size in packets.
 const QUEUE_BDP: [f64; 2] = [0.1, 4.0];
@@ -28,13 +28,14 @@ const QUEUE_MAX: f64 = 64e6;
 const MOVING_LEAST: f64 = 0.2;
 /// Longest jitter and lateness of reordered packets, in ms, beside half the round trip.
 const JITTER_MS: f64 = 40.0;
-/// A member lasts so long in s, unless so many packets take less; and no less than so long, packets and round trips.
+/// A member lasts this long in s, unless this many packets take less; but at least this long, packets and round
+/// trips.
 const LASTS_S: f64 = 45.0;
 const LASTS_PACKETS: f64 = 60_000.0;
 const LEAST_S: f64 = 30.0;
 const LEAST_PACKETS: f64 = 2_000.0;
 const LEAST_RTTS: f64 = 60.0;
-/// A satellite is left for the next every so many seconds.
+/// Seconds from one satellite handover to the next.
 const HANDOVER_S: f64 = 15.0;
 
 /// A member of the population.
@@ -96,9 +97,9 @@ pub(super) struct Way {
     pub(super) policer: Option<(u64, u64)>,
     /// (ms, bit/s) of each change.
     pub(super) rates: Vec<(u64, u64)>,
-    /// (ms, us) of each change of the delay but for spikes.
+    /// (ms, us) of each change of the delay except spikes.
     pub(super) delays: Vec<(u64, u64)>,
-    /// (ms, us) of each spike: what is sent at that moment, and so all that follows, is so much later.
+    /// (ms, us) of each spike: what is sent at that moment, and so all that follows, is delayed by this much.
     pub(super) spikes: Vec<(u64, u64)>,
     /// (ms, ms) of each outage.
     pub(super) outages: Vec<(u64, u64)>,
@@ -108,7 +109,7 @@ pub(super) struct Way {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Loss {
     None,
-    /// Nothing: the radio repeats, and what it repeats holds up what follows.
+    /// Nothing: the radio retransmits, and its retransmissions delay what follows.
     Repeated,
     Random {
         ppm: u32,
@@ -162,7 +163,7 @@ fn log(chance: &mut Chance, [least, most]: [f64; 2]) -> f64 {
     least * power(most / least, chance.unit())
 }
 
-/// To three digits: what a logarithm's last bit is must not reach the file.
+/// To three digits: the last bit of a logarithm must not reach the file.
 fn three_digits(value: f64) -> u64 {
     let scale = 10f64.powi((value.max(1.0).log10().floor() as i32 - 2).max(0));
     ((value / scale).round() * scale) as u64
@@ -345,7 +346,7 @@ fn spike(dice: &Dice, name: &str, way: &mut Way, lasts_ms: u64) {
 }
 
 impl Draw {
-    /// What it costs to simulate, about: packets that are offered.
+    /// The approximate cost of simulating it: packets that are offered.
     pub(super) fn cost(&self) -> f64 {
         let packets = |way: &Way| way.steady() * self.lasts_ms as f64 / 1e3 / PACKET_BITS;
         500.0 + self.loaded().into_iter().map(packets).sum::<f64>()
@@ -360,7 +361,7 @@ impl Draw {
         }
     }
 
-    /// Whether the worst tenth has the lower aim: what a controller learns there in the time is little.
+    /// Whether the worst tenth has the lower aim: a controller learns little there in the time.
     pub(super) fn is_hard(&self) -> bool {
         self.loaded().iter().any(|way| way.rate < 1_000_000) || self.moving == Moving::Walk && self.rtt_ms > 300.0
     }
@@ -370,7 +371,7 @@ impl Draw {
         PACKET_BITS / self.down.least().min(self.up.least()) * 1e3
     }
 
-    /// The receive window and send buffer with which no TCP is short, in bytes: twice what path and queue hold.
+    /// The receive window and send buffer that limit no TCP, in bytes: twice what path and queue hold.
     pub(super) fn buffer(&self) -> u64 {
         let rtt_ms = self.rtt_ms + self.down.late_ms() + self.up.late_ms();
         let of = |way: &&Way| 2.0 * (way.rate as f64 * rtt_ms / 8e3 + way.queue as f64);
@@ -400,7 +401,7 @@ impl Way {
         (self.jitter_us + self.reorder.1 + spikes) as f64 / 1e3
     }
 
-    /// Share of packets that are lost on the way, over a long time, but for policer, queue and outages.
+    /// Share of packets that are lost on the path, over a long time, without policer, queue and outages.
     pub(super) fn lost(&self) -> f64 {
         let lost = match self.loss {
             Loss::None | Loss::Repeated => 0.0,

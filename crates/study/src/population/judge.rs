@@ -16,16 +16,16 @@ const TENTH_HARD_AIM: f64 = 0.93;
 const WORST_SHARE_AIM: f64 = 0.995;
 const ECHO_SHARE_AIM: f64 = 0.95;
 const WIRE_SHARE_AIM: f64 = 0.95;
-/// From so many members on the claims about a family are judged: a tenth of fewer would be less than one member.
+/// The claims about a family are judged from this many members on: a tenth of fewer would be less than one member.
 pub(super) const JUDGED_MIN: usize = 20;
-/// A TCP is a rival in delay from this share of our goodput on: what hardly sends has no queue.
+/// A TCP is a rival in delay from this share of our goodput on: one that hardly sends builds no queue.
 const RIVAL_SHARE: f64 = 0.5;
-/// Our echo may take so much longer than a rival's: times, and in ms beside one packet's serialisation.
+/// Our echo may take this much longer than a rival's: a factor, and in ms beside one packet's serialisation.
 const ECHO_TIMES: f64 = 1.05;
 const ECHO_MORE_MS: f64 = 10.0;
 /// Bytes on the link per byte delivered, times BBR's.
 const WIRE_TIMES: f64 = 1.2;
-/// What stands in the case of a member's row.
+/// The key of a member in the case of its row.
 pub(super) const DRAW: &str = "draw";
 pub(super) const RATE: &str = "rate_mbit";
 pub(super) const RTT: &str = "rtt_ms";
@@ -68,7 +68,7 @@ fn wire_ratio(member: &Member) -> Option<f64> {
     Some(of(OURS)? / of(BBR)?)
 }
 
-/// What tells a member's rows from others'.
+/// The case that tells a member's rows from others'.
 pub(super) fn case_of(draw: &Draw) -> Map<String, Value> {
     // Of the body that comes down, if one does.
     let way = draw.loaded()[0];

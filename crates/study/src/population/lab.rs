@@ -12,13 +12,13 @@ use std::ops::RangeInclusive;
 use wavelane_base::Seed;
 use wavelane_run::{Backend, CaptureExtent, RunDocument, RunHooks, Verdict};
 
-/// What is run unless stacks are named. BBR fills what CUBIC does not, so that it tells of more.
+/// What is run unless stacks are named. BBR fills links that CUBIC does not, so that it shows more.
 const BOTH: [&str; 2] = [OURS, BBR];
-/// So many members unless they are named: the edition's first that fit.
+/// How many members unless they are named: the edition's first that fit.
 const DRAWS: usize = 10;
 /// Fastest direction the laboratory keeps time for, in bit/s.
 const RATE_MAX: u64 = 100_000_000;
-/// Longest member: real time is what it costs.
+/// Longest member: it costs real time.
 const LASTS_MAX_MS: u64 = 60_000;
 /// Most bytes on path and in queue: Linux gives a connection's receiver 6 MiB and its sender 4 MiB (tcp_rmem, tcp_wmem),
 /// of which about half are payload, while the simulated TCPs have all they can use.
@@ -110,8 +110,8 @@ fn replay(draw: &Draw) -> String {
     format!("wavelane study run {ID} --part {LAB} --seed {} --draws {n}..{n}", draw.family.0)
 }
 
-/// The laboratory's goodput of a stack over the simulator's. Of bodies both ways the one that differs more counts: a sum
-/// would let one make up for the other.
+/// The laboratory's goodput of a stack over the simulator's. With bodies both ways the one that differs more counts: in
+/// a sum one would make up for the other.
 fn one(draw: &Draw, seen: &Seen, document: &RunDocument) -> Row {
     let mut row = Row { case: case_of(draw), ..Row::new(ID, LAB, &seen.stack, METRIC, "ratio") };
     let Some(found) = document.stacks.iter().find(|s| s.stack == seen.stack) else {

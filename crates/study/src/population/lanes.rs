@@ -25,7 +25,7 @@ use wavelane_scenario::{Scenario, Stack};
 const FORMAT: &str = "wavelane-lanes/1";
 /// How many lanes a member has.
 const LANES: [usize; 2] = [2, 3];
-/// A member's further lanes are the links of draws so much further on, which nobody else runs.
+/// A member's further lanes are the links of draws this much further on, which nothing else runs.
 const APART: u64 = 10_000_000;
 /// Dice of each member.
 const SEEDS: u64 = 3;
@@ -35,7 +35,7 @@ const FULL: RangeInclusive<u64> = 1_001..=1_300;
 /// All lanes together carry at least this much of what the best carries alone, in this share of the members.
 const OF_BEST: f64 = 0.95;
 const SHARE_AIM: f64 = 0.95;
-/// What a run holds of the fastest lane's packets, of time and of the longest round trips, at least.
+/// The least that a run holds of the fastest lane's packets, of time and of the longest round trips.
 const PACKETS: f64 = 20_000.0;
 const LEAST_MS: f64 = 12_000.0;
 const RTTS: f64 = 30.0;
@@ -46,7 +46,7 @@ struct Group {
     draws: Vec<Draw>,
 }
 
-/// What came of one.
+/// The result of one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Outcome {
     format: String,
@@ -75,7 +75,7 @@ impl Group {
         if self.is_upload() { draw.up.steady() } else { draw.down.steady() }
     }
 
-    /// So long that the fastest lane, which says what is best and costs most, carries enough, and every lane has so many round trips;
+    /// So long that the fastest lane, which sets the best result and the cost, carries enough, and every lane has enough round trips;
     /// but no longer than the fastest is run alone elsewhere, for each of these runs is one of many.
     fn lasts_ms(&self) -> u64 {
         let fastest = self.draws.iter().max_by(|a, b| self.rate(a).total_cmp(&self.rate(b)));

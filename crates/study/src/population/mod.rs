@@ -34,7 +34,7 @@ const QUICK: RangeInclusive<u64> = 1_001..=1_100;
 const FULL: RangeInclusive<u64> = 1_001..=3_000;
 /// Most members at once.
 const DRAWS_MAX: u64 = 100_000;
-/// A member on which we are below this ratio is run again with so many other dice.
+/// A member on which we are below this ratio is run again with this many other dice.
 const AGAIN_BELOW: f64 = 0.85;
 const AGAIN: u64 = 5;
 

@@ -4,7 +4,7 @@ use super::judge::{DRAW, ECHO_METRIC, LOSS, RATE, RATIO_METRIC, RTT};
 use crate::document::{Row, StudyDocument};
 use wavelane_report::Chart;
 
-/// So many of the worst members stand on the page, by goodput and by echo.
+/// How many of the worst members the page shows, by goodput and by echo.
 const WORST: usize = 10;
 /// A ratio is drawn no lower and no higher.
 const DRAWN: [f64; 2] = [0.02, 50.0];

@@ -16,7 +16,7 @@ use wavelane_scenario::{Scenario, Stack};
 /// Format of the file.
 const FORMAT: &str = "wavelane-draw/1";
 /// A link on which every part of TCP that a result could depend on has work: its result stands for the simulator and
-/// its TCP in the keys, so that a change of either makes what was stored before worthless.
+/// its TCP in the keys, so that a change of either invalidates what was stored before.
 const CANARY: &str = r#"
 duration = "4 s"
 stacks = ["tcp-cubic"]
@@ -149,7 +149,7 @@ impl Store {
                     let raw = simulate(&scenario, stack, cancelled)?;
                     format!("{:?} {:?}", raw.notes, of_run(&scenario, &raw, scenario.seed))
                 }
-                // The gateways' code is what is being worked on: of these only the same build's result holds.
+                // The gateways' code changes often: for these only a result of the same build is valid.
                 _ => crate::cells::fingerprint(),
             };
             programs.push((*word, program));

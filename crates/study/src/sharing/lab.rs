@@ -62,7 +62,7 @@ pub(super) fn run(
     cells::rows_of_all(&Task::all(), 1, (make, options, hooks), rows_of)
 }
 
-/// A queue, and who is beside us at it; `None` is another link of ours.
+/// A queue, and the rival beside us at it; `None` is another link of ours.
 struct Task {
     queue: (f64, &'static str),
     rival: Option<&'static str>,

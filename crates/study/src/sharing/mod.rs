@@ -1,4 +1,4 @@
-//! Beside others on one drop-tail bottleneck: is Wavelane fair, and does it get its part?
+//! Beside others on one drop-tail bottleneck: is Wavelane fair, and does it get its share?
 //!
 //! Two downloads meet in a channel between two routers. One comes through a pair of gateways; the other is a plain TCP
 //! flow of a stated congestion control, or comes through a second pair. The same file under the rival's own stack says

@@ -18,7 +18,7 @@ const QUEUES: [(f64, &str); 3] = [(0.25, "0.25"), (1.0, "1"), (4.0, "4")];
 const QUEUE_LEAST: u64 = 8 * 1_500;
 /// The rivals' congestion controls.
 const RIVALS: [&str; 4] = ["cubic", "reno", "bbr", "bbr3"];
-/// Who comes later does so by this many seconds.
+/// The later flow starts this many seconds later.
 const LATER: u32 = 5;
 
 /// The aim: our share of both goodputs, or what CUBIC takes from that rival and a little more, if that is more.
@@ -30,7 +30,7 @@ const SHARE_LEAST: f64 = 0.25;
 const KEPT_AIM: f64 = 0.6;
 /// The aim: Jain's index of two links of ours.
 const JAIN_AIM: f64 = 0.9;
-/// The aim: in so many of the judged cells.
+/// The aim: in this share of the judged cells.
 const CELLS_AIM: f64 = 0.90;
 const JAIN_CELLS_AIM: f64 = 0.95;
 
@@ -76,9 +76,9 @@ impl Link {
     fn bottleneck(&self, seconds: u32, starts: [u32; 2]) -> Bottleneck {
         let bdp = f64::from(self.mbit) * 125.0 * f64::from(self.rtt_ms);
         let queue = ((self.queue.0 * bdp).round() as u64).max(QUEUE_LEAST);
-        // Packets of one size that come by the clock of their acknowledgements can find the queue full whenever the other
-        // flow's find room, for ever (Floyd and Jacobson 1992, "traffic phase effects"). Random delays of up to one packet's
-        // time, as hosts have, end it; `docs/decisions/0028-sharing-in-the-simulator.md` has figures.
+        // Packets of one size, clocked by their acknowledgements, can find the queue full whenever the other flow's find
+        // room, for ever (Floyd and Jacobson 1992, "traffic phase effects"). Random delays of up to one packet's time, as
+        // hosts have, end it; `docs/decisions/0028-sharing-in-the-simulator.md` has figures.
         let jitter_us = 12_000 / self.mbit;
         Bottleneck { mbit: self.mbit, rtt_ms: self.rtt_ms, queue, jitter_us, seconds, starts }
     }
@@ -98,7 +98,7 @@ impl Link {
     }
 }
 
-/// A link and who is beside us on it; `None` is another link of ours.
+/// A link and the rival beside us on it; `None` is another link of ours.
 struct Task {
     link: Link,
     rival: Option<&'static str>,
@@ -171,7 +171,7 @@ fn measured(document: &RunDocument, extent: &Extent) -> Option<Measured> {
     document.stacks.iter().map(of_stack).collect()
 }
 
-/// What a cell came to: per seed, both orders averaged.
+/// The result of a cell: per seed, both orders averaged.
 #[derive(Debug, Default)]
 struct Outcome {
     shares: Vec<f64>,

@@ -11,7 +11,7 @@ pub(super) struct Bottleneck {
     pub(super) rtt_ms: u32,
     /// Octets of queue.
     pub(super) queue: u64,
-    /// Extra delay of each packet on its way to the queue, up to so many microseconds.
+    /// Extra delay of each packet on the path to the queue, up to this many microseconds.
     pub(super) jitter_us: u32,
     /// Length of the run, in seconds.
     pub(super) seconds: u32,

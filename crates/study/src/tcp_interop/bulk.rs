@@ -28,14 +28,14 @@ const CAPTURED_QUEUE: u64 = 500_000;
 const SPEED_WITHIN: f64 = 0.2;
 const ROUND_TRIP: Span = Span::from_millis(2);
 /// A tenth of the rate, ten times the round trip, and a receive window of four times their product, so that the network and
-/// not a full send buffer says when more may go.
+/// not a full send buffer decides when more may be sent.
 const SLOW: (u64, Span) = (100, Span::from_millis(20));
 const SLOW_WINDOW: u32 = 1_000_000;
-/// More than a send buffer of either (4 MiB) puts in flight: no queue overflows, so what is repeated is what the link's dice
-/// lost and what was believed lost.
+/// More than a send buffer of either (4 MiB) puts in flight: no queue overflows, so what is retransmitted is what the link's
+/// dice lost and what was believed lost.
 const QUEUE: u64 = 6_000_000;
-/// Counts are compared over as many seeds, by edition. Where frames are a little late there are few needless repeats, so
-/// chance is large; with Linux alone, too, one run in some twenty has ten times as many as the others (decision 0018).
+/// Counts are compared over this many seeds, by edition. Where frames are a little late there are few needless retransmissions, so chance
+/// is large; with Linux alone, too, one run in some twenty has ten times as many as the others (decision 0018).
 const SEEDS: [u64; 2] = [4, 4];
 const SEEDS_LATE: [u64; 2] = [4, 24];
 const SEEDS_LATE_SLOW: [u64; 2] = [4, 12];
@@ -46,14 +46,14 @@ const LIMIT: Span = Span::from_secs(120);
 pub(super) enum Trouble {
     Loss,
     /// By half a round trip: RACK's window grows until it covers that and the sender's own bursts, by a step per round trip
-    /// that had a needless repeat. At 1 Gbit/s the bursts are many times the lateness: a send buffer of 4 MiB is refilled by
-    /// thirds, 11 ms of the link, so the hosts decide the count as much as TCP does.
+    /// that had a needless retransmission. At 1 Gbit/s the bursts are many times the lateness: a send buffer of 4 MiB is
+    /// refilled by thirds, 11 ms of the link, so the hosts decide the count as much as TCP does.
     Late,
     /// By half a round trip over a link so slow that the bursts do not matter.
     LateSlow,
     /// By three round trips, and by ten for BBR, whose window of two products and more makes the round trip three times as
-    /// long: more than RACK's window ever is (RFC 8985, section 6.2, step 4: one smoothed round trip), so what is late is
-    /// repeated, all of it, as if it were lost.
+    /// long: more than RACK's window ever is (RFC 8985, section 6.2, step 4: one smoothed round trip), so all that is late
+    /// is retransmitted as if it were lost.
     VeryLate,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Counted {
     goodput: Option<f64>,
     intact: bool,
     pub(super) retransmits: u64,
-    /// Frames that the link's queue dropped: the sender's speed, not the link's dice.
+    /// Frames that the link's queue dropped: due to the sender's speed, not the link's dice.
     overflow: u64,
     pub(super) timeouts: u64,
     pub(super) inconclusive: Option<String>,
@@ -163,7 +163,7 @@ pub(super) fn rows(
     let octets = trouble.octets(full);
     let mut tasks = Vec::new();
     for control in Control::ALL {
-        // The pairs take turns, so that whatever else the machine does meets all alike.
+        // The pairs take turns, so that other load on the machine affects all alike.
         for seed in (0..trouble.seeds(full)).map(|i| Seed(options.seed.0 + i)) {
             tasks.extend(PAIRS.map(|pair| Transfer { control, seed, pair }));
         }
@@ -282,8 +282,8 @@ pub(super) fn complaints(path: &Path) -> Result<(u64, u64), String> {
     };
     // 0x00800000 is the severity "error".
     // A sum of 0xffff is the other form of zero (RFC 1624, section 3), which Linux writes where it sums in software.
-    // What segments carry is noise: of those with a good sum, a protocol that is at home on a port drawn at random, or
-    // that guesses by content, would call some malformed.
+    // Segments carry noise: a protocol that is registered for a port drawn at random, or that guesses by content,
+    // would call some of those with a good sum malformed.
     let bad = "(tcp.checksum.status == 0 || ip.checksum.status == 0 \
                || ((_ws.malformed || _ws.expert.severity >= 0x00800000) && !(tcp.len > 0 && tcp.checksum.status == 1))) \
                && !(tcp.checksum == 0xffff)";

@@ -32,8 +32,8 @@ const SEEDS_BBR: [u64; 2] = [2, 4];
 const SIM_SEEDS: [u64; 2] = [8, 24];
 /// Runs at once; each says if it came too late.
 const WORKERS: usize = 12;
-/// BBR's fill the link whatever it loses, and its rate is what its acknowledgements' times say: twelve at once take more
-/// than the machine has and measure that.
+/// BBR's fill the link whatever it loses, and its rate follows its acknowledgements' times: twelve at once overload the
+/// machine and measure that.
 const WORKERS_BBR: usize = 2;
 /// How far ours may be from the kernel.
 const WITHIN: f64 = 0.15;
@@ -79,7 +79,8 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
                 for (per_mille, rtt_ms) in CELLS {
                     tasks.push(Task { place, control, per_mille, rtt_ms, flows: 1, seed, seconds });
                 }
-                // Of the shared bottleneck quick takes the ends, and as many seeds everywhere as the laboratory has.
+                // Of the shared bottleneck's cells the quick edition takes the ends, and everywhere as many seeds as
+                // the laboratory has.
                 let shares = seed.0 < options.seed.0 + seeds;
                 for flows in SHARERS.into_iter().filter(|n| shares && (full || *n == 2 || *n == 16)) {
                     tasks.push(Task { place, control, per_mille: 0, rtt_ms: SHARED_RTT_MS, flows, seed, seconds });

@@ -1,4 +1,4 @@
-//! Counts of ours against the kernel's: repeats and timeouts over the same seeds.
+//! Counts of ours against the kernel's: retransmissions and timeouts over the same seeds.
 
 use super::bulk::{Counted, Trouble};
 use super::{Control, row};
@@ -7,13 +7,13 @@ use serde_json::json;
 use wavelane_measure::mean_ci95;
 use wavelane_run::Verdict;
 
-/// Counts of repeats may differ by this share, or by this many per transfer where there are few.
+/// Counts of retransmissions may differ by this share, or by this many per transfer where there are few.
 const COUNT_WITHIN: f64 = 0.1;
 const COUNT_BY: f64 = 3.0;
 /// Below this many per transfer, chance is Poisson's whatever the seeds happen to show.
 const FEW: f64 = 20.0;
 
-/// Ours against the kernel's over the same seeds: repeats and timeouts.
+/// Ours against the kernel's over the same seeds: retransmissions and timeouts.
 pub(super) fn compare(control: Control, trouble: Trouble, how: &str, ours: &[Counted], linux: &[Counted]) -> [Row; 2] {
     let busy = ours.iter().chain(linux).find_map(|c| c.inconclusive.as_ref());
     let one = |metric: &str, of: fn(&Counted) -> u64| {

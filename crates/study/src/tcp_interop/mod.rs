@@ -59,7 +59,7 @@ pub(crate) fn run(
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 
-/// Who is told, and who stops it.
+/// The hooks for progress and cancelling.
 type Watch<'a> = &'a RunHooks<'a>;
 
 /// A congestion control that both TCPs have.

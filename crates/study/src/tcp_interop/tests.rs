@@ -13,7 +13,7 @@ fn allowed() -> bool {
 }
 
 /// Both ways between ours and the kernel over a link that loses and reorders: every byte arrives as it was sent, the
-/// losses of the link are repeated and little else, and tshark finds nothing wrong.
+/// losses of the link are retransmitted and little else, and tshark finds nothing wrong.
 #[test]
 fn our_tcp_interoperates_with_the_kernel() {
     if !allowed() {

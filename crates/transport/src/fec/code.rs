@@ -1,15 +1,15 @@
-//! Which coefficient belongs to a datagram's number and a repair symbol's key.
+//! The coefficient for a datagram's number and a repair symbol's key.
 //!
-//! A Cauchy matrix: rows are keys, columns are numbers, an entry is 1 / (row + column). Every square part of such a
-//! matrix can be inverted, so among datagrams that one set of numbers covers, any as many repair symbols as are
-//! missing bring all of them back. Columns take the lower half of the field and rows the upper half; numbers repeat
-//! their column every [`SPAN_MAX`], which is why a repair symbol covers no wider span.
+//! A Cauchy matrix: rows are keys, columns are numbers, an entry is 1 / (row + column). Every square submatrix can be inverted, so of the
+//! datagrams that one set of numbers covers, any lost ones are restored by as many repair symbols, whichever these are. Columns take the
+//! lower half of the field and rows the upper half; numbers repeat their column every [`SPAN_MAX`], which is why a repair symbol covers no
+//! wider span.
 
 use super::gf256::inverse;
 
 /// Widest span of numbers that one repair symbol covers.
 pub const SPAN_MAX: u64 = 128;
-/// A symbol begins with its datagram's length, so that padding can be told from content.
+/// A symbol begins with its datagram's length, to distinguish padding from content.
 pub const LENGTH_LEN: usize = 2;
 
 /// The factor of datagram `number` in the repair symbol under `key`.

@@ -1,25 +1,25 @@
-//! The receiver's side: solves the repair symbols' equations for what is missing.
+//! The receiver's side: solves the repair symbols' equations for the missing datagrams.
 //!
-//! Everything here can be driven by the neighbour, which is authenticated but may be faulty: all tables have bounds, and
-//! the oldest entry goes when one is full.
+//! The neighbour controls all input; it is authenticated but may be faulty: all tables are bounded, and the oldest entry is dropped when
+//! one is full.
 
 use super::code::{LENGTH_LEN, SPAN_MAX, coefficient};
 use super::gf256::{add_multiple, inverse, multiply};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most protected datagrams remembered.
+/// Most protected datagrams kept.
 pub const SOURCES_MAX: usize = SPAN_MAX as usize;
-/// Most equations that wait for more.
+/// Most unsolved equations kept.
 pub const EQUATIONS_MAX: usize = 48;
-/// Longest symbol taken, and longest datagram kept: jumbo frames, and some room.
+/// Longest symbol accepted, and longest datagram kept: jumbo frames, and some room.
 const SYMBOL_MAX: usize = 16 << 10;
-/// Octets that may be multiplied and added for each octet that arrives. An honest symbol takes one per datagram that it
-/// covers and that arrived, up to 63, and at least one datagram comes with it ...
+/// Octets that may be multiplied and added per octet that arrives. An honest symbol takes one per datagram that it covers and that arrived,
+/// up to 63, and at least one datagram arrives with it ...
 const WORK_PER_OCTET: u64 = 32;
-/// ... and so many may be saved up: what solving for a burst of 48 full datagrams takes, twice.
+/// ... and the limit of what may be saved up: twice the work of solving for a burst of 48 full datagrams.
 const WORK_SAVED_MAX: u64 = 8 << 20;
 
-/// A sum of unknown datagrams times factors, none of them zero, and what it comes to.
+/// A sum of unknown datagrams times non-zero factors, and its value.
 #[derive(Debug)]
 struct Equation {
     factors: BTreeMap<u64, u8>,
@@ -42,7 +42,7 @@ impl Equation {
         add_multiple(&mut self.symbol, &other.symbol, factor);
     }
 
-    /// Takes a datagram that became known out of the sum. `false` if it cannot have been in it.
+    /// Removes a datagram that became known from the sum. `false` if it cannot have been part of it.
     fn substitute(&mut self, number: u64, datagram: &[u8]) -> bool {
         let Some(factor) = self.factors.remove(&number) else { return true };
         if LENGTH_LEN + datagram.len() > self.symbol.len() {
@@ -53,7 +53,7 @@ impl Equation {
         true
     }
 
-    /// Makes the factor of `number` one.
+    /// Scales the factor of `number` to one.
     fn normalise(&mut self, number: u64) {
         let by = inverse(self.factors.get(&number).copied().unwrap_or(0));
         self.factors.values_mut().for_each(|factor| *factor = multiply(*factor, by));
@@ -63,14 +63,14 @@ impl Equation {
     }
 }
 
-/// Keeps protected datagrams and unsolved equations of one lane.
+/// The protected datagrams and unsolved equations of one lane.
 #[derive(Debug)]
 pub struct Decoder {
     sources: BTreeMap<u64, Vec<u8>>,
-    /// Reduced: the lowest number of each is in no other one.
+    /// Reduced: the lowest number of each occurs in no other one.
     equations: VecDeque<Equation>,
     recovered: VecDeque<(u64, Vec<u8>)>,
-    /// Everything below left the table of sources, or was never in it.
+    /// All numbers below were dropped from the table of sources, or never in it.
     forgotten_below: u64,
     /// Octets that may be multiplied and added now.
     work: u64,
@@ -103,7 +103,7 @@ impl Decoder {
         true
     }
 
-    /// A repair symbol arrived. One that contradicts what is known, or speaks of datagrams long gone, is dropped.
+    /// A repair symbol arrived. One that contradicts known datagrams, or covers datagrams dropped long ago, is ignored.
     pub fn repair(&mut self, key: u8, first: u64, mask: u128, symbol: &[u8]) {
         if symbol.len() < LENGTH_LEN || symbol.len() > SYMBOL_MAX || first < self.forgotten_below {
             return;
@@ -128,7 +128,7 @@ impl Decoder {
         self.work = (self.work + octets as u64 * WORK_PER_OCTET).min(WORK_SAVED_MAX);
     }
 
-    /// Whether there is work for so many octets. If not, what waits to be solved is given up: it will be repeated.
+    /// Whether the work allowance covers `octets`. If not, unsolved equations are dropped: their datagrams will be retransmitted.
     fn spend(&mut self, octets: usize) -> bool {
         let affordable = octets as u64 <= self.work;
         self.work = self.work.saturating_sub(octets as u64);
@@ -138,7 +138,7 @@ impl Decoder {
         affordable
     }
 
-    /// Takes the others' lowest numbers out of `equation`.
+    /// Eliminates the others' lowest numbers from `equation`.
     fn reduce(&mut self, equation: &mut Equation) {
         let mut octets = 0;
         for other in &self.equations {
@@ -151,18 +151,18 @@ impl Decoder {
         self.spend(octets);
     }
 
-    /// The next datagram that was made from repair symbols, with its number.
+    /// The next datagram rebuilt from repair symbols, with its number.
     pub fn poll_recovered(&mut self) -> Option<(u64, Vec<u8>)> {
         self.recovered.pop_front()
     }
 
-    /// Datagrams remembered and equations that wait.
+    /// Datagrams and unsolved equations kept.
     #[cfg(test)]
     pub(super) fn held(&self) -> (usize, usize) {
         (self.sources.len(), self.equations.len())
     }
 
-    /// Adds a reduced equation and takes its lowest number out of the others.
+    /// Adds a reduced equation and eliminates its lowest number from the others.
     fn insert(&mut self, mut equation: Equation) {
         let Some((&pivot, _)) = equation.factors.first_key_value() else { return };
         equation.normalise(pivot);
@@ -180,7 +180,7 @@ impl Decoder {
         }
     }
 
-    /// Takes out every equation with one unknown, until none is left.
+    /// Solves every equation with one unknown, until none is left.
     fn solve(&mut self) {
         while let Some(place) = self.equations.iter().position(|e| e.factors.len() <= 1) {
             let Some(equation) = self.equations.remove(place) else { return };
@@ -207,7 +207,7 @@ impl Decoder {
                 kept.push_back((equation, was_pivot));
             }
         }
-        // An equation that lost its lowest number has another one now, which must leave the others.
+        // An equation that lost its lowest number has a new one, which must be eliminated from the others.
         let (moved, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, moved)| *moved);
         self.equations = kept.into_iter().map(|(equation, _)| equation).collect();
         self.spend(octets);

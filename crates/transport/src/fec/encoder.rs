@@ -1,4 +1,4 @@
-//! The sender's side: what may have to be repaired, and the repair symbols over it.
+//! The sender's side: the covered datagrams, and the repair symbols over them.
 
 use super::code::{LENGTH_LEN, SPAN_MAX, coefficient};
 use super::gf256::add_multiple;
@@ -21,7 +21,7 @@ pub struct Repair {
     pub symbol: Vec<u8>,
 }
 
-/// Datagrams that repair symbols may be made of, at most `datagrams_max` within a span of `datagrams_max` numbers.
+/// Datagrams that repair symbols may cover, at most `datagrams_max` within a span of `datagrams_max` numbers.
 #[derive(Debug)]
 pub struct Encoder {
     datagrams_max: usize,
@@ -31,12 +31,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder that remembers at most `datagrams_max` (up to 128) datagrams.
+    /// An encoder that keeps at most `datagrams_max` (up to 128) datagrams.
     pub fn new(datagrams_max: usize) -> Self {
         Self { datagrams_max: datagrams_max.min(SPAN_MAX as usize), sources: VecDeque::new(), key: 0 }
     }
 
-    /// Datagram `number`, higher than all before, left. The oldest go if there are too many, or their span is too wide.
+    /// Datagram `number`, higher than all before, was sent. The oldest are dropped if there are too many, or their span is too wide.
     pub fn push(&mut self, number: u64, datagram: &[u8]) {
         self.sources.push_back((number, datagram.to_vec()));
         while self.sources.len() > self.datagrams_max
@@ -53,13 +53,13 @@ impl Encoder {
         }
     }
 
-    /// Leaves only the newest `count`.
+    /// Keeps only the newest `count`.
     pub fn keep_newest(&mut self, count: usize) {
         let surplus = self.sources.len().saturating_sub(count);
         self.sources.drain(..surplus);
     }
 
-    /// The lowest number remembered.
+    /// The lowest number kept.
     pub fn first(&self) -> Option<u64> {
         self.sources.front().map(|(number, _)| *number)
     }
@@ -84,7 +84,7 @@ impl Encoder {
         self.sources.iter().map(|(_, datagram)| LENGTH_LEN + datagram.len()).max().unwrap_or(0)
     }
 
-    /// The next repair symbol over everything remembered.
+    /// The next repair symbol over all datagrams kept.
     pub fn repair(&mut self) -> Option<Repair> {
         let first = self.sources.front()?.0;
         let key = self.key;
@@ -101,8 +101,8 @@ impl Encoder {
     }
 }
 
-/// Repair symbols that `datagrams` want where `loss` of everything, symbols included, is lost independently: so few
-/// that the chance that they do not suffice is `failure` at most.
+/// Number of repair symbols for `datagrams` if `loss` of all packets, symbols included, is lost independently: the smallest for which they
+/// fail to suffice with probability `failure` at most.
 pub fn repairs_for(datagrams: usize, loss: f64, failure: f64) -> usize {
     if datagrams == 0 || loss <= 0.0 {
         return 0;
@@ -111,7 +111,7 @@ pub fn repairs_for(datagrams: usize, loss: f64, failure: f64) -> usize {
     (0..REPAIRS_MAX).find(|&repairs| more_than(repairs, datagrams + repairs, loss) <= failure).unwrap_or(REPAIRS_MAX)
 }
 
-/// The chance that more than `some` of `all` are lost: a binomial tail.
+/// The probability that more than `some` of `all` are lost: a binomial tail.
 fn more_than(some: usize, all: usize, loss: f64) -> f64 {
     let (mut term, mut sum) = (power(1.0 - loss, all as f64), 0.0);
     for lost in 0..=some.min(all) {

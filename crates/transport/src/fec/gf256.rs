@@ -5,7 +5,7 @@
 const REDUCE: u8 = 0x1d;
 /// Non-zero elements.
 const ORDER: usize = 255;
-/// Bytes that [`add_multiple`] handles at once: what lets the compiler keep them in vector registers.
+/// Bytes that [`add_multiple`] handles at once, so that the compiler keeps them in vector registers.
 const LANE: usize = 32;
 
 /// Powers of x, twice, so that a sum of two logarithms needs no reduction; and logarithms (that of zero is unused).
@@ -35,7 +35,7 @@ pub fn multiply(a: u8, b: u8) -> u8 {
     TABLES.0[usize::from(TABLES.1[usize::from(a)]) + usize::from(TABLES.1[usize::from(b)])]
 }
 
-/// The number whose product with `a` is one; zero has none and gives zero.
+/// The multiplicative inverse of `a`; zero has none and gives zero.
 pub fn inverse(a: u8) -> u8 {
     if a == 0 { 0 } else { TABLES.0[ORDER - usize::from(TABLES.1[usize::from(a)])] }
 }

@@ -1,19 +1,19 @@
-//! Arrival times on the neighbour's clock. The neighbour may say anything, so they are brought near to our own clock
-//! before anybody computes with them: every difference between two of them, and every sum of a few hundred, fits.
+//! Arrival times on the neighbour's clock. The neighbour may report any value, so they are brought near our own clock before any
+//! computation: every difference between two of them, and every sum of a few hundred, fits.
 
 use wavelane_base::Instant;
 
-/// What lies further than this (13 days) from the first arrival says nothing any more: no clock drifts so far.
+/// Values further than this (13 days) from the first arrival are clamped: no clock drifts so far.
 const APART_MAX: i128 = 1 << 50;
 
-/// The constant that lies between the two clocks, taken from the first arrival.
+/// The constant offset between the two clocks, taken from the first arrival.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     origin: Option<i128>,
 }
 
 impl Arrivals {
-    /// When a packet sent at `sent_at` arrived, in nanoseconds, moved by an unknown constant.
+    /// When a packet sent at `sent_at` arrived, in nanoseconds, shifted by an unknown constant.
     pub(super) fn place(&mut self, sent_at: Instant, arrival_us: u64) -> u64 {
         let delay = i128::from(arrival_us) * 1_000 - i128::from(sent_at.as_nanos());
         let origin = *self.origin.get_or_insert(delay);

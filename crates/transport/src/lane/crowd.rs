@@ -1,28 +1,28 @@
-//! Losses in a queue that our own copies keep full.
+//! Losses in a queue that is kept full by our own copies.
 //!
-//! Copies hide a medium's losses from small exchanges. On a way so thin that they fill its queue they cause losses, which call for
-//! copies. The sign is a round trip that stays far above the shortest known although the controller would let more leave. A trial
-//! tells whether it is so: without copies such a queue empties.
+//! Copies hide a medium's losses from small exchanges. On a path so thin that they fill its queue they cause losses, which trigger more
+//! copies. The sign is a round trip that stays far above the lowest seen although the controller would allow more. A trial decides: without
+//! copies such a queue empties.
 
 use wavelane_base::{Instant, Span};
 
-/// A round trip is long from so many times the shortest, and so much more than it.
+/// A round trip is long from this multiple of the shortest, and by at least this margin.
 const LONG: u64 = 2;
 const LONG_MIN: Span = Span::from_millis(100);
-/// The queue is gone once it is no more than this share of the shortest, or half of that more.
+/// The queue counts as gone at this multiple of the shortest round trip or below, or at a margin of half of `LONG_MIN`.
 const SHORT: (u64, u64) = (3, 2);
-/// It stands if round trips were long for so many of them, and this long at least.
+/// It counts as standing if round trips were long for this many of them, and at least this time.
 const STANDS_ROUNDS: u64 = 2;
 const STANDS_MIN: Span = Span::from_secs(1);
-/// A trial lasts so many round trips and this much more: what leaves beside the copies may take most of the way.
+/// A trial lasts this many round trips plus this time: other traffic beside the copies may take most of the path.
 const TRIAL_ROUNDS: u64 = 4;
 const TRIAL: Span = Span::from_secs(5);
 
-/// What an ack says of it.
+/// The result of an ack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
     Nothing,
-    /// The queue emptied without copies: what was lost was lost to them.
+    /// The queue emptied without copies: the copies had caused the losses.
     OwnQueue,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// Something took `rtt` there and back. `idle`: the application had no more to send.
+    /// A packet had this `rtt`. `idle`: the application had no more to send.
     pub(super) fn sample(&mut self, now: Instant, rtt: Span, idle: bool, lossy: bool) -> Found {
         let shortest = self.shortest.map_or(rtt, |shortest| shortest.min(rtt));
         self.shortest = Some(shortest);
@@ -63,14 +63,14 @@ impl Crowd {
             return Found::Nothing;
         }
         if !emptied {
-            // The path is longer than it was, or the queue another's: that is no reason to withhold copies.
+            // The path became longer, or the queue is another flow's: no reason to withhold copies.
             self.shortest = Some(trial.least);
         }
         (self.trial, self.long_since) = (None, None);
         if emptied { Found::OwnQueue } else { Found::Nothing }
     }
 
-    /// Whether copies are withheld to see what the queue does.
+    /// Whether copies are withheld to test the queue.
     pub(super) fn tries(&self) -> bool {
         self.trial.is_some()
     }

@@ -8,9 +8,9 @@ use wavelane_base::{Instant, Span};
 
 /// The base is the lowest delay of this window.
 const BASE_WINDOW: Span = Span::from_secs(10);
-/// It is kept in this many buckets.
+/// The window is kept in this many buckets.
 const BASE_BUCKETS: u64 = 20;
-/// A sample this close to the base counts as having seen it.
+/// A sample this close to the base counts as seeing the base.
 const BASE_NEAR_NS: i64 = 1_000_000;
 /// Most samples of the short window.
 const RECENT_MAX: usize = 512;
@@ -20,13 +20,13 @@ const QUIET_MIN: usize = 2;
 const QUIET: Span = Span::from_millis(1);
 /// The short window over which jitter is measured and the queue is the lowest delay.
 const JITTER_WINDOW: Span = Span::from_millis(50);
-/// Where acks are rare, as many samples as jitter takes may come from this long, if each stands for so many packets.
+/// If acks are rare, the samples needed for jitter may come from this long, if each stands for this many packets.
 const JITTER_RARE: Span = Span::from_secs(1);
 const RARE_PACKETS: u64 = 3;
-/// On a return path so thin that even these take longer, the newest samples are looked at as far back as this.
+/// On a return path so thin that even these take longer, the newest samples may be as old as this.
 const JITTER_THIN: Span = Span::from_secs(10);
-/// There a queue is gone, or grown, before the next sample: those further apart than this, with so many packets between them,
-/// stand each for itself.
+/// There the queue may empty or grow before the next sample: samples further apart than this, with this many packets between them, are each
+/// evaluated alone.
 const THIN_APART: Span = Span::from_millis(80);
 const THIN_PACKETS: u64 = 8;
 /// The queue is the lowest delay of at least this long.
@@ -43,10 +43,10 @@ struct Sample {
 /// Why there are few samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rare {
-    /// Each stands for several packets.
+    /// Each sample stands for several packets.
     Acks,
-    /// The queue changes between any two, and that is no jitter. But jitter is not more than that either, and what was
-    /// taken for it before, as a queue emptied, would else stay.
+    /// The queue changes between any two samples, which is not jitter. But jitter cannot exceed that change either, and a value measured
+    /// while a queue emptied would otherwise persist.
     Packets,
 }
 
@@ -71,7 +71,7 @@ impl Forward {
             Some((start, lowest)) if now.since(*start) < width => *lowest = (*lowest).min(delay),
             _ => self.base.push_back((now, delay)),
         }
-        // The last bucket stays whatever its age: after a silence it is all there is.
+        // The last bucket is kept at any age: after a silence it is the only one.
         while self.base.len() > 1 && self.base.front().is_some_and(|b| now.since(b.0) > BASE_WINDOW) {
             self.base.pop_front();
         }
@@ -90,7 +90,7 @@ impl Forward {
         }
     }
 
-    /// Jitter is the range of delays in one short window that no trend explains, smoothed.
+    /// Jitter is the smoothed range of delays in one short window, less any trend.
     fn measure_jitter(&mut self, now: Instant) {
         self.jitter_at = now;
         let least = 2 * RECENT_MIN;
@@ -109,14 +109,14 @@ impl Forward {
             let half = n / 2;
             let early = window().take(half as usize).sum::<i64>() / half;
             let late = window().skip(half as usize).sum::<i64>() / (n - half);
-            // Half means differ by half of what a straight trend adds over the window.
+            // For a straight trend, the half means differ by half of the trend's range over the window.
             let unexplained = (high - low) - 2 * (late - early).abs();
             Span::from_nanos(unexplained.max(0) as u64)
         };
         self.jitter = self.jitter.scale(7, 8) + sample.scale(1, 8);
     }
 
-    /// What the newest `n` samples stand for, if they are not older than what says anything of jitter.
+    /// Why the newest `n` samples are few, if they are recent enough to say anything about jitter.
     fn rare(&self, now: Instant, n: usize) -> Option<Rare> {
         let newest = self.recent.back()?;
         let oldest = self.recent[self.recent.len().checked_sub(n)?];
@@ -130,15 +130,15 @@ impl Forward {
         }
     }
 
-    /// The lowest delay of the base window, of unknown origin.
+    /// The lowest delay of the base window, relative to an unknown origin.
     pub(super) fn base(&self) -> Option<i64> {
         self.base.iter().map(|b| b.1).min()
     }
-    /// The queueing delay now: the lowest delay recently, above the base.
+    /// The current queueing delay: the lowest recent delay minus the base.
     pub(super) fn queue(&self, now: Instant) -> Option<Span> {
         Some(Span::from_nanos((self.lowest(now)? - self.base()?).max(0) as u64))
     }
-    /// The lowest delay recently, of unknown origin.
+    /// The lowest recent delay, relative to an unknown origin.
     pub(super) fn lowest(&self, now: Instant) -> Option<i64> {
         let window = self.jitter.times(2).clamp(QUEUE_WINDOW_MIN, JITTER_WINDOW);
         let samples = if self.jitter < QUIET { QUIET_MIN } else { RECENT_MIN };
@@ -159,11 +159,11 @@ impl Forward {
     pub(super) fn base_seen(&self) -> Instant {
         self.base_seen
     }
-    /// The newest delay, of unknown origin.
+    /// The newest delay, relative to an unknown origin.
     pub(super) fn newest(&self) -> Option<i64> {
         self.recent.back().map(|r| r.delay)
     }
-    /// Takes the lowest delay acknowledged since `since` as the base, whatever was lower before.
+    /// Makes the lowest delay acknowledged since `since` the base, even if it was lower before.
     pub(super) fn rebase(&mut self, now: Instant, since: Instant) {
         let lowest = self.recent.iter().filter(|r| r.at >= since).map(|r| r.delay).min();
         if let Some(lowest) = lowest {
@@ -172,7 +172,7 @@ impl Forward {
             self.base_seen = now;
         }
     }
-    /// The path changed: nothing of the old one holds.
+    /// The path changed: the old samples are void.
     pub(super) fn forget(&mut self) {
         self.base.clear();
         self.recent.clear();

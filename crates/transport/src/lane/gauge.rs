@@ -1,4 +1,4 @@
-//! How much longer a large packet takes than a small one: what bounds a lane's rate before bulk shows it.
+//! How much longer a large packet takes than a small one: an upper bound of a lane's rate before any bulk was sent.
 
 use wavelane_base::{Octets, Rate, Span};
 
@@ -6,12 +6,12 @@ use wavelane_base::{Octets, Rate, Span};
 const SMALL_MAX: u32 = 250;
 /// ... and from which it is large.
 const LARGE_MIN: u32 = 500;
-/// What a small packet counts for.
+/// The size assumed for a small packet.
 const SMALL: u32 = 100;
-/// Octets delivered while the link had more to send after which the controller's rate is none that was assumed.
+/// Once this many octets were delivered with more to send, the controller's rate is measured, not assumed.
 const SHOWN_MIN: u64 = 64_000;
 
-/// The quickest round trips of small and of large packets.
+/// The shortest round trips of small and of large packets.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     small: Option<Span>,
@@ -20,7 +20,7 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// A packet of so many octets came back after `rtt`.
+    /// A packet of `bytes` was acknowledged after `rtt`.
     pub(super) fn sample(&mut self, bytes: u32, rtt: Span) {
         if bytes <= SMALL_MAX {
             self.small = Some(self.small.map_or(rtt, |small| small.min(rtt)));
@@ -29,18 +29,18 @@ impl Gauge {
         }
     }
 
-    /// So many octets arrived while more was to be sent.
+    /// `bytes` were delivered while more was to be sent.
     pub(super) fn shown(&mut self, bytes: u32) {
         self.shown += u64::from(bytes);
     }
 
-    /// Whether a large packet came back.
+    /// Whether a large packet was acknowledged.
     pub(super) fn is_known(&self) -> bool {
         self.large.is_some()
     }
 
-    /// The lane carries no more than that, as far as is known; `None` if the controller knows better. Where no small packet came
-    /// back by itself the large one was no later than an ack waits for the next.
+    /// Upper bound of the lane's rate; `None` if the controller's estimate is better. If no small packet was acked by itself, the large one
+    /// was delayed no longer than an ack waits for the next packet.
     pub(super) fn bound(&self) -> Option<Rate> {
         let (Some(small), Some((large, bytes))) = (self.small, self.large) else { return None };
         let took = large.saturating_sub(small);

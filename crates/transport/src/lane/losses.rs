@@ -1,4 +1,4 @@
-//! What losses look like: their share recently, and whether they come singly or in bursts.
+//! Loss statistics: the recent share, and whether losses come singly or in bursts.
 
 use super::sent::Resolved;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use wavelane_base::{Instant, Span};
 
 /// A run of at least this many consecutive packets lost is a burst of the medium, not a policer at work.
 const LONG_RUN: u32 = 8;
-/// The longest burst of this window is what the window of packets in flight must bridge.
+/// The longest burst of this period is what the window must bridge.
 const BURST_MEMORY: Span = Span::from_secs(15);
 /// The smoothed share moves by this much per packet.
 const SHARE_STEP: f64 = 1.0 / 512.0;
@@ -15,9 +15,9 @@ const SINGLE_STEP: f64 = 1.0 / 64.0;
 /// The smoothed burst length moves by this much per burst.
 const BURST_STEP: u64 = 8;
 
-/// A packet this close behind a lost one shows whether losses come in bursts ...
+/// A packet sent this soon after a lost one shows whether losses come in bursts ...
 const CLOSE: Span = Span::from_millis(3);
-/// ... once so many of them were seen. Both counts halve when there are [`FOLLOWED_MAX`].
+/// ... once this many of them were seen. Both counts halve at [`FOLLOWED_MAX`].
 const FOLLOWED_MIN: u32 = 6;
 const FOLLOWED_MAX: u32 = 64;
 
@@ -30,7 +30,7 @@ pub(super) struct Losses {
     seen: u64,
     run: Option<LossRun>,
     burst: Option<Span>,
-    /// Lost packets of which another followed closely, and how many of those others were lost too.
+    /// Lost packets that another followed closely, and how many of the followers were lost too.
     followed: u32,
     both: u32,
     /// Long runs: (when found, length), longest-first candidates of a sliding maximum.
@@ -40,7 +40,7 @@ pub(super) struct Losses {
     judged_lost: u64,
     /// Packets left out of both, all lost.
     judged_runs: u64,
-    /// Packets lost so far, but for the tails of long runs.
+    /// Packets lost so far, without the tails of long runs.
     lost_single: u64,
     tally_from: Instant,
 }
@@ -51,18 +51,18 @@ struct LossRun {
     first_sent: Instant,
     last_sent: Instant,
     packets: u32,
-    /// How many of its losses stand in the tally.
+    /// How many of its losses are in the tally.
     tallied: u64,
 }
 
 impl Losses {
-    /// One packet got its outcome. Losses come in order of number.
+    /// The fate of one packet. Losses come in order of number.
     pub(super) fn resolved(&mut self, now: Instant, packet: &Resolved) {
         if packet.mtu_probe {
             return;
         }
         self.seen += 1;
-        // Until 1 / step packets are in, a plain mean: the start must not look loss-free.
+        // A plain mean until 1 / step packets are in: the start must not look loss-free.
         let step = SHARE_STEP.max(1.0 / self.seen as f64);
         self.share += (if packet.lost { 1.0 } else { 0.0 } - self.share) * step;
         let counts = packet.sent_at >= self.tally_from;
@@ -107,7 +107,7 @@ impl Losses {
         }
     }
 
-    /// Whether losses cling together: among packets that left closely behind a lost one, how many were lost?
+    /// Measures the clustering of losses: of packets sent closely after a lost one, how many were lost?
     fn note_followed(&mut self, packet: &Resolved, after_lost: bool) {
         let close = |gap: Option<Span>| gap.is_some_and(|gap| gap <= CLOSE);
         self.both += u32::from(after_lost && close(packet.gap_before));
@@ -142,7 +142,7 @@ impl Losses {
     pub(super) fn share(&self) -> f64 {
         self.share
     }
-    /// What was lost so far says nothing of the medium.
+    /// The losses so far say nothing about the medium.
     pub(super) fn forget_share(&mut self) {
         (self.share, self.seen) = (0.0, 0);
     }
@@ -154,13 +154,13 @@ impl Losses {
     pub(super) fn lost_single(&self) -> u64 {
         self.lost_single
     }
-    /// Mean burst length recently, in time of sending, once it can be told; zero where losses are single.
+    /// Mean recent burst length, in sending time, once enough was seen; zero if losses are single.
     pub(super) fn burst(&self) -> Option<Span> {
         let in_bursts = 2 * self.both >= self.followed;
         let mean = self.burst.unwrap_or(Span::ZERO);
         (self.followed >= FOLLOWED_MIN).then_some(if in_bursts { mean.max(CLOSE.times(2)) } else { Span::ZERO })
     }
-    /// The longest burst of the last while.
+    /// The longest recent burst.
     pub(super) fn longest_burst(&self, now: Instant) -> Span {
         self.long.iter().find(|l| now.since(l.0) <= BURST_MEMORY).map_or(Span::ZERO, |l| l.1)
     }

@@ -1,9 +1,9 @@
-//! Lanes: one unidirectional way to a neighbour, with its own packet numbers, acknowledgements and controller.
+//! Lanes: one unidirectional path to a neighbour, with its own packet numbers, acknowledgements and controller.
 //!
-//! [`LaneSender`] and [`LaneReceiver`] are plain structs with the verbs of [`wavelane_base::Machine`]. The link
-//! owns them: it builds and seals datagrams, tells the sender what it sent, and hands the frames it receives on.
-//! Nothing here knows what a packet carried; that is the opaque record `R`, which comes back exactly once, as
-//! [`Outcome::Delivered`] or [`Outcome::Lost`]. `docs/protocol/lane.md` is the prose twin.
+//! [`LaneSender`] and [`LaneReceiver`] are plain structs with the methods of [`wavelane_base::Machine`]. The link owns them: it builds and
+//! seals datagrams, reports to the sender what it sent, and passes on the frames it receives. Nothing here knows what a packet carried;
+//! that is the opaque record `R`, which is returned exactly once, as [`Outcome::Delivered`] or [`Outcome::Lost`]. `docs/protocol/lane.md`
+//! describes the same in prose.
 
 mod arrivals;
 mod control;
@@ -52,30 +52,30 @@ pub enum Controller {
     Cubic,
     /// A dedicated link of known rate: no adaptation.
     Fixed(Rate),
-    /// A radio whose access to the medium is all the control there is: as fast as its port takes it, at most this. Acks come
-    /// seldom, for each is a transmission in the same medium.
+    /// A radio whose medium access is the only rate control: sends as fast as its port accepts, at most this. Acks are rare, because each
+    /// is a transmission in the same medium.
     Radio(Rate),
 }
 
 impl Controller {
-    /// Where the delay controller starts unless a lane is told to start slower.
+    /// The rate at which the delay controller starts unless a lane is configured to start slower.
     pub const START_RATE: Rate = Rate::from_bps(4_000_000);
 }
 
 /// A lane's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneConfig {
-    /// The lane's number, as it stands in datagram headers and lane acks.
+    /// The lane's number, as used in datagram headers and lane acks.
     pub lane: u8,
     /// Which congestion controller to run.
     pub controller: Controller,
-    /// The rate that the delay controller starts at, if less than its own 4 Mbit/s; measured from then on.
+    /// The rate at which the delay controller starts, if less than its own 4 Mbit/s; measured from then on.
     pub start_rate: Option<Rate>,
     /// Largest IP packet path-MTU search may try, in bytes.
     pub mtu_max: usize,
-    /// Bytes around a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.
+    /// Bytes of encapsulation of a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.
     pub overhead: usize,
-    /// Most packets remembered until their fate is known, and a little longer.
+    /// Most packets tracked until their fate is known, and a little longer.
     pub sent_max: usize,
 }
 
@@ -91,20 +91,20 @@ pub enum Room {
     Closed,
 }
 
-/// What became of one sent packet. Every packet has exactly one outcome.
+/// The fate of one sent packet. Every packet has exactly one outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome<R> {
     /// The receiver acknowledged it.
     Delivered(R),
-    /// It is taken for lost. It may still arrive; the lane then learns, but says nothing more.
+    /// It is taken for lost. It may still arrive; the lane's estimators then learn of it, but no further outcome follows.
     Lost(R),
 }
 
-/// A packet the lane wants sent although the link may have nothing to say.
+/// A packet the lane wants sent although the link may have no data to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
-    /// No ack came although one is overdue: send one eliciting packet now (a `Ping`, or better, a repeat of the
-    /// oldest data), ignoring the window and the pacer.
+    /// No ack came although one is overdue: send one eliciting packet now (a `Ping`, or better, a retransmit of the oldest data), ignoring
+    /// the window and the pacer.
     Tail,
     /// Send a `Ping` padded to exactly this many bytes of UDP payload and report it with
     /// [`LaneSender::sent_mtu_probe`].
@@ -112,11 +112,11 @@ pub enum Probe {
         /// UDP payload in bytes.
         datagram: usize,
     },
-    /// Many packets that ask for no ack have left: put a `Ping` into the next one.
+    /// Many packets that ask for no ack were sent: put a `Ping` into the next one.
     AckRequest,
 }
 
-/// What a lane knows of its path.
+/// The state of a lane's path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LaneView {
     /// Smoothed round-trip time (RFC 9002, section 5.3), once measured.
@@ -127,19 +127,19 @@ pub struct LaneView {
     pub rtt_var: Span,
     /// Queueing delay in the forward direction as the controller sees it now.
     pub queue_delay: Option<Span>,
-    /// The controller's estimate of what the lane carries, in IP bytes.
+    /// The controller's estimate of the lane's rate, in IP bytes.
     pub rate: Rate,
     /// Share of packets lost recently, 0 to 1; zero while copies are withheld to see whether they cause it.
     pub loss: f64,
-    /// Mean length in time of the loss bursts seen recently; `None` until packets close enough to tell were lost.
+    /// Mean duration of the loss bursts seen recently; `None` until packets close enough to judge were lost.
     pub burst: Option<Span>,
     /// IP bytes in flight.
     pub in_flight: u64,
-    /// What the controller lets be in flight, in IP bytes.
+    /// The congestion window, in IP bytes.
     pub window: u64,
     /// Largest IP packet the path is known to carry.
     pub path_mtu: usize,
-    /// Whether that is less than nearly every path carries: something on it drops larger packets without a word.
+    /// Whether that is less than nearly every path carries: something on it silently drops larger packets.
     pub below_base: bool,
     /// Packets delivered since the start.
     pub delivered_packets: u64,
@@ -147,6 +147,6 @@ pub struct LaneView {
     pub delivered_bytes: u64,
     /// Packets lost since the start, path-MTU probes not counted.
     pub lost_packets: u64,
-    /// Packets taken for lost that arrived after all.
+    /// Packets taken for lost that arrived later.
     pub spurious_losses: u64,
 }

@@ -4,28 +4,28 @@
 
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// Size every path is assumed to carry (RFC 8899, section 5.1.2, `BASE_PLPMTU`). It lies below what IPv6 guarantees.
+/// Size every path is assumed to carry (RFC 8899, section 5.1.2, `BASE_PLPMTU`). It is below what IPv6 guarantees.
 pub(super) const BASE_MTU: usize = 1200;
-/// The least an IPv4 path is used with (RFC 8899, section 5.1.2, `MIN_PLPMTU`; RFC 1122, section 3.3.3: 576 reach every
-/// host). What must arrive for a session to stand fits in it.
+/// The smallest MTU used on an IPv4 path (RFC 8899, section 5.1.2, `MIN_PLPMTU`; RFC 1122, section 3.3.3: 576 reach every host). All that
+/// must arrive to establish a session fits in it.
 pub(super) const MIN_MTU: usize = 576;
-/// Probes of one size before it is taken to be too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
+/// Probes of one size before it counts as too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
 const MAX_PROBES: u32 = 3;
-/// Probes keep this distance, so that one loss burst seldom takes them all.
+/// Probes are this far apart, so that one loss burst seldom hits them all.
 const PROBE_GAP: Span = Span::from_millis(100);
-/// The search ends when the answer is known this closely.
+/// The search ends at this precision.
 const PRECISION: usize = 16;
 /// After this long a larger size is tried again (RFC 8899, section 5.1.1, `PMTU_RAISE_TIMER`) ...
 const RAISE_AFTER: Span = Span::from_secs(600);
-/// ... and sooner where not even the base passes: nearly every path carries that.
+/// ... and sooner if not even the base passes: nearly every path carries that.
 const RAISE_AFTER_BELOW_BASE: Span = Span::from_secs(60);
-/// The path swallows large packets (RFC 8899, section 4.3) if so many were lost in a row ...
+/// The path drops large packets (RFC 8899, section 4.3) if this many were lost in a row ...
 const BLACK_HOLE_LOST: u32 = 10;
-/// ... over so many round trips at least, none having arrived, while smaller ones did. Where a fifth of all packets is
-/// lost one series in ten million looks so; an outage, in which nothing arrives, never does.
+/// ... over at least this many round trips, with none arriving, while smaller ones did. With a fifth of all packets lost one series in ten
+/// million looks like this; an outage, in which nothing arrives, never does.
 const BLACK_HOLE_SIGNS: u32 = 3;
 
-/// Large packets that were lost, none having arrived since the first.
+/// Large packets lost since the last one that arrived.
 #[derive(Clone, Copy, Debug)]
 struct Swallowed {
     least: usize,
@@ -48,14 +48,14 @@ pub(super) struct MtuSearch {
     /// Smallest size known not to pass; one more than `max` at first.
     refused: usize,
     tries: u32,
-    /// The size under way or handed to the link.
+    /// The size being probed or handed to the link.
     probing: Option<usize>,
     next_at: Instant,
     swallowed: Option<Swallowed>,
 }
 
 impl MtuSearch {
-    /// A search between `floor`, which is never gone below, and `max`.
+    /// A search from `floor`, which is the lower bound, to `max`.
     pub(super) fn new(now: Instant, floor: usize, max: usize) -> Self {
         let base = BASE_MTU.min(max);
         Self {
@@ -75,7 +75,7 @@ impl MtuSearch {
     pub(super) fn confirmed(&self) -> usize {
         self.confirmed
     }
-    /// The size that is always taken to pass.
+    /// The size that is always assumed to pass.
     pub(super) fn floor(&self) -> usize {
         self.floor
     }
@@ -93,7 +93,7 @@ impl MtuSearch {
         }
     }
 
-    /// Whether [`Self::poll`] would give a size.
+    /// Whether [`Self::poll`] would return a size.
     pub(super) fn waits(&self, now: Instant) -> bool {
         now >= self.next_at && self.candidate().is_some()
     }
@@ -111,12 +111,12 @@ impl MtuSearch {
             return None;
         };
         self.probing = Some(size);
-        // Until its fate is known; after that long it was never sent.
+        // The next one waits for this one's fate; after this time it is assumed never sent.
         self.next_at = now + PROBE_GAP.times(50);
         Some(size)
     }
 
-    /// What became of a probe of `size`.
+    /// The fate of a probe of `size`.
     pub(super) fn probed(&mut self, now: Instant, size: usize, lost: bool) {
         if self.probing != Some(size) {
             return;
@@ -142,7 +142,7 @@ impl MtuSearch {
         if self.is_below_base() { RAISE_AFTER_BELOW_BASE } else { RAISE_AFTER }
     }
 
-    /// What became of a packet of data of `size`. Returns true if the path was found to swallow large packets.
+    /// The fate of a data packet of `size`. Returns true if the path was found to drop large packets.
     pub(super) fn resolved(&mut self, now: Instant, rtt: Span, size: usize, lost: bool) -> bool {
         let large = size > self.floor.max(self.confirmed - self.confirmed / 8);
         match (&mut self.swallowed, lost) {
@@ -172,7 +172,7 @@ impl MtuSearch {
         true
     }
 
-    /// Down to the base, or below if that is what was lost, and up again from there by probes.
+    /// Falls back to the base, or below if that was lost, and probes upward from there.
     fn fall(&mut self, now: Instant, lost: usize) {
         let below = self.confirmed <= self.base;
         *self = Self { next_at: now + PROBE_GAP.times(10), ..Self::new(now, self.floor, self.max) };
@@ -181,7 +181,7 @@ impl MtuSearch {
         }
     }
 
-    /// When the search wants to go on, if that is after `now`.
+    /// When the search next has to continue, if that is after `now`.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Wakeup> {
         let idle = self.candidate().is_none() && self.refused > self.max;
         (!idle && self.next_at > now).then_some(Wakeup { at: self.next_at, cause: "path-MTU probe" })

@@ -1,4 +1,4 @@
-//! The pacer: integer time with carried remainders, so no rate drifts, and bounded bursts.
+//! The pacer: integer time with carried remainders, so that no rate drifts, and bounded bursts.
 
 use wavelane_base::{Instant, Rate, Span};
 
@@ -6,16 +6,16 @@ use wavelane_base::{Instant, Rate, Span};
 const BURST_PACKETS: u64 = 2;
 /// A burst is at most this long at the lane's rate, if that is more than [`BURST_PACKETS`].
 const BURST_SPAN: Span = Span::from_millis(2);
-/// Where packets are shorter than this, waking is put off so that several leave per wake-up.
+/// If packets are shorter than this, wake-ups are delayed so that several packets are sent per wake-up.
 const QUANTUM: Span = Span::from_micros(500);
 
-/// Says when the next packet may leave.
+/// Determines when the next packet may be sent.
 ///
-/// All state changes on sends and rate changes only, so how often it is asked changes nothing.
+/// State changes only on sends and rate changes, so the number of queries has no effect.
 #[derive(Debug)]
 pub(super) struct Pacer {
     rate: Rate,
-    /// When everything sent so far has been paid for.
+    /// When everything sent so far is paid for.
     paid_at: Instant,
     /// Remainder of a nanosecond, in units of 1 / rate.
     remainder: u64,
@@ -49,7 +49,7 @@ impl Pacer {
     pub(super) fn sent(&mut self, now: Instant, bytes: u64) {
         let packet = self.rate.time_for(wavelane_base::Octets::new(bytes));
         self.burst = packet.times(BURST_PACKETS).max(BURST_SPAN);
-        // Unused time is credit, but never more than one burst of it.
+        // Unused time is credit, up to one burst.
         let floor = now - self.burst.saturating_sub(packet);
         if self.paid_at < floor {
             self.paid_at = floor;
@@ -64,15 +64,15 @@ impl Pacer {
             self.gate = self.paid_at + slack;
         }
     }
-    /// The debt in time.
+    /// The debt, as a time.
     pub(super) fn owed(&self, now: Instant) -> Span {
         self.paid_at.since(now)
     }
-    /// Whether a packet may leave, if it may be early by `ahead`.
+    /// Whether a packet may be sent, up to `ahead` early.
     pub(super) fn open(&self, now: Instant, ahead: Span) -> bool {
         now + ahead >= self.gate
     }
-    /// When it opens.
+    /// When the next packet may be sent.
     pub(super) fn gate(&self) -> Instant {
         self.gate
     }

@@ -1,4 +1,4 @@
-//! The receiving end of a lane: which packets arrived, and when to say so.
+//! The receiving end of a lane: which packets arrived, and when to acknowledge them.
 
 use std::collections::VecDeque;
 use wavelane_base::{Ecn, Instant, Span, Wakeup};
@@ -14,25 +14,25 @@ pub(super) const DEFAULT_DELAY: Span = Span::from_millis(5);
 const DELAY_MAX: Span = Span::from_secs(1);
 /// Most packets per ack a sender may wish for.
 const PACKETS_MAX: u64 = 1024;
-/// An ack that holes or marks call for still keeps this share of the wished delay from the one before.
+/// An ack that is urgent because of gaps or marks still keeps this share of the wished delay (as a divisor) from the one before.
 const URGENT_SHARE: u64 = 4;
-/// Acks wished further apart than this are those of a slow return path: there holes wait like all else.
+/// If acks are wished further apart than this, the return path is slow: there gaps are reported no sooner than the rest.
 const THIN_DELAY: Span = Span::from_millis(80);
-/// On a return path so thin that acks are wished further apart than this, they ride with whatever leaves ...
+/// If acks are wished further apart than this, the return path is so thin that they ride with any datagram ...
 pub(crate) const RIDING_DELAY: Span = Span::from_millis(25);
 /// ... once this part of that time has passed since the last one.
 const RIDING_PART: u64 = 4;
-/// An ack repeats what arrived within this time, for the acks before it may be lost (a fade takes all of them at once) ...
+/// An ack repeats what arrived within this time, because earlier acks may be lost (a fade takes all of them at once) ...
 const REPEATED: Span = Span::from_millis(200);
-/// ... known to this precision ...
+/// ... with this precision ...
 const MARK_EVERY: Span = Span::from_millis(25);
-/// ... and so many ranges at least.
+/// ... and at least this many ranges.
 const REPEATED_RANGES: usize = 4;
-/// An ack that only the count of packets calls for waits this part of the round trip at most for data to ride with.
+/// An ack that is due only by packet count waits at most this part of the round trip for data to ride with.
 const PATIENT_PART: u64 = 8;
 
-/// A stream of at least this many packets, each within [`PAUSE`] of the one before, that pauses is acknowledged once
-/// more: the last ack may be lost, or we may have moved without knowing, and the sender would go on to the old place.
+/// A stream of at least this many packets, each within [`PAUSE`] of the one before, is acknowledged once more when it pauses: the last ack
+/// may be lost, or we may have moved unknowingly, and the sender would keep using the old address.
 const STREAM_PACKETS: u32 = 16;
 const PAUSE: Span = Span::from_millis(50);
 
@@ -46,23 +46,23 @@ pub struct LaneReceiver {
     ecn: [u64; 3],
     /// Eliciting packets since the last ack.
     pending: u64,
-    /// When the ack must leave at the latest.
+    /// When the ack must be sent at the latest.
     deadline: Option<Instant>,
     /// The deadline has passed and the ack was not yet taken.
     due: bool,
-    /// The ack is due for a hole or a mark, or the sender asked for it.
+    /// The ack is due because of a gap or a mark, or at the sender's request.
     urgent: bool,
-    /// Enough packets for an ack have come.
+    /// Enough packets for an ack have arrived.
     counted: bool,
     last_ack: Option<Instant>,
     packets: u64,
     delay: Span,
-    /// Eliciting packets in a row without a pause, and when the newest came.
+    /// Eliciting packets in a row without a pause, and when the newest arrived.
     run: u32,
     run_at: Instant,
     /// When a pause ends a stream.
     pause_at: Option<Instant>,
-    /// The largest number at times [`MARK_EVERY`] apart, of the last [`REPEATED`].
+    /// The largest number at times [`MARK_EVERY`] apart, over the last [`REPEATED`].
     marks: VecDeque<(Instant, u64)>,
     /// The lowest number that arrived since the last ack, and since the one before.
     lowest: [u64; 2],
@@ -92,8 +92,8 @@ impl LaneReceiver {
         }
     }
 
-    /// An authenticated packet arrived. `rx_time` is when the port got it; `eliciting` is whether any of its
-    /// frames is; `ack_now` whether it carried an ack wish that says "now".
+    /// An authenticated packet arrived. `rx_time` is when the port received it; `eliciting` is whether any of its frames is; `ack_now`
+    /// whether it carried an ack wish that says "now".
     pub fn received(&mut self, now: Instant, rx_time: Instant, number: u64, ecn: Ecn, eliciting: bool, ack_now: bool) {
         let before = self.ranges.front().map(|r| r.1);
         if !self.insert(number) {
@@ -139,7 +139,7 @@ impl LaneReceiver {
     fn mark(&mut self, now: Instant, largest: u64) {
         if self.marks.back().is_none_or(|mark| now.since(mark.0) >= MARK_EVERY) {
             self.marks.push_back((now, largest));
-            // One that is older stays: it says what was before.
+            // One older mark is kept as the state before the period.
             while self.marks.get(1).is_some_and(|mark| now.since(mark.0) > REPEATED) {
                 self.marks.pop_front();
             }
@@ -154,7 +154,7 @@ impl LaneReceiver {
         }
     }
 
-    /// Adds `number`; false if it was held already or is older than everything remembered.
+    /// Adds `number`; false if it was present already or is older than everything kept.
     fn insert(&mut self, number: u64) -> bool {
         let place = self.ranges.iter().position(|r| r.0 <= number.saturating_add(1));
         let Some(i) = place else {
@@ -192,8 +192,7 @@ impl LaneReceiver {
         self.delay = delay.clamp(Span::from_millis(1), DELAY_MAX);
     }
 
-    /// The sender has taken the lane away; its next packet would have had the number `next`. What it wished goes with it, unless the
-    /// lane is back already.
+    /// The sender removed the lane; its next packet would have had the number `next`. Its wish is reset, unless the lane is back already.
     pub fn gone(&mut self, next: u64) {
         if self.ranges.front().is_none_or(|newest| newest.1 < next) {
             self.wish(DEFAULT_PACKETS, DEFAULT_DELAY);
@@ -213,25 +212,25 @@ impl LaneReceiver {
         }
     }
 
-    /// Whether an ack should leave even if nothing else does.
+    /// Whether an ack should be sent even if nothing else is.
     pub fn ack_due(&self, now: Instant) -> bool {
         self.due || self.deadline.is_some_and(|at| at <= now)
     }
 
-    /// The longest that the sender wishes an ack to be withheld.
+    /// The longest ack delay that the sender wishes for.
     pub fn delay(&self) -> Span {
         self.delay
     }
 
-    /// Whether an ack goes along with what leaves anyway, although it is not due: of its own it would cost a thin way several
-    /// times as much.
+    /// Whether an ack rides with a datagram that is sent anyway, although it is not due: sent alone it would cost a thin path several times
+    /// as much.
     pub fn rides(&self, now: Instant) -> bool {
         let since = |at| now.since(at) >= self.delay.scale(1, RIDING_PART);
         self.delay > RIDING_DELAY && self.pending > 0 && self.last_ack.is_none_or(since)
     }
 
-    /// How long the ack may wait for a packet that leaves soon anyway: `longest` if only time has passed, and an eighth of the
-    /// round trip if many packets came.
+    /// How long the ack may wait for a packet that is sent soon anyway: `longest` if only time has passed, and an eighth of the round trip
+    /// if enough packets arrived.
     pub fn ack_patience(&self, longest: Span, rtt: Span) -> Span {
         match (self.urgent, self.counted) {
             (true, _) => Span::ZERO,
@@ -240,8 +239,8 @@ impl LaneReceiver {
         }
     }
 
-    /// The ack to send now, newest ranges first and at most `ranges_max` of them, or `None` if nothing eliciting
-    /// arrived since the last one and no stream has just paused. May be taken before it is due, when a packet leaves anyway.
+    /// The ack to send now, newest ranges first and at most `ranges_max` of them, or `None` if nothing eliciting arrived since the last one
+    /// and no stream has just paused. May be taken before it is due, if a packet is sent anyway.
     pub fn take_ack(&mut self, now: Instant, ranges_max: usize) -> Option<LaneAck> {
         if self.pending == 0 || ranges_max == 0 {
             return None;
@@ -264,7 +263,7 @@ impl LaneReceiver {
         })
     }
 
-    /// When [`Self::handle_timeout`] is wanted.
+    /// When [`Self::handle_timeout`] has to be called.
     pub fn poll_timeout(&self) -> Option<Wakeup> {
         if self.due {
             return None;

@@ -5,22 +5,22 @@ use wavelane_base::{Instant, Span};
 
 /// Assumed before the first sample (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Span = Span::from_millis(333);
-/// A handshake that took this long says more ...
+/// A handshake that took at least this long is used as the estimate ...
 const SUPPOSED_MIN: Span = Span::from_secs(1);
-/// ... but no more than this: it may have been repeated.
+/// ... up to this: it may have been retransmitted.
 const SUPPOSED_MAX: Span = Span::from_secs(2);
 /// Timer granularity (RFC 9002, section 6.1.2).
 pub(super) const GRANULARITY: Span = Span::from_millis(1);
-/// How far back the lowest round-trip time is looked for.
+/// The period over which the lowest round-trip time is taken.
 const BASE_WINDOW: Span = Span::from_secs(30);
-/// The base window is kept as this many buckets.
+/// The base window is kept in this many buckets.
 const BASE_BUCKETS: usize = 15;
 
 /// Smoothed round-trip time, its variation and its windowed minimum.
 #[derive(Debug, Default)]
 pub(super) struct Rtt {
     smoothed: Option<Span>,
-    /// What a handshake took, if that was long.
+    /// The duration of a handshake, if long.
     supposed: Option<Span>,
     variation: Span,
     latest: Span,
@@ -29,13 +29,13 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    /// A handshake was answered after `round_trip`. Gives what is assumed from that.
+    /// A handshake was answered after `round_trip`. Returns what is assumed from that.
     pub(super) fn suppose(&mut self, round_trip: Span) -> Option<Span> {
         self.supposed = (round_trip >= SUPPOSED_MIN).then_some(round_trip.min(SUPPOSED_MAX));
         self.supposed
     }
 
-    /// Takes one sample; `ack_delay` is what the peer says it waited.
+    /// Takes one sample; `ack_delay` is the delay reported by the peer.
     pub(super) fn sample(&mut self, now: Instant, latest: Span, ack_delay: Span) {
         self.note_base(now, latest);
         self.latest = latest;
@@ -76,7 +76,7 @@ impl Rtt {
     pub(super) fn smoothed(&self) -> Option<Span> {
         self.smoothed
     }
-    /// Whether nothing is known but that a handshake took long.
+    /// Whether nothing is known except that a handshake took long.
     pub(super) fn is_supposed(&self) -> bool {
         self.smoothed.is_none() && self.supposed.is_some()
     }
@@ -92,7 +92,7 @@ impl Rtt {
     pub(super) fn lowest(&self) -> Option<Span> {
         self.base.iter().map(|b| b.1).min()
     }
-    /// After this long without an ack something is taken to be wrong (RFC 9002, section 6.2.1).
+    /// The time without an ack after which a tail probe is due (RFC 9002, section 6.2.1).
     pub(super) fn probe_timeout(&self, ack_delay_max: Span) -> Span {
         let variation = match (self.smoothed, self.supposed) {
             (Some(_), _) => self.variation,

@@ -22,30 +22,30 @@ use wavelane_wire::frame::LaneAck;
 const URGENT_AHEAD: Span = Span::from_millis(20);
 /// Control and micro frames may exceed the window by this much ...
 const URGENT_BYTES: u64 = 16 * 1500;
-/// ... but on a slow lane by no more than it carries in so long, or a packet: what they fill is queue, in which all wait.
+/// ... but on a slow lane by no more than it carries in this time, or one packet: the excess is queue, in which all packets wait.
 const URGENT_SPAN: Span = Span::from_millis(500);
 const URGENT_BYTES_MIN: u64 = 1500;
-/// Answers to a neighbour's challenges are no reason to exceed the window by more than this: it may never acknowledge them.
+/// Answers to a neighbour's challenges exceed the window by no more than this: they may never be acknowledged.
 const ANSWERS_BYTES: u64 = 64 << 10;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
 const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
-/// On a slow lane they take no more than this share of it ...
+/// On a slow lane tail probes take no more than this share of the rate (as a divisor) ...
 const PROBE_SHARE: u64 = 8;
-/// ... if they are of about so many octets, as is everything but bulk ...
+/// ... at this size, which is about that of everything but bulk ...
 const PROBE_OCTETS: u64 = 100;
 /// ... but are no further apart than this.
 const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
-/// Those of an idle lane.
+/// The interval on an idle lane.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
-/// Acks put off what is paced by this at most.
+/// Acks delay paced packets by at most this.
 const ACKS_AHEAD: Span = Span::from_millis(15);
-/// An ack said to have been kept back for longer was not.
+/// A reported ack delay above this is capped.
 const ACK_DELAY_MAX: Span = Span::from_secs(1);
-/// After this many unanswered probes packets are small again.
+/// After this many unanswered probes, packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
-/// A lane that carries nothing large is searched for a larger MTU if small packets are answered sooner than this.
+/// A lane without large packets searches for a larger MTU only if its round trip is shorter than this.
 const MTU_RTT_MAX: Span = Span::from_millis(400);
-/// After this many packets that ask for no ack, one is asked for.
+/// After this many packets that ask for no ack, one is requested.
 const SILENT_PACKETS_MAX: u32 = 32;
 
 /// See the module's description.
@@ -65,34 +65,34 @@ pub struct LaneSender<R> {
     crowd: Crowd,
     mtu: MtuSearch,
     wish: Wish,
-    /// The packet in which the newest wish left.
+    /// The packet that carried the newest wish.
     wish_in: Option<u64>,
-    /// What came by the way by which acks come back.
+    /// Octets received on the lane that carried the ack.
     came: Came,
-    /// Tail probes without an answer so far.
+    /// Unanswered tail probes so far.
     probes: u32,
     probe_due: bool,
-    /// They are no further apart than this.
+    /// The longest interval between them.
     probe_interval: Span,
-    /// It rests: they are no closer than this, and no larger packets are tried.
+    /// Set if the lane is idle by policy: the shortest interval between probes; no larger packets are tried.
     rests: Option<Span>,
-    /// The second is no later after the first than that after what it asks for.
+    /// The second probe waits no longer after the first than the first waited.
     probes_eagerly: bool,
     last_probe: Instant,
     silent_packets: u32,
-    /// Packets nearly as large as the path is known to carry have left: it pays to know whether it carries larger ones.
+    /// Packets nearly as large as the confirmed MTU were sent: searching for a larger MTU pays off.
     sends_large: bool,
     delivered_packets: u64,
     delivered_bytes: u64,
     lost_packets: u64,
-    /// Since when an ack is due: the oldest eliciting packet that left, or the ack after which it still was.
+    /// Since when an ack is due: the oldest eliciting packet sent, or the latest ack that left it due.
     waiting_since: Option<Instant>,
     last_eliciting: u64,
-    /// Of packets below this number others carry what has to be carried again.
+    /// Packets below this number have been given up: other lanes retransmit their data.
     given_up: u64,
     /// When the newest packet found lost since the last ack was sent.
     lost_sent: Option<Instant>,
-    /// Packets before this number left for where the neighbour was before.
+    /// Packets before this number were sent to the neighbour's previous address.
     moved_at: u64,
     /// The longest recent delay of an ack by the peer.
     ack_delay_seen: Span,
@@ -146,7 +146,7 @@ impl<R> LaneSender<R> {
     /// pacer by a small bounded amount; bulk may not.
     pub fn room(&self, now: Instant, class: Class) -> Room {
         let (ahead, extra) = match class {
-            // Small frames ride with the acks that hold up the pacer; what waits for them does not.
+            // Small frames travel with the acks that delay the pacer; data waiting for them does not.
             Class::Control => (URGENT_AHEAD, self.urgent_bytes()),
             Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, self.urgent_bytes()),
             Class::Bulk => (Span::ZERO, 0),
@@ -162,17 +162,17 @@ impl<R> LaneSender<R> {
         }
     }
 
-    /// Whether what answers the neighbour at once may leave, whatever pacer and window say.
+    /// Whether immediate answers to the neighbour may be sent, regardless of pacer and window.
     pub fn takes_answers(&self) -> bool {
         self.sent.in_flight() <= self.window() + ANSWERS_BYTES
     }
 
-    /// Whether its port takes no bulk until told otherwise.
+    /// Sets whether its port takes no bulk until told otherwise.
     pub fn hold_bulk(&mut self, holds: bool) {
         self.holds_bulk = holds;
     }
 
-    /// When the pacer lets the next bulk datagram leave, if the window has room for it.
+    /// When the pacer next opens for a bulk datagram, if the window has room for it.
     pub fn bulk_opens(&self) -> Option<Instant> {
         (!self.holds_bulk && self.sent.in_flight() + self.packet_max() as u64 <= self.window())
             .then(|| self.pacer.gate())
@@ -183,18 +183,18 @@ impl<R> LaneSender<R> {
         self.packet_max().saturating_sub(self.config.overhead)
     }
 
-    /// The way is of another kind now.
+    /// The path now uses another encapsulation.
     pub fn set_overhead(&mut self, overhead: usize) {
         self.config.overhead = overhead;
     }
 
-    /// Largest IP packet to send. While probes go unanswered it may be their size that keeps them from arriving.
+    /// Largest IP packet to send. If probes stay unanswered, their size may be the reason.
     fn packet_max(&self) -> usize {
         if self.probes >= SMALL_AFTER_PROBES { self.mtu.floor() } else { self.mtu.confirmed() }
     }
 
-    /// A handshake was answered after `round_trip`: so long it may take until anything is, where nothing is known yet. What that
-    /// says, if it is much; of less the usual assumptions hold.
+    /// A handshake was answered after `round_trip`: until there is an RTT sample, answers may take that long. Returns the assumed round
+    /// trip if it is long; otherwise the usual defaults apply.
     pub fn suppose(&mut self, now: Instant, round_trip: Span) -> Option<Span> {
         if self.rtt.smoothed().is_some() {
             return None;
@@ -213,13 +213,13 @@ impl<R> LaneSender<R> {
         self.config.start_rate = start_rate;
     }
 
-    /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
-    /// none is ever used twice in one boot.
+    /// The neighbour lost its state: forgets all that is in flight and all estimates. Numbers continue, because none is ever used twice in
+    /// one boot.
     pub fn restart(&mut self, now: Instant) {
         let (next, holds_bulk) = (self.next_number(), self.holds_bulk);
         let before = core::mem::replace(self, Self { holds_bulk, ..Self::new(now, self.config) });
         self.sent.start_at(next);
-        // A neighbour that was there all the time, while the lane was not, still acknowledges it as it was asked to.
+        // If the neighbour was up all along and only the lane was not, it still follows the last ack wish.
         self.wish.follow(&before.wish);
     }
 
@@ -228,14 +228,14 @@ impl<R> LaneSender<R> {
         self.sent.next_number()
     }
 
-    /// The packet [`Self::next_number`] left with `datagram_len` bytes of UDP payload. `eliciting`: some frame in
-    /// it asks for an ack. `app_limited`: the link had no more to send although there was room.
+    /// Packet [`Self::next_number`] was sent with `datagram_len` bytes of UDP payload. `eliciting`: some frame in it asks for an ack.
+    /// `app_limited`: the link had no more to send although there was room.
     pub fn sent(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: R) {
         self.push(now, datagram_len, eliciting, app_limited, Some(record));
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
 
-    /// The padded `Ping` that [`Probe::Mtu`] asked for left, as packet [`Self::next_number`].
+    /// The padded `Ping` that [`Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
     pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
         self.push(now, datagram_len, true, false, None);
     }
@@ -248,8 +248,8 @@ impl<R> LaneSender<R> {
         }
         let bytes = datagram_len + self.config.overhead;
         self.sends_large |= record.is_some() && bytes > self.mtu.confirmed() - self.mtu.confirmed() / 8;
-        // What asks for no ack is not paced (RFC 9002, section 7.7). It takes room from what is, but never so much that
-        // urgent frames could not leave.
+        // Packets that ask for no ack are not paced (RFC 9002, section 7.7). They delay the paced ones, but never so much that urgent
+        // frames could not leave.
         if eliciting || self.pacer.owed(now) < ACKS_AHEAD {
             self.pacer.sent(now, bytes as u64);
         }
@@ -260,13 +260,12 @@ impl<R> LaneSender<R> {
         }
     }
 
-    /// The next ack comes by a way that has brought so much.
+    /// Sets the octets received so far on the lane that carries the next ack.
     pub fn set_came(&mut self, came: Came) {
         self.came = came;
     }
 
-    /// Takes a lane ack for this lane. Acks that speak of numbers never sent are ignored, and so is what was
-    /// acknowledged before.
+    /// Handles a lane ack for this lane. Acks of numbers never sent are ignored, and so is what was acknowledged before.
     pub fn handle_ack(&mut self, now: Instant, ack: &LaneAck) {
         if ack.lane != self.config.lane {
             return;
@@ -293,7 +292,7 @@ impl<R> LaneSender<R> {
             let latest = now.since(newest.sent_at);
             self.ack_delay_seen = ack_delay.min(ACK_DELAY_MAX).max(self.ack_delay_seen.scale(7, 8));
             latest_rtt = Some(latest.saturating_sub(ack_delay));
-            // RFC 9002, section 5.1: one of them must have asked for the ack, not just the newest.
+            // RFC 9002, section 5.1: at least one of the acked packets must be eliciting, not necessarily the newest.
             if settled.iter().any(|s| s.0.eliciting) {
                 if self.rtt.smoothed().is_none() {
                     self.wish.suspect(now, latest.saturating_sub(ack_delay));
@@ -352,7 +351,7 @@ impl<R> LaneSender<R> {
     }
 
     fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
-        // What went to where the neighbour was before says nothing of this path's medium.
+        // Losses at the previous address say nothing about this path's medium.
         let elsewhere = resolved.lost && resolved.number < self.moved_at;
         if !elsewhere {
             self.losses.resolved(self.now, &resolved);
@@ -362,7 +361,7 @@ impl<R> LaneSender<R> {
         if resolved.mtu_probe {
             self.mtu.probed(self.now, size, resolved.lost);
         } else if !elsewhere && self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
-            // What was lost for its size says nothing of the medium.
+            // Losses due to packet size say nothing about the medium.
             self.losses = Losses::default();
             self.control.path_changed(self.now);
             self.pacer.set_rate(self.now, self.control.pacing());
@@ -387,13 +386,13 @@ impl<R> LaneSender<R> {
         }
     }
 
-    /// Takes back what packet `number` carried if its fate is open: it need not be known any more. Whether it arrived
-    /// still matters to everything else.
+    /// Takes back the record of packet `number` if its fate is unknown: its loss no longer matters to the link. Its fate still counts for
+    /// the estimators.
     pub fn take_record(&mut self, number: u64) -> Option<R> {
         self.sent.take_record(number)
     }
 
-    /// Whether copies are withheld to see whether they fill the queue.
+    /// Whether copies are withheld to test whether they fill the queue.
     pub fn withholds_copies(&self) -> bool {
         self.crowd.tries()
     }
@@ -408,44 +407,44 @@ impl<R> LaneSender<R> {
         self.delivered_bytes
     }
 
-    /// Whether tail probes may be [`PROBE_INTERVAL_RARE`] apart: others carry what this lane would.
+    /// Sets whether tail probes may be [`PROBE_INTERVAL_RARE`] apart, because other lanes carry the data.
     pub fn probe_rarely(&mut self, rarely: bool) {
         self.probe_interval = if rarely { PROBE_INTERVAL_RARE } else { PROBE_INTERVAL_MAX };
     }
 
-    /// It carries nothing for now: what asks for the fate of a packet is so far apart at least.
+    /// Sets the lane idle: probes are at least this far apart.
     pub fn rest(&mut self, apart: Option<Span>) {
         self.rests = apart;
     }
 
-    /// Whether something whose fate is open asked for an answer.
+    /// Whether an eliciting packet is in flight.
     pub fn awaits_answer(&self) -> bool {
         self.sent.newest_eliciting().is_some()
     }
 
-    /// Whether the second tail probe follows the first without a longer wait: others carry what this lane would as soon as it is
-    /// known to have failed.
+    /// Whether the second tail probe follows the first without backoff: other lanes take over the data as soon as this lane is known to
+    /// have failed.
     pub fn probe_eagerly(&mut self, eagerly: bool) {
         self.probes_eagerly = eagerly;
     }
 
-    /// Tail probes without an answer so far.
+    /// Unanswered tail probes so far.
     pub fn unanswered_probes(&self) -> u32 {
         self.probes
     }
 
-    /// Whether a large packet came back.
+    /// Whether a large packet was acknowledged.
     pub fn is_gauged(&self) -> bool {
         self.gauge.is_known()
     }
 
-    /// The lane carries no more than that, if more is known of it than the controller knows.
+    /// Upper bound of the lane's rate, if it is tighter than the controller's estimate.
     pub fn gauged_rate(&self) -> Option<Rate> {
         self.gauge.bound()
     }
 
-    /// Gives one packet in flight up for lost, for others to carry what `wanted` says of its record: the oldest of those not asked
-    /// about before that left so late as `since` says. Whether there was one.
+    /// Gives up one packet in flight as lost, for other lanes to retransmit: the oldest one not considered before that was sent as late as
+    /// `since` requires and whose record is `wanted`. Returns whether there was one.
     pub fn give_up_later(&mut self, since: impl Fn(Instant) -> bool, wanted: impl Fn(&R) -> bool) -> bool {
         let Some((number, record)) = self.sent.take_later(self.given_up, since, wanted) else { return false };
         self.given_up = number + 1;
@@ -453,7 +452,7 @@ impl<R> LaneSender<R> {
         true
     }
 
-    /// Gives what is in flight up for lost, for others to carry. Whether it arrives still matters to everything else.
+    /// Gives up all packets in flight as lost, for other lanes to retransmit. Their fate still counts for the estimators.
     pub fn give_up_records(&mut self) {
         self.outcomes.extend(self.sent.take_records().map(Outcome::Lost));
     }
@@ -463,7 +462,7 @@ impl<R> LaneSender<R> {
         self.outcomes.pop_front()
     }
 
-    /// A packet the lane wants sent now. Each is given once; not sending it only delays what it was for.
+    /// A packet the lane wants sent now. Each is returned once; not sending it only delays its purpose.
     pub fn poll_probe(&mut self, now: Instant) -> Option<Probe> {
         self.now = now;
         if self.probe_due {
@@ -484,13 +483,13 @@ impl<R> LaneSender<R> {
         None
     }
 
-    /// Whether [`Self::poll_probe`] would give something.
+    /// Whether [`Self::poll_probe`] would return something.
     pub fn probe_waits(&self, now: Instant) -> bool {
         self.probe_due || self.silent_packets >= SILENT_PACKETS_MAX || self.searches_mtu() && self.mtu.waits(now)
     }
 
-    /// Whether the search for the path's MTU goes on: not on a lane that carries acks and small exchanges alone if its round trip
-    /// lets it be one that a probe would fill for seconds.
+    /// Whether the path-MTU search continues: not on a lane without large packets whose long round trip suggests that a probe would fill it
+    /// for seconds.
     fn searches_mtu(&self) -> bool {
         self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
     }
@@ -499,7 +498,7 @@ impl<R> LaneSender<R> {
         self.control.window(self.rtt.smoothed_or_initial())
     }
 
-    /// What is known of the path.
+    /// The state of the path.
     pub fn path(&self, _now: Instant) -> LaneView {
         LaneView {
             rtt: self.rtt.smoothed(),
@@ -520,12 +519,12 @@ impl<R> LaneSender<R> {
         }
     }
 
-    /// The path changed (the peer roamed, or we did): what was learnt of it is doubted. What is in flight stays, for
-    /// it may still arrive; if not, the first acks of the new path show it.
+    /// The path changed (the peer roamed, or we did): estimates of it are in doubt. Packets in flight are kept, because they may still
+    /// arrive; if not, the first acks of the new path show it.
     pub fn address_changed(&mut self, now: Instant) {
         self.now = now;
         self.moved_at = self.next_number();
-        // Asked at once: the window may be full of what went to the old place.
+        // Probe at once: the window may be full of packets to the old address.
         self.probe_due |= self.sent.in_flight() > 0;
         self.rtt.forget_base();
         self.crowd = Crowd::default();
@@ -537,8 +536,8 @@ impl<R> LaneSender<R> {
         self.wish.path_changed(now);
     }
 
-    /// Leaves the next number out. It was never sent, so an ack of it shows a neighbour that does not wait
-    /// for packets to arrive; such acks are ignored whole, and counted.
+    /// Skips the next number. It is never sent, so an ack of it reveals a neighbour that acks packets before they arrive; such acks are
+    /// ignored entirely, and counted.
     pub fn skip_number(&mut self, now: Instant) {
         self.now = now;
         if let Some((resolved, record)) = self.sent.skip(now) {
@@ -583,7 +582,7 @@ impl<R> LaneSender<R> {
             return Some(last + first.max(apart));
         }
         let wait = match self.probes {
-            // What the window still lets leave after the last ack says nothing of whether answers come.
+            // Packets that the window still lets out after the last ack must not postpone the probe.
             0 if self.probes_eagerly => {
                 return Some(self.waiting_since.map_or(newest, |since| since.min(newest)) + first);
             }
@@ -596,10 +595,10 @@ impl<R> LaneSender<R> {
         Some(self.last_probe + wait)
     }
 
-    /// How far apart tail probes are on a slow lane.
+    /// Interval between tail probes on a slow lane.
     fn slow_interval(&self) -> Span {
         if self.rtt.is_supposed() {
-            // Nothing is known of its rate but that a handshake took long.
+            // Nothing is known of its rate except that a handshake took long.
             return PROBE_INTERVAL_SLOW;
         }
         self.control.rate().time_for(Octets::new(PROBE_OCTETS * PROBE_SHARE)).min(PROBE_INTERVAL_SLOW)
@@ -615,18 +614,18 @@ impl<R> LaneSender<R> {
         Wakeup::earliest(Wakeup::earliest(loss, probe), Wakeup::earliest(pacer, mtu))
     }
 
-    /// How the peer should acknowledge this lane, if that differs from what it was last told: packets per ack and
-    /// longest delay. Send it as an `AckWish` frame; repeated until [`Self::wish_sent`], and when that packet is lost.
+    /// How the peer should acknowledge this lane, if that differs from the last wish it received: packets per ack and longest delay. Send
+    /// it as an `AckWish` frame; repeated until [`Self::wish_sent`], and when that packet is lost.
     pub fn ack_wish(&self) -> Option<(u64, Span)> {
         self.wish.pending()
     }
 
-    /// The longest that the peer keeps an ack back, as far as it heard our wish.
+    /// The longest time that the peer delays an ack, according to the last wish.
     pub fn ack_delay(&self) -> Span {
         self.wish.delay()
     }
 
-    /// The wish leaves in packet [`Self::next_number`].
+    /// The wish is sent in packet [`Self::next_number`].
     pub fn wish_sent(&mut self, now: Instant) {
         self.now = now;
         self.wish_in = Some(self.next_number());

@@ -6,19 +6,19 @@ use wavelane_base::RangeSet;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::LaneAck;
 
-/// Packets remembered at the least. At most it is as many full ones as half the pool holds: no more bytes are on their way.
-/// The oldest is taken for lost when one more is sent.
+/// Packets tracked, at least. The maximum is as many full ones as half the pool holds: no more bytes are in flight. When one more is sent,
+/// the oldest is taken for lost.
 pub(crate) const SENT_MIN: usize = 65_536;
-/// Of those that ask for no ack and have no outcome so many are remembered: they fill no window, and whoever never acknowledges them
-/// would have us remember all the others too. An honest neighbour acknowledges one in some dozens.
+/// Of packets that ask for no ack and have no outcome this many are tracked: they do not count towards the window, and a neighbour that
+/// never acknowledges them would make us keep all the others too. An honest neighbour acks one in some dozens.
 pub(super) const SILENT_MAX: usize = 8_192;
-/// A packet is lost once one sent this many numbers later has arrived (RFC 9002, section 6.1.1), as long as the
-/// path has not been seen to reorder.
+/// A packet is lost once one sent this many numbers later has arrived (RFC 9002, section 6.1.1), as long as no reordering was seen on the
+/// path.
 const PACKET_THRESHOLD: u64 = 3;
-/// A seen reordering distance is forgotten after this many round trips without another.
+/// An observed reordering distance is forgotten after this many round trips without reordering.
 const REORDER_MEMORY_RTTS: u64 = 16;
 
-/// What has become of a packet.
+/// The state of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     InFlight,
@@ -28,7 +28,7 @@ enum State {
     Skipped,
 }
 
-/// What the lane remembers of a packet.
+/// What the lane stores of a packet.
 #[derive(Debug)]
 struct Packet<R> {
     sent_at: Instant,
@@ -51,7 +51,7 @@ pub(super) struct Leaving<R> {
     pub(super) record: Option<R>,
 }
 
-/// A packet that got its outcome, as the lane's estimators want it.
+/// A packet whose fate became known, as passed to the lane's estimators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Resolved {
     pub(super) number: u64,
@@ -62,7 +62,7 @@ pub(super) struct Resolved {
     pub(super) app_limited: bool,
     pub(super) mtu_probe: bool,
     pub(super) lost: bool,
-    /// How long before it another packet left, and how long after it, if that is known.
+    /// Time since the packet sent before it, and until the one sent after it, if known.
     pub(super) gap_before: Option<Span>,
     /// See `gap_before`.
     pub(super) gap_after: Option<Span>,
@@ -95,7 +95,7 @@ pub(super) struct SentMap<R> {
     /// Every packet below has its outcome.
     settled: u64,
     packets_max: usize,
-    /// Numbers from `first` on that were acknowledged: what an ack says once more costs nothing to pass over.
+    /// Numbers from `first` on that were acknowledged: repeated ranges of acks are skipped at no cost.
     acked: RangeSet,
     /// Numbers from `first` on that were never sent, ascending.
     skipped: VecDeque<u64>,
@@ -104,7 +104,7 @@ pub(super) struct SentMap<R> {
     eliciting_in_flight: usize,
     silent_in_flight: usize,
     largest_acked: Option<(u64, Instant)>,
-    /// How much later-sent packets were seen to overtake earlier ones, in time of sending.
+    /// By how much later packets were seen to overtake earlier ones, in sending time.
     reorder: Span,
     reorder_seen: Instant,
     spurious: u64,
@@ -112,7 +112,7 @@ pub(super) struct SentMap<R> {
 }
 
 impl<R> SentMap<R> {
-    /// Remembers at most `packets_max` packets.
+    /// Tracks at most `packets_max` packets.
     pub(super) fn new(packets_max: usize) -> Self {
         Self {
             packets_max,
@@ -133,7 +133,7 @@ impl<R> SentMap<R> {
         }
     }
 
-    /// The numbers before `first` belong to a neighbour that is gone.
+    /// Numbers before `first` belong to an earlier run of the neighbour.
     pub(super) fn start_at(&mut self, first: u64) {
         assert!(self.packets.is_empty(), "only an empty map can start elsewhere");
         self.first = first;
@@ -181,7 +181,7 @@ impl<R> SentMap<R> {
         evicted
     }
 
-    /// How many packets are remembered.
+    /// How many packets are tracked.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.packets.len()
@@ -198,7 +198,7 @@ impl<R> SentMap<R> {
         evicted
     }
 
-    /// Leaves one number out: an ack of it is optimistic (RFC 9000, section 21.4).
+    /// Skips one number: an ack of it is optimistic (RFC 9000, section 21.4).
     pub(super) fn skip(&mut self, now: Instant) -> Option<(Resolved, Option<R>)> {
         let evicted = self.make_room();
         self.skipped.push_back(self.next_number());
@@ -245,20 +245,20 @@ impl<R> SentMap<R> {
         Some((resolved, packet.record.take()))
     }
 
-    /// What packet `number` carried, once.
+    /// The record of packet `number`, once.
     pub(super) fn take_record(&mut self, number: u64) -> Option<R> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.packets.get_mut(place)?.record.take()
     }
 
-    /// What all packets carried whose fate is open, oldest first, once.
+    /// The records of all packets without an outcome, oldest first, once.
     pub(super) fn take_records(&mut self) -> impl Iterator<Item = R> + '_ {
         let settled = usize::try_from(self.settled.saturating_sub(self.first)).unwrap_or(usize::MAX);
         self.packets.iter_mut().skip(settled).filter_map(|packet| packet.record.take())
     }
 
-    /// What the oldest packet from number `from` on carried whose fate is open, that left after `since` says is too early, and whose
-    /// record `wanted` says to take; and its number.
+    /// The number and record of the oldest packet from number `from` on that has no outcome, was sent late enough for `since`, and whose
+    /// record is `wanted`.
     pub(super) fn take_later(
         &mut self,
         from: u64,
@@ -275,8 +275,8 @@ impl<R> SentMap<R> {
         None
     }
 
-    /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing else, if the ack
-    /// speaks of numbers never sent.
+    /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing else, if the ack contains numbers never
+    /// sent.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
@@ -338,7 +338,7 @@ impl<R> SentMap<R> {
         self.reorder_seen = now;
     }
 
-    /// Settles what must be taken for lost by now. `loss_delay` is RFC 9002's time threshold.
+    /// Settles packets that count as lost by now. `loss_delay` is RFC 9002's time threshold.
     pub(super) fn detect_lost(
         &mut self,
         now: Instant,
@@ -384,7 +384,7 @@ impl<R> SentMap<R> {
         }
     }
 
-    /// Drops settled packets from the front; lost ones are kept for a while in case they arrive after all.
+    /// Drops settled packets from the front; lost ones are kept for a while in case they still arrive.
     fn forget(&mut self, now: Instant, rtt: Span) {
         let keep = rtt.times(2);
         while let Some(packet) = self.packets.front() {
@@ -411,7 +411,7 @@ impl<R> SentMap<R> {
         }
     }
 
-    /// When the time threshold will next take a packet for lost.
+    /// When the time threshold will next declare a packet lost.
     pub(super) fn loss_time(&self, rtt: Span, loss_delay: Span) -> Option<Instant> {
         let largest = self.largest_acked?.0;
         let wait = loss_delay + self.tolerance(rtt).unwrap_or(Span::ZERO);
@@ -419,12 +419,12 @@ impl<R> SentMap<R> {
             .find_map(|n| self.packets.get((n - self.first) as usize).filter(|p| p.state == State::InFlight))
             .map(|p| p.sent_at + wait)
     }
-    /// When the newest eliciting packet without outcome left.
+    /// When the newest eliciting packet without an outcome was sent.
     pub(super) fn newest_eliciting(&self) -> Option<Instant> {
         if self.eliciting_in_flight == 0 {
             return None;
         }
-        // Lost ones lie below `settled`, and what was acknowledged is passed over in whole stretches.
+        // Lost ones are below `settled`, and acknowledged ranges are skipped as a whole.
         let (mut top, mut acked) = (self.next_number(), self.acked.descending().peekable());
         while top > self.settled.max(self.first) {
             if let Some((start, end)) = acked.next_if(|(_, end)| *end >= top) {

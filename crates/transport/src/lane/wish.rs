@@ -1,64 +1,63 @@
-//! How often the peer should acknowledge: so often that an ack tells something new, and rarer while acks queue on their way
-//! back.
+//! How often the peer should acknowledge: as often as an ack carries new information, and less often while acks queue on the return path.
 
 use super::receiver::DEFAULT_DELAY;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Acks are thought to queue when all of this many in a row were late.
+/// Acks are assumed to queue if this many in a row were late ...
 const LATE_RUN: usize = 8;
-/// By more than this, and more than a quarter of the round trip.
+/// ... by more than this, and by more than a quarter of the round trip.
 const LATE: Span = Span::from_millis(30);
-/// Late by this much at the start, the acks are thinned to a third at once.
+/// If the acks are this late at the start, they are thinned to a third at once.
 const VERY_LATE: Span = Span::from_millis(120);
 const PACKETS: u64 = 2;
 const PACKET: u64 = 1500;
 const PACKETS_MAX: u64 = 128;
-/// As many packets share an ack as the lane carries in this time: an ack per two packets of 250 Mbit/s would be 6 Mbit/s, more
-/// than many an asymmetric link has for the return path. Rarer acks show the queue under jitter too late.
+/// As many packets share an ack as the lane carries in this time: an ack per two packets of 250 Mbit/s would be 6 Mbit/s, more than many an
+/// asymmetric link has for the return path. With rarer acks, jitter delays the detection of a queue too much.
 const APART: Span = Span::from_millis(1);
-/// And in this part of a round trip, for the window holds no more than one.
+/// And no more than in this part of a round trip, because the window holds only one.
 const APART_RTT_PART: u64 = 16;
 const DELAY_MAX: Span = Span::from_millis(80);
-/// Acks that are late by the same, within this share or [`SAME`], though so many wishes thinned them, do not queue: a
-/// queue would have grown or shrunk. The return path has become longer.
+/// If acks stay equally late, within this share or [`SAME`], although this many wishes thinned them, they do not queue: a queue would have
+/// grown or shrunk. The return path has become longer.
 const SAME_SHARE: (u64, u64) = (1, 16);
 const SAME: Span = Span::from_millis(2);
 const SAME_WISHES: u32 = 2;
-/// Acks that keep growing late by at least this share of the time they take show what the return path carries ...
+/// If acks keep growing late by at least this part of the elapsed time, the return path's rate can be measured ...
 const GROWTH_PART: u64 = 8;
-/// ... and by so much more than [`VERY_LATE`] at the start, where each further ack makes it worse, so few of them do.
+/// ... and by this part if they are later than [`VERY_LATE`] at the start, where each further ack makes it worse, so few acks suffice.
 const GROWTH_FAST_PART: u64 = 2;
 const FAST_RUN: usize = 3;
-/// On a return path that acks fill they take this share of what it carries: the rest is for what cannot be thinned.
+/// On a return path that acks fill they take this share of its rate (as a divisor): the rest is for traffic that cannot be thinned.
 const RETURN_SHARE: u64 = 5;
-/// Octets of an ack, with a receipt beside it and all that is around them.
+/// Octets of an ack, with a receipt and all encapsulation.
 const ACK_OCTETS: u64 = 100;
-/// If a few hundred octets took this long to go and to be answered, acks are thinned before any is late, to so many in a round
-/// trip: a train of full packets would fill a return path of 1,200 bit/s for ten seconds before any is known to be.
+/// If a few hundred octets took this long to be answered, acks are thinned before any is late, to this many per round trip: acks for a
+/// train of full packets would fill a return path of 1,200 bit/s for ten seconds before it is detected.
 const SLOW_RTT: Span = Span::from_secs(1);
 const SLOW_RTT_PART: u64 = 4;
-/// However thin the return path, acks are no further apart, for losses have to be heard of ...
+/// However thin the return path, acks are no further apart than this, because losses have to be reported ...
 const THIN_MAX: Span = Span::from_secs(1);
-/// ... and no more packets share one: what a receiver grants at the most.
+/// ... and no more packets share one: the most that a receiver grants.
 const THIN_PACKETS_MAX: u64 = 1024;
-/// Acks of a radio lane: each costs its medium as much as a packet of data. Further apart than [`super::RIDING_DELAY`], so that
-/// receipts and acks travel together.
+/// Acks of a radio lane: each costs the medium as much as a data packet. Further apart than [`super::RIDING_DELAY`], so that receipts and
+/// acks travel together.
 const SELDOM: (u64, Span) = (64, Span::from_millis(40));
-/// The lowest delay of the return path is looked for this far back, so that drift does not add up.
+/// The lowest delay of the return path is taken over this time, so that drift does not add up.
 const LOWEST_WINDOW: Span = Span::from_secs(30);
 
 /// One ack's return path.
 #[derive(Clone, Copy, Debug)]
 struct Back {
     at: Instant,
-    /// How long it took, from an unknown origin.
+    /// Its delay, relative to an unknown origin.
     took_ns: i64,
-    /// What had come by that way until then.
+    /// What had arrived on that lane until then.
     came: Came,
 }
 
-/// What came from the neighbour by one of its lanes.
+/// What was received from the neighbour on one of its lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Came {
     /// The neighbour's lane.
@@ -71,24 +70,24 @@ pub struct Came {
 #[derive(Debug)]
 pub(super) struct Wish {
     packets: u64,
-    /// They are never closer: packets per ack and time.
+    /// Lower bounds: packets per ack and interval.
     least: (u64, Span),
-    /// What the lane's pace alone asks for, a power of two.
+    /// Packets per ack according to the lane's pacing rate alone, a power of two.
     by_pace: u64,
     delay: Span,
-    /// How far apart acks of the full lane have to be for what the return path carries; zero unless they filled it.
+    /// The ack interval of the full lane that the return path can carry; zero unless acks filled it.
     thin: Span,
-    /// By which of the neighbour's lanes those came.
+    /// The neighbour's lane on which those acks came.
     thin_way: u8,
-    /// That is a guess from a long round trip.
+    /// `thin` is a guess from a long round trip.
     suspected: bool,
-    /// As many packets as leave meanwhile and then some, so that it is time that counts: a power of two.
+    /// More packets than are sent in that interval, so that the time limit applies: a power of two.
     thin_packets: u64,
     unsent: bool,
     changed: Instant,
     /// Recent acks.
     recent: VecDeque<Back>,
-    /// Lowest of this window and of the one before.
+    /// Lowest delay of this window and of the one before.
     lowest: [Option<i64>; 2],
     window_start: Instant,
     /// How late acks were at the last change, and how many changes made no difference.
@@ -122,7 +121,7 @@ impl Wish {
         Self { least: SELDOM, unsent: true, ..Self::new(now) }
     }
 
-    /// One ack took `took_ns`, of unknown origin, to come back by the way that brought `came` so far. The lane sends at `pacing`.
+    /// One ack took `took_ns`, of unknown origin, on the lane that has carried `came` so far. The lane sends at `pacing`.
     pub(super) fn sample(&mut self, now: Instant, rtt: Span, took_ns: i64, came: Came, pacing: Rate) {
         if now.since(self.window_start) > LOWEST_WINDOW {
             self.lowest = [None, self.lowest[0]];
@@ -159,13 +158,13 @@ impl Wish {
         }
     }
 
-    /// Whether acks come back by another way than the thin one.
+    /// Whether acks now come back on another lane than the thin one.
     fn comes_elsewhere(&self) -> bool {
         self.recent.len() == LATE_RUN && self.recent.iter().all(|back| back.came.lane != self.thin_way)
     }
 
-    /// Whether each ack from number `first` on is later than the one before, by one part in `part` of the time between: a way that
-    /// became longer is so at once.
+    /// Whether each ack from number `first` on is later than the one before, by one part in `part` of the time between: a longer path adds
+    /// its delay at once.
     fn grows_steadily(&self, first: usize, part: u64) -> bool {
         let later = |(from, to): (&Back, &Back)| {
             let grown = Span::from_nanos((to.took_ns - from.took_ns).max(0) as u64);
@@ -174,8 +173,8 @@ impl Wish {
         self.recent.iter().skip(first).zip(self.recent.iter().skip(first + 1)).all(later)
     }
 
-    /// What the return path carries, if acks from number `first` of the recent ones on grew late by one part in `part` of the time
-    /// that they took: then it was busy all along with what came.
+    /// The rate of the return path, if acks from number `first` of the recent ones on grew late by one part in `part` of the time elapsed:
+    /// then it was busy all the time with what arrived.
     fn carries(&self, first: usize, part: u64) -> Option<Rate> {
         let (from, to) = (self.recent.get(first)?, self.recent.back()?);
         let took = to.at.since(from.at);
@@ -185,7 +184,7 @@ impl Wish {
         (same && grows).then(|| Rate::of(Octets::new(to.came.octets - from.came.octets), took))
     }
 
-    /// The return path carries no more than that. Returns whether acks were not as far apart already.
+    /// The return path carries no more than that. Returns whether this increases the ack interval.
     fn thin_to(&mut self, now: Instant, carries: Rate, pacing: Rate, late: Span) -> bool {
         let thin = carries.time_for(Octets::new(ACK_OCTETS * RETURN_SHARE)).min(THIN_MAX);
         if thin <= self.delay() {
@@ -198,7 +197,7 @@ impl Wish {
         true
     }
 
-    /// Acks are late, and by how much does not tell what the return path carries.
+    /// Acks are late, but the lateness does not show the return path's rate.
     fn double(&mut self, now: Instant, late: Span, least: i64) {
         if self.packets >= PACKETS_MAX {
             return;
@@ -210,8 +209,8 @@ impl Wish {
             *self = Self { unsent: true, lowest: [Some(least), None], least: self.least, ..Self::new(now) };
             return;
         }
-        // The start feeds a slow return path far past the mark, and every further step would take a round trip as long as
-        // the queue. Later such jumps overshoot: acks too rare cost rate.
+        // The start overloads a slow return path, and every further step would take a round trip as long as the queue. Later on such large
+        // steps overshoot: acks that are too rare cost rate.
         let steps = if late > VERY_LATE && self.packets == PACKETS { 3 } else { 2 };
         self.packets = (self.packets * steps).min(PACKETS_MAX);
         self.delay = self.delay.times(steps).min(DELAY_MAX);
@@ -229,11 +228,11 @@ impl Wish {
         }
     }
 
-    /// The lane sends at this pace.
+    /// The lane's pacing rate is this.
     pub(super) fn pace(&mut self, pacing: Rate, rtt_min: Span) {
         let apart = APART.min(rtt_min.scale(1, APART_RTT_PART));
         let packets = (pacing.octets_in(apart).get() / PACKET).clamp(PACKETS, PACKETS_MAX);
-        // Told anew only when it is twice or less than half of what was told.
+        // Changed only if it is at least twice the last value, or below it.
         if packets >= 2 * self.by_pace || packets < self.by_pace {
             let by_pace = 1 << packets.ilog2();
             self.unsent |= by_pace.max(self.packets) != self.by_pace.max(self.packets);
@@ -241,30 +240,30 @@ impl Wish {
         }
         self.fit_thin(pacing);
     }
-    /// The neighbour moved: the return path is another one. A receiver asked for rare acks still sends them so, and is asked anew.
+    /// The neighbour moved: the return path has changed. The receiver still follows the old wish, so it is sent a new one.
     pub(super) fn path_changed(&mut self, now: Instant) {
         let mut fresh = Self { least: self.least, ..Self::new(now) };
         fresh.follow(self);
         *self = fresh;
     }
-    /// Takes the place of `before`: the neighbour is told, unless it was asked for the same.
+    /// Replaces `before`: the wish is sent unless it is the same.
     pub(super) fn follow(&mut self, before: &Self) {
         self.unsent |= before.unsent || self.told() != before.told();
     }
     fn told(&self) -> (u64, Span) {
         (self.packets.max(self.by_pace).max(self.thin_packets).max(self.least.0), self.delay())
     }
-    /// How far apart acks of a lane of this rate are because they queued on their return path; those that its pace made rare are
-    /// [`APART`], which is next to nothing.
+    /// The interval between acks of a lane of this rate because they queued on the return path; thinning by pacing rate only adds
+    /// [`APART`], which is negligible.
     pub(super) fn apart(&self, rate: Rate) -> Span {
         rate.time_for(Octets::new(self.packets.max(self.thin_packets) * PACKET)).min(self.delay())
     }
-    /// How far apart acks are because the return path carries no more.
+    /// The ack interval that the return path's rate imposes.
     pub(super) fn thin(&self) -> Span {
         self.thin
     }
-    /// A handshake, or the first packet after it, was answered after `rtt`: the return path may be one that a few acks fill. A packet
-    /// that comes back sooner takes that back: the handshake was repeated.
+    /// A handshake, or the first packet after it, was answered after `rtt`: the return path may be so thin that a few acks fill it. A
+    /// packet that comes back sooner cancels this: the handshake had been retransmitted.
     pub(super) fn suspect(&mut self, now: Instant, rtt: Span) {
         if rtt < SLOW_RTT && self.suspected {
             (self.thin, self.thin_packets, self.suspected, self.unsent) = (Span::ZERO, 0, false, true);
@@ -273,11 +272,11 @@ impl Wish {
             (self.thin_packets, self.suspected) = (THIN_PACKETS_MAX, true);
         }
     }
-    /// What to tell the peer, if it does not know.
+    /// The wish to send to the peer, if it does not have it yet.
     pub(super) fn pending(&self) -> Option<(u64, Span)> {
         self.unsent.then(|| self.told())
     }
-    /// The frame left.
+    /// The frame was sent.
     pub(super) fn sent(&mut self) {
         self.unsent = false;
     }
@@ -285,7 +284,7 @@ impl Wish {
     pub(super) fn lost(&mut self) {
         self.unsent = true;
     }
-    /// The longest an ack may be withheld.
+    /// The longest ack delay.
     pub(super) fn delay(&self) -> Span {
         self.delay.max(self.thin).max(self.least.1)
     }

@@ -1,23 +1,23 @@
-//! Which of a link's lanes carry: a closed list of policies. What every policy leaves alone still asks for answers, so that
-//! it is known when it is needed.
+//! Which of a link's lanes carry data: a closed list of policies. Lanes that a policy does not use still ask for answers, so that their
+//! state is known when they are needed.
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
-/// Packets of whose fates the share delivered is taken, ...
+/// Number of packets whose fates give the share delivered, ...
 const WINDOW: usize = 50;
-/// ... as far as they are no older.
+/// ... if they are no older than this.
 const WINDOW_SPAN: Span = Span::from_secs(25);
-/// Fewer fates are no reason to leave it ...
+/// With fewer fates the first lane is not left ...
 const FATES_MIN: usize = 10;
-/// ... nor fewer than these to come back, which a probe each second gives in 20 s: of a lane that delivers 30 %, seven of ten
-/// probes arrive by luck once in a hundred times, and 14 of 20 once in 25,000.
+/// ... and with fewer than this it is not used again; a probe each second gives as many in 20 s. On a lane that delivers 30 %, seven of ten
+/// probes arrive by chance once in a hundred times, and 14 of 20 once in 25,000.
 const FATES_BACK: usize = 20;
-/// The first lane is used from this share delivered ...
+/// The first lane is used again from this share delivered ...
 const SHARE_HIGH: f64 = 0.7;
-/// ... until it is below this one.
+/// ... until the share falls below this one.
 const SHARE_LOW: f64 = 0.5;
-/// How far apart the lane that is not used is probed.
+/// Interval between probes of the lane that is not used.
 pub(super) const PROBE_EVERY: Span = Span::from_secs(1);
 
 /// How a link with several lanes out uses them.
@@ -26,7 +26,7 @@ pub enum Choice {
     /// All together: by delay, rate, loss and cost.
     #[default]
     Bond,
-    /// The first alone, whatever becomes of it; bulk takes the first that may carry it.
+    /// The first alone, even if it fails; bulk takes the first that may carry it.
     Pinned,
     /// The same among those that work.
     PinnedFallback,
@@ -34,10 +34,10 @@ pub enum Choice {
     Delivery1998,
 }
 
-/// What decides of the policy [`Choice::Delivery1998`].
+/// The state that decides for the policy [`Choice::Delivery1998`].
 #[derive(Debug)]
 pub(super) struct Delivery {
-    /// Whether packets of the first lane arrived, and when that was known, oldest first; at most [`WINDOW`].
+    /// Whether packets of the first lane arrived, and when that became known, oldest first; at most [`WINDOW`].
     fates: VecDeque<(Instant, bool)>,
     /// Whether the first lane is used.
     pub(super) first: bool,
@@ -63,8 +63,8 @@ impl Delivery {
         (self.fates.len() >= least).then(|| delivered as f64 / self.fates.len() as f64)
     }
 
-    /// Decides. `failed` says of the first lane and of the others whether nothing comes back; `round` is the longest of their round
-    /// trips, for which a choice stands.
+    /// Decides. `failed` says for the first lane and for the others whether nothing comes back; `round` is the longest of their round
+    /// trips, for which a choice stays in force.
     pub(super) fn decide(&mut self, now: Instant, failed: [bool; 2], round: Span) {
         while self.fates.front().is_some_and(|(at, _)| *at + WINDOW_SPAN < now) {
             self.fates.pop_front();
@@ -80,7 +80,7 @@ impl Delivery {
             (false, _) => self.share(FATES_BACK).is_some_and(|share| share >= SHARE_HIGH),
         };
         if first != self.first {
-            // What was seen before says nothing of what comes.
+            // Fates from before the switch do not count.
             self.fates.clear();
             (self.first, self.switched) = (first, now);
         }

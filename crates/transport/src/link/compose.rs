@@ -1,4 +1,4 @@
-//! What leaves: one datagram at a time, and what it carries.
+//! What is sent: one datagram at a time, and what it carries.
 
 use super::guard::{RESERVE, Why, is_bursty};
 use super::{Draft, Link, Part, SentDatagram, VERY_THIN};
@@ -15,17 +15,17 @@ const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
 const RANGES_SHARED: usize = 12;
 /// Ranges in an ack that travels alone.
 const RANGES_ALONE: usize = 64;
-/// On a way back of a few kilobit a second: 64 are a second of it.
+/// The same on a return path of a few kilobit a second: there 64 ranges take a second.
 const RANGES_THIN: usize = 24;
-/// What a repair symbol costs beside its frame.
+/// The cost of a repair symbol in addition to its frame.
 const SYMBOL_OVERHEAD: usize = 56;
-/// An ack waits this long at most for a datagram with data.
+/// An ack waits at most this long for a datagram with data.
 const ACK_WAIT_MAX: Span = Span::from_millis(100);
-/// A batch is never longer than this at the lane's rate: what follows it, maybe more urgent, waits no longer.
+/// A batch takes at most this long at the lane's rate, so that more urgent data waits no longer.
 const BATCH_SPAN: Span = Span::from_millis(1);
 
 impl<S: Service> Link<S> {
-    /// Writes the plaintext of a lane's next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave by it now.
+    /// Writes the plaintext of a lane's next datagram at `buf[DATA_HEADER_LEN..]`; `None` if nothing may be sent on it now.
     pub fn compose(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
         if self.lanes[at].is_closed() {
             return None;
@@ -51,9 +51,9 @@ impl<S: Service> Link<S> {
         {
             return Some(draft);
         }
-        // Who answers a challenge says at once what came: the other side waits to know what did not.
+        // An answer to a challenge carries acks at once: the other side waits to learn what did not arrive.
         let path_frames = self.path_frames_are_due(now, at);
-        // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
+        // Acks take the lane on which they arrive soonest: the RTT samples should reflect the other lane alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits();
@@ -71,7 +71,7 @@ impl<S: Service> Link<S> {
             None => RANGES_ALONE,
         };
         if class.is_none() && (due || must_ping) {
-            // What leaves anyway takes small frames along.
+            // A datagram that is sent anyway takes small frames along.
             class = wanted.filter(|class| *class == Class::Control && acks);
         }
         let thin = acks && self.is_thin();
@@ -80,7 +80,7 @@ impl<S: Service> Link<S> {
         }
         let second = self.doubles(now, at).filter(|_| class >= Some(Class::Micro) && !tail);
         if second.is_some() {
-            // Bulk is no part of what goes twice.
+            // Bulk is not part of the copied datagram.
             class = Some(Class::Micro);
         }
         let carries = if tail { Carries::All } else { self.carries(now, at, class) };
@@ -128,7 +128,7 @@ impl<S: Service> Link<S> {
         }
         let app_limited = self.service.wants(now).is_none();
         match why {
-            // The media were dropped in the queue meanwhile: nothing here needs symbols.
+            // The media were dropped from the queue meanwhile: nothing here needs symbols.
             Some(Why::Media) if !wrote_media => {
                 Frame::Padding.emit(&mut Writer::new(&mut buf[DATA_HEADER_LEN..=DATA_HEADER_LEN])).ok()?;
             }
@@ -144,8 +144,8 @@ impl<S: Service> Link<S> {
         Some(self.send(now, at, plain_len, wanted.unwrap_or(Class::Control), eliciting, app_limited, record))
     }
 
-    /// Whether the acks that are due may wait for a datagram with data, which leaves soon: alone they would cost a slow
-    /// lane several parts in a hundred.
+    /// Whether the acks that are due may wait for a datagram with data that leaves soon: sent alone they would cost a slow lane several per
+    /// cent.
     fn ack_can_wait(&self, now: Instant, at: usize, wanted: Option<Class>) -> bool {
         let due = self.receivers.iter().filter(|lane| lane.ack_due(now));
         let rtt = self.lanes[at].path.rtt;
@@ -154,7 +154,7 @@ impl<S: Service> Link<S> {
         wanted.is_some() && self.service.lets_acks_wait() && patience > Span::ZERO && soon()
     }
 
-    /// Tells the lane of a datagram that is written.
+    /// Registers a written datagram with its lane.
     #[expect(clippy::too_many_arguments, reason = "what a lane is told of a datagram, each once")]
     pub(super) fn send(
         &mut self,
@@ -176,7 +176,7 @@ impl<S: Service> Link<S> {
         draft
     }
 
-    /// Puts the next datagram among those that symbols will repair.
+    /// Adds the next datagram to those covered by symbols.
     fn protect(&mut self, now: Instant, at: usize, plain: &[u8], why: Why) -> Part {
         let lane = &mut self.lanes[at];
         let number = lane.sender.next_number();
@@ -185,7 +185,7 @@ impl<S: Service> Link<S> {
         Part::Protected(number, why)
     }
 
-    /// The next repair symbol, if one is due, the lane takes it, and nothing more urgent waits.
+    /// The next repair symbol, if one is due, the lane has room for it, and nothing more urgent waits.
     fn compose_symbol(&mut self, now: Instant, at: usize, wanted: Option<Class>, buf: &mut [u8]) -> Option<Draft> {
         let lane = &mut self.lanes[at];
         if !lane.guard.is_due(now) || wanted.is_some_and(|class| class < Class::Bulk) {
@@ -195,12 +195,12 @@ impl<S: Service> Link<S> {
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
         let fits = DATA_HEADER_LEN + lane.guard.frame_len() <= end;
         if !fits {
-            // Packets became smaller: what is lost is repeated.
+            // Packets became smaller: losses are retransmitted instead.
             lane.guard.drop_plan();
             return None;
         }
         if !self.budget.spend(now, (lane.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
-            // Repair has cost enough.
+            // The repair budget is used up.
             lane.guard.postpone(now);
             return None;
         }
@@ -213,7 +213,7 @@ impl<S: Service> Link<S> {
         Some(self.send(now, at, plain_len, Class::Bulk, true, wanted.is_none(), record))
     }
 
-    /// Which part of what waits the next datagram takes: where symbols help, media travel in datagrams of their own.
+    /// Which part of the waiting data the next datagram takes: where symbols help, media get datagrams of their own.
     fn carries(&mut self, now: Instant, at: usize, class: Option<Class>) -> Carries {
         let helps = self.budget.is_lossy() && !is_bursty(self.lanes[at].path.burst);
         match class.filter(|class| helps && *class >= Class::Micro) {
@@ -222,7 +222,7 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// Whether the next datagram is to be protected, and why.
+    /// Whether and why the next datagram is protected.
     fn why_protect(&mut self, now: Instant, at: usize, class: Option<Class>, carries: Carries) -> Option<Why> {
         if carries == Carries::Media {
             return Some(Why::Media);
@@ -234,13 +234,13 @@ impl<S: Service> Link<S> {
         if next == NextBulk::End {
             return Some(Why::Ends);
         }
-        // Asked in any case: the guard has to see for how long.
+        // Called in any case, because the guard measures how long its condition has held.
         let lane = &mut self.lanes[at];
         let repeats = lane.guard.protects_repeats(now, &lane.path);
         (repeats && next == NextBulk::Repeat).then_some(Why::Repeats)
     }
 
-    /// The least urgent class that may leave by this lane now, and how large the datagram may be.
+    /// The least urgent class that may be sent on this lane now, and the maximum size of the datagram.
     fn allowed(&self, now: Instant, at: usize, wanted: Option<Class>, tail: bool) -> (Option<Class>, usize) {
         let full = self.lanes[at].sender.datagram_max();
         let Some(wanted) = wanted else { return (None, full) };
@@ -252,7 +252,7 @@ impl<S: Service> Link<S> {
         offer.map_or((None, full), |offer| (Some(offer.class), offer.datagram_max))
     }
 
-    /// A padded ping: how long it takes shows what the lane carries before anything is entrusted to it.
+    /// A padded ping: the time it takes shows the lane's rate before data is sent on it.
     fn compose_gauge(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
         let plain_len = self.lanes[at].sender.datagram_max().checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
         let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
@@ -262,8 +262,8 @@ impl<S: Service> Link<S> {
         Some(self.send(now, at, plain_len, Class::Bulk, true, true, SentDatagram::default()))
     }
 
-    /// Nothing waits, and the first lane has room: what is on its way by another and arrives sooner if it leaves by this one once more
-    /// is taken for lost. Whether that is anything. Without it the end of a transfer waits for the slowest lane.
+    /// Called when nothing waits and the first lane has room: packets in flight on another lane that would arrive sooner if resent on this
+    /// one are taken for lost. Returns whether there were any. Otherwise the end of a transfer would wait for the slowest lane.
     fn repeat_late(&mut self, now: Instant, at: usize) -> bool {
         if !self.lanes.may_repeat(now, at) {
             return false;
@@ -292,8 +292,8 @@ impl<S: Service> Link<S> {
         Some(Draft { lane: at as u8, number, plain_len, class: Class::Bulk })
     }
 
-    /// How many datagrams as long as `first` may leave as one batch: one alone unless it is as long as they come, and no
-    /// more than [`BATCH_SPAN`] of the lane's time.
+    /// How many datagrams as long as `first` may be sent as one batch: one if it is shorter than the maximum, else at most [`BATCH_SPAN`]
+    /// of the lane's time.
     pub fn batch_max(&self, at: usize, first: usize) -> usize {
         let lane = &self.lanes[at];
         if first != lane.sender.datagram_max() {
@@ -303,7 +303,7 @@ impl<S: Service> Link<S> {
         usize::try_from(octets).unwrap_or(usize::MAX) / (first + lane.overhead())
     }
 
-    /// Whether a lane's next datagram is a probe, or asks for something as probes do: it leaves alone.
+    /// Whether a lane's next datagram is a probe, or has to ask for an ack as probes do: it is sent alone.
     pub fn probe_waits(&self, now: Instant, at: usize) -> bool {
         self.lanes[at].sender.probe_waits(now)
     }
@@ -314,11 +314,11 @@ impl<S: Service> Link<S> {
         if self.lanes.counts(at) {
             self.liveness.sent(now, eliciting);
         }
-        // It may be the first use for a while.
+        // This may be the first use for a while.
         self.greet(now);
     }
 
-    /// Tells the neighbour, in a datagram that leaves anyway, how often we wish a lane to be acknowledged.
+    /// Appends our ack wish for a lane to a datagram that is sent anyway. Returns whether it did.
     fn put_wish(&mut self, now: Instant, at: usize, leaving: bool, w: &mut Writer<'_>) -> bool {
         let sender = &mut self.lanes[at].sender;
         let Some((packets, delay)) = sender.ack_wish().filter(|_| leaving) else { return false };
@@ -331,7 +331,7 @@ impl<S: Service> Link<S> {
     }
 }
 
-/// Appends word of what was made from symbols, lane by lane; it goes before the acks that call it lost.
+/// Appends reports of datagrams rebuilt from symbols, lane by lane; they precede the acks that report these as lost.
 fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
     to_tell.sort_unstable();
     while let Some(&(lane, number)) = to_tell.last() {
@@ -343,7 +343,7 @@ fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
     }
 }
 
-/// Appends the acks that are due or go along, each with as many of `ranges` as fit. One that does not fit waits for the next datagram.
+/// Appends the acks that are due or ride along, each with up to `ranges` ranges. One that does not fit waits for the next datagram.
 fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut Writer<'_>) {
     for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now) || lane.rides(now)) {
         let fitting =

@@ -1,7 +1,7 @@
-//! Small exchanges by two lanes at once, where the one by which they arrive soonest may lose them.
+//! Small exchanges sent on two lanes at once, if the one on which they arrive soonest may lose them.
 //!
-//! A copy takes a share of the second lane, so it pays where that lane is there sooner than a repeat by the first would be. What of a
-//! datagram was carried twice is dropped by whoever carries it: frames say what they are about.
+//! A copy takes a share of the second lane, so it pays off only if it arrives sooner than a retransmit on the first would. Duplicates are
+//! dropped by the service: frames identify what they carry.
 
 use super::lanes::Lanes;
 use super::{Draft, Link, SentDatagram};
@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Span};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 
-/// Copies that wait for their lane; the oldest is left out for one more.
+/// Most copies that wait for their lane; one more replaces the oldest.
 const WAITING_MAX: usize = 8;
-/// One that waited longer comes no sooner than a repeat.
+/// A copy that waited longer arrives no sooner than a retransmit.
 const WAIT_MAX: Span = Span::from_millis(50);
-/// Copies take no more than this share of their lane beside bulk ...
+/// Copies take no more than this share of their lane beside bulk (as a divisor) ...
 const SHARE_BUSY: u64 = 20;
-/// ... and this one where nothing else fills it.
+/// ... and this share without bulk.
 const SHARE_IDLE: u64 = 2;
-/// So many octets may leave at once that were saved up.
+/// Octets that may be saved up and sent in one burst.
 const SAVED_MAX: u64 = 3_000;
 /// A lane with more in flight carries bulk.
 const BUSY_OCTETS: u64 = 6_000;
@@ -31,11 +31,11 @@ struct Copy {
     bytes: Vec<u8>,
 }
 
-/// Copies, and what they may cost.
+/// Copies, and their budget.
 #[derive(Debug)]
 pub(super) struct Double {
     waiting: VecDeque<Copy>,
-    /// Octets that may leave.
+    /// Octets that may be sent now.
     saved: u64,
     saved_at: Instant,
 }
@@ -45,7 +45,7 @@ impl Double {
         Self { waiting: VecDeque::new(), saved: SAVED_MAX, saved_at: now }
     }
 
-    /// Pays for a copy of `octets` if that can be paid, by a lane of which `share` octets a second are to be had.
+    /// Pays for a copy of `octets` if the budget allows it; the budget grows at rate `share`.
     fn pay(&mut self, now: Instant, octets: u64, share: wavelane_base::Rate) -> bool {
         let earned = share.octets_in(now.since(self.saved_at)).get();
         if earned > 0 {
@@ -63,7 +63,7 @@ impl Double {
         self.waiting.push_back(copy);
     }
 
-    /// The next copy for a lane that is not too late and no longer than `room`.
+    /// The next copy for a lane that has not waited too long and is no longer than `room`.
     fn take(&mut self, now: Instant, lane: usize, room: usize) -> Option<Vec<u8>> {
         self.waiting.retain(|copy| now.since(copy.at) <= WAIT_MAX);
         let place = self.waiting.iter().position(|copy| copy.lane == lane && copy.bytes.len() <= room)?;
@@ -72,10 +72,10 @@ impl Double {
 }
 
 impl<L> Lanes<L> {
-    /// The lane by which what is small and leaves by `lane` goes as well.
+    /// The lane that carries a copy of small datagrams sent on `lane`.
     pub(super) fn second(&self, now: Instant, lane: usize) -> Option<usize> {
         let first = self.shaky(now, lane)?;
-        // A repeat leaves once the ack is overdue.
+        // A retransmit is sent once the ack is overdue.
         let path = &first.path;
         let repeated = path.rtt + path.rtt_var.times(4) + path.ack_delay + self.delay_of_small(lane);
         self.seconds().find(|other| self.delay_of_small(*other) < repeated)
@@ -83,13 +83,13 @@ impl<L> Lanes<L> {
 }
 
 impl<S: Service> Link<S> {
-    /// By which lane the next small datagram of `at` goes as well, if by any.
+    /// The lane that carries a copy of the next small datagram of `at`, if any.
     pub(super) fn doubles(&self, now: Instant, at: usize) -> Option<usize> {
         let second = self.lanes.second(now, at)?;
         self.service.micro_waits(now).then_some(second)
     }
 
-    /// What a datagram carried goes by another lane as well, if that can be paid.
+    /// Queues a copy of a datagram's contents for another lane, if the budget allows it.
     pub(super) fn put_double(&mut self, now: Instant, lane: usize, bytes: &[u8]) {
         let second = &self.lanes[lane];
         let share = if second.sender.in_flight() > BUSY_OCTETS { SHARE_BUSY } else { SHARE_IDLE };
@@ -99,7 +99,7 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// A copy that waits for this lane. Its fate matters to the lane alone: what it carries was given to another.
+    /// A copy that waits for this lane. Its fate matters only to the lane's estimators: the load belongs to the original.
     pub(super) fn compose_double(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
         if self.double.waiting.is_empty() {
             return None;

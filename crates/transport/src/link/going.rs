@@ -1,7 +1,7 @@
-//! Lanes that come and go while the link stands.
+//! Lanes that are added and removed while the link is up.
 //!
-//! A lane that goes keeps its number, and its packet numbers go on should another take its place: no nonce is used twice, and the
-//! neighbour's replay window stays right. The neighbour is told, so that it sends nothing to where the lane led.
+//! A lane that is removed keeps its number, and its packet numbers continue if another takes its place: no nonce is used twice, and the
+//! neighbour's replay window stays valid. The neighbour is told, so that it sends nothing to where the lane led.
 
 use super::{Choice, LANES_MAX, LaneOptions, Link};
 use crate::Service;
@@ -12,11 +12,11 @@ use wavelane_wire::frame::Frame;
 /// Which lanes have gone, on either side.
 #[derive(Debug, Default)]
 pub(super) struct Going {
-    /// Ours of which the neighbour is to be told, a bit each.
+    /// Our removed lanes that the neighbour has to be told of, as a bit mask.
     to_tell: u8,
-    /// Ours of which it is being told: the word is on its way.
+    /// Our removed lanes whose report is in flight.
     telling: u8,
-    /// The neighbour's, by their numbers: from which packet number on. Nobody took it yet.
+    /// The neighbour's removed lanes, by number: the next packet number of each. Not taken yet.
     heard: [Option<u64>; LANES_MAX],
 }
 
@@ -32,16 +32,16 @@ impl Going {
         self.to_tell &= !bit(lane);
         self.telling &= !bit(lane);
     }
-    /// The neighbour knows of these.
+    /// The neighbour acknowledged the report of these.
     pub(super) fn told(&mut self, lanes: u8) {
         self.telling &= !lanes;
     }
-    /// Word of these was lost.
+    /// The report of these was lost.
     pub(super) fn not_told(&mut self, lanes: u8) {
-        // Of one that is back meanwhile nobody has to be told.
+        // A lane that was restored meanwhile need not be reported.
         self.to_tell |= lanes & self.telling;
     }
-    /// The neighbour says that one of its lanes has gone.
+    /// The neighbour reports that one of its lanes is gone.
     pub(super) fn heard(&mut self, lane: u8, next: u64) {
         if let Some(heard) = self.heard.get_mut(usize::from(lane)) {
             *heard = Some(next);
@@ -50,12 +50,12 @@ impl Going {
 }
 
 impl<S: Service> Link<S> {
-    /// How the lanes are used from now on: the numbers of those that the configuration has, in its order.
+    /// Changes how the lanes are used; `lanes` holds the numbers of the configured lanes, in configuration order.
     pub fn set_choice(&mut self, now: Instant, choice: Choice, lanes: &[(usize, LaneOptions)]) {
         self.lanes.set_options(now, choice, lanes);
     }
 
-    /// One more lane out, whose number is the next.
+    /// Adds a lane out, which gets the next number.
     ///
     /// # Panics
     /// If there are [`LANES_MAX`].
@@ -63,7 +63,7 @@ impl<S: Service> Link<S> {
         self.lanes.add(now, options, self.sent_max, dice);
     }
 
-    /// A lane out is taken away: others carry what it had on its way. The only one stays.
+    /// Removes a lane out: other lanes carry what it had in flight. The last lane cannot be removed.
     pub fn close_lane(&mut self, now: Instant, lane: usize) {
         if !self.lanes.can_close(lane) {
             return;
@@ -77,7 +77,7 @@ impl<S: Service> Link<S> {
         self.settle(now);
     }
 
-    /// A lane that was taken away is there again, as another way perhaps.
+    /// Restores a lane that was removed, possibly over another path.
     pub fn open_lane(&mut self, now: Instant, lane: usize, options: &LaneOptions) {
         if self.lanes[lane].is_closed() {
             self.lanes.open_again(now, lane, options);
@@ -85,18 +85,18 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// Whether a lane was taken away.
+    /// Whether a lane was removed.
     pub fn is_closed(&self, lane: usize) -> bool {
         self.lanes[lane].is_closed()
     }
 
-    /// The next lane of the neighbour's of which it said that it is gone, and from which packet number on.
+    /// The next lane that the neighbour reported as gone, with its next packet number.
     pub fn poll_gone(&mut self) -> Option<(u8, u64)> {
         let lane = self.going.heard.iter().position(Option::is_some)?;
         self.going.heard[lane].take().map(|next| (lane as u8, next))
     }
 
-    /// Appends word of the lanes that have gone. Returns of which, a bit each.
+    /// Appends reports of removed lanes. Returns which ones, as a bit mask.
     pub(super) fn put_gone(&mut self, w: &mut Writer<'_>) -> u8 {
         let mut told = 0;
         for lane in (0..self.lanes.len()).filter(|lane| self.going.to_tell & bit(*lane) != 0) {

@@ -1,9 +1,9 @@
-//! Repair symbols on one lane: which datagrams are protected, when symbols go, and what becomes of lost datagrams
-//! while symbols that may bring them back are on the way.
+//! Repair symbols on one lane: which datagrams are protected, when symbols are sent, and what happens to lost datagrams while symbols that
+//! may restore them are in flight.
 //!
-//! Protected is what cannot wait a round trip for its repeat: the end of a stretch after which nobody has more to
-//! say, packets of the media class, and in mid-flow of bulk what is a repeat already, for everything behind it has waited
-//! for a round trip. `docs/decisions/0014-one-repair-budget.md` says why the rest of bulk in mid-flow is not.
+//! Protected is what cannot wait a round trip for its retransmit: the end of a stretch after which there is nothing more to send, packets
+//! of the media class, and in mid-flow of bulk any retransmit, because everything behind it has waited for a round trip.
+//! `docs/decisions/0014-one-repair-budget.md` says why the rest of bulk in mid-flow is not.
 
 use crate::PathView;
 use crate::fec::{Encoder, LENGTH_LEN, REPAIRS_MAX, Repair, repairs_for};
@@ -13,48 +13,48 @@ use wavelane_wire::frame::repair_head_max;
 
 /// Most datagrams that one symbol covers, and widest span of their numbers.
 const COVERED_MAX: usize = 64;
-/// Octets that a protected datagram leaves free, so that a symbol over it fits a datagram as well.
+/// Octets that a protected datagram leaves free, so that a symbol over it also fits a datagram.
 pub(super) const RESERVE: usize = repair_head_max(COVERED_MAX) + LENGTH_LEN;
 /// Most symbols planned.
 const PLAN_MAX: usize = 48;
-/// So often may the symbols of a stretch's end not suffice, if losses are independent ...
+/// Probability that the symbols for a stretch's end do not suffice, if losses are independent ...
 const FAILURE_END: f64 = 0.02;
-/// ... and so often those of a media stretch, whose next symbols follow soon and cover it as well.
+/// ... and for those of a media stretch, whose next symbols follow soon and cover it as well.
 const FAILURE_MEDIA: f64 = 0.05;
-/// Media are gathered for so long, at the most, before their symbols go: what is lost is back this much later.
+/// Media are gathered for at most this long before their symbols are sent: lost media are restored this much later.
 const GATHER: Span = Span::from_millis(10);
 /// Most media datagrams in a stretch, and the widest span of numbers: symbols must still cover all of it.
 const GATHERED_MAX: usize = 24;
 /// See [`GATHERED_MAX`].
 const GATHERED_SPAN: u64 = COVERED_MAX as u64 / 2;
-/// Symbols over repeats in mid-flow may cost about this share of the lane ...
+/// Symbols over retransmits in mid-flow may cost about this share of the lane ...
 const REPEATS_SHARE: f64 = 0.02;
-/// ... at so many datagrams per repeat: what a protected datagram leaves free pushes the repeat's end into the next ...
+/// ... at this many datagrams per retransmit: the room that a protected datagram leaves free moves the retransmit's end to the next ...
 const PER_REPEAT: usize = 2;
-/// ... and pay while no more than this is lost: beyond, so few symbols bring back too little.
+/// ... and pay off while the loss is no higher than this: above it, so few symbols restore too little.
 const REPEATS_LOSS_MAX: f64 = 0.08;
-/// Where less is lost, so few repeats are lost again that hardly a byte waits for them.
+/// Below this loss, so few retransmits are lost again that hardly a byte waits for them.
 const REPEATS_LOSS_MIN: f64 = 0.03;
-/// The loss must have been between the two for so long: what a start or a policer drops is no medium's loss.
+/// The loss must have been in this range for this long: losses caused by a start or a policer are not the medium's loss.
 const REPEATS_SETTLED: Span = Span::from_secs(2);
-/// Symbols that cannot be paid wait for so long before they are tried again, over more.
+/// Symbols that exceed the budget are tried again after this time, over more datagrams.
 const RETRY: Span = Span::from_millis(5);
-/// Loss bursts from this length on swallow a stretch and its symbols together: repeats serve as well.
+/// Loss bursts of at least this length lose a stretch together with its symbols: then retransmits are just as good.
 const BURSTY: Span = Span::from_millis(4);
-/// A lost datagram waits so long at least for symbols to bring it back before it is repeated ...
+/// A lost datagram waits at least this long for symbols to restore it before it is retransmitted ...
 const PATIENCE_MIN: Span = Span::from_millis(5);
-/// ... and media for those of two more stretches.
+/// ... and media wait for the symbols of two more stretches.
 pub(super) const PATIENCE_MEDIA: Span = Span::from_millis(30);
 
-/// What became of protected datagrams; all only grow.
+/// The fate of protected datagrams; all only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GuardCounters {
     pub(super) protected: u64,
     pub(super) symbols: u64,
     pub(super) symbol_octets: u64,
-    /// Lost, and brought back by symbols.
+    /// Lost, and restored by symbols.
     pub(super) repaired: u64,
-    /// Lost, and not.
+    /// Lost, and not restored.
     pub(super) unrepaired: u64,
 }
 
@@ -69,15 +69,15 @@ struct Gathered {
 /// Why a datagram is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Why {
-    /// Nobody will have more to say soon.
+    /// There will be nothing more to send soon.
     Ends,
     /// It carries media.
     Media,
-    /// It begins with a repeat.
+    /// It begins with a retransmit.
     Repeats,
 }
 
-/// Repeats in mid-flow that wait for their symbol.
+/// Retransmits in mid-flow that wait for their symbol.
 #[derive(Clone, Copy, Debug)]
 struct Repeats {
     first: u64,
@@ -85,7 +85,7 @@ struct Repeats {
     count: usize,
 }
 
-/// Whether losses come so that symbols would be lost with what they cover.
+/// Whether losses come in bursts, so that symbols would be lost together with what they cover.
 pub(super) fn is_bursty(burst: Option<Span>) -> bool {
     burst.is_some_and(|burst| burst >= BURSTY)
 }
@@ -94,20 +94,20 @@ pub(super) fn is_bursty(burst: Option<Span>) -> bool {
 #[derive(Debug)]
 pub(super) struct Guard<L> {
     encoder: Encoder,
-    /// Datagrams of ends protected since symbols were last planned.
+    /// Datagrams at stretch ends protected since symbols were last planned.
     fresh: usize,
     /// The media stretch that is being gathered.
     gathered: Option<Gathered>,
     repeats: Option<Repeats>,
-    /// Since when the loss is such that repeats are worth protecting.
+    /// Since when the loss has been in the range in which retransmits are worth protecting.
     settled_from: Option<Instant>,
     /// Datagrams of the media stretches whose symbols are planned.
     planned_media: usize,
-    /// When the next symbols are to go.
+    /// When the next symbols are to be sent.
     plan: VecDeque<Instant>,
-    /// Symbols whose fate is open.
+    /// Symbols in flight, whose fate is unknown.
     flying: usize,
-    /// Lost datagrams that a symbol may bring back, and until when they wait for it.
+    /// Lost datagrams that a symbol may restore, and until when they wait for it.
     parked: BTreeMap<u64, (Instant, L)>,
     counters: GuardCounters,
 }
@@ -134,7 +134,7 @@ impl<L> Guard<L> {
         self.counters
     }
 
-    /// Datagram `number` left and is protected.
+    /// Datagram `number` was sent and is protected.
     pub(super) fn protect(&mut self, now: Instant, number: u64, plaintext: &[u8], why: Why) {
         self.encoder.push(number, plaintext);
         self.counters.protected += 1;
@@ -153,7 +153,7 @@ impl<L> Guard<L> {
         }
     }
 
-    /// Whether repeats in mid-flow are protected: where a few symbols bring most of them back.
+    /// Whether retransmits in mid-flow are protected: only if a few symbols restore most of them.
     pub(super) fn protects_repeats(&mut self, now: Instant, path: &PathView) -> bool {
         let single = path.burst.is_some_and(|burst| burst < BURSTY);
         if !single || !(REPEATS_LOSS_MIN..=REPEATS_LOSS_MAX).contains(&path.loss) {
@@ -163,7 +163,7 @@ impl<L> Guard<L> {
         now.since(*self.settled_from.get_or_insert(now)) >= REPEATS_SETTLED
     }
 
-    /// Datagram `number` left in mid-flow: a symbol follows if enough repeats did, or the first of them has waited.
+    /// Datagram `number` was sent in mid-flow: a symbol follows after enough retransmits, or once the first of them has waited.
     pub(super) fn went_on(&mut self, now: Instant, number: u64, path: &PathView) {
         let Some(repeats) = self.repeats else { return };
         let enough = (path.loss / REPEATS_SHARE).ceil().max(1.0) as usize * PER_REPEAT;
@@ -176,21 +176,21 @@ impl<L> Guard<L> {
         }
     }
 
-    /// Nobody has more to send: what was protected since gets its symbols.
+    /// No more data waits to be sent: symbols are planned for what was protected since the last ones.
     pub(super) fn stretch_ended(&mut self, now: Instant, path: &PathView) {
         let repeats = self.repeats.take().map_or(0, |repeats| repeats.count);
         let fresh = (core::mem::take(&mut self.fresh) + repeats).min(self.encoder.len());
         if fresh == 0 || is_bursty(path.burst) {
             return;
         }
-        // More than the bound lets symbols bring back is left to repeats, oldest first.
+        // What exceeds the limit on symbols is left to retransmits, oldest first.
         while repairs_for(self.encoder.len(), path.loss, FAILURE_END) >= REPAIRS_MAX {
             self.encoder.keep_newest(self.encoder.len() - 1);
         }
         self.plan(now, fresh.min(self.encoder.len()), path.loss, FAILURE_END);
     }
 
-    /// Media that were gathered for long enough get their symbols.
+    /// Plans symbols for media that were gathered for long enough.
     pub(super) fn end_gathered(&mut self, now: Instant, path: &PathView) {
         let Some(gathered) = self.gathered.filter(|gathered| gathered.until <= now) else { return };
         self.gathered = None;
@@ -205,7 +205,7 @@ impl<L> Guard<L> {
         self.plan.extend(core::iter::repeat_n(now, wanted));
     }
 
-    /// Whether a symbol is to go now.
+    /// Whether a symbol is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         !self.encoder.is_empty() && self.plan.front().is_some_and(|at| *at <= now)
     }
@@ -228,13 +228,13 @@ impl<L> Guard<L> {
         Some(repair)
     }
 
-    /// The symbols that are due do not fit a datagram any more.
+    /// The symbols that are due no longer fit a datagram.
     pub(super) fn drop_plan(&mut self) {
         self.plan.clear();
         self.planned_media = 0;
     }
 
-    /// The symbols that are due cannot be paid. Ends are left to repeats; media wait for fewer symbols over more.
+    /// The symbols that are due exceed the budget. Stretch ends are left to retransmits; media wait for fewer symbols over more.
     pub(super) fn postpone(&mut self, now: Instant) {
         let count = core::mem::take(&mut self.planned_media).min(self.encoder.len());
         self.plan.clear();
@@ -244,7 +244,7 @@ impl<L> Guard<L> {
         }
     }
 
-    /// What became of a symbol. It brought back what it could before this is known.
+    /// The fate of a symbol became known. It restored what it could before that.
     pub(super) fn symbol_settled(&mut self) {
         self.flying = self.flying.saturating_sub(1);
     }
@@ -257,7 +257,7 @@ impl<L> Guard<L> {
         }
     }
 
-    /// A protected datagram was lost. Gives back what is to be repeated at once.
+    /// A protected datagram was lost. Returns the load to be retransmitted at once, if any.
     pub(super) fn lost(&mut self, now: Instant, (number, why): (u64, Why), load: L, rtt: Span) -> Option<L> {
         if self.encoder.covers(number) && (self.flying > 0 || !self.plan.is_empty()) {
             let patience = if why == Why::Media { PATIENCE_MEDIA } else { PATIENCE_MIN };
@@ -269,14 +269,14 @@ impl<L> Guard<L> {
         Some(load)
     }
 
-    /// The neighbour made datagram `number` from symbols. Gives back what it load if it was taken for lost.
+    /// The neighbour rebuilt datagram `number` from symbols. Returns its load if it was taken for lost.
     pub(super) fn repaired(&mut self, number: u64) -> Option<L> {
         self.counters.repaired += 1;
         self.arrived(number);
         self.parked.remove(&number).map(|(_, load)| load)
     }
 
-    /// The next lost datagram that waited long enough, or for which no symbol is on the way any more.
+    /// The next lost datagram that waited long enough, or for which no symbol is in flight any more.
     pub(super) fn poll_given_up(&mut self, now: Instant) -> Option<L> {
         let hopeless = self.flying == 0 && self.plan.is_empty();
         let (&number, _) = self.parked.iter().find(|(_, (until, _))| hopeless || *until <= now)?;
@@ -286,12 +286,12 @@ impl<L> Guard<L> {
         Some(load)
     }
 
-    /// All that waits for symbols: none will come.
+    /// All that waits for symbols, because none will come.
     pub(super) fn take_parked(&mut self) -> impl Iterator<Item = L> + use<L> {
         core::mem::take(&mut self.parked).into_values().map(|(_, load)| load)
     }
 
-    /// When something waited long enough.
+    /// When something will have waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
         let parked = self.parked.values().map(|(until, _)| *until).min();
         let parked = parked.map(|at| Wakeup { at, cause: "link: a lost datagram was not repaired" });

@@ -1,22 +1,22 @@
-//! How lossy the way *to us* is, from the gaps in what arrives.
+//! Loss in the direction *to us*, from the gaps in what arrives.
 //!
-//! A side that mostly listens sends too little to learn its own direction's loss, and media that lose one way
-//! usually lose the other way too: this is its best guess of whether copies are worth their octets.
+//! A side that mostly listens sends too little to learn its own direction's loss. Media that lose packets one way usually lose them the
+//! other way too, so this is its best estimate of whether copies are worth their octets.
 
-/// Packets over which the share is taken; both counts halve when the window fills.
+/// Packets over which the share is computed; both counts halve when the window is full.
 const WINDOW: u64 = 512;
 
-/// Loss seen on the neighbour's lanes together.
+/// Loss seen on the neighbour's lanes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InboundLoss {
-    /// Highest packet number so far, per link: lanes are summed by giving each its own [`InboundLoss`].
+    /// Highest packet number so far; each lane has its own [`InboundLoss`].
     highest: Option<u64>,
     expected: u64,
     received: u64,
 }
 
 impl InboundLoss {
-    /// Packet `number` arrived. Reordered ones count towards the gap they left.
+    /// Packet `number` arrived. Late ones fill the gap they left.
     pub(super) fn arrived(&mut self, number: u64) {
         let step = match self.highest {
             Some(highest) if number > highest => number - highest,
@@ -24,7 +24,7 @@ impl InboundLoss {
             None => 1,
         };
         self.highest = Some(self.highest.map_or(number, |highest| highest.max(number)));
-        // A jump past the window says nothing but "all lost for a while".
+        // A jump larger than the window only means "all lost for a while".
         self.expected += step.min(WINDOW);
         self.received = (self.received + 1).min(self.expected);
         if self.expected >= 2 * WINDOW {

@@ -1,27 +1,27 @@
-//! Whether the neighbour is there: since when it owes an answer, and when a link that says nothing has to ask for one.
+//! Whether the neighbour is up: since when it owes an answer, and when a quiet link has to ask for one.
 
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// After this much silence while an answer is owed, or half as much again as an answer takes if that is longer, the link counts as silent: it asks for a new session too.
+/// Silence with an answer owed, or 1.5 answer times if longer, after which the link counts as silent and asks for a new session.
 const SILENCE: Span = Span::from_secs(1);
-/// A link that was used within [`USED_LATELY`] asks for a sign of life when nothing was heard for so long. With the time
-/// after which a peer counts as down this bounds how long its end stays unnoticed.
+/// A link that was used within [`USED_LATELY`] asks for a sign of life after hearing nothing for this long. With the time after which a
+/// peer counts as down this bounds how long its failure stays unnoticed.
 const HEARTBEAT: Span = Span::from_millis(1_500);
-/// See [`HEARTBEAT`]. One that was used longer ago is only kept open ([`super::LinkConfig::keepalive`]).
+/// See [`HEARTBEAT`]. A link last used longer ago is only kept open ([`super::LinkConfig::keepalive`]).
 const USED_LATELY: Span = Span::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// After so long without a datagram one is sent.
+    /// After this long without a datagram one is sent.
     pub(super) keepalive: Option<Span>,
-    /// An answer that takes so long is no silence.
+    /// The expected time until an answer; that long does not count as silence.
     round: Span,
-    /// Since when an answer is owed; when other lanes are asked before that counts as silence; and when it does. Set while one is.
+    /// Since when an answer is owed; when other lanes are asked for it; and when it counts as silence. Set while one is owed.
     owed_since: Instant,
     remind_at: Option<Instant>,
     silence_at: Option<Instant>,
-    /// Silence that nobody took yet.
+    /// Silence that was not taken yet.
     silent: bool,
     /// When the last datagram left.
     sent_at: Instant,
@@ -46,7 +46,7 @@ impl Liveness {
         }
     }
 
-    /// A datagram left that asks for an answer, or not.
+    /// A datagram was sent; `eliciting` if it asks for an answer.
     pub(super) fn sent(&mut self, now: Instant, eliciting: bool) {
         self.sent_at = now;
         if eliciting && self.silence_at.is_none() {
@@ -56,81 +56,81 @@ impl Liveness {
         }
     }
 
-    /// An answer takes so long. Of one that is owed no more is expected than of the next.
+    /// Sets how long an answer takes. This also shortens the wait for one that is owed already.
     pub(super) fn set_round(&mut self, now: Instant, round: Span) {
         self.round = round;
         let (since, patience) = (self.owed_since, self.patience());
-        // What is due already is due next, and not in the past.
+        // A deadline that has passed moves to the next instant, not into the past.
         let sooner = |at: Instant, after: Span| at.min((since + after).max(now + Span::from_nanos(1)));
         self.remind_at = self.remind_at.map(|at| sooner(at, patience.scale(1, 2)));
         self.silence_at = self.silence_at.map(|at| sooner(at, patience));
     }
 
-    /// How long an answer may take: on a way back of a kilobit a second it takes more than [`SILENCE`].
+    /// How long an answer may take: on a return path of a kilobit a second it takes more than [`SILENCE`].
     fn patience(&self) -> Span {
         SILENCE.max(self.round.scale(3, 2))
     }
 
-    /// A handshake took so long, repeats of it before among what the way carries; nothing else is known.
+    /// A handshake took this long, including its retransmits on the path; nothing else is known.
     pub(super) fn suppose(&mut self, round_trip: Span) {
         self.round = round_trip.times(2);
     }
 
-    /// The neighbour said something.
+    /// Something was received from the neighbour.
     pub(super) fn heard(&mut self, now: Instant) {
         (self.heard_at, self.remind_at, self.silence_at, self.silent) = (now, None, None, false);
     }
 
-    /// Something of a flow or a packet crosses.
+    /// Data of a flow or a packet was sent or received.
     pub(super) fn used(&mut self, now: Instant) {
         self.used_at = Some(now);
     }
 
-    /// Whether something of a flow or a packet crossed lately.
+    /// Whether data of a flow or a packet was sent or received lately.
     pub(super) fn is_in_use(&self, now: Instant) -> bool {
         self.used_at.is_some_and(|used| now <= used + USED_LATELY)
     }
 
-    /// Whether something that left asks for an answer, and nothing was heard since.
+    /// Whether something that asks for an answer was sent, and nothing was received since.
     pub(super) fn is_owed_answer(&self) -> bool {
         self.silence_at.is_some()
     }
 
-    /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
+    /// Whether an answer has been owed for another [`SILENCE`] since the last call.
     pub(super) fn take_silence(&mut self) -> bool {
         core::mem::take(&mut self.silent)
     }
 
-    /// When the link has been quiet for too long.
+    /// When the link will have been quiet for too long.
     fn keepalive_at(&self) -> Option<Wakeup> {
         self.keepalive.map(|keepalive| Wakeup { at: self.sent_at + keepalive, cause: "keepalive" })
     }
 
-    /// When the neighbour has been quiet for too long on a link in use. While it owes an answer, that is waited for.
+    /// When the neighbour will have been quiet for too long on a link in use. `None` while it owes an answer.
     fn heartbeat_at(&self) -> Option<Wakeup> {
         let at = self.heard_at + HEARTBEAT;
         let used = self.used_at.filter(|used| !self.is_owed_answer() && at <= *used + USED_LATELY)?;
         Some(Wakeup { at: at.max(used), cause: "heartbeat" })
     }
 
-    /// When the next datagram is due for no reason but these.
+    /// When the next datagram is due for one of these reasons alone.
     pub(super) fn ask_at(&self) -> Option<Wakeup> {
         Wakeup::earliest(self.keepalive_at(), self.heartbeat_at())
     }
 
-    /// Time has passed. Returns whether other lanes shall be asked for the answer that is owed, and whether a datagram is due.
+    /// Time has passed. Returns whether other lanes have to ask for the answer that is owed, and whether a datagram is due.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> (bool, bool) {
         let remind = self.remind_at.take_if(|at| *at <= now).is_some();
         if let Some(at) = self.silence_at.filter(|at| *at <= now) {
             self.silent = true;
-            // Missed repeats (a suspended process) are not made up for.
+            // Missed intervals (a suspended process) are not made up for.
             self.owed_since = if at + self.patience() > now { at } else { now };
             self.silence_at = Some(self.owed_since + self.patience());
         }
         (remind, self.ask_at().is_some_and(|wakeup| wakeup.at <= now))
     }
 
-    /// When other lanes are to be asked, or silence is next worth reporting.
+    /// When other lanes have to ask, or silence is next reported.
     pub(super) fn silence_at(&self) -> Option<Wakeup> {
         let earliest = self.remind_at.into_iter().chain(self.silence_at).min();
         earliest.map(|at| Wakeup { at, cause: "silence" })

@@ -1,4 +1,4 @@
-//! A link: everything between us and one neighbour above the session, that is its lanes and its flows.
+//! A link: everything above the session between us and one neighbour, that is, its lanes and its flows.
 //!
 //! [`Link`] decides what one datagram carries. [`crate::lane`] says whether and how large, its [`Service`] fills it,
 //! [`crate::session`] seals it. Nothing here knows a key or an address.
@@ -29,17 +29,17 @@ use path::PathResponses;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Rate, Span, Wakeup};
 
-/// Most datagrams made from symbols of which the neighbour is told; of more it repeats the contents.
+/// Most datagrams rebuilt from symbols that are reported to the neighbour; it retransmits the contents of any others.
 const TO_TELL_MAX: usize = 64;
-/// A full packet, where a number of packets is meant.
+/// A full packet, for limits given as a number of packets.
 const PACKET_FULL: u64 = 1_500;
-/// Before this many of our packets have a known fate, the link counts as lossy: the first exchanges get copies.
+/// Until this many of our packets have a known fate, the link counts as lossy: the first exchanges get copies.
 const FATES_KNOWN_MIN: u64 = 50;
 /// The loss assumed until then.
 const LOSS_UNKNOWN: f64 = 0.01;
-/// Acks that the neighbour wishes so far apart come by a way of a few kilobit a second: what returns beside them has to be short.
+/// If the neighbour asks for acks this far apart, the return path carries a few kilobit a second: ack datagrams have to be short.
 pub const VERY_THIN: Span = Span::from_secs(1);
-/// Most path responses of one datagram that are looked at.
+/// Most path responses kept until they are polled.
 const HEARD_RESPONSES_MAX: usize = 8;
 
 /// How a lane out is set up.
@@ -49,28 +49,28 @@ pub struct LaneOptions {
     pub controller: Controller,
     /// The rate that the delay controller starts at, if less than its own 4 Mbit/s.
     pub start_rate: Option<Rate>,
-    /// Largest packet of the medium tried, with what is around a datagram.
+    /// Largest packet tried on the medium, with the encapsulation of a datagram.
     pub mtu_max: usize,
-    /// Octets around a datagram on this medium.
+    /// Octets of encapsulation of a datagram on this medium.
     pub overhead: usize,
-    /// What it carries costs: it carries while no other can, and asks rarely for answers.
+    /// Traffic on it costs money: it carries only while no other lane can, and asks for answers rarely.
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
-    /// Whether it carries small exchanges and acks while others do.
+    /// Whether it carries small exchanges and acks while others that do so work.
     pub small: bool,
 }
 
 /// How a link is set up.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// Our lanes out, one to [`LANES_MAX`]; their numbers are their places.
+    /// Our lanes out, one to [`LANES_MAX`]; a lane's number is its index.
     pub lanes: Vec<LaneOptions>,
     /// How they are used.
     pub choice: Choice,
-    /// After so long without a datagram one is sent, and a session is kept for it.
+    /// After this long without a datagram one is sent, and a session is kept for that.
     pub keepalive: Option<Span>,
-    /// Octets that may be on the way at once, at the very most.
+    /// Upper limit of octets in flight.
     pub in_flight_max: Octets,
 }
 
@@ -79,24 +79,24 @@ pub struct LinkConfig {
 pub struct SentDatagram<L> {
     load: L,
     repair: Part,
-    /// Whether it carried anything of the service.
+    /// Whether it carried any data of the service.
     carries: bool,
-    /// Of which lanes it said that they are gone, a bit each.
+    /// Which lanes it reported as gone, as a bit mask.
     gone: u8,
 }
 
-/// A datagram's part in forward erasure correction.
+/// The role of a datagram in forward erasure correction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Part {
     #[default]
     None,
-    /// Symbols may cover it; its number, and why.
+    /// Symbols may cover it; its packet number and the reason.
     Protected(u64, Why),
     /// It is a symbol.
     Symbol,
 }
 
-/// What is sealed next: the plaintext stands at `DATA_HEADER_LEN` of the caller's buffer.
+/// What is sealed next: the plaintext is at `DATA_HEADER_LEN` of the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Draft {
     /// Lane to seal under.
@@ -109,12 +109,12 @@ pub struct Draft {
     pub class: Class,
 }
 
-/// One received, authenticated datagram, besides its bytes.
+/// Metadata of one received, authenticated datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// When it is handled.
     pub now: Instant,
-    /// When the port got it.
+    /// When the port received it.
     pub rx_time: Instant,
     /// The neighbour's lane.
     pub lane: u8,
@@ -143,13 +143,13 @@ pub struct LinkCounters {
     pub symbols_sent: u64,
     /// See `symbols_sent`.
     pub symbol_octets: u64,
-    /// Protected datagrams of ours that were lost, and that the neighbour made from symbols.
+    /// Protected datagrams of ours that were lost and that the neighbour rebuilt from symbols.
     pub repaired: u64,
-    /// Protected datagrams of ours that were lost, and had to be repeated.
+    /// Protected datagrams of ours that were lost and had to be retransmitted.
     pub unrepaired: u64,
-    /// Datagrams of the neighbour that we made from symbols.
+    /// Datagrams of the neighbour that we rebuilt from symbols.
     pub recovered: u64,
-    /// Small datagrams that went by a second lane as well, and what they carried there.
+    /// Small datagrams that were copied to a second lane, and the octets of these copies.
     pub doubled: u64,
     /// See `doubled`.
     pub doubled_octets: u64,
@@ -160,37 +160,37 @@ pub struct LinkCounters {
 pub struct Link<S: Service> {
     /// Our lanes out.
     lanes: Lanes<S::Load>,
-    /// Most datagrams of a lane whose fate is remembered.
+    /// Most datagrams of a lane whose fate is tracked.
     sent_max: usize,
-    /// One per lane of the neighbour, made when first heard.
+    /// One per lane of the neighbour, created when it is first heard.
     receivers: Vec<LaneReceiver>,
     /// Loss on the neighbour's lanes, in the same order.
     inbound: Vec<InboundLoss>,
-    /// Octets on the medium that came by them, in the same order.
+    /// Octets on the medium received on them, in the same order.
     came: [u64; LANES_MAX],
     /// Repair symbols for what the neighbour sends, in the same order.
     decoders: Vec<Decoder>,
-    /// Datagrams of the neighbour (lane, number) that we made from symbols and have not told it of.
+    /// Datagrams of the neighbour (lane, number) that we rebuilt from symbols and have not reported yet.
     to_tell: Vec<(u8, u64)>,
-    /// What it carries; the link's owner speaks with it directly.
+    /// The service it carries; the link's owner calls it directly.
     pub service: S,
-    /// What repair may cost in our direction; service and symbols draw on it.
+    /// The repair budget of our direction, shared by the service and symbols.
     budget: RepairBudget,
-    /// What services were last told of the paths.
+    /// The paths last reported to services.
     views: Vec<PathView>,
     counters: LinkCounters,
     liveness: Liveness,
     responses: PathResponses,
-    /// Since when something has waited to be sent without a pause.
+    /// Since when data has waited to be sent without a pause.
     busy_since: Option<Instant>,
-    /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
+    /// The neighbour's responses to our challenges, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
     going: Going,
     double: Double,
 }
 
 impl<S: Service> Link<S> {
-    /// A link to a neighbour whose memory of us is empty. `dice` says which packet numbers are left out.
+    /// A link to a neighbour that has no state for us. `dice` decides which packet numbers are skipped.
     ///
     /// # Panics
     /// If `config` names no lane.
@@ -217,22 +217,22 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// How long it may be quiet from now on.
+    /// Sets how long the link may be quiet from now on.
     pub fn set_keepalive(&mut self, keepalive: Option<Span>) {
         self.liveness.keepalive = keepalive;
     }
 
-    /// The numbers of our lanes out, those that were taken away among them.
+    /// The number of our lanes out, removed ones included.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
-    /// The neighbour is called at an address of another kind now.
+    /// The neighbour is now reached at an address of another kind.
     pub fn set_overhead(&mut self, lane: usize, overhead: usize) {
         self.lanes[lane].set_overhead(overhead);
     }
 
-    /// The neighbour came back without its memory: lanes start over, flows are reset.
+    /// The neighbour restarted without its state: lanes start over, flows are reset.
     pub fn restart(&mut self, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.restart(now));
         self.lanes.sort(now, false);
@@ -247,29 +247,29 @@ impl<S: Service> Link<S> {
         self.service.restart(now);
     }
 
-    /// A lane leads somewhere else now.
+    /// A lane now leads to another address.
     pub fn address_changed(&mut self, now: Instant, lane: usize) {
         self.lanes[lane].sender.address_changed(now);
     }
 
-    /// The same by our own doing: the neighbour is to see soon where it comes from.
+    /// The same, caused by us: the neighbour is to learn the new source address soon.
     pub fn lane_moved(&mut self, now: Instant, lane: usize) {
         self.address_changed(now, lane);
         self.lanes[lane].ping |= !self.lanes[lane].is_closed();
     }
 
-    /// A handshake was answered after `round_trip`: until something else is, that long is no silence.
+    /// A handshake was answered after `round_trip`: until anything else is answered, that long does not count as silence.
     pub fn suppose(&mut self, now: Instant, round_trip: Span) {
         let supposed = self.lanes.iter_mut().filter_map(|lane| lane.sender.suppose(now, round_trip)).max();
         supposed.into_iter().for_each(|supposed| self.liveness.suppose(supposed));
     }
 
-    /// A session that we initiated stands: every lane sends something soon, for the neighbour may not use the keys before.
+    /// A session that we initiated is up: every lane sends something soon, because the neighbour may not use the keys before that.
     pub fn confirm_session(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.ping = true);
     }
 
-    /// Whether a session is needed: something is to be sent, or an answer is owed.
+    /// Whether a session is needed: something has to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
         let challenges = self.lanes.iter().any(|lane| lane.challenge.is_some());
         let asked = self.ack_due(now) || challenges || self.responses.are_due();
@@ -280,55 +280,55 @@ impl<S: Service> Link<S> {
             || asked
     }
 
-    /// Whether something that left asks for an answer, and nothing was heard since.
+    /// Whether something that asks for an answer was sent, and nothing was received since.
     pub fn is_owed_answer(&self) -> bool {
         self.liveness.is_owed_answer()
     }
 
-    /// Whether an answer has been owed for another second since this was last asked.
+    /// Whether an answer has been owed for another second since the last call.
     pub fn take_silence(&mut self) -> bool {
         self.liveness.take_silence()
     }
 
-    /// Smoothed round trip, or what is assumed before there was one.
+    /// Smoothed round trip, or the assumed one before the first sample.
     pub fn round_trip(&self) -> Span {
         self.lanes.best().rtt
     }
 
-    /// What a lane knows of its path.
+    /// The path state of a lane.
     pub fn path(&self, now: Instant, lane: usize) -> LaneView {
         self.lanes[lane].sender.path(now)
     }
 
-    /// Whether a lane carries nothing because nothing comes back, while others do.
+    /// Whether a lane carries nothing because no answers come back on it, while others work.
     pub fn lane_failed(&self, lane: usize) -> bool {
         self.lanes[lane].has_failed()
     }
 
-    /// Whether a lane carries nothing because others stand before it.
+    /// Whether a lane carries nothing because other lanes are preferred.
     pub fn lane_is_spare(&self, lane: usize) -> bool {
         self.lanes[lane].is_spare()
     }
 
-    /// Whether the port of a lane takes datagrams now: what it does not take others carry.
+    /// Sets whether the port of a lane takes datagrams now: other lanes carry what it does not take.
     pub fn set_room(&mut self, now: Instant, lane: usize, room: bool) {
         self.lanes[lane].blocked = !room;
         self.lanes.sort(now, self.liveness.is_in_use(now));
     }
 
-    /// Whether the port of a lane takes no bulk until told otherwise.
+    /// Sets whether the port of a lane takes no bulk until told otherwise.
     pub fn hold_bulk(&mut self, lane: usize, holds: bool) {
         self.lanes[lane].sender.hold_bulk(holds);
     }
 
-    /// Whether there is something behind the port of a lane. Without it is as good as failed.
+    /// Sets whether there is a device behind the port of a lane. Without one the lane counts as failed.
     pub fn set_there(&mut self, now: Instant, lane: usize, there: bool) {
         if self.lanes[lane].set_there(there) {
             self.settle(now);
         }
     }
 
-    /// The lane by which what leaves arrives soonest.
+    /// The lane on which a packet sent now arrives soonest.
     pub fn best_lane(&self) -> usize {
         self.lanes.first()
     }
@@ -352,17 +352,17 @@ impl<S: Service> Link<S> {
         self.receivers.iter().any(|lane| lane.ack_due(now))
     }
 
-    /// How far apart the neighbour wishes to hear of what it sends.
+    /// The interval at which the neighbour wishes to get acks for what it sends.
     fn told_apart(&self) -> Span {
         self.receivers.iter().map(LaneReceiver::delay).max().unwrap_or(Span::ZERO)
     }
 
-    /// Whether it wishes that because the way there is thin.
+    /// Whether it wishes that because the path to it is thin.
     fn is_thin(&self) -> bool {
         self.told_apart() > RIDING_DELAY
     }
 
-    /// An authenticated datagram came from the neighbour, whatever it holds.
+    /// An authenticated datagram was received from the neighbour, whatever its content.
     pub fn heard(&mut self, now: Instant) {
         self.liveness.heard(now);
         self.service.heard();
@@ -389,10 +389,10 @@ impl<S: Service> Link<S> {
         self.service.handle_timeout(now);
     }
 
-    /// Hands the fate of what was sent, and what is known of the paths, to the service.
+    /// Passes the fate of what was sent, and the state of the paths, to the service.
     fn settle(&mut self, now: Instant) {
         (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
-        // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
+        // A side that mostly listens learns its own direction's loss too late: with a single lane the other direction's loss is used.
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
         let plural = self.lanes.are_several();
         let alone = !plural && !self.lanes[self.lanes.first()].sender.withholds_copies();
@@ -418,9 +418,9 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// In a link that is in use, lanes of which no answer is due ask for one, and those of which nothing is known in any.
+    /// Lanes that await no answer ask for one: all of them in a link that is in use, else the unmeasured ones.
     fn greet(&mut self, now: Instant) {
-        // A deadline that came due while it was in use is kept however late this is.
+        // A deadline that passed while the link was in use is honoured, however late this call is.
         let due =
             self.lanes.greet_at(true).is_some_and(|wakeup| wakeup.at <= now && self.liveness.is_in_use(wakeup.at));
         let in_use = due || self.liveness.is_in_use(now);
@@ -463,7 +463,7 @@ impl<S: Service> Link<S> {
         }
     }
 
-    /// The next deadline. While nothing can be sealed, nothing of the lanes can be sent, and their wishes wait.
+    /// The next deadline. While nothing can be sealed, lanes can send nothing, and their deadlines are left out.
     pub fn poll_timeout(&self, can_seal: bool) -> Option<Wakeup> {
         let receivers = self.receivers.iter().map(LaneReceiver::poll_timeout);
         let base = receivers.fold(self.service.poll_timeout(can_seal), Wakeup::earliest);
@@ -473,7 +473,7 @@ impl<S: Service> Link<S> {
             return base;
         }
         let base = Wakeup::earliest(base, self.responses.poll_timeout());
-        // What asks already waits for room.
+        // A ping that is pending already waits for room.
         let ask = self.liveness.ask_at().filter(|_| !self.lanes[self.lanes.first()].ping);
         let used = self.lanes.greet_at(true).filter(|wakeup| self.liveness.is_in_use(wakeup.at));
         let greet = Wakeup::earliest(used, self.lanes.greet_at(false));

@@ -1,5 +1,5 @@
-//! What proves that datagrams arrive where they are sent: path challenges and their responses (RFC 9000, section 8.2),
-//! and packet numbers that are left out (RFC 9000, section 21.4).
+//! Proof that datagrams arrive where they are sent: path challenges and their responses (RFC 9000, section 8.2), and skipped packet numbers
+//! (RFC 9000, section 21.4).
 
 use super::{Draft, Link, SentDatagram};
 use crate::Service;
@@ -9,26 +9,26 @@ use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::Frame;
 
-/// Responses that wait; of more challenges the oldest ones are answered by nobody.
+/// Most responses that wait; with more challenges the oldest stay unanswered.
 const RESPONSES_MAX: usize = 4;
-/// Between two numbers left out lie at least so many, so that a receiver that takes gaps for losses sees less than the
-/// share from which anything is repaired ...
+/// Two skipped numbers are at least this far apart, so that a receiver that counts gaps as losses sees less than the share from which
+/// anything is repaired ...
 const SKIP_EVERY: u64 = 4096;
-/// ... and at most so many more, which nobody can guess.
+/// ... and at most this much further, unpredictably.
 const SKIP_SPREAD: u64 = 8192;
-/// The first is left out sooner.
+/// The first one is skipped sooner.
 const SKIP_FIRST: u64 = 512;
 
-/// They leave so far apart where the neighbour acknowledges nothing and the window is long exceeded.
+/// The interval between responses if the neighbour acknowledges nothing and the window is far exceeded.
 const RESPONSES_APART: Span = Span::from_millis(100);
 
 /// Responses that wait for a datagram.
 #[derive(Debug, Default)]
 pub(super) struct PathResponses {
     waiting: VecDeque<[u8; 8]>,
-    /// When the last left.
+    /// When the last one was sent.
     left: Option<Instant>,
-    /// When those that wait may leave whatever the window says, if that is to come.
+    /// When those that wait may leave regardless of the window, if that is in the future.
     due_at: Option<Instant>,
 }
 
@@ -42,12 +42,12 @@ impl PathResponses {
         self.due_at.take_if(|at| *at <= now);
     }
 
-    /// When those that are kept back may leave.
+    /// When responses that are held back may leave.
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
         self.due_at.map(|at| Wakeup { at, cause: "link: path responses" })
     }
 
-    /// The neighbour asks.
+    /// The neighbour sent a challenge.
     pub(super) fn asked(&mut self, now: Instant, token: [u8; 8]) {
         if self.waiting.contains(&token) {
             return;
@@ -59,7 +59,7 @@ impl PathResponses {
         self.due_at = self.left.map(|left| left + RESPONSES_APART).filter(|at| *at > now);
     }
 
-    /// Appends what fits.
+    /// Appends as many responses as fit.
     fn put(&mut self, now: Instant, w: &mut Writer<'_>) {
         while self.waiting.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
             self.waiting.pop_front();
@@ -69,7 +69,7 @@ impl PathResponses {
     }
 }
 
-/// Which numbers are left out.
+/// Decides which numbers are skipped.
 #[derive(Debug)]
 pub(super) struct Skips {
     dice: Entropy,
@@ -82,7 +82,7 @@ impl Skips {
         Self { dice, next }
     }
 
-    /// Whether `number` is left out; asked once for each.
+    /// Whether `number` is skipped; called once for each.
     pub(super) fn skips(&mut self, number: u64) -> bool {
         let skips = number >= self.next;
         if skips {
@@ -93,17 +93,17 @@ impl Skips {
 }
 
 impl<S: Service> Link<S> {
-    /// The next datagram of a lane asks the neighbour to prove that it is where that goes, or nothing of the kind.
+    /// Sets or clears the challenge in a lane's next datagram: the neighbour is to prove that it is reachable at the lane's address.
     pub fn challenge(&mut self, lane: usize, token: Option<[u8; 8]>) {
         self.lanes[lane].challenge = token;
     }
 
-    /// Whether that has not left yet.
+    /// Whether it has not been sent yet.
     pub fn challenge_waits(&self, lane: usize) -> bool {
         self.lanes[lane].challenge.is_some()
     }
 
-    /// A response of the neighbour's that nobody took.
+    /// The next response of the neighbour that was not taken yet.
     pub fn poll_path_response(&mut self) -> Option<[u8; 8]> {
         self.heard_responses.pop_front()
     }
@@ -113,19 +113,19 @@ impl<S: Service> Link<S> {
         self.lanes[lane].sender.datagram_max()
     }
 
-    /// Whether a challenge waits that leaves by this lane, or a response that does.
+    /// Whether a challenge is due on this lane, or a response is.
     pub(super) fn path_frames_are_due(&self, now: Instant, at: usize) -> bool {
         let answers = self.responses.are_due() && at == self.lanes.first() && self.may_answer(now, at);
         self.lanes[at].challenge.is_some() || answers
     }
 
-    /// Whether responses may leave, which no window holds up: a neighbour that acknowledges none might ask for them for ever.
+    /// Whether responses may leave regardless of the window: a neighbour that acknowledges none might request them for ever.
     fn may_answer(&self, now: Instant, at: usize) -> bool {
         let apart = self.responses.left.is_none_or(|left| now.since(left) >= RESPONSES_APART);
         apart || self.lanes[at].sender.takes_answers()
     }
 
-    /// Appends the challenge and what fits of the responses. Returns whether that was anything.
+    /// Appends the challenge and as many responses as fit. Returns whether anything was written.
     pub(super) fn put_path_frames(&mut self, now: Instant, at: usize, w: &mut Writer<'_>) -> bool {
         let (before, may_answer) = (w.len(), self.may_answer(now, at));
         let lane = &mut self.lanes[at];
@@ -138,8 +138,8 @@ impl<S: Service> Link<S> {
         w.len() > before
     }
 
-    /// Writes a datagram with nothing in it but challenges and responses, into a `buf` that may be short of a full
-    /// datagram; `None` if there is none or they do not fit.
+    /// Writes a datagram that holds only challenges and responses, into a `buf` that may be shorter than a full datagram; `None` if there
+    /// are none or they do not fit.
     pub fn compose_path_frames(&mut self, now: Instant, lane: usize, buf: &mut [u8]) -> Option<Draft> {
         if self.lanes[lane].is_closed() {
             return None;

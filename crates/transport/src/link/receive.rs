@@ -1,4 +1,4 @@
-//! What arrives: the frames of a datagram, and of those that repair symbols brought back.
+//! What arrives: the frames of datagrams, and of datagrams restored by repair symbols.
 
 use super::inbound::InboundLoss;
 use super::{Arrival, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
@@ -9,9 +9,9 @@ use wavelane_base::{Instant, Span};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Frames, Ranges};
 
-/// Most frames of one datagram but for padding. A full one of the shortest receipts has half as many.
+/// Most frames in one datagram, padding excluded. A full one of the shortest receipts has half as many.
 const FRAMES_MAX: usize = 512;
-/// Most of these costly ones: lane acks, of which there is one per lane, and lists of flows that are over.
+/// Most frames of these costly kinds: lane acks, of which there is one per lane, and lists of finished flows.
 const LISTS_MAX: usize = 2 * LANES_MAX;
 
 impl<S: Service> Link<S> {
@@ -31,7 +31,7 @@ impl<S: Service> Link<S> {
         }
         let protected = known && matches!(Frames::new(payload).next(), Some(Ok(Frame::Protected)));
         let mut asked = Asked { eliciting: true, now: false };
-        // What was made from symbols before it arrived was taken in then.
+        // A datagram that was rebuilt from symbols before it arrived was handled then.
         if !protected || self.decoders[usize::from(lane)].source(number, payload) {
             asked = self.take_frames(now, payload, Some(came));
         }
@@ -45,8 +45,8 @@ impl<S: Service> Link<S> {
         self.settle(now);
     }
 
-    /// Takes the frames of one datagram, after which so much came by its lane. Of one that was recovered, which did not come, the
-    /// lane acks are left out: they are late.
+    /// Handles the frames of one datagram; `came` is the octets received on its lane so far. For a recovered datagram (`None`) lane acks
+    /// are skipped: they are late.
     fn take_frames(&mut self, now: Instant, payload: &[u8], came: Option<Came>) -> Asked {
         let mut asked = Asked::default();
         let (mut frames, mut lists, mut tells) = (0, 0, 0);
@@ -62,7 +62,7 @@ impl<S: Service> Link<S> {
                 _ => {}
             }
             if frames > FRAMES_MAX || lists > LISTS_MAX || tells > TO_TELL_MAX {
-                // Nobody who means well says so much at once; the work per datagram stays bounded.
+                // No legitimate sender says so much at once; the work per datagram stays bounded.
                 self.counters.malformed += 1;
                 break;
             }
@@ -110,7 +110,7 @@ impl<S: Service> Link<S> {
         asked
     }
 
-    /// Takes in what repair symbols brought back. Returns whether that was anything.
+    /// Handles datagrams that repair symbols restored. Returns whether there were any.
     fn take_recovered(&mut self, now: Instant, lane: u8) -> bool {
         let mut any = false;
         while let Some((number, payload)) = self.decoders[usize::from(lane)].poll_recovered() {
@@ -124,7 +124,7 @@ impl<S: Service> Link<S> {
         any
     }
 
-    /// The neighbour made these datagrams of ours from symbols: nothing of them is to be repeated.
+    /// The neighbour rebuilt these datagrams of ours from symbols: nothing in them has to be retransmitted.
     fn repaired(&mut self, now: Instant, lane: u8, numbers: &Ranges) {
         let Some(lane) = self.lanes.get_mut(lane) else {
             self.counters.stray_acks += 1;
@@ -140,7 +140,7 @@ impl<S: Service> Link<S> {
     }
 }
 
-/// What a datagram's frames ask for: a lane ack, and at once.
+/// What a datagram's frames request: a lane ack, and an immediate one.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     eliciting: bool,

@@ -1,4 +1,4 @@
-//! Neighbours come and go while others' sessions stand.
+//! Adding and removing neighbours while others' sessions continue.
 
 use super::peer::{Peer, Recalled, WayOut};
 use super::{PeerKeys, RECALL_CALLS, Sessions, Way};
@@ -6,10 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId};
 
 impl Sessions {
-    /// Makes the neighbours those of `wanted`, in that order. Sessions of those that stay go on, and so do their ways, which
-    /// [`Sessions::set_way`], [`Sessions::add_way`] and [`Sessions::remove_way`] change. A neighbour that goes
-    /// loses its keys but not its numbers: should it come back under the same boot epoch, neither side takes the
-    /// other's datagrams for repetitions.
+    /// Makes the neighbours those of `wanted`, in that order. Sessions of those that stay continue, and so do their ways, which
+    /// [`Sessions::set_way`], [`Sessions::add_way`] and [`Sessions::remove_way`] change. A neighbour that is removed loses its keys but not
+    /// its numbers: if it is added again under the same boot epoch, neither side takes the other's datagrams for replays.
     pub fn arrange(&mut self, now: Instant, wanted: Vec<PeerKeys>) {
         let mut before = core::mem::take(&mut self.peers);
         let mut shelf = core::mem::take(&mut self.shelf);
@@ -39,14 +38,13 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// The configured address of a way to the peer is another now (a name that was looked up, say): it is called there.
+    /// The configured address of a way to the peer changed (a name was resolved, for example): the peer is called there.
     pub fn rehome(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
         self.peers[peer].ways[way].rehome(Some(address));
         self.advance(now, peer);
     }
 
-    /// A way to the peer is another now: by another port, or to another address. Without an address it leads where it led, if it
-    /// leaves by the same port.
+    /// A way to the peer changed to another port or another address. Without an address the destination is kept, if the port is the same.
     pub fn set_way(&mut self, now: Instant, peer: usize, way: usize, told: Way) {
         let out = &mut self.peers[peer].ways[way];
         if out.port != Some(told.port) {
@@ -57,7 +55,7 @@ impl Sessions {
         self.advance(now, peer);
     }
 
-    /// A way to the peer is taken away. Its number stays its own.
+    /// Removes a way to the peer. Its number is not reused.
     pub fn remove_way(&mut self, now: Instant, peer: usize, way: usize) {
         let p = &mut self.peers[peer];
         let out = &mut p.ways[way];
@@ -66,7 +64,7 @@ impl Sessions {
         if let Some(initiation) = &mut p.initiation {
             initiation.due.remove(&way);
         }
-        // By a port that others have an answer may still leave.
+        // If another way uses the same port, an answer may still be sent on it.
         let still = p.ways.iter().any(|way| way.port == port);
         if let (false, Some(answered), Some(port)) = (still, &mut p.answered, port) {
             answered.due.retain(|(by, _)| *by != port);
@@ -77,12 +75,12 @@ impl Sessions {
         self.advance(now, peer);
     }
 
-    /// Whether the configuration says where a way to the peer leads.
+    /// Whether a way to the peer has a configured address.
     pub fn is_configured(&self, peer: usize, way: usize) -> bool {
         self.peers[peer].ways[way].home.is_some()
     }
 
-    /// Forgets which of our addresses the peer reached if that is one of those `gone`. Returns the ways of which that was so.
+    /// Forgets which of our addresses the peer reached if it is one of those `gone`. Returns the ways concerned.
     pub fn addresses_gone(&mut self, peer: usize, gone: &[IpAddr]) -> Vec<usize> {
         let left = |way: &WayOut| way.local.is_some_and(|local| gone.contains(&local.to_canonical()));
         let ways = &mut self.peers[peer].ways;
@@ -91,8 +89,8 @@ impl Sessions {
         gone
     }
 
-    /// Our owner remembers from before our start where the peer was, and from which of our addresses it was reached. A
-    /// peer of which nothing newer is known is called there, at most [`RECALL_CALLS`] times.
+    /// Our owner remembers from before our start where the peer was, and from which of our addresses it was reached. A peer of which
+    /// nothing newer is known is called there, at most [`RECALL_CALLS`] times.
     pub fn recall(&mut self, now: Instant, peer: usize, address: SocketAddr, local: Option<IpAddr>) {
         let p = &mut self.peers[peer];
         if !p.has_address()
@@ -127,7 +125,7 @@ impl Peer {
         let calls = self.initiation.as_ref().is_some_and(|i| i.due.iter().any(by_port));
         calls || self.answered.as_ref().is_some_and(|a| a.due.iter().any(|(via, _)| *via == port))
     }
-    /// Drops everything that opens, seals or calls.
+    /// Drops everything needed to open, seal or call.
     fn shelve(&mut self) {
         self.wanted = false;
         self.suspected = None;

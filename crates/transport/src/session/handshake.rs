@@ -26,11 +26,11 @@ pub(super) struct ReplyOut {
 /// Where a datagram came from.
 type Place = (PortId, Origin);
 
-/// What a peer that uses no pre-shared key mixes in.
+/// The pre-shared key mixed in for a peer without one.
 pub(crate) const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
 
 impl Sessions {
-    /// Starts, retransmits or drops the peer's handshake by its deadlines.
+    /// Starts, retransmits or drops the peer's handshake according to its deadlines.
     pub(super) fn advance(&mut self, now: Instant, peer: usize) {
         let p = &mut self.peers[peer];
         if p.expire(now) {
@@ -92,12 +92,12 @@ impl Sessions {
         if self.aes { capability::AES } else { 0 }
     }
 
-    /// An unused index of ours; it leads back to the peer (see `Sessions::peer_of`).
+    /// An unused index of ours, from which the peer can be derived (see `Sessions::peer_of`).
     fn new_index(&mut self, peer: usize) -> u32 {
         let peers = self.peers.len() as u64;
         let choices = (u64::from(u32::MAX) + 1) / peers;
         loop {
-            // At most four slots of each peer are taken, so this ends at once.
+            // At most four slots of each peer are in use, so this ends at once.
             let index = ((self.entropy.next_u64() % choices) * peers + peer as u64) as u32;
             if !self.peers.iter().any(|p| p.uses(index)) {
                 return index;
@@ -105,12 +105,12 @@ impl Sessions {
         }
     }
 
-    /// Whether one more reply to a stranger may wait for room on a port. Those that wait for another one take none from it.
+    /// Whether one more reply to a stranger may wait for room on a port. Each port is counted separately.
     fn takes_reply(&self, port: PortId) -> bool {
         self.replies.iter().filter(|reply| reply.port == port).count() < REPLIES_MAX
     }
 
-    /// Takes a first message or an answer.
+    /// Handles a first message or an answer.
     pub(super) fn handle_handshake(&mut self, now: Instant, place: Place, datagram: &[u8]) -> Incoming {
         let Ok(message) = Handshake::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
         if !self.mac.mac1_is_right(message.before_mac1, &message.mac1) {
@@ -142,7 +142,7 @@ impl Sessions {
             None => self.handle_init(now, place, &message),
             Some(receiver) => self.handle_response(now, place, &message, receiver),
         };
-        // A handshake that came to nothing may call for a new one at once.
+        // A failed handshake may require a new one at once.
         self.handle_timeout(now);
         done.unwrap_or_else(Incoming::Dropped)
     }
@@ -151,10 +151,10 @@ impl Sessions {
         if let Some(peer) = self.peers.iter().position(|p| {
             p.answered.as_ref().is_some_and(|a| a.init_mac1 == message.mac1 && a.session.age(now) < REJECT_AFTER)
         }) {
-            // The same message again: our answer was lost, or the network made a copy. No key is computed for it.
+            // The same message again: our answer was lost, or the network duplicated it. No key is computed for it.
             let places = self.peers[peer].places_again(place);
             if let Some(answered) = &mut self.peers[peer].answered {
-                // That it is asked for again says that our answers may not arrive: it is no reason to call later ourselves.
+                // A repetition suggests that our answers do not arrive: it does not postpone our own calls.
                 answered.ask_again(places);
             }
             self.due.insert(peer);
@@ -166,8 +166,8 @@ impl Sessions {
         let public_key: [u8; 32] =
             noise.get_remote_static().and_then(|k| k.try_into().ok()).ok_or(DropReason::Forged)?;
         let Some(peer) = self.peers.iter().position(|p| p.keys.public_key == public_key) else {
-            // The caller has proven that the key is its own, and its operator looks for what is wrong. Strangers who do not
-            // know our key hear nothing, and these not often.
+            // The caller has proven that the key is its own, and its operator looks for the error. Strangers who do not know our key get no
+            // reply, and these get one rarely.
             let told = self.notice(now, SessionEvent::UnknownPeer { public_key, from: place.1.from });
             if told && self.takes_reply(place.0) {
                 let word = self.mac.unknown_key(message.sender, &message.mac1);
@@ -191,7 +191,7 @@ impl Sessions {
         Ok(Incoming::Handled)
     }
 
-    /// When both sides initiate, the one with the lower public key leads.
+    /// If both sides initiate, the one with the lower public key leads.
     fn leads(&self, peer: usize) -> bool {
         self.public_key < self.peers[peer].keys.public_key
     }
@@ -248,7 +248,7 @@ impl Sessions {
             sent_wide: false,
         }));
         if !leads {
-            // Both sides initiated: the peer's handshake goes on, ours does not.
+            // Both sides initiated: the peer's handshake continues, ours does not.
             p.initiation = None;
         }
         self.due.insert(peer);
@@ -263,7 +263,7 @@ impl Sessions {
     ) -> Result<Incoming, DropReason> {
         let peer = self.peer_of(receiver).ok_or(DropReason::UnknownSession)?;
         let p = &mut self.peers[peer];
-        // A recalled address becomes the peer's by this answer, so only one that comes from there may do that.
+        // This answer makes a recalled address the peer's, so only an answer from that address may do so.
         if !p.has_address() && place.1.from != p.recalled.map(|r| r.address) {
             return Err(DropReason::UnknownSession);
         }
@@ -284,7 +284,7 @@ impl Sessions {
         let split = initiation.noise.dangerously_get_raw_split();
         let round_trip = now.since(initiation.born);
         let (sent_wide, calls) = (initiation.sent_wide, core::mem::take(&mut initiation.calls));
-        // From here on the handshake is spent, whatever the answer says.
+        // From here on the handshake is used up, whatever the answer says.
         self.peers[peer].initiation = None;
         let answer = ResponsePayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
         let honest = answer.sender == message.sender && (self.aes || answer.suite != Suite::Aes256Gcm);
@@ -322,11 +322,11 @@ impl Sessions {
         if let Some(back) = p.way_back(place.0, from) {
             let way = &mut p.ways[back];
             way.local = at;
-            // Nothing was sent to where a way that led nowhere is answered from: whoever has the peer's key may claim to be there.
+            // Nothing was sent to the source of an answer on a way without a destination: anyone with the peer's key may claim to be there.
             way.address = way.address.or(recalled.filter(|address| back == 0 && from == Some(*address)));
             proven = from.is_some() && (from == way.address && !sent_wide || from == way.home);
             if from.is_some() && from == way.home {
-                // It answers from where the configuration says it is: that is where it is.
+                // It answers from its configured address: that becomes its address.
                 way.address = from;
             }
         }
@@ -335,7 +335,7 @@ impl Sessions {
         Ok(Incoming::Established(session))
     }
 
-    /// The first data under the keys that we answered with: they stand.
+    /// The first data under the keys of our answer: the session is established.
     pub(super) fn confirm_answered(
         &mut self,
         now: Instant,
@@ -368,7 +368,7 @@ impl Sessions {
         }
     }
 
-    /// The peer says that it does not know our key.
+    /// The peer reports that it does not know our key.
     pub(super) fn handle_unknown_key(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
         let Ok(word) = UnknownKey::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
         let asked = self.peer_of(word.receiver).and_then(|peer| {
@@ -392,8 +392,8 @@ impl Sessions {
             || self.due.iter().any(|peer| self.peers[*peer].has_message_for(port))
     }
 
-    /// The next handshake datagram for `port`, if any. `buf` holds at least [`HANDSHAKE_MAX`] bytes; with less
-    /// nothing is written. Handshakes are few: send them before anything else of the port.
+    /// The next handshake datagram for `port`, if any. `buf` holds at least [`HANDSHAKE_MAX`] bytes; with less nothing is written.
+    /// Handshakes are few: send them before anything else on the port.
     pub fn poll_handshake(&mut self, now: Instant, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
         if buf.len() < HANDSHAKE_MAX {
             return None;
@@ -435,8 +435,8 @@ impl Sessions {
         let due = p.initiation.as_ref()?.due.iter();
         let way = due.copied().find(|way| p.ways.get(*way).is_some_and(|way| way.port == Some(port)))?;
         let address = p.call_address(way)?;
-        // Where the configuration says, the system knows the way best, and finds another when one fails. Elsewhere the
-        // peer was heard from, and may hear us only from the address that it called.
+        // For a configured address the system chooses the best source, and another if that fails. At any other address the peer was heard
+        // from, and may hear us only from the address that it called.
         let from = p.ways[way].local.filter(|_| p.ways[way].home != Some(address));
         let (cookie, has_address) = (p.cookie(now), p.has_address());
         let initiation = p.initiation.as_mut()?;
@@ -461,7 +461,7 @@ impl Sessions {
     }
 }
 
-/// Writes a message and its second mac: under the cookie, or zeros.
+/// Writes a message and its second mac: with the cookie, or zeros.
 fn finish(message: &[u8], cookie: Option<[u8; MAC_LEN]>, buf: &mut [u8]) -> usize {
     let (head, tail) = buf.split_at_mut(message.len());
     head.copy_from_slice(message);

@@ -1,4 +1,4 @@
-//! Data keys on request, for opening captures, as TLS key logs are.
+//! Data keys on request, to decrypt captures, like TLS key logs.
 
 use super::keys::Outcome;
 use std::collections::VecDeque;
@@ -7,14 +7,14 @@ use wavelane_wire::keylog::LoggedKey;
 /// Keys waiting for [`super::Sessions::poll_key`]; more are dropped.
 pub const KEYS_MAX: usize = 256;
 
-/// The keys that nobody has taken yet; `None` if they are not to be logged.
+/// The keys that were not taken yet; `None` if they are not to be logged.
 pub(super) struct KeyLog(Option<VecDeque<LoggedKey>>);
 
 impl KeyLog {
     pub(super) fn new(wanted: bool) -> Self {
         Self(wanted.then(VecDeque::new))
     }
-    /// Both directions of a session.
+    /// Logs both directions of a session.
     pub(super) fn note(&mut self, session: &Outcome) {
         let Some(waiting) = &mut self.0 else { return };
         let (initiator, responder) =

@@ -6,9 +6,9 @@ use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, Suite, TAG_LEN};
 
 /// The keys of one completed handshake.
 pub(super) struct Session {
-    /// Our index: what the peer puts into its datagrams.
+    /// Our index, which the peer puts into its datagrams.
     pub(super) index: u32,
-    /// The peer's index: what we put into ours.
+    /// The peer's index, which we put into ours.
     pub(super) peer_index: u32,
     /// The cipher.
     #[cfg(test)]
@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) sealed: u64,
 }
 
-/// What a finished handshake gives besides time.
+/// The result of a finished handshake, without times.
 pub(super) struct Outcome {
     pub(super) index: u32,
     pub(super) peer_index: u32,
@@ -60,11 +60,11 @@ impl Session {
             sealed: 0,
         }
     }
-    /// How old its keys are.
+    /// The age of its keys.
     pub(super) fn age(&self, now: Instant) -> Span {
         now.since(self.established)
     }
-    /// Seals the plaintext that lies behind the room for the header. Returns the datagram's length.
+    /// Seals the plaintext behind the space for the header. Returns the datagram's length.
     pub(super) fn seal(&mut self, lane: u8, number: u64, buf: &mut [u8], plain_len: usize) -> usize {
         let header = DataHeader { lane, receiver: self.peer_index, number };
         let (clear, rest) = buf.split_at_mut(DATA_HEADER_LEN);

@@ -1,4 +1,4 @@
-//! Denial-of-service limits: the two macs, cookies, and the load past which cookies are required.
+//! Denial-of-service limits: the two macs, cookies, and the load above which cookies are required.
 
 use super::{
     COOKIE_LIFETIME, HANDSHAKES_PER_SECOND_MAX, PROVEN_HANDSHAKES_PER_HOST_MAX, PROVEN_HANDSHAKES_PER_SECOND_MAX,
@@ -17,7 +17,7 @@ const UNKNOWN_LABEL: &[u8] = b"wavelane unknown key v1";
 /// A cookie: proof that its sender receives datagrams at its address.
 pub(super) type Cookie = [u8; MAC_LEN];
 
-/// The keys that follow from one public key: they can be computed from it alone.
+/// The keys derived from one public key alone.
 pub(super) struct MacKeys {
     mac1: hmac::Key,
     cookie: hmac::Key,
@@ -37,7 +37,7 @@ fn mac(key: &hmac::Key, message: &[u8]) -> [u8; MAC_LEN] {
     out
 }
 
-/// Compares without telling by its duration where the first difference lies.
+/// Compares in constant time.
 fn same(a: &[u8; MAC_LEN], b: &[u8; MAC_LEN]) -> bool {
     core::hint::black_box(a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y))) == 0
 }
@@ -63,11 +63,11 @@ impl MacKeys {
     pub(super) fn mac1_is_right(&self, before_mac1: &[u8], shown: &[u8; MAC_LEN]) -> bool {
         same(&self.mac1(before_mac1), shown)
     }
-    /// The key owner's reply to the message with this first mac that its sender's key is unknown.
+    /// The key owner's reply to the message with this first mac, that its sender's key is unknown.
     pub(super) fn unknown_key(&self, receiver: u32, mac1: &[u8; MAC_LEN]) -> UnknownKey {
         UnknownKey { receiver, mac: mac(&self.unknown, &[&receiver.to_be_bytes()[..], mac1].concat()) }
     }
-    /// Whether the key's owner said so of our message with this first mac.
+    /// Whether such a reply to our message with this first mac is the key owner's.
     pub(super) fn unknown_key_is_right(&self, word: &UnknownKey, mac1: &[u8; MAC_LEN]) -> bool {
         same(&self.unknown_key(word.receiver, mac1).mac, &word.mac)
     }
@@ -111,13 +111,13 @@ pub(super) enum Admission {
     Refuse,
 }
 
-/// Counts handshake messages and guards the costly work behind them.
+/// Counts handshake messages and limits the costly work that they cause.
 pub(super) struct Guard {
     second: Instant,
-    /// By ports: what floods one puts no other under load, by which a cookie might not find its way back.
+    /// Per port: a flood on one port does not put another under load, where a cookie might not reach its receiver.
     seen: BTreeMap<PortId, u32>,
     proven: u32,
-    /// The proven ones by hosts, which are told apart by an octet that follows from the secret.
+    /// The proven ones per host, where a host is an octet derived from the secret.
     by_host: [u32; 256],
     secret: hmac::Key,
     secret_made: Instant,
@@ -140,7 +140,7 @@ impl Guard {
             secret_made: now,
         }
     }
-    /// The cookie of an address: nothing is remembered per address.
+    /// The cookie of an address: no state is kept per address.
     pub(super) fn cookie(&self, port: PortId, from: Option<SocketAddr>) -> Cookie {
         let mut place = [0; 21];
         place[..2].copy_from_slice(&port.0.to_be_bytes());
@@ -159,8 +159,8 @@ impl Guard {
         }
         mac(&self.secret, &place)
     }
-    /// An octet that few other hosts share, and others under the next secret. A host of IPv6 has a whole /64 of addresses
-    /// (RFC 4291, section 2.5.4), but for link-local ones.
+    /// An octet that few other hosts share, and different ones under the next secret. An IPv6 host has a whole /64 of addresses (RFC 4291,
+    /// section 2.5.4), except for link-local ones.
     fn host(&self, from: Option<SocketAddr>) -> u8 {
         let host = match from.map(|a| a.ip()) {
             Some(IpAddr::V4(ip)) => mac(&self.secret, &ip.octets()),

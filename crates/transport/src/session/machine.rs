@@ -22,11 +22,11 @@ pub struct Sessions {
     pub(super) boot_epoch: u64,
     pub(super) aes: bool,
     pub(super) entropy: Entropy,
-    /// The keys of our own public key, which others' messages to us carry macs under.
+    /// The mac keys of our own public key, for others' messages to us.
     pub(super) mac: MacKeys,
     pub(super) guard: Guard,
     pub(super) peers: Vec<Peer>,
-    /// Neighbours that went, without keys; they keep their numbers.
+    /// Removed neighbours, without keys; they keep their numbers.
     pub(super) shelf: Vec<Peer>,
     /// Our handshakes since boot.
     pub(super) init_counter: u64,
@@ -41,7 +41,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Builds it. No handshake starts before [`Sessions::want`].
+    /// Creates it. No handshake starts before [`Sessions::want`].
     pub fn new(now: Instant, config: SessionsConfig, mut entropy: Entropy) -> Self {
         let public_key = public_key(&config.private_key);
         Self {
@@ -75,7 +75,7 @@ impl Sessions {
         self.keys.take()
     }
 
-    /// There is something to send to `peer` (or no longer): starts and keeps a session. Repeating it is free.
+    /// Data waits for `peer` (or no longer): starts and keeps a session. Repeated calls are free.
     ///
     /// A peer without a known address is not called; it has to call us.
     pub fn want(&mut self, now: Instant, peer: usize, wanted: bool) {
@@ -87,7 +87,7 @@ impl Sessions {
         if wanted {
             self.advance(now, peer);
         } else {
-            // The next call starts counting anew; the back-off already imposed stays.
+            // The next call restarts the count; the current back-off remains.
             p.tries = 0;
             if let Some(initiation) = &mut p.initiation {
                 initiation.due.clear();
@@ -95,8 +95,8 @@ impl Sessions {
         }
     }
 
-    /// The owner has evidence that `peer` lost its keys (several tail probes unanswered): starts a handshake now,
-    /// although keys stand. They stay in use meanwhile. Does nothing unless the peer is wanted.
+    /// The owner has evidence that `peer` lost its keys (several tail probes unanswered): starts a handshake now, although there are keys,
+    /// which stay in use meanwhile. Does nothing unless the peer is wanted.
     pub fn suspect(&mut self, now: Instant, peer: usize) {
         let p = &mut self.peers[peer];
         if p.wanted && p.current.is_some() {
@@ -105,7 +105,7 @@ impl Sessions {
         }
     }
 
-    /// Takes one received datagram. Data is opened in place.
+    /// Handles one received datagram. Data is opened in place.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -140,7 +140,7 @@ impl Sessions {
         if session.age(now) >= REJECT_AFTER {
             return Err(DropReason::Expired);
         }
-        // A new epoch starts with empty windows, so its first data cannot be a repetition.
+        // A new epoch starts with empty windows, so its first data cannot be a replay.
         let same_epoch = p.epoch == Some(session.epoch);
         if same_epoch && !p.is_new(header.lane, header.number) {
             return Err(DropReason::Replayed);
@@ -156,7 +156,7 @@ impl Sessions {
         Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established })
     }
 
-    /// Which peer an index of ours stands for: indices are chosen so that they tell, as long as no peer comes or goes.
+    /// The peer of one of our indices: it can be derived from the index as long as no peer is added or removed.
     pub(super) fn peer_of(&self, index: u32) -> Option<usize> {
         let likely = (index as usize).checked_rem(self.peers.len())?;
         if self.peers[likely].uses(index) {
@@ -170,13 +170,12 @@ impl Sessions {
         self.peers[peer].can_seal(now)
     }
 
-    /// Seals `plain_len` bytes that lie at `buf[DATA_HEADER_LEN..]` in place, writes the header before and the tag
-    /// behind them, and returns the datagram's length. `None` if no session stands, or if `number` is past
-    /// [`NUMBER_MAX`].
+    /// Seals the `plain_len` bytes at `buf[DATA_HEADER_LEN..]` in place, writes the header before and the tag behind them, and returns the
+    /// datagram's length. `None` if there is no session, or if `number` is past [`NUMBER_MAX`].
     ///
     /// # Panics
-    /// If `number` is not greater than every earlier one of this lane (a repeated nonce gives the plaintexts away),
-    /// if `lane` is not below [`LANES_MAX`], or if `buf` has no room for header, plaintext and tag.
+    /// If `number` is not greater than every earlier one of this lane (a repeated nonce reveals the plaintexts), if `lane` is not below
+    /// [`LANES_MAX`], or if `buf` has no room for header, plaintext and tag.
     pub fn seal(
         &mut self,
         now: Instant,
@@ -203,7 +202,7 @@ impl Sessions {
         Some(len)
     }
 
-    /// A way to the peer now leads to `address`.
+    /// Sets the destination of a way to the peer.
     pub fn set_address(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
         let way = &mut self.peers[peer].ways[way];
         if way.address != Some(address) {
@@ -212,18 +211,18 @@ impl Sessions {
         }
     }
 
-    /// The peer's newest datagram on the other direction of a way came to `local`, one of our addresses.
+    /// The peer's newest datagram on the reverse of a way arrived at `local`, one of our addresses.
     pub fn set_local(&mut self, peer: usize, way: usize, local: Option<IpAddr>) {
         self.peers[peer].ways[way].local = local;
     }
 
-    /// It is not known any more where a way to the peer leads.
+    /// The destination of a way to the peer is no longer known.
     pub fn forget_address(&mut self, peer: usize, way: usize) {
         let way = &mut self.peers[peer].ways[way];
         (way.address, way.local) = (None, None);
     }
 
-    /// One more way to the peer.
+    /// Adds a way to the peer.
     ///
     /// # Panics
     /// If it has [`LANES_MAX`].
@@ -233,37 +232,37 @@ impl Sessions {
         ways.push(WayOut::new(way));
     }
 
-    /// How many ways lead to the peer.
+    /// The number of ways to the peer.
     pub fn ways(&self, peer: usize) -> usize {
         self.peers[peer].ways.len()
     }
 
-    /// Where a way to the peer leads.
+    /// The destination of a way to the peer.
     pub fn address(&self, peer: usize, way: usize) -> Option<SocketAddr> {
         self.peers[peer].ways[way].address
     }
 
-    /// From which of our addresses the peer is reached by a way; `None` leaves it to the system.
+    /// Our source address on a way to the peer; `None` leaves it to the system.
     pub fn local(&self, peer: usize, way: usize) -> Option<IpAddr> {
         self.peers[peer].ways[way].local
     }
 
-    /// Whether nothing comes back by a way to the peer.
+    /// Whether nothing is received on a way to the peer.
     pub fn is_one_way(&self, peer: usize, way: usize) -> bool {
         self.peers[peer].ways[way].one_way
     }
 
-    /// The port of a way to the peer; `None` if the way was taken away.
+    /// The port of a way to the peer; `None` if the way was removed.
     pub fn port(&self, peer: usize, way: usize) -> Option<PortId> {
         self.peers[peer].ways[way].port
     }
 
-    /// The peer's boot epoch, once a session stood.
+    /// The peer's boot epoch, once there was a session.
     pub fn epoch(&self, peer: usize) -> Option<u64> {
         self.peers[peer].epoch
     }
 
-    /// Tells that time has passed.
+    /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         for peer in 0..self.peers.len() {
             if self.peers[peer].wakeup().is_some_and(|w| w.at <= now) {
@@ -293,7 +292,7 @@ impl Sessions {
         }
     }
 
-    /// Reports something that strangers or broken peers cause, and may cause often. Returns whether it did.
+    /// Reports something that strangers or broken peers cause, possibly often. Returns whether it did.
     pub(super) fn notice(&mut self, now: Instant, event: SessionEvent) -> bool {
         if now.since(self.notice_window) >= NOTICE_WINDOW {
             (self.notice_window, self.notices) = (now, 0);

@@ -1,9 +1,9 @@
-//! Keys and identity of neighbours, and the keys under which their datagrams travel.
+//! Keys and identity of neighbours, and the keys that protect their datagrams.
 //!
-//! [`Sessions`] is the part of a node that owns every key. It is sans-IO and knows nothing of lanes' pacing, of flows
-//! or of frames: it turns datagrams into authenticated payloads and payloads into datagrams, and it runs handshakes
-//! whenever there is [something to send](Sessions::want). A peer is its static key plus its *boot epoch*; whatever
-//! must survive an outage hangs on that pair and never on a session, because sessions die and flows do not.
+//! [`Sessions`] is the part of a node that owns every key. It is sans-IO and knows nothing of lanes' pacing, of flows or of frames: it
+//! turns datagrams into authenticated payloads and payloads into datagrams, and it runs handshakes whenever there is [something to
+//! send](Sessions::want). A peer is its static key plus its *boot epoch*; all state that must survive an outage is bound to that pair and
+//! never to a session, because sessions end and flows do not.
 //!
 //! How the owner uses it:
 //! 1. every received datagram goes to [`Sessions::handle_datagram`], one at a time (split batches first);
@@ -42,53 +42,53 @@ use wavelane_base::{PortId, Span};
 pub const REKEY_AFTER: Span = Span::from_secs(120);
 /// The side that did not initiate a session waits this much longer before it initiates the next.
 pub const REKEY_RESPONDER_EXTRA: Span = Span::from_secs(15);
-/// A session's keys neither seal nor open this long after it was established.
+/// A session's keys neither seal nor open datagrams this long after it was established.
 pub const REJECT_AFTER: Span = Span::from_secs(180);
 /// A session is also replaced after this many sealed datagrams.
 pub const REKEY_AFTER_PACKETS: u64 = 1 << 40;
 /// A session seals no more than this many datagrams.
 pub const REJECT_AFTER_PACKETS: u64 = 1 << 41;
-/// First wait between two sendings of a handshake's first message; doubles up to [`RETRY_MAX`].
+/// First wait between two transmissions of a handshake's first message; doubles up to [`RETRY_MAX`].
 pub const RETRY_FIRST: Span = Span::from_millis(250);
-/// Longest wait between two sendings of a handshake's first message.
+/// Longest wait between two transmissions of a handshake's first message.
 pub const RETRY_MAX: Span = Span::from_secs(1);
-/// The least wait between two sendings where the last handshake took that long or longer.
+/// Shortest wait between two transmissions if the last handshake took that long or longer.
 pub const RETRY_SLOW: Span = Span::from_secs(2);
-/// A peer that was reached before and left so many sendings unanswered, for some 17 s, is behind an outage: from then on the wait is
+/// A peer that was reached before and left this many transmissions unanswered, for some 17 s, is behind an outage: from then on the wait is
 /// the last handshake's duration, within [`RETRY_FIRST`] and [`RETRY_MAX`] ...
 pub const OUTAGE_TRIES: u32 = 20;
-/// ... until so many were sent, for 9 minutes at the shortest wait: an absent peer is not called four times a second for ever.
+/// ... until this many were sent, for 9 minutes at the shortest wait: an absent peer is not called four times a second for ever.
 pub const OUTAGE_TRIES_END: u32 = 2_500;
-/// A first message is sent again unchanged for this long, then a fresh one replaces it. Also the longest
-/// round trip over which a handshake completes.
+/// A first message is retransmitted unchanged for this long, then a new one replaces it. Also the longest round trip over which a handshake
+/// completes.
 pub const INIT_LIFETIME: Span = Span::from_secs(20);
-/// We sealed something and nothing authenticated came back for this long: a handshake finds out whether the peer has
-/// lost its keys. See also [`Sessions::suspect`].
+/// If nothing authenticated was received for this long after we sealed something, a handshake finds out whether the peer has lost its keys.
+/// See also [`Sessions::suspect`].
 pub const SILENCE_BEFORE_HANDSHAKE: Span = Span::from_secs(5);
 /// After answering a peer's handshake we start none of our own for this long.
 pub const ANSWERED_WAIT: Span = Span::from_secs(3);
-/// After answering a peer's handshake we send the first message of one of our own that is under way no sooner again.
+/// After answering a peer's handshake we retransmit the first message of our own handshake in progress only after this time.
 pub const CALLED_WAIT: Span = Span::from_millis(1_500);
 /// Unanswered first messages before the first notice.
 pub const NO_ANSWER_TRIES: u32 = 5;
-/// First messages that are sent to an address remembered from before our start: they take 4 s, which is long enough for a
-/// peer that is there, and fewer than are worth telling the operator of.
+/// First messages that are sent to an address remembered from before our start: they take 4 s, long enough for a peer that is up, and are
+/// too few to notify the operator.
 pub const RECALL_CALLS: u32 = 5;
-/// A notice follows after each further this many, in an outage after as many more as calls are more frequent.
+/// A notice follows after each further this many; in an outage after more, in proportion to the higher call rate.
 pub const NO_ANSWER_REPEAT: u32 = 60;
 /// Lanes per peer and direction. Higher lane numbers are refused.
 pub const LANES_MAX: usize = 8;
-/// Packets per lane behind the highest number within which reordering is accepted.
+/// Reordering is accepted up to this many packets below the highest number of a lane.
 pub const REPLAY_WINDOW: u64 = 16_384;
 /// Replaced sessions per peer whose keys still open late datagrams.
 pub const OLD_SESSIONS_MAX: usize = 2;
-/// Handshake messages per second and port past which addresses must be proven with a cookie.
+/// Handshake messages per second and port above which addresses must be proven with a cookie.
 pub const HANDSHAKES_PER_SECOND_MAX: u32 = 50;
-/// Handshake messages per second with a valid cookie past which the rest is dropped.
+/// Handshake messages per second with a valid cookie above which the rest is dropped.
 pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
-/// Of those so many may come from one host (of IPv6, from one /64).
+/// The part of these that may come from one host (of IPv6, from one /64).
 pub const PROVEN_HANDSHAKES_PER_HOST_MAX: u32 = 100;
-/// How long a cookie is good for; the secret behind it changes as often.
+/// How long a cookie is valid; its secret changes as often.
 pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
 /// Replies to strangers waiting for room on one port; more are dropped.
 pub const REPLIES_MAX: usize = 16;
@@ -99,25 +99,25 @@ pub const NOTICES_PER_WINDOW_MAX: u32 = 4;
 /// See [`NOTICES_PER_WINDOW_MAX`].
 pub const NOTICE_WINDOW: Span = Span::from_secs(10);
 
-/// One neighbour, as far as keys are concerned.
+/// One neighbour's keys.
 #[derive(Clone)]
 pub struct PeerKeys {
     /// Its static public key (X25519).
     pub public_key: [u8; 32],
     /// Optional pre-shared key; both sides need the same.
     pub preshared_key: Option<[u8; 32]>,
-    /// The ways out to it, at most [`LANES_MAX`]: each is a lane's, of the same number.
+    /// The outbound ways to it, at most [`LANES_MAX`]: each belongs to the lane of the same number.
     pub ways: Vec<Way>,
 }
 
 /// One way to reach a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// The port by which datagrams leave.
+    /// The port on which datagrams are sent.
     pub port: PortId,
-    /// Where they go. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] gives one.
+    /// The destination. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] sets one.
     pub address: Option<SocketAddr>,
-    /// Whether nothing comes back by it: what arrives at its port says nothing of where it leads.
+    /// Whether nothing is received on it: datagrams arriving at its port say nothing about its destination.
     pub one_way: bool,
 }
 
@@ -130,35 +130,35 @@ pub struct SessionsConfig {
     pub boot_epoch: u64,
     /// Whether this machine has AES instructions. AES-256-GCM is used if both sides have them.
     pub aes: bool,
-    /// The neighbours; everywhere else a peer is its place in this list.
+    /// The neighbours; elsewhere a peer is identified by its index in this list.
     pub peers: Vec<PeerKeys>,
-    /// Whether [`Sessions::poll_key`] gives the data keys, so that captures can be opened.
+    /// Whether [`Sessions::poll_key`] returns the data keys, so that captures can be decrypted.
     pub log_keys: bool,
 }
 
-/// A session stands, or a newer one replaced it.
+/// A session was established, or a newer one replaced it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Established {
     /// Whose.
     pub peer: usize,
     /// The peer's boot epoch.
     pub epoch: u64,
-    /// The peer was known under another epoch: it lost its memory. Its flow state is void.
+    /// The peer was known under another epoch: it lost its state. Its flow state is void.
     pub restarted: bool,
-    /// No session stood just before (a rekey of a standing one has `false`).
+    /// There was no session just before (a rekey of an existing one has `false`).
     pub fresh: bool,
     /// We initiated: seal something soon, so that the peer may use the keys too.
     pub confirm: bool,
-    /// Where the message that established it came from. Not proof enough to change an address.
+    /// The source of the message that established it. Not proof enough to change an address.
     pub from: Option<SocketAddr>,
-    /// How long its message took to be answered at the most: since it was first sent. Copies of it, and the wait for a peer that was
-    /// not there yet, are counted in.
+    /// Upper bound of the time until its message was answered: since it was first sent. Retransmits of it, and the wait for a peer that was
+    /// not up yet, are included.
     pub round_trip: Span,
-    /// Whether our previous message there must have arrived: only its receiver could have made this one.
+    /// Whether our previous message to that address must have arrived: only its receiver could have made this one.
     pub proven: bool,
 }
 
-/// What a datagram turned out to be.
+/// What a datagram was found to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
     /// Authenticated data, opened in place.
@@ -169,17 +169,17 @@ pub enum Incoming {
         lane: u8,
         /// The lane's packet number; never delivered before.
         number: u64,
-        /// Where in the datagram the plaintext lies.
+        /// The range of the plaintext in the datagram.
         payload: Range<usize>,
-        /// The highest number of its lane so far: an address may change on it.
+        /// The highest number of its lane so far: it may change an address.
         newest: bool,
-        /// This datagram made a new session stand. Act on it before the payload: after `restarted`, the payload
-        /// belongs to the new epoch.
+        /// This datagram established a new session. Handle that before the payload: after `restarted`, the payload belongs to the new
+        /// epoch.
         established: Option<Established>,
     },
-    /// Our handshake was answered; a new session stands.
+    /// Our handshake was answered; a new session is established.
     Established(Established),
-    /// A handshake message that needs nothing of the owner but the next [`Sessions::poll_handshake`].
+    /// A handshake message that requires nothing of the owner but the next [`Sessions::poll_handshake`].
     Handled,
     /// Nothing was done. Counted under its reason.
     Dropped(DropReason),
@@ -188,7 +188,7 @@ pub enum Incoming {
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DropReason {
-    /// Too short or too long for what its first byte claims, or no known kind.
+    /// Too short or too long for the kind in its first byte, or no known kind.
     Malformed,
     /// Its first mac is wrong: the sender does not know our public key.
     Mac,
@@ -206,7 +206,7 @@ pub enum DropReason {
     Lane,
     /// It does not decrypt under the keys it names.
     Forged,
-    /// Its number was seen before or is too old to tell.
+    /// Its number was seen before or is too old to check.
     Replayed,
     /// A handshake from a key that is not configured.
     UnknownPeer,
@@ -249,11 +249,11 @@ impl DropReason {
     }
 }
 
-/// Something the operator should know. The owner words it; keys are given as bytes.
+/// Something the operator should know. The owner formats it; keys are given as bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionEvent {
-    /// Our handshakes get no answer: the peer is unreachable, or it does not know our key, or we have its key wrong.
-    /// Told after [`NO_ANSWER_TRIES`], then every [`NO_ANSWER_REPEAT`].
+    /// Our handshakes get no answer: the peer is unreachable, or it does not know our key, or we have its key wrong. Reported after
+    /// [`NO_ANSWER_TRIES`], then every [`NO_ANSWER_REPEAT`].
     NoAnswer {
         /// Whom we called.
         peer: usize,
@@ -276,7 +276,7 @@ pub enum SessionEvent {
         /// From where.
         from: Option<SocketAddr>,
     },
-    /// The peer does not know our key: it is not configured there, or wrongly. Nothing follows from it.
+    /// The peer does not know our key: it is not configured there, or wrongly. Has no further effect.
     OwnKeyUnknown {
         /// Who said so.
         peer: usize,
@@ -297,14 +297,14 @@ pub enum SessionEvent {
         /// From where.
         from: Option<SocketAddr>,
     },
-    /// The last session with the peer ran out before a new one stood. Nothing can be sealed until [`Established`].
+    /// The last session with the peer expired before a new one was established. Nothing can be sealed until [`Established`].
     Expired {
         /// Whose.
         peer: usize,
     },
 }
 
-/// Where a datagram came from, on media that say so.
+/// The source of a datagram, on media that report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
     /// Who sent it.
@@ -326,7 +326,7 @@ pub struct HandshakeOut {
     pub len: usize,
     /// Where to; `None` on media without addresses.
     pub to: Option<SocketAddr>,
-    /// From which of our addresses: an answer leaves from the one that was asked. `None` leaves it to the system.
+    /// From which of our addresses: an answer is sent from the one that was called. `None` leaves it to the system.
     pub from: Option<IpAddr>,
     /// For which peer; `None` for a reply to a stranger.
     pub peer: Option<usize>,

@@ -1,4 +1,4 @@
-//! The Noise handshake (Noise Protocol Framework, revision 34) through `snow`, with our own dice.
+//! The Noise handshake (Noise Protocol Framework, revision 34) through `snow`, with our own random generator.
 
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
@@ -7,13 +7,13 @@ use snow::{Builder, HandshakeState};
 use wavelane_base::Entropy;
 use wavelane_wire::datagram::WIRE_VERSION;
 
-/// The handshake: both statics are known to whom they must be after one round trip, and a pre-shared key may harden
-/// it against a future break of X25519.
+/// The handshake: after one round trip both sides know each other's static key, and a pre-shared key may protect it against a future break
+/// of X25519.
 const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
-/// What the prologue starts with; the wire version and the initiator's index follow.
+/// The start of the prologue; the wire version and the initiator's index follow.
 const PROLOGUE: &[u8] = b"wavelane session";
 
-/// Hands snow our dice instead of the operating system's, so that a simulated handshake repeats byte for byte.
+/// Gives snow our random generator instead of the operating system's, so that a simulated handshake repeats byte for byte.
 struct Resolver {
     seed: [u8; 32],
 }

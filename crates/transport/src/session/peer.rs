@@ -16,52 +16,52 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Span, Wakeup};
 use wavelane_wire::datagram::MAC_LEN;
 
-/// Our first message, unanswered so far. It is sent again unchanged, so an answer to any of its copies completes it,
-/// however long the round trip is.
+/// Our first message, not answered yet. It is retransmitted unchanged, so an answer to any copy completes it, however long the round trip
+/// is.
 pub(super) struct Initiation {
     pub(super) noise: HandshakeState,
     pub(super) index: u32,
-    /// The message up to and with its first mac.
+    /// The message including its first mac.
     pub(super) message: Vec<u8>,
     pub(super) mac1: [u8; MAC_LEN],
     pub(super) born: Instant,
-    /// The ways by which a copy is to leave as soon as their ports have room.
+    /// The ways on which a copy is to be sent as soon as their ports have room.
     pub(super) due: BTreeSet<usize>,
-    /// Whether a copy of this round has left.
+    /// Whether a copy of this round was sent.
     pub(super) tried: bool,
     pub(super) calls: Calls,
-    /// The way by which a copy left first.
+    /// The way on which a copy was sent first.
     pub(super) sent_by: Option<usize>,
-    /// Copies left by several ways: which of them reached the peer is unknown.
+    /// Copies were sent on several ways: it is unknown which of them reached the peer.
     pub(super) sent_wide: bool,
 }
 
-/// Places to which copies of an answer may wait for room: those of the peer's own copies, and as many of others'.
+/// Most destinations for which copies of an answer may wait: those of the peer's own copies, and as many of others'.
 const DUE_MAX: usize = 2 * LANES_MAX;
 
-/// The peer's first message, answered. The peer has the keys once we see data under them.
+/// The peer's first message, answered. Data under the keys will show that the peer has them.
 pub(super) struct Answered {
     pub(super) session: Session,
-    /// The answer up to and with its first mac; copies of the first message get copies of it.
+    /// The answer including its first mac; each copy of the first message gets a copy of it.
     pub(super) message: Vec<u8>,
     pub(super) mac1: [u8; MAC_LEN],
     /// The first mac of the message that was answered.
     pub(super) init_mac1: [u8; MAC_LEN],
-    /// Where copies are to go as soon as the ports have room, at most [`DUE_MAX`] places.
+    /// The destinations of copies, sent as soon as the ports have room, at most [`DUE_MAX`].
     pub(super) due: Vec<(PortId, Origin)>,
-    /// Where the first message came from so far, at most [`LANES_MAX`] places.
+    /// The sources of the first message so far, at most [`LANES_MAX`].
     pub(super) asked_from: Vec<(PortId, Option<SocketAddr>)>,
-    /// The way that an answer to its next repetition takes.
+    /// The way on which its next repetition is answered.
     pub(super) turn: usize,
-    /// Where it was last sent.
+    /// Its last destination.
     pub(super) sent_to: Option<SocketAddr>,
-    /// It was sent to several places: by which of them it reached the peer is unknown.
+    /// It was sent to several destinations: it is unknown which copy reached the peer.
     pub(super) sent_wide: bool,
 }
 
 impl Answered {
-    /// A copy of the first message came. What waits for other copies still goes: one of them may be the peer's, and this one made by
-    /// somebody who saw it.
+    /// A copy of the first message arrived. Answers that wait for other copies are still sent: one of them may be the peer's, and this one
+    /// made by an eavesdropper.
     pub(super) fn ask_again(&mut self, places: Vec<(PortId, Origin)>) {
         self.due.retain(|waiting| !places.contains(waiting));
         self.due.extend(places);
@@ -70,25 +70,25 @@ impl Answered {
     }
 }
 
-/// An address that only our owner's memory names. It may be another host's by now, so it gets a few calls and no data.
+/// An address that only our owner remembers. It may be another host's by now, so it gets a few calls and no data.
 #[derive(Clone, Copy)]
 pub(super) struct Recalled {
     pub(super) address: SocketAddr,
-    /// Calls that may still be made there.
+    /// Calls left to this address.
     pub(super) calls: u32,
 }
 
 /// One way to reach the peer.
 pub(super) struct WayOut {
-    /// `None` if it was taken away.
+    /// `None` if it was removed.
     pub(super) port: Option<PortId>,
     pub(super) one_way: bool,
-    /// Where the configuration says it leads. Every second unanswered call goes there, so that two neighbours who both
-    /// moved, and know only each other's old addresses, meet again once one of them is at home.
+    /// Its configured destination. Every second unanswered call goes there, so that two neighbours who both moved, and know only each
+    /// other's old addresses, meet again once one of them is back home.
     pub(super) home: Option<SocketAddr>,
-    /// Where it leads.
+    /// Its current destination.
     pub(super) address: Option<SocketAddr>,
-    /// Which of our addresses the peer speaks to, as its newest datagram shows.
+    /// Which of our addresses the peer sends to, according to its newest datagram.
     pub(super) local: Option<IpAddr>,
 }
 
@@ -101,32 +101,32 @@ impl WayOut {
 pub(super) struct Peer {
     pub(super) keys: PeerKeys,
     pub(super) ways: Vec<WayOut>,
-    /// Where its first way led before we started, while nothing newer is known.
+    /// Its first way's destination before our start, while nothing newer is known.
     pub(super) recalled: Option<Recalled>,
     pub(super) mac: MacKeys,
-    /// Its cookie for us, and when it came.
+    /// Its cookie for us, and when it was received.
     pub(super) cookie: Option<(Instant, Cookie)>,
     pub(super) wanted: bool,
     pub(super) suspected: Option<Instant>,
-    /// The boot epoch of the sessions that stand or stood last.
+    /// The boot epoch of the current or last sessions.
     pub(super) epoch: Option<u64>,
     /// The newest (epoch, counter) of its first messages.
     pub(super) newest_init: Option<(u64, u64)>,
     pub(super) initiation: Option<Box<Initiation>>,
     /// First messages sent without an answer.
     pub(super) tries: u32,
-    /// How long the answer to the last handshake of ours took that did not wait for the end of an outage.
+    /// The time until the answer to our last handshake that did not wait for the end of an outage.
     pub(super) round_trip: Option<Span>,
-    /// That answer.
+    /// The first answer to that handshake.
     pub(super) first_answer: Option<Box<FirstAnswer>>,
     /// No first message is sent before this.
     pub(super) next_try: Instant,
     pub(super) answered: Option<Box<Answered>>,
-    /// Seals, and opens.
+    /// Seals and opens datagrams.
     pub(super) current: Option<Session>,
     /// Open late datagrams; newest first.
     pub(super) old: Vec<Session>,
-    /// Since when we have sealed without hearing anything authenticated.
+    /// Since when we have sealed datagrams without receiving anything authenticated.
     pub(super) unanswered_since: Option<Instant>,
     windows: [Option<Box<Window>>; LANES_MAX],
     /// Per lane, the lowest number that may be sealed next.
@@ -159,7 +159,7 @@ impl Peer {
         }
     }
 
-    /// Where the next first message goes that leaves by `way`.
+    /// The destination of the next first message sent on `way`.
     pub(super) fn call_address(&self, way: usize) -> Option<SocketAddr> {
         let roams = self.tries % 2 == 1;
         let recalled = self.recalled.filter(|r| way == 0 && r.calls > 0).map(|r| r.address);
@@ -167,29 +167,29 @@ impl Peer {
         way.home.filter(|_| roams).or(way.address).or(recalled)
     }
 
-    /// The ways by which there is somewhere to call.
+    /// The ways with an address to call.
     pub(super) fn callable(&self) -> impl Iterator<Item = usize> {
         (0..self.ways.len()).filter(|way| self.call_address(*way).is_some())
     }
 
-    /// Whether there is somewhere to call.
+    /// Whether there is an address to call.
     pub(super) fn can_be_called(&self) -> bool {
         self.callable().next().is_some()
     }
 
-    /// Whether it is known where any of the ways leads.
+    /// Whether the destination of any way is known.
     pub(super) fn has_address(&self) -> bool {
         self.ways.iter().any(|way| way.address.is_some())
     }
 
-    /// The way out that is the other direction of what came by `port` from `from`, if there is one.
+    /// The outbound way that is the reverse of what arrived on `port` from `from`, if there is one.
     pub(super) fn way_back(&self, port: PortId, from: Option<SocketAddr>) -> Option<usize> {
         let by_port = |way: &WayOut| way.port == Some(port) && !way.one_way;
         let there = |way: &WayOut| by_port(way) && from.is_some() && (way.address == from || way.home == from);
         self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))
     }
 
-    /// Where an answer to what came from `place` goes: back, or, where nothing goes back by that port, by every way.
+    /// The destinations of an answer to `place`: back to it, or, if nothing is sent on that port, every way.
     pub(super) fn places_back(&self, place: (PortId, Origin)) -> Vec<(PortId, Origin)> {
         if self.ways.is_empty() || self.ways.iter().any(|way| way.port == Some(place.0) && !way.one_way) {
             return vec![place];
@@ -198,9 +198,9 @@ impl Peer {
         known.filter_map(|way| Some((way.port?, Origin { from: way.address, at: way.local }))).collect()
     }
 
-    /// Where the answer to another copy of the first message goes. One from elsewhere came by another way: it goes back by that.
-    /// One from where a copy came before says that the answer was lost, and perhaps nothing comes back by that way: every
-    /// way has its turn.
+    /// The destinations of an answer to another copy of the first message. A copy from a new source came on another way and is answered
+    /// there. A copy from a known source means that the answer was lost, and that possibly nothing arrives on the way back: all ways are
+    /// used in turn.
     pub(super) fn places_again(&mut self, place: (PortId, Origin)) -> Vec<(PortId, Origin)> {
         let (places, back) = (self.places_back(place), self.way_back(place.0, place.1.from));
         let (Some(answered), Some(back)) = (&mut self.answered, back) else { return places };
@@ -220,7 +220,7 @@ impl Peer {
         way.port.map_or(places, |port| vec![(port, Origin { from: way.address, at: way.local })])
     }
 
-    /// When a handshake of our own is called for; `None` if nothing calls for one.
+    /// When we have to start a handshake; `None` if there is no reason.
     pub(super) fn initiation_at(&self) -> Option<Instant> {
         if !self.wanted || !self.can_be_called() {
             return None;
@@ -240,33 +240,33 @@ impl Peer {
         Some(at.max(self.next_try))
     }
 
-    /// When an unanswered first message is sent again. While the peer calls too, its confirmation of what we answered serves as well,
-    /// and the copies would hold it up on a slow way.
+    /// When an unanswered first message is retransmitted. While the peer calls too, its confirmation of our answer serves as well, and the
+    /// copies would delay it on a slow path.
     pub(super) fn repeat_at(&self) -> Instant {
         let answered = self.answered.as_ref().filter(|_| self.tries > 0);
         answered.map_or(self.next_try, |a| self.next_try.max(a.session.established + CALLED_WAIT))
     }
 
-    /// The wait between two calls, shortened or not, if it was reached before and has left so many unanswered that an outage is why:
-    /// as long as an answer took.
+    /// The wait between two calls, before shortening, if the peer was reached before and so many are unanswered that an outage is the
+    /// reason: the time that an answer took.
     pub(super) fn outage_wait(&self) -> Option<Span> {
         let answered_in = self.round_trip.filter(|_| (OUTAGE_TRIES..OUTAGE_TRIES_END).contains(&self.tries))?;
         Some(answered_in.clamp(RETRY_FIRST, RETRY_MAX))
     }
 
-    /// How long to wait after a call that follows `tries` others: doubling up to a cap, or as an outage asks for. Shortened by up to a
-    /// quarter so that many nodes do not call in step.
+    /// The wait after a call that follows `tries` others: doubling up to a cap, or the outage wait. Shortened by up to a quarter so that
+    /// many nodes do not call in step.
     pub(super) fn wait(&self, draw: u64) -> Span {
         let shortened = |full: Span| full.saturating_sub(full.scale(draw % 1024, 4 * 1024));
         if let Some(wait) = self.outage_wait() {
             return shortened(wait);
         }
-        // Copies that leave before the answer can come fill a slow way with further answers.
+        // Copies sent before the answer can arrive fill a slow path with further answers.
         let least = self.round_trip.filter(|took| *took >= RETRY_MAX).map_or(Span::ZERO, |took| took.min(RETRY_SLOW));
         shortened(RETRY_FIRST.times(1 << self.tries.min(8)).min(RETRY_MAX)).max(least)
     }
 
-    /// Whether the call that follows `tries` others is worth a notice: the fifth, and then one a minute or so.
+    /// Whether the call that follows `tries` others triggers a notice: the fifth, and then about one a minute.
     pub(super) fn is_worth_notice(&self) -> bool {
         let in_outage = self.outage_wait().map_or(1, |wait| RETRY_MAX.as_nanos().div_ceil(wait.as_nanos()));
         let beyond = self.tries.checked_sub(NO_ANSWER_TRIES);
@@ -300,7 +300,7 @@ impl Peer {
         self.initiation.as_ref().is_some_and(|i| i.index == index) || self.sessions().any(|s| s.index == index)
     }
 
-    /// Drops what is too old. True if the last session that could seal is gone.
+    /// Drops expired state. True if the last session that could seal is gone.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let dead = |s: &Session| s.age(now) >= REJECT_AFTER;
         self.old.retain(|s| !dead(s));
@@ -319,7 +319,7 @@ impl Peer {
         gone
     }
 
-    /// The cookie to show, while it is good.
+    /// The cookie to show, while it is valid.
     pub(super) fn cookie(&self, now: Instant) -> Option<Cookie> {
         self.cookie.filter(|(at, _)| now.since(*at) < COOKIE_LIFETIME).map(|(_, cookie)| cookie)
     }
@@ -331,14 +331,14 @@ impl Peer {
     /// Marks `number` of `lane` as sealed.
     ///
     /// # Panics
-    /// If it was sealed before: a nonce used twice under one key gives the plaintexts away.
+    /// If it was sealed before: a nonce used twice under one key reveals the plaintexts.
     pub(super) fn take_number(&mut self, lane: u8, number: u64) {
         let next = &mut self.seal_next[usize::from(lane)];
         assert!(number >= *next, "lane {lane} must seal growing numbers: {number} after {}", *next - 1);
         *next = number + 1;
     }
 
-    /// Whether `number` of `lane` was not seen under the epoch that stands.
+    /// Whether `number` of `lane` was not seen under the current epoch.
     pub(super) fn is_new(&self, lane: u8, number: u64) -> bool {
         self.windows[usize::from(lane)].as_ref().is_none_or(|w| w.is_new(number))
     }
@@ -348,8 +348,7 @@ impl Peer {
         self.windows[usize::from(lane)].get_or_insert_with(|| Box::new(Window::new())).commit(number)
     }
 
-    /// Makes the standing session an old one, or, if the peer's memory is gone, drops everything of the old epoch.
-    /// Returns (restarted, fresh).
+    /// Makes the current session an old one, or, if the peer lost its state, drops everything of the old epoch. Returns (restarted, fresh).
     pub(super) fn turn_over(&mut self, epoch: u64) -> (bool, bool) {
         let restarted = self.epoch.is_some_and(|e| e != epoch);
         let fresh = self.current.is_none() || restarted;

@@ -4,10 +4,10 @@ use super::REPLAY_WINDOW;
 
 const WORDS: usize = REPLAY_WINDOW as usize / 64 + 1;
 
-/// One lane's window: the highest number and a ring of bits behind it. One word more than the window is held, so
-/// that a word can be cleared whole when the highest number enters it.
+/// One lane's window: the highest number and a ring of bits below it. It is one word longer than the window, so that a whole word can be
+/// cleared when the highest number enters it.
 pub(super) struct Window {
-    /// The next number above every one seen.
+    /// The next number above all seen.
     next: u64,
     bits: [u64; WORDS],
 }
@@ -19,7 +19,7 @@ impl Window {
     fn place(number: u64) -> (usize, u64) {
         ((number / 64) as usize % WORDS, 1 << (number % 64))
     }
-    /// Whether `number` was not seen and is not too old to tell.
+    /// Whether `number` was not seen and is not too old to check.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.next {
             return true;
@@ -31,7 +31,7 @@ impl Window {
     pub(super) fn commit(&mut self, number: u64) -> bool {
         let newest = number >= self.next;
         if newest {
-            // Words after the one that held the highest number so far are stale until the ring reaches them anew.
+            // Words after the one with the previous highest number are stale until the ring reaches them again.
             let last = self.next.checked_sub(1).map_or(0, |n| n / 64 + 1);
             let first_stale = last.max((number / 64).saturating_sub(WORDS as u64 - 1));
             for word in first_stale..=number / 64 {

@@ -18,7 +18,7 @@ const ROOM: usize = 1_150;
 const LIMITS: ReceiverLimits = ReceiverLimits { octets: 1 << 20, packet: 9_000 };
 const STRICT: Treatment = Treatment { repair: Repair::Arq, order: Ordering::Strict, only_newest: false };
 
-/// What happens on the way, per datagram.
+/// What happens to datagrams in the pipe.
 struct World {
     now: Instant,
     sender: Sender,
@@ -26,17 +26,17 @@ struct World {
     budget: RepairBudget,
     /// (arrival, datagram).
     pipe: VecDeque<(Instant, Vec<u8>)>,
-    /// (when the ack tells, what was in it, whether it arrived).
+    /// (when the ack arrives, content, whether it arrived).
     fates: VecDeque<(Instant, Vec<Piece>, bool)>,
     chance: Chance,
     /// Loss in percent.
     loss: u64,
-    /// Datagrams in percent that take half as long again, and that come twice.
+    /// Percentage of datagrams delayed by half as much again, and of duplicated ones.
     unruly: u64,
     got: Vec<(u64, u64, Vec<u8>)>,
 }
 
-/// A packet whose bytes tell its flow, its serial and its length.
+/// A packet whose bytes encode its flow, its serial and its length.
 fn packet(flow: u64, serial: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len.max(16)).map(|i| (i as u64 * 31 + serial) as u8).collect();
     bytes[..8].copy_from_slice(&flow.to_be_bytes());
@@ -77,7 +77,7 @@ impl World {
         self.transmit();
     }
 
-    /// Writes all that waits, a frame or several per datagram.
+    /// Writes everything that waits, one or more frames per datagram.
     fn transmit(&mut self) {
         while self.sender.has_backlog() {
             let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
@@ -187,7 +187,7 @@ fn a_strict_flow_keeps_its_order_through_losses() {
     world.run_until(world.now + Span::from_secs(5));
     let (serials, expired) = (world.serials(7), world.receiver.counters().hold_expired);
     let disorder = serials.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
-    // With two sendings of each repeat, one packet in 8,000 outlives the hold.
+    // With two transmissions of each retransmission, one packet in 8,000 outlives the hold.
     assert!(serials.len() == 5_000 && disorder <= expired && disorder <= 5, "{} {disorder} {expired}", serials.len());
     assert!(world.receiver.counters().held > 1_000);
 }
@@ -217,7 +217,7 @@ fn only_lost_pieces_of_a_long_packet_are_retransmitted() {
     world.run_until(world.now + Span::from_secs(5));
     assert_eq!(world.got.len(), 200);
     let counters = world.sender.counters();
-    // A tenth of the bytes is lost; each repeat is sent three times at this loss, and may be lost in its turn.
+    // A tenth of the bytes is lost; at this loss rate each retransmission is sent three times, and may be lost in turn.
     assert!(counters.repeat_octets < counters.first_octets * 4 / 10, "{counters:?}");
 }
 
@@ -237,7 +237,7 @@ fn the_last_packet_is_repeated_without_any_later_ack() {
 #[test]
 fn repeats_go_into_debt_and_their_copies_wait_for_credit() {
     let mut world = World::new(11, 100, 0);
-    // All that was saved up, and as much again: what first sendings pay in does not make up for it.
+    // The whole saved budget, and as much again: what first transmissions earn does not compensate for it.
     world.budget.charge(1 << 20);
     for serial in 0..20 {
         world.send(1, serial, 1_000, STRICT);
@@ -253,7 +253,7 @@ fn refused_copies_do_not_stop_retransmission() {
     let mut world = World::new(12, 100, 0);
     world.budget.charge(1 << 20);
     world.send(1, 0, 1_000, Treatment::default());
-    // The first repeat is lost as well; both copies were refused before that was known.
+    // The first retransmission is lost as well; both copies were refused before that was known.
     world.run_until(world.now + Span::from_millis(60));
     assert_eq!(world.sender.counters().refused, 2);
     world.loss = 0;
@@ -269,7 +269,7 @@ fn losses_before_the_first_rtt_are_retransmitted() {
         world.send(1, 0, 100, treatment);
         world.fates.clear();
     }
-    // The timer that is set then shall not hold back those that are set once it is known.
+    // The timer set then must not delay those set once it is known.
     world.sender.set_path(Times { rtt: Some(ONE_WAY.times(2)), ..Times::default() });
     world.send(2, 1, 100, Treatment::default());
     world.fates.clear();
@@ -298,7 +298,7 @@ fn a_restart_delivers_held_packets() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the pipe does: nothing twice, nothing damaged, memory bounded and freed.
+    /// Whatever the pipe does: no duplicates, no corruption, memory bounded and freed.
     #[test]
     fn nothing_arrives_twice(
         seed in any::<u64>(),
@@ -322,7 +322,7 @@ proptest! {
         serials.dedup();
         prop_assert_eq!(arrived, serials.len());
         prop_assert_eq!((world.sender.octets(), world.receiver.octets()), (0, 0));
-        // Every packet that did not arrive was given up, and said so.
+        // Every packet that did not arrive was given up and counted.
         let unrepaired = world.sender.counters().unrepaired as usize;
         prop_assert!(arrived + unrepaired >= count, "{} + {} of {}", arrived, unrepaired, count);
     }

@@ -1,4 +1,4 @@
-//! How long the sender goes on, and what giving up does to the packets behind.
+//! How long the sender persists, and the effect of giving up on later packets.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn persistence_ends() {
         world.send(1, serial, 1_000, STRICT);
     }
     world.run_until(world.now + Span::from_secs(30));
-    // Some are remembered, for the neighbour may be gone.
+    // Some are remembered, because the neighbour may be gone.
     let remembered = super::abandoned::ABANDONED_MAX * 1_000;
     assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (100, remembered));
     world.sender.heard();
@@ -30,7 +30,7 @@ fn an_abandoned_packet_blocks_no_later_one() {
     };
     let now = world.now;
     assert_eq!(write(&mut world, now, &mut buf, &mut pieces), Wrote::Frame);
-    // Nothing may leave for a second; then the first piece is found lost, and the packet too old to go on with.
+    // Nothing may be sent for a second; then the first piece is declared lost, and the packet is too old to continue.
     let late = world.now + Span::from_secs(1);
     pieces.into_iter().for_each(|piece| world.sender.lost(late, piece));
     assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (1, 2_000));

@@ -1,24 +1,23 @@
-//! Received bytes that are not here any more, or were passed on and are asked for again: what a VTX offer finds lacking,
-//! and what comes because of its answer. Besides the fault that makes such holes in simulations.
+//! Received bytes that are no longer held, or were passed on and are asked for again: what a VTX offer finds lacking, and what is
+//! retransmitted on its answer. Also the fault that makes such holes in simulations.
 
 use super::Incoming;
 use crate::hop::types::Losing;
 use wavelane_base::RangeSet;
 
-/// What the fault loses at once: as much as the smallest block. The first so many bytes of a direction are spared, so that a
-/// question gets through.
+/// What the fault loses at once: one smallest block. The first block of a direction is spared, so that a question gets through.
 const LOST_BLOCK: u64 = 64 << 10;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Holes {
-    /// Receipted bytes, not read yet, that are gone.
+    /// Receipted bytes, not read yet, that were lost.
     pub(super) lost: RangeSet,
-    /// What our newest answer to a VTX offer said is not here.
+    /// Bytes that our newest answer to a VTX offer reported as lacking.
     wanted: RangeSet,
-    /// The fault has looked at every block that begins below.
+    /// The fault has decided every block that begins below.
     looked: u64,
-    /// The block that begins there is lost once it is whole.
+    /// The block that begins there will be lost once it is whole.
     doomed: bool,
 }
 
@@ -41,7 +40,7 @@ pub(in crate::hop) fn within(set: &RangeSet, start: u64, end: u64) -> Vec<(u64, 
 }
 
 impl Incoming {
-    /// Bytes below may be read: they are here, and of no block that is being filled again, which may be lost once more.
+    /// Bytes below may be read: they are held, and not in a block that is being refilled, which may be lost again.
     pub(super) fn whole_end(&self) -> u64 {
         let block = |(start, _)| start / LOST_BLOCK * LOST_BLOCK;
         let whole = self.holes.lost.first().map_or(self.cumulative, block);
@@ -52,8 +51,8 @@ impl Incoming {
         self.read
     }
 
-    /// Which of the receipted bytes of `start..end` are here, given which of those read the owner has still; highest first,
-    /// as ranges of a frame. The others are taken from now on if they come again.
+    /// Which receipted bytes of `start..end` are held here, given which of the read ones (`owners`) the owner still has; highest
+    /// first, as ranges of a frame. The others are accepted from now on if they arrive again.
     pub(in crate::hop) fn account(&mut self, start: u64, end: u64, owners: &RangeSet) -> Vec<(u64, u64)> {
         let end = end.min(self.cumulative);
         let mut here = RangeSet::default();
@@ -75,7 +74,7 @@ impl Incoming {
         here.descending().map(|(from, to)| (from, to - 1)).collect()
     }
 
-    /// Takes of `bytes` at `offset` what was said to be lacking; what the owner read before is returned.
+    /// Takes those of `bytes` at `offset` that were reported lacking; returns the parts that the owner had read before.
     pub(in crate::hop) fn take_again(
         &mut self,
         offset: u64,
@@ -109,14 +108,14 @@ impl Incoming {
         owners
     }
 
-    /// The fault's blocks that bytes from `start` to `end` belong to.
+    /// The fault's blocks that overlap `start..end`.
     fn blocks_between(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let limit = self.finish.unwrap_or(u64::MAX).min(self.cumulative);
         let block = |n: u64| (n * LOST_BLOCK, ((n + 1) * LOST_BLOCK).min(limit));
         (start / LOST_BLOCK..end.div_ceil(LOST_BLOCK)).map(block).collect()
     }
 
-    /// The fault: bytes came, or the end. Blocks that are to be lost are held until they are whole.
+    /// The fault, after bytes or the end arrived. Blocks to be lost are held until they are whole.
     pub(in crate::hop) fn lose_blocks(&mut self, losing: &mut Losing) {
         self.holes.looked = self.holes.looked.max(LOST_BLOCK);
         while self.holes.looked < self.cumulative {

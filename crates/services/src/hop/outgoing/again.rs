@@ -1,12 +1,12 @@
-//! Receipted bytes that are sent again because the next node lost them: a VTX offer found them lacking.
+//! Receipted bytes that are retransmitted because the next node lost them: a VTX offer found them lacking.
 //!
-//! They are not repaired from receipts, which spoke of them before: a sending that is lost is repeated, one that arrives is
-//! enough. Should the node have dropped it, the edge asks again.
+//! They are not repaired from receipts, which already covered them: a lost transmission is repeated, one arrival suffices. If the
+//! node dropped it, the edge asks again.
 
 use std::collections::BTreeMap;
 use wavelane_base::RangeSet;
 
-/// The most of one flow that is sent again at once.
+/// Most bytes of one flow that are retransmitted at once.
 pub(in crate::hop) const AGAIN_MAX: u64 = 2 * super::super::vtx::VTX_OCTETS_MAX;
 
 /// See the module.
@@ -16,7 +16,7 @@ pub(in crate::hop) struct Again {
     parts: BTreeMap<u64, Vec<u8>>,
     /// What is to be sent.
     due: RangeSet,
-    /// What is on its way: end and serial of the sending by its start.
+    /// What is in flight: end and serial of the transmission by its start.
     flying: BTreeMap<u64, (u64, u64)>,
     octets: u64,
 }
@@ -28,7 +28,7 @@ impl Again {
     pub(in crate::hop) fn octets(&self) -> u64 {
         self.octets
     }
-    /// Has `bytes` sent from `offset` on, unless some of them are under way already or there are too many.
+    /// Queues `bytes` from `offset` on, unless some of them are queued or in flight already or the limit is exceeded.
     pub(in crate::hop) fn put(&mut self, offset: u64, bytes: Vec<u8>) {
         let end = offset + bytes.len() as u64;
         let overlaps = self.parts.range(..end).next_back().is_some_and(|(at, part)| at + part.len() as u64 > offset);
@@ -53,7 +53,7 @@ impl Again {
         self.due.remove(start, end);
         self.flying.insert(start, (end, serial));
     }
-    /// What became of a sending.
+    /// The fate of a transmission.
     pub(in crate::hop) fn fate(&mut self, start: u64, serial: u64, arrived: bool) {
         let Some((end, _)) = self.flying.get(&start).copied().filter(|(_, newest)| *newest == serial) else { return };
         self.flying.remove(&start);

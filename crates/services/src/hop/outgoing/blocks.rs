@@ -1,4 +1,4 @@
-//! Cutting new bytes into blocks: when one ends, and which one a question is about.
+//! Cutting new bytes into blocks: when one ends, and which one a query is about.
 
 use super::{Outgoing, QUERY_MIN};
 use wavelane_base::{Instant, Span};
@@ -27,7 +27,7 @@ pub(in crate::hop) fn block_octets(path: &PathView) -> u64 {
 }
 
 impl Outgoing {
-    /// The block that new bytes at `next` begin, if they begin one. `now_sent` bytes go out with the offer.
+    /// The block that new bytes at `next` begin, if any. `now_sent` bytes go out with the offer.
     pub(in crate::hop) fn new_block(&self, now: Instant, path: &PathView, now_sent: u64) -> Option<Block> {
         let micro = self.is_micro() && now_sent == self.unsent();
         let size = self.manner.block.unwrap_or_else(|| block_octets(path));
@@ -45,7 +45,7 @@ impl Outgoing {
         self.blocks = block.number + 1;
         self.block = Some(block);
     }
-    /// What a question is about: the newest block, or the next one if nothing was ever offered.
+    /// The block a query is about: the newest one, or the next one if none was ever offered.
     pub(in crate::hop) fn asked_block(&self, now: Instant) -> Block {
         let none = Block { number: 0, start: self.base, length: None, micro: false, opened: now };
         let asked = self.block.unwrap_or(none);
@@ -64,7 +64,7 @@ impl Outgoing {
     pub(in crate::hop) fn is_waiting_unheard(&self) -> bool {
         self.waits.is_some_and(|(start, _)| start == self.next) && !self.query.due && !self.query.arrived
     }
-    /// Offers the bytes that wait beyond the credit, and again when there are twice as many.
+    /// Offers the bytes that wait beyond the credit, and again when they have doubled.
     pub(in crate::hop) fn offer_waiting(&mut self) {
         let waiting = self.unsent();
         if waiting == 0 || self.next < self.credit.min(self.ceiling()) || self.credit == 0 {

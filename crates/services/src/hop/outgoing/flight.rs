@@ -1,4 +1,4 @@
-//! What was sent and is not receipted: on the way, reported by a lane ack, or lost.
+//! What was sent and is not receipted: in flight, reported by a lane ack, or lost.
 
 use super::{Kind, Outgoing, Stretch};
 use crate::hop::sure::{SENDS_MAX, copy_spacing};
@@ -10,17 +10,17 @@ use wavelane_transport::PathView;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seg {
     pub(super) end: u64,
-    /// The newest sending; its fate decides.
+    /// The newest transmission; its fate decides.
     serial: u64,
     first_at: Instant,
     sends: u8,
     copy_at: Option<Instant>,
-    /// When a lane ack said that it arrived.
+    /// When a lane ack reported its arrival.
     pub(super) landed: Option<Instant>,
 }
 
 impl Outgoing {
-    /// `start..end` of `stretch` was written under `serial`. `sends_max` says how many sendings there may be without a verdict.
+    /// `sent` was written under `serial`. `sends_max` limits the transmissions before a fate is known.
     pub(in crate::hop) fn wrote(&mut self, now: Instant, sent: Stretch, serial: u64, path: &PathView, sends_max: u8) {
         let (mut sends, mut first_at) = (0, now);
         match sent.kind {
@@ -75,7 +75,7 @@ impl Outgoing {
         if start >= end {
             return;
         }
-        // A sending that was called lost and arrived after all: newest information wins.
+        // A transmission declared lost arrived after all: the newest information wins.
         let revived: Vec<_> = self.missing_within(start, end);
         for (s, e) in revived {
             self.missing.remove(s, e);
@@ -118,7 +118,7 @@ impl Outgoing {
         parts
     }
 
-    /// The sending `serial` of these bytes was lost; what it was the newest sending of must be repaired.
+    /// The transmission `serial` of these bytes was lost; those for which it was the newest must be repaired.
     pub(in crate::hop) fn lost(&mut self, start: u64, end: u64, serial: u64) {
         let first = self.segs.range(..=start).next_back().map_or(start, |(&s, _)| s);
         let gone: Vec<(u64, u64)> = self
@@ -133,17 +133,17 @@ impl Outgoing {
         }
     }
 
-    /// Whether anything is on the way without word of it.
+    /// Whether any bytes are in flight without a lane ack.
     pub(in crate::hop) fn is_unheard(&self) -> bool {
         self.flying > self.landed
     }
 
-    /// The sending of what has been on the way longest without word of it.
+    /// The serial of the first stretch in flight without a lane ack.
     pub(in crate::hop) fn oldest_serial(&self) -> Option<u64> {
         self.segs.values().find(|seg| seg.landed.is_none()).map(|seg| seg.serial)
     }
 
-    /// Takes the first stretch that nothing was heard of for lost.
+    /// Declares the first stretch without a lane ack lost.
     pub(in crate::hop) fn doubt_oldest(&mut self) {
         let oldest = self.segs.iter().find(|(_, seg)| seg.landed.is_none()).map(|(&start, seg)| (start, seg.end));
         if let Some((start, end)) = oldest {
@@ -152,13 +152,13 @@ impl Outgoing {
         }
     }
 
-    /// Copies whose time has come are to be sent.
+    /// Marks copies whose time has come as due.
     pub(super) fn note_due_copies(&mut self, now: Instant) {
         if self.copy_at.is_none_or(|at| at > now) {
             return;
         }
         self.copy_at = None;
-        // Copies exist only for directions of at most `MICRO_MAX` bytes, or that were so a moment ago.
+        // Copies exist only for directions of at most `MICRO_MAX` bytes, or that were until recently.
         for (&start, seg) in &mut self.segs {
             if seg.copy_at.is_some_and(|at| at <= now) {
                 seg.copy_at = None;

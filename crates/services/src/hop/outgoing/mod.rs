@@ -21,18 +21,18 @@ use wavelane_base::RangeSet;
 use wavelane_base::{Instant, Octets, Span};
 use wavelane_wire::frame::Reach;
 
-/// Unreceipted bytes of a direction up to which it is latency-bound: class micro.
+/// A direction with at most this many unreceipted bytes is latency-bound: class micro.
 const MICRO_MAX: u64 = 1_100;
-/// A writer that does not use the offered room for this long has nothing to write.
+/// A writer that leaves the offered room unused for this long has nothing to write.
 const WRITER_PAUSE: Span = Span::from_millis(2);
-/// First wait before asking for a receipt that does not come, and the longest between questions.
+/// First wait before querying a missing receipt, and the longest interval between queries.
 const QUERY_MIN: Span = Span::from_millis(100);
-/// See [`QUERY_MIN`]. Where only credit is wanting, this is the first wait and the other the longest: the receiver says
-/// unasked that it takes more, and repeats that until it arrives.
+/// See [`QUERY_MIN`]. If only credit is lacking, this is the first wait and the next constant the longest: the receiver announces
+/// new credit unasked, and repeats that until it arrives.
 const QUERY_MAX: Span = Span::from_secs(1);
 /// See [`QUERY_MAX`].
 const QUERY_STARVED_MAX: Span = Span::from_secs(16);
-/// Bytes that the far side has taken of a direction whose reader reads: kernels on the way take about so much before any
+/// A reader is proven once the far side has taken this many bytes: kernels on the path take about this much before any
 /// application does.
 const PROVEN: u64 = 128 << 10;
 /// Bytes that may wait beyond the credit.
@@ -45,9 +45,9 @@ pub(super) struct Manner {
     all_bulk: bool,
     /// The size of its blocks, if the path does not decide.
     block: Option<u64>,
-    /// What is lost of a block is repeated once all of it was sent.
+    /// Lost parts of a block are retransmitted once all of it was sent.
     rounds: bool,
-    /// What exceeds the credit is kept ready to be granted, up to a block of it.
+    /// Bytes beyond the credit are kept ready for a grant, up to one block.
     withheld: bool,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Outgoing {
     copies: RangeSet,
     /// The peer takes bytes below this.
     credit: u64,
-    /// Less than that for now, as its newest receipt said.
+    /// A lower limit for now, from its newest receipt.
     held_up_at: Option<u64>,
     /// The direction's length, once the owner ended it.
     pub(super) fin: Option<u64>,
@@ -122,12 +122,12 @@ pub(super) struct Outgoing {
     pub(super) again: Again,
     /// How it is sent.
     pub(super) manner: Manner,
-    /// What was last told of bytes in excess of the credit: where they begin, and their number.
+    /// The last offer of bytes beyond the credit: their start and number.
     waits: Option<(u64, u64)>,
-    /// Writing was refused for lack of room; tell when there is some.
+    /// A write was refused for lack of room; the writer is told when there is some.
     pub(super) blocked: bool,
     copy_at: Option<Instant>,
-    /// When it was last looked for bytes that were dropped behind the lane.
+    /// When bytes dropped behind the lane were last searched for.
     contradicted_at: Option<Instant>,
     /// When a refused writer was last told that there is room.
     unblocked_at: Option<Instant>,
@@ -140,7 +140,7 @@ impl Outgoing {
     fn written(&self) -> u64 {
         self.base + self.buffered()
     }
-    /// Bytes on the way or lost: sent and not receipted.
+    /// Bytes in flight or lost: sent and not receipted.
     fn in_flight(&self) -> u64 {
         self.flying + self.missing.total()
     }
@@ -160,7 +160,7 @@ impl Outgoing {
         self.blocked = false;
         self.unblocked_at = Some(now);
     }
-    /// Whether the writer seems to have no more: it was not refused, and has had time to write since it last was.
+    /// Whether the writer seems to have no more: it is not refused, and has had time to write since it last was.
     pub(super) fn ends_soon(&self, now: Instant) -> bool {
         let idle = self.unblocked_at.is_none_or(|at| now.since(at) >= WRITER_PAUSE);
         !self.blocked && (idle || self.fin.is_some())
@@ -170,20 +170,19 @@ impl Outgoing {
     }
     /// Bytes a writer may add now.
     ///
-    /// Bytes in flight are not counted: a writer is asked for the path's next moments, whatever is being repaired.
+    /// Bytes in flight are not counted: the room covers what the path takes next, regardless of repairs.
     pub(super) fn room(&self, room: WriteRoom) -> u64 {
         self.ahead(room).saturating_sub(self.unsent()).min(self.share(room).saturating_sub(self.buffered()))
     }
     fn share(&self, room: WriteRoom) -> u64 {
         if self.base < PROVEN { room.share.min(room.first) } else { room.share }
     }
-    /// Least room that makes a waiting writer worth waking: one that answers within the other half of what may wait keeps
-    /// the lane busy.
+    /// Least room for which a blocked writer is woken: half of what may wait, so that the other half keeps the lane busy until it
+    /// writes.
     pub(super) fn room_wanted(&self, room: WriteRoom) -> u64 {
         WRITABLE_MIN.min(self.share(room) / 2).min(self.ahead(room) / 2)
     }
-    /// Bytes that may wait beyond those in flight: of what the peer does not take, because its reader does not, only the
-    /// next few.
+    /// Bytes that may wait beyond those in flight: beyond the credit, because the peer's reader does not read, only a few.
     fn ahead(&self, room: WriteRoom) -> u64 {
         let began = if self.is_drained() { self.next } else { self.began };
         let wanted = room.ahead.max((began + START).saturating_sub(self.next)).min(room.part);
@@ -206,7 +205,7 @@ impl Outgoing {
             self.finish.ask();
         }
     }
-    /// The owner is gone: what was written is all there will be. The reset tells of it, not a Finish.
+    /// The owner is gone: nothing more will be written. The Reset announces the end, not a Finish.
     pub(super) fn end(&mut self) {
         self.ended = self.fin.is_some();
         self.fin = Some(self.written());
@@ -217,16 +216,16 @@ impl Outgoing {
     pub(super) fn reach(&self) -> Reach {
         Reach { received: self.fin.unwrap_or(0), finished: self.ended }
     }
-    /// The end is announced with the last bytes, not megabytes ahead of them.
+    /// The Finish is sent with the last bytes, not megabytes ahead of them.
     pub(super) fn finish_due(&self) -> bool {
         self.finish.due && self.unsent() <= MICRO_MAX
     }
-    /// Whether credit holds up what there is to send.
+    /// Whether lack of credit blocks sending.
     fn is_starved(&self) -> bool {
         (self.unsent() > 0 && self.next >= self.credit.min(self.ceiling()))
             || self.missing.first().is_some_and(|(start, _)| start >= self.ceiling())
     }
-    /// Bytes from here on would be dropped now.
+    /// Bytes from this offset on would be dropped now.
     fn ceiling(&self) -> u64 {
         self.held_up_at.unwrap_or(u64::MAX)
     }
@@ -238,7 +237,7 @@ impl Outgoing {
         self.choose().is_some()
     }
 
-    /// What goes next: repairs, then copies, then new bytes.
+    /// What to send next: repairs, then copies, then new bytes.
     pub(super) fn choose(&self) -> Option<Stretch> {
         let ceiling = self.ceiling();
         let new_end = self.written().min(self.credit).min(ceiling);
@@ -257,7 +256,7 @@ impl Outgoing {
         }
         (self.next < new_end).then_some(Stretch { start: self.next, end: new_end, kind: Kind::First })
     }
-    /// Whether what goes next was lost before.
+    /// Whether the next stretch is a retransmission.
     pub(super) fn repeats_next(&self) -> bool {
         self.choose().is_some_and(|stretch| matches!(stretch.kind, Kind::Repair | Kind::Again))
     }
@@ -310,7 +309,7 @@ impl Outgoing {
         if self.is_owed_receipt() { QUERY_MAX } else { QUERY_STARVED_MAX }
     }
 
-    /// Gives the buffer back; the flow is over.
+    /// Frees the buffer; the flow is over.
     pub(super) fn discard(&mut self) {
         *self = Self { complete: self.complete, ..Self::default() };
     }

@@ -5,24 +5,24 @@ use crate::hop::memory::give_back;
 use wavelane_base::{Instant, Span};
 use wavelane_transport::PathView;
 
-/// Stretches in which a direction's bytes on the way are told apart: so many, and ...
+/// Maximum number of stretches into which a direction's bytes in flight are divided: this many, and ...
 const STRETCHES_MIN: usize = 1024;
-/// ... one more for so many bytes. A receiver that keeps what datagrams brought never cuts finer for long; one that
-/// receipts every other byte would have us spend a hundred times the bytes' memory on telling them apart.
+/// ... one more per this many bytes. A receiver that keeps whole datagrams never divides finer for long; one that receipts every
+/// other byte would cost us a hundred times the bytes' memory in bookkeeping.
 const STRETCH_OCTETS: u64 = 64;
-/// Between two looks for bytes that were dropped behind the lane: each takes every stretch in its hand.
+/// Interval between searches for bytes dropped behind the lane: each iterates over every stretch.
 const CONTRADICT_EVERY: Span = Span::from_millis(5);
 /// A range list shorter than this was not truncated (a rule of the receipt format).
 pub(in crate::hop) const RANGES_WHOLE: usize = 32;
 
 impl Outgoing {
-    /// Whether a receipt speaks only of bytes that were sent.
+    /// Whether a receipt covers only bytes that were sent.
     pub(in crate::hop) fn is_plausible(&self, cumulative: u64, ranges: &[(u64, u64)]) -> bool {
         cumulative <= self.next && ranges.first().is_none_or(|&(_, last)| last < self.next)
     }
 
-    /// Takes a plausible receipt: frees what it covers; what it denies although a lane ack reported it long enough
-    /// ago is repaired. Returns how many bytes that were.
+    /// Takes a plausible receipt: frees what it covers; bytes it lacks although a lane ack reported them long enough ago are
+    /// repaired. Returns the number of the latter.
     pub(in crate::hop) fn receipt(
         &mut self,
         now: Instant,
@@ -42,7 +42,7 @@ impl Outgoing {
             if self.is_in_pieces() {
                 break;
             }
-            // `cut` and `remove` take an empty span for what lies below the base.
+            // `cut` and `remove` accept an empty span, for ranges below the base.
             let first = first.max(self.base);
             self.cut(first, last + 1);
             self.missing.remove(first, last + 1);
@@ -59,19 +59,19 @@ impl Outgoing {
         contradicted
     }
 
-    /// Stretches told apart.
+    /// Number of stretches.
     pub(in crate::hop) fn stretches(&self) -> usize {
         self.segs.len() + self.missing.count()
     }
 
-    /// Whether what is on the way is cut finer than is worth its memory.
+    /// Whether the bytes in flight are divided too finely for the memory that takes.
     fn is_in_pieces(&self) -> bool {
         let octets_max = (self.flying + self.missing.total()) / STRETCH_OCTETS;
         self.stretches() > STRETCHES_MIN + usize::try_from(octets_max).unwrap_or(usize::MAX)
     }
 
-    /// Landed bytes that a current receipt does not hold were dropped behind the lane. Known for certain of the first
-    /// hole and of what lies above the lowest range listed, and of all if the list is whole.
+    /// Landed bytes missing from a current receipt were dropped behind the lane. This is certain for the first hole and for bytes
+    /// above the lowest listed range, and for all bytes if the list is whole.
     fn contradict(&mut self, now: Instant, ranges: &[(u64, u64)], path: &PathView) -> u64 {
         if self.landed == 0 || self.contradicted_at.is_some_and(|at| now.since(at) < CONTRADICT_EVERY) {
             return 0;
@@ -92,7 +92,7 @@ impl Outgoing {
         denied.iter().map(|(s, e)| e - s).sum()
     }
 
-    /// The peer said that it holds everything. `false` if it cannot know.
+    /// The peer says that it holds everything. `false` if it cannot know.
     pub(in crate::hop) fn completed(&mut self, cumulative: u64) -> bool {
         let fits = self.fin == Some(cumulative) && self.base == cumulative && self.finish.sent;
         if fits {
@@ -107,7 +107,7 @@ impl Outgoing {
     /// Starts or stops the wait for a receipt.
     pub(in crate::hop) fn watch(&mut self, now: Instant, path: &PathView) {
         if self.landed == self.flying {
-            // Nothing is left that a copy could help.
+            // No bytes are left that a copy could help.
             self.copy_at = None;
         }
         let owed = self.is_owed_receipt();
@@ -116,7 +116,7 @@ impl Outgoing {
             self.query_wait = Span::ZERO;
         } else if self.query_at.is_none() && !self.query.due && !self.query.flying() {
             if self.query_wait == Span::ZERO {
-                // Where acks are wished to be rare, receipts are rare as well.
+                // Where acks are to be rare, receipts are rare as well.
                 let rare = path.ack_delay.times(2);
                 let receipt = path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX).max(rare);
                 self.query_wait = if owed { receipt } else { QUERY_MAX };

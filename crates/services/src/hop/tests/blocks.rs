@@ -5,7 +5,7 @@ use wavelane_base::RangeSet;
 use wavelane_wire::frame::{Ranges, ReceiptState};
 
 const CREDIT: u64 = 1_000_000;
-/// Room for every frame that a line of input leads to.
+/// Room for every frame that a line of input causes.
 const ROOM: usize = 16 << 10;
 
 fn spans(text: &str) -> Vec<(u64, u64)> {
@@ -49,7 +49,7 @@ impl Case {
         self.theirs.from_other_side()
     }
 
-    /// What leaves now, in the file's words.
+    /// What is sent now, in the file's notation.
     fn sent(&mut self, now: Instant) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         let mut data: Option<(u64, u64)> = None;
@@ -91,7 +91,7 @@ impl Case {
         out
     }
 
-    /// Octets arrived, or were lost, in their newest sending. With octets that arrived, all small frames sent before did.
+    /// Octets arrived, or were lost, in their newest transmission. If octets arrived, so did all small frames sent before.
     fn fate(&mut self, octets: &str, arrived: bool, now: Instant) {
         let mut which = RangeSet::default();
         spans(octets).into_iter().for_each(|(first, end)| which.insert(first, end));
@@ -166,7 +166,7 @@ impl Case {
             other => panic!("{other}"),
         }
         while let Some(event) = self.hop.poll_event() {
-            // What its application has taken is not here, and was not lost.
+            // Bytes that its application has taken are not held here, and were not lost.
             if let HopEvent::Vtx(name, start, end) = event {
                 let mut taken = RangeSet::default();
                 taken.insert(0, self.hop.taken(name));

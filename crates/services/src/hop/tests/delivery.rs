@@ -68,7 +68,7 @@ fn hostile_pipes_deliver_every_byte_once_in_order() {
 
 #[test]
 fn five_minutes_without_a_link_lose_nothing_and_cost_little() {
-    // A slow pipe, since this one's sender does not slow down for an outage as a lane would.
+    // A slow pipe, since its sender does not slow down for an outage as a lane would.
     let pipe = Pipe { rate: Rate::from_bps(500_000), outages: vec![(ms(500), ms(300_500))], ..Pipe::default() };
     let mut world = World::new(3, pipe, HopConfig::default());
     let flow = world.open_accepted();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reads at `side` until the flow is over; returns how many bytes of the pattern came, and how it ended.
+/// Reads at `side` until the flow is over; returns how many bytes of the pattern arrived, and how it ended.
 fn read_out(world: &mut World, side: usize, flow: FlowName, within: Span) -> (u64, ReadOutcome) {
     let (deadline, mut got, mut buf) = (world.now + within, 0, [0; 5_000]);
     loop {
@@ -44,7 +44,7 @@ fn settles(world: &mut World) {
 fn bytes_before_a_reset_are_read_before_it() {
     for (seed, from) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
         let (mut world, names) = opened(seed, ratio(3, 10));
-        // The other side is sending too, and that is never read.
+        // The other side sends too, and its bytes are never read.
         world.hops[1 - from].write(world.now, names[1 - from], &[1; 100_000]);
         written(&mut world, from, names[from], 50_000);
         if seed > 1 {
@@ -99,7 +99,7 @@ fn bytes_that_overtook_the_answer_are_read_before_the_reset_too() {
     while world.events[1].is_empty() {
         world.step(ms(1_000));
     }
-    // The datagrams with the first answers are lost, those behind them are not.
+    // The datagrams with the first answers are lost, later ones are not.
     world.eats =
         Some(|from, frames| from == 1 && frames.iter().any(|f| matches!(f, Frame::Answer { .. })) && frames.len() < 2);
     world.hops[1].accept(world.now, other, None);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A transfer of 60 kB over a modem's 33.6 kbit/s beside `opens_per_s` flows that are opened and given up 3 s later, and
-/// that the far side refuses. Gives the time it took.
+/// A transfer of 60 kB over a modem's 33.6 kbit/s beside `opens_per_s` flows that are opened and given up 3 s later, and that the
+/// far side refuses. Returns the time it took.
 fn beside(opens_per_s: u64) -> Span {
     let rate = Rate::from_bps(33_600);
     let pipe = Pipe { rate, delay: Span::from_millis(100), ..Pipe::default() };

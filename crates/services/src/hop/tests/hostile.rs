@@ -1,4 +1,4 @@
-//! A peer that is authenticated and wrong: nothing panics, nothing grows past its bound, everything is counted.
+//! An authenticated but misbehaving peer: no panic, no growth past a bound, everything is counted.
 use super::super::shares::FLOOR;
 use super::*;
 use proptest::prelude::*;
@@ -132,7 +132,7 @@ fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
     assert_eq!(hop.status().flows, 1);
 }
 
-/// Telling bytes apart counts in the pool: single bytes fill it long before they are many, in one flow or in all.
+/// Range bookkeeping counts in the pool: isolated bytes fill it long before they are many, in one flow or in all.
 #[test]
 fn ranges_of_scattered_bytes_count_in_the_pool() {
     const POOL: u64 = 1 << 20;
@@ -156,13 +156,13 @@ fn ranges_of_scattered_bytes_count_in_the_pool() {
         let free = flows as usize * incoming::HELD_RANGES_FREE;
         let paid = (POOL / 2 / incoming::HELD_RANGE_OCTETS) as usize;
         assert!(ranges <= free + paid, "{flows} flows: {ranges} ranges");
-        // The first hole's filling is always taken.
+        // Bytes that fill the first hole are always taken.
         hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 0, bytes: &[1; 10] });
         assert_eq!(hop.read(ms(2), ours(0), &mut [0; 64]), ReadOutcome::Data(11));
     }
 }
 
-/// Every other packet of a long way lost at once: all that arrived is kept, however many holes it leaves.
+/// Every other packet of a long path is lost at once: everything that arrived is kept, however many holes there are.
 #[test]
 fn thousands_of_holes_are_kept_while_the_pool_has_room() {
     let mut hop = Lone::new(HopConfig { flows_max: 4, pool: Octets::new(64 << 20), ..HopConfig::default() });

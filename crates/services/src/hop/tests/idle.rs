@@ -1,4 +1,4 @@
-//! Flows of which nothing moves.
+//! Flows without progress.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn idle(world: &World) -> [usize; 2] {
 fn a_flow_is_idle_only_without_progress_either_way() {
     let mut world = World::new(41, Pipe::default(), HopConfig { idle: Some(IDLE), ..HopConfig::default() });
     let flow = world.open_accepted();
-    // A byte an hour, now this way, now that.
+    // A byte an hour, in alternating directions.
     for hour in 1..6 {
         let (from, name) = if hour % 2 == 0 { (0, flow) } else { (1, flow.from_other_side()) };
         assert_eq!(world.hops[from].write(world.now, name, &[1]), 1);
@@ -27,17 +27,17 @@ fn a_flow_is_idle_only_without_progress_either_way() {
     assert_eq!(idle(&world), [0, 0]);
     world.run_until(moved + IDLE + Span::from_secs(1));
     assert_eq!(idle(&world), [1, 1]);
-    // It is reported again as long as it is kept.
+    // It is reported repeatedly while it is kept.
     world.run_until(moved + IDLE.times(2) + Span::from_secs(2));
     assert_eq!(idle(&world), [2, 2]);
 }
 
-/// Or a peer could keep what it was sent last, and its place, for as long as it likes.
+/// Otherwise a peer could hold the last bytes sent to it, and its place, for ever.
 #[test]
 fn the_last_bytes_of_an_ended_flow_time_out_as_idle() {
     let mut world = World::new(43, Pipe::default(), HopConfig { idle: Some(IDLE), ..HopConfig::default() });
     let flow = world.open_accepted();
-    // More than the other side takes of a stopped reader.
+    // More than the other side takes for a stopped reader.
     let mut left = 600_000;
     while left > 0 {
         left -= world.hops[0].write(world.now, flow, &vec![1; left]).min(left);

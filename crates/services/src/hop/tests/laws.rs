@@ -1,4 +1,4 @@
-//! The contract's laws on a hop wrapped as a machine, and the state table against its printed form.
+//! The contract's laws for a hop wrapped as a machine, and the state table against its printed form.
 use super::*;
 use flow::TRANSITIONS;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
@@ -105,11 +105,11 @@ fn a_hop_keeps_the_laws_of_a_machine() {
     check(make, &Script { steps, ports: vec![PortId(0)], end: ms(20_000) });
 }
 
-/// What a flow takes besides its bytes, and what a stored piece does.
+/// Memory of a flow besides its bytes, and of a stored piece.
 const FLOW_MEMORY: u64 = 8 << 10;
 
-/// A peer opens far more flows than there may be and sends to each pieces with holes between, as many as the credit allows
-/// and more, which nobody reads; ours are written to and never acknowledged.
+/// A peer opens far more flows than allowed and sends pieces with holes to each, up to the credit and beyond, which nobody reads;
+/// our flows are written to and never acknowledged.
 #[test]
 fn a_hop_that_is_flooded_stays_within_its_memory() {
     let config = HopConfig { flows_max: 32, pool: wavelane_base::Octets::new(1 << 20), ..HopConfig::default() };
@@ -141,7 +141,7 @@ fn a_hop_that_is_flooded_stays_within_its_memory() {
         steps.push((ms(2_000 + i), Stimulus::Command(write)));
     }
     let make = || Bare { hop: Lone::new(config), flying: Vec::new() };
-    // A hole of one byte in two doubles the memory of a piece.
+    // A hole at every other byte doubles the memory of a piece.
     let limit = 2 * config.pool.get() + config.flows_max as u64 * FLOW_MEMORY;
     let script = Script { steps, ports: vec![], end: ms(3_000) };
     check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);

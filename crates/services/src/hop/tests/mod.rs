@@ -62,7 +62,7 @@ impl Default for Pipe {
     }
 }
 
-/// A hop without a link, and the account that a link would keep for it.
+/// A hop without a link, with the repair budget that a link would keep for it.
 #[derive(Debug)]
 pub(super) struct Lone {
     hop: Hop,
@@ -100,7 +100,7 @@ enum Happening {
     Fate(usize, Vec<Carried>, bool),
 }
 
-/// Both ends and what is on the way.
+/// Both ends and what is in flight.
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) hops: [Lone; 2],
@@ -112,7 +112,7 @@ pub(super) struct World {
     chance: Chance,
     queue: BTreeMap<(Instant, u64), Happening>,
     sequence: u64,
-    /// Drops datagrams for which this says so; for scripted losses.
+    /// Drops datagrams for which this returns `true`; for scripted losses.
     pub(super) eats: Option<fn(usize, &[Frame<'_>]) -> bool>,
     pub(super) eaten: u64,
 }
@@ -163,7 +163,7 @@ impl World {
             let wrote = self.hops[from].fill(self.now, Class::Bulk, &mut w, &mut carried);
             let len = w.len();
             if !wrote {
-                // A copy without budget may vanish; then nothing else is wanted either.
+                // A copy without budget may be dropped; then nothing else is due either.
                 continue;
             }
             self.datagrams[from] += 1;
@@ -200,7 +200,7 @@ impl World {
         self.later(told, Happening::Fate(from, carried, true));
     }
 
-    /// Lets everything happen up to `until`, or the next thing that happens, whichever is first.
+    /// Advances to `until` or to the next event, whichever is first.
     pub(super) fn step(&mut self, until: Instant) {
         for side in 0..2 {
             self.send(side);
@@ -251,7 +251,7 @@ impl World {
             self.step(until);
         }
     }
-    /// Opens a flow from side 0 and has side 1 accept it.
+    /// Opens a flow from side 0 and accepts it at side 1.
     pub(super) fn open_accepted(&mut self) -> FlowName {
         let name = self.hops[0].open(self.now, source(), target(), None).unwrap();
         let other = name.from_other_side();
@@ -296,7 +296,7 @@ impl Stream {
     fn name_at(&self, side: usize) -> FlowName {
         if side == 0 { self.flow } else { self.flow.from_other_side() }
     }
-    /// Writes and reads all that goes now, checking every byte.
+    /// Writes and reads as much as possible now, checking every byte.
     pub(super) fn pump(&mut self, world: &mut World) {
         let now = world.now;
         while self.written < self.total {

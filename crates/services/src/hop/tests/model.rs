@@ -1,4 +1,4 @@
-//! The smallest possible reference: a flow is two byte queues. The same random commands drive both.
+//! A minimal reference model: a flow is two byte queues. The same random commands drive both.
 use super::*;
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// One direction as it should be: what was written and not read, and whether it was ended.
+/// The expected state of one direction: bytes written and not read, and whether it was ended.
 #[derive(Default)]
 struct Queue {
     bytes: VecDeque<u8>,
@@ -92,7 +92,7 @@ proptest! {
                 Op::Wait(wait) => world.run_until(world.now + Span::from_millis(wait)),
             }
         }
-        // Heal, end, and demand everything.
+        // Repair the pipe, end the flows, and require all bytes.
         world.pipe = Pipe { delay: Span::from_millis(delay), ..Pipe::default() };
         for (side, name) in names.into_iter().enumerate() {
             world.hops[side].shutdown(world.now, name);

@@ -52,7 +52,7 @@ fn credit_and_the_pool_bound_memory_for_any_stall() {
     finish_all(&mut world, &mut streams, deadline);
 }
 
-/// A hop whose flows were all accepted by a peer of unlimited credit.
+/// A hop whose flows were all accepted by a peer with unlimited credit.
 fn lone_hop(flows: u64) -> (Lone, Vec<FlowName>) {
     let mut hop = Lone::new(HopConfig::default());
     let names: Vec<FlowName> = (0..flows).map(|_| hop.open(ms(1), source(), target(), None).unwrap()).collect();
@@ -87,7 +87,7 @@ fn bulk_flows_share_by_bytes_including_repairs() {
         for c in fill(&mut hop, ms(3), Class::Bulk) {
             if let Item::Data { len, .. } = c.item {
                 *sent.entry(c.flow).or_default() += u64::from(len);
-                // The first flow loses two of three datagrams; its repairs are its own expense.
+                // The first flow loses two of three datagrams; its repairs count against its own share.
                 if c.flow == names[0] && c.serial % 3 > 0 {
                     hop.lost(ms(3), c);
                 }
@@ -215,7 +215,7 @@ fn a_receipt_cancels_copies_and_custody_needs_no_lane_ack() {
     assert_eq!((hop.poll_timeout(), hop.status().to_send), (None, 0));
 }
 
-/// A receipt with many ranges is cut at its low end: above the lowest range that it lists it is whole.
+/// A receipt with many ranges is truncated at its low end: above the lowest listed range it is complete.
 #[test]
 fn a_truncated_receipt_repairs_above_its_lowest_range() {
     let (mut hop, names) = lone_hop(1);
@@ -300,7 +300,7 @@ fn a_direction_may_begin_with_128_kib() {
     for at in [ms(3), ms(1_000)] {
         assert_eq!(hop.write(at, names[0], &[0; 200_000]), 131_072, "the end of a short transfer is known at once");
         assert_eq!(hop.poll_event(), None);
-        // Once everything was receipted it begins anew.
+        // Once everything was receipted it starts again.
         while hop.wants(at).is_some() {
             fill(&mut hop, at, Class::Bulk);
         }
@@ -346,7 +346,7 @@ fn no_path_estimate_can_break_it() {
 
 #[test]
 fn an_echo_stays_quick_and_bulk_fast_through_bursts_of_loss() {
-    // Good for 570 ms on average, dead for 30 ms, both directions at once.
+    // Up for 570 ms on average, down for 30 ms, both directions at once.
     let (mut dice, mut at, mut outages) = (Seed(24).chance("bursts"), Instant::ZERO, Vec::new());
     for _ in 0..110 {
         let from = at + dice.exponential(Span::from_millis(570));
@@ -371,8 +371,7 @@ fn an_echo_stays_quick_and_bulk_fast_through_bursts_of_loss() {
     assert!(c.copy_octets * 50 < c.first_octets, "copies tax bulk by at most 2 %: {c:?}");
 }
 
-/// Promises are made while there is room and are not withdrawn: forty stopped readers have more credit than
-/// the pool holds.
+/// Credit is granted while there is room and not withdrawn: forty stopped readers have more credit than the pool holds.
 #[test]
 fn stopped_readers_cause_no_endless_retransmission() {
     let config = HopConfig { flows_max: 60, pool: wavelane_base::Octets::new(1 << 20), ..HopConfig::default() };
@@ -392,7 +391,7 @@ fn stopped_readers_cause_no_endless_retransmission() {
     assert!(before.repair_octets <= 1 << 20, "{} octets were sent again", before.repair_octets);
     let end = world.now + Span::from_secs(10);
     world.run_until(end);
-    // Questions once a second each, and nothing else.
+    // One query per second and flow, and nothing else.
     assert!(world.octets[0] - sent <= 40 * 11 * 100, "{} octets while nobody reads", world.octets[0] - sent);
     assert!(world.hops[1].status().unread <= 1 << 19);
 

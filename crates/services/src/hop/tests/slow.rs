@@ -1,14 +1,14 @@
-//! Readers that take a kilobyte a second, by the hundred, beside one that takes what comes.
+//! Hundreds of slow readers (a kilobyte a second) beside one that takes everything as it arrives.
 
 use super::*;
 
-/// What the kernels on the way to an application take before it reads.
+/// Bytes that the kernels on the path to an application take before it reads.
 const KERNEL: u64 = 100 << 10;
 /// Octets that a slow reader takes per second.
 const SLOW: u64 = 100;
 
-/// One download from side 0: its writer, and its reader at side 1, which takes [`KERNEL`] at once and the rest at
-/// [`SLOW`], or everything as it comes.
+/// One download from side 0: its writer, and its reader at side 1, which takes [`KERNEL`] at once and the rest at [`SLOW`], or
+/// everything as it arrives.
 struct Download {
     flow: FlowName,
     left: u64,
@@ -52,7 +52,7 @@ fn run(world: &mut World, downloads: &mut [Download], span: Span, step: Span) {
         let next = world.now + step;
         while world.now < next {
             world.step(next);
-            // Writers and readers that wait are woken.
+            // Wakes waiting writers and readers.
             for side in 0..2 {
                 for event in std::mem::take(&mut world.events[side]) {
                     if let HopEvent::Readable(name) | HopEvent::Writable(name) = event {
@@ -68,7 +68,7 @@ fn run(world: &mut World, downloads: &mut [Download], span: Span, step: Span) {
     }
 }
 
-/// Downloads by slow readers: all at once, or each so much later than the one before.
+/// Downloads by slow readers: all at once, or each `apart` after the previous one.
 fn slow_readers(world: &mut World, count: usize, apart: Span, settle: Span) -> Vec<Download> {
     let mut downloads = Vec::new();
     for _ in 0..count {
@@ -81,7 +81,7 @@ fn slow_readers(world: &mut World, count: usize, apart: Span, settle: Span) -> V
     downloads
 }
 
-/// Octets that a download brings over in `time` beside others, and octets that these bring over meanwhile.
+/// Octets that a download transfers in `time` beside others, and octets that these transfer meanwhile.
 fn download(world: &mut World, others: &mut Vec<Download>, time: Span) -> (u64, u64) {
     let sum = |downloads: &[Download]| downloads.iter().map(|d| d.read).sum::<u64>();
     let before = sum(others);
@@ -113,11 +113,11 @@ fn hundreds_of_slow_readers_leave_a_download_the_rest() {
     }
 }
 
-/// What a flow is granted follows what is read of it.
+/// A flow's credit follows what is read of it.
 #[test]
 fn credit_shrinks_for_a_stopped_reader_and_recovers() {
     let mut world = World::new(32, Pipe::default(), HopConfig::default());
-    // Sixty others stand still, so that there is not plenty.
+    // Sixty others are stalled, so that room is short.
     let mut others = slow_readers(&mut world, 60, Span::ZERO, Span::from_secs(10));
     let mut one = Download::new(&mut world, 1 << 40, false);
     let number = one.flow.from_other_side();
@@ -127,12 +127,12 @@ fn credit_shrinks_for_a_stopped_reader_and_recovers() {
     // 20 Mbit/s x 100 ms are 250,000 octets.
     assert!(window(&world) >= 500_000, "{}", window(&world));
     one = others.pop().unwrap();
-    // It stops: what was promised arrives, and no more is promised.
+    // It stops: bytes within the credit arrive, and no more credit is granted.
     let read = one.read;
     run(&mut world, &mut others, Span::from_secs(5), Span::from_millis(50));
     let held = world.hops[1].flows[&number].inc.buffered();
     assert!(held <= 1_000_000, "{held}");
-    // Slowly it goes on, and is granted accordingly.
+    // It continues slowly, and its credit follows.
     (one.slow, one.since) = (true, None);
     others.push(one);
     run(&mut world, &mut others, Span::from_secs(5), Span::from_millis(50));

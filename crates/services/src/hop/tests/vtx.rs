@@ -1,4 +1,4 @@
-//! Virtual retransmission over one hop: what the next node lacks moves, and nothing else.
+//! Virtual retransmission over one hop: only what the next node lacks is sent.
 
 use super::*;
 use wavelane_base::RangeSet;
@@ -64,7 +64,7 @@ fn passed_on(loss: Ratio, octets: u64) -> (World, FlowName, FlowName) {
     (world, near, far)
 }
 
-/// Side 0 asks, side 1 has `owners` of what it read. Returns what side 1 got again.
+/// Side 0 asks, side 1 has `owners` of what it read. Returns what was retransmitted to side 1.
 fn ask(world: &mut World, (near, far): (FlowName, FlowName), span: (u64, u64), owners: &[(u64, u64)]) -> RangeSet {
     world.hops[0].offer_vtx(near, span.0, span.1);
     let mut known = RangeSet::default();
@@ -104,7 +104,7 @@ fn vtx_sends_only_missing_bytes() {
         let sent = world.hops[0].counters();
         assert_eq!(sent.first_octets, first);
         assert!(sent.vtx_octets >= 50_000 && (loss != Ratio::ZERO || sent.vtx_octets == 50_000), "{sent:?}");
-        // What it has not asked for is a duplicate, and a node that has everything gets nothing.
+        // Bytes not reported lacking are duplicates, and a node that has everything gets nothing.
         let none = ask(&mut world, (near, far), (100_000, 200_000), &[(0, 300_000)]);
         assert!(none.is_empty());
         assert_eq!(world.hops[0].counters().vtx_octets, sent.vtx_octets);

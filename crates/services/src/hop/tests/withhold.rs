@@ -1,4 +1,4 @@
-//! Ack withholding: what comes without a grant, what waits for one, and repair in rounds.
+//! Ack withholding: bytes without a grant, bytes that wait for one, and repair in rounds.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn config() -> HopConfig {
     HopConfig { withhold: true, rounds: true, block: Some(Octets::new(BLOCK)), ..HopConfig::default() }
 }
 
-/// Runs until `until` with the reader reading. The receiver grants whatever asks if `grants`.
+/// Runs until `until` with the reader reading. The receiver grants every request if `grants`.
 fn run(world: &mut World, stream: &mut Stream, until: Instant, grants: bool) -> u64 {
     let mut granted = 0;
     while world.now < until && !stream.ended {
@@ -34,10 +34,10 @@ fn a_large_block_waits_for_its_grant() {
     let mut world = World::new(1, Pipe::default(), config());
     let mut stream = Stream::new(world.open_accepted(), 0, 3 * BLOCK);
     run(&mut world, &mut stream, Instant::from_secs(5), false);
-    // A few bytes pass: no more than the bypass and what was read of it.
+    // A few bytes pass: at most the bypass and what was read of it.
     assert!((4_096..=8_192 + 4_096).contains(&stream.read), "{}", stream.read);
     let before = stream.read;
-    // It is asked for again while it waits.
+    // The sender repeats its offer while it waits.
     let granted = run(&mut world, &mut stream, Instant::from_secs(60), true);
     assert!(stream.ended && granted >= stream.total - before - 4_096, "{} {granted}", stream.read);
 }
@@ -65,7 +65,7 @@ fn bytes_after_a_turn_are_accepted() {
     let mut stream = Stream::new(world.open_accepted(), 0, BLOCK);
     run(&mut world, &mut stream, Instant::from_secs(2), false);
     let name = stream.flow.from_other_side();
-    // Nothing of what is granted now gets through for ten seconds.
+    // Nothing granted now gets through for ten seconds.
     world.pipe.outages = vec![(world.now + Span::from_millis(120), world.now + Span::from_secs(10))];
     assert!(world.hops[1].grant(world.now, name).is_some_and(|octets| octets > 0));
     run(&mut world, &mut stream, Instant::from_secs(40), false);
@@ -103,6 +103,6 @@ fn rounds_retransmit_losses_after_the_block() {
         held
     };
     let (rounds, at_once) = (offsets(config), offsets(HopConfig { rounds: false, ..config }));
-    // What is beyond the gap when it closes: all of the block, or a round trip's worth.
+    // Bytes beyond the gap when it closes: the whole block, or one RTT's worth.
     assert!(rounds >= BLOCK - 2_000 && at_once < BLOCK / 2, "{rounds} {at_once}");
 }

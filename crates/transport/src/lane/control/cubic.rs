@@ -8,7 +8,7 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 const INITIAL_WINDOW: f64 = 10.0;
 const WINDOW_MIN: f64 = 2.0;
-/// A returning flow aims at its old share after this many reductions, then it takes what loss allows.
+/// A returning flow aims at its old share for this many reductions, then at what loss allows.
 const SHARE_CUTS: u32 = 3;
 /// Pacing gain, in percent: slow start doubles per round trip.
 const PACING_START: u64 = 200;
@@ -21,13 +21,13 @@ pub(crate) struct Cubic {
     threshold: f64,
     window_max: f64,
     reno: f64,
-    /// Since when it grows, for how long to the window from before, and how fast.
+    /// Start of the growth, its duration up to the previous window, and its factor.
     epoch: Option<(Instant, f64, f64)>,
     reduced_at: Option<Instant>,
     rtt: Span,
-    /// What growth aims at after a reduction that comes before it is reached, and how many more times it may.
+    /// The share that growth aims at after an early reduction, and for how many more reductions.
     share: Option<(Rate, u32)>,
-    /// It behaves as so many flows together.
+    /// It emulates this many flows.
     weight: u32,
 }
 
@@ -45,17 +45,17 @@ impl Cubic {
             weight: 1,
         }
     }
-    /// A flow that had `share` of the link and was pushed down to `rate`: it doubles up to its share, and if loss
-    /// comes first, grows as after a reduction from there.
+    /// A flow that had `share` of the link and was pushed down to `rate`: it doubles up to its share; if loss comes first, it grows from
+    /// there as after a reduction.
     pub(crate) fn returning(rate: Rate, share: Rate, rtt: Span) -> Self {
         let window = packets(rate, rtt).max(WINDOW_MIN);
         Self { window, threshold: packets(share, rtt), share: Some((share, SHARE_CUTS)), rtt, ..Self::new() }
     }
-    /// From now on it behaves as so many flows, of which a loss cuts one.
+    /// From now on it emulates this many flows, of which a loss cuts one.
     pub(crate) fn set_weight(&mut self, weight: u32) {
         self.weight = weight;
     }
-    /// What a reduction leaves.
+    /// The factor of a reduction.
     fn beta(&self) -> f64 {
         1.0 - (1.0 - BETA) / f64::from(self.weight)
     }
@@ -124,7 +124,7 @@ impl Cubic {
     }
 }
 
-/// What is in flight at a rate.
+/// Packets in flight at a rate.
 fn packets(rate: Rate, rtt: Span) -> f64 {
     rate.octets_in(rtt).get() as f64 / PACKET as f64
 }

@@ -29,25 +29,25 @@ pub(super) struct Newest {
     pub(super) app_limited: bool,
 }
 
-/// What one ack brought.
+/// The content of one ack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckSample {
     pub(super) now: Instant,
     pub(super) newest: Option<Newest>,
     /// Bytes newly delivered.
     pub(super) delivered: u64,
-    /// When the newest packet newly found lost was sent.
+    /// When the newest packet newly declared lost was sent.
     pub(super) lost_sent: Option<Instant>,
-    /// How long something was in flight without any ack; an idle lane waits for nothing.
+    /// How long something was in flight without any ack; zero for an idle lane.
     pub(super) waited: Span,
-    /// This ack's round trip without the peer's delay.
+    /// This ack's round trip minus the peer's ack delay.
     pub(super) latest_rtt: Option<Span>,
     /// Smoothed.
     pub(super) rtt: Span,
     pub(super) rtt_min: Span,
-    /// Acks come so far apart by our wish.
+    /// The interval between acks that we wished for.
     pub(super) acks_apart: Span,
-    /// The same, where the return path carries no more; else zero.
+    /// The part of it imposed by a thin return path; else zero.
     pub(super) acks_thin: Span,
 }
 
@@ -117,7 +117,7 @@ impl Control {
     pub(super) fn path_changed(&mut self, now: Instant) {
         match self {
             Self::Delay(delay) => delay.path_changed(now),
-            // RFC 9000, section 9.4: a new path starts anew.
+            // RFC 9000, section 9.4: the controller is reset on a new path.
             Self::Cubic(cubic) => *cubic = Cubic::new(),
             Self::Fixed(_) => {}
         }

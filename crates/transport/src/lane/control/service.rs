@@ -1,8 +1,8 @@
 //! The service rate: how fast packets leave the bottleneck, from the receiver's own arrival times.
 //!
 //! The bytes between two acknowledged packets, lost ones included, over the difference of the two arrival times.
-//! What happens to acks on their return path does not matter. A packet lost behind the bottleneck used its airtime, so
-//! it counts; where losses fall before the bottleneck, the trials of `cause` correct it.
+//! The return path of acks has no influence. A packet lost behind the bottleneck used its airtime, so it counts; if losses occur before the
+//! bottleneck, the trials of `cause` correct the rate.
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
@@ -11,7 +11,7 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 const POINTS_MAX: usize = 2048;
 /// Fewest packets a rate is taken over.
 const PACKETS_MIN: u64 = 8;
-/// Points older than this are of no use.
+/// Points older than this are dropped.
 const AGE_MAX: Span = Span::from_millis(1_000);
 
 /// One acknowledged arrival.
@@ -27,7 +27,7 @@ pub(crate) struct Point {
     pub(crate) end: u64,
     /// Bytes delivered so far.
     pub(crate) delivered: u64,
-    /// Sent while the application had no more.
+    /// Sent while the application had no more data.
     pub(crate) app_limited: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Served {
     pub(crate) delivered: Rate,
     /// Some of it was limited by the application.
     pub(crate) app_limited: bool,
-    /// What it was measured over, lost packets counted.
+    /// The bytes it was measured over, lost packets included.
     pub(crate) bytes: u64,
 }
 
@@ -53,8 +53,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Adds an arrival; one that is not later than the newest is left out. Across a silence longer than
-    /// `silence_max` nothing is measured.
+    /// Adds an arrival, unless it is not later than the newest. Nothing is measured across a silence longer than `silence_max`.
     pub(crate) fn push(&mut self, point: Point, silence_max: Span) {
         if let Some(newest) = self.points.back() {
             if point.arrival <= newest.arrival || point.number <= newest.number {
@@ -85,7 +84,7 @@ impl Service {
         self.measure(window, packets, false)
     }
 
-    /// The same, but not reaching back over a pause of the application: such a pause is time, but not service.
+    /// The same, but not across a pause of the application, during which nothing was served.
     pub(crate) fn busy_rate(&self, window: Span, packets: u64) -> Option<Served> {
         self.measure(window, packets, true)
     }
@@ -97,7 +96,7 @@ impl Service {
             if busy && point.app_limited {
                 return None;
             }
-            // Whatever followed a packet that was the application's last includes its pause.
+            // The interval after the application's last packet includes its pause.
             app_limited |= point.app_limited;
             let span = newest.arrival - point.arrival;
             if span >= window.as_nanos() && newest.number - point.number >= packets {
@@ -115,8 +114,8 @@ impl Service {
         None
     }
 
-    /// Whether the newest `packets` packets came evenly: no packet took more than `spread` times its share of the
-    /// time. Jitter and coarse clocks make clumps; a bottleneck does not.
+    /// Whether the newest `packets` packets arrived evenly: no packet took more than `spread` times its share of the time. Jitter and
+    /// coarse clocks cause clumps; a bottleneck does not.
     pub(crate) fn even(&self, packets: u64, spread: u64) -> bool {
         let Some(newest) = self.points.back() else { return false };
         let Some(oldest) = self.points.iter().rev().find(|p| newest.number - p.number >= packets) else { return false };

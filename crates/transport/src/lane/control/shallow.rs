@@ -1,20 +1,19 @@
 //! Detects a queue so short that it overflows before the delay becomes noticeable.
 //!
-//! In such a queue a target of a few milliseconds is half of its size: a bursty flow beside ours overflows the
-//! rest and backs off, although the queue is ours. The sign is that losses come when the queue is near the
-//! longest seen, which a medium's losses do not.
+//! In such a queue a target of a few milliseconds is half of its size: a bursty flow beside ours overflows the rest and backs off, although
+//! the queue is ours. The sign is that losses occur when the queue is near the longest seen, which losses of the medium do not.
 
 use crate::lane::losses::Losses;
 use wavelane_base::{Instant, Span};
 
-/// The longest queue is that of the last one or two of these.
+/// The longest queue is taken over the last one or two of these periods.
 const TURN: Span = Span::from_secs(10);
 /// A queue is high from this share of the longest.
 const HIGH: (u64, u64) = (2, 3);
-/// Losses a judgement needs; from [`LOSSES_MAX`] on the counts halve, so that the old is forgotten.
+/// Losses needed for a decision; at [`LOSSES_MAX`] the counts halve, so that old ones are forgotten.
 const LOSSES_MIN: f64 = 6.0;
 const LOSSES_MAX: f64 = 32.0;
-/// Losses at a high queue must exceed what chance puts there by so many standard deviations ...
+/// Losses at a high queue must exceed the number expected by chance by this many standard deviations ...
 const SIGMAS: f64 = 4.0;
 /// ... and be this share of all.
 const SHARE_MIN: f64 = 0.5;
@@ -25,7 +24,7 @@ const PART: (u64, u64) = (1, 4);
 pub(crate) struct Shallow {
     longest: [Span; 2],
     turn: Instant,
-    /// Packets, and those at a high queue; the same of lost ones.
+    /// Packets, and those at a high queue; the same for lost ones.
     seen: f64,
     seen_high: f64,
     lost: f64,
@@ -35,7 +34,7 @@ pub(crate) struct Shallow {
 }
 
 impl Shallow {
-    /// An ack has come: the queue that the newest packets saw. Losses it reveals came with about the same one.
+    /// Handles an ack: `queue` is what the newest packets saw. Losses that it reveals saw about the same queue.
     pub(crate) fn see(&mut self, now: Instant, queue: Span, losses: &Losses) {
         if now.since(self.turn) > TURN {
             self.turn = now;
@@ -44,7 +43,7 @@ impl Shallow {
         self.longest[0] = self.longest[0].max(queue);
         let longest = self.longest[0].max(self.longest[1]);
         let high = if queue >= longest.scale(HIGH.0, HIGH.1) { 1.0 } else { 0.0 };
-        // Packets lost together say no more than one: a burst comes at one moment.
+        // Packets lost together count as one: a burst occurs at one moment.
         let lost = if losses.lost_single() > self.before { 1.0 } else { 0.0 };
         self.before = losses.lost_single();
         self.seen += 1.0;

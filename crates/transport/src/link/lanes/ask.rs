@@ -1,4 +1,4 @@
-//! When a lane asks for an answer: whether it is there, how long it takes a full packet, and what keeps it open.
+//! When a lane asks for an answer: to learn whether it works, to time a full packet on it, and to keep it open.
 
 use super::out::Lane;
 use super::{Choice, Lanes};
@@ -6,24 +6,24 @@ use wavelane_base::{Instant, Octets, Span, Wakeup};
 
 /// A padded ping is repeated no sooner than this, and costs a slow lane no more than one part in [`HELLO_SHARE`].
 const GAUGE_EVERY: Span = Span::from_secs(1);
-/// A lane of which no answer is due asks for one so often, in a link that is in use ...
+/// Interval between such requests on a lane that awaits no answer, in a link that is in use ...
 const HELLO_EVERY: Span = Span::from_secs(1);
-/// ... or so often if it carries the acks, of whose loss nobody tells ...
+/// ... or this one if it carries the acks, whose loss is not reported ...
 const HELLO_FIRST_EVERY: Span = Span::from_millis(250);
-/// ... but spends no more than this share of itself on that.
+/// ... but a lane spends no more than this share of its rate on them.
 const HELLO_SHARE: u64 = 50;
-/// Octets of such a datagram, with what is around it.
+/// Octets of such a datagram, with its encapsulation.
 const HELLO_OCTETS: u64 = 60;
-/// A metered lane that others stand before asks no more often than keeps what lies between open ...
+/// A spare metered lane asks only as often as keeps state in middleboxes (NAT) alive ...
 const HELLO_METERED_EVERY: Span = Span::from_secs(25);
 
 impl<L> Lane<L> {
-    /// When it is to ask for an answer, of which no later one is due.
+    /// When it is next to ask for an answer, given that none sent later is due.
     fn hello_at(&self, first: bool) -> Instant {
         let every = match (first, self.spare && self.metered) {
             (true, _) => HELLO_FIRST_EVERY,
             (false, false) => HELLO_EVERY,
-            // Until a round trip was measured nobody knows whether it could take over.
+            // Until a round trip was measured it is unknown whether it could take over.
             (false, true) => {
                 if self.measured {
                     HELLO_METERED_EVERY
@@ -38,8 +38,8 @@ impl<L> Lane<L> {
 }
 
 impl<L> Lanes<L> {
-    /// Whether a lane is to be asked how long it takes a full packet: where nothing is known of that once small ones have left, and now
-    /// and then where it takes so long that it is left out while something is `waiting`.
+    /// Whether a padded ping is to time a full packet on a lane: if no such time is known once small packets have left, and now and then if
+    /// the time is so long that the lane is left out while something is `waiting`.
     pub(in crate::link) fn gauges(&self, now: Instant, lane: usize, in_use: bool, waiting: bool) -> bool {
         let out = &self.all[lane];
         if !self.are_several() || self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
@@ -51,12 +51,12 @@ impl<L> Lanes<L> {
         again && out.gauge_at.is_none_or(|at| at + GAUGE_EVERY.max(spent) <= now)
     }
 
-    /// Lanes of which no answer is due ask for one: in a link that is in use all, else those of which nothing is known, for they may
-    /// carry the acks, and those that were silent for `keepalive`.
+    /// Lanes that await no answer ask for one: all of them in a link that is in use, else the unmeasured ones, because they may carry the
+    /// acks, and those that sent nothing for `keepalive`.
     pub(in crate::link) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
         if self.are_several() {
             let (first, bond) = (self.first(), self.choice == Choice::Bond);
-            // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
+            // While an answer is due, tail probes handle it, and each further eliciting datagram would postpone them.
             for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
                 let asks =
                     (in_use || lane.is_unknown()) && !lane.awaits_probe(bond) && lane.hello_at(i == first) <= now;
@@ -65,7 +65,7 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// The neighbour owes an answer: before it counts as silent it is asked by each lane on which none is outstanding.
+    /// The neighbour owes an answer: before it counts as silent, every lane with no answer outstanding sends a ping.
     pub(in crate::link) fn ask_by_all(&mut self) {
         if self.are_several() {
             let quiet = |lane: &&mut Lane<L>| !lane.closed && !lane.failed && !lane.sender.awaits_answer();
@@ -73,7 +73,7 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// When the next one does.
+    /// When the next lane asks.
     pub(in crate::link) fn greet_at(&self, in_use: bool) -> Option<Wakeup> {
         let first = self.first();
         let bond = self.choice == Choice::Bond;
@@ -82,13 +82,13 @@ impl<L> Lanes<L> {
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }
 
-    /// When a lane has been silent for `keepalive`: what lies between forgets each on its own.
+    /// When a lane has been silent for `keepalive`: middleboxes drop the state of each lane separately.
     pub(in crate::link) fn keepalive_at(&self, keepalive: Option<Span>) -> Option<Wakeup> {
         let at = self.quiet().map(|(_, lane)| lane.sent_at).min()? + keepalive?;
         Some(Wakeup { at, cause: "link: a lane is kept open" })
     }
 
-    /// Of several lanes those that have nothing to ask yet.
+    /// If there are several lanes: those that have no ping pending.
     fn quiet(&self) -> impl Iterator<Item = (usize, &Lane<L>)> {
         self.open().filter(|(_, lane)| self.are_several() && !lane.ping)
     }

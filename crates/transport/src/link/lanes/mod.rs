@@ -16,9 +16,9 @@ use wavelane_base::{Entropy, Instant, Rate, Span};
 #[derive(Debug)]
 pub(super) struct Lanes<L> {
     all: Vec<Lane<L>>,
-    /// Those that are not closed, by how soon what leaves arrives, or as the policy has it.
+    /// Those that are not closed, ordered by arrival time of a packet sent now, or by the policy.
     order: Vec<usize>,
-    /// The same as if each carried what is small.
+    /// The same order, ignoring which lanes carry small packets.
     bulk_order: Vec<usize>,
     choice: Choice,
     delivery: Delivery,
@@ -44,7 +44,7 @@ impl<L> Lanes<L> {
         lanes
     }
 
-    /// Other words on how they are used, with the numbers of the lanes that the configuration has, in its order.
+    /// Changes how the lanes are used; `options` lists the numbers of the configured lanes, in configuration order.
     pub(super) fn set_options(&mut self, now: Instant, choice: Choice, options: &[(usize, LaneOptions)]) {
         let leading = |lanes: &Self| lanes.all.iter().position(|lane| lane.place == 0);
         let before = (self.choice, leading(self));
@@ -64,12 +64,12 @@ impl<L> Lanes<L> {
         self.sort(now, true);
     }
 
-    /// Whether a lane can be taken away: another is left.
+    /// Whether a lane can be removed: only if another is left.
     pub(super) fn can_close(&self, lane: usize) -> bool {
         self.order.len() > 1 && self.order.contains(&lane)
     }
 
-    /// A lane is taken away. What it carried has to be taken back before.
+    /// Removes a lane. The packets in flight on it have to be taken back before.
     pub(super) fn close(&mut self, now: Instant, lane: usize) {
         self.all[lane].close(now);
         self.order.retain(|other| *other != lane);
@@ -83,19 +83,19 @@ impl<L> Lanes<L> {
         self.sort(now, true);
     }
 
-    /// A lane that was taken away is there again.
+    /// Restores a lane that was removed.
     pub(super) fn open_again(&mut self, now: Instant, lane: usize, options: &LaneOptions) {
         self.all[lane].open_again(now, options);
         self.order.push(lane);
         self.sort(now, true);
     }
 
-    /// Those that are not closed, with their numbers.
+    /// The lanes that are not closed, with their numbers.
     fn open(&self) -> impl Iterator<Item = (usize, &Lane<L>)> {
         self.all.iter().enumerate().filter(|(_, lane)| !lane.closed)
     }
 
-    /// Whether there are several to choose among.
+    /// Whether there is more than one open lane.
     pub(super) fn are_several(&self) -> bool {
         self.order.len() > 1
     }
@@ -126,27 +126,27 @@ impl<L> Lanes<L> {
         self.all.iter_mut()
     }
 
-    /// The lane by which what leaves arrives soonest: acks and what is urgent take it.
+    /// The lane on which a packet sent now arrives soonest; it carries acks and urgent packets.
     pub(super) fn first(&self) -> usize {
         self.order[0]
     }
 
-    /// The lane by which bulk arrives soonest.
+    /// The lane on which bulk arrives soonest.
     fn bulk_first(&self) -> usize {
         self.bulk_order.iter().copied().find(|lane| self.all[*lane].bulk).unwrap_or(self.first())
     }
 
-    /// Whether anything is known of a path.
+    /// Whether any lane has a measured path.
     pub(super) fn is_measured(&self) -> bool {
         self.all.iter().any(|lane| lane.measured)
     }
 
-    /// What was last known of that lane's path.
+    /// The path state of that lane.
     pub(super) fn best(&self) -> &PathView {
         &self[self.first()].path
     }
 
-    /// Sets `budget` and what services see of the paths, those that carry most first.
+    /// Sets `budget` and the paths that services see, highest rate first.
     pub(super) fn views(&mut self, budget: &mut RepairBudget, views: &mut Vec<PathView>) {
         views.clear();
         if self.all.iter().all(|lane| !lane.measured) {

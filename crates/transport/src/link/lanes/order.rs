@@ -5,26 +5,26 @@ use super::{Choice, Lanes};
 use crate::link::choice::PROBE_EVERY;
 use wavelane_base::{Instant, Span};
 
-/// A lane that failed is taken for one that will again for so long.
+/// A lane that failed is assumed likely to fail again for this long.
 const SHAKY_FAILED_FOR: Span = Span::from_secs(60);
-/// Tail probes without an answer after which a lane counts as failed while others go on.
+/// Unanswered tail probes after which a lane counts as failed while others work.
 const FAILED_AFTER_PROBES: u32 = 2;
-/// ... or after more of a lane that loses so much that they and what they ask for may be lost by more than this chance ...
+/// ... or more, on a lane so lossy that the probes and the packets they follow may all be lost with more than this probability ...
 const FAILED_SURE: f64 = 0.05;
 /// ... but never after more than this.
 const FAILED_AFTER_PROBES_MAX: u32 = 6;
-/// A lane that is being tried takes no more bulk when that arrives this much later than on the first: whoever reads it
-/// stands still for so long each time, or for more packets of a slow one than it expects anyway ...
+/// A lane under trial takes no more bulk if bulk arrives on it this much later than on the first: the reader would stall for that long each
+/// time, or for more packets of a slow lane than it expects anyway ...
 const LATE_MAX: Span = Span::from_millis(500);
 const LATE_PACKETS: u64 = 8;
-/// ... and is tried again after so long ...
+/// ... and is tried again after this time ...
 const LATE_FOR: Span = Span::from_secs(60);
-/// ... until it has delivered so much that its rate is known.
+/// ... until it has delivered this much, so that its rate is known.
 const TRIED_OCTETS: u64 = 64_000;
-/// A metered lane that has failed is asked no more often than this while others carry.
+/// A failed metered lane is probed no more often than this while others work.
 const PROBE_METERED_EVERY: Span = Span::from_secs(5);
 
-/// Tail probes without an answer that show a lane of this loss to have failed.
+/// Unanswered tail probes after which a lane with this loss counts as failed.
 fn failed_after(loss: f64) -> u32 {
     let mut lost = loss * loss * loss;
     let mut probes = FAILED_AFTER_PROBES;
@@ -36,7 +36,7 @@ fn failed_after(loss: f64) -> u32 {
 }
 
 impl<L> Lanes<L> {
-    /// Time has passed, or acks came: which lanes work, and in which order they are taken.
+    /// Time has passed, or acks arrived: updates which lanes work, and their order.
     pub(in crate::link) fn sort(&mut self, now: Instant, in_use: bool) {
         if !self.are_several() {
             return;
@@ -44,7 +44,7 @@ impl<L> Lanes<L> {
         let failed_before = self.all.iter().filter(|lane| lane.failed).count();
         let bond = self.choice == Choice::Bond;
         for lane in &mut self.all {
-            // Other policies decide by what is delivered, or not at all.
+            // Other policies decide by the share delivered, or not at all.
             let probes = if bond { failed_after(lane.path.loss_outward) } else { FAILED_AFTER_PROBES };
             let fails = lane.sender.unanswered_probes() >= probes;
             if fails && !lane.failed {
@@ -59,11 +59,11 @@ impl<L> Lanes<L> {
             let failed = [failed(true), failed(false)];
             self.delivery.decide(now, failed, round);
         }
-        // One whose socket is full for a moment works.
+        // A lane whose socket buffer is full still counts as working.
         let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
         self.order.sort_unstable();
         let all = &self.all;
-        // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
+        // If none works they take turns: possibly only the acks are lost, and each side waits for the other's.
         let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
         let rank = |i: usize| {
             let lane = &all[i];
@@ -74,7 +74,7 @@ impl<L> Lanes<L> {
                 Choice::Delivery1998 => (usize::from((lane.place == 0) != self.delivery.first), lane.delay()),
             };
             let costs = unmetered && lane.metered;
-            // What answers small packets soon may take a second for a full one.
+            // A lane that answers small packets quickly may need a second for a full one.
             let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
             (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), lane.place)
         };
@@ -87,7 +87,7 @@ impl<L> Lanes<L> {
         self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i)));
         self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
-            // Of a neighbour that is there by another lane an answer shows it.
+            // If another lane still works, an answer there proves that the neighbour is up.
             let first = self.first();
             self.all[first].ping = true;
         }
@@ -99,18 +99,18 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// Which lanes carry nothing now, and how rarely those are tried.
+    /// Decides which lanes carry nothing now, and how rarely those are probed.
     fn set_apart(&mut self, unmetered: bool, in_use: bool) {
         let first = self.first();
         let bulk = self.bulk_order.iter().copied().find(|lane| self.all[*lane].bulk);
-        // One that takes no bulk does not stand in for one that does.
+        // A lane that takes no bulk does not replace one that does.
         let bulk_unmetered = self.all.iter().any(|lane| !lane.metered && lane.bulk && lane.works());
         for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
             lane.spare = match self.choice {
                 Choice::Bond => unmetered && lane.metered && i != first && (bulk_unmetered || !lane.bulk),
                 Choice::Pinned | Choice::PinnedFallback | Choice::Delivery1998 => i != first && Some(i) != bulk,
             };
-            // A metered one is doubted soon, so that it is known to be gone before it is needed, and then asked rarely.
+            // A metered lane is declared failed soon, so that this is known before it is needed, and then probed rarely.
             let apart = if lane.metered && lane.failed { PROBE_METERED_EVERY } else { PROBE_EVERY };
             lane.sender.rest(lane.spare.then_some(apart));
             if !lane.spare {
@@ -119,14 +119,14 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// The fate of what left by a lane.
+    /// Records the fate of a packet sent on a lane.
     pub(in crate::link) fn note_fate(&mut self, now: Instant, lane: usize, delivered: bool) {
         if self.all[lane].place == 0 && self.choice == Choice::Delivery1998 {
             self.delivery.note(now, delivered);
         }
     }
 
-    /// Acks left by a lane.
+    /// Acks were sent on a lane.
     pub(in crate::link) fn note_acks(&mut self, now: Instant, lane: usize, in_use: bool) {
         self.all[lane].acks_at = now;
         if self.all[lane].failed {
@@ -134,18 +134,17 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// Whether silence after what leaves by a lane says anything of the neighbour: one that has failed is known to bring no
-    /// answer.
+    /// Whether silence after a packet on a lane says anything about the neighbour: no answer is expected on a failed lane.
     pub(in crate::link) fn counts(&self, lane: usize) -> bool {
         !self.all[lane].failed || self.open().all(|(_, lane)| lane.failed)
     }
 
-    /// Whether a tail probe by a lane may carry data: not where it rests, nor where it has failed while others go on.
+    /// Whether a tail probe on a lane may carry data: not if it is spare, nor if it has failed while others work.
     pub(in crate::link) fn tail_carries(&self, lane: usize) -> bool {
         !self.all[lane].spare && (self.choice != Choice::Bond || self.counts(lane))
     }
 
-    /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
+    /// Moves the packets in flight on failed lanes to the others, once; does nothing if all have failed.
     pub(in crate::link) fn give_up_failed(&mut self) {
         if self.open().filter(|(_, lane)| !lane.spare).all(|(_, lane)| lane.failed) {
             return;

@@ -1,4 +1,4 @@
-//! One lane out: what is known of it, and whether what it is given arrives.
+//! One lane out: its measured path, and whether what it is given arrives.
 
 use crate::PathView;
 use crate::lane::{LaneConfig, LaneSender};
@@ -7,61 +7,61 @@ use crate::link::path::Skips;
 use crate::link::{FATES_KNOWN_MIN, LOSS_UNKNOWN, LaneOptions, SentDatagram};
 use wavelane_base::{Entropy, Instant, Octets, Span};
 
-/// A slow lane takes bulk nevertheless if a packet takes it no longer than this: so late bytes cost nobody anything, and a lane that
-/// nothing is given never shows that it carries more than was thought.
+/// A slow lane still takes bulk if a packet takes no longer than this: bytes that late do no harm, and a lane that is given nothing never
+/// shows that its rate is higher than estimated.
 pub(super) const QUICK_PACKET: Span = Span::from_millis(20);
-/// Octets that a lane may have in flight, beside as many as it has delivered.
+/// Octets that a lane may have in flight, in addition to the amount it has delivered.
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
-/// A lane that loses this share is taken for one that will again for so long.
+/// A lane with this loss is assumed to stay that lossy for this long.
 const SHAKY_LOSS: f64 = 0.02;
 const SHAKY_LOSSY_FOR: Span = Span::from_secs(10);
 
-/// One way out.
+/// One lane out.
 #[derive(Debug)]
 pub(in crate::link) struct Lane<L> {
     pub(in crate::link) sender: LaneSender<SentDatagram<L>>,
-    /// Repair symbols for what leaves by it.
+    /// Repair symbols for packets sent on it.
     pub(in crate::link) guard: Guard<L>,
-    /// What was last known of its path.
+    /// Its path as last measured.
     pub(in crate::link) path: PathView,
-    /// The lowest round trip of late.
+    /// The lowest recent round trip.
     pub(super) rtt_min: Span,
     pub(in crate::link) challenge: Option<[u8; 8]>,
     pub(in crate::link) skips: Skips,
-    /// The neighbour must see a datagram of this lane's soon.
+    /// The neighbour must see a datagram of this lane soon.
     pub(in crate::link) ping: bool,
     pub(super) overhead: usize,
-    /// What it carries costs.
+    /// Traffic on it costs money.
     pub(super) metered: bool,
     /// Whether it may carry bulk.
     pub(super) bulk: bool,
-    /// Whether it carries acks and what is small while others that do work.
+    /// Whether it carries acks and small packets while other lanes that do so work.
     pub(super) small: bool,
-    /// Its place in the configuration; one that was made for the neighbour's stands behind those.
+    /// Its position in the configuration; lanes made to match the neighbour's come after those.
     pub(super) place: usize,
-    /// It was taken away: it carries nothing, and its number stays its own.
+    /// It was removed: it carries nothing, and keeps its number.
     pub(super) closed: bool,
     /// The policy has it carry nothing now.
     pub(super) spare: bool,
     /// Whether a round trip was measured.
     pub(super) measured: bool,
-    /// What it carried was given to the other lanes, because nothing comes back.
+    /// Its packets in flight were moved to the other lanes, because no answer comes back.
     pub(super) failed: bool,
     /// Its port takes nothing now.
     pub(in crate::link) blocked: bool,
     /// There is nothing behind its port.
     pub(super) unplugged: bool,
-    /// When the last datagram left by it that asks for an answer.
+    /// When the last datagram that asks for an answer left by it.
     pub(super) asked_at: Instant,
     /// When the last datagram left by it.
     pub(super) sent_at: Instant,
     /// When acks last left by it.
     pub(super) acks_at: Instant,
-    /// Bulk on it arrived late: it takes none until then.
+    /// Bulk on it arrived late: it takes none until this time.
     pub(super) late_until: Instant,
-    /// It is likely to lose what is small until then.
+    /// It is likely to lose small packets until this time.
     pub(super) shaky_until: Instant,
-    /// Whether something left that asks for an answer, and when the last padded ping did.
+    /// Whether something that asks for an answer was sent, and when the last padded ping was.
     pub(super) asked: bool,
     pub(super) gauge_at: Option<Instant>,
 }
@@ -107,7 +107,7 @@ impl<L> Lane<L> {
         self.overhead
     }
 
-    /// Whether there is something behind its port, which has room if it is another than before; returns whether that is news.
+    /// Sets whether there is a device behind its port; a new one has room. Returns whether that changed anything.
     pub(in crate::link) fn set_there(&mut self, there: bool) -> bool {
         if self.unplugged != there && self.blocked != there {
             return false;
@@ -131,13 +131,13 @@ impl<L> Lane<L> {
         self.rtt_min = Span::MAX;
     }
 
-    /// It is taken away. What it knows of its path goes, its numbers stay.
+    /// Removes the lane. Path state is discarded, packet numbers continue.
     pub(super) fn close(&mut self, now: Instant) {
         self.restart(now);
         (self.closed, self.ping, self.spare) = (true, false, false);
     }
 
-    /// It is there again, as another way perhaps.
+    /// Restores the lane, possibly over another path.
     pub(super) fn open_again(&mut self, now: Instant, options: &LaneOptions) {
         let LaneOptions { controller, start_rate, mtu_max, overhead, metered, bulk, small } = *options;
         self.sender.set_up(controller, start_rate, mtu_max);
@@ -165,8 +165,8 @@ impl<L> Lane<L> {
         self.gauge_at = Some(now);
     }
 
-    /// Looks at the path anew. `inbound` is the loss of the way to us, `plural` whether there are other lanes: what is assumed of
-    /// one that is alone harms nobody.
+    /// Updates the path view. `inbound` is the loss in our receive direction, `plural` whether there are other lanes: assumptions about a
+    /// single lane do no harm.
     pub(in crate::link) fn look(&mut self, now: Instant, inbound: f64, plural: bool) {
         let view = self.sender.path(now);
         let Some(rtt) = view.rtt else { return };
@@ -197,21 +197,21 @@ impl<L> Lane<L> {
         };
     }
 
-    /// How long a full packet takes to arrive if it leaves now, repeats included.
+    /// How long a full packet sent now takes to arrive, retransmits included.
     pub(super) fn delay(&self) -> Span {
         let path = &self.path;
         let repeats = Span::from_nanos((path.rtt.as_nanos() as f64 * 2.0 * path.loss_outward) as u64);
-        // The queue, as far as there is one, lies on the way out.
+        // Any queue is assumed to be on the outward path.
         path.rtt.saturating_sub(self.rtt_min.min(path.rtt).scale(1, 2)) + path.packet_time + repeats
     }
 
-    /// Whether it may take one more packet: the rate of a lane that has carried little is a guess, and what a slow one takes
-    /// holds up all that follows. What is in flight may double with each round trip.
+    /// Whether it may take one more packet: the rate of a lane that has delivered little is a guess, and packets on a slow lane hold up all
+    /// that follow. The bytes in flight may double with each round trip.
     pub(super) fn is_trusted(&self) -> bool {
         self.sender.in_flight() < UNTRIED_OCTETS + self.sender.delivered_bytes()
     }
 
-    /// Whether a full packet is known to take it no longer than [`QUICK_PACKET`]: as much may be in flight as if it were alone.
+    /// Whether a full packet is known to take no longer than [`QUICK_PACKET`]: then as much may be in flight as on a single lane.
     pub(super) fn is_quick(&self) -> bool {
         self.sender.is_gauged() && self.path.packet_time <= QUICK_PACKET
     }
@@ -226,18 +226,18 @@ impl<L> Lane<L> {
         self.bulk
     }
 
-    /// Whether tail probes see to the answer that is due, and would be put off by another question: on a lane of which nothing was
-    /// ever heard, whose first probe takes longest, by any policy.
+    /// Whether tail probes handle the answer that is due, and another request would postpone them: by any policy on a lane that was never
+    /// measured, whose first probe takes longest.
     pub(super) fn awaits_probe(&self, bond: bool) -> bool {
         (bond || !self.measured) && self.sender.awaits_answer()
     }
 
-    /// Whether nothing is known of it: it may or may not carry anything.
+    /// Whether it is unmeasured and has not failed: it may or may not work.
     pub(super) fn is_unknown(&self) -> bool {
         !self.measured && !self.failed
     }
 
-    /// Whether what it is given can be expected to arrive.
+    /// Whether packets sent on it can be expected to arrive.
     pub(super) fn works(&self) -> bool {
         self.measured && !self.failed && !self.blocked
     }

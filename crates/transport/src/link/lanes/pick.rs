@@ -5,15 +5,15 @@ use super::{Choice, Lanes};
 use crate::lane::Room;
 use wavelane_base::{Class, Instant, Octets, Span};
 
-/// A lane that carries less than this share of what the fastest one carries takes no bulk: what it would add is less than
-/// what its bytes, which arrive late, cost at the other end.
+/// A lane with less than this share of the fastest lane's rate takes no bulk: its gain is smaller than the cost of its late bytes at the
+/// receiver.
 const BULK_SHARE_MIN: u64 = 20;
-/// What is on its way by another lane is repeated by the first if it arrives so much sooner, or by a quarter of the way if that is more.
+/// A packet in flight on another lane is retransmitted on the first if it arrives this much sooner, or a quarter of the delay if more.
 const SOONER: Span = Span::from_millis(20);
-/// Octets of a small exchange, with what is around it.
+/// Octets of a small exchange, with encapsulation.
 const SMALL_OCTETS: u64 = 300;
 
-/// A datagram may leave.
+/// Permission for one datagram to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) struct Offer {
     /// By which lane.
@@ -25,8 +25,8 @@ pub(in crate::link) struct Offer {
 }
 
 impl<L> Lanes<L> {
-    /// Which lane takes the next datagram if something of class `wanted` leads it and something has waited without a pause
-    /// for `busy`, how urgent what it carries has to be, and how large it may be. `None` if nothing may leave now.
+    /// Which lane takes the next datagram if its most urgent content is of class `wanted` and data has waited without a pause for `busy`,
+    /// the least urgent class it may carry, and its maximum size. `None` if nothing may leave now.
     pub(in crate::link) fn offer(&self, now: Instant, wanted: Class, busy: Span) -> Option<Offer> {
         let open = |lane: usize, class: Class| match self.all[lane].sender.room(now, class) {
             Room::Open { datagram_max } => Some(Offer { lane, class, datagram_max }),
@@ -35,8 +35,8 @@ impl<L> Lanes<L> {
         if wanted == Class::Bulk && self.are_several() {
             return self.offer_bulk(now, busy);
         }
-        // What is urgent waits for the lane by which it arrives soonest, which takes it before long; what fills that datagram up
-        // has to be worth that lane's while.
+        // Urgent content waits for the lane on which it arrives soonest, which soon has room; bulk fills up that datagram only if the lane
+        // serves bulk.
         let first = self.first();
         let bulk = !self.are_several() || self.serves_bulk(now, first, self.fastest());
         let classes = [Class::Bulk, Class::Micro, Class::Control];
@@ -50,7 +50,7 @@ impl<L> Lanes<L> {
         used.map(|(_, lane)| lane.path.rate.as_bps()).max().unwrap_or(0)
     }
 
-    /// Whether a lane takes bulk at `now` beside one of the rate `fastest`.
+    /// Whether a lane takes bulk at `now`, if the fastest lane has rate `fastest`.
     fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
         let out = &self.all[lane];
         if out.spare || !out.bulk || self.choice != Choice::Bond {
@@ -61,21 +61,21 @@ impl<L> Lanes<L> {
         let known = |i: usize| i == first || self.all[i].sender.is_gauged();
         let serves =
             out.works() && known(lane) && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
-        // Or there is nothing better.
+        // Or no lane is better.
         let better = |(i, other): (usize, &Lane<L>)| {
             i != lane && other.works() && known(i) && other.bulk && !other.spare && now >= other.late_until
         };
         serves || lane == first && !self.all.iter().enumerate().any(better)
     }
 
-    /// The first lane with room on which bulk arrives before the first one could have taken all that is likely to come: who
-    /// has had something to send for so long has for as long again. A short transfer leaves by the first lane alone.
+    /// The first lane with room on which bulk arrives before the first lane could have taken all that is likely to come: a sender that was
+    /// busy for some time is assumed to stay so for as long again. A short transfer uses the first lane alone.
     fn offer_bulk(&self, now: Instant, busy: Span) -> Option<Offer> {
         let fastest = self.fastest();
         let mut lead = None;
         for lane in self.bulk_order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
-            // One that takes no bulk says nothing of what bulk would gain.
+            // A lane that takes no bulk is no reference for the delay of bulk.
             let (lead, until) = *lead.get_or_insert((lane, out.delay() + busy));
             if out.delay() > until {
                 return None;
@@ -88,7 +88,7 @@ impl<L> Lanes<L> {
         None
     }
 
-    /// Whether what others carry may be repeated by this lane now.
+    /// Whether packets in flight on other lanes may be retransmitted on this lane now.
     pub(in crate::link) fn may_repeat(&self, now: Instant, lane: usize) -> bool {
         self.are_several()
             && self.choice == Choice::Bond
@@ -98,7 +98,7 @@ impl<L> Lanes<L> {
             && self.all[lane].sender.room(now, Class::Bulk) != Room::Closed
     }
 
-    /// The lane that is taken first, if it is likely to lose what is small and others might carry it.
+    /// The first lane, if it is likely to lose small packets and others might carry them.
     pub(in crate::link) fn shaky(&self, now: Instant, lane: usize) -> Option<&Lane<L>> {
         let first = &self.all[lane];
         let shaky =
@@ -106,26 +106,26 @@ impl<L> Lanes<L> {
         shaky.then_some(first).filter(|first| first.measured)
     }
 
-    /// The other lanes by which copies of small exchanges may go, the soonest first. What they cost has to be worth nothing.
+    /// The other lanes that may carry copies of small exchanges, soonest first. Only lanes whose traffic is free are used.
     pub(in crate::link) fn seconds(&self) -> impl Iterator<Item = usize> {
         let second =
             |lane: &Lane<L>| lane.works() && lane.sender.is_gauged() && lane.small && !lane.metered && !lane.spare;
         self.order.iter().copied().skip(1).filter(move |lane| second(&self.all[*lane]))
     }
 
-    /// How long a small packet takes by a lane if it leaves now.
+    /// How long a small packet sent now takes on a lane.
     pub(in crate::link) fn delay_of_small(&self, lane: usize) -> Span {
         let lane = &self.all[lane];
         let small = lane.path.rate.time_for(Octets::new(SMALL_OCTETS)).min(lane.path.packet_time);
         lane.delay().saturating_sub(lane.path.packet_time) + small
     }
 
-    /// Gives a packet up that is on its way by a lane and would arrive sooner by the first. Whether there is one.
+    /// Gives up a packet in flight on a lane that would arrive sooner on the first. Returns whether there is one.
     pub(in crate::link) fn give_up_late(&mut self, now: Instant, lane: usize) -> bool {
         let way = self[self.bulk_first()].delay();
         let arrives = now + way + SOONER.max(way.scale(1, 4));
         let out = &mut self.all[lane];
-        // How long one takes of which little is known nobody knows.
+        // The delay of a lane with few samples is unknown.
         let takes = out.sender.is_gauged().then(|| out.delay());
         let since = |left: Instant| takes.is_none_or(|takes| left + takes > arrives);
         !out.failed && out.sender.give_up_later(since, |record| record.carries)

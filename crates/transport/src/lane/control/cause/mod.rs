@@ -1,9 +1,9 @@
 //! Decides whether loss is the medium's or caused by our own rate.
 //!
-//! Loss that does not follow our rate is the medium's and is ignored. When loss rises above what is known of the medium, a
-//! [`Trial`] alternates between this rate and a lower one. If loss follows the rate, pair after pair (a policer, or a buffer
-//! too short to show in the delay), what arrived becomes a ceiling. The ceiling stands on evidence only: it is tested
-//! upward, and it falls when loss comes back below it.
+//! Loss that does not follow our rate is the medium's and is ignored. When loss rises above the medium's known share, a [`Trial`]
+//! alternates between this rate and a lower one. If loss follows the rate, pair after pair (a policer, or a buffer too short to show in the
+//! delay), the rate that arrived becomes a ceiling. The ceiling needs continuing evidence: it is tested upward, and it falls when loss
+//! returns below it.
 
 #[cfg(test)]
 mod tests;
@@ -14,77 +14,76 @@ use crate::lane::sent::Resolved;
 use trial::{Trial, Verdict};
 use wavelane_base::{Instant, Rate, Span};
 
-/// Excess below this is never acted on.
+/// Excess loss below this has no effect.
 const EXCESS_MIN: f64 = 0.02;
-/// Excess of the quickly smoothed share from which on a full queue is taken to overflow.
+/// Excess of the quickly smoothed share from which a full queue is assumed to overflow.
 const OVERFLOW_MIN: f64 = 0.12;
-/// And it must exceed this many standard deviations.
+/// The excess must also exceed this many standard deviations.
 const SIGMAS: f64 = 4.0;
-/// Packets a suspicion needs.
+/// Packets needed for a suspicion.
 const JUDGED_MIN: u64 = 250;
-/// Packets that teach startup something.
+/// Packets needed to learn the medium's share in startup.
 const LEARNT_MIN: u64 = 30;
-/// On a slow lane so many do, after this long.
+/// On a slow lane this many are enough, after this time.
 const JUDGED_SLOW: u64 = 20;
 const JUDGE_SPAN_SLOW: Span = Span::from_secs(2);
-/// Suspicions arise at least this far apart.
+/// The shortest interval between suspicions.
 const JUDGE_SPAN_MIN: Span = Span::from_millis(50);
-/// A tally is begun anew at the latest after this many.
+/// A tally restarts at the latest after this many packets.
 const JUDGED_MAX: u64 = 1000;
-/// Long runs are left out of the tally, because few policers make them; from this excess on,
-/// over this time, they count.
+/// Long runs are left out of the tally, because few policers cause them; they count if the excess is at least this, over this time.
 const HEAVY_EXCESS: f64 = 0.25;
 const HEAVY_SPAN: Span = Span::from_secs(1);
-/// A share this far above the medium's, with a delivered rate that stands still, ends startup.
+/// A share this far above the medium's, at a constant delivered rate, ends startup.
 const PLATEAU_EXCESS: f64 = 0.05;
-/// The lower rate of a trial lies this share below what the excess says, and is no lower than the other.
+/// The lower rate of a trial is this share of the rate that the excess suggests, and no lower than the other.
 const LOW_MARGIN: f64 = 0.96;
 const LOW_MIN: f64 = 0.1;
-/// The ceiling is this share of what arrived.
+/// The ceiling is this share of the arrival rate.
 const CEILING_SHARE: (u64, u64) = (98, 100);
-/// A test of the ceiling raises the rate by this.
+/// A test of the ceiling raises the rate by this factor.
 const UP_STEP: (u64, u64) = (120, 100);
-/// So many tests passed in a row lift the ceiling.
+/// This many tests passed in a row remove the ceiling.
 const PASSES: u32 = 3;
-/// The first test of a ceiling comes after this, or after so many round trips if that is longer; the wait doubles with
-/// every test that confirms the ceiling, up to eight times the first.
+/// The first test of a ceiling comes after this time, or after this many round trips if that is longer; the wait doubles with every test
+/// that confirms the ceiling, up to eight times the first.
 const TEST_WAIT: Span = Span::from_secs(1);
 const TEST_WAIT_RTTS: u64 = 6;
 const TEST_WAIT_DOUBLINGS: u32 = 3;
-/// After a trial that found the medium, the next comes after [`TEST_WAIT`], doubled with every such trial, so often at most.
+/// After a trial that found the medium, the next comes after [`TEST_WAIT`], doubled with every such trial, at most this often.
 const TRIAL_WAIT_DOUBLINGS: u32 = 3;
-/// So many pairs must agree that a ceiling still holds, and that loss is ours; the latter more if we recently sent faster
-/// without excess loss.
+/// Number of agreeing pairs that confirm a ceiling, and that attribute loss to us; the latter is higher if we recently sent faster without
+/// excess loss.
 const TEST_AGREE: u32 = 1;
 const LOSS_AGREE: u32 = 4;
 const LOSS_AGREE_BELOW: u32 = 6;
-/// Below this part of the rate that came through cleanly, no loss is ours: a stall of the link cut the rate, and a trial would
-/// hold it there.
+/// Below this part of the rate delivered without excess loss, no loss is attributed to us: a stall of the link cut the rate, and a trial
+/// would hold it there.
 const CLEAN_PART: (u64, u64) = (1, 3);
-/// The rate that came through cleanly is remembered for this long.
+/// The rate delivered without excess loss is kept for this long.
 const CLEAN_FOR: Span = Span::from_secs(30);
 
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Cause {
-    /// Share of losses that is the medium's, once known.
+    /// The medium's share of loss, once known.
     medium: Option<f64>,
-    /// Whether it was seen at a lower rate, or beside a queue. Until then it may be a policer's that was there from the start.
+    /// Whether it was seen at a lower rate, or with a queue. Until then it may be that of a policer present from the start.
     proven: bool,
     trial: Option<(Subject, Trial)>,
     ceiling: Option<Rate>,
-    /// No trial begins before.
+    /// No trial begins before this.
     next_trial: Instant,
     next_test: Instant,
     /// Trials that found the medium, in a row; tests that confirmed the ceiling; tests that did not.
     acquitted: u32,
     confirmed: u32,
     passed: u32,
-    /// The highest rate that came through without excess loss recently.
+    /// The highest recent rate without excess loss.
     clean: Option<(Instant, Rate)>,
 }
 
-/// What a trial is about.
+/// The subject of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Subject {
     /// Loss that rose.
@@ -113,23 +112,23 @@ impl Cause {
     pub(crate) fn ceiling(&self) -> Option<Rate> {
         self.ceiling
     }
-    /// Share of losses that is the medium's, as far as known.
+    /// The medium's share of loss, as far as known.
     pub(crate) fn medium(&self) -> f64 {
         self.medium.unwrap_or(0.0)
     }
-    /// Ends a trial without a verdict, and lifts the ceiling: the loss was another flow's doing.
+    /// Ends a trial without a verdict, and removes the ceiling: the loss was caused by another flow.
     pub(crate) fn adjourn(&mut self) {
         self.trial = None;
         self.ceiling = None;
     }
-    /// Thousandths of what was served that must have been dropped before the queue, where that is beyond doubt.
+    /// Thousandths of the served rate that must have been dropped before the queue, if that is certain.
     pub(crate) fn overflow(&self, losses: &Losses) -> u64 {
         let medium = self.medium();
         let excess = losses.single_share() - medium;
         if excess < OVERFLOW_MIN { 0 } else { (excess / (1.0 - medium).max(0.01) * 1000.0).clamp(0.0, 900.0) as u64 }
     }
-    /// What the link must have carried for `delivered` to arrive: nothing but the medium's loss is added, so drops
-    /// before the queue never raise a rate.
+    /// The rate that the link must have carried for `delivered` to arrive: only the medium's loss is added, so drops before the queue never
+    /// raise a rate.
     pub(crate) fn carried(&self, delivered: Rate) -> Rate {
         let kept = (1.0 - self.medium()).clamp(0.05, 1.0);
         delivered.scale(1000, (kept * 1000.0) as u64)
@@ -138,11 +137,11 @@ impl Cause {
     pub(crate) fn exceeds(&self, share: f64) -> bool {
         share > self.medium() + PLATEAU_EXCESS
     }
-    /// Whether a trial is under way.
+    /// Whether a trial is in progress.
     pub(crate) fn trying(&self) -> bool {
         self.trial.is_some()
     }
-    /// Part of the rate at which to send now.
+    /// The part of the rate at which to send now.
     pub(crate) fn pacing_gain(&self) -> (u64, u64) {
         self.trial.as_ref().map_or((1, 1), |(_, trial)| trial.gain())
     }
@@ -154,7 +153,7 @@ impl Cause {
         }
     }
 
-    /// What was lost recently is the medium's: more arrived than ever.
+    /// Attributes the recent loss to the medium: more arrived than ever.
     pub(crate) fn learn(&mut self, losses: &mut Losses, now: Instant) {
         let (judged, lost) = losses.tally();
         if judged >= LEARNT_MIN {
@@ -164,7 +163,7 @@ impl Cause {
         }
     }
 
-    /// An ack has come.
+    /// Handles an ack.
     pub(crate) fn judge(&mut self, ack: &Judged, losses: &mut Losses) {
         let now = ack.now;
         if let Some((subject, trial)) = &mut self.trial {
@@ -186,11 +185,11 @@ impl Cause {
         self.watch(ack, losses);
     }
 
-    /// Looks whether loss rose above the medium's.
+    /// Checks whether loss rose above the medium's share.
     fn watch(&mut self, ack: &Judged, losses: &mut Losses) {
         let (now, full) = (ack.now, ack.full);
         let (judged, lost) = losses.tally();
-        // Packets sent since the tally began need a round trip to be judged at all.
+        // Packets sent since the tally began need a round trip until their fate is known.
         let span = now.since(losses.tally_from()).saturating_sub(ack.rtt);
         let all = losses.tally_with_bursts().0;
         let enough = all >= JUDGED_MIN || (all >= JUDGED_SLOW && span >= JUDGE_SPAN_SLOW);
@@ -200,7 +199,7 @@ impl Cause {
         let judged = judged.max(1);
         let share = lost as f64 / judged as f64;
         let medium = if self.proven { self.medium() } else { 0.0 };
-        // Half of each: the medium's share is itself an estimate.
+        // The mean of both: the medium's share is itself an estimate.
         let likely = f64::midpoint(medium, share).max(0.5 / judged as f64);
         let mut excess = share - medium;
         let mut ours = excess > EXCESS_MIN + SIGMAS * (likely * (1.0 - likely) / judged as f64).sqrt();
@@ -223,7 +222,7 @@ impl Cause {
         if !ours {
             self.note_clean(now, ack.rate);
         }
-        // Only where something else limits us is loss the medium's without a trial.
+        // Without a trial, loss counts as the medium's only if something else limits us.
         let medium = self.medium();
         if (full && self.ceiling.is_none()) || share < medium {
             let weight = if share < medium { 0.5 } else { 0.125 };
@@ -259,7 +258,7 @@ impl Cause {
             (Subject::Loss, Verdict::Medium(share)) => {
                 self.proven = true;
                 self.next_test = now;
-                // What is lost at the lower rate is not caused by the higher one.
+                // Loss at the lower rate is not caused by the higher one.
                 self.medium = Some(f64::midpoint(self.medium(), share));
                 self.next_trial = now + self.wait(ack.rtt, self.acquitted.min(TRIAL_WAIT_DOUBLINGS));
                 self.acquitted += 1;
@@ -303,16 +302,16 @@ impl Cause {
     }
 }
 
-/// What an ack tells.
+/// What an ack reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     pub(crate) now: Instant,
     pub(crate) rtt: Span,
     /// The lane's rate.
     pub(crate) rate: Rate,
-    /// Of packets sent until then the fate is known.
+    /// The fate of packets sent until then is known.
     pub(crate) settled: Instant,
-    /// When the newest packet was sent, and what it waited in queues.
+    /// When the newest packet was sent, and its queueing delay.
     pub(crate) sent: Instant,
     pub(crate) queue: Span,
     /// The queue shows that the link is the limit.

@@ -1,30 +1,28 @@
-//! Whether we are alone again: sending less for a moment shows it, and so does a queue that stays empty or a link that is
-//! all ours.
+//! Whether we are alone again: shown by sending less for a moment, by a queue that stays empty, or by having the whole link.
 
 use super::{FAILS_MAX, Flow, stepped};
 use crate::lane::control::AckSample;
 use wavelane_base::{Instant, Rate, Span};
 
-/// Between tests, or [`TEST_RTTS`] if that is longer.
+/// Interval between tests, or [`TEST_RTTS`] if that is longer.
 const TEST_EVERY: Span = Span::from_secs(4);
 const TEST_RTTS: u64 = 12;
-/// Alone, the queue is empty after 1 / (1 - gain) = 1.4 times its own length. Two lanes empty it together: the second
-/// joins when the queue has shrunk by [`DIP_SHARE`] and a round trip has passed. A test lasts so many times the queue,
-/// and half a round trip.
+/// If we are alone, the queue is empty after 1 / (1 - gain) = 1.4 times its own length. Two lanes empty it together: the second joins when
+/// the queue has shrunk by [`DIP_SHARE`] and a round trip has passed. A test lasts this multiple of the queue and half a round trip.
 const TEST_LENGTH: (u64, u64) = (25, 10);
 const TEST_MIN: Span = Span::from_millis(40);
-/// A queue that shrinks to this share within a round trip or two has lost a sender, for a moment at least.
+/// A queue that shrinks to this share within a round trip or two has lost a sender, at least for a moment.
 const DIP_SHARE: (u64, u64) = (88, 100);
-/// So many tests in a row must be passed, because a competitor that has just been cut lets one pass, and the second
-/// comes this long after the first.
+/// This many tests in a row must be passed, because a competitor that has just been cut lets one pass; the second starts this long after
+/// the first.
 const PASSES: u32 = 2;
 const AGAIN_AFTER: Span = Span::from_millis(500);
 const AGAIN_RTTS: u64 = 4;
-/// This part of the queue before the test is as good as none: the delay of an empty one was seen a while ago.
+/// Below this part of the queue before the test it counts as empty: the delay of an empty queue was seen some time ago.
 const NEAR_SHARE: u64 = 8;
-/// A queue that stays empty by itself for so many round trips needs no test.
+/// A queue that stays empty by itself for this many round trips needs no test.
 const EMPTY_RTTS: u64 = 6;
-/// A link that was all ours for so many round trips, and for this long, needs none either.
+/// Nor is one needed if we had the whole link for this many round trips, and this long.
 const FILLED_RTTS: u64 = 4;
 const FILLED_MIN: Span = Span::from_millis(500);
 
@@ -40,13 +38,13 @@ pub(super) fn test_every(rtt: Span) -> Span {
     stepped(TEST_EVERY, rtt, TEST_RTTS)
 }
 
-/// Notices when the queue becomes shorter without our doing.
+/// Detects that the queue becomes shorter without our doing.
 #[derive(Debug, Default)]
 pub(super) struct Dips {
     /// Longest queue of this round trip and of the one before.
     high: [Span; 2],
     turn: Instant,
-    /// Until then shorter queues are our own doing.
+    /// Until this time shorter queues are caused by us.
     deaf_until: Instant,
 }
 
@@ -71,8 +69,8 @@ impl Dips {
 }
 
 impl Flow {
-    /// Two lanes that both compete keep each other's queue full, and neither would find itself alone. A queue that
-    /// becomes shorter without our doing may be the other's test: join it.
+    /// Two lanes that both compete keep each other's queue full, and neither would find itself alone. A queue that becomes shorter without
+    /// our doing may be the other's test: join it.
     pub(super) fn join(&mut self, sample: &AckSample, queue: Span, near: Span) {
         if self.test.is_some() {
             self.dips.ours(sample);
@@ -84,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Whether the queue has been empty for long by itself.
+    /// Whether the queue has stayed empty by itself for long enough.
     pub(super) fn empty(&mut self, sample: &AckSample, queue: Span, near: Span) -> bool {
         if queue > near || self.test.is_some() {
             self.empty_since = None;
@@ -94,7 +92,7 @@ impl Flow {
         sample.now.since(since) > sample.rtt.times(EMPTY_RTTS)
     }
 
-    /// Whether the whole link has been ours for long, whatever the queue: its base may have moved.
+    /// Whether we have had the whole link for long enough, whatever the queue: its base may have moved.
     pub(super) fn fills(&mut self, sample: &AckSample, filled: bool) -> bool {
         if !filled {
             self.filled_since = None;
@@ -104,7 +102,7 @@ impl Flow {
         sample.now.since(since) > sample.rtt.times(FILLED_RTTS).max(FILLED_MIN)
     }
 
-    /// Runs the tests. Whether one found us alone.
+    /// Runs the tests. Returns whether one found us alone.
     pub(super) fn test(&mut self, sample: &AckSample, queue: Span, near: Span, rate: Rate) -> bool {
         let now = sample.now;
         let Some(sent_at) = sample.newest.map(|n| n.sent_at) else { return false };

@@ -1,9 +1,9 @@
 //! Competing with a flow that keeps the queue full: when to begin, how, and when to stop.
 //!
-//! A queue that remains after a drain, at a much lower service rate than before, means a longer path or another flow. If
-//! it grows even during the drain, or remains a second time within [`SUSPECT_FOR`], it is an elastic flow's (a TCP's),
-//! beside which delay-based control would starve. The lane then behaves as one CUBIC flow, and every few seconds sends
-//! less for a moment: if it is alone, that empties the queue, and delay-based control resumes. `docs/decisions/0010-delay-controller.md` has the reasons.
+//! A queue that remains after a drain, at a much lower service rate than before, means a longer path or another flow. If it grows even
+//! during the drain, or remains a second time within [`SUSPECT_FOR`], it belongs to an elastic flow (a TCP), beside which delay-based
+//! control would starve. The lane then behaves as one CUBIC flow, and every few seconds sends less for a moment: if it is alone, that
+//! empties the queue, and delay-based control resumes. `docs/decisions/0010-delay-controller.md` gives the reasons.
 
 mod alone;
 #[cfg(test)]
@@ -19,32 +19,32 @@ use weight::Weight;
 
 /// A second standing queue within this time of the first is a competitor's.
 const SUSPECT_FOR: Span = Span::from_secs(10);
-/// After competing, this long one standing queue is enough.
+/// For this long after competing one standing queue is enough.
 const PROBATION: Span = Span::from_secs(15);
 /// A test sends at this share of the rate.
 const TEST_GAIN: (u64, u64) = (3, 10);
-/// After so many failed tests in a row the base itself is doubted.
+/// After this many failed tests in a row the base itself is in doubt.
 const FAILS_MAX: u32 = 8;
-/// A service rate of this share of the best, for a while, means that the lane is alone on the link.
+/// A service rate of this share of the best, for some time, means that the lane is alone on the link.
 const ALONE_SHARE: (u64, u64) = (95, 100);
-/// The highest service rate is remembered for this long, and longer while there is a competitor.
+/// The highest service rate is kept for this long, and longer while there is a competitor.
 const BEST_FOR: Span = Span::from_secs(60);
-/// A lane with more than this share of it has not lost its part of the link to a competitor.
+/// A lane above this share of the best rate has not lost its part of the link to a competitor.
 const PUSHED: (u64, u64) = (3, 4);
-/// On a lossy medium, losses beyond its share and so many standard deviations are the queue's.
+/// On a lossy medium, losses beyond its share by this many standard deviations are attributed to the queue.
 const SIGMAS: f64 = 3.0;
-/// Where the medium loses in bursts, so many losses may be the head of one not yet recognised as such.
+/// If the medium loses in bursts, this many losses may be the start of a burst not yet recognised.
 const BURST_HEAD: f64 = 8.0;
-/// A tally of losses is begun anew after so many packets.
+/// A tally of losses restarts after this many packets.
 const TALLY_MAX: u64 = 1000;
 
-/// One spell of competing.
+/// One period of competing.
 #[derive(Debug)]
 struct Flow {
     cubic: Cubic,
     /// Forward delay of the empty queue.
     floor: i64,
-    /// Share of single losses that is the medium's, and whether it loses in bursts.
+    /// The medium's share of single losses, and whether it loses in bursts.
     medium: f64,
     bursts: bool,
     test: Option<Test>,
@@ -58,17 +58,17 @@ struct Flow {
     weight: Weight,
 }
 
-/// What follows from an ack.
+/// The result of an ack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Compete,
-    /// The queue is ours again and empty: steer by delay from this rate.
+    /// The queue is ours again and empty: resume delay-based control at this rate.
     Alone(Rate),
     /// The same, but the queue is still this long, or its base moved.
     Drain(Rate, Span),
 }
 
-/// What is known when a spell begins.
+/// The state when a period begins.
 pub(crate) struct Situation {
     pub(crate) rate: Rate,
     pub(crate) medium: f64,
@@ -78,21 +78,20 @@ pub(crate) struct Situation {
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(crate) struct Compete {
-    /// Until when one more standing queue is a competitor's, and the base from before the first.
+    /// Until when one more standing queue counts as a competitor's, and the base from before the first.
     suspect: Option<(Instant, i64)>,
     best: Option<(Instant, Rate)>,
     flow: Option<Flow>,
 }
 
 impl Compete {
-    /// Notes what the link served us.
+    /// Records the rate that the link served us.
     pub(crate) fn note_served(&mut self, now: Instant, rate: Rate) {
         note_best(&mut self.best, now, rate);
     }
 
-    /// A drain left a queue standing above `base`, and we had been served `rate` before; `grew`: the queue is longer
-    /// than when it was noticed, which no longer way explains. If that makes it a competitor's: the forward delay of an
-    /// empty one.
+    /// A drain left a queue standing above `base`, at a previous rate of `rate`; `grew`: the queue is longer than when it was noticed,
+    /// which a longer path does not explain. If this means a competitor: returns the forward delay of an empty queue.
     pub(crate) fn standing_queue(&mut self, now: Instant, base: i64, rate: Rate, grew: bool) -> Option<i64> {
         if rate > self.best().scale(PUSHED.0, PUSHED.1) {
             return None;
@@ -104,12 +103,12 @@ impl Compete {
         (before.is_some() || grew).then_some(floor)
     }
 
-    /// Whether a competitor was there recently.
+    /// Whether there was a competitor recently.
     pub(crate) fn wary(&self, now: Instant) -> bool {
         self.suspect.is_some_and(|s| now < s.0)
     }
 
-    /// While a competitor is there the best rate is not measured, but kept.
+    /// While there is a competitor the best rate is not measured, but kept.
     fn refresh_best(&mut self, now: Instant) {
         if let Some(best) = &mut self.best {
             best.0 = now;
@@ -122,7 +121,7 @@ impl Compete {
     }
 
     pub(crate) fn begin(&mut self, sample: &AckSample, losses: &mut Losses, situation: &Situation) {
-        // Half of the link is the fair share of one of two flows; growth up to there takes none of the other's.
+        // Half of the link is the fair share of one of two flows; growth up to there takes nothing from the other's share.
         let half = self.best.map_or(situation.rate, |b| b.1.max(situation.rate)).scale(1, 2);
         self.flow = Some(Flow {
             cubic: Cubic::returning(situation.rate, half, sample.rtt),
@@ -142,13 +141,13 @@ impl Compete {
         losses.reset_tally(sample.now);
     }
 
-    /// Forgets the spell, if any.
+    /// Ends the period, if any.
     pub(crate) fn end(&mut self) {
         self.flow = None;
     }
 
-    /// Takes in one ack. `delay`: forward delay, lowest of the last few; `near`: a shorter queue is none; `served`: what
-    /// arrives.
+    /// Handles one ack. `delay`: the lowest of the last few forward delays; `near`: a shorter queue counts as empty; `served`: the rate of
+    /// arrival.
     pub(crate) fn on_ack(
         &mut self,
         sample: &AckSample,
@@ -178,7 +177,7 @@ impl Compete {
             flow.fills(sample, filled) || flow.empty(sample, queue, near) || flow.test(sample, queue, near, rate);
         if alone {
             let before = flow.test.map_or(rate, |t| t.rate);
-            // Where the base itself is doubted, what is seen next is the base.
+            // If the base itself is in doubt, the next delays seen define it.
             let doubted = flow.failed >= FAILS_MAX || flow.filled_since.is_some();
             self.suspect = (!doubted).then_some((sample.now + PROBATION, flow.floor));
             self.flow = None;
@@ -203,8 +202,8 @@ fn note_best(best: &mut Option<(Instant, Rate)>, now: Instant, rate: Rate) {
     }
 }
 
-/// The shortest of `least`, twice, four times that ... that is at least `rtts` round trips: lanes whose round trips
-/// are about the same shall come to the same.
+/// The shortest of `least`, twice, four times that ... that is at least `rtts` round trips: lanes with similar round trips get the same
+/// value.
 fn stepped(least: Span, rtt: Span, rtts: u64) -> Span {
     let mut span = least;
     while span < rtt.times(rtts) {
@@ -214,7 +213,7 @@ fn stepped(least: Span, rtt: Span, rtts: u64) -> Span {
 }
 
 impl Flow {
-    /// Whether more was lost than the medium takes.
+    /// Whether more was lost than the medium explains.
     fn convicts(&self, losses: &Losses) -> bool {
         let (judged, lost) = losses.tally();
         let head = if self.bursts { BURST_HEAD } else { 0.0 };

@@ -4,10 +4,9 @@ use super::stepped;
 use crate::lane::control::AckSample;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// One flow may be too few: beside a sender that ignores moderate loss (BBR) a CUBIC flow gets a tenth of the link. A
-/// service rate below [`TOO_LITTLE`] of the best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) doubles the number of flows, one
-/// above [`ENOUGH`] reduces it by one. The most is what a browser opens to one server: each still reacts to loss, so
-/// several such lanes share the link as many flows do.
+/// One flow may be too few: beside a sender that ignores moderate loss (BBR) a CUBIC flow gets a tenth of the link. A service rate below
+/// [`TOO_LITTLE`] of the best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) doubles the number of flows, one above [`ENOUGH`] reduces it by one.
+/// The maximum is what a browser opens to one server: each still reacts to loss, so several such lanes share the link as many flows do.
 pub(super) const WEIGHT_MAX: u32 = 6;
 const TOO_LITTLE: (u64, u64) = (1, 4);
 const ENOUGH: (u64, u64) = (2, 5);
@@ -30,7 +29,7 @@ impl Weight {
     pub(super) fn on_ack(&mut self, sample: &AckSample, best: Rate, testing: bool) -> u32 {
         self.delivered += sample.delivered;
         let span = sample.now.since(self.since);
-        // What is served in a test says nothing: it is our own doing.
+        // The service rate during a test is not evaluated: we caused it.
         if testing {
             (self.since, self.delivered) = (sample.now, 0);
         } else if span >= stepped(WEIGH_EVERY, sample.rtt, WEIGH_RTTS) {

@@ -10,14 +10,14 @@ use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
 use wavelane_base::{Rate, Span};
 
-/// Served and sent rates closer than this share (and the jitter) do not tell a full link from an idle one.
+/// If served and sent rate differ by less than this share (plus jitter), a full link cannot be told from an idle one.
 const ALIKE: f64 = 0.02;
 /// In that case the rate moves by one part in this many per ack.
 const YIELD_STEPS: u64 = 1024;
-/// The fate of a packet sent this much before one that arrived is known, or an eighth of a round trip.
+/// The fate of a packet is known if it was sent this much before one that arrived, or an eighth of a round trip.
 const SETTLE_MIN: Span = Span::from_millis(5);
-/// A fall of the link's rate is accepted after this many packets, if jitter is below the bound.
-/// A queue this long, and a quarter of a round trip, ends a trial: the link became slower.
+/// A fall of the link's rate is accepted after this many packets, if jitter is below the bound. A queue this long, plus a quarter of a
+/// round trip, ends a trial: the link became slower.
 const TRIAL_QUEUE_TARGETS: u64 = 2;
 const SLUMP_PACKETS: u64 = 2;
 const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
@@ -55,7 +55,7 @@ impl Delay {
         self.watch_queue(sample, forward, queue, target);
     }
 
-    /// The service rate; over a shorter time when the queue says that the link has become much slower.
+    /// The service rate; taken over a shorter time if the queue shows that the link has become much slower.
     fn measure(&self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) -> Option<Served> {
         let window = self.service_window(sample, forward);
         let served = self.service.rate(window)?;
@@ -68,28 +68,28 @@ impl Delay {
         Some(served)
     }
 
-    /// The queue is above target: what is served is what the link carries, if it is the link that limits it.
+    /// The queue is above target: the served rate is the link's rate, if the link is the limit.
     fn follow(&mut self, served: Served, sample: &AckSample, forward: &Forward, losses: &Losses) {
         self.cause.queue_seen();
         if served.app_limited {
             return;
         }
-        // What is served at the lower rate of a trial says nothing of the link.
+        // The service rate at the lower rate of a trial says nothing about the link.
         if self.cause.trying() {
             return;
         }
-        // Drops before the queue count as served; a ceiling knows better.
+        // Drops before the queue count as served; a ceiling is more accurate.
         let limit = RATE_MAX.min(self.cause.ceiling().unwrap_or(RATE_MAX));
         let limit = limit.min(self.rate.max(self.cause.carried(served.delivered)));
-        // Loss alone never leads below the floor: nothing could then be learnt quickly again.
+        // Loss alone never reduces the rate below the floor: from there recovery would be slow.
         let kept = served.rate.scale(1000 - self.cause.overflow(losses), 1000).max(served.rate.min(DOUBT_FLOOR));
         let rate = kept.min(limit);
         let window = self.service_window(sample, forward).as_secs_f64();
         let alike = ALIKE + forward.jitter().as_secs_f64() / window;
         let ratio = served.rate.as_bps() as f64 / served.sent.as_bps().max(1) as f64;
         if rate < self.rate && (1.0 - alike..1.0 + alike).contains(&ratio) {
-            // A queue that neither grows nor shrinks may be a base that moved: then we would be measuring our
-            // own rate. Yield slowly; the stuck queue will be looked into.
+            // A queue that neither grows nor shrinks may be a base that moved: then we would be measuring our own rate. Reduce it slowly;
+            // the stuck queue will be examined.
             let step = (self.rate.as_bps() - rate.as_bps()) / YIELD_STEPS;
             self.rate = Rate::from_bps(self.rate.as_bps() - step);
         } else {
@@ -99,7 +99,7 @@ impl Delay {
 
     fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, (target, jitter): (Span, Span)) {
         let Some(newest) = sample.newest else { return };
-        // A little after a packet was overtaken it is known to be lost.
+        // Shortly after a packet was overtaken it is known to be lost.
         let late = sample.rtt.scale(1, 8).max(SETTLE_MIN);
         let judged = Judged {
             now: sample.now,
@@ -108,7 +108,7 @@ impl Delay {
             settled: newest.sent_at - late,
             sent: newest.sent_at,
             queue,
-            // Where jitter makes the target, a queue of half of it is none.
+            // If jitter determines the target, a queue of half of it does not count.
             full: self.raise == 0 && queue >= target.scale(1, 2) && jitter.times(4) < target,
             limited: newest.app_limited,
         };
@@ -131,10 +131,10 @@ impl Delay {
     }
 
     fn end_round(&mut self, target: Span, jitter: Span, losses: &Losses) {
-        // Jitter looks like queue; without it, even a tenth of the target shows that the link is busy.
+        // Jitter looks like a queue; without jitter, even a tenth of the target shows that the link is busy.
         let empty = self.round_queue < jitter.clamp(target.scale(1, 10), target.scale(1, 3));
         let may = !self.round_limited && self.round_skip == 0 && self.cause.ceiling().is_none() && !self.cause.trying();
-        // A faster rate that only loses more is none.
+        // A higher rate that only adds loss is no gain.
         if empty && may && !self.cause.exceeds(losses.single_share()) {
             self.raise = (self.raise + 1).min(RAISE_GAINS.len() - 1);
         } else {

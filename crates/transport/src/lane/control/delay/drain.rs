@@ -1,4 +1,4 @@
-//! Emptying the queue to see the delay without it: when that begins, how it ends, and whose queue is left then.
+//! Emptying the queue to measure the delay without it: when to begin, how it ends, and whose queue remains.
 
 use super::outputs::DRAIN_GAIN;
 use super::target::TARGET_MIN;
@@ -9,39 +9,39 @@ use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
 use wavelane_base::{Instant, Rate, Span};
 
-/// A drain halves the rate for this long at least; that takes as much queue away as half of it.
+/// A drain halves the rate for at least this long; that removes a queue of half that length.
 const DRAIN_SPAN: Span = Span::from_millis(40);
 const DRAIN_TARGETS: u64 = 8;
-/// A drain begins when the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
+/// A drain begins if the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
 const DRAIN_EVERY: Span = Span::from_secs(5);
 const DRAIN_RTTS: u64 = 20;
-/// But no later than this: what the drain finds must come before the base window ends.
+/// But no later than this: the drain's result must come before the base window ends.
 const DRAIN_LATEST: Span = Span::from_secs(6);
-/// A queue this much above target is more than the loop's swing.
+/// A queue this much above target is more than the loop's oscillation.
 const STANDING: (u64, u64) = (3, 2);
 /// The same while a competitor may still be there.
 const WARY: (u64, u64) = (6, 5);
-/// If it does not shrink for this many round trips, it is not ours: the base is learnt anew, or it is a competitor's.
+/// If it does not shrink for this many round trips, it is not ours: the base is measured again, or it is a competitor's.
 const STUCK_RTTS: u64 = 3;
 
-/// For so long after an outage a rate from before a standing queue needs a reason to be taken up again.
+/// For this long after an outage a rate from before a standing queue is restored only with a reason.
 const DOUBT_FOR: Span = Span::from_secs(5);
 
 /// A queue above target that does not shrink.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Stuck {
     since: Instant,
-    /// Its lowest since.
+    /// Its shortest length since then.
     queue: Span,
-    /// The rate from before it.
+    /// The rate before it.
     rate: Rate,
 }
 
 impl Delay {
-    /// Starts a drain when the base was not seen for long, and a harder one when the queue does not shrink.
+    /// Starts a drain if the base was not seen for long, and a harder one if the queue does not shrink.
     pub(super) fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
         if self.probe.gain().is_some() {
-            // What a probe adds to the queue is our own.
+            // The queue added by a probe is our own.
             self.stuck = None;
             return;
         }
@@ -71,7 +71,7 @@ impl Delay {
             && !self.cause.trying()
         {
             let least = DRAIN_SPAN.max(target.times(DRAIN_TARGETS).min(DRAIN_SPAN.times(2)));
-            // On a slow lane a few packets are a long queue, and the floor makes the drain gentler.
+            // On a slow lane a few packets are a long queue, and the rate floor makes the drain gentler.
             let until = now + least.max(self.time_to_empty(queue));
             self.phase = Phase::Drain { since: now, until, rebase: None };
         }
@@ -93,7 +93,7 @@ impl Delay {
     ) {
         let Phase::Drain { since, until, rebase } = self.phase else { return };
         let now = sample.now;
-        // A plain drain ends by the clock; a rebase waits until packets sent at its end are acknowledged.
+        // A plain drain ends by time; a rebase waits until packets sent at its end are acknowledged.
         let over = if rebase.is_some() { newest_sent >= until } else { now >= until };
         if !over {
             return;
@@ -106,8 +106,8 @@ impl Delay {
             let old = forward.queue(now).unwrap_or(Span::ZERO);
             forward.rebase(now, since + sample.rtt);
             let new = forward.queue(now).unwrap_or(Span::ZERO);
-            // After an outage the rate of before is in doubt: where the base did not move, the queue was ours, and the rate
-            // has followed the link.
+            // After an outage the previous rate is in doubt: if the base did not move, the queue was ours, and the rate has followed the
+            // link.
             let moved = old.saturating_sub(new) > stuck.queue.scale(1, 2);
             let doubted = self.doubted.is_some_and(|at| now.since(at) < DOUBT_FOR);
             if new < old.scale(1, 2) && (moved || !doubted) {
@@ -121,11 +121,11 @@ impl Delay {
         self.raise = 0;
     }
 
-    /// After a drain: whether the queue that is left is another flow's. If so, competing has begun.
+    /// After a drain: whether the remaining queue is another flow's. If so, competing has begun.
     fn competitor_found(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, stuck: &Stuck) -> bool {
         let (Some(left), Some(base)) = (forward.queue(sample.now), forward.base()) else { return false };
         let uneven = self.unevenness(forward);
-        // A second lane keeps as much as we do, so that much is no competitor.
+        // A second lane keeps as long a queue as we do, so that much is not a competitor.
         if self.round_limited || left <= self.suspicious(forward).max(uneven.times(2)) {
             return false;
         }

@@ -1,6 +1,6 @@
 //! The default controller: keeps the queue at a small target and ignores loss that does not follow our rate.
 //!
-//! `docs/decisions/0010-delay-controller.md` says why it is built as it is.
+//! `docs/decisions/0010-delay-controller.md` gives the reasons for its design.
 
 mod cruise;
 mod drain;
@@ -28,40 +28,40 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 /// The assumed rate of the link before anything is known.
 const INITIAL_RATE: Rate = Controller::START_RATE;
 const INITIAL_WINDOW: u64 = 32 * PACKET;
-/// Of a lane that is told to start slower the first window is what it carries in so long, and so much at least: less could not
-/// show the rate.
+/// For a lane configured to start slower the first window is what it carries in this time, and at least the minimum: less could not show
+/// the rate.
 const SLOW_START_SPAN: Span = Span::from_millis(500);
 const SLOW_START_WINDOW_MIN: u64 = 2 * PACKET;
-/// The initial window leaves as one train at this rate: how it is drawn out on arrival shows what a link slower than
-/// this carries, a round trip or two before doubling would. The queue it makes is the window's, whatever the pace.
+/// The initial window is sent as one train at this rate: its dispersion on arrival shows the rate of a link slower than this, a round trip
+/// or two before doubling would. The queue that it causes depends on the window, not on the pace.
 const TRAIN_RATE: Rate = Rate::from_bps(40_000_000);
 const RATE_MIN: Rate = Rate::from_bps(8_000);
 const RATE_MAX: Rate = Rate::from_bps(100_000_000_000);
-/// After a drain the queue is empty by our own doing for this many rounds.
+/// After a drain the queue is empty for this many rounds because of the drain.
 const SKIP_ROUNDS: u32 = 2;
-/// Silence beyond one round trip plus this is an outage.
+/// Silence longer than one round trip plus this is an outage.
 const OUTAGE: Span = Span::from_millis(200);
-/// After an outage longer than this the rate is doubted.
+/// After an outage longer than this the rate is in doubt.
 const DOUBT_AFTER: Span = Span::from_secs(1);
-/// Doubt alone never leads below this: from much lower, finding the rate again takes minutes.
+/// Doubt alone never reduces the rate below this: from much lower, finding the rate again takes minutes.
 const DOUBT_FLOOR: Rate = Rate::from_bps(256_000);
-/// As many packets' time is no silence, however slow the lane.
+/// The time of this many packets is no silence, however slow the lane.
 const SILENT_PACKETS: u64 = 8;
-/// Nor is this, however short the round trip: the pacer's bursts (2 ms) come that far apart where timers are late by as much.
+/// Nor is this, however short the round trip: the pacer's bursts (2 ms) are that far apart if timers are late by as much.
 const SILENT_MIN: Span = Span::from_millis(4);
-/// Bounds of the time a service rate is taken over.
+/// Bounds of the time over which a service rate is taken.
 const SERVICE_MIN: Span = Span::from_millis(20);
 const SERVICE_MAX: Span = Span::from_millis(100);
-/// And it is this many times the jitter at least.
+/// It is also at least this many times the jitter.
 const SERVICE_JITTERS: u64 = 8;
-/// Round trips of reverse delay are compared over this many samples.
+/// Number of samples over which the return delay is compared.
 const REVERSE_SAMPLES: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
     Startup,
     Cruise,
-    /// Sending slowly until `until`, so that the queue empties; `rebase` says from where, if the base may have moved.
+    /// Sending slowly until `until`, so that the queue empties; `rebase` is the state before it, if the base may have moved.
     Drain {
         since: Instant,
         until: Instant,
@@ -79,7 +79,7 @@ pub(crate) struct Delay {
     rate: Rate,
     pacing: Rate,
     window: u64,
-    /// The window of the start.
+    /// The initial window.
     first_window: u64,
     service: Service,
     cause: Cause,
@@ -87,7 +87,7 @@ pub(crate) struct Delay {
     shallow: Shallow,
     probe: Probe,
     delivered: u64,
-    /// Delivered since the application last had no more to send.
+    /// Bytes delivered since the application last had no more to send.
     busy: u64,
     queue: Option<Span>,
     round_start: Instant,
@@ -101,13 +101,13 @@ pub(crate) struct Delay {
     raise: usize,
     stuck: Option<Stuck>,
     last_drain: Instant,
-    /// When the rate was doubted last.
+    /// When the rate was last doubted.
     doubted: Option<Instant>,
     reverse: VecDeque<i64>,
 }
 
 impl Delay {
-    /// One that begins at `start_rate`, if that is less than [`INITIAL_RATE`].
+    /// A controller that starts at `start_rate`, if that is less than [`INITIAL_RATE`].
     pub(crate) fn new(now: Instant, start_rate: Option<Rate>) -> Self {
         let rate = start_rate.map_or(INITIAL_RATE, |rate| rate.clamp(RATE_MIN, INITIAL_RATE));
         let first_window = match start_rate {
@@ -173,7 +173,7 @@ impl Delay {
         self.probe.resolved(packet);
     }
 
-    /// Takes in one ack that brought news.
+    /// Handles an ack that acknowledged something new.
     pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
         self.delivered += sample.delivered;
         let now = sample.now;
@@ -181,12 +181,12 @@ impl Delay {
         let Some(newest) = sample.newest else { return };
         self.busy = if newest.app_limited { 0 } else { self.busy + sample.delivered };
         self.note_reverse(sample, forward);
-        // The lowest round trip of half a minute is that of a way that may be no more, and a loop that takes itself for
-        // quicker than it is does not settle.
+        // The lowest round trip of half a minute may be that of an earlier path, and a loop with too short an assumed delay does not
+        // converge.
         let sample = &AckSample { rtt_min: sample.rtt_min.max(self.way(forward)), ..*sample };
         // On a slow lane packets are far apart without any silence.
         let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
-        // In startup a window leaves at a time, and the pause until its acks come is no service either.
+        // In startup a window is sent at once, and the pause until its acks arrive is not service either.
         let pause = if self.phase == Phase::Startup { sample.rtt.scale(3, 4) } else { sample.rtt.times(2) + OUTAGE };
         let silence_max = pause.max(apart).max(SILENT_MIN);
         self.service.push(
@@ -223,8 +223,8 @@ impl Delay {
         self.set_outputs(sample, forward, losses, queue);
     }
 
-    /// The lane's packets were not acknowledged for a while. If it was full then, the link may carry less now. Of a silence of
-    /// a few small packets nothing follows: a lane that is idle through several outages would end at the least rate.
+    /// The lane's packets were not acknowledged for a while. If it was full then, the link may carry less now. A silence after a few small
+    /// packets means nothing: otherwise a lane that is idle through several outages would end at the lowest rate.
     fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
         if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
             if self.busy > 0 {
@@ -240,7 +240,7 @@ impl Delay {
         }
     }
 
-    /// What the return path adds to round trips, of unknown origin: its spread widens the window.
+    /// The return path's part of round trips, relative to an unknown origin: its spread widens the window.
     fn note_reverse(&mut self, sample: &AckSample, forward: &Forward) {
         if let (Some(rtt), Some(delay)) = (sample.latest_rtt, forward.newest()) {
             self.reverse.push_back(rtt.as_nanos() as i64 - delay);
@@ -250,8 +250,7 @@ impl Delay {
         }
     }
 
-    /// The round trip with an empty queue: lowest forward delay plus the longest return path recently. Their unknown
-    /// clock offsets cancel.
+    /// The round trip with an empty queue: lowest forward delay plus the longest recent return delay. Their unknown clock offsets cancel.
     fn base_rtt(&self, sample: &AckSample, forward: &Forward) -> Span {
         match (forward.base(), self.reverse.iter().max()) {
             (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
@@ -259,7 +258,7 @@ impl Delay {
         }
     }
 
-    /// The round trip of the empty queue, as the last packets saw it.
+    /// The round trip with an empty queue, as the last packets saw it.
     fn way(&self, forward: &Forward) -> Span {
         match (forward.base(), self.reverse.iter().min()) {
             (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
@@ -276,8 +275,8 @@ impl Delay {
         losses.reset_tally(now);
     }
 
-    /// The path changed. The rate is kept: RFC 9000, section 9.4 starts anew, but most moves are new addresses for the
-    /// same link, and a slower link shows itself within a few packets of queue.
+    /// The path changed. The rate is kept: RFC 9000, section 9.4 resets it, but most moves are new addresses for the same link, and a
+    /// slower link shows within a few packets of queue.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         self.service.forget();
         self.cause.forget();

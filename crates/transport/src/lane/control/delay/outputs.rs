@@ -1,4 +1,4 @@
-//! Pacing rate and window: what follows from the rate, the phase and the queue.
+//! Pacing rate and window, derived from the rate, the phase and the queue.
 
 use super::startup::Believed;
 use super::{DOUBT_FLOOR, Delay, Phase, RATE_MAX, RATE_MIN, SERVICE_MIN};
@@ -12,20 +12,20 @@ use wavelane_base::{Octets, Rate, Span};
 const GAIN: f64 = 0.4;
 const CRUISE_GAIN_MIN: f64 = 0.6;
 const CRUISE_GAIN_MAX: f64 = 1.15;
-/// Pacing gain in startup, and while only the first train speaks for the rate.
+/// Pacing gain in startup, and while the rate is known only from the first train.
 const STARTUP_GAIN: f64 = 2.0;
 const TRAIN_GAIN: f64 = 1.5;
-/// While the queue stays empty although we raise: pacing gain by consecutive empty rounds.
+/// Pacing gain by consecutive empty rounds, while the queue stays empty although the rate is raised.
 pub(super) const RAISE_GAINS: [f64; 5] = [1.0, 1.1, 1.25, 1.5, 2.0];
-/// Pacing gain of a drain, and of one that looks into a queue that does not shrink.
+/// Pacing gain of a drain, and of one that examines a queue that does not shrink.
 pub(super) const DRAIN_GAIN: f64 = 0.5;
 const REBASE_GAIN: f64 = 0.3;
-/// Where losses come in bursts the window also bridges their silence: twice the longest seen recently, because the next
-/// may be longer (of exponential bursts one in seven is twice the mean), and within these bounds.
+/// If losses come in bursts the window also bridges their silence: twice the longest recent burst, because the next may be longer (of
+/// exponential bursts one in seven is twice the mean), and within these bounds.
 const BRIDGE_MIN: Span = Span::from_millis(120);
 const BRIDGE_MAX: Span = Span::from_millis(250);
-/// Acks so far apart, after round trips so long, tell too late of a start that was too fast: then the window is what was
-/// delivered and the first one, which doubles with every ack, spread over the time between two.
+/// Acks this far apart, at a round trip this long, report too fast a start too late: then the window is the amount delivered plus the first
+/// window, which doubles with every ack, spread over the time between two.
 const BLIND_APART: Span = Span::from_millis(200);
 const BLIND_RTT: Span = Span::from_millis(700);
 
@@ -47,12 +47,12 @@ impl Delay {
         self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(self.drain_floor(), RATE_MAX);
         let bridge = match losses.longest_burst(sample.now) {
             Span::ZERO => Span::ZERO,
-            // On a short round trip the tail probe finds the end of the burst just as soon.
+            // With a short round trip the tail probe detects the end of the burst just as soon.
             longest => longest.times(2).clamp(BRIDGE_MIN, BRIDGE_MAX).min(longest.max(sample.rtt_min.times(2))),
         };
         let held = self.base_rtt(sample, forward) + target + forward.jitter() + bridge;
         let by_rate = self.rate.scale((gain.max(1.0) * 1000.0) as u64, 1000).octets_in(held).get();
-        // What arrives between two acks is in flight until the second.
+        // Packets that arrive between two acks are in flight until the second.
         let unacked = self.rate.octets_in(sample.acks_apart).get().max(2 * PACKET);
         self.window = (by_rate + unacked).max(4 * PACKET);
         if self.phase == Phase::Startup {
@@ -65,22 +65,22 @@ impl Delay {
         }
     }
 
-    /// Until half of the first window arrived there may be more to learn from it. An application that sends little by
-    /// little has not sent it yet: what is doubled meanwhile is no rate, and a window of it all queue.
+    /// Until half of the first window arrived it may still show more. An application that sends in small pieces has not sent it yet:
+    /// doubling meanwhile yields no rate, and a window of that size is all queue.
     fn train_is_out(&self) -> bool {
         let sparse = |served: Served| served.app_limited && served.delivered <= self.rate;
         self.busy < self.first_window / 2 && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none_or(sparse)
     }
 
-    /// The least pacing rate: what was sent ahead of the pacer would be paid off for seconds.
+    /// The lowest pacing rate: otherwise packets sent ahead of the pacer would be paid off for seconds.
     pub(super) fn drain_floor(&self) -> Rate {
         RATE_MIN.max(self.rate.min(DOUBT_FLOOR).scale((CRUISE_GAIN_MIN * 1000.0) as u64, 1000))
     }
 
-    /// How much faster than the rate we pace.
+    /// The ratio of pacing rate to rate.
     fn gain(&self, loop_delay: Span, target: Span, queue: Span) -> f64 {
         match self.phase {
-            // What a train of 10 ms showed may be a token bucket's depth: doubled is what the link carried for longer.
+            // A rate shown by a train of 10 ms may be a token bucket's depth: only a rate that the link sustained longer is doubled.
             Phase::Startup if matches!(self.believed, Believed::Train(_)) => TRAIN_GAIN,
             Phase::Startup => STARTUP_GAIN,
             Phase::Compete => 1.0,

@@ -1,8 +1,8 @@
-//! Finding room where jitter hides the queue: sending faster for a round and looking whether the delay answers.
+//! Finding spare capacity if jitter hides the queue: sending faster for a round and checking whether the delay responds.
 //!
-//! A link whose delay swings by more than the target never shows an empty queue, so the growth of [`super::cruise`] never
-//! begins. Only what follows our rate is ours: at a gain g a full link's queue grows by (g - 1) of the time, which is made
-//! longer than the swing; if the mean delay does not answer, there was room.
+//! A link whose delay varies by more than the target never shows an empty queue, so the growth of [`super::cruise`] never begins. Only what
+//! follows our rate is ours: at a gain g a full link's queue grows by (g - 1) of the time, which is chosen longer than the swing; if the
+//! mean delay does not respond, there was spare capacity.
 
 use super::target::TARGET_JITTERS;
 use super::{Delay, RATE_MAX};
@@ -11,24 +11,24 @@ use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use wavelane_base::{Instant, Rate, Span};
 
-/// The swing is this many times the mean distance from the mean: of a uniform distribution, its width.
+/// The swing is this many times the mean distance from the mean: for a uniform distribution, its width.
 const DISTANCES: u64 = 4;
 /// The swing of the delay within a round is smoothed by one part in this many per round.
 const SWING_STEP: u64 = 4;
-/// The gain makes the mean queue of a full link answer by the swing, within these bounds (thousandths).
+/// The gain makes the mean queue of a full link respond by the swing, within these bounds (thousandths).
 const GAIN_MIN: u64 = 1050;
 const GAIN_MAX: u64 = 1500;
-/// At least by the number of probes in a row that found room.
+/// The lowest gain, by the number of probes in a row that found spare capacity.
 const FOUND_GAINS: [u64; 3] = [GAIN_MIN, 1250, GAIN_MAX];
-/// A probe lasts a round trip, and this many swings at least.
+/// A probe lasts a round trip, and at least this many swings.
 const PROBE_SWINGS: u64 = 4;
-/// The link is full if it answers with more than this part.
+/// The link is full if it responds with more than this part.
 const ANSWERS: f64 = 0.5;
-/// With a queue of so many targets behind the window nothing leaves faster, and a delay that stays shows no room.
+/// With a queue of this many targets behind the window no packet is sent faster, and a constant delay shows no spare capacity.
 const HELD_UP_TARGETS: u64 = 2;
-/// A probe raises the rate to this part of what arrives at most.
+/// A probe raises the rate to at most this part of the rate that arrives.
 const ARRIVES: (u64, u64) = (5, 4);
-/// After a probe that found the link full the next comes after so many times its length, doubled with every such probe.
+/// After a probe that found the link full the next comes after this many times its length, doubled with every such probe.
 const WAIT_ROUNDS: u64 = 8;
 const WAIT_DOUBLINGS: u32 = 4;
 
@@ -38,7 +38,7 @@ enum Stage {
     Idle,
     /// Sending faster than `from` until `until`, from a mean queue of `before`.
     Up { since: Instant, until: Instant, gain: u64, from: Rate, before: Span },
-    /// Sending slower until then: what the probe added leaves again.
+    /// Sending slower until then: the queue that the probe added drains.
     Down { until: Instant, gain: u64 },
 }
 
@@ -48,18 +48,18 @@ pub(super) struct Probe {
     stage: Stage,
     next: Instant,
     full: u32,
-    /// Of this round: sum and number of queues, and the sum of their distances from the last round's mean.
+    /// In this round: sum and number of queues, and the sum of their distances from the last round's mean.
     sum: Span,
     away: Span,
     count: u64,
-    /// Mean queue of the last round, and how far it swings within one.
+    /// Mean queue of the last round, and its swing within one.
     mean: Span,
     swing: Span,
-    /// Bytes of which the fate is known, and lost ones, sent in the second half of a probe; and the share lost before.
+    /// Bytes whose fate is known, and lost ones, sent in the second half of a probe; and the share lost before.
     known: u64,
     lost: u64,
     share: f64,
-    /// Probes that found room, in a row.
+    /// Probes that found spare capacity, in a row.
     found: usize,
 }
 
@@ -91,7 +91,7 @@ impl Probe {
         }
     }
 
-    /// Ends a probe without a finding.
+    /// Ends a probe without a result.
     pub(super) fn stop(&mut self) {
         self.stage = Stage::Idle;
         self.found = 0;
@@ -150,7 +150,7 @@ impl Delay {
                 }
             }
             Stage::Down { until, .. } => {
-                // The delay is told a round trip later.
+                // The delay is known a round trip later.
                 if newest.sent_at >= until {
                     self.probe.stop();
                     self.probe.forget_round();
@@ -169,12 +169,12 @@ impl Delay {
         }
     }
 
-    /// Whether jitter makes the target: then it hides an empty queue.
+    /// Whether jitter determines the target: then it hides an empty queue.
     fn hidden(&self, jitter: Span) -> bool {
         jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO)
     }
 
-    /// Whether what was sent in the second half of a probe left faster by half of what was asked for.
+    /// Whether packets in the second half of a probe were sent faster by at least half of the requested increase.
     fn left_faster(&self, length: Span, gain: u64, from: Rate) -> bool {
         let asked = from.scale(1000 + (gain - 1000) / 2, 1000);
         self.service.rate(length.scale(1, 2)).is_some_and(|served| served.sent >= asked)
@@ -184,7 +184,7 @@ impl Delay {
         (self.probe.known, self.probe.lost, self.probe.share) = (0, 0, losses.share());
         let swing = self.probe.swing;
         let length = sample.rtt_min.max(swing.times(PROBE_SWINGS));
-        // Of the second half of the probe the mean answer is three quarters of the whole.
+        // In the second half of the probe the mean response is three quarters of the whole.
         let gain = 1000 + swing.as_nanos() * 4000 / (3 * length.as_nanos()).max(1);
         let gain = gain.clamp(GAIN_MIN, GAIN_MAX).max(FOUND_GAINS[self.probe.found]);
         self.probe.stage =
@@ -201,7 +201,7 @@ impl Delay {
     ) {
         let now = sample.now;
         let mean = if self.probe.count > 0 { self.probe.sum.scale(1, self.probe.count) } else { Span::MAX };
-        // A full link answers with delay or, where its queue is short, with loss; each as a part of what that alone would be.
+        // A full link responds with delay or, if its queue is short, with loss; each relative to the response of that alone.
         let excess = (gain - 1000) as f64 / 1000.0;
         let delay = mean.saturating_sub(before).as_secs_f64() / (length.as_secs_f64() * 0.75 * excess);
         let lost = self.probe.lost as f64 / self.probe.known.max(1) as f64;
@@ -209,7 +209,7 @@ impl Delay {
         self.probe.forget_round();
         let held_up = !faster && mean > self.target_at(jitter).times(HELD_UP_TARGETS);
         if !held_up && self.probe.known > 0 && delay + loss < ANSWERS {
-            // Never far beyond what arrives: fates may be late.
+            // Never far above the rate that arrives: fates may be late.
             let arrives = self.service.rate(sample.rtt).map_or(self.rate, |s| self.cause.carried(s.delivered));
             self.rate =
                 self.rate.scale(gain, 1000).min(arrives.scale(ARRIVES.0, ARRIVES.1).max(self.rate)).min(RATE_MAX);

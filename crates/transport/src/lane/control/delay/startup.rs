@@ -1,4 +1,4 @@
-//! Finding the rate: by how the first train was drawn out, else by doubling until the queue grows or nothing is gained.
+//! Finding the rate: from the first train's dispersion, else by doubling until the queue grows or nothing is gained.
 
 use super::{Delay, INITIAL_RATE, PACKET, SERVICE_JITTERS, TRAIN_RATE};
 use crate::lane::control::AckSample;
@@ -7,47 +7,47 @@ use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// The train is judged over this long and this many packets at least.
+/// The train is judged over at least this time and this many packets.
 const TRAIN_SPAN: Span = Span::from_millis(8);
 const TRAIN_PACKETS: u64 = 12;
 const TRAIN_BYTES: u64 = TRAIN_PACKETS * PACKET / 2;
 const TRAIN_SLOW: Span = Span::from_millis(100);
 const TRAIN_SPREAD: u64 = 3;
-/// So many packets of it that arrive as fast as they left show that the link carries the train's rate.
+/// If this many of its packets arrive as fast as they were sent, the link carries the train's rate.
 const TRAIN_MOST: u64 = 20;
-/// It speaks of a slower link only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
-/// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
+/// It shows a slower link only if it arrived at less than this share of its sending rate: then a queue dispersed it. A token bucket, or a
+/// link faster than the train, passes it unchanged, and startup doubles as if there were no train.
 const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
-/// On a shorter way doubling is soon over, and a token bucket taken for a fast link costs as much as on a long one.
+/// With a shorter round trip doubling is soon over, and mistaking a token bucket for a fast link costs as much as with a long one.
 const TRAIN_RTT_MIN: Span = Span::from_millis(250);
-/// The link carries the train's rate for longer than a train if at least this share arrives of what follows it.
+/// The link carries the train's rate for longer than a train if at least this share of the following traffic arrives.
 const TRAIN_KEPT: (u64, u64) = (9, 10);
-/// What follows is judged over this part of a round trip.
+/// The following traffic is judged over this part of a round trip.
 const TRAIN_JUDGED_RTT_PART: u64 = 5;
-/// While it doubles, a queue of so many jitters, up to this part of a round trip, does not end it.
+/// While the rate doubles, a queue of this many jitters, up to this part of a round trip, does not end startup.
 const STARTUP_JITTERS: u64 = 8;
 const STARTUP_RTT_PART: u64 = 8;
-/// Startup ends when this many rounds in a row brought less than [`PLATEAU_GROWTH`].
+/// Startup ends after this many rounds in a row with less than [`PLATEAU_GROWTH`].
 const PLATEAU_ROUNDS: u32 = 2;
 const PLATEAU_SURE: f64 = 0.15;
 const PLATEAU_GROWTH: f64 = 1.2;
 
-/// What startup goes by.
+/// The source of the rate in startup.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Believed {
-    /// Nothing but the rate that everybody starts at, or what was measured since.
+    /// None but the common start rate, or later measurements.
     Nothing,
-    /// The rate of the first train, at which we send since then.
+    /// The rate of the first train, used for sending since then.
     Train(Instant),
-    /// What was measured of what followed the train.
+    /// A measurement of the traffic after the train.
     Measured,
 }
 
-/// How the first train came out.
+/// The result of the first train.
 enum Train {
-    /// Longer than it went in: at what the link carries.
+    /// It was dispersed: to the rate of the link.
     DrawnOut(Rate),
-    /// As it went in, and this much of it.
+    /// It was unchanged, and this much of it.
     Unchanged(Rate),
 }
 
@@ -79,15 +79,15 @@ impl Delay {
         }
         self.judge_train(sample);
         if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
-            // Only what arrives may be doubled: behind a policer everything else would grow without bound.
+            // Only the rate that arrives may be doubled: behind a policer any other would grow without bound.
             if !served.app_limited || served.delivered > self.rate {
                 self.round_best = self.round_best.max(served.delivered);
-                // Never below the start: little may have arrived because the medium was bad just then.
+                // Never below the start rate: little may have arrived because the medium was bad just then.
                 self.rate = self.rate.max(served.delivered);
             }
-            // Jitter is learnt only now, and looks like a queue.
+            // Jitter is only being learnt now, and looks like a queue.
             let doubt = forward.jitter().times(STARTUP_JITTERS).min(sample.rtt_min.scale(1, STARTUP_RTT_PART));
-            // An application's pause is no service: then only what came since tells.
+            // A pause of the application is not service: then only the arrivals since count.
             let window = self.service_window(sample, forward);
             let busy = if served.app_limited { self.service.busy_rate(window, TRAIN_PACKETS) } else { Some(served) };
             if queue > self.target(forward).max(doubt)
@@ -104,12 +104,12 @@ impl Delay {
         if self.best.as_bps() > 0 && !self.round_limited && self.round_best.as_bps() > 0 {
             let grown = self.round_best.as_bps() as f64 >= self.best.as_bps() as f64 * PLATEAU_GROWTH;
             if grown {
-                // What is lost while more arrives than ever is not lost to a limit.
+                // Losses while more arrives than ever are not caused by a limit.
                 self.cause.learn(losses, now);
             }
             let share = losses.single_share().max(losses.share());
             let lossy = self.cause.exceeds(share);
-            // So much loss needs no second look.
+            // Loss this high needs no second round.
             let step = if share > PLATEAU_SURE { PLATEAU_ROUNDS } else { 1 };
             self.flat_rounds = if grown || !lossy { 0 } else { self.flat_rounds + step };
         }
@@ -121,7 +121,7 @@ impl Delay {
         }
     }
 
-    /// Looks whether the link carries the train's rate for longer than a train, or a token bucket let it through.
+    /// Checks whether the link sustains the train's rate, or a token bucket let the train through.
     fn judge_train(&mut self, sample: &AckSample) {
         let Believed::Train(at) = self.believed else { return };
         let window = sample.rtt_min.scale(1, TRAIN_JUDGED_RTT_PART);
@@ -135,7 +135,7 @@ impl Delay {
         }
     }
 
-    /// What became of the first train.
+    /// The result of the first train.
     fn train(&self, forward: &Forward) -> Option<Train> {
         if !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
             return None;
@@ -146,7 +146,7 @@ impl Delay {
             Some((served, drawn_out))
         };
         if let Some((served, true)) = measure(TRAIN_SPAN, TRAIN_PACKETS) {
-            // A few small packets are drawn out by jitter as much as by a link, unless that is slower than any jitter.
+            // Jitter disperses a few small packets as much as a link does, unless the link is slower than any jitter.
             let took = served.rate.time_for(Octets::new(served.bytes));
             let tells = served.bytes >= TRAIN_BYTES || took >= TRAIN_SLOW;
             return tells.then(|| Train::DrawnOut(plausible(&served)));
@@ -157,8 +157,7 @@ impl Delay {
     }
 }
 
-/// What is lost counts as served, but before anything is known of the medium not more than arrives: a policer drops much
-/// more.
+/// Lost packets count as served, but while the medium is unknown no more than the amount that arrives: a policer drops much more.
 fn plausible(served: &Served) -> Rate {
     served.rate.min(served.delivered.scale(2, 1))
 }
