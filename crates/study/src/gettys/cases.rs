@@ -35,7 +35,7 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
         tasks.push(growth(place, lasts(40, 30)));
         tasks.push(lengths(place, if sim || full { &[1_000, 300, 100, 10, 0] } else { &[100, 0] }, lasts(20, 17)));
         tasks.push(slow_router(place, if sim || full { &[12, 6] } else { &[12] }, lasts(settled(45, 40), 36)));
-        tasks.push(remedy(place, if sim || full { &[24_200, 4_900] } else { &[4_900] }, lasts(settled(40, 30), 20)));
+        tasks.push(remedy(place, if sim || full { &[24_200, 4_900] } else { &[4_900] }, lasts(40, 20)));
         if sim || full {
             tasks.push(rates(place));
             tasks.push(web(place));
