@@ -87,8 +87,8 @@ const WAVELAN_WIFS_US: u64 = 60;
 pub const WAVELAN_WAITS: Span = Span::from_nanos((WAVELAN_WIFS_US * 2 + WAVELAN_SLOT_US * 15) * 500);
 
 impl Phy {
-    /// WaveLAN before 802.11 whose frames in a row cost `overhead` each beside their bytes at 2 Mbit/s: inter-frame
-    /// space, a mean back-off of 7.5 slots, and the modem's lead, which is what is left. Sources put the whole at 0.7 to
+    /// WaveLAN before 802.11 with `overhead` per back-to-back frame besides its bytes at 2 Mbit/s: interframe space, a mean
+    /// backoff of 7.5 slots, and the modem's lead, which is the remainder. Sources give a total of 0.7 to
     /// 1.0 ms; less than 233 us leaves no lead.
     pub const fn wavelan(overhead: Span) -> Self {
         Self::WaveLan { lead: Span::from_nanos(overhead.as_nanos().saturating_sub(WAVELAN_WAITS.as_nanos())) }
