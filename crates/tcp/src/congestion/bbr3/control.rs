@@ -19,8 +19,7 @@ const UP_CWND_GAIN: u64 = 225;
 const PROBE_RTT_CWND_GAIN: u64 = 50;
 /// The pacing rate is this much below the bandwidth (section 2.5, BBR.PacingMarginPercent).
 const PACE_MARGIN: u64 = 1;
-/// What leaves at once is this time's worth, and no more than this many bytes, and no less than so many segments (section
-/// 5.6.3).
+/// The quantum is the pacing rate times this, at most this many bytes, and at least this many segments (section 5.6.3).
 const QUANTUM_TIME: Span = Span::from_millis(1);
 const QUANTUM_MAX: u64 = 65_536;
 const QUANTUM_SEGMENTS_MIN: u64 = 2;
