@@ -6,7 +6,7 @@ use wavelane_base::{Ratio, Span};
 
 /// Bounds of the length of a Reed-Solomon code, in symbols.
 pub const RS_LENGTHS: core::ops::RangeInclusive<u16> = 7..=255;
-/// A code has at least one bit of information in so many.
+/// A code has at least one bit of information in this many.
 const RATE_LEAST: u64 = 4;
 /// Maximum age of the channel state used by a sender.
 pub const FEEDBACK_MAX: Span = Span::from_millis(20);

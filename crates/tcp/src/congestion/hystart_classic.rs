@@ -15,8 +15,8 @@ const SAMPLES: u32 = 8;
 const GROWTH_DIVISOR: u64 = 8;
 const GROWTH_LEAST: Span = Span::from_millis(4);
 const GROWTH_MOST: Span = Span::from_millis(16);
-/// A train may be longer by the time in which the sender's pace sends so many bytes (four of the largest bursts that
-/// Linux hands to a device), and by this at most.
+/// A train may be longer by the time of this many bytes at the pacing rate (four of the largest bursts that Linux hands to a
+/// device), and by at most this.
 const BURSTS: u64 = 4 * 65_536;
 const BURSTS_MOST: Span = Span::from_millis(1);
 

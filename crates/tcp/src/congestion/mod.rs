@@ -199,7 +199,7 @@ impl Algorithm {
             Self::Bbr3(bbr) => bbr.on_congestion(),
         }
     }
-    /// Whether [`Algorithm::on_lost`] is to be told of every segment that is marked lost.
+    /// Whether [`Algorithm::on_lost`] is to be called for every segment that is marked lost.
     pub(super) fn asks_about_losses(&self) -> bool {
         matches!(self, Self::Bbr3(_))
     }
