@@ -1,4 +1,4 @@
-//! The two dice. Models draw from [`Chance`]; keys and identifiers come from [`Entropy`].
+//! The two random sources. Models draw from [`Chance`]; keys and identifiers come from [`Entropy`].
 
 use crate::{Ratio, Span, maths};
 use rand_chacha::ChaCha20Rng;
@@ -6,20 +6,20 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sha2::{Digest, Sha256};
 
-/// The run's number. Every substream of a run is derived from it and a name.
+/// The run's seed. Every substream of a run is derived from it and a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seed(pub u64);
 
 /// One named random substream of a run, for models.
 ///
-/// Streams with different names are independent, so adding a consumer never moves another one's draws.
+/// Streams with different names are independent, so adding a consumer never changes the draws of another.
 #[derive(Clone, Debug)]
 pub struct Chance(Xoshiro256PlusPlus);
 
 /// Unpredictable bytes for keys and identifiers.
 ///
-/// Drawn from the operating system each time in the daemon, so that two copies of one machine's memory part ways with
-/// the next draw; seeded from the run only in the simulator and in tests.
+/// Drawn from the operating system each time in the daemon, so that two copies of one machine's memory diverge at the next
+/// draw; seeded from the run only in the simulator and in tests.
 pub struct Entropy(Source);
 
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl Chance {
         if n == 0 {
             return 0;
         }
-        // Rejection sampling; the loop ends after two draws on average at the most.
+        // Rejection sampling; the loop takes at most two draws on average.
         let zone = u64::MAX - u64::MAX % n;
         loop {
             let draw = self.next_u64();
@@ -85,7 +85,7 @@ impl Entropy {
     pub fn from_os_bytes(seed: [u8; 32]) -> Self {
         Self(Source::Seeded(Box::new(ChaCha20Rng::from_seed(seed))))
     }
-    /// Entropy that asks `source`, which never fails, for every byte.
+    /// Entropy that draws every byte from `source`, which never fails.
     pub fn live(source: fn(&mut [u8])) -> Self {
         Self(Source::Live(source))
     }
@@ -107,7 +107,7 @@ impl Entropy {
             }
         }
     }
-    /// An independent generator of the same key, and always the same one: this one's draws stay as they are.
+    /// An independent generator derived from the same key, always the same one; the draws of this one are unaffected.
     pub fn aside(&self) -> Self {
         let mut other = self.0.clone();
         if let Source::Seeded(rng) = &mut other {

@@ -1,4 +1,4 @@
-//! What travels between machines and ports.
+//! Frames between machines and ports.
 
 use crate::Instant;
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +33,7 @@ pub enum Class {
     Bulk,
 }
 
-/// What is known of a received frame besides its bytes.
+/// Metadata of a received frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameMeta {
     /// When the frame arrived at the port, on this node's clock; not later than `now`.
@@ -61,9 +61,9 @@ pub struct Transmit {
     pub len: usize,
     /// If the buffer holds several frames (GSO), the size of each but the last, which may be shorter.
     pub segment_size: Option<u16>,
-    /// Where to, on media that need an address.
+    /// Destination, on media that need an address.
     pub to: Option<SocketAddr>,
-    /// From which of this node's addresses; `None` leaves it to the system.
+    /// Source, one of this node's addresses; `None` leaves it to the system.
     pub from: Option<IpAddr>,
     /// Service class.
     pub class: Class,

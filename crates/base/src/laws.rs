@@ -24,9 +24,9 @@ pub struct Script<M> {
     pub end: Instant,
 }
 
-/// How many frames or events one drain may give before it counts as endless.
+/// Most frames or events of one drain before it counts as endless.
 const DRAIN_LIMIT: usize = 100_000;
-/// How many wake-ups one script may take before it counts as spinning.
+/// Most wake-ups of one script before it counts as spinning.
 const WAKEUP_LIMIT: usize = 10_000_000;
 /// The largest frame a machine may write in one call.
 const FRAME_ROOM: usize = 65_535;
@@ -46,7 +46,7 @@ enum Policy {
 /// What one run sent, segment by segment: (time, port, bytes).
 type Sent = Vec<(Instant, PortId, Vec<u8>)>;
 
-/// What one run showed its owner.
+/// The observable output of one run.
 #[derive(PartialEq, Eq, Default)]
 struct Seen {
     /// Nothing is kept: memory is measured.
@@ -77,12 +77,12 @@ pub fn check<M: Machine<Event: Debug>>(make: impl Fn() -> M, script: &Script<M>)
     }
 }
 
-/// What this harness itself takes: the buffer for frames, a copy of one frame, the text of one event.
+/// Memory of the harness itself: the buffer for frames, a copy of one frame, the text of one event.
 const HARNESS_MEMORY: u64 = 4 * FRAME_ROOM as u64;
 
 /// Law 7: runs `script`, discards the output and panics if the machine ever held more than `limit` bytes.
 ///
-/// `peak` runs what it is given and says how much more memory was taken meanwhile than before, at the most.
+/// `peak` runs the given closure and returns the peak increase of memory during it.
 pub fn check_memory<M: Machine<Event: Debug>>(
     make: impl Fn() -> M,
     script: &Script<M>,

@@ -1,8 +1,8 @@
 //! The contract every Wavelane machine keeps, and the few value types it is written in.
 //!
-//! Nothing here performs IO, reads a clock or rolls dice of its own. A *machine* is passed the time and handed
-//! frames; it answers with frames, deadlines and events. The simulator, the lab and the daemon drive the same
-//! machines through the same [`Machine`] trait.
+//! Nothing here performs IO, reads a clock or has a random source of its own. A *machine* is passed the time and handed
+//! frames; it answers with frames, deadlines and events. The simulator, the lab and the daemon drive the same machines
+//! through the same [`Machine`] trait.
 #![forbid(unsafe_code)]
 
 mod chance;

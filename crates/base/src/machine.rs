@@ -21,7 +21,7 @@ impl Wakeup {
     }
 }
 
-/// A protocol or channel machine: no clock, no socket, no thread, no dice of its own.
+/// A protocol or channel machine: no clock, no socket, no thread, no random source of its own.
 ///
 /// Methods are of four kinds: getters; `handle_*`, which bring in the network and the clock; commands of the
 /// owner; and `poll_*`, which drain the machine's outputs. After any mutation the driver drains in this

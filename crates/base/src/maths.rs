@@ -25,7 +25,7 @@ pub fn cube_root(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Bits that every other machine must find too, whether they are the nearest or not.
+    /// Bits that every other machine must produce too, whether correctly rounded or not.
     #[test]
     fn they_are_the_same_bits_everywhere() {
         assert_eq!(log_e(2.0).to_bits(), core::f64::consts::LN_2.to_bits());

@@ -19,7 +19,7 @@ impl RangeSet {
     pub fn total(&self) -> u64 {
         self.total
     }
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
@@ -50,7 +50,7 @@ impl RangeSet {
         if start >= end {
             return;
         }
-        // Ranges that begin at or before `end` and finish at or after `start` melt into one.
+        // Ranges that begin at or before `end` and finish at or after `start` are merged.
         while let Some((&s, &e)) = self.map.range(..=end).next_back() {
             if e < start {
                 break;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub struct IpPrefix {
     /// Any address in the block.
     pub address: IpAddr,
-    /// Leading bits that count.
+    /// Prefix length in bits.
     pub bits: u8,
 }
 
@@ -39,8 +39,7 @@ impl core::str::FromStr for IpPrefix {
     }
 }
 
-/// The longest of the blocks that hold `target`, and what it leads to; of equal blocks the first that is not `avoided`, else
-/// the first.
+/// Longest-prefix match for `target`, with its value; of equal prefixes the first that is not `avoided`, else the first.
 pub fn route<T: Copy>(
     routes: impl IntoIterator<Item = (IpPrefix, T)>,
     target: IpAddr,

@@ -6,7 +6,7 @@ use crate::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowId(pub u64);
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadOutcome {
     /// This many bytes were written to the start of the buffer (at least one).
@@ -28,7 +28,7 @@ pub trait Streams {
     fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome;
     /// Ends our direction in an orderly way, after everything written. The other direction goes on.
     fn shutdown(&mut self, now: Instant, flow: FlowId);
-    /// Abandons both directions: the far application gets what was written, and the end if that was said, then sees a
-    /// reset.
+    /// Abandons both directions: the remote application receives the data written, and the end if it was signalled, and then
+    /// a reset.
     fn reset(&mut self, now: Instant, flow: FlowId);
 }

@@ -1,8 +1,8 @@
-//! What a medium does to frames between ports: occupy, delay, lose, corrupt, reorder.
+//! Media between ports: they serialise, delay, lose, corrupt and reorder frames.
 //!
-//! Channels are machines ([`wavelane_base::Machine`]), driven in virtual time by the simulator and in real time
-//! by the lab, so that both share one model. They carry opaque bytes and know nothing of any protocol: a channel
-//! that reads headers can flatter the protocol it carries.
+//! Channels are machines ([`wavelane_base::Machine`]), driven in virtual time by the simulator and in real time by the lab,
+//! so that both share one model. They carry opaque bytes and know nothing of any protocol: a channel that reads headers
+//! could favour the protocol it carries.
 #![forbid(unsafe_code)]
 
 pub mod cable;

@@ -1,19 +1,19 @@
-//! The rate of a shaper before a link whose own rate moves, from one-way delay and what was carried.
+//! The rate of a shaper in front of a link of variable rate, from one-way delay and carried rate.
 //!
-//! The rules are those that users of `cake-autorate` run on LTE and satellite links: a queue that forms behind the shaper
-//! shows as delay, and the shaper goes below what was carried; under load without delay it feels its way up; idle, it
-//! returns to a middle rate. Only differences of delays are used, so the two clocks need not agree, only run alike.
+//! The rules are those that users of `cake-autorate` run on LTE and satellite links: a queue behind the shaper shows as
+//! delay, and the shaper is set below the carried rate; under load without delay it increases gradually; when idle it
+//! returns to a middle rate. Only differences of delays are used, so the two clocks need no common offset, only equal rates.
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Rate, Span};
 
-/// Samples that are looked at together, and how many of them must be above the threshold.
+/// Samples in the detection window, and how many of them must be above the threshold.
 const WINDOW: usize = 6;
 const DETECTIONS: usize = 3;
-/// Part of a rise, and of a fall, by which the baseline follows each sample.
+/// Smoothing factors of the baseline for a rise and for a fall.
 const BASELINE_UP: f64 = 0.001;
 const BASELINE_DOWN: f64 = 0.9;
-/// Share of the shaper's rate from which on the link counts as loaded.
+/// Share of the shaper's rate from which the link counts as loaded.
 const LOADED: f64 = 0.75;
 /// What is left of the carried rate after a cut, so that the queue drains, and of the shaper's own: that much at the
 /// threshold, the lesser at thrice of it.
@@ -21,28 +21,28 @@ const CARRIED_KEPT: f64 = 0.9;
 const CUT: (f64, f64) = (0.99, 0.75);
 /// What a loaded sample without any rise adds; the closer to the threshold, the less.
 const GROWTH: f64 = 0.04;
-/// After a cut nothing else happens for so long: the samples under way tell of before.
+/// Hold time after a cut: samples in flight still reflect the old rate.
 const AFTER_CUT: Span = Span::from_millis(300);
-/// Idle, the rate moves towards the middle so often, by this part.
+/// When idle, the rate moves towards the middle at this interval, by this fraction.
 const RETURN_EVERY: Span = Span::from_secs(1);
 const RETURN: f64 = 0.01;
-/// Without a sample for so long nothing is known, and the middle is as good as any.
+/// Without a sample for this long, the middle rate is used.
 pub const SILENCE: Span = Span::from_secs(5);
 
-/// What the operator states.
+/// The operator's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AutorateTerms {
-    /// Never below this: so much is used even where it makes a queue.
+    /// Minimum rate, used even if it causes a queue.
     pub least: Rate,
-    /// Where it begins, and where it returns to while idle.
+    /// Initial rate, and the rate when idle.
     pub middle: Rate,
-    /// Never above this.
+    /// Maximum rate.
     pub most: Rate,
-    /// A rise of the one-way delay above its baseline that is a queue.
+    /// Rise of the one-way delay above its baseline that counts as a queue.
     pub rise: Span,
 }
 
-/// A rise that is a queue, unless the operator says otherwise (`cake-autorate`'s `delay_thr`).
+/// Default rise that counts as a queue (`cake-autorate`'s `delay_thr`).
 pub const RISE_DEFAULT: Span = Span::from_millis(30);
 
 /// Follows one direction of one link.
@@ -59,7 +59,7 @@ pub struct Autorate {
 }
 
 impl Autorate {
-    /// Begins at the middle rate. The bounds are put in order if they are not.
+    /// Begins at the middle rate. Bounds out of order are corrected.
     pub fn new(now: Instant, terms: AutorateTerms) -> Self {
         let most = terms.most.max(terms.least);
         let terms = AutorateTerms { most, middle: terms.middle.clamp(terms.least, most), ..terms };
@@ -72,8 +72,8 @@ impl Autorate {
         Rate::from_bps(self.rate as u64)
     }
 
-    /// A probe came back: its one-way delay in milliseconds, give or take a constant, and what the shaper let out in the
-    /// last moments. Gives the new rate.
+    /// Processes a probe: its one-way delay in milliseconds, up to a constant, and the shaper's recent output rate. Returns
+    /// the new rate.
     pub fn sample(&mut self, now: Instant, delay_ms: f64, carried: Rate) -> Rate {
         if !delay_ms.is_finite() {
             return self.rate();
@@ -118,7 +118,7 @@ impl Autorate {
         self.returned = now;
     }
 
-    /// Time passed without a sample. Gives the new rate.
+    /// Time passed without a sample. Returns the new rate.
     pub fn silent(&mut self, now: Instant) -> Rate {
         if now.since(self.heard) >= SILENCE {
             self.rises.clear();

@@ -1,4 +1,4 @@
-//! One-way delays between two clocks that were never set.
+//! One-way delays between two unsynchronised clocks.
 //!
 //! Of a probe four times are known: sent and back on our clock, received and answered on theirs. A quick round trip met no
 //! queue either way, so half of it is each way's delay, and the clocks' difference follows. A line through the quickest
@@ -18,25 +18,25 @@ pub struct Exchange {
     pub back: u64,
 }
 
-/// The quickest exchange of each such stretch of time can be one that met no queue.
+/// The fastest exchange of each interval of this length is a candidate for one without queueing.
 const STRETCH_NS: u64 = 1_000_000_000;
-/// It was one if it took at most so much longer than the quickest of all, ...
+/// It is accepted if it took at most this much longer than the fastest of all, ...
 const SLACK_NS: i128 = 500_000;
-/// ... or by this share of it: a long path varies more.
+/// ... or 1/this of it: a long path varies more.
 const SLACK_SHARE: i128 = 10;
-/// Below this much time between the first and the last such exchange noise would pass for drift.
+/// With less time between the first and the last such exchange, noise would be taken for drift.
 const DRIFT_FROM_NS: f64 = 2e9;
-/// Clocks that run further apart are broken; so is then the line.
+/// Larger drift is invalid, and so is the line.
 const DRIFT_MAX: f64 = 0.002;
 /// A stretch that nothing is known of: longer than any measurement.
 const STRETCHES_MAX: usize = 100_000;
 
 impl Exchange {
-    /// The round trip without the time at the other end.
+    /// The RTT without the processing time at the other end.
     fn round_trip(&self) -> i128 {
         i128::from(self.back) - i128::from(self.sent) - (i128::from(self.answered) - i128::from(self.received))
     }
-    /// How far their clock is ahead if both ways took the same; doubled, to stay whole.
+    /// How far their clock is ahead if both directions took equally long; doubled, to stay an integer.
     fn ahead_twice(&self) -> i128 {
         i128::from(self.received) - i128::from(self.sent) + i128::from(self.answered) - i128::from(self.back)
     }

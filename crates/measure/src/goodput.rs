@@ -1,4 +1,4 @@
-//! What an application received, over time.
+//! Goodput of an application.
 
 use wavelane_base::{Instant, Octets, Span};
 

@@ -1,11 +1,11 @@
-//! What a queue costs, in a letter and in a ratio.
+//! Bufferbloat as a letter grade and as a ratio.
 
 use crate::stats::mean;
 
 /// The scale of [`letter`]; others use other edges, so a letter never stands without it.
 pub const GRADE_SCALE: &str = "DSLReports bufferbloat";
 
-/// Where each letter ends, in milliseconds of mean rise; from the last on it is F. There is no E.
+/// Upper limit of each letter, in milliseconds of mean rise; from the last on it is F. There is no E.
 const EDGES: [(f64, &str); 5] = [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
 
 /// The letter of a rise of the round trip in milliseconds.
@@ -13,15 +13,15 @@ pub fn letter(rise_ms: f64) -> &'static str {
     EDGES.iter().find(|(edge, _)| rise_ms < *edge).map_or("F", |(_, letter)| letter)
 }
 
-/// The letter of a connection: that of the mean of the mean rises while it downloads and while it uploads. What was not
-/// measured is left out; `None` if nothing was.
+/// The letter of a connection: that of the mean of the mean rises while it downloads and while it uploads. Missing values
+/// are excluded; `None` if both are missing.
 pub fn grade(rise_down_ms: Option<f64>, rise_up_ms: Option<f64>) -> Option<&'static str> {
     let rises: Vec<f64> = rise_down_ms.into_iter().chain(rise_up_ms).collect();
     mean(&rises).map(letter)
 }
 
-/// Bytes in flight over what the path holds without a queue, `rate x unloaded round trip` (as `bbperf` has it): 1 without a
-/// queue, 10 where nine tenths of what is under way wait.
+/// Bytes in flight over the path's capacity without a queue, `rate x unloaded round trip` (as `bbperf` has it): 1 without a
+/// queue, 10 if nine tenths of the bytes in flight are queued.
 pub fn bloat_ratio(in_flight_bytes: f64, goodput_bps: f64, idle_rtt_ms: f64) -> Option<f64> {
     let holds = goodput_bps / 8.0 * idle_rtt_ms / 1_000.0;
     let ratio = in_flight_bytes / holds;
@@ -38,7 +38,7 @@ mod tests {
         for (edge, below, from) in edges {
             assert_eq!((letter(f64::next_down(edge)), letter(edge)), (below, from), "{edge} ms");
         }
-        // Noise may find the loaded path quicker than the idle one.
+        // By noise the loaded path may measure faster than the idle one.
         assert_eq!((letter(-3.0), letter(0.0), letter(1e9)), ("A+", "A+", "F"));
     }
 

@@ -1,6 +1,6 @@
 //! Pure analysis: samples in, statistics out.
 //!
-//! No clock, no file, no dice: the same samples give the same figures on every machine. A figure that cannot be
+//! No clock, no file, no randomness: the same samples give the same figures on every machine. A figure that cannot be
 //! computed is `None`, which a record writes as `null`; never zero, never infinite.
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use wavelane_base::{Ratio, Span};
 
-/// A lost probe ranks as longer than this, hence behind every answered one.
+/// A lost probe ranks as longer than this, hence above every answered one.
 ///
 /// A probe is lost if it is unanswered this long after the end of the run.
 pub const LOST_RANKS_ABOVE: Span = Span::from_secs(5);
@@ -44,7 +44,7 @@ impl Probes {
         self.answered.get(usize::try_from(rank - 1).ok()?).copied()
     }
 
-    /// Mean delay of the answered probes; `None` if there is none. It says nothing about the lost ones.
+    /// Mean delay of the answered probes; `None` if there is none. Lost ones are excluded.
     pub fn mean_answered(&self) -> Option<Span> {
         let sum: u128 = self.answered.iter().map(|delay| u128::from(delay.as_nanos())).sum();
         let mean = sum.checked_div(self.answered.len() as u128)?;

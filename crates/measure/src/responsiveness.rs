@@ -5,17 +5,17 @@ use crate::stats::{mean, sample_deviation};
 
 /// The draft by which scores are computed.
 pub const RPM_DRAFT: &str = "draft-ietf-ippm-responsiveness-09";
-/// How many of the last intervals count (MAD, moving average distance).
+/// Number of last intervals used (MAD, moving average distance).
 pub const RPM_INTERVALS: usize = 4;
 /// The draft's interval (ID) in seconds.
 pub const RPM_INTERVAL_S: f64 = 5.0;
-/// Of the samples the worst twentieth is left out (TMP, 95 %).
+/// The worst twentieth of the samples is excluded (TMP, 95 %).
 const TRIMMED_ONE_IN: usize = 20;
 /// Averages that deviate by less than this share are stable (SDT).
 const STABLE_SHARE: f64 = 0.05;
 const MS_PER_MINUTE: f64 = 60_000.0;
 
-/// What one interval saw, times in milliseconds.
+/// Samples of one interval, in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RpmInterval {
     /// TCP handshakes of new connections (`tcp_f`).
@@ -26,11 +26,11 @@ pub struct RpmInterval {
     pub request_ms: Vec<f64>,
     /// Requests on connections that carry load (`http_l`).
     pub loaded_ms: Vec<f64>,
-    /// Bits per second that the load's receivers got.
+    /// Goodput of the load, in bits per second.
     pub goodput_bps: f64,
 }
 
-/// How far a score can be trusted.
+/// The confidence of a score.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Confidence {
     /// Fewer than [`RPM_INTERVALS`] intervals.
@@ -61,7 +61,7 @@ pub struct Rpm {
     pub foreign: f64,
     /// By connections that carry load.
     pub loaded: f64,
-    /// How far to trust it.
+    /// Its confidence.
     pub confidence: Confidence,
 }
 

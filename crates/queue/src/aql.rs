@@ -1,5 +1,5 @@
-//! Airtime queue limits (AQL, `net/mac80211` of Linux): how much airtime may wait below the queues that a discipline
-//! controls, in a radio's ring.
+//! Airtime queue limits (AQL, `net/mac80211` of Linux): how much airtime may be pending in a radio's ring, below the queues
+//! that a discipline controls.
 //!
 //! Every item gets an estimate of its airtime when it is released to the ring. The estimate is pending until the item is
 //! completed: acknowledged or given up.
@@ -9,13 +9,13 @@ use wavelane_base::Span;
 /// The limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AqlTerms {
-    /// Airtime pending of a queue below which it may release another item, whatever the others have pending.
+    /// A queue with less pending airtime than this may release another item, whatever the others have pending.
     pub low: Span,
     /// The same while less than `threshold` is pending in all.
     pub high: Span,
-    /// Airtime pending of all queues together from which on the lower limit counts alone.
+    /// Total pending airtime from which only the lower limit applies.
     pub threshold: Span,
-    /// Airtime pending of items for everybody, which count apart, below which another may be released.
+    /// Limit for pending airtime of broadcast items, which are counted separately.
     pub broadcast: Span,
 }
 
@@ -28,19 +28,19 @@ impl Default for AqlTerms {
     }
 }
 
-/// What an item's airtime counts for.
+/// The account of an item's airtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Account {
-    /// A queue: one receiver's of an access category.
+    /// A queue: of one receiver and access category.
     Queue(usize),
-    /// All items for everybody together.
+    /// All broadcast items together.
     Everybody,
 }
 
 /// The pending airtime of one radio: of each of its queues, one for each receiver and access category.
 ///
-/// A queue with nothing pending may always release an item, as long as the lower limit is above zero; so what is pending
-/// stays below the limit and one item more. The same holds for what is for everybody.
+/// A queue with nothing pending may always release an item, as long as the lower limit is above zero; so the pending airtime
+/// stays below the limit plus one item. The same holds for broadcast items.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Aql {
     terms: AqlTerms,
@@ -50,7 +50,7 @@ pub struct Aql {
 }
 
 impl Aql {
-    /// Of so many queues, nothing pending.
+    /// An empty one for `queues` queues.
     pub fn new(terms: AqlTerms, queues: usize) -> Self {
         Self { terms, pending: vec![Span::ZERO; queues], total: Span::ZERO, everybody: Span::ZERO }
     }
@@ -58,10 +58,10 @@ impl Aql {
     pub fn may_release(&self, account: Account) -> bool {
         let Account::Queue(queue) = account else { return self.everybody < self.terms.broadcast };
         let limit = if self.total < self.terms.threshold { self.terms.high } else { self.terms.low };
-        // The higher limit never holds back what the lower one lets through.
+        // The higher limit never blocks an item that the lower one permits.
         self.pending[queue] < limit.max(self.terms.low)
     }
-    /// An item whose airtime is estimated so is released.
+    /// Releases an item with this airtime estimate.
     pub fn release(&mut self, account: Account, estimate: Span) {
         match account {
             Account::Queue(queue) => {
@@ -71,7 +71,7 @@ impl Aql {
             Account::Everybody => self.everybody += estimate,
         }
     }
-    /// An item is completed, whose estimate was this when it was released.
+    /// Completes an item; `estimate` is the value at its release.
     pub fn complete(&mut self, account: Account, estimate: Span) {
         match account {
             Account::Queue(queue) => {
@@ -89,7 +89,7 @@ impl Aql {
     pub fn total(&self) -> Span {
         self.total
     }
-    /// Airtime pending of items for everybody.
+    /// Airtime pending of broadcast items.
     pub fn everybody(&self) -> Span {
         self.everybody
     }
@@ -144,8 +144,8 @@ mod tests {
         }
     }
 
-    /// Linux's numbers: a queue alone goes up to 12 ms, and those beside it from 24 ms in all on up to 5 ms; what is for
-    /// everybody up to 50 ms, apart from that.
+    /// Linux's numbers: a single queue may reach 12 ms, and from 24 ms in total the others 5 ms; broadcast up to 50 ms,
+    /// separately.
     #[test]
     fn the_usual_limits() {
         let ms = Span::from_millis(1);
@@ -157,7 +157,7 @@ mod tests {
         let released = [0, 1, 2, 3].map(|queue| fill(&mut aql, Account::Queue(queue)));
         assert_eq!(released, [12, 12, 5, 5]);
         assert_eq!((aql.total(), aql.everybody()), (Span::from_millis(34), Span::from_millis(50)));
-        // Below the threshold again the higher limit counts for every queue.
+        // Below the threshold the higher limit applies to every queue again.
         (0..11).for_each(|_| aql.complete(Account::Queue(0), ms));
         assert_eq!(fill(&mut aql, Account::Queue(3)), 1);
         assert!(!aql.may_release(Account::Queue(3)) && aql.may_release(Account::Queue(0)));

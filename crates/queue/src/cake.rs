@@ -1,14 +1,14 @@
-//! A queue after CAKE (`sch_cake` of Linux; Høiland-Jørgensen and others, "Piece of CAKE", LANMAN 2018): tins by code point,
-//! each an FQ-CoDel whose turns hosts share.
+//! A queue modelled on CAKE (`sch_cake` of Linux; Høiland-Jørgensen and others, "Piece of CAKE", LANMAN 2018): tins by code
+//! point, each an FQ-CoDel with host fairness.
 
 use super::fq_codel::FqCoDel;
 use super::{Counters, FRAME, Limits, Loss, Lost, Popped, Queued, Terms, UNLIMITED};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// What a tin of weight 1 may send per turn where no rate is known, in octets.
+/// Quantum of a tin of weight 1 if no rate is known, in octets.
 const TURN: i64 = 1_514;
 
-/// By which code points packets are sorted (tc-cake(8)).
+/// How packets are sorted by code point (tc-cake(8)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tins {
     /// All packets alike.
@@ -20,12 +20,12 @@ pub enum Tins {
     Diffserv4,
 }
 
-/// A tin's place; in this order the later goes first while it keeps to its share.
+/// A tin's index; a higher one has priority while it stays within its share.
 const BEST_EFFORT: usize = 0;
 const BULK: usize = 1;
 
 impl Tins {
-    /// Each tin's share of the rate, as what it is divided by.
+    /// Each tin's share of the rate, as a divisor.
     fn shares(self) -> &'static [u64] {
         match self {
             Self::BestEffort => &[1],
@@ -60,10 +60,10 @@ impl Tins {
 struct Tin<T> {
     queue: FqCoDel<T>,
     share: u64,
-    /// Where a rate is known: when it may send again without exceeding its share, and parts of a nanosecond.
+    /// If a rate is known: when it may send again without exceeding its share, with fractions of a nanosecond.
     free: Instant,
     carry: u128,
-    /// Where none is: octets left of its turn.
+    /// If none is: octets left of its turn.
     deficit: i64,
 }
 
@@ -72,12 +72,12 @@ struct Tin<T> {
 pub struct Cake<T> {
     kind: Tins,
     tins: Vec<Tin<T>>,
-    /// What leaves per second, if it is known.
+    /// The output rate, if known.
     rate: Option<Rate>,
     pub(super) limits: Limits,
     terms: Terms,
     turn: usize,
-    /// Refused before a tin took it, or beyond the bound of all.
+    /// Dropped before it entered a tin, or beyond the overall limit.
     refused: Counters,
 }
 
@@ -103,15 +103,15 @@ impl<T: Queued> Cake<T> {
         self.stretch(FRAME);
     }
 
-    /// What leaves per second, from now on; tins share it. A full packet takes `frame` on the link.
+    /// Sets the output rate, which the tins share. A full packet takes `frame` on the link.
     pub(super) fn set_rate(&mut self, rate: Option<Rate>, frame: Octets) {
         self.rate = rate;
         self.tins.iter_mut().for_each(|tin| tin.carry = 0);
         self.stretch(frame);
     }
 
-    /// A target is at least one and a half full packets' time at the tin's share, and the interval grows with it: a packet's
-    /// own time on a slow link is no queue (RFC 8289, section 4.3).
+    /// The target is at least the time of one and a half full packets at the tin's share, and the interval grows with it: a
+    /// packet's own serialisation time on a slow link is not a queue (RFC 8289, section 4.3).
     fn stretch(&mut self, frame: Octets) {
         for tin in &mut self.tins {
             let own = self.rate.map_or(Span::ZERO, |rate| rate.time_for(frame).times(tin.share).scale(3, 2));
@@ -128,7 +128,7 @@ impl<T: Queued> Cake<T> {
             return lost(item, Loss::Full);
         }
         let tin = &mut self.tins[self.kind.of(item.dscp())];
-        // Unused time is not saved up.
+        // Unused time is not credited.
         if tin.queue.len() == 0 && tin.free < now {
             (tin.free, tin.carry) = (now, 0);
         }
@@ -139,12 +139,12 @@ impl<T: Queued> Cake<T> {
         }
     }
 
-    /// The next item as the link counts it by its octets.
+    /// The next item, with no framing overhead.
     pub(super) fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
         self.pop_framed(now, |octets| Octets::new(octets as u64), lost)
     }
 
-    /// The same where the link adds to each; CoDel may drop all that waits in a tin, then the next one is asked.
+    /// The same with framing overhead; CoDel may drop all items of a tin, then the next tin is tried.
     pub(super) fn pop_framed(
         &mut self,
         now: Instant,
@@ -164,8 +164,8 @@ impl<T: Queued> Cake<T> {
                 let after = |from: Instant, parts: u128| {
                     (from + Span::from_nanos(u64::try_from(parts / bps).unwrap_or(u64::MAX)), parts % bps)
                 };
-                // A tin that sends beyond its share while no other wants to owes one item's time at most, as in sch_cake's
-                // cake_advance_shaper: a debt that grew would keep it from its share long after.
+                // A tin that exceeds its share while the others are idle owes at most one item's time, as in sch_cake's
+                // cake_advance_shaper: a growing debt would deny it its share long after.
                 (tin.free, tin.carry) = if tin.free < now {
                     after(tin.free, parts + tin.carry)
                 } else {
@@ -177,7 +177,7 @@ impl<T: Queued> Cake<T> {
         None
     }
 
-    /// The last tin of those that keep to their share; else the one that may send earliest.
+    /// The last tin of those within their share; else the one that may send earliest.
     fn by_clock(&self, now: Instant) -> Option<usize> {
         let waiting = || self.tins.iter().enumerate().filter(|(_, tin)| tin.queue.len() > 0);
         let keeps = waiting().rfind(|(_, tin)| tin.free <= now);
@@ -191,7 +191,7 @@ impl<T: Queued> Cake<T> {
             if tin.queue.len() > 0 && tin.deficit > 0 {
                 return self.turn;
             }
-            // Who has nothing waiting saves nothing up.
+            // An empty tin gains no credit.
             tin.deficit = if tin.queue.len() == 0 { 0 } else { tin.deficit + TURN / tin.share as i64 };
             self.turn = (self.turn + 1) % self.tins.len();
         }

@@ -4,31 +4,31 @@ use super::fifo::Fifo;
 use super::{Counters, Limits, Loss, Lost, Popped, Queued, Terms};
 use wavelane_base::{Instant, Span};
 
-/// A queue that holds no more than this is never dropped from: one packet of the largest common MTU (RFC 8289,
-/// section 4.2, `MAXPACKET`).
+/// A queue with at most this backlog is never dropped from: one packet of the largest common MTU (RFC 8289, section 4.2,
+/// `MAXPACKET`).
 const BACKLOG_MIN: usize = 1_514;
 /// A new dropping state resumes the earlier drop rate if it begins within this many intervals of the last drop
 /// (RFC 8289, section 4.1: "within the last 8 intervals"; section 5.3's code has 16, which Linux uses too).
 const RESUME_INTERVALS: u64 = 16;
-/// A source that answers drops answers within a round trip, which the interval exceeds. One whose queue has stood for so
-/// many intervals of drops does not.
+/// A source that reacts to drops does so within an RTT, which is below the interval. After this many intervals of drops with
+/// a standing queue, a source is taken as unresponsive.
 const DEAF_INTERVALS: u64 = 8;
 
-/// CoDel's memory (RFC 8289, section 5.3).
+/// CoDel's state (RFC 8289, section 5.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Law {
-    /// When the sojourn time, above target since an interval before, first allows a drop.
+    /// When the sojourn time will have been above target for an interval, so that a drop is allowed.
     first_above: Option<Instant>,
     drop_next: Instant,
     count: u64,
     last_count: u64,
     dropping: bool,
-    /// When the present dropping state began.
+    /// When the current dropping state began.
     dropping_since: Instant,
 }
 
 impl Law {
-    /// Takes the next item of `fifo` that the law lets pass. Dropped and marked ones are counted.
+    /// Takes the next item of `fifo` that CoDel does not drop. Dropped and marked items are counted.
     pub(super) fn pop<T: Queued>(
         &mut self,
         now: Instant,
@@ -69,12 +69,12 @@ impl Law {
         popped
     }
 
-    /// Whether the source goes on as if nothing were dropped.
+    /// Whether the source is unresponsive to drops.
     pub(super) fn is_deaf(&self, now: Instant, terms: Terms) -> bool {
         self.dropping && now.since(self.dropping_since) >= terms.interval.times(DEAF_INTERVALS)
     }
 
-    /// Everything was taken out at once; there is no standing queue any more.
+    /// All items were taken out at once, so there is no standing queue.
     pub(super) fn emptied(&mut self) {
         (self.first_above, self.dropping) = (None, false);
     }
@@ -107,12 +107,12 @@ fn drop_one<T>(popped: Option<Popped<T>>, counters: &mut Counters, lost: Lost<'_
     }
 }
 
-/// When the next drop is due: drops come closer by the square root of their count (RFC 8289, section 3.3).
+/// When the next drop is due: the drop interval shrinks with the square root of the count (RFC 8289, section 3.3).
 fn control_law(at: Instant, interval: Span, count: u64) -> Instant {
     at + Span::from_nanos((interval.as_nanos() as f64 / (count as f64).sqrt()) as u64)
 }
 
-/// One FIFO under the law.
+/// One FIFO under CoDel.
 #[derive(Debug)]
 pub struct CoDel<T> {
     fifo: Fifo<T>,

@@ -1,20 +1,20 @@
-//! The dual queue coupled active queue management DualPI2 (RFC 9332, appendix A): one queue for senders that answer the
-//! share of marks (L4S), one for the others, and one controller whose output is squared for the second, so that a
-//! sender of either kind gets about the same rate.
+//! The dual queue coupled active queue management DualPI2 (RFC 9332, appendix A): one queue for senders that respond to the
+//! fraction of marks (L4S), one for classic senders, and one controller whose output is squared for the classic queue, so
+//! that both kinds get about the same rate.
 
 use super::fifo::Fifo;
 use super::{Counters, Limits, Loss, Lost, Popped, Queued};
 use wavelane_base::{Instant, Span};
 
-/// An L4S queue that holds no more than this is not marked for its own delay (RFC 9332, appendix A.1, `Th_len`).
+/// An L4S queue with at most this backlog is not marked for its own delay (RFC 9332, appendix A.1, `Th_len`).
 const L4S_HELD: usize = 1_514;
-/// Credit that the scheduler begins a busy period with is for so many octets (a full Ethernet frame).
+/// The scheduler's initial credit of a busy period is for this many octets (a full Ethernet frame).
 const FULL_ITEM: i64 = 1_514;
 
 /// DualPI2's parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DualPi2Terms {
-    /// Delay of the classic queue that may stand.
+    /// Target delay of the classic queue.
     pub target: Span,
     /// How often the controller computes.
     pub update: Span,
@@ -26,7 +26,7 @@ pub struct DualPi2Terms {
     pub coupling: f64,
     /// Delay of the L4S queue from which each item is marked.
     pub step: Span,
-    /// Percentage of the octets that the classic queue gets while both have something.
+    /// Percentage of the octets that the classic queue gets while both have a backlog.
     pub classic_share: i64,
 }
 
@@ -57,10 +57,10 @@ pub struct DualPi2<T> {
     output: f64,
     delay_before: Span,
     due: Option<Instant>,
-    /// Probabilities since the last signal, per queue: signals are spread and need no dice (`recur` of RFC 9332,
-    /// appendix A.1).
+    /// Sum of probabilities since the last signal, per queue: signals are spread evenly, without random numbers (`recur` of
+    /// RFC 9332, appendix A.1).
     sums: Sums,
-    /// Above zero the classic queue is served.
+    /// If positive, the classic queue is served.
     credit: i64,
     pub(super) counters: Counters,
 }
@@ -96,7 +96,7 @@ impl<T: Queued> DualPi2<T> {
         }
     }
 
-    /// Does the computations that were due by `now` (RFC 9332, appendix A.1, figure 6).
+    /// Performs the updates that were due by `now` (RFC 9332, appendix A.1, figure 6).
     fn catch_up(&mut self, now: Instant) {
         let mut due = self.due.unwrap_or(now + self.terms.update);
         while due <= now {
@@ -131,10 +131,10 @@ impl<T: Queued> DualPi2<T> {
         queue.push(now, item, &mut |_, _| {});
     }
 
-    /// The queue that is served next. Weighted round robin, in which L4S goes first as a rule (RFC 9332, section 4.2.2).
+    /// The queue that is served next. Weighted round robin, in which L4S normally has priority (RFC 9332, section 4.2.2).
     fn l4s_is_next(&mut self) -> bool {
         if self.classic.len() == 0 || self.l4s.len() == 0 {
-            // One alone has nothing to share.
+            // Only one queue has a backlog.
             self.credit = FULL_ITEM * (2 * self.terms.classic_share - 100);
             return self.l4s.len() > 0;
         }

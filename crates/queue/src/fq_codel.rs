@@ -1,5 +1,5 @@
-//! Flow queues under CoDel, served by deficit round robin, new flows first (RFC 8290); and, where [`super::Cake`] asks for it,
-//! with fewer collisions and with turns that hosts share.
+//! Flow queues under CoDel, served by deficit round robin, new flows first (RFC 8290); and, where [`super::Cake`] asks for
+//! it, with fewer collisions and with host fairness.
 
 use super::codel::Law;
 use super::fifo::Fifo;
@@ -13,15 +13,15 @@ const BUCKETS: usize = 1_024;
 const QUANTUM: i64 = 1_514;
 /// Most items dropped from the fattest flow at once (RFC 8290, section 5.2.9, "drop batch").
 const DROP_BATCH: usize = 64;
-/// A flow that has no more than this waiting loses nothing for its age: with fewer than four packets a transport learns
-/// of a loss by its timer only (RFC 5681, section 3.2: three duplicate acknowledgements).
+/// A flow with a backlog of at most this is exempt from the age limit: with fewer than four packets a transport detects a
+/// loss only by its RTO (RFC 5681, section 3.2: three duplicate acknowledgements).
 const KEPT_MIN: usize = 4 * 1_514;
 
-/// Sub-queues among which a flow finds an empty one where its own is another's (Høiland-Jørgensen and others, "Piece of
-/// CAKE", LANMAN 2018, section III.B).
+/// Sub-queues of a set in which a flow looks for an empty one if its own is in use by another flow (Høiland-Jørgensen and
+/// others, "Piece of CAKE", LANMAN 2018, section III.B).
 const WAYS: usize = 8;
 
-/// On which list a bucket stands.
+/// The list that a bucket is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Listed {
     #[default]
@@ -36,15 +36,15 @@ struct Bucket<T> {
     law: Law,
     deficit: i64,
     listed: Listed,
-    /// Whose it is while it is listed.
+    /// The flow it belongs to while it is listed.
     flow: u64,
-    /// The hosts among whose busy flows it counts.
+    /// The hosts for which it counts as a busy flow.
     counted: Option<(u64, u64)>,
-    /// What a turn's division left, for the next one.
+    /// Remainder of a turn's division, carried to the next.
     rest: i64,
 }
 
-/// How many flows each host has that have used up a turn, as sources and as destinations (same paper, section III.A).
+/// Number of flows per host that have used up a turn, as source and as destination (same paper, section III.A).
 #[derive(Debug, Default)]
 struct Hosts {
     from: BTreeMap<u64, i64>,
@@ -52,14 +52,14 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// The flows among which a turn of this one is divided: those of its busier host.
+    /// The number of flows that share a turn with this one: those of its busier host.
     fn load(&self, (from, to): (u64, u64)) -> i64 {
         let of = |map: &BTreeMap<u64, i64>, host| map.get(&host).copied().unwrap_or(0);
         of(&self.from, from).max(of(&self.to, to)).max(1)
     }
     fn count(&mut self, (from, to): (u64, u64), by: i64) {
         for (map, host) in [(&mut self.from, from), (&mut self.to, to)] {
-            // Zero stands for a host that nobody told of.
+            // Zero stands for an unknown host.
             if host != 0 {
                 let flows = map.entry(host).or_default();
                 *flows += by;
@@ -72,12 +72,12 @@ impl Hosts {
 }
 
 impl<T: Queued> Bucket<T> {
-    /// What one turn is worth.
+    /// The quantum of one turn.
     fn quantum(&mut self, hosts: Option<&Hosts>, of: (u64, u64)) -> i64 {
         let Some(hosts) = hosts else { return QUANTUM };
         let load = hosts.load(of);
         let whole = QUANTUM + self.rest;
-        // At least an octet, so that every turn brings a flow nearer to its next packet.
+        // At least an octet, so that every turn makes progress.
         let share = (whole / load).max(1);
         self.rest = (whole - share * load).max(0);
         share
@@ -99,14 +99,14 @@ pub struct FqCoDel<T> {
     items: usize,
     octets: usize,
     pub(super) limits: Limits,
-    /// When a flow with more waiting was last served, and since when that has gone on without a pause.
+    /// When a flow with a larger backlog was last served, and since when that has continued without a pause.
     served: Option<(Instant, Instant)>,
     pub(super) terms: Terms,
     pub(super) counters: Counters,
 }
 
 impl<T: Queued> Bucket<T> {
-    /// Drops from the head what has waited too long, counted from `since`: when service began that has not paused yet.
+    /// Drops items from the head that have waited too long, counted from `since`, the start of uninterrupted service.
     fn drop_old(&mut self, now: Instant, since: Instant, terms: Terms, lost: Lost<'_, T>) -> u64 {
         if terms.age == UNLIMITED {
             return 0;
@@ -144,12 +144,13 @@ impl<T: Queued> FqCoDel<T> {
         }
     }
 
-    /// One in which hosts share, and flows that meet in a sub-queue move apart.
+    /// One with host fairness and set-associative hashing of flows.
     pub(super) fn with_hosts(limits: Limits) -> Self {
         Self { hosts: Some(Hosts::default()), ..Self::new(limits) }
     }
 
-    /// The sub-queue of a flow: its own; one of the seven beside it that it has already, or that is free; or one it shares.
+    /// The sub-queue of a flow: its own; one of the seven others of its set that it already uses or that is free; or else a
+    /// shared one.
     fn index_of(&self, flow: u64) -> usize {
         let own = (flow % BUCKETS as u64) as usize;
         if self.hosts.is_none() {
@@ -203,7 +204,7 @@ impl<T: Queued> FqCoDel<T> {
         }
     }
 
-    /// Drops from the head of the flow with most octets waiting, up to half of them (RFC 8290, section 4.1).
+    /// Drops from the head of the flow with the largest backlog, up to half of its octets (RFC 8290, section 4.1).
     pub(super) fn drop_from_fattest(&mut self, now: Instant, lost: Lost<'_, T>) {
         let listed = self.new.iter().chain(&self.old);
         let Some(fattest) = listed.copied().max_by_key(|index| self.buckets[*index].fifo.octets()) else { return };
@@ -250,8 +251,8 @@ impl<T: Queued> FqCoDel<T> {
             self.octets -= octets - bucket.fifo.octets();
             let Some(popped) = popped else {
                 list.pop_front();
-                // A new flow that runs empty waits for its next turn among the old ones, or it could starve them by
-                // sending one item at a time (RFC 8290, section 4.2).
+                // A new flow that runs empty waits for its next turn among the old ones, or it could starve them by sending
+                // one item at a time (RFC 8290, section 4.2).
                 if from_new && !self.old.is_empty() {
                     bucket.listed = Listed::Old;
                     self.old.push_back(index);
@@ -289,11 +290,11 @@ impl<T: Queued> FqCoDel<T> {
 
     /// See [`super::Queue::sparse_head`].
     pub(super) fn sparse_head(&self) -> Option<&T> {
-        // Those that are empty or used up their turn leave the list when the next item is popped.
+        // Buckets that are empty or have used up their turn leave the list at the next pop.
         let mut sparse = self.new.iter().map(|index| &self.buckets[*index]).filter(|bucket| bucket.deficit > 0);
         sparse.find_map(|bucket| bucket.fifo.first())
     }
-    /// Octets of the flow that has most waiting.
+    /// Octets of the flow with the largest backlog.
     pub(super) fn fattest(&self) -> usize {
         self.new.iter().chain(&self.old).map(|index| self.buckets[*index].fifo.octets()).max().unwrap_or(0)
     }

@@ -1,9 +1,10 @@
-//! Queues with and without active management: FIFO, CoDel (RFC 8289), FQ-CoDel (RFC 8290), PIE (RFC 8033) and DualPI2
-//! (RFC 9332), a queue after CAKE; the ring of a driver behind any of them; the airtime limits of a radio's ring; and a shaper.
+//! Queues with and without active management: FIFO, CoDel (RFC 8289), FQ-CoDel (RFC 8290), PIE (RFC 8033) and DualPI2 (RFC
+//! 9332), a queue modelled on CAKE; a driver's ring behind any of them; airtime queue limits for a radio's ring; and a
+//! shaper.
 //!
-//! A queue never asks for time: its decisions fall when an item is pushed or popped, so being looked at changes
-//! nothing. What an algorithm does every so many milliseconds is caught up with then: between two calls nothing in the
-//! queue changes but the time, so the outcome is the same. Every queue is bounded in items and in octets.
+//! A queue needs no timer: decisions are made when an item is pushed or popped, so reading its state changes nothing.
+//! Periodic computations of an algorithm are caught up then: between two calls only the time changes, so the outcome is the
+//! same. Every queue is bounded in items and in octets.
 #![forbid(unsafe_code)]
 
 mod aql;
@@ -43,11 +44,11 @@ pub trait Queued {
     fn octets(&self) -> usize;
     /// The hash of its flow; equal hashes share a sub-queue.
     fn flow(&self) -> u64;
-    /// Whether its sender slows down when one is dropped, as far as that is known beforehand.
+    /// Whether its sender is expected to slow down on a drop.
     fn heeds_drops(&self) -> bool;
-    /// Marks it as having met congestion instead of dropping it. False if it cannot be marked.
+    /// Sets its congestion mark (CE) instead of dropping it. False if it cannot be marked.
     fn mark(&mut self) -> bool;
-    /// Whether its sender answers marks by their share, as L4S senders do (ECT(1), RFC 9331).
+    /// Whether its sender responds in proportion to the fraction of marks, as L4S senders do (ECT(1), RFC 9331).
     fn is_scalable(&self) -> bool {
         false
     }
@@ -55,27 +56,27 @@ pub trait Queued {
     fn dscp(&self) -> u8 {
         0
     }
-    /// Hashes of its source and of its destination; 0 where that is not known.
+    /// Hashes of its source and of its destination; 0 if unknown.
     fn hosts(&self) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// Why an item does not come out.
+/// Why an item was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
-    /// A bound was reached.
+    /// A limit was reached.
     Full,
-    /// The law that holds the delay down.
+    /// Dropped by the AQM to control the delay.
     Delay,
     /// It had waited too long in a queue that was served.
     Age,
 }
 
-/// What is told of each item that is dropped.
+/// Called for each dropped item.
 pub type Lost<'a, T> = &'a mut dyn FnMut(T, Loss);
 
-/// How much may wait.
+/// Queue limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most items.
@@ -85,30 +86,30 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a queue that is part of another one, whose limits bound it.
+    /// For a queue that is part of another, whose limits apply.
     const OF_THE_WHOLE: Self = Self { items: usize::MAX, octets: usize::MAX };
 }
 
 /// The largest packet of Ethernet as a qdisc sees it.
 const FRAME: Octets = Octets::new(1_514);
 
-/// CoDel's two times (RFC 8289, section 3), and what FQ-CoDel here has besides.
+/// CoDel's two times (RFC 8289, section 3), and the additional parameters of FQ-CoDel here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Sojourn time that may stand.
+    /// Target sojourn time.
     pub target: Span,
-    /// For how long it may be exceeded before the first drop: about a round trip.
+    /// How long it may be exceeded before the first drop: about an RTT.
     pub interval: Span,
     /// The longest that an item may wait while its queue is served, at least [`AGE_MAX`], unless its flow heeds drops. A
-    /// flow that turned out not to is given no more than [`AGE_MAX`]. [`UNLIMITED`] never looks at the age, as RFC 8290.
+    /// flow found to be unresponsive gets at most [`AGE_MAX`]. [`UNLIMITED`] disables the age limit, as in RFC 8290.
     pub age: Span,
-    /// Items that wait while nothing was taken out for so long do not grow older: that is no overload.
+    /// Items do not age while nothing was taken out for this long, as that is not overload.
     pub pause: Span,
 }
 
 /// No limit to an item's age.
 pub const UNLIMITED: Span = Span::from_nanos(u64::MAX);
-/// The longest that an item of a flow waits which does not slow down when items are dropped.
+/// Maximum waiting time of an item of an unresponsive flow.
 pub const AGE_MAX: Span = Span::from_millis(100);
 
 impl Default for Terms {
@@ -123,28 +124,28 @@ impl Default for Terms {
     }
 }
 
-/// Which queue: a closed list.
+/// The queue discipline: a closed list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Discipline {
     /// First in, first out; the newest is dropped when full.
     Fifo,
-    /// One queue whose standing delay is held at the target.
+    /// One queue whose standing delay is controlled to the target.
     CoDel,
     /// A CoDel queue per flow, served in turn, sparse flows first.
     #[default]
     FqCoDel,
 }
 
-/// What a queue did; all only grow.
+/// A queue's counters, which only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Items pushed.
     pub pushed: u64,
     /// Items popped.
     pub popped: u64,
-    /// Items dropped because a bound was reached.
+    /// Items dropped because a limit was reached.
     pub dropped_full: u64,
-    /// Items dropped by the law that holds the delay down.
+    /// Items dropped by the AQM to control the delay.
     pub dropped_delay: u64,
     /// Items dropped because they had waited too long in a queue that was served.
     pub dropped_age: u64,
@@ -152,12 +153,12 @@ pub struct Counters {
     pub marked: u64,
 }
 
-/// An item that comes out.
+/// A popped item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Popped<T> {
     /// The item.
     pub item: T,
-    /// How long it waited.
+    /// Its sojourn time.
     pub sojourn: Span,
 }
 
@@ -170,11 +171,11 @@ pub enum Queue<T> {
     CoDel(CoDel<T>),
     /// See [`Discipline::FqCoDel`].
     FqCoDel(FqCoDel<T>),
-    /// Drops on arrival with a probability that a controller of the delay sets.
+    /// Drops on arrival with a probability set by a delay controller.
     Pie(Pie<T>),
-    /// Two queues for two kinds of senders, whose signals are coupled.
+    /// Two queues for two kinds of senders, with coupled signals.
     DualPi2(DualPi2<T>),
-    /// Tins by code point, hosts that share.
+    /// Tins by code point, with host fairness.
     Cake(Cake<T>),
 }
 
@@ -197,19 +198,19 @@ impl<T: Queued> Queue<T> {
         Self::DualPi2(DualPi2::new(terms, limits))
     }
 
-    /// An empty queue after CAKE.
+    /// An empty queue modelled on CAKE.
     pub fn cake(tins: Tins, limits: Limits) -> Self {
         Self::Cake(Cake::new(tins, limits))
     }
 
-    /// Tells what leaves per second; only [`Queue::Cake`] shares that out.
+    /// Sets the output rate; only [`Queue::Cake`] uses it, to divide it among tins.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         if let Self::Cake(queue) = self {
             queue.set_rate(rate, FRAME);
         }
     }
 
-    /// Changes how much may wait; what waits already stays.
+    /// Changes the limits; items already waiting stay.
     pub fn set_limits(&mut self, limits: Limits) {
         match self {
             Self::Fifo(queue) => queue.limits = limits,
@@ -221,7 +222,7 @@ impl<T: Queued> Queue<T> {
         }
     }
 
-    /// Changes CoDel's times; what waits already is judged by the new ones.
+    /// Changes CoDel's times; they apply to waiting items too.
     pub fn set_terms(&mut self, terms: Terms) {
         match self {
             Self::Fifo(_) | Self::Pie(_) | Self::DualPi2(_) => {}
@@ -231,7 +232,7 @@ impl<T: Queued> Queue<T> {
         }
     }
 
-    /// Adds an item. If a bound is reached, this item or another one is dropped and counted.
+    /// Adds an item. If a limit is reached, this item or another one is dropped and counted.
     pub fn push(&mut self, now: Instant, item: T) {
         self.push_noting(now, item, &mut |_, _| {});
     }
@@ -275,8 +276,7 @@ impl<T: Queued> Queue<T> {
         }
     }
 
-    /// The next item if it belongs to a flow that has not yet used up its first turn. Other
-    /// disciplines know no such flows.
+    /// The next item if it belongs to a flow that has not yet used up its first turn. Other disciplines return `None`.
     pub fn sparse_head(&self) -> Option<&T> {
         match self {
             Self::Fifo(_) | Self::CoDel(_) | Self::Pie(_) | Self::DualPi2(_) | Self::Cake(_) => None,

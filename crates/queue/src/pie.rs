@@ -5,27 +5,25 @@ use super::fifo::Fifo;
 use super::{Counters, Limits, Loss, Lost, Popped, Queued};
 use wavelane_base::{Chance, Instant, Span};
 
-/// A queue that holds no more than two items of this size is never dropped from (RFC 8033, section 4.1,
-/// `MEAN_PKTSIZE`).
+/// A queue with a backlog of at most two items of this size is never dropped from (RFC 8033, section 4.1, `MEAN_PKTSIZE`).
 const MEAN_ITEM: usize = 1_024;
-/// Below this probability nothing is dropped if the delay was less than half of what is allowed (RFC 8033,
-/// section 4.1).
+/// Below this probability nothing is dropped if the delay was less than half of the target (RFC 8033, section 4.1).
 const SAFE_PROBABILITY: f64 = 0.2;
-/// Drops are spread: none until the probabilities since the last one add up to the first, one for certain beyond the
-/// second (RFC 8033, section 5.4).
+/// Drops are spread: none until the sum of probabilities since the last drop reaches the first value, a certain one beyond
+/// the second (RFC 8033, section 5.4).
 const SPREAD: (f64, f64) = (0.85, 8.5);
-/// The gains are divided while the probability is below the first number of a line (RFC 8033, section 4.2).
+/// The gains are divided by the second value while the probability is below the first (RFC 8033, section 4.2).
 const TUNING: [(f64, f64); 6] =
     [(0.000_001, 2_048.0), (0.000_01, 512.0), (0.000_1, 128.0), (0.001, 32.0), (0.01, 8.0), (0.1, 2.0)];
-/// From the first probability on it grows by no more than the second at once (RFC 8033, section 5.5).
+/// From the first value on, the probability grows by at most the second per update (RFC 8033, section 5.5).
 const STEP_MAX: (f64, f64) = (0.1, 0.02);
-/// What remains of the probability after an interval without any delay (RFC 8033, section 4.2).
+/// Decay factor of the probability per update interval without delay (RFC 8033, section 4.2).
 const DECAY: f64 = 0.98;
 
 /// PIE's parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PieTerms {
-    /// Delay that may stand (`QDELAY_REF`).
+    /// Target delay (`QDELAY_REF`).
     pub target: Span,
     /// How often the probability is computed (`T_UPDATE`).
     pub update: Span,
@@ -33,9 +31,9 @@ pub struct PieTerms {
     pub alpha: f64,
     /// Gain of the delay's change, in 1/s.
     pub beta: f64,
-    /// How long a burst passes untouched (`MAX_BURST`).
+    /// Burst allowance (`MAX_BURST`).
     pub burst: Span,
-    /// Items are marked only while the probability is below this, and dropped beyond (`mark_ecnth`).
+    /// Items are marked only while the probability is below this, and dropped above (`mark_ecnth`).
     pub mark_below: f64,
 }
 
@@ -62,13 +60,13 @@ struct DropControl {
     due: Instant,
 }
 
-/// A FIFO whose arrivals are dropped by chance.
+/// A FIFO with random drops on arrival.
 #[derive(Debug)]
 pub struct Pie<T> {
     fifo: Fifo<T>,
     terms: PieTerms,
     controller: Option<DropControl>,
-    /// Probabilities since the last drop.
+    /// Sum of probabilities since the last drop.
     sum: f64,
     chance: Chance,
     counters: Counters,
@@ -79,7 +77,7 @@ impl DropControl {
         Self { probability: 0.0, delay_before: Span::ZERO, burst_left: terms.burst, due: now + terms.update }
     }
 
-    /// One computation, with the delay at its moment.
+    /// One update, with the delay at its time.
     fn update(&mut self, delay: Span, terms: &PieTerms) {
         let (delay_s, before_s) = (delay.as_secs_f64(), self.delay_before.as_secs_f64());
         let change = terms.alpha * (delay_s - terms.target.as_secs_f64()) + terms.beta * (delay_s - before_s);
@@ -100,7 +98,7 @@ impl DropControl {
         self.due += terms.update;
     }
 
-    /// Whether further computations on an empty queue change nothing.
+    /// Whether further updates on an empty queue change nothing.
     fn is_at_rest(&self, terms: &PieTerms) -> bool {
         self.probability == 0.0 && self.delay_before == Span::ZERO && self.burst_left == terms.burst
     }
@@ -112,7 +110,7 @@ impl<T: Queued> Pie<T> {
         Self { fifo, terms, controller: None, sum: 0.0, chance, counters: Counters::default() }
     }
 
-    /// Does the computations that were due by `now`.
+    /// Performs the updates that were due by `now`.
     fn catch_up(&mut self, now: Instant) {
         let controller = self.controller.get_or_insert_with(|| DropControl::new(now, &self.terms));
         while controller.due <= now {
@@ -126,7 +124,7 @@ impl<T: Queued> Pie<T> {
         }
     }
 
-    /// Whether chance takes an arrival (RFC 8033, sections 4.1 and 5.4).
+    /// Whether an arrival is dropped or marked (RFC 8033, sections 4.1 and 5.4).
     fn takes(&mut self) -> bool {
         let Some(controller) = self.controller else { return false };
         let calm = controller.delay_before < self.terms.target.scale(1, 2) && controller.probability < SAFE_PROBABILITY;
@@ -181,7 +179,7 @@ impl<T: Queued> Pie<T> {
     pub(super) fn octets(&self) -> usize {
         self.fifo.octets()
     }
-    /// With which probability an arrival is dropped or marked.
+    /// The probability that an arrival is dropped or marked.
     pub fn probability(&self) -> f64 {
         self.controller.map_or(0.0, |controller| controller.probability)
     }

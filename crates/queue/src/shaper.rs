@@ -1,23 +1,23 @@
-//! A shaper over a queue after CAKE: so many bits leave per second, counted as the link behind it counts them.
+//! A shaper over a queue modelled on CAKE: a fixed output rate, with the framing overhead of the link behind it.
 //!
-//! As in Linux's CAKE a virtual clock, and no bucket of tokens, says when the next item may leave: it advances by each
-//! item's time at the rate, so nothing leaves in a burst, and a shaper that is served late catches up without losing rate.
+//! As in Linux's CAKE, a virtual clock instead of a token bucket sets when the next item may leave: it advances by each
+//! item's time at the rate, so there are no bursts, and a shaper that is served late catches up without losing rate.
 
 use super::cake::{Cake, Tins};
 use super::{Counters, FRAME, Limits, Lost, Popped, Queued, Terms, UNLIMITED};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Rates below this are taken for it: a packet of 1,500 octets then takes a second and a half.
+/// Minimum rate: a packet of 1,500 octets then takes a second and a half.
 pub const RATE_MIN: Rate = Rate::from_bps(8_000);
-/// A cell of ATM and what it carries; a packet's last cell is filled up (ITU-T I.361, I.363.5).
+/// An ATM cell and its payload in octets; a packet's last cell is padded (ITU-T I.361, I.363.5).
 const ATM: (u64, u64) = (53, 48);
 /// PTM sends 65 octets for 64 (ITU-T G.992.3, annex N).
 const PTM: (u64, u64) = (65, 64);
 
-/// Into what the link cuts packets.
+/// The link's segmentation of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cells {
-    /// Nothing: they go whole.
+    /// None: packets are sent whole.
     #[default]
     None,
     /// ATM, under ADSL.
@@ -29,16 +29,16 @@ pub enum Cells {
 /// How many octets a packet takes on the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Framing {
-    /// Octets before and behind each packet.
+    /// Octets before and after each packet.
     pub overhead: u16,
-    /// A packet with its overhead takes no less.
+    /// Minimum size of a packet with its overhead.
     pub least: u16,
-    /// Into what that is cut.
+    /// Segmentation of the result.
     pub cells: Cells,
 }
 
 impl Framing {
-    /// What a packet of `octets` takes.
+    /// The size on the link of a packet of `octets`.
     pub fn octets(self, octets: usize) -> Octets {
         let framed = (octets as u64).saturating_add(self.overhead.into()).max(self.least.into());
         Octets::new(match self.cells {
@@ -55,7 +55,7 @@ pub struct Shaper<T> {
     queue: Cake<T>,
     rate: Rate,
     framing: Framing,
-    /// When the next item may leave, and what is behind the nanosecond: so many parts of `rate` in one.
+    /// When the next item may leave, and the fraction of a nanosecond, in units of 1/`rate`.
     free: Instant,
     carry: u64,
 }
@@ -73,7 +73,7 @@ impl<T: Queued> Shaper<T> {
     /// Changes the rate from the next item on.
     ///
     /// CoDel's target is at least one and a half times a full frame, and its interval grows with it, as CAKE sets them: a
-    /// packet's own time on a slow link is no queue (RFC 8289, section 4.3).
+    /// packet's own serialisation time on a slow link is not a queue (RFC 8289, section 4.3).
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate.max(RATE_MIN);
         self.carry = 0;
@@ -84,21 +84,21 @@ impl<T: Queued> Shaper<T> {
         self.rate
     }
 
-    /// Adds an item; `lost` is told what is dropped for it.
+    /// Adds an item; `lost` is called for each item dropped.
     pub fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
-        // Unused time is not saved up.
+        // Unused time is not credited.
         if self.queue.len() == 0 && self.free < now {
             (self.free, self.carry) = (now, 0);
         }
         self.queue.push(now, item, lost);
     }
 
-    /// When [`Self::pop`] may give something; `None` while nothing waits.
+    /// When [`Self::pop`] may return an item; `None` while the queue is empty.
     pub fn due(&self) -> Option<Instant> {
         (self.queue.len() > 0).then_some(self.free)
     }
 
-    /// Takes the next item out if it is due; `lost` is told what is dropped on the way.
+    /// Takes the next item out if it is due; `lost` is called for each item dropped.
     pub fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
         if self.due().is_none_or(|due| due > now) {
             return None;
@@ -129,7 +129,7 @@ impl<T: Queued> Shaper<T> {
     pub fn octets(&self) -> usize {
         self.queue.octets()
     }
-    /// What the queue did so far.
+    /// The queue's counters.
     pub fn counters(&self) -> Counters {
         self.queue.counters()
     }

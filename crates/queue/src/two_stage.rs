@@ -1,34 +1,34 @@
-//! A queue before the ring of a driver: what the ring has taken no discipline can reach any more.
+//! A queue in front of a driver's ring: the discipline has no control over items in the ring.
 
 use super::{Counters, Limits, Lost, Popped, Queue, Queued};
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Rate};
 
-/// A queue, and behind it a ring that takes from it whatever it has room for. A ring of zero items is none.
+/// A queue, and behind it a ring that takes items while it has room. A ring of zero items means no ring.
 ///
-/// A FIFO of `q` items before a ring of `r` is `ifconfig txqueuelen q` on a device with `r` transmit descriptors.
+/// A FIFO of `q` items in front of a ring of `r` is `ifconfig txqueuelen q` on a device with `r` transmit descriptors.
 #[derive(Debug)]
 pub struct TwoStage<T> {
     first: Queue<T>,
-    /// With the moment at which each came to the first stage.
+    /// With the arrival time of each at the first stage.
     ring: VecDeque<(Instant, T)>,
     ring_octets: usize,
     room: usize,
-    /// Items that met an empty first stage and went past it.
+    /// Items that bypassed an empty first stage.
     past: u64,
     /// Items that left the ring.
     left: u64,
 }
 
 impl<T: Queued> TwoStage<T> {
-    /// `first`, which is empty, before a ring of `ring` items.
+    /// `first`, which is empty, in front of a ring of `ring` items.
     pub fn new(first: Queue<T>, ring: usize) -> Self {
         Self { first, ring: VecDeque::new(), ring_octets: 0, room: ring, past: 0, left: 0 }
     }
 
-    /// Adds an item; `lost` is told what is dropped in its place.
+    /// Adds an item; `lost` is called for each item dropped.
     pub fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
-        // Nothing waits, so there is nothing to decide: a FIFO of no items at all passes it on too.
+        // Nothing waits, so the item bypasses the queue, even a FIFO with a limit of 0 items.
         if matches!(self.first, Queue::Fifo(_)) && self.first.is_empty() && self.ring.len() < self.room {
             self.past += 1;
             return self.load(now, item);
@@ -37,7 +37,7 @@ impl<T: Queued> TwoStage<T> {
         self.fill(now, lost);
     }
 
-    /// Takes the next item out; `lost` is told what the first stage drops on the way.
+    /// Takes the next item out; `lost` is called for each item that the first stage drops.
     pub fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
         if self.room == 0 {
             return self.first.pop_noting(now, lost);
@@ -54,7 +54,7 @@ impl<T: Queued> TwoStage<T> {
         self.ring.push_back((at, item));
     }
 
-    /// Moves what the ring has room for.
+    /// Moves items into the ring while it has room.
     fn fill(&mut self, now: Instant, lost: Lost<'_, T>) {
         while self.ring.len() < self.room {
             let Some(Popped { item, sojourn }) = self.first.pop_noting(now, lost) else { return };
@@ -63,11 +63,11 @@ impl<T: Queued> TwoStage<T> {
         }
     }
 
-    /// Tells the first stage what leaves per second.
+    /// Sets the output rate known to the first stage.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.first.set_rate(rate);
     }
-    /// Changes how much may wait in the first stage; what waits already stays.
+    /// Changes the limits of the first stage; items already waiting stay.
     pub fn set_limits(&mut self, limits: Limits) {
         self.first.set_limits(limits);
     }
@@ -79,7 +79,7 @@ impl<T: Queued> TwoStage<T> {
         all.extend(self.first.take_all());
         all
     }
-    /// Items that wait in both.
+    /// Items waiting in both stages.
     pub fn len(&self) -> usize {
         self.first.len() + self.ring.len()
     }
@@ -87,11 +87,11 @@ impl<T: Queued> TwoStage<T> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Octets that wait in both.
+    /// Octets waiting in both stages.
     pub fn octets(&self) -> usize {
         self.first.octets() + self.ring_octets
     }
-    /// What both did so far.
+    /// Counters of both stages.
     pub fn counters(&self) -> Counters {
         let first = self.first.counters();
         let popped = if self.room == 0 { first.popped } else { self.left };

@@ -1,4 +1,4 @@
-//! What the sender does with acknowledgements.
+//! Processing of acknowledgements by the sender.
 
 use super::burst::Train;
 use super::congestion::Acked;
@@ -15,7 +15,7 @@ pub(super) struct AckIn<'a> {
     pub(super) ack: u64,
     /// Reported blocks within what is in flight.
     pub(super) blocks: &'a [(u64, u64)],
-    /// What the receiver says it got twice (RFC 2883).
+    /// The block that the receiver reports as a duplicate (RFC 2883).
     pub(super) needless: Option<(u64, u64)>,
     /// ECN echo.
     pub(super) marked: bool,
@@ -26,7 +26,7 @@ pub(super) struct AckIn<'a> {
 }
 
 impl AckIn<'_> {
-    /// When what it answers was sent, on the clock of our timestamps.
+    /// When the acknowledged segment was sent, on our timestamp clock.
     pub(super) fn answered_ms(&self, now: Instant) -> Option<u64> {
         self.echoed.map(|rtt| clock_ms(now).saturating_sub(rtt.as_nanos() / 1_000_000))
     }
@@ -36,11 +36,11 @@ impl AckIn<'_> {
 #[derive(Debug, Default)]
 struct News {
     octets: u64,
-    /// The oldest segment newly acknowledged in order, and whether any was sent again.
+    /// The oldest segment newly acknowledged in order, and whether any was retransmitted.
     oldest: Option<Instant>,
     latest: Option<Instant>,
     any_again: bool,
-    /// Something arrived that was sent once and lies below the end of the repair.
+    /// A segment that was sent once and lies below the end of the recovery arrived.
     original: bool,
 }
 
@@ -59,7 +59,7 @@ impl News {
 }
 
 impl Sender {
-    /// Takes an acknowledgement in. Returns whether it acknowledged something new in order.
+    /// Processes an acknowledgement. Returns whether it advanced the cumulative acknowledgement.
     pub(super) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> bool {
         let (prior_pipe, prior_una) = (self.board.pipe(), self.una);
         self.train = Train::default();
@@ -76,7 +76,7 @@ impl Sender {
             self.counters.needless += 1;
             self.rack.on_duplicate_report(self.una, self.next);
             if self.board.is_reported_repeat(left) {
-                // It came twice while something below it is missing: late, not lost.
+                // A duplicate above a hole: the original was delayed, not lost.
                 self.rack.note_reordering();
             }
         }
@@ -84,7 +84,7 @@ impl Sender {
         let sacked = news.octets > advanced;
         let undone = self.counters.undone;
         self.check_undo(now, ack, advanced, news.original, sacked);
-        // There is no reduction to tell of any more.
+        // An undone reduction is not signalled with CWR.
         self.reduced_due &= self.counters.undone == undone;
         if let Phase::Loss(end) = self.phase
             && self.una >= end
@@ -106,17 +106,17 @@ impl Sender {
             self.begin_recovery(now);
             self.controller.on_mark(now, self.board.pipe());
             self.counters.marks += 1;
-            // Whatever becomes of the repeats: the mark was no mistake.
+            // Spurious retransmissions do not undo a reduction caused by a mark.
             self.undo = None;
         }
-        // Only what arrives in order lets the window grow.
+        // Only in-order delivery grows the window.
         self.update_window(now, news.octets, lost, rtt, limited && advanced > 0, advanced > 0);
         self.rearm(now, advanced > 0);
         advanced > 0
     }
 
-    /// RFC 6298, section 5.3. Without SACK, recovery mends one hole per round trip; where there are many, the timeout
-    /// does better, so only the first partial acknowledgement restarts it (RFC 6582, section 4, "impatient").
+    /// RFC 6298, section 5.3. Without SACK, recovery repairs one hole per round trip; with many holes a timeout is faster,
+    /// so only the first partial acknowledgement restarts the timer (RFC 6582, section 4, "impatient").
     fn restart_timer(&mut self) {
         let partial = !self.sack && matches!(self.phase, Phase::Recovery(end) if self.una < end);
         if !(partial && std::mem::replace(&mut self.partial_seen, true)) {
@@ -149,8 +149,8 @@ impl Sender {
         news
     }
 
-    /// Karn's rule: nothing that was sent twice is measured, except by timestamps; and what was backed off stays so until
-    /// something is measured (RFC 6298, sections 3 and 5).
+    /// Karn's rule: no RTT sample from retransmitted segments, except by timestamps; back-off is kept until the next sample
+    /// (RFC 6298, sections 3 and 5).
     fn measure(&mut self, now: Instant, ack: &AckIn<'_>, news: &News, advanced: u64) -> Option<Span> {
         let latest = news.latest.map(|at| now.since(at));
         if let Some(rtt) = latest {
@@ -172,7 +172,7 @@ impl Sender {
         if !probe.again || ack.needless.is_some() {
             self.tail_probe = None;
         } else if ack.ack > probe.end {
-            // The probe repaired a loss, and nothing else told of it.
+            // The probe repaired a loss that was not detected otherwise.
             self.tail_probe = None;
             if self.phase == Phase::Open {
                 self.begin_recovery(now);
@@ -224,7 +224,7 @@ impl Sender {
         self.board.forget_left(u64::MAX);
     }
 
-    /// Whether something is marked lost that calls for a recovery.
+    /// Whether a segment is marked lost that starts a recovery.
     fn detect_losses(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64) -> bool {
         self.rack_at = None;
         let repairing = self.phase != Phase::Open;
@@ -246,14 +246,14 @@ impl Sender {
         self.board.lost() > 0
     }
 
-    /// Where what is marked lost begins, if the congestion control asks about every loss.
+    /// The starts of the segments marked lost, if the congestion control asks about every loss.
     pub(super) fn known_losses(&self) -> Vec<u64> {
         let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else {
             return Vec::new();
         };
         self.board.iter().skip(first).filter(|sent| sent.lost).map(|sent| sent.start).collect()
     }
-    /// Tells it what is marked lost beyond what was `known`, in order.
+    /// Reports to it the segments marked lost that are not in `known`, in order.
     pub(super) fn tell_losses(&mut self, now: Instant, known: &[u64]) {
         let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else { return };
         let mut known = known.iter().peekable();
@@ -267,7 +267,7 @@ impl Sender {
     }
 
     pub(super) fn begin_recovery(&mut self, now: Instant) {
-        // ns-3 counts the hole, and not what it guesses to have arrived.
+        // ns-3 counts the hole, but not the segments it guesses to have arrived.
         let guessed = self.board.pipe() + self.mss;
         let in_flight = if self.config.quirks.guess_arrivals { guessed } else { self.next - self.una };
         self.note_reduction();
@@ -276,7 +276,7 @@ impl Sender {
         self.phase = Phase::Recovery(self.next);
         self.partial_seen = false;
         self.repeat_due = self.board.lost() > 0;
-        // Without SACK the pipe is too coarse for it.
+        // Without SACK the pipe estimate is too coarse for PRR.
         self.prr = (self.config.prr && self.sack).then(|| Prr::new(in_flight));
         if self.prr.is_some() {
             self.controller.set_cwnd(self.board.pipe() + self.mss);
@@ -320,7 +320,7 @@ impl Sender {
         }
         if let (true, Some(prr), Some(ssthresh)) = (in_recovery, &mut self.prr, self.controller.ssthresh()) {
             let room = prr.on_ack(octets, pipe, ssthresh, self.mss, advanced && lost == 0);
-            // The first repeat never waits.
+            // The first retransmission is always allowed.
             let room = if prr.out == 0 { room.max(self.mss) } else { room };
             self.controller.set_cwnd(pipe + room);
         }

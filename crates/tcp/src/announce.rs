@@ -17,7 +17,7 @@ impl Receiver {
         let step = self.mss.min(self.limit / 2).max(1) as u64;
         if edge >= self.edge + step { edge } else { self.edge.max(self.next) }
     }
-    /// The window to announce, in bytes; it is announced by this call.
+    /// Announces a window and returns it, in bytes.
     pub(super) fn announce(&mut self) -> u64 {
         self.edge = self.next_edge();
         self.edge - self.next
@@ -30,14 +30,15 @@ impl Receiver {
         window
     }
 
-    /// How far what waits behind holes reaches beyond what is expected.
+    /// How far out-of-order data reaches beyond the next expected position.
     pub(super) fn waits(&self) -> usize {
         self.stretches.last().map_or(0, |(_, end)| end - self.next) as usize
     }
 
-    /// `echo`, the time of an acknowledgement of ours, came back with data after `rtt`. Who only receives measures no other
-    /// round trips after the handshake, and a queue on the path lengthens them. A shorter one counts at once, a longer one
-    /// by an eighth (as Linux: `tcp_rcv_rtt_update` in net/ipv4/tcp_input.c); the clock's unit is the least.
+    /// `echo`, the timestamp of one of our acknowledgements, was echoed with data after `rtt`. A pure receiver has no other
+    /// RTT samples after the handshake, and a queue on the path increases the RTT. A lower sample replaces the estimate, a
+    /// higher one has a weight of one eighth (Linux: `tcp_rcv_rtt_update` in net/ipv4/tcp_input.c); the minimum is the
+    /// clock's unit.
     pub(super) fn note_round_trip(&mut self, echo: u32, rtt: Span, octets: usize) {
         if echo == self.round_trip.1 || octets < self.mss / 2 {
             return;
@@ -47,11 +48,11 @@ impl Receiver {
         self.round_trip = (Some(known.map_or(rtt, |known| known.scale(7, 8) + rtt.scale(1, 8))), echo);
     }
 
-    /// The window doubles after a round trip in which the reader took half of it, and follows the most that it took in one
-    /// (Linux's `tcp_rcvbuf_grow`).
+    /// The window doubles after a round trip in which the application read half of it, and follows the most read in one
+    /// round trip (Linux's `tcp_rcvbuf_grow`).
     pub(super) fn widen(&mut self, now: Instant, rtt: Option<Span>, n: usize) {
         self.measured.1 += n;
-        // Where no round trip was measured, a window that was read whole took at least one.
+        // Without an RTT sample, reading a whole window is assumed to take at least one round trip.
         let over = match self.round_trip.0.or(rtt) {
             Some(rtt) => now.since(self.measured.0) >= rtt,
             None => self.measured.1 >= self.limit,
@@ -60,7 +61,7 @@ impl Receiver {
             let (taken, before) = (self.measured.1, self.per_round);
             let mut limit = if taken >= self.limit / 2 { 2 * self.limit } else { self.limit };
             if taken > before {
-                // Twice what was taken, for that is a round trip old; and as much more as a sender in slow start grows by
+                // Twice what was read, as that figure is a round trip old, plus the growth of a sender in slow start
                 // meanwhile.
                 let growth = (4 * taken as u128 * (taken - before) as u128 / before.max(1) as u128) as usize;
                 limit = limit.max((2 * taken).saturating_add(growth).saturating_add(self.waits()));

@@ -1,4 +1,4 @@
-//! What an arriving segment does (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
+//! Processing of an arriving segment (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
 
 use super::acked::AckIn;
 use super::connection::{Connection, Event, NO_SHIFT};
@@ -21,7 +21,7 @@ impl Connection {
         self.window_from = from;
     }
 
-    /// Takes a segment that is addressed to this connection.
+    /// Processes a segment that is addressed to this connection.
     pub fn handle_segment(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         match self.state {
             State::Closed => {}
@@ -43,8 +43,9 @@ impl Connection {
             return self.on_reset(now, start);
         }
         if self.is_old_stamp(now, header) {
-            // PAWS (RFC 7323, section 5.3): answered, and dropped. An original that comes after its repeat, and after newer
-            // segments, is old too: the sender must hear that the repeat was needless, as Linux tells it.
+            // PAWS (RFC 7323, section 5.3): acknowledged, and dropped. An original that arrives after its retransmission and
+            // newer segments is old too: the sender must learn by D-SACK that the retransmission was spurious, as with
+            // Linux.
             self.receiver.note_old(start, len);
             return self.receiver.owe();
         }
@@ -52,12 +53,12 @@ impl Connection {
             return self.on_late_syn(now, header);
         }
         let Some(start) = start.filter(|start| self.is_acceptable(*start, len)) else {
-            // It tells nothing but that the peer must hear where we are. TIME-WAIT starts anew.
+            // Only an acknowledgement is sent. TIME-WAIT is restarted.
             self.receiver.note_old(start, len);
             if len > 0 {
                 self.receiver.owe();
             } else {
-                // Two peers who have lost each other would answer each other's acknowledgements for ever.
+                // Two desynchronised peers would answer each other's acknowledgements for ever.
                 self.challenge(now);
             }
             if self.state == State::TimeWait && flags.has(Flags::FIN) {
@@ -87,14 +88,14 @@ impl Connection {
         self.take_data(now, segment, start);
     }
 
-    /// RFC 9293, section 3.4: whether any of it lies in the window.
+    /// RFC 9293, section 3.4: whether any part of it lies in the window.
     fn is_acceptable(&self, start: u64, len: u64) -> bool {
         let (next, edge) = (self.receiver.next, self.receiver.edge());
         let inside = |position: u64| position >= next && position < edge.max(next);
         match (len, edge > next) {
             (0, false) => start == next,
             (0, true) => inside(start) || start == edge,
-            // With the window shut, a segment is still heard for its acknowledgement.
+            // With a zero window, a segment's acknowledgement is still processed.
             (_, false) => start == next,
             (_, true) => inside(start) || inside(start + len - 1) || start < next && start + len > next,
         }
@@ -108,7 +109,7 @@ impl Connection {
                 let refused = self.state == State::SynReceived && !self.passive;
                 let event = match self.state {
                     State::SynReceived if self.passive => None,
-                    // The peer ended before; what we wrote may have been lost.
+                    // The peer had ended; data we wrote may be lost.
                     State::Closing | State::LastAck if self.sender.una < self.sender.data_end() => Some(Event::Reset),
                     State::TimeWait | State::Closing | State::LastAck => Some(Event::Closed),
                     _ if refused => Some(Event::Refused),
@@ -144,7 +145,7 @@ impl Connection {
         match position {
             Some(position) if position <= next && position >= oldest && (una > 0 || position == 1) => Some(position),
             _ if self.state == State::SynReceived => {
-                // RFC 9293, section 3.10.7.4: a reset with the number that was acknowledged. The host sends it.
+                // RFC 9293, section 3.10.7.4: a reset with the acknowledged number. The host sends it.
                 None
             }
             _ => {
@@ -192,7 +193,7 @@ impl Connection {
         }
     }
 
-    /// The round trip by an echo of our timestamp, if it is plausible.
+    /// The RTT from an echo of our timestamp, if plausible.
     fn echoed(&self, now: Instant, echo: u32) -> Option<Span> {
         let rtt = Span::from_millis(u64::from(self.clock(now).wrapping_sub(echo)));
         (rtt < ECHO_LIMIT).then_some(rtt)
@@ -221,13 +222,13 @@ impl Connection {
                 blocks.push((left.max(ack), right));
             }
         }
-        // Those that one acknowledgement tells of for the first time did not arrive in the order of the option (RFC 8985,
+        // Blocks reported for the first time in one acknowledgement did not arrive in the order of the option (RFC 8985,
         // section 6.2, step 3).
         blocks.sort_unstable();
         (blocks, duplicate)
     }
 
-    /// What follows when our FIN is acknowledged.
+    /// State changes after our FIN is acknowledged.
     fn follow_our_fin(&mut self, now: Instant) {
         if !self.sender.fin_sent || self.sender.una < self.sender.next {
             return;
@@ -235,7 +236,7 @@ impl Connection {
         match self.state {
             State::FinWait1 => {
                 self.enter(State::FinWait2);
-                // Only now is there nothing left whose timer would notice that the peer is gone.
+                // From here on no other timer would detect a dead peer.
                 self.note_alive(now);
             }
             State::Closing => self.linger(now),
@@ -256,7 +257,7 @@ impl Connection {
             return;
         }
         if !self.state.receives() {
-            // After the peer's FIN nothing new can come; repeats are acknowledged.
+            // After the peer's FIN no new data can arrive; retransmissions are acknowledged.
             return self.receiver.owe();
         }
         let marked = self.marks && segment.ecn == Ecn::Ce;
@@ -272,7 +273,7 @@ impl Connection {
         let round_trip = self.sender.rtt.smoothed().filter(|_| self.sender.sack);
         let took = self.receiver.take(now, start, segment.payload, fin, round_trip);
         if marked && self.receiver.owed == owed {
-            // A mark is told at once, but no segment draws two acknowledgements (RFC 5681, section 4.2).
+            // A mark is echoed immediately, but no segment causes two acknowledgements (RFC 5681, section 4.2).
             self.receiver.owe();
         }
         if took.advanced {
@@ -289,7 +290,7 @@ impl Connection {
     }
 }
 
-/// Longer echoes are taken for a peer's mistake.
+/// Longer echo times are assumed to be an error of the peer.
 const ECHO_LIMIT: Span = Span::from_secs(120);
 
 /// The position of sequence number `wire` that is nearest to `near`; `None` below the SYN.

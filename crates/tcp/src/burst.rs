@@ -1,16 +1,16 @@
-//! What leaves together: trains of segments as segmentation offload makes them, and the pacer's bursts.
+//! Segments sent together: trains as by segmentation offload, and the pacer's bursts.
 
 use super::send::{Phase, Sender};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Segments that leave as one, like a packet that the device cuts.
+/// Segments sent as one, like an offloaded packet that the device segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Train {
-    /// Segments of it that are still to go.
+    /// Segments of it still to be sent.
     left: u64,
-    /// When it began: all of it was sent then.
+    /// When it began; the send time of all its segments.
     begun: Option<Instant>,
-    /// Too little could go; more can when an acknowledgement comes, which is soon.
+    /// Too little could be sent; held until an acknowledgement, which is due soon.
     pub(super) held: bool,
 }
 
@@ -21,19 +21,19 @@ impl Train {
     }
 }
 
-/// What the pacer lets go at once.
+/// A burst that the pacer allows at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Paced {
-    /// The bytes of it that are left may go until then: a driver in real time needs a while for a burst.
+    /// The remaining bytes may be sent until then: a real-time driver needs some time for a burst.
     until: Instant,
     left: u64,
-    /// By how much it went late, less what was made up for.
+    /// How late it was sent, less the part made up for.
     late: Span,
 }
 
 impl Sender {
-    /// `octets` of new data are about to go. Returns whether the receiver shall be asked to deliver them at once, as the
-    /// end of a train is; `None` if it is better to wait for the next acknowledgement and send more in one train.
+    /// `octets` of new data are about to be sent. Returns whether to set PSH, as at the end of a train; `None` if it is
+    /// better to wait for the next acknowledgement and send more in one train.
     pub(super) fn couple(&mut self, now: Instant, octets: u64) -> Option<bool> {
         if !self.config.offload || octets < self.mss || self.tail_probe_due {
             self.train = Train::default();
@@ -52,7 +52,7 @@ impl Sender {
             self.train.held = true;
             return None;
         }
-        // Half of the window at most, so that a train does not leave the path idle (tcp_cwnd_test).
+        // At most half of cwnd, so that a train does not leave the path idle (tcp_cwnd_test).
         let octets = room.min(most).min(available).min(cwnd / 2);
         self.train.left = (octets / self.mss).saturating_sub(1);
         self.train.begun = (self.train.left > 0).then_some(now);
@@ -68,8 +68,8 @@ impl Sender {
         self.phase == Phase::Open && recent && little && answered_at <= now + SOON.min(rtt.scale(1, 2))
     }
 
-    /// Bytes of the longest train: what the pace sends in 1/1024 s, two segments at least, and more where the least round
-    /// trip is short (Linux's `tcp_tso_autosize`).
+    /// Bytes of the longest train: 1/1024 s at the pacing rate, at least two segments, and more where the minimum RTT is
+    /// short (Linux's `tcp_tso_autosize`).
     pub(super) fn train_octets(&self) -> u64 {
         let pace = self.controller.pace(true, self.rtt.smoothed());
         let worth = pace.map_or(TRAIN_MAX, |pace| pace.octets_in(BURST_TIME).get());
@@ -78,7 +78,7 @@ impl Sender {
         (worth + more).clamp(BURST_MIN_SEGMENTS * self.mss, TRAIN_MAX)
     }
 
-    /// Whether the pacer lets the next segment go.
+    /// Whether the pacer allows the next segment.
     pub(super) fn is_paced_out(&self, now: Instant) -> bool {
         self.pace_next <= now || self.is_in_burst(now)
     }
@@ -86,21 +86,21 @@ impl Sender {
         self.paced.left > 0 && now <= self.paced.until
     }
 
-    /// Nothing can go any more: what a burst or a train left is not for what comes later.
+    /// Nothing more can be sent: the remainder of a burst or train is not available to later data.
     pub(super) fn end_burst(&mut self, now: Instant) {
         self.paced.until = self.paced.until.min(now);
         (self.train.left, self.train.begun) = (0, None);
     }
 
-    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of the
-    /// burst's time at most: as Linux does, so that timers that are late by less do not slow it down.
+    /// Segments are sent in bursts of a millisecond's worth, and a sender that was woken late makes up for at most half of
+    /// the burst's time, as in Linux, so that small timer delays do not reduce the rate.
     pub(super) fn note_paced(&mut self, now: Instant, pace: Rate, octets: u64) {
         if !self.is_in_burst(now) {
             let left = self.train_octets();
             self.paced = Paced { until: now + BURST_TIME, left, late: now.since(self.pace_next) };
         }
         self.paced.left = self.paced.left.saturating_sub(octets);
-        // Without headers, as the pace is: the rate at which such bytes were delivered (tcp_update_skb_after_send).
+        // Without headers, as the pacing rate is a delivery rate of payload bytes (tcp_update_skb_after_send).
         let time = pace.time_for(Octets::new(octets));
         let made_up = self.paced.late.min(time.scale(1, 2));
         self.paced.late = self.paced.late.saturating_sub(made_up);
@@ -113,9 +113,9 @@ const BURST_TIME: Span = Span::from_nanos(1_000_000_000 / 1_024);
 /// Its bounds: `tcp_min_tso_segs`, and what one offloaded packet holds.
 const BURST_MIN_SEGMENTS: u64 = 2;
 const TRAIN_MAX: u64 = 65_536;
-/// Linux's `tcp_tso_rtt_log`: by 2^9 us of the least round trip, what is added to a train halves.
+/// Linux's `tcp_tso_rtt_log`: the addition to a train halves per 2^9 us of minimum RTT.
 const SHORT_TRIP_BITS: u32 = 9;
-/// Linux waits for an acknowledgement that is due within a millisecond, if it sent within the last.
+/// Linux waits for an acknowledgement due within a millisecond if it sent within the last millisecond.
 const SOON: Span = Span::from_millis(1);
-/// Linux's `tcp_tso_win_divisor`: a third of the window goes without waiting for more.
+/// Linux's `tcp_tso_win_divisor`: a third of the window is sent without waiting for more.
 const WINDOW_DIVISOR: u64 = 3;

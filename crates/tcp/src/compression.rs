@@ -1,26 +1,26 @@
-//! Fewer acknowledgements of what comes beyond a hole: each tells all that the one before it told, and in a flight with a
-//! hole there would be one per segment (Linux's SACK compression, `__tcp_ack_snd_check` in net/ipv4/tcp_input.c, since
+//! Fewer acknowledgements of segments beyond a hole: each repeats the information of the previous one, and a flight with a
+//! hole would cause one per segment (Linux's SACK compression, `__tcp_ack_snd_check` in net/ipv4/tcp_input.c, since
 //! 4.18).
 
 use wavelane_base::{Instant, Span};
 
-/// Acknowledgements of one hole that go at once, so that the sender can tell reordering from a loss (RFC 5681's three
+/// Acknowledgements per hole sent immediately, so that the sender can distinguish reordering from loss (RFC 5681's three
 /// duplicates).
 const AT_ONCE: u32 = 3;
-/// A pause is at most this (`tcp_comp_sack_delay_ns`), and this share of a round trip.
+/// The delay is at most this (`tcp_comp_sack_delay_ns`), and at most this share of the RTT.
 const PAUSE_MAX: Span = Span::from_millis(1);
 const PAUSE_SHARE: (u64, u64) = (1, 20);
 
-/// What was left out since the latest acknowledgement.
+/// Acknowledgements suppressed since the last one sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compression {
-    /// Left out in a row at the most; 0 leaves out none.
+    /// Most suppressed in a row; 0 suppresses none.
     most: u32,
     left_out: u32,
-    /// How many went at once since the expected position was `hole`.
+    /// How many were sent immediately since the expected position was `hole`.
     told: u32,
     hole: u64,
-    /// When what was left out is told.
+    /// When a suppressed acknowledgement is sent.
     pub(super) at: Option<Instant>,
 }
 
@@ -29,8 +29,8 @@ impl Compression {
         Self { most, left_out: 0, told: 0, hole: 0, at: None }
     }
 
-    /// A segment came beyond `hole`. Whether its acknowledgement is left out. It is not if its stretch is `far` down in the
-    /// reports, for the next acknowledgement might not have room for all that changed.
+    /// A segment arrived beyond `hole`. Whether its acknowledgement is suppressed. It is not if its block is `far` down in
+    /// the SACK list, as the next acknowledgement might not have room for all changes.
     pub(super) fn leaves_out(&mut self, now: Instant, hole: u64, far: bool, round_trip: Option<Span>) -> bool {
         if self.hole != hole {
             (self.hole, self.told) = (hole, 0);
@@ -45,7 +45,7 @@ impl Compression {
         }
         let pause = round_trip.scale(PAUSE_SHARE.0, PAUSE_SHARE.1).min(PAUSE_MAX);
         if pause == Span::ZERO {
-            // A path of no length leaves nothing to wait for.
+            // With an RTT of zero there is no delay to apply.
             return false;
         }
         self.left_out += 1;
@@ -53,12 +53,12 @@ impl Compression {
         true
     }
 
-    /// An acknowledgement went, which tells all.
+    /// An acknowledgement with all SACK blocks was sent.
     pub(super) fn told(&mut self) {
         (self.left_out, self.at) = (0, None);
     }
 
-    /// Returns whether what was left out must be told now.
+    /// Returns whether a suppressed acknowledgement must be sent now.
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let due = self.at.is_some_and(|at| at <= now);
         if due {

@@ -19,19 +19,19 @@ pub enum CongestionControl {
     Bbr3,
 }
 
-/// What the retransmission timeout never falls below.
+/// Lower bound of the retransmission timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtoFloor {
     /// The whole timeout is at least this (RFC 6298, section 2.4, with 1 s).
     Total(Span),
-    /// What is added to the smoothed round trip is at least this, and the largest recent deviation (Linux, with 200 ms).
+    /// The margin added to the smoothed RTT is at least this and at least the largest recent deviation (Linux, with 200 ms).
     Variance(Span),
 }
 
-/// When an idle connection asks whether its peer is still there (RFC 9293, section 3.8.4).
+/// Keepalive probes of an idle connection (RFC 9293, section 3.8.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keepalive {
-    /// Silence before the first probe.
+    /// Idle time before the first probe.
     pub idle: Span,
     /// Between probes.
     pub interval: Span,
@@ -39,34 +39,32 @@ pub struct Keepalive {
     pub probes: u32,
 }
 
-/// What ends slow start before something is lost. A closed list.
+/// What ends slow start before a loss. A closed list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SlowStartExit {
     /// Nothing does.
     Loss,
-    /// A round trip that grows, after a test of whether it was a queue (RFC 9406).
+    /// An increase of the RTT, confirmed by conservative slow start (RFC 9406).
     #[default]
     HyStartPlusPlus,
-    /// A long train of acknowledgements, or a round trip that grows (Ha and Rhee 2011, as Linux's CUBIC has it).
+    /// A long ACK train, or an increase of the RTT (Ha and Rhee 2011, as Linux's CUBIC has it).
     HyStart,
 }
 
-/// The knobs of one connection. [`Config::default`] is what Linux does with CUBIC, but leaves slow start as RFC 9406 says.
+/// The knobs of one connection. [`Config::default`] is what Linux does with CUBIC, but with the slow start exit of RFC 9406.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Congestion control.
     pub congestion: CongestionControl,
-    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet. Over IPv6 it
-    /// is 20 less.
+    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet, 20 less over IPv6.
     pub mss: u16,
     /// Selective acknowledgement (RFC 2018), with duplicate reports (RFC 2883).
     pub sack: bool,
     /// Loss detection by time and tail loss probes (RFC 8985); takes effect where SACK was agreed.
     pub rack_tlp: bool,
-    /// Proportional rate reduction (RFC 9937) where SACK was agreed; without it the window falls at once.
+    /// Proportional rate reduction (RFC 9937) where SACK was agreed; without it cwnd is reduced at once.
     pub prr: bool,
-    /// A reduction that proves needless is taken back: F-RTO (RFC 5682), timestamps (RFC 3522), duplicate reports
-    /// (RFC 3708).
+    /// Undo of spurious reductions: F-RTO (RFC 5682), timestamps (RFC 3522), duplicate reports (RFC 3708).
     pub undo: bool,
     /// What ends the slow start of Reno and CUBIC early.
     pub slow_start_exit: SlowStartExit,
@@ -81,21 +79,22 @@ pub struct Config {
     pub window_scale: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// Without SACK, a duplicate acknowledgement outside fast recovery means a segment less in flight too, so that the
-    /// first two of a loss each let a new one go (RFC 3042).
+    /// Without SACK, a duplicate acknowledgement outside fast recovery also reduces the bytes in flight by a segment, so
+    /// that the first two after a loss each release a new segment (RFC 3042).
     pub limited_transmit: bool,
     /// Once cwnd has been filled, treat the flow as cwnd-limited for one RTT (Linux `tcp_cwnd_validate`). Otherwise each
     /// acknowledgement compares cwnd with what was in flight before it.
     pub limited_for_a_round: bool,
-    /// With SACK, the timeout counts from the latest repeat of the first segment that is missing (Linux); otherwise from the
+    /// With SACK, the timeout runs from the latest retransmission of the first missing segment (Linux); otherwise from the
     /// latest progress.
     pub timer_from_repeat: bool,
-    /// A timeout in a fast recovery reduces the threshold again (RFC 5681, section 4.3). Linux does not: the recovery has.
+    /// A timeout in fast recovery reduces ssthresh again (RFC 5681, section 4.3). Linux does not, as the recovery already
+    /// reduced it.
     pub reduce_again: bool,
-    /// Departures from the standards.
+    /// Deviations from the standards.
     pub quirks: Quirks,
-    /// Segments leave in trains as segmentation offload makes them, whose ends ask to be delivered at once (PSH); a short one
-    /// waits for the acknowledgement that lets it grow (Linux).
+    /// Segments are sent in trains as by segmentation offload, each ending with PSH; a short train waits for an
+    /// acknowledgement that lets it grow (Linux).
     pub offload: bool,
     /// Small segments wait while data is unacknowledged (RFC 896).
     pub nagle: bool,
@@ -119,14 +118,13 @@ pub struct Config {
     pub delayed_ack_count: u32,
     /// How long an acknowledgement waits (RFC 9293: less than 500 ms).
     pub delayed_ack_timer: Span,
-    /// What asked to be delivered at once (PSH) is acknowledged when all of it was read, unless the connection answers what it
-    /// receives (Linux).
+    /// Data with PSH is acknowledged when all of it was read, unless the connection replies to received data (Linux).
     pub ack_when_read: bool,
-    /// Acknowledgements of segments beyond a hole that are left out in a row at the most, for a twentieth of a round trip and
-    /// 1 ms at the most, where SACK was agreed; 0 leaves out none (Linux's `tcp_comp_sack_nr`).
+    /// Most acknowledgements of segments beyond a hole suppressed in a row, for at most a twentieth of an RTT and 1 ms,
+    /// where SACK was agreed; 0 suppresses none (Linux's `tcp_comp_sack_nr`).
     pub compressed_acks: u32,
-    /// Segments that are acknowledged at once: at the start of a connection, after a silence longer than a timeout, and after a
-    /// duplicate.
+    /// Segments that are acknowledged at once: at the start of a connection, after an idle time longer than the RTO, and
+    /// after a duplicate.
     pub quick_acks: u32,
     /// Most bytes written and not yet acknowledged.
     pub send_buffer: usize,
@@ -134,12 +132,12 @@ pub struct Config {
     pub unsent_low_water: Option<usize>,
     /// Most bytes received and not yet read, in order or not.
     pub receive_buffer: usize,
-    /// Window announced at first; it follows a reader that keeps up, to the receive buffer.
-    /// `None` announces the receive buffer from the start.
+    /// Initial announced window; it grows up to the receive buffer while the application keeps reading. `None` announces the
+    /// receive buffer from the start.
     pub receive_window_initial: Option<usize>,
     /// Probes of an idle connection; `None` sends none.
     pub keepalive: Option<Keepalive>,
-    /// How long an ended connection answers stragglers (Linux: 60 s; RFC 9293: 2 MSL = 4 minutes).
+    /// TIME-WAIT duration (Linux: 60 s; RFC 9293: 2 MSL = 4 minutes).
     pub time_wait: Span,
 }
 
@@ -191,7 +189,7 @@ impl Default for Config {
 impl Config {
     /// What Linux does, with another congestion control.
     pub fn linux(congestion: CongestionControl) -> Self {
-        // Only Linux's CUBIC leaves slow start early; its Reno goes on until something is lost.
+        // Only Linux's CUBIC exits slow start early; its Reno continues until a loss.
         let cubic = congestion == CongestionControl::Cubic;
         let slow_start_exit = if cubic { SlowStartExit::HyStart } else { SlowStartExit::Loss };
         Self { congestion, slow_start_exit, ..Self::default() }

@@ -1,4 +1,4 @@
-//! One connection: what its owner asks of it, and what it puts on the wire.
+//! One connection: its owner's commands, and the segments it sends.
 
 use super::config::{Config, Keepalive};
 use super::numbers::Numbers;
@@ -12,7 +12,7 @@ use wavelane_base::{Instant, ReadOutcome, Span, Wakeup};
 const CHALLENGES_MAX: u32 = 10;
 const CHALLENGE_TIME: Span = Span::from_secs(5);
 
-/// By how much IPv6's header is longer than IPv4's.
+/// How much longer IPv6's header is than IPv4's.
 const IPV6_LONGER: u16 = 20;
 
 /// What a connection reports.
@@ -20,9 +20,9 @@ const IPV6_LONGER: u16 = 20;
 pub enum Event {
     /// Both directions are open.
     Connected,
-    /// There is something to read, or the peer's end of its direction.
+    /// There is data to read, or the end of the peer's direction.
     Readable,
-    /// There is room after a write that was not taken whole.
+    /// There is room after a write that was accepted only in part.
     Writable,
     /// Both directions ended in an orderly way and nothing is left to do.
     Closed,
@@ -30,7 +30,7 @@ pub enum Event {
     Refused,
     /// The peer reset the connection.
     Reset,
-    /// The peer answered nothing for too long.
+    /// The peer did not answer for too long.
     TimedOut,
 }
 
@@ -47,9 +47,9 @@ pub struct Status {
     pub pipe: u64,
     /// Smoothed round trip.
     pub rtt: Option<Span>,
-    /// Retransmission timeout as it stands.
+    /// Current retransmission timeout.
     pub rto: Span,
-    /// Whether losses are being repaired.
+    /// Whether a loss recovery is under way.
     pub repairing: bool,
     /// Payload bytes per segment as agreed.
     pub mss: u64,
@@ -68,7 +68,7 @@ pub struct Connection {
     /// Initial sequence numbers, ours and theirs.
     pub(super) iss: u32,
     pub(super) irs: u32,
-    /// What our timestamp clock is ahead of the time.
+    /// Offset of our timestamp clock from the time.
     pub(super) stamp_offset: u32,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
@@ -76,7 +76,7 @@ pub struct Connection {
     pub(super) peer_shift: u8,
     /// The position and acknowledgement of the segment that last set the window (RFC 9293's SND.WL1, SND.WL2).
     pub(super) window_from: (u64, u64),
-    /// Timestamps in use: the latest of the peer's, and when it came.
+    /// Timestamps in use; the latest of the peer's, and when it arrived.
     pub(super) stamps: bool,
     pub(super) recent_stamp: (u32, Instant),
     /// The acknowledgement last sent (RFC 7323's Last.ACK.sent).
@@ -86,14 +86,14 @@ pub struct Connection {
     /// Echo a congestion mark until the peer says that it reduced.
     pub(super) echo_mark: bool,
     pub(super) challenges: (Instant, u32),
-    /// A reset goes next.
+    /// A reset is sent next.
     pub(super) reset_due: bool,
     pub(super) linger_at: Option<Instant>,
     /// Keepalive: the next probe, and how many went unanswered.
     pub(super) keepalive: Option<(Instant, u32)>,
     pub(super) keepalive_due: bool,
     pub(super) writer_waits: bool,
-    /// Over, and whatever was not read is of no interest.
+    /// Closed, and unread data is discarded.
     pub(super) discarded: bool,
     /// The owner has seen the end of the peer's direction.
     pub(super) end_seen: bool,
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Our SYN is due; it lies in the scoreboard as a lost segment until it is sent.
+    /// Our SYN is due; it is in the scoreboard as a lost segment until it is sent.
     pub(super) fn send_syn(&mut self, now: Instant) {
         let sender = &mut self.sender;
         let stamp = sender.delivery.stamp(now, 0, 1);
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Bytes, or our end, that the peer has not acknowledged; if there are any, how far it has.
+    /// If data or our FIN is unacknowledged, how far the peer has acknowledged.
     pub fn undelivered(&self) -> Option<u64> {
         let over = self.state == State::Closed;
         let waits = !self.sender.board.is_empty() || self.sender.data_end() > self.sender.una;
@@ -248,8 +248,8 @@ impl Connection {
         self.finish(None);
     }
 
-    /// Whether nothing more will be sent, reported or read: the owner may drop it. After an orderly close that takes
-    /// a read that gave [`ReadOutcome::End`].
+    /// Whether nothing more will be sent, reported or read: the owner may drop it. After an orderly close this requires a
+    /// read that returned [`ReadOutcome::End`].
     pub fn is_done(&self) -> bool {
         let read = self.discarded || self.end_seen;
         self.state == State::Closed && !self.reset_due && read && self.events == [false; 7]
@@ -328,7 +328,7 @@ impl Connection {
             && at <= now
         {
             if !self.sender.is_idle() {
-                // The retransmission and the persist timer ask now, and give up (RFC 9293, MUST-26).
+                // The retransmission and persist timers probe now, and give up (RFC 9293, MUST-26).
                 self.note_alive(now);
             } else if unanswered >= probes {
                 self.reset_due = true;
@@ -341,18 +341,18 @@ impl Connection {
         self.sender.arm_persist(now);
     }
 
-    /// The peer gave a sign of life.
+    /// The peer sent a segment: keepalive starts anew.
     pub(super) fn note_alive(&mut self, now: Instant) {
         let counts = matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
         self.keepalive = self.config.keepalive.filter(|_| counts).map(|keepalive| (now + keepalive.idle, 0));
     }
 
-    /// Our timestamp clock: milliseconds, from a start of its own per pair of addresses (RFC 7323, section 5.4).
+    /// Our timestamp clock: milliseconds, with an offset per pair of addresses (RFC 7323, section 5.4).
     pub(super) fn clock(&self, now: Instant) -> u32 {
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.stamp_offset)
     }
 
-    /// RFC 5961: what may be forged is answered, seldom, by saying where we are.
+    /// RFC 5961: a possibly forged segment is answered with a rate-limited challenge ACK.
     pub(super) fn challenge(&mut self, now: Instant) {
         if now.since(self.challenges.0) >= CHALLENGE_TIME {
             self.challenges = (now, 0);

@@ -1,4 +1,4 @@
-//! The sender's timers: when the next is due, and what it does then.
+//! The sender's timers: when the next is due, and its action.
 
 use super::send::{Phase, Sender};
 use super::undo::Suspicion;
@@ -6,14 +6,14 @@ use wavelane_base::{Instant, Span, Wakeup};
 
 /// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.
 const DELAYED_ACK_WORST: Span = Span::from_millis(200);
-/// Linux waits two ticks of its clock at least.
+/// Linux waits at least two ticks of its clock.
 const TAIL_PROBE_MIN: Span = Span::from_millis(2);
 
 impl Sender {
     /// The next deadline of this half.
     pub(super) fn deadline(&self) -> Option<Wakeup> {
         let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
-        // At the same time, the probe goes first.
+        // On a tie, the probe is first.
         let mut next = at(self.tail_at, "tail loss probe");
         for other in [
             at(self.rto_at, "retransmission timeout"),
@@ -52,11 +52,11 @@ impl Sender {
             wait += DELAYED_ACK_WORST;
         }
         let at = now + wait.max(TAIL_PROBE_MIN);
-        // Where the timeout would come first, the probe goes in its place (TLP_calc_PTO).
+        // If the RTO would expire first, the probe replaces it (TLP_calc_PTO).
         self.tail_at = Some(self.rto_at.map_or(at, |rto| at.min(rto)));
     }
 
-    /// Does what is due. Returns whether the peer must be given up.
+    /// Handles due timers. Returns whether to give up on the peer.
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         self.train.held = false;
@@ -103,11 +103,11 @@ impl Sender {
         self.board.mark_all_lost();
         if self.una > 0 {
             self.tell_losses(now, &known);
-            // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).
+            // A repeated timeout keeps the state saved by the first (RFC 5682, section 3.1, step 1).
             if self.phase == Phase::Open {
                 self.note_reduction();
             }
-            // A timeout in a recovery follows a loss that was found otherwise: F-RTO has nothing to doubt (as in Linux).
+            // A timeout in a recovery follows a loss detected by other means: F-RTO does not apply (as in Linux).
             let suspect = self.config.undo && (self.phase == Phase::Open || self.retries > 1);
             self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
             self.reduced_due = true;

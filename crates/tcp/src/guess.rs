@@ -1,9 +1,10 @@
-//! What ns-3 makes of duplicate acknowledgements without SACK ([`Quirks::guess_arrivals`](super::Quirks)): each in fast
-//! recovery is taken for a report of the next segment behind the hole, and the guesses outlive the recovery.
+//! ns-3's interpretation of duplicate acknowledgements without SACK ([`Quirks::guess_arrivals`](super::Quirks)): each in
+//! fast recovery counts as the arrival of the next segment beyond the hole, and the guesses are kept after the recovery.
 //!
-//! Where they were wrong, because duplicates came of needless repeats, a guess meets the first hole. It then moves one on
-//! and the hole counts as lost; so segment after segment is sent twice, until the window has no room for the guess or a
-//! timeout forgets it (`TcpTxBuffer::AddRenoSack`, `DiscardUpTo`, `MarkHeadAsLost`; `TcpSocketBase::DupAck`).
+//! Where they were wrong, because the duplicates were caused by spurious retransmissions, a guess reaches the first hole. It
+//! then moves one segment on and the hole counts as lost; so segment after segment is sent twice, until the window has no
+//! room for the guess or a timeout discards it (`TcpTxBuffer::AddRenoSack`, `DiscardUpTo`, `MarkHeadAsLost`;
+//! `TcpSocketBase::DupAck`).
 
 use super::acked::AckIn;
 use super::recovery::DUP_THRESH;
@@ -11,7 +12,7 @@ use super::scoreboard::Scoreboard;
 use super::send::{Phase, Sender};
 
 impl Sender {
-    /// Counts a duplicate acknowledgement. Those that a timeout's repeats call forth mean nothing.
+    /// Counts a duplicate acknowledgement. Those caused by retransmissions after a timeout are ignored.
     pub(super) fn guess_by_duplicate(&mut self, ack: &AckIn<'_>, advanced: u64) {
         if advanced > 0 {
             self.duplicates = 0;
@@ -23,8 +24,8 @@ impl Sender {
             }
         }
     }
-    /// Whether a recovery begins: at the third duplicate, or at any while a guess is out and the first hole has been
-    /// marked lost already. A partial acknowledgement shows the next hole.
+    /// Whether a recovery begins: at the third duplicate, or at any while there is a guess and the first hole is already
+    /// marked lost. A partial acknowledgement shows the next hole.
     pub(super) fn guess_losses(&mut self, ack: &AckIn<'_>, advanced: u64) -> bool {
         match self.phase {
             Phase::Open if ack.duplicate && (self.duplicates == DUP_THRESH || self.board.doubts_first()) => {
@@ -42,14 +43,14 @@ impl Sender {
 }
 
 impl Scoreboard {
-    /// The next segment behind the first hole has arrived, it is guessed; without another one, nothing.
+    /// Guesses that the next segment beyond the first hole has arrived, if there is one.
     pub(super) fn guess_arrival(&mut self) {
         let next = self.iter().skip(1).find(|sent| !sent.sacked).map(|sent| (sent.start, sent.end));
         if let Some((start, end)) = next {
             self.sack(start, end, |_| {});
         }
     }
-    /// The first segment in flight cannot have arrived, whatever was guessed.
+    /// The first segment in flight cannot have arrived, so a guess about it moves on.
     pub(super) fn settle_guess(&mut self) {
         if self.front().is_some_and(|first| first.sacked) {
             self.unsack_first();

@@ -15,9 +15,9 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
 /// Most connections at once, TIME-WAIT included.
 const CONNECTIONS_MAX: usize = 65_536;
-/// Most connections that wait for the last step of the handshake; further SYNs are dropped.
+/// Most half-open connections; further SYNs are dropped.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
-/// Most resets to strangers that wait to be sent; further ones are not.
+/// Most queued resets for segments without a connection; further ones are not sent.
 const RESETS_MAX: usize = 64;
 
 /// Why a connection cannot be opened.
@@ -44,7 +44,7 @@ pub enum HostEvent {
         remote: SocketAddr,
     },
     /// Something happened on a connection. After [`Event::Closed`], [`Event::Refused`], [`Event::Reset`] and
-    /// [`Event::TimedOut`] its name means nothing any more.
+    /// [`Event::TimedOut`] its identifier is invalid.
     Connection(FlowId, Event),
 }
 
@@ -52,12 +52,12 @@ pub enum HostEvent {
 pub struct Host {
     config: Config,
     numbering: Numbering,
-    /// With the configuration of what is accepted there, if it is not the host's.
+    /// With the configuration for connections accepted there, if it differs from the host's.
     listening: BTreeMap<SocketAddr, Option<Config>>,
     /// Connections to every other address are accepted too.
     transparent: bool,
     connections: BTreeMap<FlowId, Connection>,
-    /// (ours, theirs) to the connection.
+    /// (local, remote) to the connection.
     pairs: BTreeMap<(SocketAddr, SocketAddr), FlowId>,
     deadlines: BTreeSet<(Instant, FlowId)>,
     /// Each connection's entry among the deadlines.
@@ -99,7 +99,7 @@ impl Host {
     pub fn listen(&mut self, address: SocketAddr) {
         self.listening.insert(address, None);
     }
-    /// The same, and what is accepted there has a configuration of its own.
+    /// The same, with a separate configuration for connections accepted there.
     pub fn listen_with(&mut self, address: SocketAddr, config: Config) {
         self.listening.insert(address, Some(config));
     }
@@ -148,11 +148,11 @@ impl Host {
     pub fn state_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<State> {
         self.connections.get(self.pairs.get(&(local, remote))?).map(Connection::state)
     }
-    /// A connection for its owner to look at or to adjust.
+    /// A connection, for its owner to inspect.
     pub fn connection(&self, flow: FlowId) -> Option<&Connection> {
         self.connections.get(&flow)
     }
-    /// Lets bytes that wait to be read take `octets` from now on, what waits included. The window that was announced stays.
+    /// Sets the receive buffer to `octets`, including bytes already waiting. The announced window is kept.
     pub fn set_receive_buffer(&mut self, flow: FlowId, octets: usize) {
         self.at(flow, |connection| connection.set_receive_buffer(octets));
     }
@@ -196,7 +196,7 @@ impl Host {
         }
     }
 
-    /// Does something to a connection and sees to what follows from it.
+    /// Applies `action` to a connection and updates the host's bookkeeping.
     fn at<T>(&mut self, flow: FlowId, action: impl FnOnce(&mut Connection) -> T) -> Option<T> {
         let connection = self.connections.get_mut(&flow)?;
         let was = connection.state();
@@ -205,7 +205,7 @@ impl Host {
         if passive && was == State::SynReceived && is != was {
             self.half_open -= 1;
             if is == State::Closed {
-                // It was never reported, so its end is not either.
+                // It was never reported, so neither is its end.
                 connection.events = Default::default();
             }
         }
@@ -216,7 +216,7 @@ impl Host {
         Some(result)
     }
 
-    /// Forgets a connection that is over and has nothing left to say.
+    /// Removes a connection that is closed and has nothing left to send or report.
     fn forget(&mut self, flow: FlowId) {
         if !self.connections.get(&flow).is_some_and(Connection::is_done) {
             return;
@@ -242,7 +242,7 @@ impl Host {
         let plain_syn = header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) && !header.flags.has(Flags::RST);
         if let Some(&flow) = self.pairs.get(&pair) {
             if plain_syn && self.may_follow(flow, header) {
-                // A new connection from the same address: the old one's last duty is over (RFC 6191).
+                // A new connection from the same address ends the old one's TIME-WAIT (RFC 6191).
                 self.at(flow, |connection| connection.finish(Some(Event::Closed)));
                 self.forget(flow);
             } else {
@@ -271,7 +271,7 @@ impl Host {
         }
     }
 
-    /// Whether a SYN may replace `flow`: it is in TIME-WAIT, and the SYN is newer than everything it knew.
+    /// Whether a SYN may replace `flow`: it is in TIME-WAIT, and the SYN is newer than any segment it received.
     fn may_follow(&self, flow: FlowId, header: &TcpHeader) -> bool {
         self.connections.get(&flow).is_some_and(|c| c.state() == State::TimeWait && c.is_newer(header))
     }
@@ -294,7 +294,7 @@ impl Host {
     }
 }
 
-/// Whether packets to this address are meant for one host alone.
+/// Whether this is a unicast address.
 fn is_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !broadcast && !address.is_multicast() && !address.is_unspecified()
@@ -306,7 +306,7 @@ impl Machine for Host {
     fn handle_frame(&mut self, now: Instant, _port: PortId, frame: &mut [u8], meta: FrameMeta) {
         let size = meta.segment.map_or(frame.len(), usize::from).max(1);
         for packet in frame.chunks(size) {
-            // What is damaged, or is neither, is none of ours.
+            // Damaged packets, and those that are neither, are ignored.
             match TcpPacket::parse(packet) {
                 Ok(segment) if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) => {
                     self.take(now, &segment);
@@ -342,7 +342,7 @@ impl Machine for Host {
             self.is_active.remove(&flow);
             let Some(connection) = self.connections.get_mut(&flow) else { continue };
             if let Some(sent) = connection.poll_transmit(now, buf) {
-                // The others' turn comes first.
+                // The other connections are served first.
                 self.touch(flow);
                 return Some(sent);
             }

@@ -1,4 +1,4 @@
-//! What a connection begins counting from (RFC 9293, section 3.4.1; RFC 6528; RFC 7323, section 5.4).
+//! Initial sequence numbers and timestamp offsets (RFC 9293, section 3.4.1; RFC 6528; RFC 7323, section 5.4).
 
 use ring::hmac;
 use std::net::{IpAddr, SocketAddr};
@@ -7,18 +7,18 @@ use wavelane_base::{Entropy, Instant};
 /// Nanoseconds of the clock M of RFC 6528, section 3.
 const CLOCK_NANOS: u64 = 4_000;
 
-/// What a connection begins with.
+/// A connection's initial values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
     /// The initial sequence number.
     pub iss: u32,
-    /// What our timestamp clock is ahead of the time, in milliseconds.
+    /// Offset of our timestamp clock from the time, in milliseconds.
     pub stamps: u32,
-    /// Chance for the congestion control.
+    /// Random number for the congestion control.
     pub dice: u32,
 }
 
-/// A host's secret, from which the numbers of all of its connections follow.
+/// A host's secret, from which the numbers of all its connections are derived.
 pub(super) struct Numbering {
     key: hmac::Key,
     dice: Entropy,
@@ -31,8 +31,8 @@ impl Numbering {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, &key), dice: entropy }
     }
 
-    /// A connection between the same two addresses begins above what an earlier one used, in sequence numbers and in
-    /// timestamps, so that a peer in TIME-WAIT can tell the two apart (RFC 6191); others cannot guess either.
+    /// A connection between the same two addresses starts above an earlier one's sequence numbers and timestamps, so that a
+    /// peer in TIME-WAIT can distinguish them (RFC 6191); third parties can guess neither.
     pub(super) fn of(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Numbers {
         let mut hash = hmac::Context::with_key(&self.key);
         for address in [local, remote] {

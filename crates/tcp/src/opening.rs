@@ -8,10 +8,10 @@ use super::state::State;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
 
-/// What a peer receives that names no MSS, over IPv4 and over IPv6 (RFC 9293, section 3.7.1).
+/// The MSS of a peer that announces none, over IPv4 and over IPv6 (RFC 9293, section 3.7.1).
 const MSS_ASSUMED: u16 = 536;
 const MSS_ASSUMED_V6: u16 = 1_220;
-/// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
+/// The minimum for a peer's MSS: one byte per segment would cost us a 40-byte header each.
 const MSS_LEAST: u16 = 64;
 
 impl Connection {
@@ -24,7 +24,7 @@ impl Connection {
         this
     }
 
-    /// Notes what the peer's SYN says.
+    /// Records the options of the peer's SYN.
     fn take_syn(&mut self, now: Instant, header: &TcpHeader) {
         let options: &Options = &header.options;
         self.irs = header.seq;
@@ -36,7 +36,7 @@ impl Connection {
             None => (self.peer_shift, self.receiver.shift) = (NO_SHIFT, 0),
         }
         self.marks = self.config.ecn && header.flags.has(Flags::ECE) && {
-            // A SYN asks with both bits, an answer agrees with one (RFC 3168, section 6.1.1).
+            // A SYN requests ECN with both bits, a SYN-ACK accepts with one (RFC 3168, section 6.1.1).
             header.flags.has(Flags::CWR) != header.flags.has(Flags::ACK)
         };
         let assumed = if self.remote.is_ipv6() { MSS_ASSUMED_V6 } else { MSS_ASSUMED };
@@ -74,7 +74,7 @@ impl Connection {
             self.open(now);
             self.receiver.owe();
         } else {
-            // Both sides sent a SYN: ours goes again, as an answer.
+            // Simultaneous open: our SYN is sent again, as a SYN-ACK.
             self.take_syn(now, header);
             self.enter(State::SynReceived);
             self.sender.board.mark_lost(0);
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, section 4.2: a SYN in a synchronised state is answered, never obeyed.
+    /// RFC 5961, section 4.2: a SYN in a synchronised state is answered with a challenge ACK and otherwise ignored.
     pub(super) fn on_late_syn(&mut self, now: Instant, header: &TcpHeader) {
         if self.state == State::SynReceived && header.seq == self.irs {
             if header.flags.has(Flags::ACK) && header.ack == self.iss.wrapping_add(1) {
@@ -111,7 +111,7 @@ impl Connection {
                 self.set_window(u64::from(header.window), (1, 1));
                 self.receiver.owe();
             } else if self.sender.board.pipe() > 0 {
-                // The peer repeats its SYN: ours was lost. It answers once per repeat.
+                // The peer retransmitted its SYN, so our SYN-ACK was lost. It is sent once per retransmission.
                 self.sender.board.mark_lost(0);
             }
             return;
@@ -119,8 +119,8 @@ impl Connection {
         self.challenge(now);
     }
 
-    /// Whether the host must answer with a reset: an acknowledgement of something that this half-open connection never
-    /// sent (RFC 9293, section 3.10.7.3 and 3.10.7.4).
+    /// Whether the host must answer with a reset: an acknowledgement of data that this half-open connection never sent (RFC
+    /// 9293, section 3.10.7.3 and 3.10.7.4).
     pub(super) fn refuses(&self, header: &TcpHeader) -> bool {
         let half_open = match self.state {
             State::SynSent => true,
@@ -131,7 +131,7 @@ impl Connection {
         };
         half_open && header.flags.has(Flags::ACK) && header.ack != self.iss.wrapping_add(1)
     }
-    /// Whether a SYN is newer than everything this connection received (RFC 6191, section 2).
+    /// Whether a SYN is newer than any segment this connection received (RFC 6191, section 2).
     pub(super) fn is_newer(&self, header: &TcpHeader) -> bool {
         let by_stamp = header.options.timestamps.filter(|_| self.stamps);
         let by_number = (header.seq.wrapping_sub(self.irs.wrapping_add(self.receiver.next as u32)) as i32) > 0;

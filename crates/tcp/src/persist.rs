@@ -1,4 +1,4 @@
-//! What to do while the peer's window is shut or too small (RFC 9293, section 3.8.6.1).
+//! Behaviour while the peer's window is zero or too small (RFC 9293, section 3.8.6.1).
 
 use super::send::Sender;
 use wavelane_base::Instant;
@@ -6,17 +6,17 @@ use wavelane_base::Instant;
 /// The persist timer.
 #[derive(Debug, Default)]
 pub(super) struct Persist {
-    /// When to ask next.
+    /// When to send the next probe.
     pub(super) at: Option<Instant>,
-    /// How often we asked since the window shut. The retransmission timeout backs off apart from it: what is sent when the
-    /// window opens has lost nothing yet.
+    /// Probes since the window closed. The retransmission timeout backs off separately: no data has been lost when the
+    /// window opens.
     asked: u32,
     /// Unanswered probes in a row.
     unanswered: u32,
 }
 
 impl Sender {
-    /// Nothing can be sent because the window is shut, and nothing in flight will open it: ask.
+    /// Arms the timer if the window is closed and nothing is in flight whose acknowledgement could open it.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         let waiting = self.una > 0 && self.board.is_empty() && (self.data_end() > self.next || self.closing);
         let stuck = waiting && !self.fin_sent && self.sendable().is_none() && self.is_window_small();
@@ -31,7 +31,7 @@ impl Sender {
         self.window < available.min(self.mss).max(1)
     }
 
-    /// The timer has fired. Returns whether the peer must be given up.
+    /// The timer expired. Returns whether to give up on the peer.
     pub(super) fn on_persist(&mut self, now: Instant) -> bool {
         if self.persist.unanswered >= self.config.data_retries {
             return true;
@@ -48,8 +48,8 @@ impl Sender {
         false
     }
 
-    /// The peer acknowledged something acceptable. As long as it answers, a shut window is no reason to give it up (RFC 9293,
-    /// MUST-37), nor is data beyond the edge of a window that shrank (SHLD-17).
+    /// The peer acknowledged something acceptable. While it answers, the connection is not given up because of a zero window
+    /// (RFC 9293, MUST-37) or of data beyond the edge of a shrunk window (SHLD-17).
     pub(super) fn note_answer(&mut self) {
         self.persist.unanswered = 0;
         if self.board.front().is_some_and(|first| first.end > self.una + self.window) {

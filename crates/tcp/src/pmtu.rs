@@ -8,16 +8,16 @@ use wavelane_wire::icmp::TooBig;
 use wavelane_wire::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
 use wavelane_wire::tcp::TCP_HEADER_LEN;
 
-/// Smaller claims count as this over IPv4 (Linux's `min_pmtu`): a forged message must not cost us tiny segments.
+/// Minimum accepted over IPv4 (Linux's `min_pmtu`): a forged message must not force tiny segments.
 const MTU_MIN_V4: u32 = 552;
-/// Every IPv6 path carries this (RFC 8200, section 5): a smaller claim is ignored (RFC 8201, section 4).
+/// The minimum MTU of IPv6 (RFC 8200, section 5): a smaller value is ignored (RFC 8201, section 4).
 const MTU_MIN_V6: u32 = 1_280;
-/// Where a router does not say what fits: the next lower of these (RFC 1191, section 7, table 7-1).
+/// If a router does not state the MTU: the next lower of these (RFC 1191, section 7, table 7-1).
 const PLATEAUS: [u32; 7] = [8_166, 4_352, 2_002, 1_492, 1_006, 508, 296];
 
 impl Connection {
-    /// A router says that one of our packets was too long. Ignored unless it quotes something in flight (RFC 5927,
-    /// section 4.1) and asks for less than we send.
+    /// A router reports that one of our packets was too long. Ignored unless it quotes a segment in flight (RFC 5927,
+    /// section 4.1) and states less than we send.
     pub fn handle_too_big(&mut self, now: Instant, message: &TooBig) {
         let flying = message.seq.wrapping_sub(self.iss.wrapping_add(self.sender.una as u32));
         let in_flight = u64::from(flying) < self.sender.next - self.sender.una;
@@ -43,8 +43,8 @@ impl Connection {
 }
 
 impl Sender {
-    /// Segments are at most `mss` bytes from now on. What is in flight and longer is cut and goes again at once; that is
-    /// no sign of congestion, so the window stays (RFC 1191, section 6.4).
+    /// Segments are at most `mss` bytes from now on. Longer segments in flight are split and retransmitted at once; this is
+    /// no sign of congestion, so cwnd is kept (RFC 1191, section 6.4).
     fn shrink_segments(&mut self, now: Instant, mss: u64) {
         self.mss = mss;
         self.controller.set_mss(mss);

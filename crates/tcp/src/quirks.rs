@@ -1,17 +1,16 @@
-//! Where another implementation departs from the standards: only to compare with it.
+//! Deviations of other implementations from the standards, only for comparison with them.
 
-/// Departures, all off by default.
+/// Deviations, all off by default.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Quirks {
-    /// What was in flight at a timeout is never measured, not even what was not sent again.
+    /// Segments in flight at a timeout give no RTT sample, even if not retransmitted.
     pub unmeasured_after_timeout: bool,
-    /// Without SACK, a duplicate acknowledgement in fast recovery is taken for the arrival of the next segment behind the hole,
-    /// and the guess outlives the recovery.
+    /// Without SACK, a duplicate acknowledgement in fast recovery is interpreted as the arrival of the next segment beyond
+    /// the hole, and the guess is kept after the recovery.
     pub guess_arrivals: bool,
-    /// The acknowledgement that ends the repair of a timeout lets the window grow by what it covers beyond the repair only.
+    /// The acknowledgement that ends the recovery from a timeout grows the window only by what it covers beyond the recovery.
     pub no_growth_when_repaired: bool,
-    /// Anything new that is acknowledged ends the back-off of the timeout; RFC 6298, section 5, keeps it until a round trip is
-    /// measured.
+    /// Any advancing acknowledgement ends the RTO back-off; RFC 6298, section 5, keeps it until an RTT is measured.
     pub any_ack_ends_backoff: bool,
 }
 
@@ -23,7 +22,7 @@ impl Quirks {
         // TcpTxBuffer::AddRenoSack, and the count of segments in TcpSocketBase::ProcessAck.
         guess_arrivals: true,
         no_growth_when_repaired: true,
-        // TcpSocketBase::NewAck sets the timeout anew from what was measured so far.
+        // TcpSocketBase::NewAck recomputes the timeout from the current estimate.
         any_ack_ends_backoff: true,
     };
 }

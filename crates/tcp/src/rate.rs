@@ -1,11 +1,11 @@
-//! Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation-02; with what was in flight and what was lost,
+//! Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation-02; with bytes in flight and lost,
 //! draft-ietf-ccwg-bbr-06, section 4.1.2).
 
 use super::congestion::Lost;
 use super::scoreboard::Sent;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// What a segment remembers of the connection when it was sent.
+/// The connection's state when a segment was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) sent_at: Instant,
@@ -22,12 +22,12 @@ pub(super) struct Stamp {
 /// One rate sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateSample {
-    /// `None` where the interval is shorter than the least round trip: acknowledgements were compressed, so the rate would
-    /// be too high.
+    /// `None` if the interval is shorter than the minimum RTT: acknowledgements were compressed, so the rate would be too
+    /// high.
     pub(super) rate: Option<Rate>,
     /// Bytes delivered since the newest segment delivered now was sent.
     pub(super) delivered: u64,
-    /// What had been delivered when it was sent.
+    /// Bytes delivered when it was sent.
     pub(super) prior_delivered: u64,
     /// Bytes in flight when it was sent, itself included.
     pub(super) in_flight: u64,
@@ -44,7 +44,7 @@ pub(super) struct Delivery {
     lost: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
-    /// The sample is limited by the application until this much was delivered.
+    /// Samples are application-limited until this much is delivered.
     app_limited_until: u64,
     newest: Option<Stamp>,
 }
@@ -69,12 +69,12 @@ impl Delivery {
             lost: self.lost,
         }
     }
-    /// Whether the application was the limit when something was last sent, or acknowledged.
+    /// Whether the connection was application-limited at the last transmission or acknowledgement.
     pub(super) fn is_app_limited(&self) -> bool {
         self.app_limited_until > 0 && self.app_limited_until >= self.delivered
     }
-    /// What is sent next follows a pause of the application's, until some of it was delivered: the draft's mark, unlike
-    /// [`Delivery::note_app_limited`]'s, holds for what is sent when exactly so much was delivered (section 4.1.2.3).
+    /// Transmission restarts after an application pause, until some of it is delivered: the draft's mark, unlike
+    /// [`Delivery::note_app_limited`]'s, also covers data sent when exactly this much was delivered (section 4.1.2.3).
     pub(super) fn note_restart(&mut self) {
         self.app_limited_until = self.delivered + 1;
     }
@@ -91,7 +91,7 @@ impl Delivery {
             app_limited: sent.stamp.app_limited,
         }
     }
-    /// The window had room and the application gave nothing.
+    /// cwnd had room and the application had no data.
     pub(super) fn note_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
@@ -102,7 +102,7 @@ impl Delivery {
             self.newest = Some(stamp);
         }
     }
-    /// The sample of the acknowledgement that was just taken in.
+    /// The sample of the acknowledgement just processed.
     pub(super) fn sample(&mut self, min_rtt: Option<Span>) -> Option<RateSample> {
         let newest = self.newest.take()?;
         self.first_sent_at = newest.sent_at;

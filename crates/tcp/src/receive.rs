@@ -1,4 +1,4 @@
-//! The receiving half: reassembly, the window we announce, and when acknowledgements go.
+//! The receiving half: reassembly, the announced window, and when acknowledgements are sent.
 
 use super::compression::Compression;
 use super::config::Config;
@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::tcp::WINDOW_SCALE_MAX;
 
-/// Most separate stretches of data kept beyond the first hole; what would make more is dropped.
+/// Most separate ranges of data kept beyond the first hole; segments that would add more are dropped.
 pub(super) const STRETCHES_MAX: usize = 4_096;
-/// Most acknowledgements due at once; a peer that sends faster than we are drained gets no more.
+/// Most acknowledgements pending at once, if the peer sends faster than the machine is drained.
 const ACKS_OWED_MAX: u32 = 64;
-/// Segments that a sender begins with (RFC 6928), taken for a round trip's before one was measured.
+/// Initial window in segments (RFC 6928), used as one round trip's amount before one was measured.
 const INITIAL_SEGMENTS: usize = 10;
-/// Stretches reported latest first (RFC 2018, section 4).
+/// SACK blocks reported, latest first (RFC 2018, section 4).
 const REPORTS_MAX: usize = 4;
-/// Reports that every acknowledgement has room for, and one may get lost (Linux's `TCP_SACK_BLOCKS_EXPECTED`).
+/// SACK blocks that fit in every acknowledgement, allowing for one lost acknowledgement (Linux's `TCP_SACK_BLOCKS_EXPECTED`).
 const REPORTS_SURE: usize = 2;
 
 #[derive(Debug)]
@@ -24,40 +24,40 @@ pub(super) struct Receiver {
     read_at: u64,
     /// The next position expected.
     pub(super) next: u64,
-    /// What is there beyond the first hole: disjoint, rising.
+    /// Ranges received beyond the first hole: disjoint, ascending.
     pub(super) stretches: Vec<(u64, u64)>,
-    /// Starts of the stretches that grew latest, the latest first.
+    /// Starts of the most recently extended ranges, latest first.
     recent: Vec<u64>,
-    /// The latest stretch to grow was further down in `recent` than reports surely reach.
+    /// The most recently extended range was further down in `recent` than is certain to be reported.
     far: bool,
     pub(super) compression: Compression,
     /// A duplicate to be reported (RFC 2883).
     duplicate: Option<(u64, u64)>,
     pub(super) buffer: usize,
-    /// What we announce at most; grows to `buffer`.
+    /// Largest window announced; grows to `buffer`.
     pub(super) limit: usize,
     /// Start of the current measurement, and the bytes read in it.
     pub(super) measured: (Instant, usize),
     /// The most that was read in a round trip.
     pub(super) per_round: usize,
-    /// The round trip as the peer's echoes of our timestamps show it, and the echo that was measured last.
+    /// The RTT measured from echoes of our timestamps, and the last echo measured.
     pub(super) round_trip: (Option<Span>, u32),
-    /// The right edge as announced; never taken back.
+    /// The announced right edge; never moved left.
     pub(super) edge: u64,
     pub(super) shift: u8,
     pub(super) mss: usize,
     count: u32,
     timer: Span,
-    /// Acknowledgements that go at once: how many are left, and how many a reason for haste gives.
+    /// Quick acknowledgements: how many are left, and how many each trigger grants.
     quick: u32,
     quick_most: u32,
-    /// What asked to be delivered at once came since the last acknowledgement, and is acknowledged when it was read.
+    /// Data with PSH arrived since the last acknowledgement, and is acknowledged when it is read.
     pushed: bool,
     ack_when_read: bool,
-    /// The largest segment so far: a smaller one ends what was written.
+    /// The largest segment so far: a smaller one is taken as the end of a write.
     largest: usize,
     last_data: Option<Instant>,
-    /// We answer what we receive, so acknowledgements can ride.
+    /// We reply to received data, so acknowledgements can be piggybacked.
     answers: bool,
     /// Full segments not acknowledged yet.
     waiting: u32,
@@ -68,7 +68,7 @@ pub(super) struct Receiver {
     pub(super) fin: Option<u64>,
 }
 
-/// What a segment's data did.
+/// The effect of a segment's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Took {
     /// The expected position moved.
@@ -130,7 +130,7 @@ impl Receiver {
     pub(super) fn round_trip(&self) -> (Option<Span>, u32) {
         self.round_trip
     }
-    /// The buffer is `octets` from now on. A window as large as the old one follows it up.
+    /// Sets the buffer to `octets`. A window limit equal to the old buffer grows with it.
     pub(super) fn resize(&mut self, octets: usize) {
         let whole = self.limit == self.buffer;
         self.buffer = octets;
@@ -144,7 +144,7 @@ impl Receiver {
     pub(super) fn edge(&self) -> u64 {
         self.edge
     }
-    /// A segment is dropped: with SACK, the answer says which of its bytes had come before (RFC 2883).
+    /// A segment is dropped: with SACK, the acknowledgement reports its bytes received before (D-SACK, RFC 2883).
     pub(super) fn note_old(&mut self, start: Option<u64>, len: u64) {
         if let Some(start) = start.filter(|start| len > 0 && *start < self.next) {
             self.hurry();
@@ -152,14 +152,14 @@ impl Receiver {
         }
     }
 
-    /// Takes `bytes` at `start`, and a FIN behind them. Everything lies within the announced window, or is cut to it. Where
-    /// the peer takes reports, its `round_trip` says how long they may wait.
+    /// Takes `bytes` at `start`, and a FIN behind them. Data is trimmed to the announced window. With SACK, `round_trip`
+    /// limits how long acknowledgements may be delayed.
     pub(super) fn take(&mut self, now: Instant, start: u64, bytes: &[u8], fin: bool, round_trip: Option<Span>) -> Took {
         let end = start + bytes.len() as u64;
         if fin && self.fin.is_none() && end <= self.edge {
             self.fin = Some(end);
         }
-        // Nothing follows a FIN, whatever the peer pretends later.
+        // Data beyond the FIN is ignored.
         let stop = end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
         let from = start.max(self.next);
         let was_hole = !self.stretches.is_empty();
@@ -212,10 +212,10 @@ impl Receiver {
         }
     }
 
-    /// Stretches that begin at or below what is expected are in order now.
+    /// Ranges that begin at or below the expected position are now in order.
     fn close_holes(&mut self) {
         let done = self.stretches.partition_point(|(start, _)| *start <= self.next);
-        // They are disjoint, so all but the last end below the next one's start.
+        // They are disjoint, so the last has the highest end.
         if let Some((_, end)) = done.checked_sub(1).map(|last| self.stretches[last]) {
             self.next = self.next.max(end);
         }
@@ -224,7 +224,7 @@ impl Receiver {
         self.recent.retain(|start| *start > lowest);
     }
 
-    /// Adds a stretch, melting it with those it touches. Returns false if there are too many.
+    /// Adds a range, merging it with those it touches. Returns false if there are too many.
     fn note_stretch(&mut self, start: u64, end: u64) -> bool {
         let from = self.stretches.partition_point(|(_, e)| *e < start);
         let to = self.stretches.partition_point(|(s, _)| *s <= end);
@@ -243,7 +243,7 @@ impl Receiver {
         self.recent.retain(|start| !known(start));
         self.stretches.splice(from..to, [whole]);
         self.report_first(whole.0);
-        // What waits behind a hole shall not eat up the window that the sender needs meanwhile (as Linux since 6.16:
+        // Out-of-order data must not use up the window that the sender needs meanwhile (as Linux since 6.16:
         // net/ipv4/tcp_input.c, tcp_rcvbuf_grow, commit 63ad7dfedfae "tcp: adjust rcvbuf in presence of reorders").
         self.limit = self.limit.max(2 * self.per_round + self.waits()).min(self.buffer);
         true
@@ -254,8 +254,8 @@ impl Receiver {
         self.recent.truncate(REPORTS_MAX);
     }
 
-    /// A segment with `octets` of data came. After a silence longer than `rto` the sender begins with a small window, and
-    /// waits for every acknowledgement (Linux's `tcp_event_data_recv` and `tcp_measure_rcv_mss`).
+    /// A segment with `octets` of data arrived. After an idle time longer than `rto` the sender restarts with a small cwnd
+    /// and needs every acknowledgement (Linux's `tcp_event_data_recv` and `tcp_measure_rcv_mss`).
     pub(super) fn note_segment(&mut self, now: Instant, rto: Span, octets: usize, pushed: bool) {
         if octets == 0 {
             return;
@@ -267,7 +267,7 @@ impl Receiver {
         self.pushed |= pushed || octets < self.largest;
         self.largest = self.largest.max(octets);
     }
-    /// The sender retransmits what is here, or starts anew: it waits for acknowledgements.
+    /// The sender retransmits received data or restarts: quick acknowledgements follow.
     fn hasten(&mut self) {
         let fit = (self.limit / (2 * self.mss.max(1))).max(2);
         self.quick = self.quick.max(self.quick_most.min(u32::try_from(fit).unwrap_or(u32::MAX)));
@@ -276,21 +276,21 @@ impl Receiver {
         self.answers = false;
         self.hasten();
     }
-    /// Data goes the other way: if it follows on what came, acknowledgements can ride on what follows too.
+    /// Data is sent: if it follows received data shortly, later acknowledgements can be piggybacked too.
     pub(super) fn note_reply(&mut self, now: Instant) {
         self.answers |= self.last_data.is_some_and(|last| now.since(last) < self.timer);
     }
     fn is_hasty(&self) -> bool {
         self.quick > 0 && !self.answers
     }
-    /// RFC 5681, section 4.2: what closes or makes a hole is acknowledged at once; in order, every second segment.
+    /// RFC 5681, section 4.2: a segment that closes or opens a hole is acknowledged immediately; in order, every second segment.
     fn schedule(&mut self, now: Instant, in_order: bool, octets: usize) {
         if !in_order || self.is_hasty() {
             self.quick = self.quick.saturating_sub(1);
             self.owe();
             return;
         }
-        // Small segments count too (Linux counts bytes; RFC 9293 full segments): two of them end the wait as well.
+        // Small segments count too (Linux counts bytes; RFC 9293 full segments): two of them trigger the acknowledgement as well.
         self.waiting += if octets > 0 { 1 } else { 0 };
         if self.waiting >= self.count {
             self.owe();
@@ -298,14 +298,14 @@ impl Receiver {
             self.ack_at = Some(now + self.timer);
         }
     }
-    /// An acknowledgement must go now.
+    /// An acknowledgement must be sent now.
     pub(super) fn owe(&mut self) {
         self.owed = (self.owed + 1).min(ACKS_OWED_MAX);
     }
     pub(super) fn on_timeout(&mut self, now: Instant) {
         if self.ack_at.is_some_and(|at| at <= now) {
             self.ack_at = None;
-            // Nothing came along to ride on.
+            // There was no data to piggyback on.
             self.answers = false;
             self.owe();
         }
@@ -313,7 +313,7 @@ impl Receiver {
             self.owe();
         }
     }
-    /// Whether an acknowledgement would tell of holes or duplicates.
+    /// Whether an acknowledgement would carry SACK blocks.
     pub(super) fn has_reports(&self) -> bool {
         self.duplicate.is_some() || !self.stretches.is_empty()
     }
@@ -327,19 +327,19 @@ impl Receiver {
         blocks.truncate(most);
         blocks
     }
-    /// An acknowledgement went, alone or with data.
+    /// An acknowledgement was sent, alone or with data.
     pub(super) fn acknowledged(&mut self, alone: bool) {
         self.owed = if alone { self.owed.saturating_sub(1) } else { 0 };
         self.waiting = 0;
         self.pushed = false;
         self.ack_at = None;
         if alone {
-            // Segments with data carry no reports.
+            // Segments with data carry no SACK blocks.
             self.compression.told();
         }
     }
 
-    /// Reads into `buf`; returns how much. An acknowledgement is due if the window opened much.
+    /// Reads into `buf`; returns how much. An acknowledgement is due if the window opened considerably.
     pub(super) fn read(&mut self, now: Instant, rtt: Option<Span>, buf: &mut [u8]) -> usize {
         let n = self.readable().min(buf.len());
         let (head, tail) = self.ring.as_slices();

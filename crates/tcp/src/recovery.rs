@@ -1,35 +1,35 @@
-//! What is marked lost, and how fast to repair it: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582,
-//! 6675) and proportional rate reduction (RFC 9937).
+//! Loss detection and the rate of recovery: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582, 6675) and
+//! proportional rate reduction (RFC 9937).
 
 use super::rtt::clock_ms;
 use super::scoreboard::{Scoreboard, Sent};
 use wavelane_base::{Instant, Span};
 
-/// Duplicate acknowledgements, or segments reported above a hole, that mean a loss (RFC 5681, section 3.2).
+/// Duplicate acknowledgements, or segments SACKed above a hole, that indicate a loss (RFC 5681, section 3.2).
 pub(super) const DUP_THRESH: usize = 3;
-/// The reordering window is measured in this share of the least round trip (RFC 8985, section 6.2).
+/// The reordering window is a multiple of this fraction of the minimum RTT (RFC 8985, section 6.2).
 const REORDER_SHARE: u64 = 4;
-/// Recoveries after which the reordering window shrinks back (RFC 8985, section 6.2, step 4).
+/// Recoveries after which the reordering window is reset (RFC 8985, section 6.2, step 4).
 const REORDER_PERSIST: u32 = 16;
 
 /// Recent acknowledgement by time.
 #[derive(Debug, Default)]
 pub(super) struct Rack {
-    /// When the most recently sent segment that has arrived was sent, and its end.
+    /// Send time and end of the most recently sent segment that has arrived.
     newest: Option<(Instant, u64)>,
     rtt: Span,
     /// The highest end that has arrived.
     fack: u64,
     reordering_seen: bool,
-    /// Widens the reordering window when it proved too small.
+    /// Multiplier of the reordering window, raised when it proved too small.
     multiple: u64,
     persist: u32,
-    /// Widened once until this is acknowledged.
+    /// Raised at most once until this is acknowledged.
     round_end: u64,
 }
 
 impl Rack {
-    /// A segment has arrived. `answered_ms` is when what the acknowledgement answers was sent, by our timestamps.
+    /// A segment has arrived. `answered_ms` is when the acknowledged segment was sent, by our timestamps.
     pub(super) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Span>, answered_ms: Option<u64>) {
         if sent.end > self.fack {
             self.fack = sent.end;
@@ -37,7 +37,7 @@ impl Rack {
             self.reordering_seen = true;
         }
         let rtt = now.since(sent.stamp.sent_at);
-        // The original arrived, not the repeat (RFC 8985, section 6.2, step 2).
+        // The original arrived, not the retransmission (RFC 8985, section 6.2, step 2).
         let too_soon = min_rtt.is_some_and(|min| rtt < min);
         if sent.again && (too_soon || answered_ms.is_some_and(|at| at < clock_ms(sent.stamp.sent_at))) {
             return;
@@ -46,11 +46,11 @@ impl Rack {
         let this = (sent.stamp.sent_at, sent.end);
         self.newest = Some(self.newest.map_or(this, |newest| newest.max(this)));
     }
-    /// Something arrived after what was sent behind it, by other evidence than `on_delivered` sees.
+    /// Reordering was detected by means other than `on_delivered`.
     pub(super) fn note_reordering(&mut self) {
         self.reordering_seen = true;
     }
-    /// The receiver says that a repeat was needless.
+    /// The receiver reported a retransmission as a duplicate.
     pub(super) fn on_duplicate_report(&mut self, una: u64, next: u64) {
         if una >= self.round_end {
             self.round_end = next;
@@ -71,7 +71,7 @@ impl Rack {
         let share = min_rtt.unwrap_or(Span::ZERO).scale(1 + self.multiple, REORDER_SHARE);
         share.min(smoothed.unwrap_or(Span::ZERO))
     }
-    /// Marks what was sent long enough before something that has arrived. Returns when to look again.
+    /// Marks as lost segments sent long enough before one that has arrived. Returns when to check again.
     pub(super) fn detect(
         &self,
         now: Instant,
@@ -87,7 +87,7 @@ impl Rack {
             let Some(sent) = board.get(place) else { break };
             let this = (sent.stamp.sent_at, sent.end);
             if this >= newest && sent.start >= board.again_end {
-                // Everything behind was sent later still.
+                // All later entries were sent later still.
                 break;
             }
             if sent.sacked || sent.lost || this >= newest {
@@ -119,8 +119,8 @@ pub(super) fn mark_below_reports(board: &mut Scoreboard, mss: u64) {
     lost.into_iter().for_each(|place| board.mark_lost(place));
 }
 
-/// Proportional rate reduction (RFC 9937, which replaces RFC 6937): below the threshold packets are conserved, and the
-/// window grows as in slow start only by acknowledgements that advance and tell of no further loss.
+/// Proportional rate reduction (RFC 9937, which replaces RFC 6937): below ssthresh packets are conserved, and the window
+/// grows as in slow start only on acknowledgements that advance and indicate no further loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prr {
     /// Bytes in flight when recovery began.
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(sent, 10_000, "what arrived in proportion, rounded up");
     }
 
-    /// RFC 9937: below the threshold it sends what arrived, and one segment more only where all goes well.
+    /// RFC 9937: below ssthresh it sends the amount delivered, plus one segment only if SafeACK.
     #[test]
     fn prr_below_the_threshold_sends_the_delivered_bytes() {
         let mut prr = Prr::new(20_000);

@@ -1,11 +1,11 @@
-//! Round-trip time and the retransmission timeout: RFC 6298, or with its variance as Linux reckons it.
+//! Round-trip time and the retransmission timeout: RFC 6298, or with Linux's variance estimate.
 
 use super::config::{Config, RtoFloor};
 use wavelane_base::{Instant, Span};
 
 /// The clock's granularity G of RFC 6298. Our clock is finer; Linux's timers are not.
 const GRANULARITY: Span = Span::from_millis(1);
-/// Doublings after which back-off stops growing whatever the ceiling.
+/// Maximum number of doublings, whatever the ceiling.
 const BACKOFF_MAX: u32 = 16;
 
 /// Milliseconds, as our timestamps count.
@@ -13,7 +13,7 @@ pub(super) fn clock_ms(now: Instant) -> u64 {
     now.as_nanos() / 1_000_000
 }
 
-/// How much round trips vary.
+/// RTT variance.
 #[derive(Debug)]
 enum Variance {
     /// RFC 6298's RTTVAR.
@@ -21,17 +21,17 @@ enum Variance {
     Peak(Peak),
 }
 
-/// Linux's `tcp_rtt_estimator` (net/ipv4/tcp_input.c): the largest deviation of a round trip counts, and is forgotten by a
-/// quarter per round trip; a round trip that shrinks hardly counts as a deviation.
+/// Linux's `tcp_rtt_estimator` (net/ipv4/tcp_input.c): the largest deviation within a round trip counts and decays by a
+/// quarter per round trip; a falling RTT has little weight.
 #[derive(Debug, Default)]
 struct Peak {
     floor: Span,
     /// Four times the mean deviation.
     deviation: Span,
-    /// Its largest value in this round trip, and when that is over.
+    /// Its largest value in this round trip, and where that ends.
     largest: Span,
     round_end: u64,
-    /// What is added to the smoothed round trip.
+    /// Added to the smoothed RTT.
     margin: Span,
 }
 
@@ -104,7 +104,7 @@ impl Rtt {
         }
         self.smoothed = Some(smoothed.scale(7, 8) + rtt.scale(1, 8));
     }
-    /// A round trip that no delayed acknowledgement lengthened, as far as we know.
+    /// An RTT sample believed free of delayed-ACK delay.
     pub(super) fn note_min(&mut self, rtt: Span) {
         self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
     }
@@ -114,11 +114,11 @@ impl Rtt {
     pub(super) fn min(&self) -> Option<Span> {
         self.min
     }
-    /// The timeout as it stands, back-off included.
+    /// The current timeout, including back-off.
     pub(super) fn rto(&self) -> Span {
         self.backed_off(0)
     }
-    /// The timeout doubled so many times more.
+    /// The timeout after `times` further doublings.
     pub(super) fn backed_off(&self, times: u32) -> Span {
         let plain = match self.smoothed {
             None => self.initial,
@@ -143,7 +143,7 @@ impl Rtt {
     pub(super) fn progress(&mut self) {
         self.backoff = 0;
     }
-    /// RFC 6298, section 5.7: after a lost SYN, data begins with a timeout of at least 3 s while nothing is measured.
+    /// RFC 6298, section 5.7: after a lost SYN, the initial timeout for data is at least 3 s until an RTT is measured.
     pub(super) fn after_lost_syn(&mut self) {
         self.initial = self.initial.max(Span::from_secs(3));
     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(rtt.rto(), Span::from_micros(112_500 + 4 * 62_500));
     }
 
-    /// RFC 6298, section 2.3: where nothing varies, the clock's granularity is the margin.
+    /// RFC 6298, section 2.3: without variance, the margin is the clock's granularity.
     #[test]
     fn the_margin_is_a_tick_at_least_and_ticks_are_whole() {
         let mut rtt = with(RtoFloor::Total(Span::ZERO));
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!((coarse.smoothed(), coarse.rto()), (Some(tick.times(2)), tick.times(6)));
     }
 
-    /// Linux's `tcp_rtt_estimator`, worked by hand in milliseconds: what is added to the smoothed round trip jumps to the
-    /// largest deviation, stays while the round trip lasts, and then falls by a quarter of what it is too large.
+    /// Linux's `tcp_rtt_estimator`, worked by hand in milliseconds: the margin rises to the largest deviation at once, is
+    /// kept for the round trip, and then falls by a quarter of its excess.
     #[test]
     fn the_largest_deviation_is_forgotten_by_quarters() {
         let mut rtt = with(RtoFloor::Variance(Span::from_millis(200)));
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(micros(&rtt), 300_000);
         rtt.sample(Span::from_millis(100), 2, 101);
         assert_eq!(micros(&rtt), 300_000, "the deviation falls from 200 to 150; the floor is 200");
-        // 200 off, of which a quarter of 150 was expected.
+        // Deviation 200, of which a quarter of 150 was expected.
         rtt.sample(Span::from_millis(300), 50, 101);
         assert_eq!(micros(&rtt), 125_000 + 312_500);
         rtt.sample(Span::from_millis(100), 101, 150);
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(micros(&rtt), 121_875 + 312_500, "and this was its largest");
         rtt.sample(Span::from_micros(121_875), 201, 300);
         assert_eq!(micros(&rtt), 121_875 + 284_375, "a quarter of what is above 200 less");
-        // A round trip that shrinks by 100 counts an eighth.
+        // An RTT that falls by 100 has a weight of one eighth.
         let mut rtt = with(RtoFloor::Variance(Span::from_millis(1)));
         for position in 0..200 {
             rtt.sample(Span::from_millis(100), position, position);

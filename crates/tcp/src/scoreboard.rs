@@ -1,4 +1,4 @@
-//! What is in flight: one entry per segment, in order of sequence, with what is known of its fate.
+//! Segments in flight: one entry per segment, in sequence order, with its SACK and loss state.
 //!
 //! Positions count from the SYN (0); the first byte of data is 1.
 
@@ -10,12 +10,12 @@ pub(super) struct Sent {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) stamp: Stamp,
-    /// Asked to be delivered at once.
+    /// Sent with PSH.
     pub(super) pushed: bool,
     /// Sent more than once.
     pub(super) again: bool,
     pub(super) sacked: bool,
-    /// Believed lost, and not sent again since.
+    /// Marked lost and not retransmitted since.
     pub(super) lost: bool,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Scoreboard {
     lost: u64,
     /// No lost entry starts below this.
     lost_from: u64,
-    /// Bytes that duplicate acknowledgements say have left, where there is no SACK.
+    /// Bytes that left the network according to duplicate acknowledgements, without SACK.
     left: u64,
-    /// Reports are guesses: only an acknowledgement delivers, and a timeout forgets them.
+    /// SACK state is guessed: only an acknowledgement counts as delivery, and a timeout discards the guesses.
     guessing: bool,
     /// The highest end of any entry that was sent more than once.
     pub(super) again_end: u64,
@@ -81,7 +81,7 @@ impl Scoreboard {
         self.queue.push_back(Sent { start, end, stamp, pushed, again: false, sacked: false, lost: false });
     }
 
-    /// Everything below `ack` has arrived. `delivered` sees what was not known to have.
+    /// Everything below `ack` has arrived. `delivered` is called for each segment not yet known to have arrived.
     pub(super) fn acknowledge(&mut self, ack: u64, mut delivered: impl FnMut(&Sent)) {
         while let Some(first) = self.queue.front_mut().filter(|first| first.start < ack) {
             let part = Sent { end: first.end.min(ack), ..*first };
@@ -103,7 +103,7 @@ impl Scoreboard {
         self.left = self.left.min(self.queue.back().map_or(0, |last| last.end.saturating_sub(ack)));
     }
 
-    /// `left..right` has arrived. `delivered` sees what was not known to have.
+    /// `left..right` has arrived. `delivered` is called for each segment not yet known to have arrived.
     pub(super) fn sack(&mut self, left: u64, right: u64, mut delivered: impl FnMut(&Sent)) {
         let mut place = self.queue.partition_point(|sent| sent.end <= left);
         while let Some(sent) = self.queue.get(place).copied().filter(|sent| sent.start < right) {
@@ -131,7 +131,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first entry has not arrived after all.
+    /// Clears the SACK state of the first entry.
     pub(super) fn unsack_first(&mut self) {
         if let Some(first) = self.queue.front_mut().filter(|first| first.sacked) {
             first.sacked = false;
@@ -155,7 +155,7 @@ impl Scoreboard {
         self.lost_from = if self.lost == 0 { sent.start } else { self.lost_from.min(sent.start) };
         self.lost += sent.len();
     }
-    /// Cuts what is longer than `mss` and marks it lost. Returns whether there was any.
+    /// Splits segments longer than `mss` and marks them lost. Returns whether there were any.
     pub(super) fn cut_and_lose(&mut self, mss: u64) -> bool {
         let mut any = false;
         let mut place = 0;
@@ -164,7 +164,7 @@ impl Scoreboard {
                 any = true;
                 self.split(place, sent.start + mss);
                 self.mark_lost(place);
-                // The rest is looked at next; it was of the same fate.
+                // The remainder is examined next; it has the same state.
                 if self.queue[place + 1].len() <= mss {
                     self.mark_lost(place + 1);
                 }
@@ -173,8 +173,8 @@ impl Scoreboard {
         }
         any
     }
-    /// After a timeout: everything that is not known to have arrived is lost. If the receiver took back what it had
-    /// reported (the first hole is reported as received), its reports count no more (RFC 2018, section 8).
+    /// After a timeout: everything not known to have arrived is marked lost. If the receiver reneged (the first segment is
+    /// reported as received), all SACK state is discarded (RFC 2018, section 8).
     pub(super) fn mark_all_lost(&mut self) {
         if self.guessing || self.queue.front().is_some_and(|first| first.sacked) {
             self.queue.iter_mut().for_each(|sent| sent.sacked = false);
@@ -185,7 +185,7 @@ impl Scoreboard {
             self.mark_lost(place);
         }
     }
-    /// Nothing is marked lost any more.
+    /// Clears all loss marks.
     pub(super) fn clear_lost(&mut self) {
         self.queue.iter_mut().for_each(|sent| sent.lost = false);
         self.lost = 0;
@@ -198,7 +198,7 @@ impl Scoreboard {
         let from = self.queue.partition_point(|sent| sent.end <= self.lost_from);
         self.queue.iter().skip(from).position(|sent| sent.lost).map(|place| from + place)
     }
-    /// Whether the fate of anything sent more than once is open.
+    /// Whether a retransmitted segment is still outstanding.
     pub(super) fn is_repeat_in_flight(&self) -> bool {
         let below = self.queue.iter().take_while(|sent| sent.start < self.again_end);
         below.into_iter().any(|sent| sent.again && !sent.sacked && !sent.lost)
@@ -222,7 +222,7 @@ impl Scoreboard {
         let all = self.queue.back().map_or(0, |last| last.end) - self.queue.front().map_or(0, |first| first.start);
         self.left = (self.left + octets).min(all.saturating_sub(self.lost + 1));
     }
-    /// An advance of `octets` covers segments that duplicate acknowledgements had announced, all but one.
+    /// A cumulative advance of `octets` covers segments already counted by duplicate acknowledgements, all but one.
     pub(super) fn forget_left(&mut self, octets: u64) {
         self.left = self.left.saturating_sub(octets);
     }

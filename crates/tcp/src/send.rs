@@ -1,4 +1,4 @@
-//! The sending half: what is written, what is in flight, what may go next.
+//! The sending half: written data, data in flight, and what may be sent next.
 
 use super::burst::{Paced, Train};
 use super::config::{Config, CongestionControl};
@@ -13,12 +13,12 @@ use super::usage::Usage;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
-/// A connection counts how often it did what.
+/// Counters of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Segments sent, all kinds.
     pub segments: u64,
-    /// Segments with data, SYN or FIN sent again, for whatever reason.
+    /// Retransmitted segments with data, SYN or FIN, for whatever reason.
     pub retransmits: u64,
     /// Recoveries begun by acknowledgements.
     pub recoveries: u64,
@@ -28,15 +28,15 @@ pub struct Counters {
     pub tail_probes: u64,
     /// Zero-window probes.
     pub window_probes: u64,
-    /// Repeats that the receiver called needless (D-SACK).
+    /// Retransmissions reported as duplicates (D-SACK).
     pub needless: u64,
-    /// Reductions that proved needless and were taken back.
+    /// Spurious reductions that were undone.
     pub undone: u64,
     /// Those of them that a timeout had caused.
     pub spurious_timeouts: u64,
     /// Reductions because of congestion marks.
     pub marks: u64,
-    /// ICMP messages that made segments smaller.
+    /// ICMP messages that reduced the segment size.
     pub mtu_reductions: u64,
     /// ICMP messages that quote nothing in flight.
     pub ignored_icmp: u64,
@@ -44,16 +44,16 @@ pub struct Counters {
     pub challenges: u64,
 }
 
-/// What goes next.
+/// What is sent next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Plan {
-    /// The entry of the scoreboard at this place, again.
+    /// A retransmission of the scoreboard entry at this index.
     Again(usize),
     /// This many new bytes of data, and perhaps our FIN.
     New { octets: u64, fin: bool },
 }
 
-/// Where loss repair stands.
+/// State of loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Open,
@@ -83,7 +83,7 @@ pub(super) struct Sender {
     /// Our FIN follows the last byte of data.
     pub(super) closing: bool,
     pub(super) fin_sent: bool,
-    /// The peer's window, in bytes from `una`, and the largest it ever was.
+    /// The peer's window, in bytes from `una`, and its maximum so far.
     pub(super) window: u64,
     pub(super) window_max: u64,
     pub(super) mss: u64,
@@ -99,16 +99,16 @@ pub(super) struct Sender {
     pub(super) undo: Option<Undo>,
     pub(super) suspicion: Suspicion,
     pub(super) duplicates: usize,
-    /// A recovery has begun, and its first repeat has not gone yet.
+    /// A recovery has begun, and its first retransmission is still to be sent.
     pub(super) repeat_due: bool,
     /// This recovery had a partial acknowledgement.
     pub(super) partial_seen: bool,
     pub(super) tail_probe: Option<TailProbe>,
     /// The next segment may exceed the congestion window.
     pub(super) tail_probe_due: bool,
-    /// A window too small for sensible segments must be used now.
+    /// A window too small for full segments must be used now (SWS override).
     pub(super) force_small: bool,
-    /// A zero-window probe goes next.
+    /// A zero-window probe is sent next.
     pub(super) window_probe_due: bool,
     pub(super) last_sent: Option<Instant>,
     pub(super) pace_next: Instant,
@@ -127,7 +127,7 @@ pub(super) struct Sender {
     pub(super) counters: Counters,
 }
 
-/// Room that makes a blocked writer worth waking, as a share of the send buffer.
+/// Room at which a blocked writer is woken, as a share of the send buffer.
 const WAKE_WRITER_SHARE: usize = 3;
 
 impl Sender {
@@ -183,8 +183,8 @@ impl Sender {
         self.controller = Algorithm::new(&self.config, now, mss, self.config.initial_window, sack, self.dice);
     }
 
-    /// Our SYN is acknowledged; `lost` says whether it had to be repeated (RFC 5681, section 3.1: then one segment is the
-    /// initial window, whichever side's SYN it was).
+    /// Our SYN is acknowledged; `lost` says whether it was retransmitted (RFC 5681, section 3.1: then the initial window is
+    /// one segment, whichever side's SYN it was).
     pub(super) fn open(&mut self, now: Instant, lost: bool) {
         self.board.acknowledge(1, |_| {});
         self.una = 1;
@@ -219,8 +219,8 @@ impl Sender {
         let room = self.config.send_buffer.saturating_sub(self.data.len());
         self.config.unsent_low_water.map_or(room, |most| room.min(most.saturating_sub(self.unsent())))
     }
-    /// Whether there is enough room to wake a writer that was refused some: a third of the buffer (Linux's
-    /// `sk_stream_min_wspace`), and unsent bytes at half of their limit (its `tcp_stream_memory_free`).
+    /// Whether there is enough room to wake a blocked writer: a third of the buffer (Linux's `sk_stream_min_wspace`), and
+    /// unsent bytes at half of their limit (its `tcp_stream_memory_free`).
     pub(super) fn has_worthy_room(&self) -> bool {
         let free = self.config.send_buffer.saturating_sub(self.data.len());
         let few = self.config.unsent_low_water.is_none_or(|most| 2 * self.unsent() <= most);
@@ -247,9 +247,9 @@ impl Sender {
         [&head[from.min(cut)..to.min(cut)], &tail[from.max(cut) - cut..to.max(cut) - cut]]
     }
 
-    /// New data that the peer's window and the rules against small segments let go (RFC 9293, section 3.8.6.2.1).
+    /// New data that the peer's window, Nagle and SWS avoidance allow to be sent (RFC 9293, section 3.8.6.2.1).
     pub(super) fn sendable(&self) -> Option<Plan> {
-        // Before the handshake is over, nothing but the SYN goes.
+        // Before the handshake completes, only the SYN is sent.
         if self.una == 0 || self.fin_sent {
             return None;
         }
@@ -270,14 +270,14 @@ impl Sender {
         sensible.then_some(Plan::New { octets, fin })
     }
 
-    /// What goes next, pacing aside. Never depends on the time.
+    /// What is sent next, ignoring pacing. Independent of the time.
     pub(super) fn plan(&self) -> Option<Plan> {
         if self.tail_probe_due {
             return self.sendable().or_else(|| self.board.len().checked_sub(1).map(Plan::Again));
         }
         let pipe = self.board.pipe();
         let room = self.controller.cwnd().saturating_sub(pipe);
-        // While a timeout is under suspicion, new data tells more than a repeat (RFC 5682, section 3.1, step 2.b).
+        // During F-RTO, new data is more informative than a retransmission (RFC 5682, section 3.1, step 2.b).
         if self.suspicion == Suspicion::Trying
             && let Some(plan @ Plan::New { octets, .. }) = self.sendable()
         {
@@ -285,29 +285,29 @@ impl Sender {
         }
         if let Some(place) = self.board.first_lost() {
             let octets = self.board.get(place).map_or(0, |sent| sent.len());
-            // Something must always be on its way, or nothing would ever move again. The first repeat of a recovery
-            // goes whatever the window (RFC 6675, section 5, step 4.3); without SACK, so does the one that each partial
-            // acknowledgement calls for (RFC 6582, section 3.2, step 4).
+            // Something must always be in flight, or the connection would stall. The first retransmission of a recovery is
+            // sent whatever the window (RFC 6675, section 5, step 4.3); without SACK, so is the one that each partial
+            // acknowledgement triggers (RFC 6582, section 3.2, step 4).
             let called_for = self.repeat_due || !self.sack && matches!(self.phase, Phase::Recovery(_));
             return (pipe == 0 || octets <= room || called_for).then_some(Plan::Again(place));
         }
         let plan = self.sendable().filter(|_| !self.train.held)?;
         let Plan::New { octets, .. } = plan else { return None };
-        // A duplicate acknowledgement has shrunk the pipe, so new data follows it (RFC 3042).
+        // A duplicate acknowledgement has reduced the pipe, so new data is sent (limited transmit, RFC 3042).
         (pipe == 0 || octets <= room).then_some(plan)
     }
 
-    /// Whether something waits only for the pacer; then until when.
+    /// If only pacing holds back the next segment, until when.
     pub(super) fn paced(&self) -> Option<Instant> {
         (self.una > 0 && self.plan().is_some()).then_some(self.pace_next)
     }
 
-    /// `plan` is on the wire; `pushed` says whether it asked to be delivered at once.
+    /// `plan` was sent; `pushed` says whether it had PSH.
     pub(super) fn sent(&mut self, now: Instant, plan: Plan, pushed: bool) {
         let in_flight = if self.board.is_empty() { 0 } else { self.board.pipe().max(1) };
         let octets = match plan {
             Plan::Again(place) => {
-                // Only what had left the pipe comes back into it.
+                // Only a segment that had left the pipe is added to it again.
                 let added = self.board.get(place).filter(|sent| sent.lost).map_or(0, |sent| sent.len());
                 let stamp = self.delivery.stamp(now, in_flight, added);
                 self.board.sent_again(place, stamp);
@@ -315,7 +315,7 @@ impl Sender {
                     self.rto_at = None;
                 }
                 self.repeat_due = false;
-                // Whatever follows leaves after it, and must not be stamped as sent before.
+                // Later segments are sent after it, and must not get an earlier send time.
                 self.train = Train::default();
                 self.note_repeat(now);
                 self.counters.retransmits += 1;

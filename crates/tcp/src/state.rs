@@ -1,4 +1,4 @@
-//! The states of a connection and the ways between them (RFC 9293, section 3.3.2).
+//! The states of a connection and the transitions between them (RFC 9293, section 3.3.2).
 
 /// A connection's state. LISTEN belongs to the [`Host`](super::Host).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,13 +19,13 @@ pub enum State {
     Closing,
     /// The peer ended first; our end is not acknowledged.
     LastAck,
-    /// All over; stragglers are answered.
+    /// Both directions ended; late segments are answered.
     TimeWait,
     /// Gone.
     Closed,
 }
 
-/// Every transition there is, beside those to [`State::Closed`], which any state may take.
+/// All transitions except those to [`State::Closed`], which are allowed from any state.
 pub(super) const TRANSITIONS: &[(State, State)] = &[
     (State::SynSent, State::SynReceived),
     (State::SynSent, State::Established),

@@ -1,4 +1,4 @@
-//! What a connection puts on the wire: which segment goes next, its flags, window and options.
+//! Segment transmission: which segment is sent next, with its flags, window and options.
 
 use super::connection::{Connection, NO_SHIFT};
 use super::scoreboard::Scoreboard;
@@ -20,7 +20,7 @@ impl Connection {
             return self.put_ack(now, buf, self.sender.next);
         }
         if std::mem::take(&mut self.sender.window_probe_due) | std::mem::take(&mut self.keepalive_due) {
-            // One position below what the peer expects: it must answer (RFC 9293, section 3.8.4).
+            // One position below the peer's next expected: it must answer (RFC 9293, section 3.8.4).
             return self.put_ack(now, buf, self.sender.una - 1);
         }
         if let Some(sent) = self.put_data(now, buf) {
@@ -57,7 +57,7 @@ impl Connection {
         if start == 0 {
             flags = flags.with(Flags::SYN);
         }
-        // The FIN lies behind the last byte ever written.
+        // The FIN follows the last byte written.
         if end > self.sender.data_end() {
             flags = flags.with(Flags::FIN);
         }
@@ -67,7 +67,7 @@ impl Connection {
         let sent = self.put(now, buf, start, flags, Some((start, end, plan)))?;
         self.sender.sent(now, plan, pushed);
         if start == 0 && self.sender.counters.segments <= 1 {
-            // The first SYN is not a repeat: its round trip counts.
+            // The first SYN is not a retransmission: its RTT is sampled.
             self.sender.board = Scoreboard::new(self.config.quirks.guess_arrivals);
             let stamp = self.sender.delivery.stamp(now, 0, 1);
             self.sender.board.push(0, 1, stamp, false);
@@ -127,7 +127,7 @@ impl Connection {
             ..Options::default()
         };
         if syn {
-            // An answer offers only what was asked for.
+            // A SYN-ACK offers only the options of the SYN.
             let answer = flags.has(Flags::ACK);
             options.mss = Some(self.config.mss);
             options.sack_permitted = if answer { self.sender.sack } else { self.config.sack };

@@ -1,6 +1,5 @@
-//! Taking back a reduction that proved needless: F-RTO (RFC 5682, section 3, in Linux's form with SACK), detection by
-//! timestamps (RFC 3522) and by duplicate reports (RFC 3708); the response restores the window as RFC 4015 allows and
-//! Linux does.
+//! Undo of a spurious reduction: F-RTO (RFC 5682, section 3, in Linux's form with SACK), detection by timestamps (RFC 3522)
+//! and by duplicate reports (RFC 3708); the response restores the window as RFC 4015 allows and Linux does.
 
 use super::acked::AckIn;
 use super::congestion::Algorithm;
@@ -8,16 +7,16 @@ use super::rtt::clock_ms;
 use super::send::{Phase, Sender};
 use wavelane_base::Instant;
 
-/// What the latest reduction replaced, while it may still prove needless.
+/// The state before the latest reduction, while it may still prove spurious.
 #[derive(Debug)]
 pub(super) struct Undo {
     /// The first position not acknowledged at the time.
     from: u64,
-    /// The controller as it was.
+    /// The controller before the reduction.
     prior: Algorithm,
-    /// Repeats since then that the receiver has not called needless; `None` before the first.
+    /// Retransmissions since then not reported as duplicates (D-SACK); `None` before the first.
     repeats: Option<u64>,
-    /// When the first of them went, on the clock of our timestamps.
+    /// When the first of them was sent, on our timestamp clock.
     first_repeat_ms: Option<u64>,
 }
 
@@ -27,20 +26,20 @@ pub(super) enum Suspicion {
     /// None, or the timeout proved real.
     #[default]
     None,
-    /// The first segment goes again, and nothing else: what comes back decides (RFC 5682, section 3.1, step 1).
+    /// Only the first segment is retransmitted; the next acknowledgements decide (RFC 5682, section 3.1, step 1).
     Waiting,
-    /// The first answer moved on, so new data goes instead of repeats (step 2.b).
+    /// The first acknowledgement advanced, so new data is sent instead of retransmissions (step 2.b).
     Trying,
 }
 
 impl Sender {
-    /// A reduction follows; what it replaces is kept.
+    /// Saves the state before a reduction.
     pub(super) fn note_reduction(&mut self) {
         let prior = self.controller.clone();
         self.undo = self.config.undo.then_some(Undo { from: self.una, prior, repeats: None, first_repeat_ms: None });
     }
 
-    /// A segment goes again.
+    /// A segment is retransmitted.
     pub(super) fn note_repeat(&mut self, now: Instant) {
         if let Some(undo) = &mut self.undo {
             undo.repeats = Some(undo.repeats.unwrap_or(0) + 1);
@@ -48,7 +47,7 @@ impl Sender {
         }
     }
 
-    /// The receiver called a repeat needless.
+    /// The receiver reported a retransmission as a duplicate.
     fn note_needless(&mut self, (left, right): (u64, u64)) {
         let segments = (right - left).div_ceil(self.mss).max(1);
         if let Some(undo) = &mut self.undo
@@ -58,15 +57,15 @@ impl Sender {
         }
     }
 
-    /// Whether an acknowledgement of something new answers a segment that was sent before the first repeat, or comes before
-    /// any repeat has gone: the original had arrived (Linux's `tcp_packet_delayed`).
+    /// Whether an advancing acknowledgement echoes a segment sent before the first retransmission, or arrives before any
+    /// retransmission was sent: the original had arrived (Linux's `tcp_packet_delayed`).
     fn is_original_answered(&self, now: Instant, ack: &AckIn<'_>) -> bool {
         let Some(first) = self.undo.as_ref().and_then(|undo| undo.first_repeat_ms) else { return true };
         ack.answered_ms(now).is_some_and(|at| at < first)
     }
 
-    /// Looks whether the latest reduction was needless, and takes it back. `original` is whether the acknowledgement
-    /// delivered something that was sent before the reduction and never again.
+    /// Undoes the latest reduction if it was spurious. `original`: the acknowledgement delivered a segment that was sent
+    /// before the reduction and not retransmitted.
     pub(super) fn check_undo(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64, original: bool, sacked: bool) {
         if let Some(block) = ack.needless {
             self.note_needless(block);
@@ -84,9 +83,9 @@ impl Sender {
             Phase::Loss(end) => self.follow_suspicion(end, advanced, sacked || ack.duplicate),
             Phase::Recovery(end) if all_needless || late && self.una >= end => self.take_back(),
             Phase::Recovery(_) if late => {
-                // The hole was filled by a segment that came late.
+                // The hole was filled by a delayed segment.
                 self.rack.note_reordering();
-                // While a repeat is on its way, its answer could be mistaken for the original's.
+                // While a retransmission is in flight, its acknowledgement could be mistaken for the original's.
                 if !self.board.is_repeat_in_flight() {
                     self.take_back();
                 }
@@ -96,7 +95,7 @@ impl Sender {
         }
     }
 
-    /// RFC 5682, section 3.1, step 3.b: something that went before the timeout, and never again, arrived.
+    /// RFC 5682, section 3.1, step 3.b: a segment that was sent before the timeout and not retransmitted arrived.
     fn is_timeout_spurious(&self, original: bool) -> bool {
         self.suspicion != Suspicion::None && original
     }
@@ -108,7 +107,7 @@ impl Sender {
             _ if duplicate => self.suspicion = Suspicion::None,
             Suspicion::Waiting if advanced > 0 && self.una < end => {
                 self.suspicion = Suspicion::Trying;
-                // Whatever is sent from now on was not sent before the timeout.
+                // Segments from here on were not sent before the timeout.
                 self.phase = Phase::Loss(self.next);
             }
             Suspicion::Trying if advanced > 0 => self.suspicion = Suspicion::None,

@@ -1,21 +1,21 @@
-//! How the congestion window is used: one that is larger than what the sender has to send must not grow (RFC 7661).
+//! Congestion window validation: a window that the sender does not use fully must not grow (RFC 7661).
 
 use super::send::Sender;
 
 /// The window's recent use (Linux's `tcp_cwnd_validate`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
-    /// The window was what stopped us, at least once since `until` was the next byte never sent.
+    /// Sending was cwnd-limited at least once since `until` was the next unsent byte.
     limited: bool,
     /// The most bytes in flight since then.
     most: u64,
     until: u64,
-    /// Something was sent since the last look.
+    /// Something was sent since the last check.
     pub(super) fresh: bool,
 }
 
 impl Sender {
-    /// Nothing can go any more: notes whether the congestion window is why.
+    /// Nothing more can be sent: records whether cwnd is the reason.
     pub(super) fn note_usage(&mut self) {
         let (cwnd, pipe) = (self.controller.cwnd(), self.board.pipe());
         let limited =

@@ -1,10 +1,10 @@
-//! Lines of a key log: what opens captured data datagrams, as TLS key logs open captured TLS.
+//! Lines of a key log: keys that decrypt captured data datagrams, as TLS key logs do for TLS.
 //!
 //! ```text
 //! receiver 8 hex digits | space | suite | space | key 64 hex digits
 //! ```
 //!
-//! Empty lines and lines that begin with `#` mean nothing.
+//! Empty lines and lines that begin with `#` are ignored.
 
 use crate::datagram::Suite;
 use core::fmt;
@@ -39,7 +39,7 @@ impl fmt::Debug for LoggedKey {
     }
 }
 
-/// Why a line is none of a key log.
+/// Why a line is not a key log entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected `RECEIVER SUITE KEY`: 8 hex digits, chacha20-poly1305 or aes-256-gcm, 64 hex digits")]
 pub struct NotAKey;

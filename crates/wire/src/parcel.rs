@@ -20,7 +20,7 @@ const PROLOGUE: &[u8] = b"wavelane flow";
 
 /// Octets of the length field.
 pub const PARCEL_HEADER_LEN: usize = 2;
-/// What a parcel costs besides its octets.
+/// Overhead of a parcel.
 pub const PARCEL_OVERHEAD: usize = PARCEL_HEADER_LEN + TAG_LEN;
 /// Most octets before sealing.
 pub const PARCEL_PLAIN_MAX: usize = PARCEL_MAX - PARCEL_OVERHEAD;

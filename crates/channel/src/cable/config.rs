@@ -1,12 +1,12 @@
-//! What a cable does in each direction, as plain values. Reading files is the scenario's business.
+//! The configuration of a cable per direction, as plain values. Files are read by the scenario.
 
 use crate::loss::{LossConfig, LossError, Windows, check_windows};
 use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_queue::{Limits, Tins};
 
-/// Most bytes that wait in one direction when [`QueueLimit::Bounded`] asks for no limit of its own.
+/// Most bytes that wait in one direction with [`QueueLimit::Bounded`].
 pub const QUEUE_DEFAULT: Octets = Octets::new(64 << 20);
-/// Most bytes that wait in one direction, whatever is asked for.
+/// Most bytes that wait in one direction, whatever the configuration.
 pub const QUEUE_BOUND: Octets = Octets::new(256 << 20);
 /// Most bytes one direction holds between serialiser and far port; frames above it are dropped and counted.
 pub const FLIGHT_BOUND: Octets = Octets::new(256 << 20);
@@ -35,17 +35,17 @@ pub struct DirectionConfig {
     pub delay: Span,
     /// Extra delay per frame, uniform in `0..jitter`.
     pub jitter: Span,
-    /// Whether frames keep their order under jitter and a falling delay (a frame then waits for the one before).
+    /// Whether frames keep their order under jitter and a falling delay (a frame then waits for the previous one).
     pub keep_order: bool,
-    /// What may wait for the serialiser, without the frame in service.
+    /// Limit of the queue for the serialiser, without the frame in service.
     pub queue: QueueLimit,
-    /// How what waits is managed.
+    /// How the queue is managed.
     pub queueing: Queueing,
     /// Which frames are lost after serialisation.
     pub loss: LossConfig,
     /// Probability that a frame arrives twice.
     pub duplicate: Ratio,
-    /// Which frames are held back so that later ones pass them.
+    /// Reordering: which frames are delayed so that later ones pass them.
     pub reorder: Reorder,
     /// Probability that one bit of a frame, chosen uniformly, is flipped.
     pub corrupt: Ratio,
@@ -55,7 +55,7 @@ pub struct DirectionConfig {
     pub policer: Option<Policer>,
 }
 
-/// How much may wait for the serialiser.
+/// Limit of the queue for the serialiser.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueueLimit {
     /// [`QUEUE_DEFAULT`] bytes.
@@ -67,13 +67,12 @@ pub enum QueueLimit {
     Packets(u64),
 }
 
-/// How what waits for the serialiser is managed.
+/// How the queue for the serialiser is managed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Queueing {
-    /// What decides which frame is next, and which is dropped or marked.
+    /// The discipline that selects the next frame and drops or marks.
     pub discipline: Discipline,
-    /// Frames in a driver's ring behind the discipline, which it can no longer reach: they wait besides
-    /// [`DirectionConfig::queue`].
+    /// Frames in a driver's ring behind the discipline, not controlled by it, in addition to [`DirectionConfig::queue`].
     pub ring: u64,
 }
 
@@ -87,20 +86,20 @@ pub enum Discipline {
     CoDel(CoDelTimes),
     /// A CoDel queue per flow, sparse flows first (RFC 8290).
     FqCoDel(CoDelTimes),
-    /// Drops on arrival by a controller of the delay (RFC 8033), which stands at this much.
+    /// PIE (RFC 8033), with this target delay.
     Pie(Span),
-    /// One queue for L4S and one for the others (RFC 9332), whose delay stands at this much.
+    /// One queue for L4S and one for classic traffic (RFC 9332), with this target delay.
     DualPi2(Span),
-    /// After CAKE: tins by code point, in each a CoDel queue per flow, and turns that hosts share.
+    /// Modelled on CAKE: tins by code point, in each a CoDel queue per flow, with host fairness.
     Cake(CoDelTimes, Tins),
 }
 
 /// CoDel's two times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoDelTimes {
-    /// Delay that may stand.
+    /// Target delay.
     pub target: Span,
-    /// For how long it may be exceeded before the first drop.
+    /// How long it may be exceeded before the first drop.
     pub interval: Span,
 }
 
@@ -111,16 +110,16 @@ impl Default for CoDelTimes {
     }
 }
 
-/// Frames held back on purpose.
+/// Reordering by delaying frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reorder {
     /// Probability per frame.
     pub p: Ratio,
-    /// How much longer than its turn a chosen frame takes; later frames do not wait for it.
+    /// Extra delay of a chosen frame; later frames do not wait for it.
     pub extra: Span,
 }
 
-/// A token bucket that drops what exceeds it (RFC 2697 with a single bucket: no yellow).
+/// A token bucket that drops excess frames (RFC 2697 with a single bucket: no yellow).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policer {
     /// Rate at which the bucket fills.
@@ -132,7 +131,7 @@ pub struct Policer {
 /// One parameter of one direction, for changes during a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parameter {
-    /// [`DirectionConfig::rate`]; the rest of the frame in service goes at the new rate.
+    /// [`DirectionConfig::rate`]; the rest of the frame in service is sent at the new rate.
     Rate(Option<Rate>),
     /// [`DirectionConfig::delay`], for frames that leave the serialiser from now on.
     Delay(Span),
@@ -140,10 +139,10 @@ pub enum Parameter {
     Jitter(Span),
     /// [`DirectionConfig::keep_order`], for frames that leave the serialiser from now on.
     KeepOrder(bool),
-    /// [`DirectionConfig::queue`] of a FIFO; what already waits beyond a smaller limit stays.
+    /// [`DirectionConfig::queue`] of a FIFO; frames already waiting beyond a smaller limit stay.
     Queue(QueueLimit),
-    /// [`DirectionConfig::queue`] and [`DirectionConfig::queueing`]; what waits under another discipline moves into the
-    /// new queue as if it came now, as far as that has room.
+    /// [`DirectionConfig::queue`] and [`DirectionConfig::queueing`]; frames waiting under another discipline move into the
+    /// new queue as if they arrived now, as far as it has room.
     Queueing(QueueLimit, Queueing),
     /// [`DirectionConfig::loss`]; new dwell times start a new process, in the good state, now.
     Loss(LossConfig),
@@ -159,7 +158,7 @@ pub enum Parameter {
     Policer(Option<Policer>),
 }
 
-/// Why a cable cannot be built, or a parameter not be changed.
+/// Why a cable cannot be built, or a parameter cannot be changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A rate of zero never finishes a frame.
@@ -183,7 +182,7 @@ pub enum ConfigError {
         /// What both count.
         unit: &'static str,
     },
-    /// A discipline whose times mean nothing.
+    /// A discipline with invalid times.
     #[error("queue with {what} {value}: choose one above 0 and at most {SPAN_MAX}")]
     QueueTime {
         /// Which time.
@@ -243,7 +242,7 @@ impl CableConfig {
             ..DirectionConfig::default()
         })
     }
-    /// Refuses what cannot be honoured.
+    /// Rejects invalid values.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.forward.check()?;
         self.reverse.check()
@@ -251,7 +250,7 @@ impl CableConfig {
 }
 
 impl DirectionConfig {
-    /// Refuses what cannot be honoured.
+    /// Rejects invalid values.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.rate.is_some_and(|rate| rate.as_bps() == 0) {
             return Err(ConfigError::RateZero);
@@ -271,7 +270,7 @@ impl DirectionConfig {
         }
     }
 
-    /// Replaces one parameter; the direction is unchanged if the result would be refused.
+    /// Replaces one parameter; the direction is unchanged if the result is invalid.
     pub fn set(&mut self, parameter: Parameter) -> Result<(), ConfigError> {
         let mut changed = self.clone();
         match parameter {
@@ -295,7 +294,7 @@ impl DirectionConfig {
 }
 
 impl QueueLimit {
-    /// Refuses a limit beyond the bounds.
+    /// Rejects a limit beyond the bounds.
     pub fn check(self) -> Result<(), ConfigError> {
         let (asked, bound, unit) = match self {
             Self::Bounded => return Ok(()),
@@ -316,7 +315,7 @@ impl QueueLimit {
 }
 
 impl Queueing {
-    /// Refuses what means nothing.
+    /// Rejects invalid values.
     pub(crate) fn check(self) -> Result<(), ConfigError> {
         if self.ring > RING_BOUND {
             return Err(ConfigError::QueueTooLarge {

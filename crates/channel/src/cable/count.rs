@@ -1,4 +1,4 @@
-//! What happened in one direction, so that anybody can check that no byte appeared or vanished unaccounted.
+//! Counters of one direction, with which conservation of frames and bytes can be checked.
 
 use wavelane_base::Span;
 
@@ -14,23 +14,23 @@ pub struct Tally {
 /// Why a frame did not arrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cause {
-    /// Longer than [`super::FRAME_MAX`], or than the buffer it was to be delivered into.
+    /// Longer than [`super::FRAME_MAX`], or than the delivery buffer.
     Oversize,
-    /// More than the policer's bucket held.
+    /// More than the policer's tokens.
     Policer,
-    /// No room to wait.
+    /// The queue was full.
     Queue,
-    /// The queue's discipline, to hold its delay down.
+    /// Dropped by the queue's AQM to control the delay.
     Delay,
     /// It entered service during an outage.
     Outage,
-    /// The loss model took it.
+    /// Lost by the loss model.
     Loss,
     /// More in flight than [`super::FLIGHT_BOUND`] or [`super::FRAMES_BOUND`].
     Flight,
 }
 
-/// What one direction has done since the start.
+/// Counters of one direction since the start.
 ///
 /// At any moment `offered + copied = delivered + sum of drops + held`, in frames and in bytes; see
 /// [`Counters::balances`].
@@ -38,7 +38,7 @@ pub enum Cause {
 pub struct Counters {
     /// Handed in at the near port.
     pub offered: Tally,
-    /// Left the serialiser, lost afterwards or not: what used airtime.
+    /// Left the serialiser, whether lost afterwards or not.
     pub serialised: Tally,
     /// Came out of the far port, copies included.
     pub delivered: Tally,
@@ -46,15 +46,15 @@ pub struct Counters {
     pub copied: Tally,
     /// Frames in which a bit was flipped (their copies carry the same error and are not counted again).
     pub corrupted: Tally,
-    /// Frames held back on purpose.
+    /// Frames delayed by the reordering model.
     pub reordered: Tally,
     /// Frames that the queue's discipline marked instead of dropping them.
     pub marked: u64,
-    /// The most that ever waited, frames and bytes each at their own worst moment, without the one in service.
+    /// Peak queue length, frames and bytes separately, without the frame in service.
     pub queue_peak: Tally,
-    /// Sum over all frames that entered service of the time they waited.
+    /// Total queueing delay of all frames that entered service.
     pub queue_delay_total: Span,
-    /// The longest any frame waited before it entered service.
+    /// Longest queueing delay of a frame.
     pub queue_delay_max: Span,
     dropped: [Tally; Cause::ALL.len()],
 }
@@ -71,7 +71,7 @@ pub struct Holding {
 }
 
 impl Cause {
-    /// Every cause, in the order a frame meets them.
+    /// All causes, in the order in which they apply to a frame.
     pub const ALL: [Self; 7] =
         [Self::Oversize, Self::Policer, Self::Queue, Self::Delay, Self::Outage, Self::Loss, Self::Flight];
 }
@@ -82,7 +82,7 @@ impl Tally {
         self.frames += 1;
         self.octets += octets as u64;
     }
-    /// Takes one frame of `octets` bytes away.
+    /// Subtracts one frame of `octets` bytes.
     pub(crate) fn take(&mut self, octets: usize) {
         self.frames -= 1;
         self.octets -= octets as u64;
@@ -105,7 +105,7 @@ impl Counters {
     pub fn dropped_total(&self) -> Tally {
         self.dropped.iter().fold(Tally::default(), |sum, &tally| sum + tally)
     }
-    /// Whether everything that came in, or was copied, went out, was dropped or is held: conservation.
+    /// Conservation: everything offered or copied was delivered, dropped or is held.
     pub fn balances(&self, held: Holding) -> bool {
         self.offered + self.copied == self.delivered + self.dropped_total() + held.total()
     }

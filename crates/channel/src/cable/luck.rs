@@ -1,12 +1,12 @@
-//! Everything random about one frame, drawn when it arrives.
+//! All random draws of one frame, made when it arrives.
 
 use wavelane_base::{Chance, Ratio, Seed, Span};
 
 /// One draw per purpose for one frame.
 ///
-/// Every frame draws all of them on arrival, whether they are needed or not, each from a substream of its own.
-/// So frame `n` meets the same luck whatever the other parameters are, and whatever the queue does; and because a
-/// draw is compared with the probability, a higher probability hits a superset of the frames a lower one hits.
+/// Every frame draws all of them on arrival, whether they are needed or not, each from a substream of its own. So frame `n`
+/// has the same draws whatever the other parameters and the queue; and as a draw is compared with the probability, a higher
+/// probability hits a superset of the frames that a lower one hits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Luck {
     pub(super) loss: u64,
@@ -17,7 +17,7 @@ pub(super) struct Luck {
     pub(super) copy: Turn,
 }
 
-/// The luck of one way through delay and reordering; a copy has its own.
+/// The draws for delay and reordering; a copy has its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) jitter: u64,

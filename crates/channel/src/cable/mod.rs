@@ -40,9 +40,9 @@ pub enum Direction {
 pub enum Event {
     /// A frame will not arrive.
     Dropped {
-        /// When its fate was sealed: on arrival, or at the end of its serialisation.
+        /// When it was dropped: on arrival, or at the end of its serialisation.
         at: Instant,
-        /// Which way it was going.
+        /// Its direction.
         direction: Direction,
         /// Why.
         cause: Cause,
@@ -55,16 +55,16 @@ pub enum Event {
 
 /// A full-duplex medium between two ports; see the module.
 ///
-/// A batch ([`FrameMeta::segment`]) is taken apart on arrival and its frames are treated one by one. The ECN mark
-/// handed in comes out with the frame, as a queue that marks has left it: the caller that fetches the frame writes it into the
-/// header. Queues that tell flows apart do so by [`FrameMeta::flow`]. Being woken late moves no frame's fate: schedules follow the deadlines,
-/// not the wake-ups.
+/// A batch ([`FrameMeta::segment`]) is split on arrival and its frames are handled individually. The ECN mark handed in
+/// comes out with the frame, possibly changed by a marking queue: the caller that fetches the frame writes it into the
+/// header. Queues distinguish flows by [`FrameMeta::flow`]. A late wake-up changes no outcome: schedules follow the
+/// deadlines, not the wake-ups.
 pub struct Cable {
     ways: [Way; 2],
     events: Events,
 }
 
-/// Reports that wait for their owner, bounded.
+/// Pending reports, bounded.
 #[derive(Default)]
 struct Events {
     waiting: VecDeque<Event>,
@@ -110,8 +110,8 @@ impl Direction {
 }
 
 impl Cable {
-    /// A cable called `name`. Its dice are the run's substreams `"NAME forward / loss"` and so on, so two cables of
-    /// one run need two names.
+    /// A cable called `name`. Its random numbers come from the run's substreams `"NAME forward / loss"` and so on, so two
+    /// cables of one run need two names.
     pub fn new(seed: Seed, name: &str, config: CableConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let way = |direction, config| Way::new(seed, name, direction, config);
@@ -121,7 +121,7 @@ impl Cable {
         })
     }
 
-    /// Changes one parameter now. The cable is as before if the change is refused.
+    /// Changes one parameter now. The cable is unchanged if the change is rejected.
     pub fn set(&mut self, now: Instant, direction: Direction, parameter: Parameter) -> Result<(), ConfigError> {
         let way = &mut self.ways[direction as usize];
         way.advance(now, &mut self.events);
@@ -130,22 +130,22 @@ impl Cable {
         Ok(())
     }
 
-    /// The present parameters of one direction.
+    /// The current parameters of one direction.
     pub fn config(&self, direction: Direction) -> &DirectionConfig {
         self.ways[direction as usize].config()
     }
 
-    /// What has happened in one direction since the start.
+    /// Counters of one direction since the start.
     pub fn counters(&self, direction: Direction) -> &Counters {
         self.ways[direction as usize].counters()
     }
 
-    /// What one direction holds at this moment, as of the last call with a time.
+    /// What one direction holds, as of the last call with a time.
     pub fn holding(&self, direction: Direction) -> Holding {
         self.ways[direction as usize].holding()
     }
 
-    /// Whether the queue of frames handed in at `port` looks at their flow and their ECN mark.
+    /// Whether the queue of frames handed in at `port` uses their flow and ECN mark.
     pub fn looks_at_flows(&self, port: PortId) -> bool {
         let queueing = self.ways[Direction::from_port(port) as usize].config().queueing;
         queueing.discipline != Discipline::Fifo

@@ -1,22 +1,21 @@
-//! One frame at a time at a given rate, in integers that never drift.
+//! One frame at a time at a given rate, in exact integers.
 
 use wavelane_base::{Instant, Rate, Span};
 
 /// Work in units of 1 bit x 1 ns/s: a frame of `n` bits is `n * 10^9`, and a rate in bit/s does `rate` per nanosecond.
 const PER_OCTET: u128 = 8 * 1_000_000_000;
 
-/// The clockwork of a serialiser: when the frame in service is done.
+/// The timing of a serialiser: when the frame in service ends.
 ///
-/// Ends are rounded up to whole nanoseconds, and what the last nanosecond could have done beyond the frame is
-/// carried to a successor that starts in that same nanosecond. So the `n`-th end of a busy period is exactly
-/// `ceil(total bits / rate)` after its start.
+/// Ends are rounded up to whole nanoseconds, and the unused part of the last nanosecond is carried to a successor that
+/// starts at that end. So the `n`-th end of a busy period is exactly `ceil(total bits / rate)` after its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Serialiser {
     /// Work left at `mark`.
     left: u128,
     mark: Instant,
     end: Instant,
-    /// Work done beyond the last frame in its last nanosecond, for a frame that starts exactly at `end`.
+    /// Unused work of the last nanosecond, for a frame that starts exactly at `end`.
     spare: u128,
 }
 
@@ -30,7 +29,7 @@ impl Serialiser {
         self.schedule(rate)
     }
 
-    /// The rate changes at `now`, in the middle of the frame in service; returns when that is done now.
+    /// The rate changes at `now`, during the frame in service; returns its new end.
     pub(super) fn change(&mut self, now: Instant, old: Option<Rate>, new: Option<Rate>) -> Instant {
         let done =
             old.map_or(self.left, |rate| u128::from(rate.as_bps()) * u128::from(now.since(self.mark).as_nanos()));
@@ -39,7 +38,7 @@ impl Serialiser {
         self.schedule(new)
     }
 
-    /// Forgets what is carried, because the rate changed while idle.
+    /// Discards the carry, because the rate changed while idle.
     pub(super) fn forget_spare(&mut self) {
         self.spare = 0;
     }
@@ -51,7 +50,7 @@ impl Serialiser {
         };
         self.end = self.mark;
         if self.left > 0 {
-            // A configuration never holds rate zero; one bit per second stands in for it.
+            // A valid configuration has no rate of zero; it is treated as one bit per second.
             let bps = u128::from(rate.as_bps().max(1));
             let ns = self.left.div_ceil(bps);
             self.end += Span::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! What waits for the serialiser, in the queue that the configuration names.
+//! The configured queue in front of the serialiser.
 
 use super::config::{CoDelTimes, DirectionConfig, Discipline, QueueLimit};
 use super::luck::Luck;
@@ -24,7 +24,7 @@ impl Queued for Frame {
     fn flow(&self) -> u64 {
         self.flow
     }
-    /// A cable does not know; no discipline of its list treats frames by it.
+    /// Unknown in a cable; none of its disciplines uses it.
     fn heeds_drops(&self) -> bool {
         true
     }
@@ -41,13 +41,13 @@ impl Queued for Frame {
     fn dscp(&self) -> u8 {
         self.dscp
     }
-    /// ECT(1), and what is marked already (RFC 9331, section 5.1).
+    /// ECT(1), and frames already marked CE (RFC 9331, section 5.1).
     fn is_scalable(&self) -> bool {
         matches!(self.ecn, Ecn::Ect1 | Ecn::Ce)
     }
 }
 
-/// The queue, and the substream of dice that a next one would use.
+/// The queue, and the random substream for a replacement.
 pub(super) struct Waiting {
     queue: TwoStage<Frame>,
     chance: Chance,
@@ -56,13 +56,13 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// An empty queue of the kind that `config` names.
+    /// An empty queue as configured.
     pub(super) fn new(seed: Seed, prefix: &str, config: &DirectionConfig) -> Self {
         let chance = seed.chance(&format!("{prefix} / queue"));
         Self { queue: build(config, chance.clone()), chance, marked: 0 }
     }
 
-    /// The configuration has changed: what waits moves if it waits under another discipline.
+    /// The configuration changed: waiting frames move to the new queue if the discipline differs.
     pub(super) fn reconfigure(
         &mut self,
         now: Instant,

@@ -45,7 +45,7 @@ pub(super) struct Way {
     flight: BTreeMap<Due, Flying>,
     /// Due and not fetched yet.
     ready: VecDeque<Flying>,
-    /// No frame that keeps order is due before this.
+    /// Earliest due time of the next frame that keeps order.
     floor: Instant,
     launched: u64,
     waiting: Tally,
@@ -108,7 +108,7 @@ impl Way {
         }
         let (ecn, flow, hosts, dscp) = (meta.ecn, meta.flow, meta.hosts, meta.dscp);
         let frame = Frame { bytes: bytes.to_vec(), ecn, flow, hosts, dscp, number, arrived: now, luck };
-        // A FIFO has nothing to decide about a frame that need not wait.
+        // With a FIFO, a frame that need not wait bypasses the queue.
         if self.service.is_none() && self.config.queueing.discipline == Discipline::Fifo {
             return self.serve(now, frame, events);
         }
@@ -124,7 +124,7 @@ impl Way {
         peak.octets = peak.octets.max(self.waiting.octets);
     }
 
-    /// Does everything that is due by `now`, in order of time.
+    /// Processes everything due by `now`, in time order.
     pub(super) fn advance(&mut self, now: Instant, events: &mut Events) {
         while let Some(service) = self.service.take_if(|service| service.end <= now) {
             let end = service.end;
@@ -184,7 +184,7 @@ impl Way {
 
     /// Takes the next frame from the queue into the serialiser at `start`, if one waits.
     fn serve_next(&mut self, start: Instant, events: &mut Events) {
-        // A frame that takes no time leaves the server free for the next one at once.
+        // A frame of zero duration leaves the server free for the next one at once.
         while self.service.is_none() {
             let mut lost = Vec::new();
             let next = self.queue.pop(start, &mut |frame, why| lost.push((frame, why)));
@@ -195,7 +195,7 @@ impl Way {
         }
     }
 
-    /// Counts frames that the queue has thrown out.
+    /// Counts frames dropped by the queue.
     fn lose_waiting(&mut self, at: Instant, lost: Vec<(Frame, Loss)>, events: &mut Events) {
         for (frame, why) in lost {
             self.waiting.take(frame.bytes.len());
@@ -257,7 +257,7 @@ impl Way {
             due = due.max(self.floor);
         }
         if hits(turn.reorder, self.config.reorder.p) {
-            // Held back alone: frames behind it keep their own turn and so pass it.
+            // Only this frame is delayed: later frames keep their due times and so pass it.
             due += self.config.reorder.extra;
             self.counters.reordered.add(octets);
         } else {

@@ -1,24 +1,24 @@
-//! Gilbert-Elliott with continuous dwell times, as one process that traffic cannot influence.
+//! Gilbert-Elliott with continuous dwell times, as one process independent of the traffic.
 
 use wavelane_base::{Chance, Instant, Span};
 
 /// The alternation of a good and a bad state in time: exponential dwell times, beginning with good.
 ///
-/// Gilbert's chain (Bell System Technical Journal 39, 1960) in continuous time. How far the process has been
-/// asked to run never changes what it does, so every traffic over the same seed meets the same bursts.
+/// Gilbert's chain (Bell System Technical Journal 39, 1960) in continuous time. How far it has been run does not change its
+/// outcome, so any traffic with the same seed sees the same bursts.
 #[derive(Clone, Debug)]
 pub struct GilbertElliott {
     good: Span,
     bad: Span,
     dice: Chance,
     in_bad: bool,
-    /// When the present state ends.
+    /// When the current state ends.
     until: Instant,
-    /// How far the process has been run; questions never go back before it.
+    /// How far the process has been run; queries must not go back before it.
     at: Instant,
 }
 
-/// How an interval of time divides between the states.
+/// The time of an interval in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Time in the bad state.
@@ -38,8 +38,8 @@ impl GilbertElliott {
 
     /// Divides the interval from `from` to `to` between the states and drops the history before `to`.
     ///
-    /// Questions are asked in order of time; what lies before the last one's end, or before the start of the
-    /// process, is left out of the interval.
+    /// Queries must be in time order; any part before the previous query's end, or before the start of the process, is
+    /// excluded.
     pub fn share(&mut self, from: Instant, to: Instant) -> Share {
         let from = from.max(self.at);
         let to = to.max(from);

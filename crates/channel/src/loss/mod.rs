@@ -1,4 +1,4 @@
-//! Which frames a medium loses: independent, in bursts that dwell in time, or as recorded.
+//! Which frames a medium loses: independently, in bursts, or from a trace.
 
 mod gilbert_elliott;
 mod process;
@@ -29,7 +29,7 @@ pub enum LossConfig {
         /// Probability per frame.
         p: Ratio,
     },
-    /// Two states that alternate in time, whatever the traffic, beginning with good at time zero.
+    /// Two states that alternate in time, independent of the traffic, starting in good at time zero.
     GilbertElliott {
         /// Mean dwell time in the good state; dwell times are exponential.
         good: Span,
@@ -39,14 +39,14 @@ pub enum LossConfig {
         in_good: Ratio,
         /// Loss probability in the bad state, per packet or per bit.
         in_bad: Ratio,
-        /// What the two probabilities count.
+        /// The unit of the two probabilities.
         per: PerUnit,
     },
-    /// What a recording says.
+    /// A recorded trace.
     Trace(LossTrace),
 }
 
-/// What a probability counts.
+/// The unit of a loss probability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PerUnit {
     /// A frame is lost with the probability of the state in which its last bit is sent.
@@ -65,7 +65,7 @@ pub enum LossTrace {
     Frames(Vec<u64>),
 }
 
-/// Why a loss model is impossible.
+/// Why a loss model is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LossError {
     /// A dwell time outside [`DWELL_MIN`] to [`DWELL_MAX`].
@@ -106,7 +106,7 @@ pub enum LossError {
     },
 }
 
-/// Refuses windows that are empty, unsorted or overlapping, or too many.
+/// Rejects windows that are empty, unsorted or overlapping, or too many.
 pub(crate) fn check_windows(windows: &[(Instant, Instant)]) -> Result<(), LossError> {
     if windows.len() > TRACE_BOUND {
         return Err(LossError::TraceTooLong { len: windows.len() });
@@ -129,7 +129,7 @@ pub(crate) fn in_windows(windows: &[(Instant, Instant)], at: Instant) -> bool {
 }
 
 impl LossConfig {
-    /// Refuses what cannot be honoured.
+    /// Rejects invalid configurations.
     pub fn check(&self) -> Result<(), LossError> {
         match self {
             Self::None | Self::Random { .. } => Ok(()),

@@ -1,4 +1,4 @@
-//! A loss model at work.
+//! A loss model with its state.
 
 use super::{GilbertElliott, LossConfig, LossTrace, PerUnit, in_windows};
 use crate::cable::hits;
@@ -13,13 +13,13 @@ pub(crate) struct Sending {
     pub(crate) end: Instant,
 }
 
-/// A loss model with its state. Only the Gilbert-Elliott process has dice of its own.
+/// A loss model with its state. Only the Gilbert-Elliott process has its own random stream.
 pub(crate) struct LossProcess {
     config: LossConfig,
     bursts: Option<GilbertElliott>,
     seed: Seed,
     prefix: String,
-    /// How many processes this direction has had, so that each has its own substream.
+    /// Number of processes so far in this direction, so that each has its own substream.
     generation: u64,
 }
 
@@ -31,7 +31,7 @@ impl LossProcess {
         process
     }
 
-    /// Another model from `now` on. The bursts go on undisturbed if their mean dwell times stay the same.
+    /// Changes the model at `now`. The state process continues unchanged if its mean dwell times are the same.
     pub(crate) fn replace(&mut self, config: LossConfig, now: Instant) {
         if let LossConfig::GilbertElliott { good, bad, .. } = config {
             let same = self.bursts.as_ref().is_some_and(|bursts| bursts.means() == (good, bad));
@@ -46,7 +46,7 @@ impl LossProcess {
         self.config = config;
     }
 
-    /// Whether the model takes this frame; `draw` is the frame's own luck.
+    /// Whether the model loses this frame; `draw` is the frame's random draw.
     pub(crate) fn takes(&mut self, sending: &Sending, draw: u64) -> bool {
         match &self.config {
             LossConfig::None => false,
@@ -77,7 +77,7 @@ impl LossProcess {
     }
 }
 
-/// `(1 - p)^bits` by repeated squaring, which gives the same digits on every machine; `powf` need not.
+/// `(1 - p)^bits` by repeated squaring, which gives the same bits on every machine; `powf` may not.
 pub(crate) fn all_survive(p: Ratio, mut bits: u64) -> f64 {
     let mut power = f64::from(p.den() - p.num()) / f64::from(p.den());
     let mut product = 1.0;

@@ -1,4 +1,4 @@
-//! How a station gains the medium, and what success and failure do to its next back-off.
+//! Channel access, and the effect of success and failure on the next backoff.
 
 use super::station::{Failures, Plan, Queued, Station, Waiting};
 use super::{AfterDrop, AfterTimeout, Cause, Draw, Event, FRAME_MAX, FirstAccess, Handling, Retry, Wifi};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wavelane_base::FrameMeta;
 
 impl Wifi {
-    /// A frame joins a queue of a station, which begins to contend if it was idle.
+    /// Adds a frame to a queue of a station, which starts contending if it was idle.
     pub(super) fn enqueue(&mut self, (station, to): (usize, usize), bytes: &[u8], meta: FrameMeta, handling: Handling) {
         let index = self.contender(station, handling.category);
         let cause = if bytes.len() > FRAME_MAX {
@@ -46,7 +46,7 @@ impl Wifi {
         let level = this.level;
         let Station { class, joined, .. } = &self.stations[station];
         let in_class = class.is_some_and(|class| *joined && self.classes[class].wheels[level].has(index));
-        // A back-off left over from the frame before goes on; it is not begun again.
+        // A remaining backoff from the previous frame continues; no new one is drawn.
         if !contends && !in_class {
             self.leave(station);
             self.first_access(station, index);
@@ -74,7 +74,7 @@ impl Wifi {
         self.dice.below(range) as u32
     }
 
-    /// Back-offs of an ear expire: all who have a frame send it.
+    /// Backoffs of an ear expire: all contenders with a frame send it.
     pub(super) fn access(&mut self, ear: usize) {
         let base = self.ears[ear].base;
         match ear.checked_sub(self.stations.len()) {
@@ -98,7 +98,7 @@ impl Wifi {
             }
         }
         if self.kinds > 1 {
-            // The highest category of a station comes first, however they were found.
+            // The highest category of a station first, in whatever order they were found.
             self.starting.sort_unstable();
         }
         while let Some(index) = self.starting.pop() {
@@ -118,12 +118,12 @@ impl Wifi {
         }
     }
 
-    /// A category loses the medium to a higher one of its own station, which counts as a collision (10.22.2.4).
+    /// A category loses an internal collision with a higher one of its station (10.22.2.4).
     fn give_way(&mut self, station: usize, index: usize) {
         self.leave(station);
         self.stations[station].tally.internal_collisions += 1;
         self.contenders[index].tally.gave_way += 1;
-        // The slot that begins now is not part of the back-off drawn below.
+        // The slot that begins now is not part of the backoff drawn below.
         self.contenders[index].hold = self.now + self.slot;
         self.contenders[index].failures.short += 1;
         let limit = match self.rules.retry {
@@ -134,12 +134,12 @@ impl Wifi {
         if spent {
             self.close(station, index, 0, Ending::GivenUp);
         }
-        // Dice of its own, so that the order in which stations get here does not matter.
+        // A separate random stream, so that the order of stations does not matter.
         let range = u64::from(self.contenders[index].window) + u64::from(self.rules.draw == Draw::ZeroToCw);
         self.contenders[index].counter = Some(self.inner_dice[station].below(range) as u32);
     }
 
-    /// What the turn has sent need not be sent again, or not all of it.
+    /// The current contender's transmission succeeded, at least in part.
     pub(super) fn succeed(&mut self, station: usize, ending: Ending) {
         self.charge(station);
         let index = self.turn_of(station);
@@ -163,7 +163,7 @@ impl Wifi {
             self.contenders[index].window = self.contenders[index].windows.0;
         }
     }
-    /// The answer waited for has not come.
+    /// The awaited response did not arrive.
     pub(super) fn fail(&mut self, station: usize) {
         self.charge(station);
         let hold = match self.rules.after_timeout {
@@ -208,7 +208,7 @@ impl Wifi {
         self.timers.clear(station);
         self.contenders[index].counter = Some(self.draw(index));
     }
-    /// What a failure does to the contention window; `spent` if it was the last of its frame.
+    /// The effect of a failure on the contention window; `spent` if it was the frame's last.
     fn widen(&mut self, index: usize, spent: bool) {
         let this = &mut self.contenders[index];
         let (least, most) = this.windows;
@@ -222,7 +222,7 @@ impl Wifi {
             _ => 0,
         };
     }
-    /// Done with a frame of a queue, for better or worse.
+    /// Completes a frame of a queue, successfully or not.
     pub(super) fn close(&mut self, station: usize, index: usize, place: usize, ending: Ending) {
         let this = &mut self.contenders[index];
         this.failures = Failures::default();
@@ -248,13 +248,13 @@ impl Wifi {
         }
         self.complete(station, index, to, pledged);
     }
-    /// The contender whose exchange is under way at a station.
+    /// The contender of a station's current exchange.
     pub(super) fn turn_of(&self, station: usize) -> usize {
         station * self.kinds + self.stations[station].turn
     }
 }
 
-/// How the sender is done with a frame.
+/// The outcome of a frame at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
     Acknowledged,

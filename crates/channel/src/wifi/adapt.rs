@@ -1,38 +1,38 @@
-//! Rate control after Minstrel-HT of Linux (net/mac80211/rc80211_minstrel_ht.c): statistics of each rate to each
-//! receiver, the best by expected throughput, and now and then a single frame at another rate to learn about it.
+//! Rate control modelled on Minstrel-HT of Linux (net/mac80211/rc80211_minstrel_ht.c): statistics per rate and receiver, the
+//! best rate by expected throughput, and occasional sample frames at other rates.
 
 use super::PhyRate;
 use wavelane_base::{Chance, Instant, Span};
 
-/// How often statistics become estimates (`update_interval`).
+/// Interval of updating the estimates (`update_interval`).
 const UPDATE: Span = Span::from_millis(50);
-/// Weight of the estimate so far (`EWMA_LEVEL` 96 of 128).
+/// Weight of the old estimate (`EWMA_LEVEL` 96 of 128).
 const OLD: f64 = 0.75;
-/// Above this a rate counts as no better, for the throughput's sake: collisions (`MINSTREL_FRAC(90, 100)`).
+/// Cap of the success probability in the throughput estimate, because of collisions (`MINSTREL_FRAC(90, 100)`).
 const GOOD: f64 = 0.9;
-/// Below this a rate carries nothing.
+/// Below this success probability a rate's throughput counts as zero.
 const USELESS: f64 = 0.1;
-/// A rate above this is known well enough.
+/// Above this success probability a rate is not sampled.
 const KNOWN: f64 = 0.95;
 /// Frames between two samples, and how many more per frame of an aggregate.
 const SAMPLE_EVERY: u64 = 16;
 const SAMPLE_PER_FRAME: f64 = 2.0;
-/// A rate slower than the two best is tried after so many chances to.
+/// A rate slower than the two best is sampled only after this many skipped opportunities.
 const SKIPS: u32 = 20;
-/// Bytes of the frame by whose time on the air rates are compared (`AVG_PKT_SIZE`), and how many of them are timed together
-/// where one fills few symbols (`AVG_AMPDU_SIZE`).
+/// Bytes of the frame whose airtime is used to compare rates (`AVG_PKT_SIZE`), and how many are timed together where one
+/// fills few symbols (`AVG_AMPDU_SIZE`).
 const FRAME: usize = 1_200;
 const FRAMES: u32 = 16;
-/// After so many tries the second best is used, then the surest.
+/// After this many tries the second best rate is used, then the most reliable.
 const TRIES_BEST: u32 = 2;
 const TRIES_SECOND: u32 = 4;
 
-/// What is known of a rate.
+/// Statistics of a rate.
 #[derive(Clone, Copy, Default, Debug)]
 struct Known {
     attempts: u64,
     successes: u64,
-    /// Chance of success; `None` before it was tried.
+    /// Success probability; `None` before it was tried.
     chance: Option<f64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Control {
     second: usize,
     surest: usize,
     update_at: Instant,
-    /// Frames and transmissions since the estimates were made.
+    /// Frames and transmissions since the last update.
     frames: u64,
     transmissions: u64,
     /// Mean frames of an aggregate.
@@ -82,8 +82,8 @@ impl Control {
     fn sample(&mut self, dice: &mut Chance) -> Option<usize> {
         let rate = dice.below(self.known.len() as u64) as usize;
         let (known, slow) = (self.known[rate].chance, rate < self.best.min(self.second));
-        // Unlike there the second best is sampled too: here only frames that have failed twice are sent at it, so an
-        // estimate from one unlucky frame would stand.
+        // Unlike Linux, the second best is sampled too: here only frames that have failed twice are sent at it, so an
+        // estimate from one failed frame would persist.
         let in_use = [self.best, self.surest].contains(&rate) && known.is_some();
         if in_use || known.is_some_and(|chance| chance > KNOWN) {
             return None;
@@ -104,8 +104,7 @@ impl Control {
         self.transmissions += 1;
         self.wait = self.wait.saturating_sub(frames);
     }
-    /// Makes estimates of what was counted, if it is time, from what a transmission costs beside its frames (`fixed`) and
-    /// what a frame costs at each rate.
+    /// Updates the estimates when due, from the fixed time of a transmission (`fixed`) and the time of a frame at each rate.
     pub(super) fn update(&mut self, now: Instant, fixed: Span, frames: &[f64]) {
         if now < self.update_at {
             return;
@@ -132,7 +131,7 @@ impl Control {
         };
         let best = most(&throughput, None);
         let second = Some(most(&throughput, Some(best))).filter(|rate| throughput(*rate) > 0.0).unwrap_or(best);
-        // Of those that nearly always succeed the fastest, else the one that most often does.
+        // The fastest of the rates with a success probability above [`KNOWN`], else the one with the highest.
         let sure = |rate: usize| if chance(rate) > KNOWN { 1.0 + throughput(rate) } else { chance(rate) };
         let surest = most(&sure, None);
         (self.best, self.second, self.surest) = (best, second, surest);
@@ -143,7 +142,7 @@ impl Control {
 #[derive(Debug)]
 pub(super) struct Controls {
     pub(super) of: Vec<Control>,
-    /// What is chosen from, slowest first.
+    /// The available rates, slowest first.
     pub(super) rates: Vec<PhyRate>,
     /// Seconds that a frame takes at each.
     pub(super) frames: Vec<f64>,
@@ -153,7 +152,7 @@ pub(super) struct Controls {
 }
 
 impl Controls {
-    /// For `pairs` of sender and receiver, of which nothing is known.
+    /// For `pairs` of sender and receiver, without statistics.
     pub(super) fn new(pairs: usize, rates: Vec<PhyRate>, dice: Chance, fixed: Span) -> Self {
         let time = |rate: &PhyRate, octets| rate.airtime(octets).saturating_sub(rate.preamble()).as_secs_f64();
         let frame = |rate: &PhyRate| match rate.spread() {
@@ -163,7 +162,7 @@ impl Controls {
         let frames = rates.iter().map(frame).collect();
         Self { of: vec![Control::new(rates.len()); pairs], rates, frames, dice, fixed }
     }
-    /// The rate that is best of a pair, as far as is known.
+    /// The best rate of a pair according to the estimates.
     pub(super) fn best(&self, pair: usize) -> PhyRate {
         self.rates[self.of[pair].best]
     }

@@ -1,8 +1,7 @@
 //! Several data frames in one transmission (A-MPDU, 9.7) and the block acknowledgement that answers them (10.24).
 //!
-//! Every frame of the aggregate is judged by itself, acknowledged by itself and repeated by itself. The receiver hands
-//! frames of one sender and category out in their order: what comes behind a missing one is held until that has come
-//! or has been given up.
+//! Every frame of the aggregate is received, acknowledged and retried individually. The receiver delivers frames of one
+//! sender and category in order: frames after a missing one are held until it arrives or is given up.
 
 use super::access::Ending;
 use super::station::{OnAir, Queued};
@@ -10,12 +9,12 @@ use super::{ACK_OCTETS, AGGREGATE_OCTETS_VHT, Phy, Retry, Wifi};
 use std::sync::Arc;
 use wavelane_base::{Instant, Span};
 
-/// How much goes into one aggregate.
+/// Size limits of an aggregate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aggregate {
     /// Most frames.
     pub frames: u8,
-    /// Most bytes, delimiters and padding counted.
+    /// Most bytes, including delimiters and padding.
     pub octets: usize,
 }
 
@@ -27,18 +26,18 @@ pub const AGGREGATE_OCTETS: usize = 65_535;
 pub const AGGREGATE_OCTETS_MIN: usize = 8_191;
 /// aPPDUMaxTime of HT-mixed format (Table 19-25) and of VHT (Table 21-29).
 const TIME_MAX: Span = Span::from_micros(5_484);
-/// Most frames that are taken out of a managed queue for all receivers, to be sorted by receiver: two full aggregates, as
-/// drivers hold.
+/// Most frames taken out of a shared managed queue for sorting by receiver: two full aggregates, as drivers hold.
 const SORTED: usize = 2 * AGGREGATE_FRAMES as usize;
-/// The delimiter before each frame of an aggregate, and what frames but the last are padded to a multiple of (9.7.1).
+/// Size of the delimiter before each frame of an aggregate, and the alignment to which all frames but the last are padded
+/// (9.7.1).
 const DELIMITER: usize = 4;
 /// A compressed block acknowledgement: control, duration, two addresses, BA control, starting sequence, bitmap, FCS.
 pub const BLOCK_ACK_OCTETS: usize = 32;
 
 impl Aggregate {
-    /// As much as a compressed block acknowledgement can answer.
+    /// The most that a compressed block acknowledgement can cover.
     pub const LARGEST: Self = Self { frames: AGGREGATE_FRAMES, octets: AGGREGATE_OCTETS };
-    /// The same of 802.11ac.
+    /// The same for 802.11ac.
     pub const LARGEST_VHT: Self = Self { frames: AGGREGATE_FRAMES, octets: AGGREGATE_OCTETS_VHT };
 
     /// The largest of a physical layer.
@@ -47,24 +46,24 @@ impl Aggregate {
     }
 }
 
-/// Bytes before a frame that goes alone: VHT sends it as an aggregate of one (10.13.7, S-MPDU).
+/// Bytes before a frame sent alone: VHT sends it as an aggregate of one (10.13.7, S-MPDU).
 pub(super) const fn lone_octets(phy: Phy) -> usize {
     if let Phy::Vht { .. } = phy { DELIMITER } else { 0 }
 }
 
-/// Bytes of the answer to a transmission of so many frames.
+/// Bytes of the response to a transmission of `frames` frames.
 pub(super) const fn answer_octets(frames: u8) -> usize {
     if frames > 1 { BLOCK_ACK_OCTETS } else { ACK_OCTETS }
 }
 
-/// The length of an aggregate that gets one frame more, from that of the frames before it.
+/// The length of an aggregate after adding a frame.
 const fn grown(length: usize, frame: usize) -> usize {
     length.next_multiple_of(DELIMITER) + DELIMITER + frame
 }
 
 impl Wifi {
-    /// Chooses what the category's next transmission carries: the first frame of its queue, and of those behind it for the
-    /// same station as many as fit. Frames that nobody acknowledges go alone, unmarked.
+    /// Selects the frames of the category's next transmission: the first of its queue, and as many later ones for the same
+    /// station as fit. Frames without acknowledgement are sent alone, unmarked.
     pub(super) fn compose(&mut self, station: usize, index: usize) {
         let Some(limit) = self.aggregate else { return };
         let sample = self.choose_rate(station, index);
@@ -86,7 +85,7 @@ impl Wifi {
         self.gather(station, index, to, fits);
         let this = &mut self.contenders[index];
         let (mut length, mut frames) = (0, 0);
-        // Frames sent without acknowledgement keep their place between the others.
+        // Frames without acknowledgement keep their position among the others.
         let until_alone =
             this.queue.iter_mut().take_while(|frame| !frame.no_ack || frame.to != to && frame.to != station);
         for frame in until_alone.filter(|frame| frame.to == to && !frame.no_ack) {
@@ -99,8 +98,8 @@ impl Wifi {
         }
         self.stations[station].riding = frames as u8;
     }
-    /// Takes out of a managed queue what fits the aggregate for `to`, judging the next frame by the last, as long as there
-    /// is room to sort. With a ring behind it the aggregate is made of what that holds.
+    /// Takes frames out of a managed queue while they fit the aggregate for `to`, assuming the next frame to be as long as
+    /// the last, and while there is room to sort. With a ring behind it, the aggregate is formed from the ring.
     fn gather(&mut self, station: usize, index: usize, to: usize, fits: impl Fn(usize, usize) -> bool) {
         if self.contenders[index].stage.as_ref().is_none_or(|stage| stage.has_ring()) {
             return;
@@ -121,7 +120,7 @@ impl Wifi {
             }
         }
     }
-    /// Has rate control, if there is any, choose the rate of what follows; whether that is a sample.
+    /// Lets rate control, if any, choose the rate of the next transmission; returns whether it is a sample.
     fn choose_rate(&mut self, station: usize, index: usize) -> bool {
         let Some(controls) = &mut self.controls else { return false };
         let Some(head) = self.contenders[index].queue.front().filter(|head| head.to != station) else { return false };
@@ -131,7 +130,7 @@ impl Wifi {
         self.stations[station].chosen = Some(controls.rates[rate]);
         sample && !head.no_ack
     }
-    /// Tells rate control what has become of the exchange.
+    /// Reports the result of the exchange to rate control.
     fn note_rate(&mut self, station: usize, to: usize, frames: u64, successes: u64) {
         let stations = self.stations.len();
         let (Some(controls), Some(chosen)) = (&mut self.controls, self.stations[station].chosen) else { return };
@@ -139,11 +138,11 @@ impl Wifi {
             controls.of[station * stations + to].note(rate, frames, successes);
         }
     }
-    /// Bytes of a frame that goes alone. Frames to everybody are in the format of 802.11a.
+    /// Bytes of a frame sent alone. Broadcast frames are in 802.11a format.
     pub(super) fn alone(&self, station: usize, frame: &Queued) -> usize {
         frame.bytes.len() + self.overhead + if frame.to == station { 0 } else { self.lone }
     }
-    /// Bytes of what the station's turn sends next: the aggregate, or the one frame.
+    /// Bytes of the next transmission of the station's current contender: the aggregate, or the single frame.
     pub(super) fn psdu(&self, station: usize) -> usize {
         let this = &self.contenders[self.turn_of(station)];
         match self.stations[station].riding {
@@ -151,8 +150,8 @@ impl Wifi {
             _ => this.riders().fold(0, |length, frame| grown(length, frame.bytes.len() + self.overhead)),
         }
     }
-    /// Whether an ear hears anything of an aggregate that no other frame spoilt. For its receiver each frame is judged and
-    /// marked; for others one that can be read is enough.
+    /// Whether an ear receives any part of an aggregate without collision. For its receiver each frame is evaluated and
+    /// marked; for others one intact frame suffices.
     pub(super) fn hears_part(&mut self, ear: usize, sender: usize, frame: &OnAir) -> bool {
         let index = self.turn_of(sender);
         let (whole, overhead) = (self.now.since(frame.body), self.overhead);
@@ -177,7 +176,7 @@ impl Wifi {
         }
         any
     }
-    /// The receiver has heard a transmission of `sender`: notes what of it is intact, and hands out what is in order.
+    /// The receiver has heard a transmission of `sender`: records the intact frames, and delivers those in order.
     pub(super) fn take_block(&mut self, station: usize, sender: usize) {
         let index = self.turn_of(sender);
         let Self { contenders, stations, .. } = self;
@@ -196,7 +195,7 @@ impl Wifi {
         }
         self.hand_out(station, sender, index);
     }
-    /// Hands out, in their order, what the receiver holds of a contender's frames before the first that is missing.
+    /// Delivers, in order, the held frames of a contender before the first missing one.
     pub(super) fn hand_out(&mut self, station: usize, sender: usize, index: usize) {
         let missing = self.contenders[index].queue.iter().find(|frame| frame.to == station && !frame.arrived);
         let end = missing.map_or(u64::MAX, |frame| frame.number);
@@ -230,8 +229,8 @@ impl Wifi {
         let place = held.iter().rposition(|other| other.number < frame.number).map_or(0, |before| before + 1);
         held.insert(place, frame);
     }
-    /// The answer to a transmission of acknowledged frames has come (`answered`), or has not: each frame of it is done
-    /// with, or stays for another try. Whether the first of them was given up.
+    /// The response to a transmission of acknowledged frames has arrived (`answered`) or not: each frame is completed, or
+    /// kept for a retry. Returns whether the first of them was given up.
     pub(super) fn settle(&mut self, station: usize, answered: bool) -> bool {
         let index = self.turn_of(station);
         let limit = match self.rules.retry {
@@ -263,7 +262,7 @@ impl Wifi {
         self.note_rate(station, receiver, frames, successes);
         gave_up
     }
-    /// The transmission chosen does not take place.
+    /// The selected transmission is cancelled.
     pub(super) fn dissolve(&mut self, station: usize) {
         let index = self.turn_of(station);
         self.contenders[index].queue.iter_mut().for_each(|frame| frame.riding = false);

@@ -22,18 +22,18 @@ use wavelane_queue::Aql;
 /// The rates of a cell's frames.
 struct Rates {
     data: PhyRate,
-    /// Of frames to everybody.
+    /// Of broadcast frames.
     broadcast: PhyRate,
     rts: PhyRate,
     /// Of CTS to an RTS.
     cts: PhyRate,
-    /// Of ACK and CTS, where it does not follow from the frame answered.
+    /// Of ACK and CTS, if not derived from the frame they respond to.
     answer: Option<PhyRate>,
 }
 
 impl Rates {
     fn of(config: &WifiConfig) -> Result<Self, ConfigError> {
-        // Control frames and frames to everybody are sent at rates that every station knows.
+        // Control and broadcast frames are sent at rates that every station supports.
         let (phy, basic) = (config.phy.legacy(), config.rules.basic);
         let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
         let data = config.phy.rate(config.rate).map_err(|why| ConfigError::Rate { what: "data", why })?;
@@ -48,14 +48,14 @@ impl Rates {
 }
 
 impl Wifi {
-    /// A cell called `name`. Its dice are the run's substreams `"NAME / back-off"` and so on, so two cells of one run
-    /// need two names.
+    /// A cell called `name`. Its random numbers come from the run's substreams `"NAME / back-off"` and so on, so two cells
+    /// of one run need two names.
     pub fn new(seed: Seed, name: &str, config: &WifiConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let (phy, rules, stations) = (config.phy, config.rules, config.reach.stations());
         let rates = Rates::of(config)?;
-        // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
-        // if they begin together, which leaves nothing to luck.
+        // Random draws are per listener, so with errors no two have the same view. Where all hear all, frames overlap only
+        // if they begin together, which needs no draw.
         let lucky = config.errors.is_some()
             || config.noise_db.is_some()
             || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
@@ -142,7 +142,7 @@ impl Wifi {
     }
 }
 
-/// Rate control for every ordered pair of stations, knowing nothing.
+/// Rate control for every ordered pair of stations, without statistics.
 fn controls(seed: Seed, name: &str, config: &WifiConfig, answer: PhyRate) -> Controls {
     let phy = config.phy;
     let pairs = config.reach.stations() * config.reach.stations();

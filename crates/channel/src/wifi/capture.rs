@@ -1,4 +1,4 @@
-//! Frames as the medium carried them, in the form that capture files hold: a radiotap header, then the 802.11 frame.
+//! Captured frames in the format of capture files: a radiotap header, then the 802.11 frame.
 //!
 //! Formats: radiotap.org ("Defined fields"), IEEE Std 802.11-2016 clause 9, all little-endian. No FCS is kept.
 
@@ -23,7 +23,7 @@ pub const SNAPLEN_MAX: usize = SNAPLEN_MIN + 8 + FRAME_MAX;
 pub enum CapturePoint {
     /// Every frame once, regardless of its receivers.
     Medium,
-    /// What this station sends, and what it receives whole or in error.
+    /// Frames that this station sends, and those it receives, with or without error.
     Station(usize),
 }
 
@@ -32,15 +32,15 @@ pub enum CapturePoint {
 pub struct Captured {
     /// When it ended.
     pub at: Instant,
-    /// Which of the points asked for.
+    /// Index of the capture point.
     pub point: usize,
     /// Whether the point is the sender.
     pub sent: bool,
-    /// Bytes with the radiotap header, before they were cut.
+    /// Bytes with the radiotap header, before truncation.
     pub octets: usize,
 }
 
-/// What is captured and waits to be fetched.
+/// Captured frames waiting to be fetched.
 #[derive(Debug)]
 pub(super) struct Tap {
     points: Vec<CapturePoint>,
@@ -61,7 +61,7 @@ impl Tap {
 }
 
 impl Wifi {
-    /// The oldest captured frame; `bytes` becomes its radiotap header and frame, cut to the length asked for.
+    /// The oldest captured frame; `bytes` becomes its radiotap header and frame, truncated to the snap length.
     pub fn poll_capture(&mut self, bytes: &mut Vec<u8>) -> Option<Captured> {
         let tap = self.tap.as_mut()?;
         let (captured, kept) = tap.waiting.pop_front()?;
@@ -89,7 +89,7 @@ impl Wifi {
         }
         self.tap = Some(tap);
     }
-    /// An ear has made of a frame what it could.
+    /// An ear has finished the reception of a frame.
     pub(super) fn tap_heard(&mut self, ear: usize, sender: usize, signal_db: i16, heard: Heard, frame: &OnAir) {
         if heard == Heard::Nothing {
             return;
@@ -119,7 +119,7 @@ impl Wifi {
         tap.waiting.push_back((Captured { at: self.now, point, sent: heard.is_none(), octets }, bytes));
     }
 
-    /// Appends the MAC header of a frame that `sender` is just ending; what follows it is returned.
+    /// Appends the MAC header of a frame that `sender` has just finished; returns the frame body.
     fn put_frame(&self, out: &mut Vec<u8>, sender: usize, frame: &OnAir) -> &[u8] {
         let duration = (frame.after.as_nanos().div_ceil(1_000)).min(DURATION_MAX) as u16;
         let head = self.contenders[self.turn_of(sender)].queue.front();
@@ -187,8 +187,8 @@ const SHORT_PREAMBLE: u8 = 0x02;
 /// Radiotap flag: the FCS was wrong.
 const BAD_FCS: u8 = 0x40;
 
-/// Appends a radiotap header: when the first bit of the frame proper arrived, the rate, the channel, and what a
-/// listener made of it.
+/// Appends a radiotap header: arrival time of the first bit after preamble and header, rate, channel, and the reception
+/// result.
 fn put_radiotap(out: &mut Vec<u8>, phy: Phy, frame: &OnAir, heard: Option<(i16, Heard)>) {
     // 2,412 or 5,180 MHz; CCK 0x20, OFDM 0x40, 2 GHz 0x80, 5 GHz 0x100.
     let (mhz, kind): (u16, u16) = match phy {
@@ -220,7 +220,7 @@ fn put_radiotap(out: &mut Vec<u8>, phy: Phy, frame: &OnAir, heard: Option<(i16, 
 }
 
 impl OnAir {
-    /// The frame as it goes out at `now`.
+    /// The frame as transmitted at `now`.
     pub(super) fn at(self, now: Instant, rate: PhyRate, airtime: Span) -> Self {
         Self { body: now + rate.preamble(), end: now + airtime, half_mbps: rate.half_mbps(), ..self }
     }

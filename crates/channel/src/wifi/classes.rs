@@ -1,26 +1,26 @@
-//! Stations that perceive the same share one ear, so that a frame costs the same however many hear it.
+//! Stations with the same view of the medium share one ear, so that the cost of a frame does not depend on their number.
 
 use super::wheel::Wheel;
 use super::{Reach, ReachMap};
 
-/// Stations that hear the same others, and each other, alike.
+/// Stations that hear the same others, and each other, equally.
 #[derive(Debug)]
 pub(super) struct Class {
-    /// The back-offs of the members that share the ear, a wheel for each AIFS.
+    /// The backoffs of the members that share the ear, a wheel per AIFS.
     pub(super) wheels: Vec<Wheel>,
     pub(super) members: Vec<usize>,
-    /// The members that for the time being have an ear of their own: they have just sent, or failed.
+    /// Members that temporarily have their own ear, after sending or a failure.
     pub(super) solos: Vec<usize>,
 }
 
-/// Who hears a station: a class, or one station that is like no other.
+/// A listener: a class, or a single station in no class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Home {
     Class(usize),
     Alone(usize),
 }
 
-/// How the stations of a cell divide.
+/// The division of a cell's stations into classes.
 #[derive(Debug)]
 pub(super) struct Division {
     pub(super) classes: Vec<Class>,
@@ -31,8 +31,8 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Divides the stations, each of which is `kinds` contenders with one of `levels` AIFS; with `shared` false each
-    /// is like no other.
+    /// Divides the stations, each of which has `kinds` contenders with one of `levels` AIFS; with `shared` false there are
+    /// no classes.
     pub(super) fn new(reach: &ReachMap, shared: bool, kinds: usize, levels: usize) -> Self {
         let stations = reach.stations();
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -61,7 +61,7 @@ impl Division {
     }
 }
 
-/// Whether `station` perceives what the members of `group` perceive.
+/// Whether `station` has the same view of the medium as the members of `group`.
 fn fits(reach: &ReachMap, group: &[usize], station: usize) -> bool {
     let first = group[0];
     let within = reach.get(first, station);

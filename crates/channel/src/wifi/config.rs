@@ -1,4 +1,4 @@
-//! What a cell is made of, as plain values. Reading files is the scenario's business.
+//! The configuration of a cell, as plain values. Files are read by the scenario.
 
 use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{CapturePoint, SNAPLEN_MAX, SNAPLEN_MIN};
@@ -15,7 +15,7 @@ use wavelane_base::{Rate, Ratio, Span};
 pub const STATIONS_BOUND: usize = 256;
 /// The largest frame a station takes: the largest MSDU (9.2.3) less LLC/SNAP.
 pub const FRAME_MAX: usize = 2304 - 8;
-/// The QoS Control field, which a data frame of EDCA has more (9.2.4.5).
+/// The QoS Control field, additional in data frames of EDCA (9.2.4.5).
 const QOS_OCTETS: usize = 2;
 /// An RTS threshold above every frame: RTS is never used (the largest and default dot11RTSThreshold, C.3; aPSDUMaxLength of
 /// Table 21-29).
@@ -28,15 +28,15 @@ pub struct WifiConfig {
     pub phy: Phy,
     /// The rate of data frames.
     pub rate: Rate,
-    /// The rate of ACK and CTS; `None` is the fastest basic rate of the rules not above that of the frame answered.
+    /// The rate of ACK and CTS; `None` is the fastest basic rate of the rules not above that of the frame they respond to.
     pub answer_rate: Option<Rate>,
     /// The rate of RTS; `None` is the fastest basic rate of the rules not above the data rate.
     pub rts_rate: Option<Rate>,
-    /// The rate of frames to everybody; `None` is the slowest basic rate of the rules.
+    /// The rate of broadcast frames; `None` is the slowest basic rate of the rules.
     pub broadcast_rate: Option<Rate>,
-    /// Data frames longer than this, header and FCS counted, are preceded by an RTS.
+    /// Data frames longer than this, including header and FCS, are preceded by an RTS.
     pub rts_threshold: usize,
-    /// Where standard, ns-3 and ns-2 differ.
+    /// Differences of standard, ns-3 and ns-2.
     pub rules: Rules,
     /// Who hears whom.
     pub reach: ReachMap,
@@ -46,26 +46,24 @@ pub struct WifiConfig {
     pub errors: Option<BitErrors>,
     /// Forward error correction while the channel is bad; needs `errors`.
     pub fec: Option<Fec>,
-    /// Frames that may wait in each station, or with EDCA in each of its categories, the one in service counted;
-    /// drop-tail.
+    /// Drop-tail limit of frames in each station, or with EDCA in each of its categories, including the one in service.
     pub queue: usize,
-    /// Stations whose queue is another one. A managed queue stands before what is being transmitted, and so before an
-    /// aggregate.
+    /// Stations with a different queue. A managed queue precedes the current transmission, and so an aggregate.
     pub queues: BTreeMap<usize, StationQueue>,
     /// CWmin and CWmax other than the PHY's; each is a power of two less one. With EDCA each category has its own.
     pub cw: Option<(u32, u32)>,
-    /// Whether frames contend in four categories; `None` is DCF.
+    /// EDCA; `None` is DCF.
     pub edca: Option<Edca>,
-    /// How strong thermal noise is, in dB on the scale of the reach map's signals: frames are lost by their signal-to-noise
-    /// ratio, modulation and code. OFDM only.
+    /// Thermal noise level, in dB on the scale of the reach map's signals: frames are lost according to SNR, modulation and
+    /// code. OFDM only.
     pub noise_db: Option<i16>,
-    /// Whether each sender chooses its rates by itself, after Minstrel-HT; needs `aggregate`. `rate` is then not used.
+    /// Rate control modelled on Minstrel-HT; needs `aggregate`. `rate` is then not used.
     pub adapts: bool,
     /// Several data frames in one transmission; `None` sends each alone.
     pub aggregate: Option<Aggregate>,
     /// Where frames are captured from the start; fetched with [`super::Wifi::poll_capture`].
     pub captures: Vec<CapturePoint>,
-    /// Most bytes kept of a captured frame, radiotap header counted.
+    /// Most bytes kept of a captured frame, including the radiotap header.
     pub snaplen: usize,
 }
 
@@ -74,12 +72,12 @@ pub struct WifiConfig {
 pub struct Capture {
     /// How much stronger it must be than any other (ns-2 `CPThresh`: 10 dB).
     pub margin_db: i16,
-    /// Whether a receiver changes to a stronger frame that begins after the preamble of the first.
+    /// Whether a receiver switches to a stronger frame that begins after the preamble of the first.
     pub mid_frame: bool,
 }
 
-/// Gilbert-Elliott bit errors: exponential dwell times, beginning with good; every frame's own bytes are exposed at
-/// every listener, preamble and header are not.
+/// Gilbert-Elliott bit errors: exponential dwell times, beginning with good; errors hit the frame's own bytes, at every
+/// listener, not preamble and header.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BitErrors {
     /// Mean dwell time in the good state.
@@ -90,18 +88,18 @@ pub struct BitErrors {
     pub in_good: Ratio,
     /// Bit error probability in the bad state.
     pub in_bad: Ratio,
-    /// Who shares a process.
+    /// Sharing of processes.
     pub per: ErrorsPer,
 }
 
-/// Who shares a process of bit errors. Luck is each listener's own in every case.
+/// Sharing of bit error processes. The draws are always per listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorsPer {
-    /// One for everybody.
+    /// One for the cell.
     Cell,
     /// One for each receiver.
     Receiver,
-    /// One for each station but the hub: it governs what the station hears, and what the hub hears from it.
+    /// One for each station but the hub: for frames received by the station, and by the hub from it.
     Station {
         /// The hub, such as a base station.
         hub: usize,
@@ -109,7 +107,7 @@ pub enum ErrorsPer {
 }
 
 impl WifiConfig {
-    /// A cell in which everybody hears everybody, without RTS, capture or errors.
+    /// A cell in which all stations hear each other, without RTS, capture or errors.
     pub fn new(phy: Phy, rate: Rate, rules: Rules, stations: usize) -> Self {
         Self {
             phy,
@@ -138,7 +136,7 @@ impl WifiConfig {
     pub fn windows(&self) -> (u32, u32) {
         self.cw.unwrap_or((self.phy.cw_min(), CW_MAX))
     }
-    /// How each of a station's contenders contends, and every AIFSN among them, smallest first.
+    /// Access parameters of a station's contenders, and their AIFSNs, smallest first.
     pub(super) fn contention(&self) -> (Vec<Access>, Vec<u8>) {
         let (cw_min, cw_max) = self.windows();
         // DIFS is SIFS and two slots (10.3.7).
@@ -153,7 +151,7 @@ impl WifiConfig {
     pub fn overhead(&self) -> usize {
         self.rules.overhead + if self.edca.is_some() || self.aggregate.is_some() { QOS_OCTETS } else { 0 }
     }
-    /// Whether such a cell can exist.
+    /// Checks that the configuration is valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         let stations = self.reach.stations();
         if !(2..=STATIONS_BOUND).contains(&stations) {
@@ -221,7 +219,7 @@ impl WifiConfig {
         }
         Ok(())
     }
-    /// Whether the rules know what is asked of them.
+    /// Checks that the rules support the configuration.
     fn check_rules(&self) -> Result<(), ConfigError> {
         if !self.rules.acknowledges {
             let asked = [("RTS", self.rts_threshold < RTS_NEVER), ("EDCA", self.edca.is_some())];
@@ -233,7 +231,7 @@ impl WifiConfig {
         }
         Ok(())
     }
-    /// Streams, aggregates, and what 802.11n and 802.11ac are not modelled with.
+    /// Checks streams, aggregates, and features not modelled with 802.11n and 802.11ac.
     fn check_high_throughput(&self) -> Result<(), ConfigError> {
         let ofdm = matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) || self.phy.is_by_mcs();
         if self.noise_db.is_some() && !ofdm {

@@ -1,19 +1,19 @@
-//! What a station perceives: energy, the frame it receives, and since when the medium has been free for it.
+//! Carrier sense and reception state of a station: energy, the frame being received, and since when the medium is idle.
 
 use super::hold::Hold;
 use super::{Capture, Reach};
 use wavelane_base::{Instant, Span};
 
-/// Physical and virtual carrier sense of one station, or of several that perceive the same.
+/// Physical and virtual carrier sense of one station, or of several with the same view of the medium.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ear {
     /// Sensed frames of others on the air; with a hold, whether it keeps the medium busy.
     energy: u16,
-    /// Where not every sensed frame keeps the medium busy to its end: until when they do.
+    /// If not every sensed frame keeps the medium busy to its end: until when they do.
     pub(super) hold: Option<Hold>,
-    /// Frames of others on the air that spoil a reception.
+    /// Interfering frames of others on the air.
     jam: u16,
-    /// The station itself sends, and is deaf.
+    /// The station itself sends, and cannot receive.
     sending: bool,
     /// The frame being received.
     lock: Option<Lock>,
@@ -23,7 +23,7 @@ pub(super) struct Ear {
     error_until: Instant,
     /// The network allocation vector: when the medium becomes free of announced use.
     pub(super) nav: Instant,
-    /// When a NAV set by an RTS is given up if nothing was heard since.
+    /// When a NAV set by an RTS is reset if nothing was received since.
     pub(super) nav_check: Option<Instant>,
     /// When the DIFS ends from which slots are counted; meaningful while `counting`.
     pub(super) base: Instant,
@@ -36,30 +36,30 @@ struct Lock {
     sender: u16,
     since: Instant,
     spoiled: bool,
-    /// Since when one other frame has spoilt it, if one does.
+    /// Since when another frame interferes with it, if one does.
     jam_since: Option<Instant>,
-    /// For how long others have.
+    /// For how long others have interfered.
     jammed: Span,
     signal_db: i16,
 }
 
-/// What the end of a frame means to a listener.
+/// The result of a frame at a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     /// It was not being received.
     Nothing,
-    /// It was received whole, as far as overlaps go.
+    /// It was received without collision.
     Whole,
     /// Its reception ended in error.
     Broken,
-    /// One other frame spoilt it for so long.
+    /// One other frame interfered with it for this long.
     Overlapped(Span),
 }
 
-/// The constants an ear needs to judge overlaps.
+/// Constants for the evaluation of overlaps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hearing {
-    /// Within this time of the start of a frame another one spoils its preamble.
+    /// Within this time of the start of a frame another one destroys its preamble.
     pub(super) window: Span,
     pub(super) capture: Option<Capture>,
     /// Whether frames that begin together count as a broken reception.
@@ -67,7 +67,7 @@ pub(super) struct Hearing {
 }
 
 impl Ear {
-    /// The ear of a station that has heard nothing since long before the start.
+    /// The ear of a station for which the medium was idle long before the start.
     pub(super) fn new(holds: bool) -> Self {
         Self {
             energy: 0,
@@ -86,7 +86,7 @@ impl Ear {
     pub(super) fn is_busy(&self) -> bool {
         self.energy > 0 || self.sending
     }
-    /// Whether the station counts the medium as in use, physically or by announcement.
+    /// Whether the medium is busy for the station, physically or by NAV.
     pub(super) fn is_taken(&self, now: Instant) -> bool {
         self.is_busy() || self.nav > now
     }
@@ -128,24 +128,24 @@ impl Ear {
             self.jam += 1;
         }
     }
-    /// What has just begun keeps the medium busy until `end`, unless something longer does.
+    /// A frame just begun keeps the medium busy until `end`, unless it is busy longer.
     pub(super) fn hold_on(&mut self, now: Instant, end: Instant, hearing: &Hearing) {
         if let Some(hold) = &mut self.hold {
             hold.extend(now, end, hearing.window);
             self.energy = 1;
         }
     }
-    /// At the end of a reception what is on the air keeps the medium busy until `end`.
+    /// At the end of a reception, frames on the air keep the medium busy until `end`.
     pub(super) fn look_again(&mut self, now: Instant, end: Instant) {
         if let Some(hold) = &mut self.hold {
             hold.look_again(end);
             self.energy = u16::from(!hold.is_over(now));
         }
     }
-    /// What the start of a frame does to the reception at hand, if any.
+    /// The effect of a starting frame on the current reception, if any.
     fn overlap(&mut self, fresh: Lock, reach: Reach, loudest: Option<i16>, hearing: &Hearing) {
         let Some(lock) = &mut self.lock else {
-            // In noise the preamble is found only if the frame stands out.
+            // Under interference the preamble is detected only if the frame is stronger by the capture margin.
             if reach.decode && (self.jam == 0 || hearing.stronger(reach.signal_db, loudest)) {
                 self.take(fresh);
             }
@@ -161,7 +161,7 @@ impl Ear {
         } else if in_preamble && !hearing.collision_is_error {
             self.lock = None;
         } else if lock.jam_since.is_some() {
-            // Two others at once leave nothing.
+            // Two interferers at once destroy the frame.
             lock.spoiled = true;
         } else {
             lock.jam_since = Some(fresh.since);
@@ -210,11 +210,11 @@ impl Ear {
             _ => Heard::Nothing,
         }
     }
-    /// What was received turns out to be good.
+    /// The received frame is correct.
     pub(super) fn spare(&mut self) {
         self.error_until = Instant::ZERO;
     }
-    /// What was received turns out to be in error.
+    /// The received frame is in error.
     pub(super) fn fail(&mut self, now: Instant, eifs_extra: Span) {
         self.error_until = now + eifs_extra;
     }
@@ -225,7 +225,7 @@ impl Ear {
         self.idle_since.max(self.error_until).max(self.nav) + difs
     }
 
-    /// Whether both ears, at this moment and from now on, perceive the same.
+    /// Whether both ears have the same state, now and from now on.
     pub(super) fn agrees(&self, other: &Self, now: Instant) -> bool {
         self.counting
             && other.counting
@@ -238,7 +238,7 @@ impl Ear {
 }
 
 impl Hearing {
-    /// Whether a frame of `signal` dB stands out against `other`.
+    /// Whether a frame of `signal` dB exceeds `other` by the capture margin.
     fn stronger(&self, signal: i16, other: Option<i16>) -> bool {
         self.capture.is_some_and(|c| other.is_none_or(|o| i32::from(signal) >= i32::from(o) + i32::from(c.margin_db)))
     }

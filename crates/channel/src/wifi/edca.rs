@@ -1,4 +1,4 @@
-//! Enhanced distributed channel access (10.22.2): four categories of frames that contend apart.
+//! Enhanced distributed channel access (10.22.2): four access categories that contend separately.
 
 use super::{BusySlot, Phy};
 use wavelane_base::{Class, Span, Transmit};
@@ -25,9 +25,9 @@ pub enum Category {
 }
 
 impl Category {
-    /// All of them, lowest priority first.
+    /// All categories, lowest priority first.
     pub const ALL: [Self; CATEGORIES] = [Self::Background, Self::BestEffort, Self::Video, Self::Voice];
-    /// The user priority that stands for it in the QoS Control field (10.2.4.2, Table 10-1).
+    /// Its user priority in the QoS Control field (10.2.4.2, Table 10-1).
     pub const fn priority(self) -> u8 {
         match self {
             Self::Background => 1,
@@ -38,7 +38,7 @@ impl Category {
     }
 }
 
-/// How one category contends.
+/// Channel access parameters of one category.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// AIFS = SIFS + this many slots.
@@ -47,7 +47,7 @@ pub struct Access {
     pub cw_min: u32,
     /// Largest contention window.
     pub cw_max: u32,
-    /// How long a station may go on sending once it has gained the medium; zero is one exchange.
+    /// TXOP limit; zero is one exchange.
     pub txop: Span,
 }
 
@@ -56,8 +56,8 @@ pub struct Access {
 pub struct Edca {
     /// By [`Category`], lowest priority first.
     pub access: [Access; CATEGORIES],
-    /// Whether the slot in which somebody else begins to send counts as one of a back-off. It does in EDCA, which
-    /// counts at the beginning of a slot (10.22.2.4), unlike DCF, which counts at its end.
+    /// Whether the slot in which another station starts sending is counted in a backoff. It is in EDCA, which counts at the
+    /// beginning of a slot (10.22.2.4), unlike DCF, which counts at its end.
     pub busy_slot: BusySlot,
 }
 
@@ -87,10 +87,10 @@ impl Edca {
 /// How one frame is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handling {
-    /// Its category; without EDCA all are one.
+    /// Its category; without EDCA all are the same.
     pub category: Category,
-    /// Nobody acknowledges it: it is sent once (10.22.2.5 with EDCA; without, what drivers do for frames injected
-    /// with radiotap's "no ACK" flag).
+    /// No acknowledgement: it is sent once (10.22.2.5 with EDCA; without, what drivers do for frames injected with
+    /// radiotap's "no ACK" flag).
     pub no_ack: bool,
     /// It may follow the frame before it within one TXOP, if the limit has room.
     pub txop: bool,
@@ -103,7 +103,7 @@ impl Default for Handling {
     }
 }
 
-/// What a node asked of its radio port: control is voice, micro is video, bulk is best effort.
+/// Maps a node's service classes: control is voice, micro is video, bulk is best effort.
 impl From<&Transmit> for Handling {
     fn from(transmit: &Transmit) -> Self {
         let category = match transmit.class {

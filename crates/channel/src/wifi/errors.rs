@@ -1,4 +1,4 @@
-//! Gilbert-Elliott bit errors with a short memory, so that overlapping frames meet the same bursts.
+//! Gilbert-Elliott bit errors with a short history, so that overlapping frames see the same bursts.
 
 use super::fec::{Decoder, Fec};
 use super::{BitErrors, ErrorsPer};
@@ -10,7 +10,7 @@ use wavelane_base::{Chance, Instant, Seed, Span};
 /// feedback is at most 20 ms old.
 const MEMORY: Span = Span::from_millis(100);
 
-/// The processes of one cell and the dice of its listeners.
+/// The error processes of one cell and the random streams of its listeners.
 #[derive(Debug)]
 pub(super) struct Errors {
     config: BitErrors,
@@ -19,13 +19,13 @@ pub(super) struct Errors {
     fec: Option<(Fec, Decoder)>,
 }
 
-/// One alternation of states, beginning with good at time zero.
+/// One two-state process, starting in the good state at time zero.
 #[derive(Debug)]
 struct Bursts {
     dice: Chance,
-    /// The end of each dwell time remembered, and whether it was bad; the last one reaches furthest.
+    /// The end of each dwell time kept, and whether it was bad; in ascending order.
     dwells: VecDeque<(Instant, bool)>,
-    /// The start of the first dwell time remembered.
+    /// The start of the first dwell time kept.
     from: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Errors {
             ErrorsPer::Cell => 1,
             ErrorsPer::Receiver | ErrorsPer::Station { .. } => stations,
         };
-        // Twice what lies within the memory on average; a longer list grows once.
+        // Twice the average number within the history; a longer list is reallocated once.
         let cycles = MEMORY.as_nanos() / (config.good + config.bad).as_nanos().max(1);
         let room = (4 * cycles + 32).min(1_024) as usize;
         let burst = |i| Bursts {
@@ -50,7 +50,7 @@ impl Errors {
             fec: fec.map(|fec| (fec, Decoder::new(fec.code, &config))),
         }
     }
-    /// The process that governs what `listener` hears of `sender`.
+    /// The process for frames from `sender` to `listener`.
     fn process(&self, sender: usize, listener: usize) -> usize {
         match self.config.per {
             ErrorsPer::Cell => 0,
@@ -67,7 +67,7 @@ impl Errors {
         self.processes[process].is_bad(&self.config, known)
     }
 
-    /// Whether `listener` receives every one of the `octets` that `sender` spreads over `start` to `end`.
+    /// Whether `listener` receives without error all `octets` sent by `sender` from `start` to `end`.
     pub(super) fn spares(
         &mut self,
         sender: usize,
@@ -110,7 +110,8 @@ impl Bursts {
             }
             let mean = if was_bad { config.good } else { config.bad };
             self.dwells.push_back((until + self.dice.exponential(mean), !was_bad));
-            // Forgotten while they are drawn, so that a long silence is not remembered whole; the last one stays.
+            // Old dwell times are discarded while new ones are drawn, so that a long idle time does not fill memory; the
+            // last one is kept.
             while self.dwells.len() > 1
                 && let Some(&(first, _)) = self.dwells.front().filter(|dwell| dwell.0 + MEMORY < start)
             {

@@ -1,4 +1,4 @@
-//! The exchange of frames once a station has the medium: RTS, CTS, data, ACK, and what follows within a TXOP.
+//! The frame exchange once a station has gained the medium: RTS, CTS, data, ACK, and further frames of the TXOP.
 
 use super::access::Ending;
 use super::aggregate::answer_octets;
@@ -47,7 +47,7 @@ impl Wifi {
         let frame = OnAir { kind: Kind::Data, to, octets, frames, no_ack, coded, retry, after, ..OnAir::NOTHING };
         self.send(station, frame, rate);
     }
-    /// How long the data frame at `place` in the queue of the station's turn takes, with its ACK.
+    /// The time for the data frame at `place` in the queue of the station's current contender, with its ACK.
     fn exchange_of(&self, station: usize, place: usize) -> Span {
         let Some(frame) = self.contenders[self.turn_of(station)].queue.get(place) else { return Span::ZERO };
         let rate = self.rate_to(station, frame.to);
@@ -57,7 +57,7 @@ impl Wifi {
         let data = rate.airtime(self.on_air(octets, coded));
         if frame.no_ack { data } else { data + self.sifs + self.answer_time(rate, answer_octets(frames)) }
     }
-    /// Decides whether the data frame that is first in the queue of the station's turn will be coded.
+    /// Decides whether the first data frame in the queue of the station's current contender is coded.
     pub(super) fn look(&mut self, station: usize) {
         if self.fec.is_none() {
             return;
@@ -66,18 +66,18 @@ impl Wifi {
         let Some(to) = head.map(|head| head.to).filter(|to| *to != station) else { return };
         self.stations[station].coded = self.coding(station, to);
     }
-    /// Whether a frame of `station` for `to` is coded if it begins now.
+    /// Whether a frame from `station` to `to` is coded if it starts now.
     fn coding(&mut self, station: usize, to: usize) -> bool {
         self.errors.as_mut().is_some_and(|errors| errors.coding(station, to, self.now))
     }
-    /// Bytes that a frame of `octets` has on the air.
+    /// Bytes on the air for a frame of `octets`.
     pub(super) fn on_air(&self, octets: usize, coded: bool) -> usize {
         self.fec.filter(|_| coded).map_or(octets, |fec| fec.code.coded(octets))
     }
     fn codes_answers(&self) -> bool {
         self.fec.is_some_and(|fec| fec.frames == FecFrames::All)
     }
-    /// How long the answer to a frame sent at `rate` lasts at most.
+    /// Maximum airtime of the response to a frame sent at `rate`.
     fn answer_time(&self, rate: PhyRate, octets: usize) -> Span {
         self.answer_to(rate).airtime(self.on_air(octets, self.codes_answers()))
     }
@@ -89,27 +89,27 @@ impl Wifi {
             && this.queue.get(place).is_some_and(|frame| frame.txop)
             && end + self.sifs + self.exchange_of(station, place) <= self.stations[station].txop_end
     }
-    /// The rate of data frames to one station in the exchange under way, or the last one.
+    /// The rate of unicast data frames in the current exchange, or the last one.
     pub(super) fn rate_chosen(&self, station: usize) -> PhyRate {
         self.stations[station].chosen.unwrap_or(self.data_rate)
     }
-    /// The rate of data frames of `station` to `to`.
+    /// The rate of data frames from `station` to `to`.
     fn rate_to(&self, station: usize, to: usize) -> PhyRate {
         if to == station { self.broadcast_rate } else { self.rate_chosen(station) }
     }
-    /// The rate at which a frame of `station` to `to` is expected to go: rate control's best.
+    /// The expected rate of a frame from `station` to `to`: rate control's best.
     pub(super) fn usual_rate(&self, station: usize, to: usize) -> PhyRate {
         let Some(controls) = self.controls.as_deref().filter(|_| to != station) else {
             return if to == station { self.broadcast_rate } else { self.data_rate };
         };
         controls.best(station * self.stations.len() + to)
     }
-    /// The rate of the answer to a frame sent at `rate`.
+    /// The rate of the response to a frame sent at `rate`.
     pub(super) fn answer_to(&self, rate: PhyRate) -> PhyRate {
         self.answer_rate.unwrap_or_else(|| rate.answered_at(self.rules.basic))
     }
 
-    /// The station's own frame has ended: what it waits for now.
+    /// The station's own frame has ended: sets what it waits for.
     pub(super) fn sent(&mut self, station: usize, frame: &OnAir) {
         let (waiting, rate) = match frame.kind {
             Kind::Rts => (Waiting::Cts, self.answer_to(self.rts_rate)),
@@ -132,7 +132,7 @@ impl Wifi {
         self.timers.set(station, self.now + after, Rank::Station);
     }
 
-    /// The station's deadline has come.
+    /// The station's deadline expired.
     pub(super) fn act(&mut self, station: usize) {
         match core::mem::replace(&mut self.stations[station].plan, Plan::Nothing) {
             Plan::Nothing => {}
@@ -143,7 +143,7 @@ impl Wifi {
             Plan::Cts { to, after } => self.answer(station, (Kind::Cts, ACK_OCTETS), to, after, self.rts_rate),
             Plan::Data => self.send_data(station),
             Plan::Timeout => {
-                // Once a reception has begun the wait ends with it.
+                // Once a reception has begun, the wait lasts until its end.
                 let begun = match self.rules.timeout {
                     Timeout::Preamble => self.ears[station].is_receiving(self.now, self.data_rate.start_delay()),
                     Timeout::Foreknown => self.ears[station].is_locked(),
@@ -164,7 +164,7 @@ impl Wifi {
         self.send(station, frame, self.answer_to(to_rate));
     }
 
-    /// A frame for this station has come in whole. True if it is the answer waited for.
+    /// A frame for this station was received. True if it is the awaited response.
     pub(super) fn receive(&mut self, station: usize, sender: usize, frame: &OnAir) -> bool {
         let this = &self.stations[station];
         let head = self.contenders[self.turn_of(station)].queue.front();

@@ -6,37 +6,37 @@ use wavelane_base::{Ratio, Span};
 
 /// Bounds of the length of a Reed-Solomon code, in symbols.
 pub const RS_LENGTHS: core::ops::RangeInclusive<u16> = 7..=255;
-/// A code has at least one bit of information in so many.
+/// A code has at least one bit of information in this many.
 const RATE_LEAST: u64 = 4;
-/// The oldest state that a sender may act on.
+/// Maximum age of the channel state used by a sender.
 pub const FEEDBACK_MAX: Span = Span::from_millis(20);
 
-/// Forward error correction that a sender uses while its estimate of the channel to the receiver is the bad state.
-/// Frames for everybody are never coded.
+/// Forward error correction that a sender uses while its estimate of the channel to the receiver is the bad state. Broadcast
+/// frames are never coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fec {
     /// The code.
     pub code: FecCode,
     /// Which frames are coded.
     pub frames: FecFrames,
-    /// How old the state is that the sender knows; zero is the document's "known at once".
+    /// Age of the channel state known to the sender; zero is the document's "known at once".
     pub feedback: Span,
 }
 
-/// What a coded frame costs and survives.
+/// The cost and strength of the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FecCode {
-    /// As the document says: bits sent in the bad state are wrong with this probability after decoding, each for
-    /// itself, and the frame lasts longer by the inverse of the rate.
+    /// As the document says: bits sent in the bad state are in error with this probability after decoding, independently,
+    /// and the airtime grows by the inverse of the rate.
     Residual {
         /// Bit error probability in the bad state after decoding.
         ber: Ratio,
         /// Bits before coding over bits after.
         rate: Ratio,
     },
-    /// A Reed-Solomon code of `length` symbols, `data` of them information, one after the other without interleaving;
-    /// a symbol is as many bits as `length` + 1 has powers of two. A block with at most (length - data) / 2 symbols in
-    /// error is mended, any other one spoils the frame. The last block is shortened.
+    /// A Reed-Solomon code of `length` symbols, `data` of them information, one after the other without interleaving; a
+    /// symbol has log2(`length` + 1) bits. A block with at most (length - data) / 2 symbols in error is corrected, any other
+    /// one makes the frame fail. The last block is shortened.
     ReedSolomon {
         /// Symbols of a block.
         length: u16,
@@ -50,7 +50,7 @@ pub enum FecCode {
 pub enum FecFrames {
     /// Data frames alone.
     Data,
-    /// Data, RTS, CTS and ACK. Durations and time-outs then allow for coded answers.
+    /// Data, RTS, CTS and ACK. Durations and timeouts then allow for coded responses.
     All,
 }
 
@@ -61,11 +61,11 @@ impl FecCode {
     pub const RESIDUAL_63_45: Self = Self::residual_e6(98);
     /// Residual error of RS(255,181): 1.6e-6.
     pub const RESIDUAL_255_181: Self = Self::residual_e7(16);
-    /// RS(31,22), symbols of 5 bits, 4 mended.
+    /// RS(31,22), symbols of 5 bits, corrects 4.
     pub const RS_31_22: Self = Self::ReedSolomon { length: 31, data: 22 };
-    /// RS(63,45), symbols of 6 bits, 9 mended.
+    /// RS(63,45), symbols of 6 bits, corrects 9.
     pub const RS_63_45: Self = Self::ReedSolomon { length: 63, data: 45 };
-    /// RS(255,181), symbols of 8 bits, 37 mended.
+    /// RS(255,181), symbols of 8 bits, corrects 37.
     pub const RS_255_181: Self = Self::ReedSolomon { length: 255, data: 181 };
 
     const fn documented(ber: Option<Ratio>) -> Self {
@@ -96,7 +96,7 @@ impl FecCode {
     }
     pub(super) fn check(self) -> Result<(), ConfigError> {
         match self {
-            // Longer codes than one in four would make frames outlast the memory of the bursts that hit them.
+            // With a code rate below 1/4, frames would last longer than the burst history is kept.
             Self::Residual { rate, .. } if u64::from(rate.num()) * RATE_LEAST < u64::from(rate.den()) => {
                 Err(ConfigError::CodeRate(rate))
             }
@@ -124,16 +124,16 @@ fn split(octets: usize, data: u16, bits: usize) -> (usize, usize) {
     (symbols, symbols.div_ceil(usize::from(data)))
 }
 
-/// A code against one process of bit errors, with its chances computed once.
+/// A code for one bit error process, with precomputed probabilities.
 #[derive(Debug)]
 pub(super) struct Decoder {
     code: FecCode,
     in_good: Ratio,
-    /// Of a Reed-Solomon code: the chance of exactly i errors among j symbols sent in the bad state, at `j * width + i`.
+    /// For a Reed-Solomon code: the probability of exactly i errors among j symbols sent in the bad state, at `j * width + i`.
     exactly_bad: Vec<f64>,
-    /// The chance of at most i errors among j symbols sent in the good state.
+    /// The probability of at most i errors among j symbols sent in the good state.
     at_most_good: Vec<f64>,
-    /// One more than the code mends.
+    /// One more than the number of errors that the code corrects.
     width: usize,
 }
 
@@ -154,8 +154,8 @@ impl Decoder {
         }
         this
     }
-    /// The chance that a coded frame of `octets` is received whole. `bad_share(a, b)` is the share of bad state
-    /// between the fractions a and b of the frame's time.
+    /// The probability that a coded frame of `octets` is received. `bad_share(a, b)` is the fraction of time in the bad
+    /// state between the fractions a and b of the frame's airtime.
     pub(super) fn survival(&self, octets: usize, mut bad_share: impl FnMut(f64, f64) -> f64) -> f64 {
         match self.code {
             FecCode::Residual { ber, .. } => {
@@ -179,7 +179,7 @@ impl Decoder {
             }
         }
     }
-    /// The chance that a block is mended of which so many symbols were sent in the bad and in the good state.
+    /// The probability that a block is corrected, given its numbers of symbols sent in the bad and in the good state.
     fn mended(&self, bad: usize, good: usize) -> f64 {
         let row = |table: &'_ [f64], j: usize, i: usize| table[j * self.width + i];
         (0..self.width)
@@ -188,7 +188,7 @@ impl Decoder {
     }
 }
 
-/// The chance of exactly i errors among j symbols, for j up to `length` and i below `width`, at `j * width + i`.
+/// The probability of exactly i errors among j symbols, for j up to `length` and i below `width`, at `j * width + i`.
 fn binomials(length: usize, width: usize, p: f64) -> Vec<f64> {
     let mut table = vec![0.0; (length + 1) * width];
     table[0] = 1.0;
@@ -208,7 +208,7 @@ mod tests {
     use super::super::ErrorsPer;
     use super::*;
 
-    /// The table of block failures at a bit error rate of 1/100, computed apart from this code.
+    /// The table of block failures at a bit error rate of 1/100, computed independently of this code.
     #[test]
     fn block_failures_follow_the_binomial() {
         let errors = BitErrors {

@@ -1,10 +1,10 @@
-//! Until when ns-3 holds the medium for busy where frames overlap that are too weak to be received.
+//! Until when ns-3 considers the medium busy during overlapping frames too weak to be received.
 
 use super::classes::Home;
 use super::{Reach, Sensed, Wifi};
 use wavelane_base::{Instant, Span};
 
-/// Until when a medium counts as busy, whatever goes on being sent.
+/// Until when a medium counts as busy, whatever else is still on the air.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold {
     until: Instant,
@@ -16,8 +16,8 @@ pub(super) struct Hold {
 impl Hold {
     pub(super) const NONE: Self = Self { until: Instant::ZERO, before: Instant::ZERO, since: Instant::ZERO };
 
-    /// Something begins that keeps the medium busy until `end`, and is noticed `window` later. What began within that
-    /// time before is noticed together with it.
+    /// A frame begins that keeps the medium busy until `end`, detected after `window`. Frames that began within that time
+    /// before are detected together with it.
     pub(super) fn extend(&mut self, now: Instant, end: Instant, window: Span) {
         if now >= self.since + window {
             self.before = self.until;
@@ -25,7 +25,7 @@ impl Hold {
         self.since = now;
         self.until = self.before.max(end);
     }
-    /// What is on the air at the end of a reception keeps the medium busy until `end`.
+    /// At the end of a reception, frames on the air keep the medium busy until `end`.
     pub(super) fn look_again(&mut self, end: Instant) {
         self.until = self.until.max(end);
     }
@@ -35,12 +35,12 @@ impl Hold {
 }
 
 impl Wifi {
-    /// Whether ears of this cell have a [`Hold`]: without pairs that are only sensed it would change nothing.
+    /// Whether ears of this cell have a [`Hold`]: without pairs that are only sensed it would have no effect.
     pub(super) fn holds(sensed: Sensed, mut pairs: impl Iterator<Item = Reach>) -> bool {
         sensed == Sensed::WhileTogether && pairs.any(Reach::is_weak)
     }
-    /// Until when the frames now on the air keep the medium busy at `ear`: while one that is strong or two that are weak
-    /// are among them (in sum -82 dBm, ns-3's `CcaSensitivity`); a weak one that is alone from the start, until its end
+    /// Until when the frames now on the air keep the medium busy at `ear`: while they include a strong one or two weak ones
+    /// (-82 dBm in sum, ns-3's `CcaSensitivity`); a weak one that was alone from its start, until its end
     /// (`CcaEdThreshold`).
     pub(super) fn held_until(&self, ear: usize) -> Instant {
         let (mut strong, mut last, mut last_but_one) = (self.now, self.now, self.now);

@@ -1,4 +1,4 @@
-//! Frames begin and end at everybody who hears them; slots are counted where the medium is idle.
+//! Start and end of frames at every listener; slots are counted while the medium is idle.
 
 use super::classes::Home;
 use super::ear::Heard;
@@ -9,7 +9,7 @@ use super::{BusySlot, PhyRate, Reach, Wifi};
 use wavelane_base::{Instant, Span};
 
 impl Wifi {
-    /// The station starts sending; it ends by itself.
+    /// The station starts sending; the end is scheduled.
     pub(super) fn send(&mut self, station: usize, frame: OnAir, rate: PhyRate) {
         let now = self.now;
         self.leave(station);
@@ -49,7 +49,7 @@ impl Wifi {
             self.ears[ear].hold_on(self.now, until, &self.hearing);
         }
     }
-    /// The strongest interference at an ear from frames on the air, without that of `sender`.
+    /// The strongest interference at an ear from frames on the air, excluding that of `sender`.
     fn loudest_at(&self, ear: usize, sender: usize) -> Option<i16> {
         let others = self.on_air.iter().filter(|other| **other != sender);
         let reach = |other: &usize| {
@@ -62,7 +62,7 @@ impl Wifi {
         others.filter_map(reach).filter(|(_, reach)| reach.interfere).map(|(_, reach)| reach.signal_db).max()
     }
 
-    /// The station's frame ends: everybody makes of it what they can.
+    /// The station's frame ends: every listener processes it.
     pub(super) fn finish(&mut self, station: usize) {
         let frame = self.stations[station].air;
         self.stations[station].plan = Plan::Nothing;
@@ -75,7 +75,7 @@ impl Wifi {
             match home {
                 Home::Alone(listener) => self.end_at(listener, station, reach, &frame),
                 Home::Class(class) => {
-                    // The solos first: whom the frame is for becomes one of them below.
+                    // The solos first: the frame's receiver becomes one of them below.
                     for j in 0..self.classes[class].solos.len() {
                         let solo = self.classes[class].solos[j];
                         if solo != station {
@@ -144,8 +144,8 @@ impl Wifi {
                 self.reserve(ear, frame);
             }
         }
-        // A reception that is not the answer ends the wait for it; so does the end of one that was lost on the way
-        // after it had outlasted the timeout.
+        // A reception that is not the awaited response ends the wait; so does the end of one that was lost after the timeout
+        // had passed.
         if waited && !answered && self.stations[ear].waiting != Waiting::Nothing {
             let overdue = self.stations[ear].plan == Plan::Nothing && !self.ears[ear].is_locked();
             if heard != Heard::Nothing || overdue {
@@ -155,7 +155,7 @@ impl Wifi {
         self.touched.push(ear);
     }
 
-    /// Whether noise and bit errors spare `octets` that `sender` spreads over a span of time at an ear.
+    /// Whether `octets` that `sender` sends over a span of time survive noise and bit errors at an ear.
     pub(super) fn survives(
         &mut self,
         sender: usize,
@@ -164,12 +164,12 @@ impl Wifi {
         span: (Instant, Instant),
     ) -> bool {
         let rate = self.stations[sender].air_rate.unwrap_or(self.data_rate);
-        // With either no ear is shared, so the ear is the station.
+        // With either, no ear is shared, so the ear is the station.
         self.noise.as_mut().is_none_or(|noise| noise.spares(sender, ear, rate, what.0))
             && self.errors.as_mut().is_none_or(|errors| errors.spares(sender, ear, what, span))
     }
 
-    /// Whether a frame survives another of the same strength over a part of its time.
+    /// Whether a frame survives an overlap with another of the same strength.
     fn outlasts(&mut self, sender: usize, frame: &OnAir, jammed: Span) -> bool {
         let Some(rate) = self.stations[sender].air_rate else { return false };
         let whole = self.now.since(frame.body).as_secs_f64();
@@ -178,7 +178,7 @@ impl Wifi {
         survival > 0.0 && self.luck.unit() < survival
     }
 
-    /// A frame for somebody else announces how long the medium will be in use.
+    /// Sets the NAV from a frame for another station.
     fn reserve(&mut self, ear: usize, frame: &OnAir) {
         let until = self.now + frame.after;
         if until > self.ears[ear].nav {
@@ -188,14 +188,14 @@ impl Wifi {
             }
         }
     }
-    /// Nothing followed an RTS.
+    /// Resets the NAV, as nothing followed an RTS.
     pub(super) fn release(&mut self, ear: usize) {
         self.ears[ear].nav_check = None;
         self.ears[ear].nav = self.now;
         self.resume(ear);
     }
 
-    /// Stops the count of slots at `until`, unless a back-off expires by then: that station does not notice in time.
+    /// Stops counting slots at `until`, unless a backoff expires by then: that station does not detect it in time.
     pub(super) fn freeze(&mut self, ear: usize, until: Instant, at_once: bool) {
         if !self.ears[ear].counting {
             return;
@@ -203,7 +203,7 @@ impl Wifi {
         if !at_once && self.expiry(ear).is_some_and(|at| at <= until) {
             return;
         }
-        // EDCA counts at the beginning of a slot, so the one under way counts as well.
+        // EDCA counts at the beginning of a slot, so the current one counts as well.
         let begun = u64::from(self.busy_slot == BusySlot::Counts && (!at_once || self.kinds > 1));
         let (slot, base) = (self.slot.as_nanos(), self.ears[ear].base);
         let passed = |start: Instant| if until < start { 0 } else { until.since(start).as_nanos() / slot + begun };
@@ -227,17 +227,17 @@ impl Wifi {
         self.arm(ear);
     }
 
-    /// Counts slots if the medium is idle, and lets ears that agree become one.
+    /// Resumes slot counting if the medium is idle, and merges ears with equal state.
     pub(super) fn resume(&mut self, ear: usize) {
         let class = ear.checked_sub(self.stations.len());
         if class.is_none() && self.stations[ear].joined {
             return;
         }
-        // While one category waits for an answer the others of its station may not take the medium.
+        // While one category waits for a response, the others of its station must not access the medium.
         let engaged = self.kinds > 1 && class.is_none() && self.stations[ear].waiting != Waiting::Nothing;
         if !self.ears[ear].is_busy() && !engaged {
             let base = self.ears[ear].difs_end(self.difs);
-            // A count under way goes on, unless something has moved its start.
+            // A running count continues, unless its start has changed.
             if !(self.ears[ear].counting && self.ears[ear].base == base) {
                 self.freeze(ear, self.now, true);
                 self.ears[ear].base = base;
@@ -257,7 +257,7 @@ impl Wifi {
         self.arm(ear);
     }
 
-    /// Gives a member an ear of its own, which so far has heard what its class has.
+    /// Gives a member its own ear, with the state of its class's ear.
     pub(super) fn leave(&mut self, station: usize) {
         let Some(class) = self.stations[station].class.filter(|_| self.stations[station].joined) else { return };
         let ear = self.class_ear(class);
@@ -272,7 +272,7 @@ impl Wifi {
         self.arm(ear);
         self.arm(station);
     }
-    /// Takes a member back if nothing sets it apart any more; whether it did.
+    /// Returns a member to its class if its state no longer differs; returns whether it did.
     fn join(&mut self, station: usize, class: usize) -> bool {
         let ear = self.class_ear(class);
         let (own, shared) = (&self.ears[station], &self.ears[ear]);
@@ -297,7 +297,7 @@ impl Wifi {
         true
     }
 
-    /// When the first back-off at an ear expires, if slots go on being counted.
+    /// When the first backoff at an ear expires, if slot counting continues.
     fn expiry(&self, ear: usize) -> Option<Instant> {
         let base = self.ears[ear].base;
         match ear.checked_sub(self.stations.len()) {
@@ -309,7 +309,7 @@ impl Wifi {
             None => self.contenders[self.kinds_of(ear)].iter().filter_map(|c| self.expiry_of(c, base)).min(),
         }
     }
-    /// When the back-off of a contender with an ear of its own expires.
+    /// When the backoff of a contender with its own ear expires.
     pub(super) fn expiry_of(&self, contender: &Contender, base: Instant) -> Option<Instant> {
         let counter = contender.counter?;
         Some((base + self.aifs_extra[contender.level]).max(contender.hold) + self.slots(counter))
@@ -317,7 +317,7 @@ impl Wifi {
     pub(super) fn slots(&self, count: u32) -> Span {
         self.slot.times(u64::from(count))
     }
-    /// Sets an ear's deadline: a back-off that expires, or a NAV to be looked at.
+    /// Sets an ear's deadline: a backoff expiry, or a NAV check.
     pub(super) fn arm(&mut self, ear: usize) {
         let owner = self.stations.len() + ear;
         let heard = &self.ears[ear];
@@ -339,7 +339,7 @@ impl Wifi {
     }
 }
 
-/// How long a station that heard an RTS waits for what should follow (10.3.2.4).
+/// How long a station that received an RTS waits for the next frame before it resets its NAV (10.3.2.4).
 pub(super) fn nav_patience(sifs: Span, slot: Span, cts: PhyRate) -> Span {
     sifs.times(2) + cts.airtime(super::phy::ACK_OCTETS) + cts.preamble() + slot.times(2)
 }

@@ -1,8 +1,8 @@
 //! 802.11: stations that share one radio medium, under the distributed coordination function or EDCA.
 //!
-//! One machine holds the whole cell. A frame handed in at [`port`]`(a, b)` is queued in station a for station b; it
-//! comes out at `port(b, a)`; one handed in at `port(a, a)` is for everybody. Everything between, contention, collisions, acknowledgements, repetitions, is inside.
-//! The page `docs/models/wifi.md` states what the model covers and what it leaves out.
+//! One machine holds the whole cell. A frame handed in at [`port`]`(a, b)` is queued in station a for station b; it comes
+//! out at `port(b, a)`; one handed in at `port(a, a)` is broadcast. Contention, collisions, acknowledgements and retries are
+//! inside. The page `docs/models/wifi.md` states what the model covers and what it leaves out.
 //!
 //! Clause numbers in this module are those of IEEE Std 802.11-2016.
 
@@ -60,9 +60,9 @@ pub const EVENTS_BOUND: usize = 1 << 16;
 /// Most received frames kept until they are fetched; later ones are counted in [`Wifi::frames_missed`].
 pub const READY_BOUND: usize = 1 << 12;
 
-/// The port of `station` towards `peer`; towards itself, where it hands in frames for everybody who can hear it.
+/// The port of `station` towards `peer`; its port towards itself is for broadcast frames.
 ///
-/// A frame for everybody comes out at each receiver's port towards the sender, like any other.
+/// A broadcast frame comes out at each receiver's port towards the sender, like any other.
 ///
 /// # Panics
 /// If one of them is [`STATIONS_BOUND`] or more.
@@ -74,7 +74,7 @@ pub fn port(station: usize, peer: usize) -> PortId {
 /// What a cell reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The sender has the acknowledgement of a frame.
+    /// The sender received the acknowledgement of a frame.
     Acknowledged {
         /// When the ACK ended.
         at: Instant,
@@ -91,18 +91,18 @@ pub enum Event {
         at: Instant,
         /// The sender.
         from: usize,
-        /// The receiver; the sender itself stands for everybody.
+        /// The receiver; the sender itself means broadcast.
         to: usize,
         /// Length as handed in, in bytes.
         octets: usize,
     },
-    /// The sender has given up a frame. After [`Cause::RetryLimit`] it may have arrived all the same.
+    /// The sender dropped a frame. After [`Cause::RetryLimit`] it may have arrived nevertheless.
     Dropped {
         /// When.
         at: Instant,
         /// The sender.
         from: usize,
-        /// The receiver; the sender itself stands for everybody.
+        /// The receiver; the sender itself means broadcast.
         to: usize,
         /// Why.
         cause: Cause,
@@ -111,20 +111,20 @@ pub enum Event {
     },
 }
 
-/// Why a sender gave up a frame.
+/// Why a sender dropped a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// The queue was full.
     QueueFull,
-    /// The law of a managed queue that holds the delay down.
+    /// The AQM of a managed queue, to control the delay.
     Delay,
     /// It is longer than [`FRAME_MAX`].
     TooLong,
-    /// Its last try failed.
+    /// Its last retry failed.
     RetryLimit,
 }
 
-/// A received frame that waits to be fetched.
+/// A received frame waiting to be fetched.
 #[derive(Debug)]
 struct Ready {
     port: PortId,
@@ -134,7 +134,7 @@ struct Ready {
 
 /// A radio cell; see the module.
 ///
-/// Being woken late moves nothing: the cell follows its own deadlines and only hands frames out late.
+/// A late wake-up does not change the schedule: the cell follows its own deadlines and only delivers frames late.
 #[derive(Debug)]
 pub struct Wifi {
     phy: Phy,
@@ -144,42 +144,42 @@ pub struct Wifi {
     aggregate: Option<Aggregate>,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame.
     overhead: usize,
-    /// Bytes more around one that goes alone.
+    /// Additional bytes around a frame sent alone.
     lone: usize,
-    /// How many contenders a station is: its categories with EDCA, else one.
+    /// Contenders per station: its categories with EDCA, else one.
     kinds: usize,
     /// Each AIFS of the cell less DIFS, shortest first.
     aifs_extra: Vec<Span>,
     busy_slot: BusySlot,
     data_rate: PhyRate,
-    /// Of frames to everybody.
+    /// Of broadcast frames.
     broadcast_rate: PhyRate,
     rts_rate: PhyRate,
     answer_rate: Option<PhyRate>,
     slot: Span,
     sifs: Span,
     difs: Span,
-    /// How much later than after a good frame the medium may be taken after one in error.
+    /// EIFS less DIFS: the additional wait after a frame in error.
     eifs_extra: Span,
     nav_patience: Span,
     hearing: Hearing,
 
     now: Instant,
     stations: Vec<Station>,
-    /// Of each station, then of each of its categories.
+    /// Per station, then per category.
     contenders: Vec<Contender>,
-    /// Of each station, then of each class.
+    /// Per station, then per class.
     ears: Vec<Ear>,
     classes: Vec<Class>,
     audience: Vec<Vec<(Home, Reach)>>,
-    /// Who sends at this moment.
+    /// Stations currently sending.
     on_air: Vec<usize>,
     /// One deadline for each station, then one for each ear.
     timers: Timers,
     dice: Chance,
-    /// The dice of overlaps.
+    /// The random stream for overlaps.
     luck: Chance,
-    /// Of each station, for collisions between its categories.
+    /// Per station, for collisions between its categories.
     inner_dice: Vec<Chance>,
     errors: Option<Errors>,
     fec: Option<Fec>,
@@ -191,15 +191,15 @@ pub struct Wifi {
     frames_missed: u64,
     events_missed: u64,
     tap: Option<Box<Tap>>,
-    /// Buffers for frames to come, which nobody else holds.
+    /// Unused buffers for future frames.
     spare: Vec<Arc<Vec<u8>>>,
-    /// Lists at work, kept for their memory.
+    /// Work lists, kept to reuse their memory.
     touched: Vec<usize>,
     starting: Vec<usize>,
 }
 
 impl Wifi {
-    /// Takes a frame, or a batch, as [`Machine::handle_frame`] does, to be sent as `handling` says.
+    /// Takes a frame, or a batch, as [`Machine::handle_frame`] does, to be sent according to `handling`.
     ///
     /// # Panics
     /// If the port names a station that the cell does not have.
@@ -222,47 +222,47 @@ impl Wifi {
         self.advance(now);
     }
 
-    /// What a station has done since the start.
+    /// A station's counters since the start.
     pub fn tally(&self, station: usize) -> &Tally {
         &self.stations[station].tally
     }
-    /// What has become of the frames of one of a station's categories; without EDCA each stands for all.
+    /// Counters of one of a station's categories; without EDCA each means all.
     pub fn category_tally(&self, station: usize, category: Category) -> &CategoryTally {
         &self.contenders[self.contender(station, category)].tally
     }
     fn contender(&self, station: usize, category: Category) -> usize {
         station * self.kinds + if self.kinds > 1 { category as usize } else { 0 }
     }
-    /// Whether frames contend in four categories.
+    /// Whether the cell uses EDCA.
     pub fn has_categories(&self) -> bool {
         self.kinds > 1
     }
-    /// Frames that a station holds, the one in service counted.
+    /// Frames held by a station, including the one in service.
     pub fn waiting(&self, station: usize) -> usize {
         self.contenders[self.kinds_of(station)].iter().map(Contender::waiting).sum()
     }
-    /// The same of one category; without EDCA each stands for all.
+    /// The same of one category; without EDCA each means all.
     pub fn waiting_in(&self, station: usize, category: Category) -> usize {
         self.contenders[self.contender(station, category)].waiting()
     }
-    /// Whether what waits in a station is managed by flow, delay and ECN mark of its frames.
+    /// Whether a station's queue uses the flow, delay and ECN mark of its frames.
     pub fn looks_at_flows(&self, station: usize) -> bool {
         self.contenders[station * self.kinds].stage.is_some()
     }
-    /// Frames of a station that its managed queue has marked instead of dropping them.
+    /// Frames that a station's managed queue has marked instead of dropped.
     pub fn marked(&self, station: usize) -> u64 {
         self.contenders[self.kinds_of(station)].iter().filter_map(|c| Some(c.stage.as_ref()?.marked())).sum()
     }
-    /// Frames that one transmission of a station may hold, or its ring unless airtime limits keep that shorter, of those that may wait:
-    /// with so many waiting, more would change nothing.
+    /// Most frames of a station's transmission, or of its ring unless airtime limits keep it shorter, bounded by its queue
+    /// limit: a longer backlog would have no effect.
     pub fn largest_burst(&self, station: usize) -> usize {
         let burst = self.aggregate.map_or(1, |aggregate| usize::from(aggregate.frames).min(self.queue));
         let stage = self.contenders[station * self.kinds].stage.as_ref();
         let ring = stage.filter(|_| self.stations[station].aql.is_none()).map_or(0, |stage| stage.ring());
         if ring > 0 { burst.max(ring + 1) } else { burst }
     }
-    /// Airtime that a station's ring has pending for a receiver in a category, under airtime queue limits, and for all receivers.
-    /// What is for everybody, in all categories, is asked for as the station's own and is not in the sum.
+    /// Pending airtime in a station's ring under airtime queue limits: for a receiver in a category, and for all receivers.
+    /// For broadcast, in all categories, pass the station itself; it is not in the sum.
     pub fn airtime_pending(&self, station: usize, to: usize, category: Category) -> Option<(Span, Span)> {
         let aql = self.stations[station].aql.as_ref()?;
         if to == station {
@@ -271,12 +271,12 @@ impl Wifi {
         let kind = self.contender(station, category) % self.kinds;
         Some((aql.pending(to * self.kinds + kind), aql.total()))
     }
-    /// The port of the oldest received frame, for drivers that would rather not ask each port in turn.
+    /// The port of the oldest received frame, so that drivers need not poll every port.
     pub fn next_ready(&self) -> Option<PortId> {
         self.ready.front().map(|ready| ready.port)
     }
-    /// The oldest received frame, in place of what `into` held: its port and its mark. For drivers that keep frames; others
-    /// poll its port.
+    /// Replaces `into` with the oldest received frame and returns its port and ECN mark. For drivers that keep frames;
+    /// others poll its port.
     pub fn take_ready(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<(PortId, Ecn)> {
         self.ready.front()?;
         self.advance(now);
@@ -295,7 +295,7 @@ impl Wifi {
         self.frames_missed
     }
 
-    /// Does everything that is due by `now`, in order of time.
+    /// Processes everything due by `now`, in time order.
     fn advance(&mut self, now: Instant) {
         while let Some((owner, at, rank)) = self.timers.take(now) {
             self.now = at;
@@ -308,7 +308,7 @@ impl Wifi {
         self.now = self.now.max(now);
     }
 
-    /// Hands the frame that `sender` has just sent out at `station`, unless it is a repetition.
+    /// Delivers the frame that `sender` has just sent at `station`, unless it is a duplicate.
     fn deliver(&mut self, station: usize, sender: usize) {
         let turn = self.turn_of(sender);
         let Some(head) = self.contenders[turn].queue.front() else { return };
@@ -333,13 +333,13 @@ impl Wifi {
         }
         self.ready.push_back(Ready { port: port(station, sender), ecn, bytes });
     }
-    /// Keeps a frame's memory for a later one if its sender and receivers have done with it.
+    /// Keeps a frame's memory for reuse once its sender and receivers have released it.
     fn recycle(&mut self, mut bytes: Arc<Vec<u8>>) {
         if Arc::get_mut(&mut bytes).is_some() {
             self.spare.push(bytes);
         }
     }
-    /// The same to all who share an ear.
+    /// The same for all stations that share an ear.
     fn deliver_to_all(&mut self, ear: usize, sender: usize) -> Option<usize> {
         match ear.checked_sub(self.stations.len()) {
             None => self.deliver(ear, sender),

@@ -1,4 +1,4 @@
-//! Frames lost to thermal noise: how strong a frame is against it, and what its modulation and code make of that.
+//! Frames lost to thermal noise: from the SNR, modulation and code.
 //!
 //! BPSK, QPSK, 16-, 64- and 256-QAM in white noise, soft decisions, and the union bound over error events with the distance
 //! spectra of the code (133, 171) and its punctured forms (Haccoun and Begin, IEEE Trans. Comm. 37, 1989).
@@ -7,7 +7,7 @@ use super::{Phy, PhyRate, WifiConfig};
 use wavelane_base::maths::{exponential, power};
 use wavelane_base::{Chance, Seed};
 
-/// Weights of error events by distance, from the free distance on, and how many information bits a puncturing period has.
+/// Weights of error events by distance, from the free distance on, and the information bits per puncturing period.
 struct Code {
     free: u32,
     weights: &'static [f64],
@@ -52,7 +52,7 @@ fn erfc(x: f64) -> f64 {
     (sum * exponential(-x * x)).max(0.0)
 }
 
-/// The square of half the least distance between two symbols over the variance of the noise (K_MOD of Tables 17-11, 21-14).
+/// The square of half the minimum symbol distance over the noise variance (K_MOD of Tables 17-11, 21-14).
 fn distance(symbol: Symbol, snr: f64) -> f64 {
     match symbol {
         Symbol::Bpsk => snr,
@@ -63,27 +63,27 @@ fn distance(symbol: Symbol, snr: f64) -> f64 {
     }
 }
 
-/// The chance that a bit is wrong after decoding: the union bound over error events, each so many least distances away.
+/// The probability of a bit error after decoding: the union bound over error events by distance.
 fn coded_errors(code: &Code, distance: f64) -> f64 {
     let event = |d: u32| 0.5 * erfc((f64::from(d) * distance).sqrt());
     let terms = code.weights.iter().zip(code.free..).map(|(weight, d)| weight * event(d));
     (terms.sum::<f64>() / code.period).min(0.5)
 }
 
-/// The chance that a bit of a frame at `kind` survives, by the ratio in dB and what the sender's power is divided by.
+/// The probability that a bit of a frame at `kind` survives, from the SNR in dB and the divisor of the sender's power.
 fn survival(kind: usize, snr_db: i16, division: f64) -> f64 {
     let (symbol, code) = KINDS[kind];
     1.0 - coded_errors(code, distance(symbol, power(10.0, f64::from(snr_db) / 10.0) / division))
 }
 
-/// Where the sender's power is divided: not at all; by the width, over one stream; over two.
+/// Divisors of the sender's power: none; by the width, with one stream; with two.
 fn divisions(phy: Phy) -> Vec<f64> {
     let Phy::Vht { width, streams, .. } = phy else { return vec![1.0] };
     let wide = f64::from(width.mhz()) / 20.0;
     std::iter::once(1.0).chain((1..=streams).map(|streams| wide * f64::from(streams))).collect()
 }
 
-/// Which of [`KINDS`] a rate is.
+/// The index of a rate in [`KINDS`].
 fn kind_of(rate: PhyRate) -> usize {
     rate.mcs().unwrap_or(match rate.half_mbps() {
         12 => 0,
@@ -97,11 +97,11 @@ fn kind_of(rate: PhyRate) -> usize {
     })
 }
 
-/// What noise does to each pair's frames, and the dice.
+/// The effect of noise on each pair's frames, and the random stream.
 #[derive(Debug)]
 pub(super) struct Noise {
     stations: usize,
-    /// How many ways there are to divide the power.
+    /// Number of power divisors.
     divisions: usize,
     /// Survival of a bit, by sender, listener, division and kind.
     bits: Vec<[f64; KINDS.len()]>,
@@ -109,7 +109,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// `level_db` is on the scale of the reach map's signals, and what 20 MHz hold.
+    /// `level_db` is on the scale of the reach map's signals, for 20 MHz.
     pub(super) fn new(seed: Seed, name: &str, config: &WifiConfig, level_db: i16) -> Self {
         let divisions = divisions(config.phy);
         let of = |signal: i16| {

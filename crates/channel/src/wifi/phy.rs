@@ -1,4 +1,4 @@
-//! The physical layers: which rates they have, how long frames take, how long the gaps are.
+//! The physical layers: rates, frame durations and interframe spaces.
 //!
 //! Numbers are those of IEEE Std 802.11-2016: clause 15 (DSSS), 16 (HR/DSSS), 17 (OFDM), 18 (ERP), 19 (HT), 21 (VHT).
 
@@ -32,14 +32,14 @@ pub enum Phy {
     Vht {
         /// Of the channel.
         width: Width,
-        /// Spatial streams, 1 or 2; senders that choose their rates use fewer too.
+        /// Spatial streams, 1 or 2; senders with rate control use fewer too.
         streams: u8,
         /// Guard intervals of 400 ns instead of 800 ns.
         short_guard: bool,
     },
     /// The 2 Mbit/s cards before 802.11 (915 MHz and 2.4 GHz); see [`Phy::wavelan`].
     WaveLan {
-        /// What the modem sends before a frame's own bytes, and the time it needs around them.
+        /// Modem overhead per frame: what it sends before the frame's own bytes, and turnaround times.
         lead: Span,
     },
 }
@@ -83,12 +83,12 @@ const SIGNAL_EXTENSION_US: u64 = 6;
 /// Slots and inter-frame space of WaveLAN before 802.11, as lecture notes on its MAC give them.
 const WAVELAN_SLOT_US: u64 = 23;
 const WAVELAN_WIFS_US: u64 = 60;
-/// What a frame of WaveLAN costs beside its bytes if its modem needs no lead: inter-frame space and 7.5 slots.
+/// Overhead of a WaveLAN frame without modem lead: interframe space and 7.5 slots.
 pub const WAVELAN_WAITS: Span = Span::from_nanos((WAVELAN_WIFS_US * 2 + WAVELAN_SLOT_US * 15) * 500);
 
 impl Phy {
-    /// WaveLAN before 802.11 whose frames in a row cost `overhead` each beside their bytes at 2 Mbit/s: inter-frame
-    /// space, a mean back-off of 7.5 slots, and the modem's lead, which is what is left. Sources put the whole at 0.7 to
+    /// WaveLAN before 802.11 with `overhead` per back-to-back frame besides its bytes at 2 Mbit/s: interframe space, a mean
+    /// backoff of 7.5 slots, and the modem's lead, which is the remainder. Sources give a total of 0.7 to
     /// 1.0 ms; less than 233 us leaves no lead.
     pub const fn wavelan(overhead: Span) -> Self {
         Self::WaveLan { lead: Span::from_nanos(overhead.as_nanos().saturating_sub(WAVELAN_WAITS.as_nanos())) }
@@ -100,7 +100,7 @@ impl Phy {
             _ => None,
         }
     }
-    /// Its rates, in units of 250 kbit/s and with the long guard interval, slowest first; of 802.11n and 802.11ac by MCS.
+    /// Its rates, in units of 250 kbit/s and with the long guard interval, slowest first; for 802.11n and 802.11ac by MCS.
     pub const fn rates(self) -> &'static [u16] {
         match self {
             Self::WaveLan { .. } => &[8],
@@ -116,7 +116,7 @@ impl Phy {
         let mut rates = self.rates().iter().map(|quarters| PhyRate { phy: self, quarters: *quarters });
         rates.find(|known| known.rate() == rate).ok_or(RateError { rate, phy: self })
     }
-    /// Whether it is 802.11n or 802.11ac, which have rates by MCS, and aggregates.
+    /// Whether it is 802.11n or 802.11ac, which have MCS rates and aggregation.
     pub const fn is_by_mcs(self) -> bool {
         matches!(self, Self::Ht { .. } | Self::Vht { .. })
     }
@@ -133,7 +133,7 @@ impl Phy {
     pub fn mcs_of(self, rate: Rate) -> Option<u8> {
         (0..=self.mcs_max()?).find(|mcs| self.mcs_rate(*mcs) == Some(rate))
     }
-    /// The rates that a sender chooses from by itself, slowest first: those of fewer streams are among them.
+    /// The rates available to rate control, slowest first, including those of fewer streams.
     pub(super) fn choices(self) -> Vec<PhyRate> {
         let all = |phy: Self| phy.rates().iter().map(move |quarters| PhyRate { phy, quarters: *quarters });
         let Self::Vht { width, streams, short_guard } = self else { return all(self).collect() };
@@ -149,15 +149,15 @@ impl Phy {
             other => other,
         }
     }
-    /// Of `basic` rates (in units of 500 kbit/s) those that it has, in units of 250 kbit/s.
+    /// The supported rates among `basic` (in units of 500 kbit/s), in units of 250 kbit/s.
     fn known(self, basic: &[u8]) -> impl Iterator<Item = u16> {
         basic.iter().map(|half| 2 * u16::from(*half)).filter(move |quarters| self.rates().contains(quarters))
     }
-    /// The slowest of `basic` that it has, or its own slowest.
+    /// The slowest supported rate of `basic`, or its own slowest.
     pub(super) fn slowest_of(self, basic: &[u8]) -> PhyRate {
         self.known(basic).min().map_or(self.slowest(), |quarters| PhyRate { phy: self, quarters })
     }
-    /// Its slowest rate, at which the ACK of an EIFS is reckoned (10.3.2.3.7).
+    /// Its slowest rate, used for the ACK time in EIFS (10.3.2.3.7).
     pub const fn slowest(self) -> PhyRate {
         PhyRate { phy: self.legacy(), quarters: self.legacy().rates()[0] }
     }
@@ -174,7 +174,7 @@ impl Phy {
         Span::from_micros(match self {
             Self::Ofdm | Self::Ht { .. } | Self::Vht { .. } => 16,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { .. } => 10,
-            // Nothing is answered.
+            // There are no responses.
             Self::WaveLan { .. } => 0,
         })
     }
@@ -185,8 +185,7 @@ impl Phy {
             _ => self.sifs() + self.slot().times(2),
         }
     }
-    /// EIFS = SIFS + DIFS + the time of an ACK at the slowest rate with the long preamble (10.3.2.3.7); WaveLAN has
-    /// nothing of the kind.
+    /// EIFS = SIFS + DIFS + the time of an ACK at the slowest rate with the long preamble (10.3.2.3.7); WaveLAN has no EIFS.
     pub fn eifs(self) -> Span {
         match self {
             Self::WaveLan { .. } => self.difs(),
@@ -200,7 +199,7 @@ impl Phy {
             Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } | Self::Vht { .. } => 15,
         }
     }
-    /// aCCATime: how long a frame is on the air before others must have noticed it.
+    /// aCCATime: time on the air within which others must have detected a frame.
     pub const fn cca(self) -> Span {
         Span::from_micros(match self {
             Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 15,
@@ -209,7 +208,7 @@ impl Phy {
     }
 }
 
-/// aCWmax of all (15.3.3, 16.3.3, 17.4.4, 18.5.4).
+/// aCWmax of all PHYs (15.3.3, 16.3.3, 17.4.4, 18.5.4).
 pub const CW_MAX: u32 = 1023;
 /// An ACK or CTS: control, duration, one address, FCS (9.3.1.3, 9.3.1.4).
 pub const ACK_OCTETS: usize = 14;
@@ -235,14 +234,14 @@ impl PhyRate {
         let place = self.phy.rates().iter().position(|quarters| *quarters == self.quarters);
         place.filter(|_| self.phy.is_by_mcs())
     }
-    /// The width and the streams that its power is spread over.
+    /// The width and the streams over which its power is divided.
     pub(super) const fn spread(self) -> Option<(Width, u8)> {
         match self.phy {
             Phy::Vht { width, streams, .. } => Some((width, streams)),
             _ => None,
         }
     }
-    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3); those that it has no room for are the largest.
+    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3); saturating at the largest value.
     pub(super) fn half_mbps(self) -> u8 {
         u8::try_from(self.quarters / 2).unwrap_or(u8::MAX)
     }
@@ -260,10 +259,10 @@ impl PhyRate {
             Phy::Vht { streams, .. } => vht::preamble_us(streams),
         })
     }
-    /// How long an answer to a frame at this rate is on the air before its receiver reports it (aRxPHYStartDelay).
+    /// Time on the air before the response to a frame at this rate is reported by its receiver (aRxPHYStartDelay).
     pub const fn start_delay(self) -> Span {
         match self.phy {
-            // Answers are in the format of 802.11a.
+            // Responses are in 802.11a format.
             Phy::Ht { .. } | Phy::Vht { .. } => Span::from_micros(OFDM_PREAMBLE_US),
             _ => self.preamble(),
         }
@@ -284,21 +283,21 @@ impl PhyRate {
         };
         Span::from_nanos(self.preamble().as_nanos() + after_preamble * 1_000)
     }
-    /// The fastest of `basic` (in units of 500 kbit/s) not faster than this rate, for the answer to a frame sent at
-    /// it (10.7.6.5.2); the slowest rate if there is none.
+    /// The fastest of `basic` (in units of 500 kbit/s) not above this rate, for the response to a frame sent at it
+    /// (10.7.6.5.2); the slowest rate if there is none.
     pub fn answered_at(self, basic: &[u8]) -> Self {
         let known = self.reference();
         let fit = known.phy.known(basic).filter(|quarters| *quarters <= known.quarters).max();
         fit.map_or(known.phy.slowest(), |quarters| Self { quarters, ..known })
     }
-    /// The rate that stands for it where older stations must follow (10.7.10).
+    /// Its non-HT reference rate (10.7.10).
     fn reference(self) -> Self {
         self.mcs().map_or(self, |mcs| Self { phy: Phy::Ofdm, quarters: REFERENCE[mcs] })
     }
 }
 
-/// Symbols of 4 us that last as long as so many: with the short guard interval they have 3.6 us, and the whole counts in
-/// steps of 4 us (19.4.3, 21.4.3).
+/// Duration of `symbols` in units of 4 us: with the short guard interval a symbol has 3.6 us, and the total is rounded up to
+/// 4 us (19.4.3, 21.4.3).
 const fn long_symbols(symbols: u64, short_guard: bool) -> u64 {
     if short_guard { (symbols * 9).div_ceil(10) } else { symbols }
 }

@@ -1,5 +1,5 @@
-//! Queues of stations, as plain values: discipline, shares of airtime, a driver's ring and its airtime queue limits. What they do
-//! is in `stage`.
+//! Queues of stations, as plain values: discipline, shares of airtime, a driver's ring and its airtime queue limits. They
+//! are implemented in `stage`.
 
 use super::aggregate::AGGREGATE_FRAMES;
 use super::{ConfigError, WifiConfig};
@@ -9,7 +9,7 @@ use wavelane_queue::AqlTerms;
 
 /// Most frames that may wait in one station.
 pub const QUEUE_BOUND: usize = 1 << 16;
-/// Most stations of a cell in which airtime is shared: each receiver has a queue of its own in every such station.
+/// Most stations of a cell with airtime fairness: every such station has a queue per receiver.
 pub const AIRTIME_STATIONS: usize = 64;
 /// The longest airtime queue limit.
 pub const AQL_MAX: Span = Span::from_millis(10_000);
@@ -17,16 +17,16 @@ pub const AQL_MAX: Span = Span::from_millis(10_000);
 /// The queue of a station, or with EDCA of each of its categories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StationQueue {
-    /// How much may wait; with airtime fairness for each receiver. Drop-tail counts frames, the one in service too.
+    /// Queue limit; with airtime fairness per receiver. Drop-tail counts frames, including the one in service.
     pub limit: QueueLimit,
-    /// What decides which frame is next, and which is dropped or marked.
+    /// The discipline that selects the next frame and drops or marks.
     pub discipline: Discipline,
-    /// One queue for each receiver, whose turns are equal in airtime.
+    /// Airtime fairness: one queue per receiver, with equal airtime.
     pub airtime: bool,
-    /// Frames of a driver's ring behind it, out of reach of the discipline, which aggregates are made of; 0 is none: frames
-    /// leave the queue for the transmission under way or the next.
+    /// Size in frames of a driver's ring behind it, not controlled by the discipline, from which aggregates are formed; 0 is
+    /// none: frames leave the queue for the current or next transmission.
     pub ring: u64,
-    /// How much airtime may be pending in the ring for a receiver; needs `airtime` and a ring.
+    /// Limits for pending airtime per receiver in the ring; needs `airtime` and a ring.
     pub aql: Option<AqlTerms>,
 }
 
@@ -35,7 +35,7 @@ impl StationQueue {
     pub fn is_managed(&self) -> bool {
         self.airtime || self.discipline != Discipline::Fifo
     }
-    /// Most frames that leave it for the driver: what one transmission holds is taken out of it, or what a ring does.
+    /// Most frames held by the driver: those of one transmission, or of a ring.
     fn limit(&self) -> usize {
         match (self.discipline, self.limit) {
             (Discipline::Fifo, QueueLimit::Packets(n)) => n as usize,

@@ -2,16 +2,16 @@
 
 use super::ConfigError;
 
-/// What one station's frames do at another station. The default does nothing.
+/// The effect of one station's frames at another station. The default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     /// The other station can receive them.
     pub decode: bool,
-    /// The other station finds the medium busy.
+    /// The other station senses the medium busy.
     pub sense: bool,
-    /// They spoil what the other station receives at the same time.
+    /// They interfere with receptions at the other station.
     pub interfere: bool,
-    /// How strong they are there, in dB above anything fixed; matters only for capture.
+    /// Their strength there, in dB above any fixed reference; matters only for capture.
     pub signal_db: i16,
 }
 
@@ -26,14 +26,14 @@ pub struct ReachMap {
 impl Reach {
     /// Full reception.
     pub const FULL: Self = Self { decode: true, sense: true, interfere: true, signal_db: 0 };
-    /// Energy that is sensed and too weak to do harm.
+    /// Energy that is sensed but too weak to interfere.
     pub const SENSED: Self = Self { decode: false, sense: true, interfere: false, signal_db: 0 };
-    /// Energy that is sensed and spoils receptions.
+    /// Energy that is sensed and interferes.
     pub const LOUD: Self = Self { decode: false, sense: true, interfere: true, signal_db: 0 };
-    /// Energy that spoils receptions below the level that counts as busy.
+    /// Energy that interferes below the carrier sense threshold.
     pub const HARMFUL: Self = Self { decode: false, sense: false, interfere: true, signal_db: 0 };
 
-    /// Sensed, and too weak for more.
+    /// Sensed, but too weak to interfere.
     pub(super) fn is_weak(self) -> bool {
         self.sense && !self.interfere
     }
@@ -59,7 +59,7 @@ impl ReachMap {
     pub fn stations(&self) -> usize {
         self.stations
     }
-    /// What frames of `from` do at `to`.
+    /// The reach of frames from `from` at `to`.
     pub fn get(&self, from: usize, to: usize) -> Reach {
         self.pairs[from * self.stations + to]
     }
@@ -67,7 +67,7 @@ impl ReachMap {
     pub(super) fn pairs(&self) -> impl Iterator<Item = Reach> {
         self.pairs.iter().copied()
     }
-    /// Sets what frames of `from` do at `to`; the other direction stays.
+    /// Sets the reach of frames from `from` at `to`; the other direction is unchanged.
     pub fn set(&mut self, from: usize, to: usize, reach: Reach) -> Result<(), ConfigError> {
         for station in [from, to] {
             if station >= self.stations {

@@ -1,4 +1,4 @@
-//! Why a cell is refused, and what to do about it.
+//! Why a cell configuration is rejected, and what to do about it.
 
 use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
@@ -35,7 +35,7 @@ pub enum ConfigError {
     /// A reach from a station to itself.
     #[error("station {0} is given a reach to itself: a station never hears its own frames, so leave this pair out")]
     Itself(usize),
-    /// A frame that is received without being sensed or without spoiling others.
+    /// A frame that can be decoded without being sensed or without interfering.
     #[error("station {to} can decode station {from} without sensing or without interference: set both as well")]
     DecodeAlone {
         /// The sender.
@@ -46,7 +46,7 @@ pub enum ConfigError {
     /// A queue that holds nothing, or too much.
     #[error("a queue of {0} frames is outside 1 to {QUEUE_BOUND}: choose one inside")]
     Queue(usize),
-    /// A managed queue whose numbers mean nothing.
+    /// A managed queue with invalid parameters.
     #[error("queue of station {station}: {why}")]
     ManagedQueue {
         /// Whose.
@@ -57,7 +57,7 @@ pub enum ConfigError {
     /// Drop-tail by bytes.
     #[error("queue of station {0}: drop-tail of a station counts frames: give packets, or name another kind of queue")]
     FramesOnly(usize),
-    /// Airtime fairness that cannot be.
+    /// Airtime fairness in an unsupported configuration.
     #[error(
         "queue of station {0} with airtime fairness: that is a queue for each receiver, of fq-codel or codel, in cells of \
          at most {AIRTIME_STATIONS} stations: choose such a queue, or split the cell"
@@ -69,7 +69,7 @@ pub enum ConfigError {
          limit, or name another kind of queue"
     )]
     RingOfDropTail(usize),
-    /// Airtime queue limits without what they limit.
+    /// Airtime queue limits without a ring or airtime fairness.
     #[error(
         "queue of station {0}: airtime queue limits bound what a ring holds for each receiver: name the ring's depth and \
          airtime fairness, or leave the limits out"
@@ -81,12 +81,12 @@ pub enum ConfigError {
          {AQL_MAX}: choose such limits"
     )]
     AqlTerms(usize),
-    /// Contention windows that cannot double into each other.
+    /// Contention windows that are not powers of two less one, in ascending order.
     #[error(
         "contention windows {0} to {1} are impossible: both must be a power of two less one, rising, at most {CW_MAX}"
     )]
     Windows(u32, u32),
-    /// Contention windows beside EDCA's own.
+    /// Contention windows in addition to EDCA's own.
     #[error("contention windows are given apart from EDCA: set them in its categories, and leave this out")]
     WindowsTwice,
     /// An AIFSN that no station may use.
@@ -142,7 +142,7 @@ pub enum ConfigError {
         /// What was asked for.
         value: Span,
     },
-    /// A code that carries nothing, or next to nothing.
+    /// A code rate outside the bounds.
     #[error("a code of rate {0} is outside 1/4 to 1: choose one inside, such as 71/100")]
     CodeRate(Ratio),
     /// A Reed-Solomon code that does not exist.
@@ -162,7 +162,7 @@ pub enum ConfigError {
     /// Feedback that is too old.
     #[error("channel feedback {0} old is above {FEEDBACK_MAX}: choose a shorter age")]
     Feedback(Span),
-    /// Something that stations without acknowledgements do not have.
+    /// A feature that needs acknowledgements.
     #[error("{0} needs acknowledgements, which the rules \"{1}\" do not have: leave it out, or choose other rules")]
     NeedsAcknowledgements(&'static str, &'static str),
     /// A capture of frames that are not 802.11.
@@ -171,7 +171,7 @@ pub enum ConfigError {
     /// WaveLAN under the rules of 802.11.
     #[error("WaveLAN does not use the rules of 802.11: use its own rules \"wavelan-1995\" in place of \"{0}\"")]
     NotWaveLan(&'static str),
-    /// A captured frame would lose its header, or could not be as long.
+    /// A snap length below the header length, or above the longest frame.
     #[error("{0} bytes kept of each captured frame are outside {SNAPLEN_MIN} to {SNAPLEN_MAX}: choose a number inside")]
     Snaplen(usize),
     /// A capture margin that is not positive.

@@ -1,4 +1,4 @@
-//! Where the standard, ns-3, ns-2 and Bianchi's model differ: one switch each, and named sets of them.
+//! Differences of the standard, ns-3, ns-2 and Bianchi's model: one switch each, and named sets of them.
 
 use super::{Phy, PhyRate};
 use wavelane_base::Span;
@@ -12,52 +12,52 @@ pub struct Rules {
     pub name: &'static str,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
     pub overhead: usize,
-    /// Whether data frames are acknowledged. Without, each is sent once, sets no NAV and causes no EIFS.
+    /// Whether data frames are acknowledged. If not, each is sent once, sets no NAV and causes no EIFS.
     pub acknowledges: bool,
-    /// The window of the back-off after a station's own frame, if it is not CWmin.
+    /// The contention window of the backoff after a station's own frame, if it is not CWmin.
     pub after_own: Option<u32>,
-    /// From what a back-off is drawn.
+    /// The range of the backoff draw.
     pub draw: Draw,
-    /// What a station does whose first frame finds the medium idle and no back-off pending.
+    /// Channel access for a first frame when the medium is idle and no backoff is pending.
     pub first_access: FirstAccess,
-    /// How long a missing answer is waited for.
+    /// The response timeout.
     pub timeout: Timeout,
-    /// When a station whose answer is missing counts slots again.
+    /// When a station resumes slot counting after a response timeout.
     pub after_timeout: AfterTimeout,
     /// What makes a station wait EIFS.
     pub eifs: Eifs,
-    /// When a frame is given up.
+    /// When a frame is dropped.
     pub retry: Retry,
-    /// Whether the slot in which somebody else begins to send counts as one of a back-off.
+    /// Whether the slot in which another station starts sending is counted in a backoff.
     pub busy_slot: BusySlot,
-    /// What giving a frame up does to the contention window.
+    /// The effect of dropping a frame on the contention window.
     pub after_drop: AfterDrop,
     /// A station that heard an RTS and then nothing resets its NAV (10.3.2.4).
     pub nav_reset: bool,
-    /// How long after its first bit a frame is noticed; `None` is the PHY's aCCATime.
+    /// Time from a frame's first bit to its detection; `None` is the PHY's aCCATime.
     pub cca: Option<Span>,
-    /// What becomes of a reception while which one other frame of the same strength is on the air.
+    /// The outcome of a reception that overlaps with one other frame of the same strength.
     pub overlap: Overlap,
     /// For how long frames that are only sensed keep the medium busy while several are on the air.
     pub sensed: Sensed,
-    /// The rates at which answers may be sent, in units of 500 kbit/s.
+    /// Basic rates: those at which responses may be sent, in units of 500 kbit/s.
     pub basic: &'static [u8],
 }
 
-/// What becomes of a reception while which one other frame of the same strength is on the air, after its preamble.
+/// The outcome of a reception that overlaps with one other frame of the same strength, after its preamble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overlap {
     /// It is lost.
     Lost,
-    /// At 6 Mbit/s OFDM it is lost with a chance that grows with the bytes hit, else always: what the packet error
-    /// tables of ns-3 (`TableBasedErrorRateModel`, from link simulations of IEEE 802.11-14/0803) say of 0 dB.
+    /// At 6 Mbit/s OFDM it is lost with a probability that grows with the bytes overlapped, else always, from the packet
+    /// error tables of ns-3 (`TableBasedErrorRateModel`, from link simulations of IEEE 802.11-14/0803) at 0 dB.
     Tables,
 }
 
 impl Overlap {
-    /// The chance that a frame at `rate` survives such an overlap of `octets` of it.
+    /// The probability that a frame at `rate` survives such an overlap of `octets` of it.
     pub(super) fn survival(self, rate: PhyRate, octets: f64) -> f64 {
-        // Packet error rates of BPSK 1/2 at 0 dB for two lengths; the first counts below the limit.
+        // Packet error rates of BPSK 1/2 at 0 dB for two lengths; the first applies below the limit.
         const SHORT: (f64, f64) = (32.0, 0.0344);
         const LONG: (f64, f64) = (1458.0, 0.8185);
         const LIMIT: f64 = 400.0;
@@ -69,18 +69,18 @@ impl Overlap {
     }
 }
 
-/// For how long frames that are sensed and too weak to be received or to do harm keep the medium busy.
+/// How long frames that are sensed but too weak to be received or to interfere keep the medium busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sensed {
     /// To the end of the last one.
     ToTheLast,
     /// One that begins during another frame, only as long as two of them, or one that is strong, are on the air (ns-3:
-    /// `PhyEntity::SwitchMaybeToCcaBusy` looks at the lower threshold only if the sum is not above the higher one, as
-    /// that of two frames of -85 dBm is above -82). A station looks again when a reception ends, or another begins.
+    /// `PhyEntity::SwitchMaybeToCcaBusy` looks at the lower threshold only if the sum is not above the higher one, as that
+    /// of two frames of -85 dBm is above -82). A station re-evaluates when a reception ends or another begins.
     WhileTogether,
 }
 
-/// From what a back-off is drawn.
+/// The range of the backoff draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Draw {
     /// Uniformly from 0 to CW, both included (10.3.3).
@@ -89,7 +89,7 @@ pub enum Draw {
     BelowCw,
 }
 
-/// What a station does whose first frame finds the medium idle and no back-off pending.
+/// Channel access for a first frame when the medium is idle and no backoff is pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FirstAccess {
     /// Sends once the medium has been idle for DIFS, at once if it has (10.3.4.2).
@@ -98,18 +98,18 @@ pub enum FirstAccess {
     DifsAndBackoff,
 }
 
-/// How long a missing answer is waited for, after the end of the frame.
+/// The response timeout, after the end of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeout {
-    /// SIFS + slot + preamble of the answer; then failed, unless a reception has begun, which is awaited (10.3.2.9).
+    /// SIFS + slot + preamble of the response; then failed, unless a reception has begun, whose end is awaited (10.3.2.9).
     Preamble,
-    /// SIFS + slot, by when it is known whether the answer has begun; what a model without time-outs assumes.
+    /// SIFS + slot, with ideal knowledge of whether the response has begun, as assumed by models without timeouts.
     Foreknown,
-    /// SIFS + the whole answer + twice 2 us of propagation, whatever is received (ns-2).
+    /// SIFS + the whole response + twice 2 us of propagation, whatever is received (ns-2).
     WholeAnswer,
 }
 
-/// When a station whose answer is missing counts slots again.
+/// When a station resumes slot counting after a response timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterTimeout {
     /// At the timeout, if the medium has been idle for DIFS by then (10.3.4.3).
@@ -121,13 +121,13 @@ pub enum AfterTimeout {
 /// What makes a station wait EIFS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Eifs {
-    /// A reception that had begun and ended in error. Frames that begin together begin no reception.
+    /// A reception that ended in error. Frames that begin together start no reception.
     Reception,
     /// Any collision or error; the whole EIFS passes before the DIFS (ns-2, which sets the NAV to it).
     Collision,
 }
 
-/// When a frame is given up.
+/// When a frame is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
     /// After this many failures of the frame or its RTS together (ns-3 `FrameRetryLimit`).
@@ -142,22 +142,22 @@ pub enum Retry {
     },
 }
 
-/// Whether the slot in which somebody else begins to send counts as one of a back-off.
+/// Whether the slot in which another station starts sending is counted in a backoff.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BusySlot {
     /// No: only idle slots count (10.3.4.3).
     Frozen,
-    /// Yes, as in the chain of Bianchi (IEEE JSAC 18, 2000), in which every step is a slot.
+    /// Yes, as in Bianchi's Markov chain (IEEE JSAC 18, 2000), in which every step is a slot.
     Counts,
 }
 
-/// What giving a frame up does to the contention window.
+/// The effect of dropping a frame on the contention window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterDrop {
     /// It is CWmin for the next frame (10.3.3).
     Smallest,
-    /// Nothing: it grows with the station's failures since its last success, whichever frame they were of. The failure
-    /// after this many makes it CWmin and the count 0 (ns-3 `Txop::UpdateFailedCw`, after 10.23.2.2 of 802.11-2020).
+    /// None: it grows with the station's consecutive failures, of any frame. The failure after this many resets it to CWmin
+    /// and the count to 0 (ns-3 `Txop::UpdateFailedCw`, after 10.23.2.2 of 802.11-2020).
     CountsOn(u32),
 }
 
@@ -198,7 +198,7 @@ impl Rules {
             after_timeout: AfterTimeout::Difs,
             retry: Retry::PerFrame(7),
             after_drop: AfterDrop::CountsOn(7),
-            // Its preamble detection takes 4 us with every modulation; until then the medium counts as idle.
+            // Preamble detection takes 4 us with every modulation; until then the medium counts as idle.
             cca: Some(Span::from_micros(4)),
             overlap: Overlap::Tables,
             sensed: Sensed::WhileTogether,
@@ -207,7 +207,7 @@ impl Rules {
             ..Self::standard()
         }
     }
-    /// The CMU 802.11 code of ns-2, as its release 2.35 still has it (`mac/mac-802_11.cc`).
+    /// The CMU 802.11 code of ns-2, as still in release 2.35 (`mac/mac-802_11.cc`).
     pub const fn ns2_2001() -> Self {
         Self {
             name: "ns2-2001",
@@ -218,7 +218,7 @@ impl Rules {
             eifs: Eifs::Collision,
             nav_reset: false,
             cca: Some(Span::ZERO),
-            // Unless told otherwise its control frames go at the bandwidth of the interface (`basicRate_`).
+            // By default, control frames are sent at the interface's bandwidth (`basicRate_`).
             basic: &[2, 4, 11, 22, 12, 18, 24, 36, 48, 72, 96, 108],
             ..Self::standard()
         }
@@ -234,8 +234,8 @@ impl Rules {
             ..Self::standard()
         }
     }
-    /// The cards before 802.11, with Ethernet's framing: CSMA/CA, no acknowledgements. A station that finds the medium
-    /// busy draws from 0 to 31 slots, after its own frame from 0 to 15.
+    /// The cards before 802.11, with Ethernet framing: CSMA/CA, no acknowledgements. A station that finds the medium busy
+    /// draws a backoff from 0 to 31 slots, after its own frame from 0 to 15.
     pub const fn wavelan_1995() -> Self {
         Self {
             name: "wavelan-1995",

@@ -1,7 +1,7 @@
-//! What waits in a station before its transmissions: a managed queue, or one for each receiver served by airtime.
+//! A station's queue before transmission: a managed queue, or one per receiver with airtime fairness.
 //!
-//! Without a ring a frame leaves it for the transmission under way or the next one, never earlier: an aggregate is made of
-//! what comes out when it is sent. With a ring it leaves as soon as the ring has room, and airtime queue limits let it.
+//! Without a ring a frame leaves it only for the current or next transmission: an aggregate is formed when it is sent. With
+//! a ring it leaves as soon as the ring has room and airtime queue limits permit.
 
 use super::queues::StationQueue;
 use super::station::Queued;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use wavelane_base::{Chance, Ecn, Instant, Span};
 use wavelane_queue::{Account, Aql, Loss, Queue};
 
-/// What a receiver may use of the air before it is the next one's turn (`IEEE80211_DEFAULT_AIRTIME_WEIGHT` of Linux).
+/// Airtime quantum of a receiver (`IEEE80211_DEFAULT_AIRTIME_WEIGHT` of Linux).
 const QUANTUM: Span = Span::from_micros(256);
 
 impl wavelane_queue::Queued for Queued {
@@ -21,7 +21,7 @@ impl wavelane_queue::Queued for Queued {
     fn flow(&self) -> u64 {
         self.flow
     }
-    /// A cell does not know; no discipline of its list treats frames by it.
+    /// Unknown in a cell; none of its disciplines uses it.
     fn heeds_drops(&self) -> bool {
         true
     }
@@ -46,36 +46,36 @@ impl wavelane_queue::Queued for Queued {
 /// The managed queue of a contender.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// One for all, or with airtime fairness one for each receiver.
+    /// One in total, or with airtime fairness one per receiver.
     queues: Vec<Queue<Queued>>,
     turns: Option<Turns>,
-    /// Frames of the driver's ring behind it, which aggregates are made of; 0 is none.
+    /// Size in frames of the driver's ring behind it, from which aggregates are formed; 0 is none.
     ring: usize,
 }
 
-/// Whose turn it is: deficit round robin in airtime, receivers that were idle first (Hoiland-Jorgensen and others,
-/// "Ending the Anomaly", USENIX ATC 2017, algorithm 3).
+/// Deficit round robin by airtime, with previously idle receivers first (Hoiland-Jorgensen and others, "Ending the Anomaly",
+/// USENIX ATC 2017, algorithm 3).
 #[derive(Debug)]
 struct Turns {
-    /// What is left of each receiver's share, in nanoseconds.
+    /// Deficit of each receiver, in nanoseconds.
     credit: Vec<i64>,
     listed: Vec<bool>,
     fresh: VecDeque<usize>,
     old: VecDeque<usize>,
 }
 
-/// Whether airtime queue limits let a receiver have another frame; `None` if there are none.
+/// Whether airtime queue limits permit another frame for a receiver; `None` if there are none.
 type May<'a> = Option<&'a dyn Fn(usize) -> bool>;
 
 impl Turns {
-    /// Receivers whose turn will come.
+    /// Receivers on the round-robin lists.
     fn listed(&self) -> impl Iterator<Item = usize> {
         (0..self.listed.len()).filter(|to| self.listed[*to])
     }
 }
 
 impl Stage {
-    /// An empty one in a cell of so many stations.
+    /// An empty one in a cell of `stations` stations.
     pub(super) fn new(config: &StationQueue, stations: usize, chance: &Chance) -> Self {
         let queue = || managed(config.discipline, config.limit, chance.clone());
         let count = if config.airtime { stations } else { 1 };
@@ -104,7 +104,7 @@ impl Stage {
             turns.fresh.push_back(to);
         }
     }
-    /// The next frame for anybody, of those that `may` be sent one.
+    /// The next frame for any receiver that `may` permits.
     fn pop(&mut self, now: Instant, may: May<'_>, lost: wavelane_queue::Lost<'_, Queued>) -> Option<Queued> {
         let Some(turns) = &mut self.turns else { return Some(self.queues[0].pop_noting(now, lost)?.item) };
         loop {
@@ -127,8 +127,7 @@ impl Stage {
                 return Some(popped.item);
             }
             list.pop_front();
-            // One that runs empty while it is fresh waits for a turn among the old ones, or a frame at a time could
-            // starve them.
+            // A new receiver whose queue empties moves to the old list, or it could starve the others one frame at a time.
             if is_fresh && !turns.old.is_empty() {
                 turns.old.push_back(to);
             } else {
@@ -136,22 +135,22 @@ impl Stage {
             }
         }
     }
-    /// The next frame that may join an aggregate for `to`; of a queue for all that is the next one for anybody.
+    /// The next frame that may join an aggregate for `to`; from a shared queue, the next one for any receiver.
     fn pop_for(&mut self, to: usize, now: Instant, lost: wavelane_queue::Lost<'_, Queued>) -> Option<Queued> {
         let queue = self.queue_of(to);
         Some(self.queues[queue].pop_noting(now, lost)?.item)
     }
-    /// A transmission to `to` has taken so long.
+    /// Charges the airtime of a transmission to `to`.
     pub(super) fn charge(&mut self, to: usize, airtime: Span) {
         if let Some(turns) = &mut self.turns {
             turns.credit[to] -= airtime.as_nanos() as i64;
         }
     }
-    /// Frames of the ring behind it, 0 for none.
+    /// Size in frames of the ring behind it, 0 for none.
     pub(super) fn ring(&self) -> usize {
         self.ring
     }
-    /// Whether a ring is behind it.
+    /// Whether there is a ring behind it.
     pub(super) fn has_ring(&self) -> bool {
         self.ring > 0
     }
@@ -160,7 +159,7 @@ impl Stage {
     }
 }
 
-/// What airtime of a station's contender for a receiver counts for; a frame for everybody is for the station itself.
+/// The airtime account of a station's contender and receiver; for broadcast the receiver is the station itself.
 fn account(kinds: usize, station: usize, index: usize, to: usize) -> Account {
     if to == station { Account::Everybody } else { Account::Queue(to * kinds + index % kinds) }
 }
@@ -177,13 +176,13 @@ impl Wifi {
         }
         self.shed(station, index, shed);
     }
-    /// Has the next frame of a managed queue contend if none does, or fills the ring behind it.
+    /// Moves the next frame of a managed queue into contention if none contends, or fills the ring behind it.
     pub(super) fn draw_next(&mut self, station: usize, index: usize) {
         let Some(stage) = &self.contenders[index].stage else { return };
         let room = stage.ring.max(1);
         while self.contenders[index].queue.len() < room && self.pull(station, index, None) {}
     }
-    /// A frame has left a queue of a station, for better or worse: its airtime is no longer pending, and others may be
+    /// A frame has left a queue of a station, acknowledged or not: its airtime is no longer pending, and others may be
     /// released.
     pub(super) fn complete(&mut self, station: usize, index: usize, to: usize, pledged: Span) {
         if self.stations[station].aql.is_none() {
@@ -193,15 +192,15 @@ impl Wifi {
         if let Some(aql) = &mut self.stations[station].aql {
             aql.complete(account, pledged);
         }
-        // Less is pending in all, so a category that the threshold held back may go on as well. It contends already: it was
-        // held back by what it has in its ring.
+        // The total pending airtime fell, so a category limited by the threshold may release frames as well. It is already
+        // contending, with the frames in its ring.
         self.kinds_of(station).for_each(|index| self.draw_next(station, index));
     }
-    /// The airtime that AQL counts for a frame of a station (`ieee80211_calc_expected_tx_airtime` of Linux): its time at
-    /// the rate that its receiver is sent at, and of an aggregate's preamble a share that follows from that rate. Answers,
-    /// waits and repetitions are not foreseen.
+    /// The airtime that AQL counts for a frame of a station (`ieee80211_calc_expected_tx_airtime` of Linux): its airtime at
+    /// the receiver's current rate, plus a share of an aggregate's preamble that depends on that rate. Responses, interframe
+    /// spaces and retries are not included.
     fn expected(&self, station: usize, frame: &Queued) -> Span {
-        /// The time of [`FRAME`] above which so many frames are taken to share a preamble.
+        /// The airtime of [`FRAME`] above which this many frames are assumed to share a preamble.
         const SHARING: [(Span, u64); 4] = [
             (Span::from_micros(400), 2),
             (Span::from_micros(250), 4),
@@ -219,7 +218,7 @@ impl Wifi {
         let sharing = SHARING.iter().find(|(above, _)| usual > *above).map_or(SHARING_MOST, |(_, frames)| *frames);
         rate.airtime(octets).saturating_sub(preamble) + preamble.scale(1, sharing)
     }
-    /// Takes a frame out of a managed queue, for a receiver or for anybody; whether there was one.
+    /// Takes a frame out of a managed queue, for one receiver or any; returns whether there was one.
     pub(super) fn pull(&mut self, station: usize, index: usize, to: Option<usize>) -> bool {
         let (now, mut shed) = (self.now, Shed::new());
         let kinds = self.kinds;
@@ -240,7 +239,7 @@ impl Wifi {
                     aql.release(account(kinds, station, index, frame.to), frame.pledged);
                 }
             }
-            // Numbers count in the order on the air.
+            // Sequence numbers follow the order on the air.
             frame.number = self.stations[station].take_number();
             self.contenders[index].queue.push_back(frame);
         }
@@ -262,8 +261,9 @@ impl Wifi {
             self.recycle(frame.bytes);
         }
     }
-    /// The exchange under way at a station is over: its receiver has used the air since it began, and what access to it
-    /// costs, DIFS and the mean back-off. Without these receivers at high rates would gain by their number of exchanges.
+    /// The current exchange of a station is over: charges its receiver the airtime since the start plus the access overhead,
+    /// DIFS and the mean backoff. Without the overhead, receivers at high rates would gain from their larger number of
+    /// exchanges.
     pub(super) fn charge(&mut self, station: usize) {
         let (index, since) = (self.turn_of(station), self.stations[station].began);
         self.stations[station].began = self.now;

@@ -1,4 +1,4 @@
-//! What one station holds: its queue, its place in the exchange of frames, its counters.
+//! State of one station: its queue, its state in the frame exchange, its counters.
 
 use super::PhyRate;
 use super::stage::Stage;
@@ -12,7 +12,7 @@ use wavelane_queue::Aql;
 pub(super) struct Station {
     /// The number of the next frame that joins a queue; 0 is never given.
     pub(super) next_number: u64,
-    /// The last number received from each contender, so that repetitions are known.
+    /// The last number received from each contender, to detect duplicates.
     pub(super) last_from: Vec<u64>,
     pub(super) waiting: Waiting,
     pub(super) plan: Plan,
@@ -20,21 +20,21 @@ pub(super) struct Station {
     pub(super) air: OnAir,
     /// The rate of that frame.
     pub(super) air_rate: Option<PhyRate>,
-    /// The category whose exchange is under way, or was last; 0 without EDCA.
+    /// The category of the current or last exchange; 0 without EDCA.
     pub(super) turn: usize,
-    /// The rate that rate control has chosen for the exchange under way.
+    /// The rate that rate control has chosen for the current exchange.
     pub(super) chosen: Option<PhyRate>,
-    /// How many frames of the queue the exchange under way carries; 0 without aggregation.
+    /// How many frames of the queue the current exchange carries; 0 without aggregation.
     pub(super) riding: u8,
-    /// Whether the data frame of the exchange under way is coded.
+    /// Whether the data frame of the current exchange is coded.
     pub(super) coded: bool,
-    /// When the exchange under way began.
+    /// When the current exchange began.
     pub(super) began: Instant,
-    /// When the TXOP ends that `turn` has gained.
+    /// End of the TXOP that `turn` has gained.
     pub(super) txop_end: Instant,
-    /// Its class, if others perceive the same.
+    /// Its class, if others share its view of the medium.
     pub(super) class: Option<usize>,
-    /// Whether it shares its class's ear at the moment.
+    /// Whether it currently shares its class's ear.
     pub(super) joined: bool,
     /// Airtime queue limits of its rings, one count for each receiver and category.
     pub(super) aql: Option<Box<Aql>>,
@@ -44,27 +44,27 @@ pub(super) struct Station {
 /// What contends for the medium: a station, or with EDCA one of its four categories.
 #[derive(Debug)]
 pub(super) struct Contender {
-    /// What waits; behind a managed queue, its ring, or what the transmission under way or the next one carries.
+    /// Waiting frames; behind a managed queue, its ring, or the frames of the current or next transmission.
     pub(super) queue: VecDeque<Queued>,
     /// Most frames in `queue` without a managed one.
     pub(super) limit: usize,
-    /// A managed queue before it.
+    /// A managed queue in front of it.
     pub(super) stage: Option<Box<Stage>>,
-    /// Acknowledged frames that their receivers hold back because one before them is missing.
+    /// Acknowledged frames held by their receivers because an earlier one is missing.
     pub(super) held: VecDeque<Queued>,
     /// CWmin and CWmax.
     pub(super) windows: (u32, u32),
     pub(super) window: u32,
     pub(super) failures: Failures,
-    /// Failures in a row, of whichever frame.
+    /// Consecutive failures, of any frame.
     pub(super) in_a_row: u32,
-    /// The back-off pending; kept on the class's wheel instead while the station shares its class's ear.
+    /// The pending backoff counter; on the class's wheel instead while the station shares its class's ear.
     pub(super) counter: Option<u32>,
-    /// No slot is counted before this, whatever the medium does.
+    /// No slot is counted before this, whatever the state of the medium.
     pub(super) hold: Instant,
-    /// Which of the cell's AIFS it waits for.
+    /// Index of its AIFS among the cell's.
     pub(super) level: usize,
-    /// How long it may go on sending; zero is one exchange.
+    /// TXOP limit; zero is one exchange.
     pub(super) txop: Span,
     pub(super) tally: CategoryTally,
 }
@@ -72,13 +72,13 @@ pub(super) struct Contender {
 /// A frame in the queue.
 #[derive(Debug)]
 pub(super) struct Queued {
-    /// The receiver; the sender itself stands for everybody.
+    /// The receiver; the sender itself means broadcast.
     pub(super) to: usize,
     pub(super) number: u64,
     pub(super) ecn: Ecn,
     /// The hash of its flow, for managed queues.
     pub(super) flow: u64,
-    /// Hashes of its source and destination, and its code point, for those that look at them.
+    /// Hashes of its source and destination, and its code point, for disciplines that use them.
     pub(super) hosts: (u64, u64),
     pub(super) dscp: u8,
     pub(super) no_ack: bool,
@@ -86,23 +86,23 @@ pub(super) struct Queued {
     pub(super) txop: bool,
     /// It has been sent before.
     pub(super) tried: bool,
-    /// It is part of the transmission under way.
+    /// It is part of the current transmission.
     pub(super) riding: bool,
-    /// Nothing has spoilt it in the transmission under way.
+    /// It is intact in the current transmission.
     pub(super) intact: bool,
     /// Its receiver has it.
     pub(super) arrived: bool,
-    /// Its receiver has handed it out.
+    /// Its receiver has delivered it.
     pub(super) handed: bool,
-    /// Transmissions of it that failed; only with aggregation.
+    /// Its failed transmissions; only with aggregation.
     pub(super) tries: u32,
-    /// The airtime that it has pending under airtime queue limits.
+    /// Its pending airtime under airtime queue limits.
     pub(super) pledged: Span,
-    /// Its receivers' copies are the same memory.
+    /// Shared with its receivers' copies.
     pub(super) bytes: Arc<Vec<u8>>,
 }
 
-/// The answer a station waits for.
+/// The response a station waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {
     Nothing,
@@ -116,20 +116,20 @@ pub(super) enum Plan {
     Nothing,
     /// The frame on the air ends.
     End,
-    /// An ACK or block acknowledgement is due, which announces what is left of the TXOP.
+    /// An ACK or block acknowledgement is due, whose Duration is the rest of the TXOP.
     Ack {
         to: usize,
         octets: usize,
         after: Span,
     },
-    /// A CTS is due, which announces what is left of the exchange.
+    /// A CTS is due, whose Duration is the rest of the exchange.
     Cts {
         to: usize,
         after: Span,
     },
-    /// The data frame follows the CTS, or the exchange before it in a TXOP.
+    /// The data frame is due after a CTS, or after the previous exchange of a TXOP.
     Data,
-    /// The answer should have begun.
+    /// The response timeout.
     Timeout,
 }
 
@@ -137,24 +137,24 @@ pub(super) enum Plan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OnAir {
     pub(super) kind: Kind,
-    /// The receiver; the sender itself stands for everybody.
+    /// The receiver; the sender itself means broadcast.
     pub(super) to: usize,
     pub(super) octets: usize,
-    /// How many frames it carries; more than one are an aggregate.
+    /// How many frames it carries; more than one means an aggregate.
     pub(super) frames: u8,
-    /// Nobody is to answer it.
+    /// It is not acknowledged.
     pub(super) no_ack: bool,
     /// It is lengthened by forward error correction.
     pub(super) coded: bool,
-    /// It is a repetition.
+    /// It is a retry.
     pub(super) retry: bool,
     /// Its rate, in units of 500 kbit/s.
     pub(super) half_mbps: u8,
-    /// When its own first byte is sent, after preamble and header.
+    /// When its first byte after preamble and header is sent.
     pub(super) body: Instant,
     /// When it ends.
     pub(super) end: Instant,
-    /// How long the exchange goes on after its end.
+    /// Duration of the exchange after its end.
     pub(super) after: Span,
 }
 
@@ -174,63 +174,63 @@ pub(super) struct Failures {
     pub(super) long: u32,
 }
 
-/// What a station has done since the start.
+/// Counters of a station since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
-    /// Data frames sent, repetitions counted.
+    /// Data frames sent, including retries.
     pub data_sent: u64,
     /// RTS frames sent.
     pub rts_sent: u64,
     /// ACK and CTS frames sent.
     pub answers_sent: u64,
-    /// Transmissions of data whose ACK, or of an aggregate block acknowledgement, did not come.
+    /// Data transmissions without the expected ACK or block acknowledgement.
     pub ack_missing: u64,
-    /// RTS frames whose CTS did not come.
+    /// RTS frames without a CTS.
     pub cts_missing: u64,
     /// Frames acknowledged.
     pub acknowledged: u64,
     /// Frames sent once without acknowledgement: by request, and broadcasts.
     pub unacknowledged: u64,
-    /// Times that one category of the station had to give way to a higher one at the same instant.
+    /// Internal collisions: one category of the station lost to a higher one at the same instant.
     pub internal_collisions: u64,
-    /// Frames given up after their last try.
+    /// Frames dropped after their last retry.
     pub given_up: u64,
-    /// Frames that found the queue full, or were too long.
+    /// Frames dropped because the queue was full, or that were too long.
     pub refused: u64,
-    /// Frames that a managed queue dropped to hold the delay down.
+    /// Frames that a managed queue dropped to control the delay.
     pub dropped_delay: u64,
-    /// Frames received and handed out, repetitions not counted.
+    /// Frames received and delivered, without duplicates.
     pub received: u64,
     /// Bytes of these, without MAC header.
     pub received_octets: u64,
-    /// Repetitions received of frames already handed out.
+    /// Duplicates received of frames already delivered.
     pub duplicates: u64,
-    /// Data frames for it without coding that bit errors or noise alone could spoil: heard, and met by no other frame.
+    /// Uncoded data frames for it, received without collision, that only bit errors or noise could destroy.
     pub uncoded_heard: u64,
-    /// Those that they spoilt.
+    /// Those that they destroyed.
     pub uncoded_lost: u64,
-    /// The same of frames with forward error correction.
+    /// The same for frames with forward error correction.
     pub coded_heard: u64,
-    /// Those that bit errors spoilt in spite of it: its residual loss.
+    /// Those that bit errors destroyed despite it: its residual loss.
     pub coded_lost: u64,
 }
 
-/// What has become of the frames of one category of one station since the start.
+/// Counters of one category of one station since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CategoryTally {
-    /// Data frames sent, repetitions counted.
+    /// Data frames sent, including retries.
     pub data_sent: u64,
-    /// Data frames whose ACK did not come.
+    /// Data frames without an ACK.
     pub ack_missing: u64,
-    /// Times that it had to give way to a higher category of its station.
+    /// Internal collisions lost to a higher category of its station.
     pub gave_way: u64,
-    /// Frames given up after their last try.
+    /// Frames dropped after their last retry.
     pub given_up: u64,
-    /// Frames that found the queue full, or were too long.
+    /// Frames dropped because the queue was full, or that were too long.
     pub refused: u64,
-    /// Frames that a managed queue dropped to hold the delay down.
+    /// Frames that a managed queue dropped to control the delay.
     pub dropped_delay: u64,
-    /// Frames that their receivers handed out, repetitions not counted.
+    /// Frames that their receivers delivered, without duplicates.
     pub delivered: u64,
     /// Bytes of these, without MAC header.
     pub delivered_octets: u64,
@@ -257,19 +257,19 @@ impl Station {
             tally: Tally::default(),
         }
     }
-    /// The number of the frame that joins a queue.
+    /// The number for the next frame that joins a queue.
     pub(super) fn take_number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number - 1
     }
-    /// Whether nothing sets it apart from a bystander.
+    /// Whether it has no part in an exchange.
     pub(super) fn is_bystander(&self) -> bool {
         self.waiting == Waiting::Nothing && self.plan == Plan::Nothing
     }
 }
 
 impl Tally {
-    /// A data frame that no other frame spoilt has ended at its receiver.
+    /// A data frame without collision has ended at its receiver.
     pub(super) fn note_errors(&mut self, coded: bool, spared: bool) {
         let (heard, lost) = if coded {
             (&mut self.coded_heard, &mut self.coded_lost)
@@ -311,7 +311,7 @@ impl Contender {
     pub(super) fn waiting(&self) -> usize {
         self.queue.len() + self.stage.as_ref().map_or(0, |stage| stage.len())
     }
-    /// The frames of the transmission under way.
+    /// The frames of the current transmission.
     pub(super) fn riders(&self) -> impl Iterator<Item = &Queued> {
         self.queue.iter().filter(|frame| frame.riding)
     }

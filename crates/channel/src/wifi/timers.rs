@@ -5,16 +5,16 @@
 
 use wavelane_base::Instant;
 
-/// What comes first among deadlines at the same instant.
+/// Order of deadlines at the same instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Rank {
     /// Frames end before anything else happens.
     End = 0,
-    /// Answers begin, and answers are missed.
+    /// Responses begin or time out.
     Station = 1,
-    /// A NAV is looked at again.
+    /// A NAV is checked.
     Nav = 2,
-    /// Back-offs expire last, so that all that expire together send together.
+    /// Backoffs expire last, so that all that expire together send together.
     Access = 3,
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// How wide a channel of 802.11ac is.
+/// Channel width of 802.11ac.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     /// 20 MHz.
@@ -20,7 +20,7 @@ pub const AGGREGATE_OCTETS_VHT: usize = 1_048_575;
 /// SERVICE bits, and tail bits of each encoder (21.3.10.2, 21.3.10.4).
 const SERVICE_BITS: u64 = 16;
 const TAIL_BITS: u64 = 6;
-/// Data bits of a symbol from which on two encoders share them: MCS 7 of 80 MHz and two streams (N_ES of Table 21-47).
+/// Data bits per symbol from which two encoders are used: MCS 7 of 80 MHz and two streams (N_ES of Table 21-47).
 const TWO_ENCODERS: u64 = 2_340;
 /// L-STF, L-LTF and L-SIG 20 us, VHT-SIG-A 8 us, VHT-STF and VHT-SIG-B 4 us each (21.3.2, Table 21-5).
 const PREAMBLE_US: u64 = 36;

@@ -1,4 +1,4 @@
-//! The back-off counters of contenders that hear the same: a wheel of slots, so that idle slots are jumped over.
+//! The backoff counters of contenders that sense the same medium: a wheel of slots, so that idle slots are skipped.
 //!
 //! A contender is a station, or with EDCA one category of a station.
 
@@ -9,12 +9,12 @@ const SLOTS: usize = CW_MAX as usize + 1;
 const WORDS: usize = SLOTS / 64;
 const NOBODY: u16 = u16::MAX;
 
-/// Back-off counters relative to a common count of idle slots.
+/// Backoff counters relative to a common count of idle slots.
 #[derive(Debug)]
 pub(super) struct Wheel {
     /// Idle slots counted so far; a contender's counter is its due slot less this.
     base: u64,
-    /// One bit per slot that somebody waits for.
+    /// One bit per slot that has a waiting contender.
     bits: [u64; WORDS],
     /// The first contender of each slot.
     heads: Vec<u16>,
@@ -74,7 +74,7 @@ impl Wheel {
     /// The smallest counter.
     pub(super) fn least(&self) -> Option<u32> {
         let start = self.base as usize % SLOTS;
-        // The word of the start is looked at twice: first its upper part, at the end its lower.
+        // The first word is examined twice: its upper part first, its lower part at the end.
         for step in 0..=WORDS {
             let word = (start / 64 + step) % WORDS;
             let mut bits = self.bits[word];
@@ -98,7 +98,7 @@ impl Wheel {
         self.remove(usize::from(contender));
         Some(usize::from(contender))
     }
-    /// Counts `slots` idle slots; none may pass a contender that waits.
+    /// Counts `slots` idle slots; must not pass a waiting contender's slot.
     pub(super) fn pass(&mut self, slots: u64) {
         debug_assert!(self.least().is_none_or(|least| slots <= u64::from(least)), "a back-off was jumped over");
         self.base += slots;

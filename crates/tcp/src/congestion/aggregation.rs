@@ -1,12 +1,12 @@
-//! How much more than expected acknowledgements bring at once, as Linux's BBR measures it: on links that save them up, two
-//! bandwidth-delay products are too few to go on sending meanwhile.
+//! ACK aggregation, as measured by Linux's BBR: bytes acknowledged at once beyond the expected amount. On links that
+//! aggregate ACKs, two bandwidth-delay products are too few to keep sending.
 
 use super::Acked;
 use wavelane_base::{Instant, Rate, Span};
 
-/// The most of this many rounds counts, and of as many before.
+/// The maximum over this many rounds is used, and over as many before.
 const WINDOW_ROUNDS: u32 = 5;
-/// What came together is no more than this time's worth.
+/// The extra is at most the bandwidth times this.
 const WORTH_MAX: Span = Span::from_millis(100);
 
 /// While acknowledgements come faster than the bandwidth: since when, and how much they brought.
@@ -24,7 +24,7 @@ impl Episode {
     pub(super) fn restart(&mut self, now: Instant) {
         self.since = now;
     }
-    /// What this acknowledgement brings beyond the bandwidth, in bytes, no more than the window.
+    /// Bytes acknowledged beyond the bandwidth, at most the window.
     pub(super) fn extra(&mut self, acked: &Acked, bandwidth: Rate, cwnd: u64) -> u64 {
         let expected = |since: Instant| bandwidth.octets_in(acked.now.since(since)).get();
         if self.octets <= expected(self.since) {
@@ -38,7 +38,7 @@ impl Episode {
 #[derive(Clone, Debug)]
 pub(super) struct Aggregation {
     episode: Episode,
-    /// The most beyond the bandwidth, of the window that runs and of the one before.
+    /// The maximum extra of the current window and of the previous one.
     most: [u64; 2],
     rounds: u32,
 }
@@ -61,7 +61,7 @@ impl Aggregation {
         self.most[0] = self.most[0].max(extra);
     }
 
-    /// The most that acknowledgements brought beyond `bandwidth`, in bytes.
+    /// The maximum extra beyond `bandwidth`, in bytes.
     pub(super) fn most(&self, bandwidth: Rate) -> u64 {
         self.most[0].max(self.most[1]).min(bandwidth.octets_in(WORTH_MAX).get())
     }

@@ -8,27 +8,27 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// 2/ln 2, the smallest gain that doubles the rate per round, in thousandths (section 4.1.1.2 of the draft).
 const HIGH_GAIN: u64 = 2_885;
-/// Its inverse, which drains what start-up queued.
+/// Its inverse, which drains the queue from Startup.
 const DRAIN_GAIN: u64 = 347;
 const UNIT: u64 = 1_000;
 const CWND_GAIN: u64 = 2_000;
-/// One round trip each of probing, of draining what that queued, and of cruising.
+/// One round trip of probing, one of draining its queue, and the rest of cruising.
 const CYCLE: [u64; 8] = [1_250, 750, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000];
-/// Rounds over which the largest delivery rate counts.
+/// Rounds of the max bandwidth filter.
 const BANDWIDTH_ROUNDS: u64 = 10;
-/// Rounds without a quarter's growth after which the pipe counts as full.
+/// Rounds without 25 % growth after which the pipe counts as full.
 const FULL_ROUNDS: u32 = 3;
 const MIN_RTT_WINDOW: Span = Span::from_secs(10);
 const PROBE_RTT_TIME: Span = Span::from_millis(200);
-/// Segments in flight while the round trip is probed, and the least at any time.
+/// Segments in flight in ProbeRTT, and the minimum at any time.
 const CWND_MIN_SEGMENTS: u64 = 4;
-/// The pace stays this much below the estimated bandwidth, in percent (Linux), so that queues drain.
+/// The pacing rate in percent of the estimated bandwidth (Linux), so that queues drain.
 const PACE_PERCENT: u64 = 99;
-/// The pacer sends what is due every 1/1024 s at once, at least two segments above this pace, and at most 64 KiB (Linux).
+/// Burst size: 1/1024 s at the pacing rate, at least two segments above this rate, and at most 64 KiB (Linux).
 const QUANTUM_SHIFT: u64 = 1_024;
 const QUANTUM_TWO: Rate = Rate::from_bps(1_200_000);
 const QUANTUM_MAX: u64 = 65_535;
-/// Round trip assumed before one was measured, to pace the initial window.
+/// RTT assumed before the first sample, to pace the initial window.
 const RTT_ASSUMED: Span = Span::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct Bbr {
     cycle_at: Instant,
     probe_rtt_until: Option<Instant>,
     probe_rtt_round: bool,
-    /// In the first round of a recovery, what is sent is what was delivered.
+    /// Packet conservation in the first round of a recovery.
     conserving: bool,
     recovering: bool,
     aggregation: Aggregation,
@@ -82,7 +82,7 @@ impl Bbr {
             min_rtt_at: now,
             full_bandwidth: Rate::default(),
             full_rounds: 0,
-            // Any phase but that of draining (section 4.3.3.3).
+            // Any phase but the draining one (section 4.3.3.3).
             cycle: [0, 2, 3, 4, 5, 6, 7][dice as usize % 7],
             cycle_at: now,
             probe_rtt_until: None,
@@ -102,7 +102,7 @@ impl Bbr {
         Some(self.pace)
     }
 
-    /// The round trip is probed: rates measured meanwhile are its own doing (section 4.3.4.4).
+    /// ProbeRTT: rate samples are limited by BBR itself (section 4.3.4.4).
     pub(super) fn is_probing_rtt(&self) -> bool {
         self.mode == Mode::ProbeRtt
     }
@@ -153,8 +153,8 @@ impl Bbr {
 
     fn update_bandwidth(&mut self, acked: &Acked) {
         let Some(RateSample { rate: Some(rate), app_limited, .. }) = acked.sample else { return };
-        // What is not counted does not age the filter either (section 4.1.1.5): while the round trip is probed, more rounds
-        // pass than it spans.
+        // Samples that are not counted do not age the filter either (section 4.1.1.5): ProbeRTT lasts more rounds than it
+        // spans.
         if !app_limited || rate >= self.bandwidth() {
             self.bandwidth.expire(self.rounds, BANDWIDTH_ROUNDS);
             self.bandwidth.note(self.rounds, rate);
@@ -266,8 +266,8 @@ impl Bbr {
         }
     }
 
-    /// The gain's products, and what bursts need: one burst on its way out, one on its way in, one for acknowledgements
-    /// that are delayed; and what such acknowledgements bring at once.
+    /// The gain times the BDP, plus room for bursts: one being sent, one being received, one for delayed acknowledgements;
+    /// plus the measured ACK aggregation.
     fn target(&self) -> u64 {
         let due = self.pace.as_bps() / 8 / QUANTUM_SHIFT;
         let least = if self.pace < QUANTUM_TWO { 1 } else { 2 };
@@ -284,9 +284,8 @@ impl Bbr {
     pub(super) fn on_congestion(&mut self) {
         self.save_cwnd();
     }
-    /// As Linux: what counts is whether losses were being repaired after the acknowledgement before, and are after this
-    /// one. A repair that follows another at once is the same to BBR, or it would conserve packets for ever where every
-    /// round trip loses some.
+    /// As in Linux: compares the recovery state after the previous acknowledgement and after this one. Back-to-back
+    /// recoveries are one to BBR, or it would conserve packets for ever where every round trip has losses.
     fn update_recovery(&mut self, acked: &Acked) {
         match (std::mem::replace(&mut self.recovering, acked.repairing), acked.repairing) {
             (false, true) => {
@@ -305,7 +304,7 @@ impl Bbr {
     pub(super) fn on_timeout(&mut self, pipe: u64) {
         self.save_cwnd();
         self.recovering = true;
-        // What is not known to be lost stays accounted for, plus one segment.
+        // cwnd becomes the pipe plus one segment.
         self.cwnd = pipe + self.mss;
         self.conserving = false;
         self.full_bandwidth = Rate::default();

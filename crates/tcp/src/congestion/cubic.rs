@@ -22,16 +22,16 @@ pub(crate) struct Cubic {
     whole: Whole,
 }
 
-/// What Linux counts (`net/ipv4/tcp_cubic.c`), in segments unless said otherwise.
+/// Linux's counters (`net/ipv4/tcp_cubic.c`), in segments unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct Whole {
     /// Bytes acknowledged towards the next segment of the window, and how many segments that takes.
     counted: u64,
     needed: u64,
-    /// Bytes acknowledged towards the next segment of what Reno would have, and that window.
+    /// Bytes acknowledged towards the next segment of Reno's window, and that window.
     reno_counted: u64,
     reno: u64,
-    /// In which tick `needed` was last computed, and for which window.
+    /// The tick in which `needed` was last computed, and for which window.
     computed: Option<(u64, u64)>,
 }
 
@@ -41,7 +41,7 @@ const TICK: Span = Span::from_millis(4);
 const COMPUTE_AFTER_TICKS: u64 = 7;
 /// Acknowledged windows per segment of Reno's growth, in eighths: 8 (1 + BETA) / 3 / (1 - BETA), as Linux rounds it.
 const RENO_EIGHTHS: u64 = 15;
-/// Before the first loss the window grows by a segment per so many at least.
+/// Before the first loss the window grows by at least a segment per this many.
 const NEEDED_AT_FIRST: u64 = 20;
 /// Linux's BETA of 717 / 1,024.
 const BETA_1024: u64 = 717;
@@ -52,7 +52,7 @@ struct Epoch {
     start: Instant,
     k: f64,
     origin: f64,
-    /// What Reno would have.
+    /// Reno's window estimate.
     estimate: f64,
 }
 
@@ -85,7 +85,7 @@ impl Cubic {
     fn avoid(&mut self, now: Instant, rtt: Span, acked: f64) {
         let cwnd = self.segments();
         if self.epoch.is_none() {
-            // Section 4.8: the stage after a timeout starts from where it is.
+            // Section 4.8: the epoch after a timeout starts from the current cwnd.
             let origin = if std::mem::take(&mut self.timed_out) { cwnd } else { self.w_max.max(cwnd) };
             let k = cube_root((origin - cwnd) / C);
             self.epoch = Some(Epoch { start: now, k, origin, estimate: cwnd });
@@ -121,8 +121,8 @@ impl Cubic {
         let tick = ticks(now);
         let stale = whole.computed.is_none_or(|(at, of)| of != cwnd || tick.saturating_sub(at) > COMPUTE_AFTER_TICKS);
         if fresh || stale {
-            // The curve once per tick. Within one, what Reno needed before the window grew goes on to count: round trips
-            // shorter than a tick grow by more than Reno's segment.
+            // The curve once per tick. Within one, Reno's requirement from before the growth stays in effect: with RTTs
+            // shorter than a tick, cwnd grows by more than Reno's segment.
             if fresh || whole.computed.is_none_or(|(at, _)| at != tick) {
                 whole.computed = Some((tick, cwnd));
                 let passed = tick.saturating_sub(ticks(epoch.start)) + acked.least.as_nanos().div_ceil(TICK.as_nanos());
@@ -155,7 +155,7 @@ impl Cubic {
     pub(super) fn reduce(&mut self, _now: Instant) {
         if self.window.whole {
             let cwnd = self.window.cwnd / self.window.mss;
-            // Fast convergence: give way to newcomers.
+            // Fast convergence: release bandwidth to new flows.
             let less = cwnd * (1_024 + BETA_1024) / 2_048;
             self.w_max = if (cwnd as f64) < self.w_max { less } else { cwnd } as f64;
             self.window.ssthresh =
@@ -166,7 +166,7 @@ impl Cubic {
         }
         let cwnd = self.segments();
         self.w_prior = cwnd;
-        // Fast convergence: give way to newcomers.
+        // Fast convergence: release bandwidth to new flows.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.window.ssthresh = ((self.window.cwnd as f64 * BETA) as u64).max(2 * self.window.mss);
         self.window.cwnd = self.window.ssthresh;
@@ -178,19 +178,19 @@ impl Cubic {
     pub(super) fn after_timeout(&mut self) {
         (self.timed_out, self.epoch) = (true, None);
         if self.window.whole {
-            // Linux forgets everything but the threshold.
+            // Linux resets everything but ssthresh.
             (self.w_max, self.whole) = (0.0, Whole::default());
         }
     }
 
-    /// As Linux takes a reduction back: windows only. The stage that the reduction ended is not resumed, so growth begins at
-    /// the plateau (`tcp_undo_cwnd_reduction`; the threshold is three quarters of the window at least, `tcp_current_ssthresh`).
+    /// Undo as in Linux: windows only. The epoch that the reduction ended is not resumed, so growth begins at the plateau
+    /// (`tcp_undo_cwnd_reduction`; the threshold is three quarters of the window at least, `tcp_current_ssthresh`).
     pub(super) fn take_back(&mut self, prior: &Window) {
         self.window.ssthresh = self.window.ssthresh.max(prior.ssthresh).max(prior.cwnd / 4 * 3);
         self.window.cwnd = self.window.cwnd.max(prior.cwnd);
     }
 
-    /// Time in which nothing was sent does not count.
+    /// Idle time is not counted.
     pub(super) fn shift(&mut self, idle: Span) {
         if let Some(epoch) = &mut self.epoch {
             epoch.start += idle;

@@ -1,4 +1,4 @@
-//! HyStart++ (RFC 9406): slow start ends when the round trip grows, not when the queue overflows.
+//! HyStart++ (RFC 9406): slow start ends when the RTT grows, not when the queue overflows.
 
 use super::Acked;
 use wavelane_base::Span;
@@ -57,7 +57,7 @@ impl HyStart {
             return false;
         }
         match (self.css, self.last_round_min) {
-            // The round trip fell again: the growth was not a queue.
+            // The RTT fell again: the increase was not caused by a queue.
             (Some((baseline, _)), _) if round < baseline => self.css = None,
             (None, Some(last)) => {
                 let thresh = last.scale(1, MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);

@@ -1,22 +1,22 @@
-//! HyStart as Linux's CUBIC has it (Ha and Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55(9),
-//! 2011; `hystart_update` in `net/ipv4/tcp_cubic.c`): slow start ends when acknowledgements have come closely spaced for
-//! so long that the window fills the path, or when the round trip grows.
+//! HyStart as Linux's CUBIC has it (Ha and Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55(9), 2011;
+//! `hystart_update` in `net/ipv4/tcp_cubic.c`): slow start ends when a train of closely spaced acknowledgements is long
+//! enough that the window fills the path, or when the RTT grows.
 
 use super::Acked;
 use wavelane_base::{Instant, Span};
 
 /// Acknowledgements further apart do not belong to a train.
 const SPACING: Span = Span::from_millis(2);
-/// Segments of window below which nothing is judged.
+/// Window in segments below which HyStart is inactive.
 const LOW_WINDOW: u64 = 16;
-/// Round trips measured per round before their least counts.
+/// RTT samples per round before their minimum is used.
 const SAMPLES: u32 = 8;
-/// Growth of the round trip that ends slow start: an eighth of the least, within these bounds.
+/// RTT increase that ends slow start: an eighth of the minimum, within these bounds.
 const GROWTH_DIVISOR: u64 = 8;
 const GROWTH_LEAST: Span = Span::from_millis(4);
 const GROWTH_MOST: Span = Span::from_millis(16);
-/// A train may be longer by the time in which the sender's pace sends so many bytes (four of the largest bursts that
-/// Linux hands to a device), and by this at most.
+/// A train may be longer by the time of this many bytes at the pacing rate (four of the largest bursts that Linux hands to a
+/// device), and by at most this.
 const BURSTS: u64 = 4 * 65_536;
 const BURSTS_MOST: Span = Span::from_millis(1);
 
@@ -24,18 +24,18 @@ const BURSTS_MOST: Span = Span::from_millis(1);
 pub(super) struct Classic {
     /// The round ends when a byte beyond this one is acknowledged.
     round_end: u64,
-    /// When the round's train began and was last seen to go on.
+    /// When the round's train began and last continued.
     train: Option<(Instant, Instant)>,
     least: Option<Span>,
     round_least: Option<Span>,
     samples: u32,
     found: bool,
-    /// Segments are spread over the round trip, so a train is twice as long.
+    /// Segments are paced over the RTT, so a train is twice as long.
     paced: bool,
 }
 
-/// After congestion avoidance began, nothing is looked at for so long (`cubictcp_acked`): when its reduction is taken back
-/// within this, slow start goes on to the first loss.
+/// HyStart is inactive for this long after congestion avoidance began (`cubictcp_acked`): if its reduction is undone within
+/// this, slow start continues to the first loss.
 const BLIND: Span = Span::from_secs(1);
 
 /// The window of the sender at an acknowledgement.
@@ -53,12 +53,12 @@ impl Classic {
         Self { paced, ..Self::default() }
     }
 
-    /// Everything begins anew after a timeout.
+    /// Resets all state after a timeout.
     pub(super) fn restart(&mut self) {
         *self = Self::new(self.paced);
     }
 
-    /// Looks at every acknowledgement, before the window grows. Returns whether slow start is over.
+    /// Processes every acknowledgement, before the window grows. Returns whether slow start is over.
     pub(super) fn on_ack(&mut self, acked: &Acked, seen: SenderWindow) -> bool {
         let Some(rtt) = acked.rtt else { return false };
         if seen.stage.is_some_and(|start| acked.now.since(start) < BLIND) {
@@ -103,8 +103,8 @@ impl Classic {
     }
 }
 
-/// How long [`BURSTS`] take at the pace that Linux reckons for the window even if it does not pace: twice a window per
-/// smoothed round trip, 1.2 times from half of the threshold on.
+/// Duration of [`BURSTS`] at the pacing rate that Linux computes even without pacing: twice cwnd per smoothed RTT, 1.2 times
+/// from half of ssthresh on.
 fn bursts(acked: &Acked, seen: SenderWindow) -> Span {
     let percent = if seen.cwnd < seen.ssthresh / 2 { 200 } else { 120 };
     let octets = seen.cwnd.max(acked.next - acked.una) * percent / 100;

@@ -19,7 +19,7 @@ use hystart_classic::{Classic, SenderWindow};
 use reno::Reno;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// What an acknowledgement told.
+/// The information in an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
     pub(super) now: Instant,
@@ -31,18 +31,18 @@ pub(super) struct Acked {
     pub(super) lost: u64,
     pub(super) rtt: Option<Span>,
     pub(super) smoothed: Span,
-    /// The least round trip so far.
+    /// The minimum RTT so far.
     pub(super) least: Span,
     /// Bytes in the network after it.
     pub(super) pipe: u64,
-    /// The next byte never sent so far.
+    /// The next byte not sent yet.
     pub(super) next: u64,
     /// The first byte not acknowledged.
     pub(super) una: u64,
-    /// The window, not the application, held the sender back.
+    /// The sender was cwnd-limited, not app-limited.
     pub(super) limited: bool,
     pub(super) sample: Option<RateSample>,
-    /// Losses are being repaired.
+    /// A loss recovery is under way.
     pub(super) repairing: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Lost {
     pub(super) in_flight: u64,
     /// Bytes marked lost since it was sent, itself included.
     pub(super) lost: u64,
-    /// It was sent when the application was the limit.
+    /// It was sent while app-limited.
     pub(super) app_limited: bool,
 }
 
@@ -97,7 +97,7 @@ impl Window {
     /// congestion avoidance.
     fn slow_start(&mut self, acked: &Acked) -> u64 {
         let counted = if self.byte_counting { acked.octets } else { acked.octets.min(self.mss) };
-        // RFC 9406, section 4.3: in the initial slow start only; later ones end at what the path was found to carry.
+        // RFC 9406, section 4.3: in the initial slow start only; later ones end at ssthresh.
         if self.ssthresh != u64::MAX {
             self.hystart = None;
         }
@@ -126,7 +126,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// `segments` is the initial window; `sack` whether losses are known one by one; `dice` a number the owner rolled.
+    /// `segments` is the initial window; `sack` whether losses are known one by one; `dice` a random number from the owner.
     pub(super) fn new(config: &Config, now: Instant, mss: u64, segments: u32, sack: bool, dice: u32) -> Self {
         let window = Window {
             cwnd: u64::from(segments.max(1)) * mss,
@@ -172,14 +172,13 @@ impl Algorithm {
     pub(super) fn in_slow_start(&self) -> bool {
         self.window().is_some_and(Window::in_slow_start)
     }
-    /// The window as proportional rate reduction sets it. BBR goes its own way.
+    /// The window as proportional rate reduction sets it. BBR ignores it.
     pub(super) fn set_cwnd(&mut self, cwnd: u64) {
         if let Some(window) = self.window_mut() {
             window.cwnd = cwnd.max(window.mss);
         }
     }
-    /// An acknowledgement. Reno and CUBIC stay put while losses are repaired by fast recovery: the caller sets their
-    /// window then.
+    /// An acknowledgement. Reno and CUBIC do not change cwnd in fast recovery: the caller sets it then.
     pub(super) fn on_ack(&mut self, acked: &Acked, in_recovery: bool) {
         let stage = if let Self::Cubic(cubic) = self { cubic.stage() } else { None };
         self.window_mut().into_iter().for_each(|window| window.watch(acked, stage));
@@ -200,11 +199,11 @@ impl Algorithm {
             Self::Bbr3(bbr) => bbr.on_congestion(),
         }
     }
-    /// Whether [`Algorithm::on_lost`] is to be told of every segment that is marked lost.
+    /// Whether [`Algorithm::on_lost`] is to be called for every segment that is marked lost.
     pub(super) fn asks_about_losses(&self) -> bool {
         matches!(self, Self::Bbr3(_))
     }
-    /// A segment is marked lost. Comes before what the losses begin: a recovery, a timeout.
+    /// A segment is marked lost. Called before the recovery or timeout handling that follows.
     pub(super) fn on_lost(&mut self, lost: &Lost) {
         if let Self::Bbr3(bbr) = self {
             bbr.on_lost(lost);
@@ -216,8 +215,8 @@ impl Algorithm {
             bbr.on_mark(now, pipe);
         }
     }
-    /// What is sent next follows a pause that the application made, with nothing in flight. Returns whether what follows
-    /// is to count as limited by the application.
+    /// Sending restarts after an application pause, with nothing in flight. Returns whether the following data counts as
+    /// app-limited.
     pub(super) fn on_restart(&mut self, now: Instant) -> bool {
         match self {
             Self::Bbr3(bbr) => {
@@ -227,7 +226,7 @@ impl Algorithm {
             _ => false,
         }
     }
-    /// The algorithm itself keeps the rate low, so what is measured is no limit of the path.
+    /// The algorithm itself limits the rate, so samples do not show the path's capacity.
     pub(super) fn limits_itself(&self) -> bool {
         match self {
             Self::Bbr(bbr) => bbr.is_probing_rtt(),
@@ -235,9 +234,9 @@ impl Algorithm {
             Self::Reno(_) | Self::Cubic(_) => false,
         }
     }
-    /// The reduction since `prior` was needless: everything is as before it, and the window no smaller than now
-    /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). Linux's CUBIC begins a new stage all the same.
-    /// Either BBR keeps its own account.
+    /// The reduction since `prior` was spurious: the prior state is restored, with cwnd no smaller than now (RFC 9438,
+    /// section 4.9; RFC 5681's algorithm as Linux restores it). Linux's CUBIC nevertheless starts a new epoch. Both BBR
+    /// versions handle it themselves.
     pub(super) fn take_back(&mut self, prior: Self) {
         let cwnd = self.cwnd();
         match (&mut *self, prior) {
@@ -251,7 +250,7 @@ impl Algorithm {
             }
         }
     }
-    /// A timeout with `flight` bytes unacknowledged; `reduces` unless what it repairs has reduced the threshold already.
+    /// A timeout with `flight` bytes unacknowledged; `reduces` unless ssthresh was already reduced for the same loss.
     pub(super) fn on_timeout(&mut self, now: Instant, flight: u64, reduces: bool) {
         match self {
             Self::Reno(reno) if reduces => reno.reduce(flight),
@@ -289,7 +288,7 @@ impl Algorithm {
             Self::Reno(_) | Self::Cubic(_) => self.window_mut().into_iter().for_each(|window| window.mss = mss),
         }
     }
-    /// The pace; `None` sends as the window allows.
+    /// The pacing rate; `None` sends as the window allows.
     pub(super) fn pace(&self, spread: bool, smoothed: Option<Span>) -> Option<Rate> {
         match (self, smoothed) {
             (Self::Bbr(bbr), _) => bbr.pace(),

@@ -40,7 +40,7 @@ impl Reno {
     /// do not count (RFC 5681, section 3.2, step 2).
     pub(super) fn reduce(&mut self, flight: u64) {
         let window = &mut self.window;
-        // After an unused window has grown, what was in flight is what the path was shown to carry.
+        // If cwnd grew without being used, the bytes in flight are what the path is known to carry.
         window.ssthresh = window.rounded(flight.min(window.cwnd) / 2);
         window.cwnd = window.ssthresh;
         self.counted = 0;

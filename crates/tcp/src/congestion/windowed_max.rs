@@ -1,4 +1,4 @@
-//! The largest of what was measured within a window of virtual time, such as round trips.
+//! A windowed maximum filter over virtual time, such as round trips.
 
 /// At most one entry per tick of the window is kept.
 #[derive(Clone, Debug, Default)]
@@ -8,16 +8,16 @@ pub(super) struct WindowedMax<T> {
 }
 
 impl<T: Copy + Ord + Default> WindowedMax<T> {
-    /// The largest; the least value there is where nothing is left.
+    /// The maximum; the default value if empty.
     pub(super) fn max(&self) -> T {
         self.falling.first().map_or(T::default(), |(_, value)| *value)
     }
-    /// Forgets what is not of the last `length` ticks, the running one included.
+    /// Discards entries older than the last `length` ticks, including the current one.
     pub(super) fn expire(&mut self, time: u64, length: u64) {
         self.falling.retain(|(at, _)| at + length > time);
     }
     pub(super) fn note(&mut self, time: u64, value: T) {
-        // Older and smaller ones can never be the largest again.
+        // Older and smaller ones can never be the maximum again.
         while self.falling.last().is_some_and(|(_, old)| *old <= value) {
             self.falling.pop();
         }
@@ -34,7 +34,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the plainest model: everything is kept, and looked through.
+        /// Against the simplest model, which keeps and scans everything.
         #[test]
         fn it_is_the_largest_of_the_window(steps in proptest::collection::vec((0..3u64, 0..20u64), 1..80), length in 1..12u64) {
             let mut filter = WindowedMax::default();

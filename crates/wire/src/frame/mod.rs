@@ -82,7 +82,7 @@ pub struct LaneAck {
     pub ecn: [u64; 3],
 }
 
-/// What a block service receipt says of a flow.
+/// The state of a flow in a block service receipt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiptState {
     /// Data is welcome up to the credit.
@@ -116,13 +116,13 @@ pub enum Reason {
     Aborted,
     /// The gateway lost its memory of the flow (restart).
     Restarted,
-    /// Nothing is left to do: both applications have everything.
+    /// Complete: both applications have all data.
     Complete,
-    /// What a relay passed on is not what the other edge sealed.
+    /// Data forwarded by a relay is not what the other edge sealed.
     Corrupted,
 }
 
-/// What lets a flow outlive a relay on its way: the name its two edges know it by, and what was received so far.
+/// Lets a flow survive the failure of a relay: its end-to-end name, and what was received so far.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Passage {
     /// Drawn at random by the edge that opened the flow. Knowledge of it is the right to resume the flow.
@@ -131,9 +131,9 @@ pub struct Passage {
     pub hops: u8,
     /// On resuming: bytes of the answering edge that the opening edge's application has.
     pub received: Option<u64>,
-    /// A node that forwarded it knows another way: a failed one is to be reported instead of waited for.
+    /// A node that forwarded it has an alternative path: a failure is to be reported instead of waited out.
     pub choice: bool,
-    /// Times that the opening edge asked for the flow before.
+    /// Previous open attempts of the opening edge.
     pub attempt: u64,
     /// Set if the edges seal the flow: the opening edge's half of the keys, or on resuming its word.
     pub seal: Option<Seal<OPEN_KEYS_LEN>>,
@@ -171,7 +171,7 @@ pub struct Answered {
     pub seal: Option<Seal<ANSWER_KEYS_LEN>>,
 }
 
-/// How far an edge has taken its peer edge's bytes.
+/// An edge's receive progress for its peer edge's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Reach {
     /// Bytes handed to the application.
@@ -200,7 +200,7 @@ pub struct Open {
 pub struct PacketFrame<'a> {
     /// The packet's number: consecutive per sender and boot epoch, given when it is first sent.
     pub number: u64,
-    /// What it must not overtake, if anything.
+    /// The packet that it must not overtake, if any.
     pub order: Option<Order>,
     /// Where `bytes` stand in the packet if they are not all of it: offset of the first, and the packet's length.
     pub piece: Option<(u16, u16)>,
@@ -220,7 +220,7 @@ pub struct Order {
 /// One frame. `'a` borrows the decrypted datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
-    /// One byte of nothing; probes are padded with it.
+    /// One byte of padding, as used in probes.
     Padding,
     /// Asks for a lane ack.
     Ping,
@@ -302,7 +302,7 @@ pub enum Frame<'a> {
         flow: FlowName,
         /// Why.
         reason: Reason,
-        /// What the receiver's application gets first: so many bytes of the sender's direction, and its end.
+        /// What the receiver's application gets first: this many bytes of the sender's direction, and its end.
         after: Option<Reach>,
     },
     /// The opener has forgotten its flows below `below` and those in `ranges`: drop what is held for them.
@@ -341,7 +341,7 @@ pub enum Frame<'a> {
     PathChallenge([u8; 8]),
     /// The answer to [`Frame::PathChallenge`].
     PathResponse([u8; 8]),
-    /// Nothing leaves by a lane of the sender's any more, from this number on; its other direction leads nowhere.
+    /// The sender no longer sends on one of its lanes, from this number on; the reverse direction is dead.
     LaneGone {
         /// The lane.
         lane: u8,

@@ -73,20 +73,20 @@ pub fn may_answer(packet: &Packet<'_>) -> bool {
     !about_error && !later && is_routable(packet.source) && !packet.target.is_multicast()
 }
 
-/// What a packet is to the router that is asked to pass it on.
+/// How a router treats a packet to be forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crossing {
-    /// Something to be judged by its addresses.
+    /// Decided by its addresses.
     Plain,
     /// An error that hosts and routers send to whom a packet came from, and the quoted packet's source and target, if
     /// they are there.
     Error(Option<(IpAddr, IpAddr)>),
-    /// What means something on one link only, or nothing any more.
+    /// Link-local or obsolete: not forwarded.
     Never,
 }
 
-/// Sorts a packet by its kind of ICMP. Of what nodes on a link say to each other nothing passes (RFC 1256, RFC 4861, RFC
-/// 4890 section 4.3.3), nor do redirects and what is withdrawn (RFC 6633, RFC 6918).
+/// Sorts a packet by its kind of ICMP. Link-local messages are not forwarded (RFC 1256, RFC 4861, RFC 4890 section 4.3.3),
+/// nor are redirects and deprecated types (RFC 6633, RFC 6918).
 pub fn crossing(packet: &Packet<'_>) -> Crossing {
     if packet.fragment.offset > 0 {
         return Crossing::Plain;

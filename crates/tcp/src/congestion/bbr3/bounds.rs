@@ -1,4 +1,4 @@
-//! What losses say: bounds of the running cycle and lasting ones, and how to take them back (sections 5.5.10, 5.5.11).
+//! Bounds from losses: short-term and long-term ones, and their undo (sections 5.5.10, 5.5.11).
 
 use super::states::State;
 use super::{Bbr3, UNBOUNDED, UNBOUNDED_RATE, UNIT, share};
@@ -6,7 +6,7 @@ use crate::congestion::Lost;
 use crate::rate::RateSample;
 use wavelane_base::{Instant, Rate};
 
-/// The share of what was in flight that may be lost in a round trip, in hundredths (section 2.8, BBR.LossThresh).
+/// The tolerated loss rate per round trip, in hundredths of the bytes in flight (section 2.8, BBR.LossThresh).
 const LOSS_THRESHOLD: u64 = 2;
 /// What is left of a bound after a round trip with losses, in hundredths (section 2.8, BBR.Beta).
 const BETA: u64 = 70;
@@ -30,7 +30,7 @@ pub(super) struct Bounds {
     /// Separate stretches lost in this round trip, and the end of the last.
     pub(super) ranges: u32,
     range_end: u64,
-    /// A congestion mark came since the last acknowledgement was dealt with.
+    /// A congestion mark arrived since the last acknowledgement was processed.
     pub(super) marked: bool,
 }
 
@@ -67,7 +67,7 @@ impl Bounds {
     }
 }
 
-/// What was so before a round trip's first loss (section 2.15).
+/// State saved before a round trip's first loss (section 2.15).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Saved {
     /// The state that losses ended.
@@ -77,7 +77,7 @@ pub(super) struct Saved {
     in_flight_long: u64,
 }
 
-/// How much of what was in flight with a lost segment was too much: the bytes before it, and as many of its own as bring
+/// The in-flight level at which a lost segment exceeded the threshold: the bytes before it, and as many of its own as raise
 /// the losses to the threshold (section 5.5.10.2, InflightAtLoss).
 pub(super) fn in_flight_at_loss(lost: &Lost) -> u64 {
     let size = lost.end - lost.start;
@@ -145,8 +145,8 @@ impl Bbr3 {
         }
     }
 
-    /// Section 5.5.10.2, NoteLoss. The draft saves again whenever [`Bounds::loss_in_round`] was cleared meanwhile, which the
-    /// end of a probe does: the next loss of the same flight would save what the one before has changed.
+    /// Section 5.5.10.2, NoteLoss. The draft saves again whenever [`Bounds::loss_in_round`] was cleared, as at the end of a
+    /// probe: the next loss of the same flight would save already changed state.
     pub(super) fn note_loss(&mut self, delivered: u64) {
         if !std::mem::replace(&mut self.bounds.loss_in_round, true) {
             self.bounds.loss_round_delivered = delivered;

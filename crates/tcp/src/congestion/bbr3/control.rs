@@ -1,4 +1,4 @@
-//! Pace, quantum and window (section 5.6).
+//! Pacing rate, quantum and window (section 5.6).
 
 use super::states::State;
 use super::{Bbr3, MIN_PIPE_SEGMENTS, UNBOUNDED, UNIT};
@@ -17,18 +17,17 @@ const UP_PACE: u64 = 125;
 const CWND_GAIN: u64 = 200;
 const UP_CWND_GAIN: u64 = 225;
 const PROBE_RTT_CWND_GAIN: u64 = 50;
-/// The pace stays this much below the bandwidth (section 2.5, BBR.PacingMarginPercent).
+/// The pacing rate is this much below the bandwidth (section 2.5, BBR.PacingMarginPercent).
 const PACE_MARGIN: u64 = 1;
-/// What leaves at once is this time's worth, and no more than this many bytes, and no less than so many segments (section
-/// 5.6.3).
+/// The quantum is the pacing rate times this, at most this many bytes, and at least this many segments (section 5.6.3).
 const QUANTUM_TIME: Span = Span::from_millis(1);
 const QUANTUM_MAX: u64 = 65_536;
 const QUANTUM_SEGMENTS_MIN: u64 = 2;
-/// One quantum on its way out, one being cut, one whose acknowledgement is held back (section 5.5.8.1).
+/// One quantum being sent, one in segmentation offload, one whose acknowledgement is delayed (section 5.5.8.1).
 const QUANTA: u64 = 3;
 /// Segments more while probing for bandwidth (section 5.6.4.2).
 const UP_SEGMENTS: u64 = 2;
-/// Round trip assumed before one was measured (section 5.6.2).
+/// RTT assumed before the first sample (section 5.6.2).
 const RTT_ASSUMED: Span = Span::from_millis(1);
 
 /// Section 5.6.2, InitPacingRate.
@@ -37,7 +36,7 @@ pub(super) fn pace_before_any_rate(cwnd: u64, rtt: Span) -> Rate {
 }
 
 impl State {
-    /// Gains of pace and window (section 5.6.1).
+    /// Gains of pacing rate and cwnd (section 5.6.1).
     fn gains(self) -> (u64, u64) {
         match self {
             Self::Startup => (STARTUP_PACE, CWND_GAIN),

@@ -9,15 +9,15 @@ use wavelane_base::{Instant, Rate, Span};
 /// Time between probes: this and up to as long as [`WAIT_SPREAD`] more (section 5.3.3.8.3).
 const WAIT: Span = Span::from_secs(2);
 const WAIT_SPREAD: Span = Span::from_secs(1);
-/// Round trips after which it is time to probe, whatever the clock: as many as Reno needs to grow by what is in flight, and
-/// this many, or one less, at the most (section 5.3.3.8.3).
+/// Round trips after which to probe, whatever the clock: as many as Reno needs to grow by the bytes in flight, at most this
+/// many or one less (section 5.3.3.8.3).
 const RENO_ROUNDS_MAX: u64 = 63;
-/// The share of the long-term bound that is left to others, in hundredths (section 2.8, BBR.Headroom).
+/// The share of the long-term bound left to other flows, in hundredths (section 2.8, BBR.Headroom).
 const HEADROOM: u64 = 15;
 /// The bound's growth stops doubling after this many rounds (section 5.3.3.9).
 const UP_ROUNDS_MAX: u32 = 30;
 
-/// What acknowledgements tell of the probe (section 2.14).
+/// ACK phase of the probe (section 2.14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Feedback {
     None,
@@ -33,15 +33,15 @@ pub(super) struct Cycle {
     began: Instant,
     wait: Span,
     pub(super) rounds_since_up: u64,
-    /// Acknowledgements are of what was sent to probe, and no loss of it has been answered yet.
+    /// Acknowledgements cover probe data, with no reaction to a loss of it yet.
     pub(super) samples_probe: bool,
     up_rounds: u32,
     up_acked: u64,
     /// Bytes to be acknowledged before the long-term bound grows by a segment.
     up_acked_per_segment: u64,
-    /// The last probe met too many losses.
+    /// The last probe had too many losses.
     pub(super) went_too_high: bool,
-    /// The last probe stopped at the bound that the one before had met.
+    /// The last probe stopped at the bound found by the previous one.
     was_cautious: bool,
 }
 
@@ -128,8 +128,8 @@ impl Bbr3 {
             self.start_down(now);
         }
     }
-    /// Sections 5.3.3.7 and 5.3.3.9. What was in flight before this acknowledgement counts as reached: after it, there is
-    /// always less than a window that is the bound.
+    /// Sections 5.3.3.7 and 5.3.3.9. Bytes in flight before this acknowledgement are compared: after it, they are always
+    /// below a window equal to the bound.
     fn is_time_to_go_down(&mut self, rate: Rate) -> bool {
         let bound = self.bounds.in_flight_long;
         if self.cycle.went_too_high && self.flight_before.saturating_add(self.mss) > bound {
@@ -137,7 +137,7 @@ impl Bbr3 {
             return true;
         }
         if self.is_cwnd_limited() && self.cwnd >= bound {
-            // The bound is the limit, so nothing is learnt of the path's.
+            // The bound is the limit, so nothing is learnt about the path's capacity.
             self.full.search_from(rate);
             return false;
         }
@@ -173,7 +173,7 @@ impl Bbr3 {
         }
     }
 
-    /// Section 5.3.3.9, AdaptLongTermModel. Returns whether it decided what comes next.
+    /// Section 5.3.3.9, AdaptLongTermModel. Returns whether it decided the next state.
     fn adapt_long_term(&mut self, acked: &Acked, sample: &RateSample) -> bool {
         if self.model.round_began && self.end_feedback(sample) {
             return true;
@@ -209,7 +209,7 @@ impl Bbr3 {
         false
     }
 
-    /// What fills the path at `bandwidth` (section 5.6.4.2, Inflight with a gain of 1).
+    /// Bytes in flight that fill the path at `bandwidth` (section 5.6.4.2, Inflight with a gain of 1).
     pub(super) fn in_flight_for(&self, bandwidth: Rate) -> u64 {
         self.with_budget(self.products(bandwidth, UNIT))
     }

@@ -1,8 +1,9 @@
 //! BBR version 3 (draft-ietf-ccwg-bbr-06; the sections named in this folder are that document's).
 //!
-//! [`model`] estimates the path, [`bounds`] keeps what losses say of it, [`states`] and [`cycle`] decide when to send faster
-//! or slower than it delivers, and [`control`] sets pace and window accordingly. Integers throughout: the same bits on
-//! every machine. `docs/decisions/0025-bbr-v3.md` says where the draft left a choice and where this departs from it.
+//! [`model`] estimates the path, [`bounds`] keeps the limits derived from losses, [`states`] and [`cycle`] decide when to
+//! send faster or slower than the delivery rate, and [`control`] sets pacing rate and cwnd accordingly. Integers throughout:
+//! the same bits on every machine. `docs/decisions/0025-bbr-v3.md` says where the draft left a choice and where this departs
+//! from it.
 
 mod bounds;
 mod control;
@@ -22,7 +23,7 @@ use wavelane_base::{Chance, Instant, Rate, Seed, Span};
 
 /// Gains and shares are in hundredths.
 const UNIT: u64 = 100;
-/// Segments in flight at the least, so that one acknowledgement per two segments keeps a pipe running (section 2.8,
+/// Minimum segments in flight, so that one acknowledgement per two segments keeps data flowing (section 2.8,
 /// BBR.MinPipeCwnd).
 const MIN_PIPE_SEGMENTS: u64 = 4;
 /// No bound.
@@ -42,7 +43,7 @@ pub(crate) struct Bbr3 {
     saved: Saved,
     full: FullPipe,
     cycle: Cycle,
-    /// When the probe of the round trip may end; `None` until little enough is in flight.
+    /// When ProbeRTT may end; `None` until the bytes in flight are low enough.
     probe_rtt_until: Option<Instant>,
     probe_rtt_round: bool,
     idle_restart: bool,
@@ -52,16 +53,16 @@ pub(crate) struct Bbr3 {
     /// The initial window.
     initial: u64,
     cwnd: u64,
-    /// The last window that neither a recovery nor a probe of the round trip had changed.
+    /// The last cwnd not changed by a recovery or ProbeRTT.
     prior_cwnd: u64,
     recovering: bool,
-    /// The window was in use in this round trip, and in the one before.
+    /// Whether sending was cwnd-limited in this round trip, and in the previous one.
     limited: [bool; 2],
     pace: Rate,
     has_rtt: bool,
-    /// What leaves at once (C.send_quantum).
+    /// Burst size (C.send_quantum).
     quantum: u64,
-    /// As the last acknowledgement left them: bytes delivered, and in flight before and after it.
+    /// As of the last acknowledgement: bytes delivered, and in flight before and after it.
     delivered: u64,
     flight_before: u64,
     flight: u64,
@@ -69,7 +70,7 @@ pub(crate) struct Bbr3 {
 }
 
 impl Bbr3 {
-    /// `cwnd` is the initial window, `dice` a number that the owner rolled: the waits between probes follow from it.
+    /// `cwnd` is the initial window, `dice` a random number from the owner, from which the waits between probes are derived.
     pub(super) fn new(now: Instant, mss: u64, cwnd: u64, selective: bool, dice: u32) -> Self {
         Self {
             state: State::Startup,
@@ -153,16 +154,16 @@ impl Bbr3 {
         }
     }
 
-    /// A fast recovery begins (section 5.6.4.4, OnEnterFastRecovery): losses were told of before, but not one that a tail
-    /// loss probe repaired, nor a mark.
+    /// A fast recovery begins (section 5.6.4.4, OnEnterFastRecovery): losses were reported before, except one repaired by a
+    /// tail loss probe, and marks.
     pub(super) fn on_congestion(&mut self) {
         self.note_loss(self.delivered);
         self.save_cwnd();
         self.recovering = true;
     }
 
-    /// Marks have no rule of their own but must be taken for congestion (section 3.7). One is told of per round trip at
-    /// the most, so it is taken for the loss that a connection sees which knows no more than one per round trip.
+    /// Marks have no separate rule but must be treated as congestion (section 3.7). At most one is reported per round trip,
+    /// so it is treated as a loss on a connection that detects at most one per round trip.
     pub(super) fn on_mark(&mut self, now: Instant, pipe: u64) {
         self.bounds.marked = true;
         if self.cycle.samples_probe {
@@ -181,7 +182,7 @@ impl Bbr3 {
         self.cwnd = pipe + self.mss;
     }
 
-    /// Section 5.4.1: something goes after a pause of the application's, and nothing is in flight.
+    /// Section 5.4.1: sending restarts after an application pause, with nothing in flight.
     pub(super) fn on_restart(&mut self, now: Instant) {
         self.idle_restart = true;
         self.model.episode.restart(now);

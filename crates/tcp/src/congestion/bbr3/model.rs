@@ -1,4 +1,4 @@
-//! What is known of the path: rounds, bandwidth, least round trip, aggregation (section 5.5).
+//! Path model: rounds, bandwidth, minimum RTT, aggregation (section 5.5).
 
 use super::{Bbr3, UNIT, share};
 use crate::congestion::Acked;
@@ -7,15 +7,14 @@ use crate::congestion::windowed_max::WindowedMax;
 use crate::rate::RateSample;
 use wavelane_base::{Instant, Rate, Span};
 
-/// Probe cycles over which the largest delivery rate counts: the running one and the one before (section 2.11,
-/// BBR.MaxBwFilterLen).
+/// Probe cycles of the max bandwidth filter: the current and the previous (section 2.11, BBR.MaxBwFilterLen).
 const MAX_BANDWIDTH_CYCLES: u64 = 2;
 /// Round trips over which aggregation is remembered (section 2.12, BBR.ExtraAckedFilterLen), and in Startup (section 5.5.9).
 const EXTRA_ROUNDS: u64 = 10;
 const EXTRA_ROUNDS_STARTUP: u64 = 1;
-/// How long the least round trip counts (section 2.16.1, BBR.MinRTTFilterLen).
+/// How long the minimum RTT is valid (section 2.16.1, BBR.MinRTTFilterLen).
 const MIN_RTT_WINDOW: Span = Span::from_secs(10);
-/// How long the least round trip may stay unconfirmed before it is probed (section 2.16.2, BBR.ProbeRTTInterval).
+/// How long the minimum RTT may stay unconfirmed before ProbeRTT (section 2.16.2, BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
 
 #[derive(Clone, Debug)]
@@ -30,7 +29,7 @@ pub(super) struct Model {
     pub(super) bandwidth: Rate,
     pub(super) min_rtt: Option<Span>,
     min_rtt_at: Instant,
-    /// The least of the last interval between probes.
+    /// The minimum RTT of the last interval between probes.
     probe_rtt_least: Option<Span>,
     pub(super) probe_rtt_least_at: Instant,
     pub(super) probe_rtt_expired: bool,
@@ -63,7 +62,7 @@ impl Model {
     pub(super) fn rounds(&self) -> u64 {
         self.rounds
     }
-    /// Section 5.5.6: what is measured from now on belongs to the next cycle.
+    /// Section 5.5.6: later samples belong to the next cycle.
     pub(super) fn advance_max_bandwidth(&mut self) {
         self.cycles += 1;
     }
@@ -138,7 +137,7 @@ impl Bbr3 {
     pub(super) fn product(&self) -> u64 {
         self.products(self.model.bandwidth, UNIT)
     }
-    /// What is wanted in flight: the product, unless congestion has cut the window (section 5.3.3.8.3).
+    /// Target in flight: the BDP, unless congestion has cut the window (section 5.3.3.8.3).
     pub(super) fn target_in_flight(&self) -> u64 {
         self.product().min(self.cwnd)
     }

@@ -4,15 +4,15 @@ use super::{Bbr3, UNIT};
 use crate::rate::RateSample;
 use wavelane_base::{Instant, Rate, Span};
 
-/// Growth of the delivery rate within a round that shows there is more (section 5.3.1.2), in hundredths.
+/// Growth of the delivery rate within a round that shows unused capacity (section 5.3.1.2), in hundredths.
 const GROWTH: u64 = 125;
 /// Rounds without it after which the pipe counts as full (section 5.3.1.2).
 const FULL_ROUNDS: u32 = 3;
 /// Separate stretches lost in a round that end Startup (section 5.3.1.3, BBRStartupFullLossCnt).
 const STARTUP_RANGES: u32 = 6;
-/// Rounds after which Drain ends though the queue has not (section 5.3.2).
+/// Rounds after which Drain ends even if the queue is not drained (section 5.3.2).
 const DRAIN_ROUNDS: u64 = 3;
-/// How long little stays in flight while the round trip is probed (section 2.16.2, BBR.ProbeRTTDuration).
+/// Duration of the reduced in-flight level in ProbeRTT (section 2.16.2, BBR.ProbeRTTDuration).
 const PROBE_RTT_TIME: Span = Span::from_millis(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,9 +36,9 @@ impl State {
 /// Whether the pipe is full (section 2.13).
 #[derive(Clone, Debug, Default)]
 pub(super) struct FullPipe {
-    /// It was, once.
+    /// It was full at least once.
     pub(super) reached: bool,
-    /// It is, as far as was seen since the search began.
+    /// It is full, since the search began.
     pub(super) now: bool,
     pub(super) rate: Rate,
     rounds: u32,
@@ -46,14 +46,14 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
-    /// The search begins anew (section 5.3.1.2, ResetFullBW), and `rate` is what it starts from.
+    /// Restarts the search (section 5.3.1.2, ResetFullBW) from `rate`.
     pub(super) fn search_from(&mut self, rate: Rate) {
         (self.rate, self.rounds, self.now) = (rate, 0, false);
     }
 }
 
 impl Bbr3 {
-    /// Section 5.3.1.2. A sample without a rate tells nothing.
+    /// Section 5.3.1.2. A sample without a rate is ignored.
     pub(super) fn check_full_pipe(&mut self, sample: &RateSample) {
         let Some(rate) = sample.rate.filter(|_| !self.full.now && self.model.round_began && !sample.app_limited) else {
             return;
@@ -83,7 +83,7 @@ impl Bbr3 {
             self.full.drain_from = self.model.rounds();
         }
     }
-    /// Section 5.3.1.3. Without selective acknowledgements any loss will do, and so does a mark.
+    /// Section 5.3.1.3. Without SACK any loss suffices, as does a mark.
     fn is_startup_lossy(&self, sample: &RateSample, fast: bool) -> bool {
         let bounds = &self.bounds;
         let lossy = if self.selective {
@@ -121,7 +121,7 @@ impl Bbr3 {
             self.idle_restart = false;
         }
     }
-    /// The sender marks what is measured meanwhile as limited: [`Bbr3::is_probing_rtt`].
+    /// The sender marks samples in this state as app-limited: [`Bbr3::is_probing_rtt`].
     fn go_on_probing_rtt(&mut self, now: Instant) {
         if self.probe_rtt_until.is_some() {
             self.probe_rtt_round |= self.model.round_began;
