@@ -37,7 +37,7 @@ pub const STACKS: &[(&str, Stack)] = &[
     ("ns3-wheel", Stack::Ns3Wheel),
 ];
 
-/// Congestion controls that a flow can ask for.
+/// Congestion controls that a flow can select.
 pub const CONTROLS: &[(&str, TcpKind)] =
     &[("reno", TcpKind::Reno), ("cubic", TcpKind::Cubic), ("bbr", TcpKind::Bbr), ("bbr3", TcpKind::Bbr3)];
 
@@ -74,7 +74,7 @@ pub const APPS: &[(&str, &str)] = &[
     ("telnet", "telnet"),
 ];
 
-/// Every way to choose ways.
+/// Every criterion for choosing paths.
 pub const ROUTINGS: &[(&str, Routing)] = &[("shortest", Routing::Shortest), ("etx", Routing::Etx)];
 
 /// Every kind of node.
@@ -99,7 +99,7 @@ impl Stack {
     pub fn word(self) -> &'static str {
         word_of(STACKS, &self)
     }
-    /// Whether no backend runs it: its word is kept for what is to come.
+    /// Whether no backend runs it: its word is reserved for the future.
     pub fn runs_nowhere(self) -> bool {
         matches!(self, Self::TcpHopByHop | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
     }

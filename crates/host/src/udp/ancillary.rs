@@ -79,7 +79,7 @@ pub(crate) fn write(
     match own {
         Some(IpAddr::V4(own)) => {
             let ipi_spec_dst = libc::in_addr { s_addr: u32::from(own).to_be() };
-            // No interface: routes decide, and they may change.
+            // No interface: the routes decide, and they may change.
             let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
             put(control, &mut at, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
         }
@@ -90,7 +90,7 @@ pub(crate) fn write(
         None => {}
     }
     if ecn != Ecn::NotEct {
-        // What the IP header will be decides where the mark is given.
+        // The IP version of the outgoing header decides where the mark is given.
         let (level, kind) = match to {
             SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
             _ => (libc::IPPROTO_IP, libc::IP_TOS),
