@@ -107,11 +107,11 @@ impl Stack {
     pub fn from_word(word: &str) -> Option<Self> {
         look_up(STACKS, word).ok()
     }
-    /// Whether the gateways do their work.
+    /// Whether it uses active gateways.
     pub fn has_gateways(self) -> bool {
         matches!(self, Self::Wavelane | Self::WavelaneUnsplit)
     }
-    /// Whether the simulator's gateways do their work.
+    /// Whether it uses active gateways in the simulator.
     pub fn has_simulated_gateways(self) -> bool {
         matches!(self, Self::Wavelane | Self::Hop2009)
     }
@@ -139,7 +139,7 @@ impl Metric {
 }
 
 impl TcpKind {
-    /// The kernel's name of it; BBR version 3 is known to no kernel, and that of 2001 has none.
+    /// The kernel's name of it; no kernel has BBR version 3, and that of 2001 has no name.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
     }
