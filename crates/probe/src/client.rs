@@ -19,7 +19,7 @@ const SILENCE: Span = Span::from_secs(3);
 const LATE_MAX: Span = Span::from_millis(100);
 /// Maximum number of count requests, ...
 const COUNTS_MAX: u32 = 12;
-/// ... which end once this many answers agree, so that no late packet is missed.
+/// ... until this many answers have arrived, in case a request overtook a probe.
 const COUNT_ANSWERS: u32 = 2;
 /// Maximum number of queued events for the owner.
 const EVENTS_MAX: usize = 64;
