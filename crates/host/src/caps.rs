@@ -1,9 +1,9 @@
-//! The two capabilities the transparent door needs, and giving up all others.
+//! The two capabilities that the transparent door needs, and dropping all others.
 #![allow(unsafe_code, reason = "capset and the prctls about capabilities have no safe wrapper")]
 
 /// CAP_NET_ADMIN (linux/capability.h): transparent sockets, marks, rules, queues.
 pub const NET_ADMIN: u8 = 12;
-/// CAP_NET_RAW (linux/capability.h): packets written whole.
+/// CAP_NET_RAW (linux/capability.h): packets with headers written by us.
 pub const NET_RAW: u8 = 13;
 
 const VERSION_3: u32 = 0x2008_0522;
@@ -55,8 +55,8 @@ fn prctl(option: libc::c_int, which: libc::c_ulong, capability: u8) -> std::io::
     }
 }
 
-/// Hands `capabilities` (numbers below 32) on to the programs we start (`nft`, `ip`, `iptables`), which file
-/// capabilities on our own binary would not do.
+/// Passes `capabilities` (numbers below 32) on to the programs we start (`nft`, `ip`, `iptables`), which file capabilities on our own
+/// binary would not do.
 pub fn pass_on(capabilities: &[u8]) -> std::io::Result<()> {
     let mut data = get()?;
     for c in capabilities {
@@ -67,16 +67,15 @@ pub fn pass_on(capabilities: &[u8]) -> std::io::Result<()> {
     capabilities.iter().try_for_each(|c| prctl(libc::PR_CAP_AMBIENT, RAISE, *c))
 }
 
-/// Gives up every capability but `kept` (numbers below 32) for good: for this thread, the threads and the programs that
-/// it starts, whoever owns those programs' files. Call it before there are other threads.
+/// Permanently drops every capability but `kept` (numbers below 32): for this thread, the threads and the programs that it starts, whoever
+/// owns those programs' files. Call it before other threads exist.
 pub fn keep_only(kept: &[u8]) -> std::io::Result<()> {
     const CAPABILITIES_MAX: u8 = 64;
     const SETPCAP: u8 = 8;
-    // Without CAP_SETPCAP the bounding set stays, and so does what follows from it: a set-user-id program could gain
-    // more, were it not for the last step.
+    // Without CAP_SETPCAP the bounding set stays, so a set-user-id program could gain more capabilities, were it not for the last step.
     if has(SETPCAP) {
         for c in (0..CAPABILITIES_MAX).filter(|c| !kept.contains(c)) {
-            // EINVAL: the kernel has no capabilities beyond these.
+            // EINVAL: the kernel knows no higher capabilities.
             if prctl(libc::PR_CAPBSET_DROP, c.into(), 0).is_err() {
                 break;
             }
@@ -91,7 +90,7 @@ pub fn keep_only(kept: &[u8]) -> std::io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
-/// Raises the soft limit on open files to the hard one: every connection is a descriptor.
+/// Raises the soft limit on open files to the hard limit: every connection needs a descriptor.
 pub fn raise_file_limit() -> std::io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is live and writable.
@@ -106,7 +105,7 @@ pub fn raise_file_limit() -> std::io::Result<()> {
     }
 }
 
-/// Whether a call failed because this process or the system has no descriptors or no memory left: trying again at once fails again.
+/// Whether a call failed because this process or the system has no descriptors or no memory left: an immediate retry fails again.
 pub fn is_exhausted(why: &std::io::Error) -> bool {
     matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
@@ -116,7 +115,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// A line of what proc(5) says of this thread.
+    /// A line of this thread's status file (proc(5)).
     fn mine(field: &str) -> String {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         status.lines().find_map(|l| l.strip_prefix(field)).unwrap().trim().to_owned()
@@ -127,7 +126,7 @@ mod tests {
         if !crate::is_root() || !has(NET_ADMIN) {
             return eprintln!("SKIPPED (needs root): giving up capabilities");
         }
-        // Capabilities are a thread's own.
+        // Capabilities are per thread.
         std::thread::spawn(|| {
             keep_only(&[NET_ADMIN]).unwrap();
             let only = format!("{:016x}", 1 << NET_ADMIN);

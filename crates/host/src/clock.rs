@@ -1,10 +1,10 @@
-//! A node's own clock: the machine's steady clock that goes on while it sleeps, on purpose set wrong in tests.
+//! A node's own clock: the machine's steady clock, which continues during suspend; deliberately wrong in tests.
 
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use wavelane_base::{Instant, Span};
 
-/// One node's clock. It never goes back.
+/// One node's clock. It is monotonic.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeClock {
     start: Instant,
@@ -18,12 +18,12 @@ impl NodeClock {
     /// A clock that reads `offset` now and runs `drift_ppm` parts per million fast (slow if negative).
     ///
     /// # Panics
-    /// If the clock would stand still or run back.
+    /// If the clock would stand still or run backwards.
     pub fn start(offset: Span, drift_ppm: i64) -> Self {
         assert!(i128::from(drift_ppm) > -MILLION, "a clock must run forwards");
         Self { start: since_boot(), offset, drift_ppm }
     }
-    /// The reading.
+    /// The current reading.
     pub fn now(&self) -> Instant {
         self.at(since_boot())
     }
@@ -32,7 +32,7 @@ impl NodeClock {
         let shown = elapsed + elapsed * i128::from(self.drift_ppm) / MILLION;
         Instant::from_nanos(u64::try_from(shown).unwrap_or(0)) + self.offset
     }
-    /// How long to wait in real time until this clock reads `deadline`; never too short.
+    /// Real time to wait until this clock reads `deadline`; never too short.
     pub fn until(&self, deadline: Instant) -> std::time::Duration {
         let left = i128::from(deadline.since(self.now()).as_nanos());
         let rate = MILLION + i128::from(self.drift_ppm);
@@ -41,14 +41,14 @@ impl NodeClock {
     }
 }
 
-/// Nanoseconds of CLOCK_BOOTTIME: unlike CLOCK_MONOTONIC it counts the time that the machine was suspended, so keys,
-/// leases and estimates are as old after a night's sleep as everybody else takes them to be.
+/// Nanoseconds of CLOCK_BOOTTIME: unlike CLOCK_MONOTONIC it counts the time that the machine was suspended, so the ages of keys, leases and
+/// estimates remain correct after a suspend.
 pub fn since_boot() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("CLOCK_BOOTTIME exists on every Linux since 2.6.39");
     Instant::from_nanos(u64::try_from(time.num_nanoseconds()).unwrap_or(0))
 }
 
-/// Nanoseconds of the time of day since 1970, for boot epochs and for reading the kernel's stamps; never for measuring.
+/// Nanoseconds of the time of day since 1970, for boot epochs and for interpreting the kernel's time stamps; never for measuring.
 pub fn wall_nanos() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("CLOCK_REALTIME exists on every Linux (clock_gettime(2))");
     u64::try_from(time.num_nanoseconds()).unwrap_or(0)
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(clock.until(Instant::ZERO), std::time::Duration::ZERO);
     }
 
-    /// In a time namespace the two steady clocks can be apart without anybody sleeping (time_namespaces(7)).
+    /// In a time namespace the two steady clocks can differ without any suspend (time_namespaces(7)).
     #[test]
     fn the_clock_counts_the_time_asleep() {
         const ASLEEP: &str = "WAVELANE_TEST_ASLEEP_SECONDS";

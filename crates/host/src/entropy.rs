@@ -1,11 +1,11 @@
 //! Unpredictable bytes from the operating system.
 #![allow(unsafe_code, reason = "getrandom has no safe wrapper here")]
 
-/// The kernel gives so many bytes at once without fail (getrandom(2)).
+/// Number of bytes that the kernel always returns in one call (getrandom(2)).
 const AT_ONCE: usize = 256;
 
-/// Fills `out`. A copy of this process's memory, as in a cloned virtual machine, gets other bytes: they are drawn anew
-/// each time, and the kernel hears of being cloned (VM generation ID).
+/// Fills `out`. A copy of this process's memory, as in a cloned virtual machine, gets other bytes: they are drawn anew each time, and the
+/// kernel is notified of cloning (VM generation ID).
 ///
 /// # Panics
 /// If the kernel has no getrandom(2), which every Linux since 3.17 has.

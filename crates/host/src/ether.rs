@@ -1,6 +1,6 @@
-//! A lane's packet socket: datagrams straight in Ethernet frames, without IP, ARP or routes.
+//! A lane's packet socket: datagrams directly in Ethernet frames, without IP, ARP or routes.
 //!
-//! Short frames are padded to the medium's least length, so a datagram is preceded by its length.
+//! Short frames are padded to the medium's minimum length, so a datagram is preceded by its length.
 #![allow(unsafe_code, reason = "packet sockets and their addresses have no safe wrapper")]
 
 use crate::udp::ancillary::{Ancillary, CONTROL_ROOM, Control};
@@ -16,15 +16,15 @@ use wavelane_base::Ecn;
 
 /// The EtherType of our frames: the first for local experiments (IEEE Std 802-2014, section 9.2.4).
 pub const ETHERTYPE: u16 = 0x88b5;
-/// What precedes a datagram in a frame: its length.
+/// Bytes before a datagram in a frame: its length.
 const LENGTH_OCTETS: usize = 2;
-/// The longest payload of a frame taken.
+/// The longest accepted frame payload.
 const FRAME_ROOM: usize = 9_216;
-/// Frames taken in one call.
+/// Frames read in one call.
 const FRAMES: usize = 16;
 
-/// What the kernel adds to a user priority (IEEE Std 802.1D-2004, annex G) for Wi-Fi to take it as it is: it reads that of a packet
-/// socket's frames from nowhere else (`cfg80211_classify8021d`).
+/// Added by the kernel to a user priority (IEEE Std 802.1D-2004, annex G) so that Wi-Fi uses it unchanged: for a packet socket's frames it
+/// reads the priority from nowhere else (`cfg80211_classify8021d`).
 const WIFI_PRIORITY: libc::c_int = 256;
 /// The highest user priority.
 pub const PRIORITY_MAX: u8 = 7;
@@ -44,15 +44,15 @@ pub fn parse_mac(text: &str) -> Option<Mac> {
     (parts.next().is_none() && single).then_some(mac)
 }
 
-/// The address under which a station is known where addresses are of sockets: link-local, with the interface identifier that
-/// follows from its own (RFC 4291, appendix A), and our EtherType for a port.
+/// The socket address that represents a station: link-local, with the interface identifier derived from its own address (RFC 4291, appendix
+/// A), and our EtherType as the port.
 pub fn address_of(mac: Mac) -> SocketAddr {
     let [a, b, c, d, e, f] = mac.map(u16::from);
     let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
     SocketAddr::from((ip, ETHERTYPE))
 }
 
-/// The station that [`address_of`] makes such an address of.
+/// The station that [`address_of`] maps to such an address.
 pub fn mac_of(address: SocketAddr) -> Option<Mac> {
     let SocketAddr::V6(v6) = address else { return None };
     let o = v6.ip().octets();
@@ -60,7 +60,7 @@ pub fn mac_of(address: SocketAddr) -> Option<Mac> {
     (address_of(mac) == address).then_some(mac)
 }
 
-/// The address for people: a station's own if it is one.
+/// The address for display: the station's address if it is one.
 pub fn address_text(address: SocketAddr) -> String {
     match mac_of(address) {
         Some([a, b, c, d, e, f]) => format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"),
@@ -77,11 +77,11 @@ pub struct EtherLane {
 }
 
 impl EtherLane {
-    /// Opens it (needs CAP_NET_RAW). It hears frames of our EtherType to this device's address alone, and sends with this user
-    /// priority, from 0 to [`PRIORITY_MAX`]: on Wi-Fi it says the access category, on a VLAN its egress map may put it into the tag.
+    /// Opens the socket (needs CAP_NET_RAW). It receives only frames of our EtherType to this device's address, and sends with this user
+    /// priority, from 0 to [`PRIORITY_MAX`]: on Wi-Fi it selects the access category, on a VLAN its egress map may put it into the tag.
     pub fn open(device: &str, priority: u8) -> io::Result<Self> {
         let index = libc::c_int::try_from(if_nametoindex(device)?).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // Without a protocol it hears nothing before it is bound.
+        // With protocol zero it receives nothing before it is bound.
         let socket = Socket::new(Domain::PACKET, Type::DGRAM.cloexec().nonblocking(), None)?;
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
         socket.set_send_buffer_size(SOCKET_BUFFER)?;
@@ -98,7 +98,7 @@ impl EtherLane {
         }
         Ok(Self { socket, index, buffer: vec![0; FRAME_ROOM], stamps: Stamps::new(Reading::take()) })
     }
-    /// Takes a few waiting frames, gives the datagram of each to `take`, and returns how many there were.
+    /// Reads a few waiting frames, passes the datagram of each to `take`, and returns their number.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
         for got in 0..FRAMES {
             let mut name = station(0, Mac::default());
@@ -132,8 +132,8 @@ impl EtherLane {
         }
         Ok(FRAMES)
     }
-    /// Offers `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be shorter. An
-    /// address that is no station's is none of this medium.
+    /// Passes `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be shorter. Addresses that
+    /// represent no station are not valid on this medium.
     pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: SocketAddr) -> Sent {
         let size = segment.map_or(bytes.len(), usize::from).max(1);
         let Some(mac) = mac_of(to) else {
@@ -168,13 +168,13 @@ impl EtherLane {
     }
 }
 
-/// Whether an error means that no packet socket at all can be opened: this process's filter of address families, or a kernel without
-/// them. Not the lack of a permission.
+/// Whether an error means that no packet socket can be opened at all: a filter of address families on this process, or a kernel without
+/// packet sockets. A missing permission does not count.
 pub fn is_forbidden(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
-/// Whether this process can open packet sockets, apart from its permission to.
+/// Whether this process can open packet sockets, apart from the permission.
 pub fn is_available() -> bool {
     Socket::new(Domain::PACKET, Type::DGRAM.cloexec(), None).err().is_none_or(|error| !is_forbidden(&error))
 }
@@ -185,7 +185,7 @@ impl AsFd for EtherLane {
     }
 }
 
-/// The datagram in a frame's payload, if it is whole.
+/// The datagram in a frame's payload, if it is complete.
 fn datagram_of(payload: &mut [u8]) -> Option<&mut [u8]> {
     let (length, rest) = payload.split_at_mut_checked(LENGTH_OCTETS)?;
     rest.get_mut(..usize::from(u16::from_be_bytes([length[0], length[1]])))
@@ -271,7 +271,7 @@ mod tests {
                 assert_eq!(got, [(bytes, address_of(A))]);
             }
             assert_eq!(b.receive(|_| panic!("nothing came")).unwrap(), 0);
-            // Several at once, one that the medium does not carry, and an address of another medium.
+            // Several at once, one too long for the medium, and an address of another medium.
             assert_eq!(a.send(&[1; 250], Some(100), address_of(B)).done, 250);
             let mut lengths = Vec::new();
             b.receive(|d| lengths.push(d.bytes.len())).unwrap();

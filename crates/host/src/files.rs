@@ -1,4 +1,4 @@
-//! Small files that outlive the process. Nothing that lies at their path instead may hold it up.
+//! Small files that outlive the process. Other file types at their path (pipes, links) must not block it.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Reads a file of at most `max` bytes; `InvalidData` if it is longer, or no plain file.
+/// Reads a file of at most `max` bytes; `InvalidData` if it is longer, or not a regular file.
 pub fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
-    // To open a pipe would wait for its writer.
+    // Opening a pipe would block until it has a writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let wrong = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
     if !file.metadata()?.is_file() {
@@ -22,19 +22,18 @@ pub fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file to write at its end; one that is made is its owner's alone. A pipe without a reader is refused.
+/// Opens a file for appending; a newly created one is accessible only to its owner. A pipe without a reader is refused.
 pub fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// Replaces a file as a whole, so that a power cut leaves the old or the new. Only its owner may read it; folders that are
-/// missing are made.
+/// Replaces a file atomically, so that a power failure leaves the old or the new. Only its owner may read it; missing folders are created.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let fresh = with_suffix(path, "-new");
-    // Whatever lies there, a link or a pipe too, is not written to.
+    // Anything already there, including a link or a pipe, is not written to.
     match std::fs::remove_file(&fresh) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
         _ => {}
@@ -42,16 +41,16 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     let done = fill(file, bytes).and_then(|()| std::fs::rename(&fresh, path));
     if done.is_err() {
-        // A full disk needs no half of it.
+        // On a full disk, a partial file is removed.
         let _ = std::fs::remove_file(&fresh);
     } else {
-        // The new file stands in any case. Not every file system can do this, nor may everybody read the folder.
+        // The new file is in place in any case. Not every file system supports this, and the folder may not be readable.
         let _ = sync_folder_of(path);
     }
     done
 }
 
-/// Has the disk keep the names in the folder of `path`: a power cut would undo a rename.
+/// Flushes the folder of `path` to disk: otherwise a power failure would undo a rename.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -62,7 +61,7 @@ fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The path with `suffix` behind its last part.
+/// The path with `suffix` appended to its last part.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
@@ -103,7 +102,7 @@ mod tests {
         std::fs::create_dir(&fresh).unwrap();
         assert!(replace(&path, b"four").is_err());
         assert_eq!(read_small(&path, 9).unwrap(), b"three");
-        // No room: nothing is left of it.
+        // No space: no partial file remains.
         assert!(replace(Path::new("/proc/none/a"), b"five").is_err());
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -1,4 +1,4 @@
-//! UDP probes that expire on the way: which router says so, and how long that took.
+//! UDP probes with a limited hop count: which router reports the expiry, and after what time.
 #![allow(unsafe_code, reason = "the error queue has no safe wrapper")]
 
 use crate::udp::set_int;
@@ -11,12 +11,12 @@ use wavelane_base::Span;
 
 use crate::clock::wall_nanos;
 
-/// Room for the control messages: an extended error with its address, and a time.
+/// Space for the control messages: an extended error with its address, and a time.
 const CONTROL_ROOM: usize = 256;
-/// An answer that seems to have waited longer was stamped under another time of day.
+/// An answer that seems to have waited longer was stamped before the time of day was changed.
 const WAITED_MAX: u64 = 1_000_000_000;
 
-/// A socket whose packets live for a chosen number of hops.
+/// A socket whose packets have a chosen hop limit.
 #[derive(Debug)]
 pub struct HopSocket {
     socket: Socket,
@@ -26,13 +26,13 @@ pub struct HopSocket {
 /// An ICMP message about one of our packets.
 #[derive(Clone, Debug)]
 pub struct HopAnswer {
-    /// Who sent it.
+    /// Its sender.
     pub from: IpAddr,
-    /// Time exceeded; otherwise the packet arrived, or somebody refuses it.
+    /// Time exceeded; otherwise the packet arrived, or was refused.
     pub exceeded: bool,
-    /// What our packet carried, as far as the message repeats it.
+    /// The payload of our packet, as far as the message quotes it.
     pub payload: Vec<u8>,
-    /// How long it lay in the socket before it was read.
+    /// How long it waited in the socket before it was read.
     pub waited: Span,
 }
 
@@ -55,7 +55,7 @@ impl HopSocket {
         Ok(Self { socket, six })
     }
 
-    /// Sends `payload`, which lives for `hops`. An error of an earlier packet may be told here; it means nothing for this one.
+    /// Sends `payload` with the hop limit `hops`. An error of an earlier packet may be reported here; it does not affect this one.
     pub fn send(&self, hops: u8, payload: &[u8]) -> io::Result<()> {
         if self.six {
             set_int(&self.socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, hops.into())?;
@@ -64,12 +64,12 @@ impl HopSocket {
         }
         match self.socket.send(payload) {
             Ok(_) => Ok(()),
-            // The report of an earlier packet's end; this one was not sent.
+            // Reports an earlier packet's error; this one was not sent.
             Err(_) => self.socket.send(payload).map(drop),
         }
     }
 
-    /// The next answer that waits.
+    /// The next waiting answer.
     pub fn answer(&self) -> Option<HopAnswer> {
         let mut payload = [0u8; 256];
         let mut control = Control([0; CONTROL_ROOM]);
@@ -88,8 +88,8 @@ impl HopSocket {
         let got = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, flags) };
         let got = usize::try_from(got).ok()?;
         let mut told = (None, false, None);
-        // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each message
-        // is read as what its type says it holds (ip(7), ipv6(7), socket(7)).
+        // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each message is read as the
+        // type given in its header (ip(7), ipv6(7), socket(7)).
         unsafe {
             let mut cmsg = libc::CMSG_FIRSTHDR(&raw const header);
             while !cmsg.is_null() {
@@ -114,13 +114,13 @@ impl HopSocket {
         Some(HopAnswer { from, exceeded: told.1, payload: payload[..got].to_vec(), waited: Span::from_nanos(waited) })
     }
 
-    /// Drops what the target itself sent.
+    /// Discards what the target itself sent.
     pub fn discard(&self) {
         while io::Read::read(&mut (&self.socket), &mut [0; 2_048]).is_ok() {}
     }
 }
 
-/// Whose error it is, and whether a packet's hops were used up (RFC 792, type 11; RFC 4443, type 3).
+/// The error's sender, and whether a packet's hop limit was exceeded (RFC 792, type 11; RFC 4443, type 3).
 ///
 /// # Safety
 /// Behind `offender` lies a socket address, as behind every error of a network's (`SO_EE_OFFENDER`, ip(7)).

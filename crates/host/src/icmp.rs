@@ -1,4 +1,4 @@
-//! ICMP echo (RFC 792) over a raw socket, as the program ping has it; needs CAP_NET_RAW.
+//! ICMP echo (RFC 792) over a raw socket, like the program ping; needs CAP_NET_RAW.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ impl IcmpSocket {
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
         self.0.send(message).map(drop)
     }
-    /// The next packet from that host, IP header and all, if one waits.
+    /// The next packet from that host including its IP header, if one is waiting.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.0).read(buffer) {
             Ok(len) => Ok(Some(len)),

@@ -1,4 +1,4 @@
-//! The only system calls of Wavelane, behind safe functions.
+//! All system calls of Wavelane, behind safe functions.
 
 pub mod caps;
 pub mod clock;
@@ -61,25 +61,25 @@ pub fn interface_exists(name: &str) -> bool {
     interface_index(name).is_some()
 }
 
-/// Whether an interface is set up (`ip link set NAME up`), with a carrier or without; `None` if there is none of that name.
+/// Whether an interface is set up (`ip link set NAME up`), with or without a carrier; `None` if no interface has that name.
 pub fn interface_is_up(name: &str) -> Option<bool> {
     let found = nix::ifaddrs::getifaddrs().ok()?.find(|interface| interface.interface_name == name)?;
     Some(found.flags.contains(nix::net::if_::InterfaceFlags::IFF_UP))
 }
 
-/// Whether the interface needs no ARP: it has one far end, or asks for no addresses. `None` if there is none of that name.
+/// Whether the interface needs no ARP: it is point-to-point, or resolves no addresses. `None` if no interface has that name.
 pub fn interface_needs_no_arp(name: &str) -> Option<bool> {
     use nix::net::if_::InterfaceFlags;
     let found = nix::ifaddrs::getifaddrs().ok()?.find(|interface| interface.interface_name == name)?;
     Some(found.flags.intersects(InterfaceFlags::IFF_POINTOPOINT | InterfaceFlags::IFF_NOARP))
 }
 
-/// The name of the interface of that number.
+/// The name of the interface with that index.
 pub fn interface_name(index: u32) -> Option<String> {
     nix::net::if_::if_indextoname(index).ok()?.into_string().ok()
 }
 
-/// The number by which the kernel knows an interface; another one each time an interface of that name is made.
+/// The kernel's index of an interface; it changes each time an interface of that name is created.
 pub fn interface_index(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(name).ok()
 }

@@ -1,4 +1,4 @@
-//! Word from the kernel that a network device or an address of this machine came, went or changed (rtnetlink(7)).
+//! Notifications from the kernel that a network device or an address of this machine was added, removed or changed (rtnetlink(7)).
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -7,16 +7,16 @@ use nix::sys::socket::{
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`: of these changes we are told.
+/// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`: the notified changes.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-/// What one message needs; of longer ones the rest is dropped, for nothing of them is read.
+/// Space for one message; the rest of a longer one is dropped, because its contents are not read.
 const MESSAGE_ROOM: usize = 4_096;
-/// Messages taken at once; the rest wait for the next call.
+/// Messages read at once; the rest wait for the next call.
 const MESSAGES_MAX: usize = 256;
-/// Room for messages that wait: of what does not fit the kernel tells by an error, which is word of a change, too.
+/// Space for waiting messages: the kernel reports an overflow as an error, which also signals a change.
 const BUFFER: usize = 64 << 10;
 
-/// The socket by which they come.
+/// The socket that receives them.
 #[derive(Debug)]
 pub struct LinkChanges {
     socket: OwnedFd,
@@ -31,7 +31,7 @@ impl LinkChanges {
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
         Ok(Self { socket })
     }
-    /// Takes what waits. What it says is to be asked of the kernel: words may have been lost.
+    /// Reads all waiting messages. The caller must query the kernel's state: messages may have been lost.
     pub fn drain(&self) {
         let mut message = [0; MESSAGE_ROOM];
         for _ in 0..MESSAGES_MAX {

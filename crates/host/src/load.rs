@@ -1,4 +1,4 @@
-//! TCP sockets of a measurement: congestion control chosen, little unsent, and what the kernel knows of them.
+//! TCP sockets of a measurement: selectable congestion control, little unsent data, and the kernel's statistics of them.
 
 use crate::udp::{get_words, set_int};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -6,11 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Unsent bytes that the kernel holds at first: what waits behind them waits in this host and not on the way.
+/// Initial limit of unsent bytes in the kernel: data queued behind them waits in this host and not on the path.
 const NOT_SENT: u32 = 16 << 10;
 const BACKLOG: libc::c_int = 256;
 
-/// Connects to `target` with the congestion control `congestion` (empty: the system's).
+/// Connects to `target` with the congestion control `congestion` (empty: the system's default).
 pub fn connect(target: SocketAddr, congestion: &str, patience: Duration) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
     if !congestion.is_empty() {
@@ -22,19 +22,19 @@ pub fn connect(target: SocketAddr, congestion: &str, patience: Duration) -> io::
     Ok(stream)
 }
 
-/// Puts a connected socket in order: no delay and little unsent.
+/// Configures a connected socket: no delay and little unsent data.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     hold_unsent(stream, NOT_SENT)
 }
 
-/// Lets the kernel hold so many unsent bytes from now on.
+/// Sets the limit of unsent bytes in the kernel.
 pub fn hold_unsent(stream: &TcpStream, octets: u32) -> io::Result<()> {
     let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
     set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, octets)
 }
 
-/// Listens for connections; `[::]` hears both IP versions.
+/// Listens for connections; `[::]` accepts both IP versions.
 pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -46,7 +46,7 @@ pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Chooses the congestion control. `PermissionDenied` for one that only root may use, `NotFound` for one the kernel lacks.
+/// Sets the congestion control. `PermissionDenied` for one that only root may use, `NotFound` for one the kernel lacks.
 pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
     SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
@@ -57,15 +57,15 @@ pub fn try_congestion(name: &str) -> io::Result<()> {
     socket.set_tcp_congestion(name.as_bytes())
 }
 
-/// The congestion control in force.
+/// The congestion control in use.
 pub fn congestion(stream: &TcpStream) -> io::Result<String> {
     let name = SockRef::from(stream).tcp_congestion()?;
     let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// Bytes written and not sent; zero if the kernel does not tell. It can be a super-packet of 64 KiB more than
-/// [`hold_unsent`] allows, since a kernel looks at that bound only where a packet begins.
+/// Bytes written and not sent; zero if the kernel does not report it. It can exceed the limit of [`hold_unsent`] by a super-packet of 64
+/// KiB, since the kernel checks that limit only where a packet begins.
 pub fn unsent(stream: &TcpStream) -> u32 {
     // Offset in `struct tcp_info` of linux/tcp.h: tcpi_notsent_bytes.
     const NOT_SENT_BYTES: usize = 144;
@@ -73,7 +73,7 @@ pub fn unsent(stream: &TcpStream) -> u32 {
     get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).map_or(0, |()| info[NOT_SENT_BYTES / 4])
 }
 
-/// Bytes that the other end has acknowledged since the connection began; zero if the kernel does not tell.
+/// Bytes that the peer has acknowledged since the connection began; zero if the kernel does not report it.
 pub fn acknowledged(stream: &TcpStream) -> u64 {
     // Offset in `struct tcp_info` of linux/tcp.h: tcpi_bytes_acked, of 64 bits.
     const ACKNOWLEDGED: usize = 120;
@@ -87,7 +87,7 @@ pub fn acknowledged(stream: &TcpStream) -> u64 {
     })
 }
 
-/// Bytes sent and not acknowledged, by the kernel's count of segments; zero if it does not tell.
+/// Bytes sent and not acknowledged, by the kernel's count of segments; zero if it does not report it.
 pub fn in_flight(stream: &TcpStream) -> u32 {
     // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_snd_mss, tcpi_unacked.
     const SEGMENT: usize = 16;
@@ -126,7 +126,7 @@ mod tests {
         theirs.read_exact(&mut [0; 5_000]).unwrap();
         let arrived = |_| {
             std::thread::sleep(Duration::from_millis(20));
-            // The kernel counts the SYN, too.
+            // The kernel also counts the SYN.
             (5_000..=5_001).contains(&acknowledged(&ours))
         };
         assert!((0..100).any(arrived), "{}", acknowledged(&ours));

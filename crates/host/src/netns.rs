@@ -1,8 +1,8 @@
-//! Network namespaces that belong to this process and die with it.
+//! Network namespaces that belong to this process and are removed with it.
 //!
-//! A namespace here has no name in the file system: it is held open by one worker thread that entered it with
-//! `unshare(2)`. Whatever ends the process (exit, panic, signal, `kill -9`) ends the thread, and the kernel then
-//! removes the namespace with all its interfaces, routes, rules and sockets. There is nothing to sweep up later.
+//! A namespace here has no name in the file system: it is held open by one worker thread that entered it with `unshare(2)`. However the
+//! process ends (exit, panic, signal, `kill -9`), the thread ends with it, and the kernel then removes the namespace with all its
+//! interfaces, routes, rules and sockets. No later clean-up is needed.
 #![allow(unsafe_code, reason = "pre_exec runs a closure between fork and exec")]
 
 use nix::sched::{CloneFlags, unshare};
@@ -22,7 +22,7 @@ pub enum NetnsError {
     /// `unshare(CLONE_NEWNET)` was refused.
     #[error("cannot create a network namespace ({0}): run as root, for example with sudo")]
     Unshare(io::Error),
-    /// The thread that holds the namespace is gone or could not start.
+    /// The thread that holds the namespace has ended or could not start.
     #[error("the thread holding namespace '{0}' is gone: this is a bug, its panic message is above")]
     WorkerGone(String),
     /// A kernel setting was refused.
@@ -30,7 +30,7 @@ pub enum NetnsError {
     Sysctl {
         /// File under `/proc/sys`.
         path: String,
-        /// What was to be written.
+        /// The value to write.
         value: String,
         /// The kernel's answer.
         error: io::Error,
@@ -39,7 +39,7 @@ pub enum NetnsError {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// One network namespace, owned.
+/// An owned network namespace.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
@@ -84,15 +84,15 @@ impl Netns {
         &self.path
     }
 
-    /// Opens a handle that keeps the namespace in being even after `self` is gone.
+    /// Opens a handle that keeps the namespace alive even after `self` is dropped.
     pub fn handle(&self) -> io::Result<File> {
         File::open(&self.path)
     }
 
     /// Runs `work` inside the namespace and waits for its result.
     ///
-    /// Sockets and TUN devices that `work` opens belong to the namespace wherever they are used afterwards, and
-    /// threads that it spawns stay inside. Work is done in order, one piece at a time, so it must not block long.
+    /// Sockets and TUN devices that `work` opens belong to the namespace wherever they are used afterwards, and threads that it spawns stay
+    /// inside. Jobs run in order, one at a time, so a job must not block long.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NetnsError> {
         let gone = || NetnsError::WorkerGone(self.name.clone());
         let (done, result) = channel();
@@ -105,10 +105,10 @@ impl Netns {
         result.recv().map_err(|_| gone())
     }
 
-    /// Starts `command` inside the namespace, in a process group of its own.
+    /// Starts `command` inside the namespace, in its own process group.
     ///
-    /// The child gets `on_death` when the namespace's owner goes away for whatever reason, so no child outlives
-    /// this process; a terminal's Ctrl-C reaches only the owner, which ends its children in order.
+    /// The child gets `on_death` when the namespace's owner ends for whatever reason, so no child outlives this process; a terminal's
+    /// Ctrl-C reaches only the owner, which ends its children in order.
     pub fn spawn(&self, mut command: Command, on_death: ChildEnd) -> Result<io::Result<Child>, NetnsError> {
         let signal = match on_death {
             ChildEnd::Kill => Signal::SIGKILL,
@@ -139,7 +139,7 @@ impl Netns {
 pub enum ChildEnd {
     /// SIGKILL: tools without state.
     Kill,
-    /// SIGTERM: daemons that leave nothing behind when asked to end.
+    /// SIGTERM: daemons that clean up when asked to end.
     Terminate,
 }
 
@@ -147,18 +147,18 @@ impl Drop for Netns {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(worker) = self.worker.take() {
-            // A worker that panicked has said so on stderr already.
+            // A worker that panicked has already reported it on stderr.
             let _ = worker.join();
         }
     }
 }
 
-/// Asks process `pid`, a child of ours, to end in an orderly way (SIGTERM).
+/// Asks our child process `pid` to end in order (SIGTERM).
 pub fn terminate(child: &Child) -> io::Result<()> {
     signal(child, Signal::SIGTERM)
 }
 
-/// Asks any process to end in an orderly way (SIGTERM).
+/// Asks any process to end in order (SIGTERM).
 pub fn terminate_process(pid: u32) -> io::Result<()> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM).map_err(io::Error::from)

@@ -1,4 +1,4 @@
-//! NFQUEUE: packets that a firewall rule hands us for a verdict (kernel: nfnetlink_queue).
+//! NFQUEUE: packets that a firewall rule passes to us for a verdict (kernel: nfnetlink_queue).
 //!
 //! Written here rather than taken from the `nfq` crate because the readiness loop needs the descriptor, children
 //! must not inherit it (an inherited queue would outlive us and defeat `--queue-bypass`), and a held packet must
@@ -36,11 +36,11 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 const HEADER: usize = 16;
 const GENERIC: usize = 4;
 
-/// Bytes of each packet that we look at: the longest IPv4 and TCP headers.
+/// Bytes copied of each packet: the longest IPv4 and TCP headers.
 const COPY_RANGE: u32 = 120;
-/// Packets the kernel lets wait for verdicts; more are dropped.
+/// Maximum number of packets waiting for verdicts; more are dropped.
 const QUEUE_LENGTH: u32 = 8_192;
-/// Room for one message: attributes and [`COPY_RANGE`] bytes.
+/// Space for one message: attributes and [`COPY_RANGE`] bytes.
 const MESSAGE_ROOM: usize = 8_192;
 
 /// A packet waiting in the kernel for its verdict. Dropping this value leaves it waiting; give it to
@@ -50,14 +50,14 @@ pub struct Held {
     id: u32,
 }
 
-/// A packet as it came: the handle, its firewall mark and the first bytes of its IP header.
+/// A received packet: the handle, its firewall mark and the first bytes of its IP header.
 #[derive(Debug)]
 pub struct Queued {
-    /// For the verdict.
+    /// The handle for the verdict.
     pub held: Held,
     /// The firewall mark.
     pub mark: u32,
-    /// IP header and what follows, up to 120 bytes.
+    /// IP header and the bytes after it, up to 120 bytes.
     pub head: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ fn message(kind: u16, flags: u16, queue: u16, attributes: &[u8]) -> Vec<u8> {
 }
 
 impl NfQueue {
-    /// Binds queue `number` of this network namespace (needs CAP_NET_ADMIN). EBUSY or EPERM: somebody has it.
+    /// Binds queue `number` of this network namespace (needs CAP_NET_ADMIN). EBUSY or EPERM: the queue is in use.
     pub fn bind(number: u16) -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
@@ -124,8 +124,8 @@ impl NfQueue {
             }
         }
     }
-    /// Room for `octets`, as the kernel counts them, of packets that were not received yet: its usual room, however large the
-    /// packets are, is that of some hundred.
+    /// Sets the socket buffer for packets not yet received to `octets`, as the kernel counts them: its default fits only some hundred
+    /// packets, however large they are.
     pub fn set_room(&self, octets: usize) -> io::Result<()> {
         let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
         set_int(&self.fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
@@ -145,11 +145,11 @@ impl NfQueue {
             }
         }
     }
-    /// Lets the packet go on its way.
+    /// Lets the packet pass.
     pub fn accept(&self, held: Held) -> io::Result<()> {
         self.verdict(held, VERDICT_ACCEPT)
     }
-    /// Throws the packet away.
+    /// Drops the packet.
     pub fn discard(&self, held: Held) -> io::Result<()> {
         self.verdict(held, VERDICT_DROP)
     }
@@ -210,7 +210,7 @@ mod tests {
         let queued = parse(&bytes).expect("a whole message");
         assert_eq!((queued.held.id, queued.mark, queued.head.as_slice()), (258, 7, b"hello".as_slice()));
         for cut in 0..bytes.len() {
-            // Never a panic; a packet only if its header came whole.
+            // Must never panic; yields a packet only if its header is complete.
             let id = parse(&bytes[..cut]).map(|q| q.held.id);
             assert!(id.is_none() || id == Some(258));
         }

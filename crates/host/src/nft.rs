@@ -1,8 +1,7 @@
-//! Firewall rules that vanish with the process: one long-lived `nft -i` child owns our table.
+//! Firewall rules that are removed with the process: one long-lived `nft -i` child owns our table.
 //!
-//! A table with `flags owner` belongs to the netlink socket that made it. The child holds that socket, and its
-//! standard input is our pipe: when we die in whatever way, the child reads the end of file and exits, and the
-//! kernel removes the table.
+//! A table with `flags owner` belongs to the netlink socket that created it. The child holds that socket, and its standard input is our
+//! pipe: however we end, the child reads the end of file and exits, and the kernel removes the table.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read, Write};
@@ -10,12 +9,12 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
-/// How long nft may take for one answer, in milliseconds.
+/// Time limit for one answer of nft, in milliseconds.
 const PATIENCE_MS: u16 = 5_000;
-/// Most text we read of one answer.
+/// Maximum text read of one answer.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// Why a tool did not do what it was asked.
+/// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// It is not installed.
@@ -23,15 +22,15 @@ pub enum ToolError {
     Missing {
         /// The program.
         tool: String,
-        /// The Debian package that holds it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
-    /// It said no.
+    /// It reported an error.
     #[error("{tool} refused: {said}")]
     Refused {
         /// The program.
         tool: String,
-        /// Its words, on one line.
+        /// Its message, on one line.
         said: String,
     },
     /// It could not be run.
@@ -59,7 +58,7 @@ fn start_error(tool: &str, source: io::Error) -> ToolError {
     }
 }
 
-/// A tool's words on one line.
+/// A tool's message on one line.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.bytes().all(|b| b == b'^')).collect();
@@ -73,7 +72,7 @@ pub fn run(tool: &str, arguments: &[&str], input: &str) -> Result<String, ToolEr
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| start_error(tool, e))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A tool that ends before it has read everything says why on its standard error.
+        // A tool that exits before it has read everything gives the reason on its standard error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let Output { status, stdout, stderr } = child.wait_with_output().map_err(failed)?;
@@ -92,10 +91,10 @@ pub struct NftOwner {
 }
 
 impl NftOwner {
-    /// Starts the child and has it load `ruleset`, which makes `chain` (such as `inet wavelane loaded`) among others.
+    /// Starts the child and loads `ruleset` through it, which creates `chain` (such as `inet wavelane loaded`) among others.
     pub fn load(ruleset: &str, chain: &str) -> Result<Self, ToolError> {
         let mut command = Command::new("nft");
-        // Its own process group, so that Ctrl-C reaches us alone and we remove things in order.
+        // Its own process group, so that Ctrl-C reaches only us and we remove things in order.
         command.arg("-i").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|e| start_error("nft", e))?;
         let stdin = child.stdin.take();
@@ -103,9 +102,9 @@ impl NftOwner {
         owner.execute(ruleset, chain)?;
         Ok(owner)
     }
-    /// Has the child execute `ruleset` as one transaction, which makes `chain`, whose name is new each time.
+    /// Makes the child execute `ruleset` as one transaction, which creates `chain`, whose name is new each time.
     pub fn execute(&mut self, ruleset: &str, chain: &str) -> Result<(), ToolError> {
-        // One line is one transaction. The listing after it answers whether it stands.
+        // One line is one transaction. The listing after it shows whether it succeeded.
         let line = ruleset.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         let text = format!("{line}\nlist chain {chain}\n");
         let written = self.stdin.as_mut().map_or(Ok(()), |s| s.write_all(text.as_bytes()).and_then(|()| s.flush()));
@@ -120,7 +119,7 @@ impl NftOwner {
     pub fn is_gone(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
-    /// Reads until the listing shows `wanted`, or until nft complains, ends or takes too long.
+    /// Reads until the listing shows `wanted`, or until nft reports an error, ends or exceeds the time limit.
     fn answer(&mut self, wanted: &str) -> Result<(), String> {
         let (mut said, mut complaint) = (String::new(), String::new());
         let (Some(out), Some(err)) = (&mut self.child.stdout, &mut self.child.stderr) else {
@@ -145,7 +144,7 @@ impl NftOwner {
                 let n = out.read(&mut buf).unwrap_or(0);
                 said.push_str(&String::from_utf8_lossy(&buf[..n]));
                 if n == 0 {
-                    // Its last words come on the other pipe; read them before giving up.
+                    // Its last message comes on the other pipe; read it before giving up.
                     let _ = err.read_to_string(&mut complaint);
                     let said = one_line(&complaint);
                     return Err(if said.is_empty() { "it ended at once".into() } else { said });

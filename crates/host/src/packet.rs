@@ -1,4 +1,4 @@
-//! Interface offloads: super-packets and unfinished checksums must not reach an emulated channel.
+//! Interface offloads: super-packets and incomplete checksums must not reach an emulated channel.
 #![allow(unsafe_code, reason = "SIOCETHTOOL is an ioctl with a pointer inside its argument")]
 
 use std::io;
@@ -20,7 +20,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// All of them, in an order the kernel accepts for switching off.
+    /// All of them, in an order in which the kernel accepts switching them off.
     pub const ALL: [Self; 5] = [Self::Gro, Self::Gso, Self::Tso, Self::TxChecksum, Self::ScatterGather];
 
     fn commands(self) -> (u32, u32) {
@@ -52,8 +52,8 @@ fn ethtool(interface: &str, value: &mut EthtoolValue) -> io::Result<()> {
         *slot = byte as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut *value).cast();
-    // SAFETY: the name is closed by a zero, and ifru_data points at an ethtool_value that outlives the call; the
-    // commands used here read and write exactly that struct.
+    // SAFETY: the name is zero-terminated, and ifru_data points at an ethtool_value that outlives the call; the commands used here read and
+    // write exactly that struct.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! Readiness: epoll with deadlines to the nanosecond.
+//! Readiness: epoll with nanosecond deadlines.
 #![allow(unsafe_code, reason = "epoll_pwait2 has no safe wrapper; epoll_wait rounds to milliseconds")]
 
 use nix::errno::Errno;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Most events taken in one call; the rest wait for the next.
+/// Maximum number of events per call; the rest wait for the next.
 const EVENTS_MAX: usize = 256;
 
 /// What a descriptor is ready for.
@@ -19,7 +19,7 @@ pub struct Ready {
     pub readable: bool,
     /// A write will not block.
     pub writable: bool,
-    /// The descriptor has an error or both directions have ended.
+    /// The descriptor has an error or both directions are closed.
     pub failed: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Poller {
 impl Poller {
     /// An empty set. Also asks the kernel to wake this thread without timer slack.
     pub fn new() -> io::Result<Self> {
-        // A refusal only costs punctuality.
+        // If it is refused, only wake-ups are less punctual.
         let _ = nix::sys::prctl::set_timerslack(1);
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX] })
@@ -59,7 +59,7 @@ impl Poller {
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(self.epoll.delete(fd)?)
     }
-    /// Waits until something is ready or `timeout` has passed (`None`: for ever). A signal ends the wait early.
+    /// Waits until something is ready or `timeout` has passed (`None`: indefinitely). A signal ends the wait early.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<Ready>> {
         let spec = timeout.map(|t| libc::timespec {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),

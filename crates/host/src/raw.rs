@@ -1,4 +1,4 @@
-//! Packets written whole: answers to SYNs that we held and refused.
+//! Raw packets: answers to SYNs that we held and refused.
 #![allow(unsafe_code, reason = "ICMP6_FILTER has no safe wrapper")]
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -7,7 +7,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// The socket option that says which ICMPv6 messages a raw socket receives (linux/icmpv6.h; RFC 3542, section 3.2).
+/// The socket option that selects which ICMPv6 messages a raw socket receives (linux/icmpv6.h; RFC 3542, section 3.2).
 const ICMP6_FILTER: libc::c_int = 1;
 
 /// Raw sockets of both families (IPPROTO_RAW, so headers are ours; needs CAP_NET_RAW).
@@ -39,7 +39,7 @@ impl RawSender {
         };
         Ok(Self { v4: open(Domain::IPV4, libc::IPPROTO_RAW)?, v6: six().ok() })
     }
-    /// Sends one whole packet of either family to `to`. The kernel fills an IPv4 checksum, and an IPv4 source of zero.
+    /// Sends one complete packet of either family to `to`. The kernel fills in an IPv4 checksum, and an IPv4 source of zero.
     pub fn send(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
         let socket = if to.is_ipv4() { &self.v4 } else { &self.six()?.raw };
         let to: SockAddr = SocketAddr::new(to, 0).into();
@@ -55,7 +55,7 @@ impl RawSender {
     }
 }
 
-/// Keeps ICMPv6 messages, which every such socket gets a copy of, out of one that only sends.
+/// Blocks incoming ICMPv6 messages, of which every such socket gets a copy, on a socket that only sends.
 fn hear_nothing(socket: &Socket) -> io::Result<()> {
     let block_all = [u32::MAX; 8];
     let size = mem::size_of_val(&block_all) as libc::socklen_t;

@@ -1,4 +1,4 @@
-//! Real time for drivers of channel machines: the clock, waiting to the nanosecond, and scheduling priority.
+//! Real time for drivers of channel machines: the clock, waiting with nanosecond deadlines, and scheduling priority.
 #![allow(unsafe_code, reason = "sched_setscheduler has no safe wrapper")]
 
 use nix::poll::{PollFd, PollFlags};
@@ -21,7 +21,7 @@ pub fn wait(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<bool> {
     poll(fds, PollFlags::POLLIN, deadline)
 }
 
-/// Like [`wait`], but until `fd` can be written or, if it is connecting, until that has succeeded or failed.
+/// Like [`wait`], but until `fd` is writable or, if it is connecting, until that has succeeded or failed.
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
     poll(&[fd], PollFlags::POLLOUT, deadline)
 }
@@ -37,8 +37,8 @@ fn poll(fds: &[BorrowedFd<'_>], flags: PollFlags, deadline: Instant) -> io::Resu
     }
 }
 
-/// Lets the calling thread run before all ordinary ones (SCHED_FIFO, lowest real-time priority) and wake without
-/// timer slack. Only for threads that do little work and sleep often. Refused without CAP_SYS_NICE.
+/// Runs the calling thread before all ordinary ones (SCHED_FIFO, lowest real-time priority) and without timer slack. Only for threads that
+/// do little work and sleep often. Fails without CAP_SYS_NICE.
 pub fn prefer_this_thread() -> io::Result<()> {
     const LOWEST: libc::c_int = 1;
     nix::sys::prctl::set_timerslack(1).map_err(io::Error::from)?;

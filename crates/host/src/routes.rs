@@ -1,7 +1,7 @@
-//! A routing table of the kernel: what it says, and when it changes (linux/rtnetlink.h).
+//! A routing table of the kernel: its contents and change notifications (linux/rtnetlink.h).
 //!
-//! A change is news only: the table is read again as a whole, because the kernel drops news that nobody fetches in time and
-//! tells nothing of the IPv4 routes that go with their interface.
+//! A notification only triggers a new read of the whole table, because the kernel drops notifications that are not read in time and sends
+//! none for the IPv4 routes that are removed with their interface.
 
 mod towards;
 
@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use wavelane_base::IpPrefix;
 
-/// The table that `ip route` shows when it is asked for none (`RT_TABLE_MAIN`).
+/// The table that `ip route` shows by default (`RT_TABLE_MAIN`).
 pub const TABLE_MAIN: u32 = 254;
 /// This host's own addresses (`RT_TABLE_LOCAL`), which the kernel looks up first.
 const TABLE_LOCAL: u32 = 255;
@@ -51,30 +51,29 @@ const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTNH: usize = 8;
-/// The interface is gone, or its carrier is (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`).
+/// The interface or its carrier is missing (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`).
 const RTNH_UNUSABLE: u32 = 1 | 16;
 /// Links, addresses of both versions, routes of both versions, next hops that routes share.
 const GROUPS: [u32; 6] = [1, 5, 9, 7, 11, 32];
 
-/// Room for one answer; the kernel writes at most 32 KiB at once.
+/// Space for one answer; the kernel writes at most 32 KiB at once.
 const ANSWER_ROOM: usize = 64 << 10;
-/// A table that changes while it is read is read again, so often.
+/// Maximum number of reads of a table that changes while it is read.
 const READS_MAX: usize = 4;
-/// Most routes taken of a table.
+/// Maximum number of routes read from a table.
 pub const ROUTES_MAX: usize = 1 << 16;
 
-/// One block of addresses and where the kernel sends what goes there: of several routes to it the one with the least metric.
+/// A block of addresses and where the kernel sends its traffic: of several routes to it the one with the least metric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelRoute {
     /// The block.
     pub prefix: IpPrefix,
-    /// The next hops' addresses, `None` where targets are on the link or this host. None at all: what goes there is refused or
-    /// dropped.
+    /// The next hops' addresses, `None` where targets are on the link or this host. If empty, traffic to the block is refused or dropped.
     pub next_hops: Vec<Option<IpAddr>>,
     metric: u32,
 }
 
-/// A table, watched.
+/// A watched table.
 #[derive(Debug)]
 pub struct RouteWatch {
     news: OwnedFd,
@@ -88,7 +87,7 @@ impl RouteWatch {
         Ok(Self { news: netlink(groups)?, table })
     }
 
-    /// Waits until something changed that may have changed the table; `false` once `stop` is readable or its other end closed.
+    /// Waits until a change may have affected the table; `false` once `stop` is readable or its other end closed.
     pub fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<bool> {
         let mut both = [PollFd::new(self.news.as_fd(), PollFlags::POLLIN), PollFd::new(stop, PollFlags::POLLIN)];
         loop {
@@ -103,7 +102,7 @@ impl RouteWatch {
         }
         let mut buf = [0; 8 << 10];
         loop {
-            // ENOBUFS: more came than there was room for, which is news as well.
+            // ENOBUFS: more messages arrived than fit, which also signals a change.
             match recv(self.news.as_raw_fd(), &mut buf, MsgFlags::MSG_DONTWAIT) {
                 Ok(_) | Err(nix::errno::Errno::ENOBUFS | nix::errno::Errno::EINTR) => {}
                 Err(nix::errno::Errno::EAGAIN) => return Ok(true),
@@ -112,7 +111,7 @@ impl RouteWatch {
         }
     }
 
-    /// The table's routes that meet one of the blocks `wanted`, and this host's own addresses among those.
+    /// The table's routes that overlap one of the blocks `wanted`, and this host's own addresses among those.
     pub fn read(&self, wanted: &[IpPrefix]) -> io::Result<Vec<KernelRoute>> {
         let mut routes = Vec::new();
         for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
@@ -120,7 +119,7 @@ impl RouteWatch {
                 let mut found = Found { wanted, routes: BTreeMap::new() };
                 let still = self.dump(family, self.table, &mut found)?;
                 let still = self.dump(family, TABLE_LOCAL, &mut found)? && still;
-                // A table that never stands still is taken as it is: its next change is news again.
+                // A table that keeps changing is used as it is: its next change causes a new notification.
                 if still || read == READS_MAX {
                     routes.extend(found.routes.into_values());
                     break;
@@ -133,7 +132,7 @@ impl RouteWatch {
     /// `false` if the table changed meanwhile.
     fn dump(&self, family: u8, table: u32, found: &mut Found<'_>) -> io::Result<bool> {
         let fd = netlink(0)?;
-        // Without it (Linux before 4.20) all tables are answered, and sorted out here.
+        // Without it (Linux before 4.20) the routes of all tables are returned, and filtered here.
         let _ = set_int(&fd, libc::SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1);
         sendto(fd.as_raw_fd(), &request(family, table), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
         let mut buf = vec![0; ANSWER_ROOM];
@@ -149,7 +148,7 @@ impl RouteWatch {
                 match kind {
                     NLMSG_DONE => return Ok(whole),
                     NLMSG_ERROR => match u32_at(body, 0).map_or(0, u32::cast_signed) {
-                        // A table that does not exist yet has no routes; nor has a kernel without IPv6.
+                        // A table that does not exist yet has no routes, and neither has a kernel without IPv6.
                         0 => {}
                         code if [-libc::ENOENT, -libc::EAFNOSUPPORT, -libc::EOPNOTSUPP].contains(&code) => {
                             return Ok(true);
@@ -170,7 +169,7 @@ fn netlink(groups: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Asks for all routes of a table.
+/// A request for all routes of a table.
 fn request(family: u8, table: u32) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(((HEADER + ROUTE + 8) as u32).to_ne_bytes());
@@ -184,7 +183,7 @@ fn request(family: u8, table: u32) -> Vec<u8> {
     out
 }
 
-/// The messages in what was received: kind, flags and body.
+/// The messages in the received bytes: kind, flags and body.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u16, &[u8])> {
     core::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
@@ -213,7 +212,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// An address of as many octets as its version has.
+/// An IP address; its version follows from the number of octets.
 fn address(octets: &[u8]) -> Option<IpAddr> {
     match octets.len() {
         4 => Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?))),
@@ -222,7 +221,7 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A gateway's address, whichever attribute has it: `RTA_VIA` begins with its family.
+/// A gateway's address, from either attribute: `RTA_VIA` begins with its family.
 fn gateway(kind: u16, value: &[u8]) -> Option<IpAddr> {
     match kind {
         RTA_GATEWAY => address(value),
@@ -231,7 +230,7 @@ fn gateway(kind: u16, value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The next hops of a route over several.
+/// The next hops of a multipath route.
 fn several(mut bytes: &[u8]) -> Vec<Option<IpAddr>> {
     let mut hops = Vec::new();
     while let Some(length) = u16_at(bytes, 0).map(usize::from) {
@@ -244,14 +243,14 @@ fn several(mut bytes: &[u8]) -> Vec<Option<IpAddr>> {
     hops
 }
 
-/// What is read of a table.
+/// Routes read from a table.
 struct Found<'a> {
     wanted: &'a [IpPrefix],
     routes: BTreeMap<(IpAddr, u8), KernelRoute>,
 }
 
 impl Found<'_> {
-    /// Takes a route, if it is of `table`, leads somewhere or refuses, and meets what is wanted.
+    /// Accepts a route if it is of `table`, has a next hop or refuses traffic, and overlaps the wanted blocks.
     fn take(&mut self, body: &[u8], table: u32) -> io::Result<()> {
         let Some(route) = parse(body, table) else { return Ok(()) };
         let meets = |block: &IpPrefix| {
@@ -271,7 +270,7 @@ impl Found<'_> {
                 return Err(io::Error::other(what));
             }
             None => _ = self.routes.insert(key, route),
-            // What is ours is looked up first.
+            // The host's own addresses are looked up first.
             Some(other) if table == TABLE_LOCAL => *other = route,
             Some(other) if route.metric < other.metric => *other = route,
             // IPv6's way of listing several next hops.
@@ -284,12 +283,12 @@ impl Found<'_> {
     }
 }
 
-/// A route of `table` as the kernel writes it; none for what is no such route.
+/// A route of `table` in the kernel's format; `None` for anything else.
 fn parse(body: &[u8], table: u32) -> Option<KernelRoute> {
     let &[family, bits, source_bits, service, short_table, _, _, kind] = body.get(..8)? else { return None };
     let flags = u32_at(body, 8)?;
     let six = i32::from(family) == libc::AF_INET6;
-    // Routes for some sources or kinds of service only are not asked by target.
+    // Routes for only some sources or types of service are not considered.
     if flags & RTM_F_CLONED != 0 || source_bits != 0 || service != 0 || bits > if six { 128 } else { 32 } {
         return None;
     }
@@ -309,16 +308,16 @@ fn parse(body: &[u8], table: u32) -> Option<KernelRoute> {
     let next_hops = match kind {
         _ if number != table => return None,
         RTN_LOCAL if table == TABLE_LOCAL => vec![None],
-        // The rest of the local table are broadcast addresses.
+        // The other entries of the local table are broadcast addresses.
         _ if table == TABLE_LOCAL => return None,
         RTN_UNICAST if over_several.is_some() => over_several.unwrap_or_default(),
         RTN_UNICAST if flags & RTNH_UNUSABLE != 0 || via.is_none() && !device => Vec::new(),
         RTN_UNICAST => vec![via],
-        // `throw` ends the search of this table, the only one that is followed.
+        // `throw` ends the search of this table, the only one that is considered.
         RTN_BLACKHOLE | RTN_UNREACHABLE | RTN_PROHIBIT | RTN_THROW => Vec::new(),
         _ => return None,
     };
-    // Not taken at all where no hop works: the kernel goes on to the next route then.
+    // Ignored where no hop works: the kernel then continues with the next route.
     if kind == RTN_UNICAST && next_hops.is_empty() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Whether standard output was open when the program started. Before `main` the standard library opens /dev/null in the place of
-//! what was closed, and what is written there is lost without an error.
+//! Whether standard output was open when the program started. Before `main` the standard library opens /dev/null in place of closed
+//! descriptors, and output to it is lost without an error.
 #![allow(unsafe_code, reason = "a function that runs before the standard library's start")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

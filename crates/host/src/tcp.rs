@@ -1,4 +1,4 @@
-//! TCP sockets at the gateway's door: bounded, undelayed, and lingering zero until told otherwise.
+//! TCP sockets of the gateway's door: bounded buffers, no delay, and linger zero until changed.
 
 use crate::udp::{get_words, set_int};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -6,64 +6,64 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Send buffer of each door socket, and the most its receive buffer may become (the kernel doubles both for its
-/// bookkeeping). It bounds the bytes that wait outside our own queues.
+/// Send buffer of each door socket, and the maximum of its receive buffer (the kernel doubles both for its bookkeeping). It bounds the
+/// bytes that wait outside our own queues.
 pub const SOCKET_BUFFER: usize = 256 << 10;
-/// Memory that a door socket's receive buffer may take at the most; nearly all of it can be bytes.
+/// Maximum memory of a door socket's receive buffer; nearly all of it can be payload.
 pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
-/// The same until [`set_receive_room`]. What a SYN promises (64 KiB) fits into it whole.
+/// The same until [`set_receive_room`]. The window advertised in a SYN (64 KiB) fits completely.
 pub const RECEIVE_FIRST: usize = 128 << 10;
 /// Unsent bytes in the kernel below which a socket counts as writable.
 pub const NOT_SENT_LOW_WATER: i32 = 64 << 10;
-/// Connections the kernel completes before we accept them.
+/// Connections that the kernel completes before we accept them.
 const BACKLOG: i32 = 1024;
 
-/// Puts a door socket in order: no delay, bounded buffers, and a close that resets.
+/// Configures a door socket: no delay, bounded buffers, and a close that resets.
 ///
-/// Linger 0 stays until [`end_orderly`], so a crash resets the application and never ends its stream early.
+/// Linger 0 stays until [`end_orderly`], so a crash resets the application's connection and never ends its stream early.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_keepalive(true)?;
-    // Large until now because the window's scale, told in the SYN, follows from it.
+    // Large until now because the window scale sent in the SYN depends on it.
     set_receive_room(stream, RECEIVE_FIRST)?;
     set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
 }
 
-/// Lets the coming close end the stream in order instead of resetting it.
+/// Makes the coming close end the stream in order instead of resetting it.
 pub fn end_orderly(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(None)
 }
 
-/// Lets the receive buffer take `octets` of memory from now on, what it holds included.
+/// Limits the receive buffer to `octets` of memory from now on, including its current contents.
 pub fn set_receive_room(stream: &TcpStream, octets: usize) -> io::Result<()> {
-    // The kernel doubles what it is told (socket(7), SO_RCVBUF).
+    // The kernel doubles the given value (socket(7), SO_RCVBUF).
     SockRef::from(stream).set_recv_buffer_size(octets / 2)
 }
 
-/// Announces `octets` as the receive window at the most, and gives them room; what a listener accepts inherits it. Needs
+/// Limits the advertised receive window to `octets`, and provides the buffer for it; sockets that a listener accepts inherit it. Needs
 /// CAP_NET_ADMIN where `net.core.rmem_max` is less.
 pub fn limit_window(socket: &Socket, octets: u32) -> io::Result<()> {
     let octets = i32::try_from(octets).map_err(io::Error::other)?;
-    // The kernel doubles what it is told (socket(7), SO_RCVBUF), and counts headers and slack.
+    // The kernel doubles the given value (socket(7), SO_RCVBUF), and counts headers and slack.
     set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)?;
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, octets)
 }
 
-/// What the kernel says of a socket's receiving side.
+/// The kernel's statistics of a socket's receiving side.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiving {
-    /// Smoothed round trip to the application.
+    /// Smoothed RTT to the application.
     pub round_trip: Duration,
-    /// Length of the segments that come, as the kernel estimates it.
+    /// Length of incoming segments, as estimated by the kernel.
     pub segment: usize,
-    /// Memory that waiting bytes take.
+    /// Memory used by waiting bytes.
     pub held: usize,
 }
 
-/// See [`Receiving`]; `None` if the kernel does not tell.
+/// See [`Receiving`]; `None` if the kernel does not report it.
 pub fn receiving(stream: &TcpStream) -> Option<Receiving> {
     // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_rcv_mss, tcpi_rtt.
     const SEGMENT: usize = 20;
@@ -80,11 +80,11 @@ pub fn receiving(stream: &TcpStream) -> Option<Receiving> {
     })
 }
 
-/// Whether the other end has yet to acknowledge bytes, or the end, that we gave; if so, how far it has acknowledged: a
-/// number that moves when it takes some. `None` as well once the connection is over.
+/// Whether the peer has not yet acknowledged all bytes, or the end, that we wrote; if so, a number that changes when it acknowledges some.
+/// `None` also once the connection is over.
 pub fn undelivered(stream: &TcpStream) -> Option<u32> {
-    // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_state, tcpi_unacked, tcpi_bytes_acked (its low half, whichever
-    // that is: only a change matters), tcpi_notsent_bytes. And TCP_CLOSE of net/tcp_states.h.
+    // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_state, tcpi_unacked, tcpi_bytes_acked (its low half, in either byte order: only a
+    // change matters), tcpi_notsent_bytes. And TCP_CLOSE of net/tcp_states.h.
     const STATE: usize = 0;
     const UNACKNOWLEDGED: usize = 24;
     const ACKNOWLEDGED: usize = 120;
@@ -107,14 +107,13 @@ pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if local.is_ipv6() {
-        // Each family has its own listener, so that one cannot take the other's place unasked.
+        // Each family has its own listener, so that one cannot implicitly take the other's address.
         socket.set_only_v6(true)?;
     }
     listen_on(socket, local)
 }
 
-/// A listener for connections that nftables' TPROXY delivers (IP_TRANSPARENT; needs CAP_NET_ADMIN). Its answers
-/// carry `mark`.
+/// A listener for connections that nftables' TPROXY delivers (IP_TRANSPARENT; needs CAP_NET_ADMIN). Its answers carry `mark`.
 pub fn listen_transparent(local: SocketAddr, mark: u32) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
     set_transparent(&socket, local)?;
@@ -137,8 +136,8 @@ fn listen_on(socket: Socket, local: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Begins a connection to `target`, from `source` if one is given (IP_TRANSPARENT; needs CAP_NET_ADMIN), else from
-/// our own address. Writable means it stands or failed: ask [`TcpStream::take_error`].
+/// Starts a connection to `target`, from `source` if one is given (IP_TRANSPARENT; needs CAP_NET_ADMIN), else from our own address. When
+/// writable, it is established or has failed: ask [`TcpStream::take_error`].
 pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
     bound_buffers(&socket)?;
@@ -147,7 +146,7 @@ pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>
     }
     if let Some(source) = source {
         set_transparent(&socket, source)?;
-        // The application's own port if it is free here, else any; the address is what matters.
+        // The application's own port if it is free here, else any; only the address matters.
         socket.set_reuse_address(true)?;
         if socket.bind(&source.into()).is_err() {
             socket.bind(&SocketAddr::new(source.ip(), 0).into())?;

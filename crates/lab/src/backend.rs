@@ -6,7 +6,7 @@ use wavelane_base::{Seed, Span};
 use wavelane_run::{Backend, BackendError, Review, RunContext, StackRaw, Treatment};
 use wavelane_scenario::{Routing, Scenario, Stack};
 
-/// A run proves nothing if more than 1 % of the packets were delivered later than this after their time.
+/// A run is inconclusive if more than 1 % of the packets were delivered later than this after their scheduled time.
 pub const LATENESS_BOUND: Span = Span::from_millis(5);
 
 /// Runs scenarios between real kernels in network namespaces on this machine, in real time. Needs root.

@@ -17,9 +17,9 @@ use wavelane_host::netns::ChildEnd;
 use wavelane_host::realtime;
 use wavelane_run::FlowRaw;
 
-/// Length of the body of a flow that runs for a time and not for a size: more than any run can carry.
+/// Body length of a flow limited by time instead of size: more than any run can carry.
 pub(crate) const ENDLESS: u64 = 1 << 42;
-/// How often a waiting flow looks whether it is to stop.
+/// Interval at which a waiting flow checks whether it must stop.
 const GLANCE: Span = Span::from_millis(20);
 /// Bytes read from curl at once.
 const CHUNK: usize = 64 << 10;
@@ -29,11 +29,11 @@ const GRACE: Span = Span::from_secs(2);
 const CURL_TIMED_OUT: i32 = 28;
 
 impl Errand {
-    /// Starts curl with what all flows share, and `more`.
+    /// Starts curl with the options that all flows share, plus `more`.
     fn curl(&self, more: &[&str], stdin: Stdio) -> Result<Child, LabError> {
         let left = self.stop.since(realtime::now()).as_secs_f64().max(0.001);
         let mut command = match self.control.strip_prefix(mptcp::WORD) {
-            // What is older than 8.9 has no --mptcp.
+            // Versions before 8.9 have no --mptcp.
             Some(_) => {
                 let mut wrapper = command(mptcp::WRAPPER);
                 wrapper.args(["run", "curl"]);
@@ -41,7 +41,7 @@ impl Errand {
             }
             None => command("curl"),
         };
-        // -q must come first: it keeps the user's own settings out.
+        // -q must come first: it disables the user's own configuration file.
         command.args(["-q", "--silent", "--show-error", "--no-buffer", "--noproxy", "*"]);
         command.args(["--max-time", &format!("{left:.3}"), "--write-out", TIMES]);
         command.args(more).arg(format!("http://{}/{}", self.server, self.name));
@@ -66,7 +66,7 @@ struct Ended {
 fn reap(mut child: Child) -> Result<Ended, LabError> {
     let mut text = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // curl is gone or about to be, so this ends; what cannot be read is only its complaint.
+        // curl has exited or is about to, so this read ends; an unreadable stderr only loses its error message.
         let _ = stderr.read_to_string(&mut text);
     }
     let status = child.wait().map_err(LabError::io("cannot wait for curl"))?;
@@ -80,17 +80,17 @@ fn reap(mut child: Child) -> Result<Ended, LabError> {
     Ok(Ended { status, connect_to_first, said })
 }
 
-/// Kills curl if it outlives its time or the run is cancelled; true if it was.
+/// Kills curl if it exceeds its time or the run is cancelled; returns true if it was killed.
 fn kill_if_due(child: &mut Child, errand: &Errand) -> bool {
     let due = errand.cancelled() || realtime::now() > errand.stop + GRACE;
     if due {
-        // It may have ended by itself just now.
+        // It may just have exited by itself.
         let _ = child.kill();
     }
     due
 }
 
-/// Runs a download to its end. The note says what curl complained about, if it did.
+/// Runs a download to its end. The note holds curl's error message, if any.
 pub(crate) fn download(
     errand: &Errand,
     size: Option<u64>,
@@ -102,7 +102,7 @@ pub(crate) fn download(
     let mut received = Received::of_stamped();
     let mut out = child.stdout.take().expect("stdout was asked to be a pipe");
     let mut buffer = vec![0; CHUNK];
-    // Also while bytes arrive without a pause: a cancelled transfer must not go on to its end.
+    // Checked also while bytes arrive without a pause: a cancelled transfer must not run to completion.
     while !kill_if_due(&mut child, errand) {
         let ready = realtime::wait(&[out.as_fd()], realtime::now() + GLANCE);
         if ready.map_err(LabError::io("cannot wait for curl's output"))? {
@@ -118,13 +118,13 @@ pub(crate) fn download(
     let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
     let mut raw = errand.raw("download", errand.since_epoch(started));
     if let (Some(first), Some(span)) = (received.first_ns, ended.connect_to_first) {
-        // What curl wrote first, it had received at that moment.
+        // By that time curl had received the first bytes that it wrote.
         raw.connect_ns = raw.connect_ns.max(first.saturating_sub(span.as_nanos()));
     }
     Ok(conclude(raw, size, &received, &ended, expected, true))
 }
 
-/// Runs an upload to its end; `upload` is what the server sees of it.
+/// Runs an upload to its end; `upload` is the server's view of it.
 pub(crate) fn upload(
     errand: &Errand,
     size: Option<u64>,
@@ -134,13 +134,13 @@ pub(crate) fn upload(
     rest_until(errand.start, || errand.cancelled());
     let digest = content.digest();
     let started = realtime::now();
-    // An empty "Expect" saves the round trip of asking for permission; "-T -" reads the body from stdin.
+    // An empty "Expect" header avoids the round trip for "100 Continue"; "-T -" reads the body from stdin.
     let mut child = errand.curl(&["--header", "Expect:", "--upload-file", "-"], Stdio::piped())?;
     let mut stdin = child.stdin.take().expect("stdin was asked to be a pipe");
     let feeding = std::thread::Builder::new().name("feed-curl".into()).spawn(move || {
         let mut content = content;
         let mut buffer = vec![0; CHUNK];
-        // Ends with the body, or when curl has gone (EPIPE).
+        // Ends when the body is complete or curl has exited (EPIPE).
         while let Ok(len) = content.read(&mut buffer) {
             if len == 0 || stdin.write_all(&buffer[..len]).is_err() {
                 break;
@@ -159,7 +159,7 @@ pub(crate) fn upload(
         rest_until(next, || errand.cancelled());
     }
     let ended = reap(child)?;
-    // The pipe is closed now, so the feeder ends.
+    // The pipe is closed now, so the feeding thread ends.
     let _ = feeding.join();
     let received = upload.received.lock().unwrap_or_else(PoisonError::into_inner);
     let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! How much the gateways carry when nothing but this machine limits them: bulk TCP over plain veth pairs with every
-//! offload, no channel emulated, both gateways and both ends on the same processors.
+//! Maximum throughput of the gateways when only this machine limits them: bulk TCP over plain veth pairs with all offloads, no emulated
+//! channel, both gateways and both ends on the same processors.
 
 use crate::gateways::{Companions, Gateways, Services};
 use crate::peers::{self, Peers};
@@ -20,7 +20,7 @@ use wavelane_host::realtime;
 use wavelane_run::BackendError;
 use wavelane_scenario::{Scenario, Stack};
 
-/// The topology; the flow is there for peers that are told which ports to forward.
+/// The topology; the flow exists for peers that must know which ports to forward.
 const SCENARIO: &str = r#"
 title = "capacity"
 duration = "1 s"
@@ -31,7 +31,7 @@ channels.link = { preset = "ethernet", between = ["near", "far"] }
 channels.wan = { preset = "ethernet", between = ["far", "server"] }
 flows.bulk = { app = "download", from = "client", to = "server" }
 "#;
-/// Has the two gateways seal what they carry once more, from edge to edge.
+/// Makes the two gateways additionally encrypt what they carry from edge to edge.
 const SEALED: &str = r#"
 gateways.near = { seal = "end-to-end" }
 gateways.far = { seal = "end-to-end" }
@@ -40,15 +40,15 @@ const CLIENT: usize = 0;
 const SERVER: usize = 3;
 /// Where the server listens.
 const PORT: u16 = 5201;
-/// Bytes given to and taken from a socket at once.
+/// Bytes per read from or write to a socket.
 const CHUNK: usize = 128 << 10;
-/// How long connections may take to stand.
+/// Time limit for establishing the connections.
 const CONNECT_WITHIN: Span = Span::from_secs(10);
 
-/// Which way the bytes go.
+/// Direction of the transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransferDirection {
-    /// From the client, who opened the connection.
+    /// From the client, which opened the connection.
     Up,
     /// To the client.
     Down,
@@ -57,13 +57,13 @@ pub enum TransferDirection {
 /// One measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapacityCase {
-    /// Connections at once.
+    /// Number of concurrent connections.
     pub flows: usize,
     /// Their direction.
     pub way: TransferDirection,
-    /// How long they run before it counts.
+    /// Run time before the measurement starts.
     pub warm_up: Span,
-    /// How long it counts.
+    /// Duration of the measurement.
     pub time: Span,
 }
 
@@ -72,9 +72,9 @@ pub struct CapacityCase {
 pub struct Capacity {
     /// Bytes the receiving applications read.
     pub octets: u64,
-    /// In how long.
+    /// Duration of the measurement.
     pub time: Span,
-    /// Processor time of the whole machine, in seconds.
+    /// Processor time used by the whole machine, in seconds.
     pub busy: Option<f64>,
     /// User and system time of the programs between the ends, in seconds; `None` where there are none.
     pub programs: Option<f64>,
@@ -108,7 +108,7 @@ pub struct Bench {
     world: World,
 }
 
-/// Whether `stack` can be measured here, and if not, what to do.
+/// Whether `stack` can be measured here; if not, the remedy.
 pub fn can_measure(stack: Stack) -> Result<(), String> {
     let scenario = scenario(false);
     let mut found = wavelane_run::Review::default();
@@ -125,8 +125,8 @@ fn scenario(sealed: bool) -> Scenario {
 }
 
 impl Bench {
-    /// Builds it and waits until traffic may flow. Logs go below `out`, under names that begin with the stack's. With `sealed`
-    /// the gateways seal flows from edge to edge beside what protects their link.
+    /// Builds the topology and waits until traffic may flow. Logs go below `out`, with names that begin with the stack's. With `sealed` the
+    /// gateways encrypt flows from edge to edge in addition to the protection of their link.
     pub fn start(stack: Stack, sealed: bool, out: &Path, cancelled: &AtomicBool) -> Result<Self, BackendError> {
         Ok(Self::build(stack, sealed, out, cancelled)?)
     }
@@ -176,7 +176,7 @@ impl Bench {
         Ok(measured?)
     }
 
-    /// How many connections `at_once` clients open and end in `time`, one after another each.
+    /// Number of connections that `at_once` clients open and close in `time`, each client one after another.
     pub fn opens(&mut self, at_once: usize, time: Span, cancelled: &AtomicBool) -> Result<(u64, Span), BackendError> {
         Ok(self.count_opens(at_once, time, cancelled)?)
     }
@@ -188,7 +188,7 @@ impl Bench {
         for _ in 0..at_once {
             let (to, control) = (self.entrance, self.control);
             let (opened, over) = (Arc::clone(&opened), Arc::clone(&over));
-            // A thread that is started there belongs to the client's namespace.
+            // A thread started there belongs to the client's namespace.
             clients.push(self.world.nodes[CLIENT].run(move || {
                 std::thread::spawn(move || {
                     while !over.load(Ordering::Relaxed) {
@@ -196,7 +196,7 @@ impl Bench {
                         let Ok(stream) = sockets::connect(to, control, until, || over.load(Ordering::Relaxed)) else {
                             continue;
                         };
-                        // The server ends it; only what was open at both ends counts.
+                        // The server closes it; only connections that were open at both ends count.
                         if matches!((&stream).read(&mut [0]), Ok(0)) {
                             opened.fetch_add(1, Ordering::Relaxed);
                         }
@@ -209,13 +209,13 @@ impl Bench {
             let glance = until.min(realtime::now() + program::GLANCE);
             let waiting = realtime::wait(&[self.listener.as_fd()], glance);
             if waiting.map_err(LabError::io("cannot wait for a connection"))? {
-                // Dropped: ended in order, for nothing was sent to it.
+                // Dropping it closes it in order, because nothing was sent to it.
                 let _ = self.listener.accept();
             }
         }
         let counted = (opened.load(Ordering::Relaxed), realtime::now().since(start));
         over.store(true, Ordering::Relaxed);
-        // Those that still wait for the server are let go.
+        // Releases the clients that still wait for the server.
         while clients.iter().any(|client| !client.is_finished()) {
             let glance = realtime::now() + Span::from_millis(20);
             if realtime::wait(&[self.listener.as_fd()], glance).map_err(LabError::io("cannot wait"))? {
@@ -244,7 +244,7 @@ impl Bench {
                 if realtime::now() >= deadline {
                     return Err(LabError::Late(format!("the server saw no connection within {CONNECT_WITHIN}")));
                 }
-                // A peer may open its far side with the first byte only.
+                // A peer may open its far side only with the first byte.
                 let _ = (&client).write(&[0]);
             }
             let (server, _) = self.listener.accept().map_err(LabError::io("cannot accept"))?;
@@ -277,7 +277,7 @@ impl Bench {
         }
     }
 
-    /// Ends the programs; says what was not as it should be.
+    /// Ends the programs; returns what went wrong.
     pub fn stop(self) -> Vec<String> {
         match self.between {
             Between::Nothing => Vec::new(),
@@ -291,7 +291,7 @@ fn busy() -> Option<f64> {
     tools::processor_seconds().map(|(busy, _)| busy)
 }
 
-/// Connections, each with a thread that writes and one that reads.
+/// Connections, each with one writing and one reading thread.
 #[derive(Default)]
 struct Flows {
     sockets: Vec<TcpStream>,
@@ -327,7 +327,7 @@ impl Flows {
             let _ = socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads {
-            // A thread that panicked has shown why.
+            // A thread that panicked has already printed the reason.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! What the bulk flows carry: bytes that follow from the seed and the flow's name, and what their receiver saw.
+//! Payload of the bulk flows: bytes derived from the seed and the flow's name, and what their receiver saw.
 //!
-//! A stamped body begins every [`AGE_OCTETS`] bytes with the moment at which its sender took them, to write them at
-//! once. Sender and receiver share this machine's clock, so the receiver knows each stamp's age exactly.
+//! In a stamped body every [`AGE_OCTETS`] bytes begin with the time at which the sender generated them for immediate writing. Sender and
+//! receiver share this machine's clock, so the receiver knows each stamp's age exactly.
 
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ const STAMP: usize = 8;
 pub(crate) struct Content {
     /// Bytes read so far.
     position: u64,
-    /// The stamp of the current stretch, if bytes are stamped at all.
+    /// The stamp of the current stretch, if the body is stamped.
     stamp: Option<[u8; STAMP]>,
     chance: Chance,
     left: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Content {
     digest: Digested,
 }
 
-/// Where the hash of a body appears once all of it was read.
+/// Receives the hash of a body once all of it was read.
 pub(crate) type Digested = Arc<Mutex<Option<[u8; 32]>>>;
 
 impl Content {
@@ -37,11 +37,11 @@ impl Content {
         let (hash, digest) = (Sha256::new(), Digested::default());
         Self { position: 0, stamp: None, chance, left: octets, spare: [0; 8], spare_left: 0, hash, digest }
     }
-    /// The same, with stamps.
+    /// The same body with time stamps.
     pub(crate) fn stamped(self) -> Self {
         Self { stamp: Some([0; STAMP]), ..self }
     }
-    /// Writes the stamps that fall into `out`, the bytes from the current position on.
+    /// Writes the stamps that fall into `out`, which holds the bytes from the current position on.
     fn imprint(&mut self, out: &mut [u8]) {
         let Some(stamp) = &mut self.stamp else { return };
         for (at, byte) in (self.position..).zip(out) {
@@ -55,7 +55,7 @@ impl Content {
             }
         }
     }
-    /// The next bytes without stamps: what is left of the last number, whole numbers, and the beginning of one more.
+    /// Generates the next bytes without stamps: the rest of the last number, whole numbers, and the beginning of one more.
     fn make(&mut self, out: &mut [u8]) {
         let left = self.spare_left.min(out.len());
         let (first, rest) = out.split_at_mut(left);
@@ -72,7 +72,7 @@ impl Content {
             self.spare_left = self.spare.len() - last.len();
         }
     }
-    /// Where the hash will appear.
+    /// Where the hash will be stored.
     pub(crate) fn digest(&self) -> Digested {
         Arc::clone(&self.digest)
     }
@@ -94,7 +94,7 @@ impl Read for Content {
     }
 }
 
-/// Notes `octets` read at `at`, in order: one entry per [`ARRIVAL_BIN`], stamped with its latest byte.
+/// Records `octets` read at `at`, in order: one entry per [`ARRIVAL_BIN`], stamped with the time of its latest byte.
 pub(crate) fn note_arrival(arrivals: &mut Vec<(u64, u64)>, at: u64, octets: u64) {
     let bin = ARRIVAL_BIN.as_nanos();
     match arrivals.last_mut() {
@@ -111,7 +111,7 @@ pub(crate) fn note_arrival(arrivals: &mut Vec<(u64, u64)>, at: u64, octets: u64)
 pub(crate) struct Received {
     /// Bytes.
     pub(crate) octets: u64,
-    /// When the first and the latest byte were read, since the run's start.
+    /// Time of the first and the latest byte read, since the run's start.
     pub(crate) first_ns: Option<u64>,
     /// See `first_ns`.
     pub(crate) last_ns: Option<u64>,
@@ -119,7 +119,7 @@ pub(crate) struct Received {
     pub(crate) arrivals: Vec<(u64, u64)>,
     /// (time of reading, age) of each stretch of a stamped body.
     pub(crate) ages: Vec<(u64, u64)>,
-    /// The stamp being read, if bytes are stamped at all.
+    /// The stamp being read, if the body is stamped.
     stamp: Option<[u8; STAMP]>,
     hash: Sha256,
 }
@@ -129,7 +129,7 @@ impl Received {
     pub(crate) fn of_stamped() -> Self {
         Self { stamp: Some([0; STAMP]), ..Self::default() }
     }
-    /// Reads the stamps in `bytes`, which came at `now` and follow what was noted before.
+    /// Reads the stamps in `bytes`, which arrived at `now` and follow the bytes recorded before.
     fn read_stamps(&mut self, start: Instant, now: Instant, bytes: &[u8]) {
         let Some(stamp) = &mut self.stamp else { return };
         for (at, byte) in (self.octets..).zip(bytes) {
@@ -143,7 +143,7 @@ impl Received {
             }
         }
     }
-    /// Notes bytes read at `now`; the run began at `start`.
+    /// Records bytes read at `now`; the run began at `start`.
     pub(crate) fn note(&mut self, start: Instant, now: Instant, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -210,7 +210,7 @@ mod tests {
         for cut in bytes.chunks(7) {
             received.note(start, read, cut);
         }
-        // The fifth stretch's stamp is cut short.
+        // The fifth stretch's stamp is truncated.
         assert_eq!(received.ages.len(), 4);
         for (at, age) in &received.ages {
             assert_eq!(*at, read.since(start).as_nanos());

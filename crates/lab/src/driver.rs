@@ -1,10 +1,10 @@
-//! Drives one channel machine between two TUN devices in real time, on a thread of its own.
+//! Drives one channel machine between two TUN devices in real time, on its own thread.
 //!
-//! The machine lives in virtual time: it is woken at exactly the deadlines it asked for, in order, and what it then
-//! hands out is written as soon as the host gets there. The difference is noted as lateness. Packets that arrive are
-//! stamped with the moment they are read. A run has two phases: during set-up (handshakes, readiness) a machine with
-//! dice of its own carries the packets; at the run's start a fresh machine takes over, whose clock begins at zero, so
-//! every stack meets the same bursts however long its set-up took. What the first still holds is delivered.
+//! The machine runs in virtual time: it is woken exactly at the deadlines it requested, in order, and its output is written as soon as the
+//! host gets there. The difference is recorded as lateness. Arriving packets are stamped with the time they are read. A run has two phases:
+//! during set-up (handshakes, readiness) a machine with its own random numbers carries the packets; at the run's start a fresh machine
+//! takes over, whose clock begins at zero, so every stack meets the same bursts however long its set-up took. Packets still held by the
+//! first machine are delivered.
 
 use crate::lateness::Lateness;
 use crate::pcapng::{CaptureFile, PortDirection};
@@ -20,28 +20,28 @@ use wavelane_wire::packet::{mark_congestion, queue_meta};
 
 /// The two ports of a channel: first and second end.
 const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
-/// Largest packet a port may carry; a longer one proves that an offload is on, and fails the run.
+/// Largest packet a port may carry; a longer one shows that an offload is enabled, and fails the run.
 pub const MTU: usize = 1500;
-/// Room for a packet longer than allowed, so that it is seen as such and not cut.
+/// Buffer space for oversized packets, so that they are detected and not truncated.
 const BUFFER: usize = 65_536;
-/// Packets read from one port before the machine is looked after again.
+/// Packets read from one port before the machine is served again.
 const BATCH: usize = 64;
-/// Longest wait, so that a stop is noticed in time.
+/// Longest wait, so that a stop request is noticed in time.
 const LONGEST_WAIT: Span = Span::from_millis(20);
 /// Deadlines served before the ports are read again.
 const DEADLINES_PER_TURN: usize = 256;
-/// How many of the first packets of each port have their checksums verified.
+/// Number of first packets of each port whose checksums are verified.
 const CHECKED_FIRST: u64 = 256;
 /// After those, one in this many.
 const CHECKED_ONE_IN: u64 = 64;
 
-/// A change of the machine at a moment of the run.
+/// A change applied to the machine at a given time of the run.
 pub(crate) type ChangeFn<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 
-/// Whether a machine can take a packet that comes in at an end.
+/// Whether a machine can accept a packet arriving at an end.
 pub(crate) type RoomFn<M> = Box<dyn Fn(&M, usize) -> bool + Send>;
 
-/// What a channel's thread is given.
+/// Parameters of a channel's thread.
 pub(crate) struct Job<M> {
     /// The channel's name, for messages and the thread's name.
     pub(crate) name: String,
@@ -53,11 +53,11 @@ pub(crate) struct Job<M> {
     pub(crate) run: M,
     /// Changes by time since the run's start, sorted.
     pub(crate) changes: Vec<(Span, ChangeFn<M>)>,
-    /// Packets stay in a device's own ring until the machine has room for them.
+    /// Packets stay in a device's ring until the machine has room for them.
     pub(crate) room: RoomFn<M>,
     /// Captures at the first and second end.
     pub(crate) captures: [Option<CaptureFile>; 2],
-    /// What CLOCK_REALTIME was ahead of CLOCK_MONOTONIC, for the captures' times.
+    /// Offset of CLOCK_REALTIME from CLOCK_MONOTONIC, for the capture timestamps.
     pub(crate) unix_offset_ns: u64,
 }
 
@@ -67,21 +67,21 @@ pub(crate) struct Shared {
     /// CLOCK_MONOTONIC of the run's start; zero until it is known.
     start_ns: AtomicU64,
     stop: AtomicBool,
-    /// Pass everything on at once: the run is over and connections are being closed.
+    /// Pass all packets immediately: the run is over and connections are being closed.
     bypass: AtomicBool,
     /// IP bytes offered at each end since the run's start.
     offered: [AtomicU64; 2],
     fault: Mutex<Option<String>>,
 }
 
-/// What a channel's thread saw.
+/// Results of a channel's thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Of every delivery since the run's start.
+    /// Lateness of every delivery since the run's start.
     pub(crate) lateness: Lateness,
-    /// Packets handed to each end that its kernel refused.
+    /// Packets for each end that its kernel refused.
     pub(crate) refused: [u64; 2],
-    /// Packets left out of the captures.
+    /// Packets missing from the captures.
     pub(crate) uncaptured: u64,
     /// The first error of a capture, as text.
     pub(crate) capture_error: Option<String>,
@@ -110,7 +110,7 @@ impl Running {
     pub(crate) fn begin(&self, start: Instant) {
         self.shared.start_ns.store(start.as_nanos().max(1), Ordering::Release);
     }
-    /// From now on packets pass at once and unharmed, so that closing connections takes no time.
+    /// From now on packets pass immediately and unimpaired, so that closing connections takes no time.
     pub(crate) fn bypass(&self) {
         self.shared.bypass.store(true, Ordering::Release);
     }
@@ -118,11 +118,11 @@ impl Running {
     pub(crate) fn offered(&self) -> [u64; 2] {
         self.shared.offered.each_ref().map(|n| n.load(Ordering::Relaxed))
     }
-    /// What broke, if something did: one line with cause and remedy.
+    /// The fault, if any: one line with cause and remedy.
     pub(crate) fn fault(&self) -> Option<String> {
         self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// Stops the thread and takes its findings.
+    /// Stops the thread and returns its results.
     pub(crate) fn finish(mut self) -> Outcome {
         self.stop().unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl Drop for Running {
     }
 }
 
-/// One machine and the moment at which its clock began.
+/// A machine and the time at which its clock began.
 struct Placed<M> {
     machine: M,
     epoch: Instant,
@@ -159,7 +159,7 @@ struct Ports {
 }
 
 impl<M: Machine> Placed<M> {
-    /// `real` on the machine's own clock, never before an earlier call.
+    /// `real` on the machine's own clock, never before the result of an earlier call.
     fn local(&mut self, real: Instant) -> Instant {
         self.latest = self.latest.max(Instant::ZERO + real.since(self.epoch));
         self.latest
@@ -170,7 +170,7 @@ impl<M: Machine> Placed<M> {
         self.machine.poll_timeout().map(|wakeup| self.epoch + wakeup.at.since(Instant::ZERO))
     }
 
-    /// Serves what is due up to `now`, each deadline at its own time.
+    /// Serves what is due up to `now`, each deadline at its exact time.
     fn serve(&mut self, now: Instant, ports: &mut Ports) {
         for _ in 0..DEADLINES_PER_TURN {
             let Some(due) = self.deadline().filter(|d| *d <= now) else { return };
@@ -180,7 +180,7 @@ impl<M: Machine> Placed<M> {
         }
     }
 
-    /// Writes whatever the machine hands out at `due`, a moment of real time.
+    /// Writes the machine's output at `due`, in real time.
     fn drain(&mut self, due: Instant, ports: &mut Ports) {
         let local = self.local(due);
         for (end, port) in PORTS.into_iter().enumerate() {
@@ -258,7 +258,7 @@ impl<M: Machine> Pump<M> {
         outcome
     }
 
-    /// One round: what is due, what has arrived, a wait.
+    /// One iteration: serve what is due, read what has arrived, wait.
     fn turn(&mut self) -> Result<(), String> {
         let now = realtime::now();
         self.take_over_if_due(now);
@@ -296,7 +296,7 @@ impl<M: Machine> Pump<M> {
         self.old = Some(std::mem::replace(&mut self.current, fresh));
     }
 
-    /// Serves deadlines and changes up to `now`, each at its own time, oldest first.
+    /// Serves deadlines and changes up to `now`, each at its exact time, oldest first.
     fn serve_all(&mut self, now: Instant) {
         if let Some(old) = &mut self.old {
             old.serve(now, &mut self.ports);
@@ -348,14 +348,14 @@ impl<M: Machine> Pump<M> {
             capture.note(real.as_nanos() + self.ports.unix_offset_ns, PortDirection::Out, packet);
         }
         if self.shared.bypass.load(Ordering::Relaxed) {
-            // The far kernel may have taken its interface down already; then the packet is not needed.
+            // The far kernel may already have removed its interface; then the packet is not needed.
             let _ = self.ports.tuns[1 - end].write(packet);
             return Ok(());
         }
-        // What was due before this packet came leaves the machine first.
+        // Packets due before this one arrived leave the machine first.
         self.current.serve(real, &mut self.ports);
         let local = self.current.local(real);
-        // A channel reads no headers: what its queues look at is read here.
+        // A channel does not parse headers, so the fields its queues use are read here.
         let meta = FrameMeta { rx_time: local, ..queue_meta(packet) };
         self.current.machine.handle_frame(local, PORTS[end], packet, meta);
         self.current.drain(real, &mut self.ports);
@@ -363,10 +363,10 @@ impl<M: Machine> Pump<M> {
     }
 }
 
-/// Protocol numbers whose checksum covers the payload (IANA protocol numbers), and where it stands.
+/// Protocol numbers whose checksum covers the payload (IANA protocol numbers), and the checksum's offset.
 const CHECKSUMMED: [(u8, usize); 2] = [(6, 16), (PROTOCOL_UDP, 6)];
 
-/// Refuses what a port without offloads cannot have sent: too long, not IPv4, or (if `thorough`) a wrong checksum.
+/// Rejects packets that a port without offloads cannot have sent: too long, not IPv4, or (if `thorough`) with a wrong checksum.
 fn check_packet(packet: &[u8], thorough: bool) -> Result<(), String> {
     if packet.len() > MTU {
         return Err(format!(
@@ -377,7 +377,7 @@ fn check_packet(packet: &[u8], thorough: bool) -> Result<(), String> {
     if packet.len() < IPV4_HEADER_LEN || packet[0] >> 4 != 4 {
         return Err("a packet is not IPv4: the lab switches IPv6 off, so something switched it on".into());
     }
-    // Fragments carry no checksum of their own; an ICMP body is its sender's business.
+    // Fragments carry no checksum of their own; the checksum of an ICMP body is not verified.
     let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
     let covered = CHECKSUMMED.iter().find(|(protocol, _)| *protocol == packet[9]);
     let (Some((protocol, at)), true, false) = (covered, thorough, fragment) else { return Ok(()) };

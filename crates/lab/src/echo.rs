@@ -1,4 +1,4 @@
-//! Echo: small questions over one TCP connection on a fixed schedule, open loop, answered by the far node.
+//! Echo: small requests over one TCP connection on a fixed schedule, open loop, answered by the far node.
 
 use crate::LabError;
 use crate::content::note_arrival;
@@ -17,30 +17,30 @@ use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_run::{FlowRaw, Probe};
 
-/// An answer that takes longer than this after the last question is lost (the figure's definition).
+/// An answer that arrives later than this after the last request is lost (the figure's definition).
 const PATIENCE: Span = Span::from_secs(5);
-/// Bytes a question needs for its number.
+/// Minimum request size, for its number.
 pub(crate) const PROBE_MIN: u64 = 8;
-/// Largest question.
+/// Largest request.
 pub(crate) const PROBE_MAX: u64 = 65_536;
-/// How often waiting threads look whether they are to stop.
+/// Interval at which waiting threads check whether they must stop.
 const GLANCE: Span = Span::from_millis(20);
 
-/// Starts the answering side: it answers whoever connects to `address` inside `ns`, one after the other.
+/// Starts the answering side: it serves the clients that connect to `address` inside `ns`, one after the other.
 pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result<Worker, LabError> {
     let listener = sockets::listen(ns, address, control)?;
     let worker = Worker::start("echo-server", move |stop| {
-        // A broken connection ends the echo; the client's side of the run says so.
+        // A broken connection ends the echo; the client's side of the run reports it.
         let _ = serve(&listener, stop);
     });
     worker.map_err(LabError::io("cannot start a thread to answer echoes"))
 }
 
-/// When questions are asked.
+/// Schedule of the requests.
 pub(crate) enum Pace {
-    /// One every so often.
+    /// One per fixed interval.
     Every(Span),
-    /// At exponential times of this mean.
+    /// At exponential intervals with this mean.
     Random(Chance, Span),
 }
 
@@ -78,7 +78,7 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Answers so far: when each question's last byte came back.
+/// Answers so far: the time at which each request's last byte came back.
 #[derive(Default)]
 struct Answers {
     at: BTreeMap<u64, Instant>,
@@ -86,12 +86,11 @@ struct Answers {
     broken: bool,
 }
 
-/// Asks until the time is over, then waits for what is still out. The calling thread must be inside the client's
-/// namespace. The second value says which congestion control the connection really used.
+/// Sends requests until the time is over, then waits for the outstanding answers. The calling thread must be inside the client's namespace.
+/// The second value is the congestion control that the connection really used.
 ///
-/// `size`: bytes of a question, at most [`PROBE_MAX`]; answers to questions of less than [`PROBE_MIN`] bytes, which have no
-/// room for a number, are known by their order. `over` is set when the flow it accompanies has
-/// ended.
+/// `size`: bytes of a request, at most [`PROBE_MAX`]; answers to requests of less than [`PROBE_MIN`] bytes, which have no room for a
+/// number, are identified by their order. `over` is set when the accompanied flow has ended.
 pub(crate) fn run(
     errand: &Errand,
     app: &'static str,
@@ -155,7 +154,7 @@ pub(crate) fn run(
     Ok((raw, Some(note)))
 }
 
-/// Starts the thread that takes the answers.
+/// Starts the thread that reads the answers.
 fn listen(
     stream: &TcpStream,
     epoch: Instant,

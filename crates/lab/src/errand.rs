@@ -7,13 +7,13 @@ use wavelane_base::Instant;
 use wavelane_host::netns::Netns;
 use wavelane_run::FlowRaw;
 
-/// One flow's order.
+/// Parameters of one flow.
 pub(crate) struct Errand {
     /// The flow's name.
     pub(crate) name: String,
     /// The run's start.
     pub(crate) epoch: Instant,
-    /// When the flow connects first.
+    /// When the flow first connects.
     pub(crate) start: Instant,
     /// When it ends at the latest.
     pub(crate) stop: Instant,
@@ -23,9 +23,9 @@ pub(crate) struct Errand {
     pub(crate) server: SocketAddr,
     /// Congestion control of its connections.
     pub(crate) control: String,
-    /// Set when everything is to end now.
+    /// Set to abort everything immediately.
     pub(crate) cancel: Arc<AtomicBool>,
-    /// Bytes of its body received so far, for people.
+    /// Bytes of its body received so far, for display.
     pub(crate) progress: Arc<AtomicU64>,
 }
 
@@ -34,11 +34,11 @@ impl Errand {
     pub(crate) fn since_epoch(&self, at: Instant) -> u64 {
         at.since(self.epoch).as_nanos()
     }
-    /// Whether everything is to end now.
+    /// Whether everything must end now.
     pub(crate) fn cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
-    /// What a flow has seen that has not begun.
+    /// The record of a flow that has not begun.
     pub(crate) fn raw(&self, app: &'static str, connect_ns: u64) -> FlowRaw {
         FlowRaw {
             flow: self.name.clone(),

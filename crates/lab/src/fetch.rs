@@ -1,6 +1,6 @@
-//! Fetches: small bodies, each on a connection of its own, at fixed times whether or not earlier ones have ended.
+//! Fetches: small bodies, each on its own connection, at fixed times whether or not earlier ones have ended.
 //!
-//! The client sends its number and the size it wants, the server answers with a body that follows from both and closes.
+//! The client sends its number and the size it wants; the server answers with a body derived from both and closes.
 
 use crate::LabError;
 use crate::errand::Errand;
@@ -18,13 +18,13 @@ use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_run::{Fetch, FlowRaw};
 
-/// How long after the flow's end an exchange may still end (the figure's definition).
+/// Time after the flow's end within which an exchange may still end (the figure's definition).
 const PATIENCE: Span = Span::from_secs(5);
-/// How often waiting threads look whether they are to stop.
+/// Interval at which waiting threads check whether they must stop.
 const GLANCE: Span = Span::from_millis(20);
 /// Bytes of a request: number and size.
 const REQUEST: usize = 16;
-/// Most exchanges under way at once, at either end; one more is counted as begun and never ended.
+/// Maximum number of concurrent exchanges, at either end; any further one is counted as begun and never ended.
 const AT_ONCE_MAX: usize = 256;
 /// Bytes read or written at once.
 const CHUNK: usize = 16 << 10;
@@ -34,7 +34,7 @@ fn byte(number: u64, place: u64) -> u8 {
     (number.wrapping_mul(31).wrapping_add(place.wrapping_mul(7)) >> 1) as u8
 }
 
-/// Starts the answering side: it answers whoever connects to `address` inside `ns`.
+/// Starts the answering side: it serves every client that connects to `address` inside `ns`.
 pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result<Worker, LabError> {
     let listener = sockets::listen(ns, address, control)?;
     let worker = Worker::start("fetch-server", move |stop| {
@@ -46,7 +46,7 @@ pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result
                 answering.extend(accept(&listener, stop));
             }
         }
-        // A thread that panicked has said so on stderr.
+        // A thread that panicked has already reported it on stderr.
         answering.into_iter().for_each(|thread| drop(thread.join()));
     });
     worker.map_err(LabError::io("cannot start a thread to answer fetches"))
@@ -56,13 +56,13 @@ fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) -> Option<JoinHandle<(
     let (stream, _) = listener.accept().ok()?;
     let stop = Arc::clone(stop);
     let work = move || {
-        // The client's side of the run says what did not arrive.
+        // The client's side of the run reports what did not arrive.
         let _ = answer(stream, &stop);
     };
     std::thread::Builder::new().name("fetch-answer".into()).spawn(work).ok()
 }
 
-/// One exchange; given up when `stop` is set, whatever it waits for.
+/// One exchange; abandoned in any state when `stop` is set.
 fn answer(mut stream: TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
@@ -77,7 +77,7 @@ fn answer(mut stream: TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
         sent += patiently(&stream, stop, true, |mut s| s.write(&bytes))? as u64;
     }
     stream.shutdown(Shutdown::Write)?;
-    // Until the client has closed too, so that closing does not reset what is on its way.
+    // Waits until the client has closed too, so that closing does not reset data in flight.
     let mut rest = [0; REQUEST];
     let _ = stream.read(&mut rest);
     patiently(&stream, stop, false, |mut s| s.read(&mut rest).map(drop))
@@ -98,7 +98,7 @@ impl PeekAll for &TcpStream {
     }
 }
 
-/// Tries until the socket is ready for it or `stop` is set.
+/// Retries until the socket is ready or `stop` is set.
 fn patiently<T>(
     stream: &TcpStream,
     stop: &AtomicBool,
@@ -128,8 +128,7 @@ pub(crate) struct Log {
     pub(crate) damaged: u64,
 }
 
-/// Begins an exchange at each due time and waits for those still out. The calling thread must be inside the client's
-/// namespace.
+/// Starts an exchange at each due time and waits for the outstanding ones. The calling thread must be inside the client's namespace.
 pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Option<String>), LabError> {
     let errand = Arc::new(errand);
     let log = Arc::new(Mutex::new(Log::default()));
@@ -150,7 +149,7 @@ pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Op
             busy.fetch_add(1, Ordering::AcqRel);
             let (errand, log, busy) = (Arc::clone(&errand), Arc::clone(&log), Arc::clone(&busy));
             let work = move || {
-                // What did not end stays without times in the log.
+                // An exchange that did not end has no times in the log.
                 let _ = exchange(&errand, size, number, (due, errand.stop + PATIENCE), &log);
                 busy.fetch_sub(1, Ordering::AcqRel);
             };
@@ -159,7 +158,7 @@ pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Op
         }
         due += every;
     }
-    // Each gives up by itself, PATIENCE after the end or when cancelled. One that panicked has said so on stderr.
+    // Each ends by itself, PATIENCE after the flow's end or when cancelled. A thread that panicked has reported it on stderr.
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
     let note = (log.damaged > 0).then(|| format!("flow {}: {} bodies arrived damaged", errand.name, log.damaged));
@@ -180,8 +179,8 @@ fn raw(errand: &Errand, log: Log) -> FlowRaw {
     }
 }
 
-/// One exchange, noted in the log if it ends. Its time runs from when it was due: the thread's start is the host's cost,
-/// some tens of microseconds, and part of what a busy host would add.
+/// One exchange, logged if it ends. Its time runs from its due time: the thread's start is a cost of the host, some tens of microseconds,
+/// and part of what a busy host would add.
 pub(crate) fn exchange(
     errand: &Errand,
     size: u64,

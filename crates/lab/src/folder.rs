@@ -1,18 +1,18 @@
-//! A private folder for keys and sockets that goes away with the run.
+//! A private folder for keys and sockets that is removed with the run.
 
 use crate::LabError;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Folder names of this process begin so, followed by its number.
+/// Prefix of this process's folder names, followed by its process id.
 const PREFIX: &str = "wavelane-lab-";
 
 /// A folder only its owner may read, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// A fresh one. Those of processes that were killed before they could clean up are removed first.
+    /// Creates a folder. Folders of processes that were killed before their clean-up are removed first.
     pub(crate) fn new() -> Result<Self, LabError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         sweep();
@@ -23,7 +23,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -31,17 +31,17 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Whatever stays is swept by the next run.
+        // Anything left is removed by the next run.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Whether a process of that number is alive.
+/// Whether a process with that id is alive.
 pub(crate) fn alive(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Removes folders of processes that were killed before they could.
+/// Removes folders of processes that were killed before their clean-up.
 fn sweep() {
     let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries {
@@ -50,7 +50,7 @@ fn sweep() {
         if let Some(Ok(pid)) = owner
             && !alive(pid)
         {
-            // Another run may be sweeping too.
+            // Another run may be removing it too.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

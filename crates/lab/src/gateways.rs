@@ -22,11 +22,11 @@ use wavelane_scenario::{NodeKind, Scenario, Stack};
 
 /// UDP port of the gateways' lanes: `wavelane init`'s default.
 pub(crate) const LANE_PORT: u16 = 4780;
-/// How long both gateways may take until their session stands.
+/// Time limit for the gateways' session to be established.
 const READY_WITHIN: Span = Span::from_secs(20);
-/// The second gateway's clock: nothing may assume that two nodes agree.
+/// The second gateway's clock: nothing may assume that two nodes' clocks agree.
 const CLOCK: &str = "\n[clock]\noffset = \"37 s\"\ndrift_ppm = 40\n";
-/// How [`CLOCK`] reads in notes.
+/// Wording of [`CLOCK`] in notes.
 const CLOCK_WORDS: &str = "clock 37 s ahead, drifting by 40 ppm";
 const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
 
@@ -40,7 +40,7 @@ pub(crate) fn daemon() -> Option<PathBuf> {
     find_own("wavelaned", "WAVELANED")
 }
 
-/// The two gateways of a scenario and the channel that joins them, or why this version cannot run them.
+/// The two gateways of a scenario and the channel between them, or why this version cannot run them.
 pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
     let gateways: Vec<usize> =
         (0..scenario.nodes.len()).filter(|n| scenario.nodes[*n].kind == NodeKind::Gateway).collect();
@@ -76,31 +76,31 @@ pub(crate) fn links(scenario: &Scenario, services: Services) -> Result<Vec<Link>
     }
 }
 
-/// What the gateways do with the flows of a stack.
+/// What the gateways do with a stack's flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Services {
-    /// Whether they carry packets, through a TUN device each.
+    /// Whether they carry packets, through one TUN device each.
     pub(crate) tun: bool,
     /// Whether they split TCP.
     split: bool,
 }
 
 impl Services {
-    /// What `stack` asks for. The TUN device is there only if something needs it, so that all other runs rest on what
-    /// `wavelane init` writes by itself.
+    /// The services that `stack` needs. The TUN device exists only if something needs it, so that all other runs use what `wavelane init`
+    /// writes by default.
     pub(crate) fn of(scenario: &Scenario, stack: Stack) -> Self {
         let split = stack != Stack::WavelaneUnsplit;
         Self { tun: !split || scenario.flows.iter().any(|f| needs_udp(&f.app)), split }
     }
 }
 
-/// Where a run's other files go.
+/// Output locations of a run's other files.
 pub(crate) struct Companions<'a> {
     /// The Record's directory; logs go to `logs/LABEL-NODE.log` in it.
     pub(crate) out: &'a Path,
     /// The run's name in the names of its files.
     pub(crate) label: &'a str,
-    /// Where the gateways log their keys, if they do.
+    /// Where the gateways log their keys, if enabled.
     pub(crate) key_log: Option<&'a Path>,
 }
 
@@ -109,9 +109,9 @@ struct Gateway {
     ns: Arc<Netns>,
     dir: PathBuf,
     program: Program,
-    /// How many it has.
+    /// Number of its peers.
     peers: usize,
-    /// Whether its clock is wrong on purpose.
+    /// Whether its clock is deliberately wrong.
     skewed: bool,
 }
 
@@ -123,14 +123,14 @@ pub(crate) struct Gateways {
     _folder: Folder,
 }
 
-/// What both gateways counted.
+/// Counters of both gateways.
 #[derive(Default)]
 pub(crate) struct Counted {
     /// Bytes of repairs: FEC, repeats, ARQ.
     pub(crate) repair_octets: Option<u64>,
     /// Bytes of first transmissions.
     pub(crate) first_octets: Option<u64>,
-    /// What the packet service did, if it is in use.
+    /// Statistics of the packet service, if it is in use.
     pub(crate) packets: Option<PacketsRaw>,
     /// For the log.
     pub(crate) notes: Vec<String>,
@@ -151,8 +151,7 @@ impl Counted {
 }
 
 impl Gateways {
-    /// Starts the gateways of every link and waits until their sessions stand. `stop` is asked about
-    /// every 100 ms whether to give up.
+    /// Starts the gateways of every link and waits until their sessions are established. `stop` is polled every 100 ms and ends the wait.
     pub(crate) fn start(
         scenario: &Scenario,
         world: &World,
@@ -172,7 +171,7 @@ impl Gateways {
         let known = Known { scenario, plan: &world.plan, links: &links, keys: &keys };
         let mut skewed = vec![false; scenario.nodes.len()];
         for link in &links {
-            // Neighbours disagree about the time.
+            // Neighbours' clocks differ.
             if !started.has(&scenario.nodes[link.ends[1]].name) {
                 skewed[link.ends[1]] = !skewed[link.ends[0]];
             }
@@ -190,7 +189,7 @@ impl Gateways {
         self.gateways.iter().any(|gateway| gateway.name == name)
     }
 
-    /// Makes a gateway's folder and key; returns the public one.
+    /// Creates a gateway's folder and key; returns the public key.
     fn keygen(&self, scenario: &Scenario, world: &World, n: usize) -> Result<String, LabError> {
         let name = &scenario.nodes[n].name;
         let dir = self._folder.path().join(name);
@@ -227,7 +226,7 @@ impl Gateways {
         Ok(())
     }
 
-    /// Polls all gateways' status until each says that its peers are up.
+    /// Polls all gateways' status until each reports its peers as up.
     fn wait_until_up(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<(), LabError> {
         let deadline = realtime::now() + READY_WITHIN;
         loop {
@@ -256,12 +255,12 @@ impl Gateways {
         }
     }
 
-    /// Whether a gateway has died, and what it said last.
+    /// Fails if a gateway has exited, with its last output line.
     pub(crate) fn check(&mut self) -> Result<(), LabError> {
         self.gateways.iter_mut().try_for_each(|gateway| gateway.program.check())
     }
 
-    /// Reads the counters of both.
+    /// Reads the counters of both gateways.
     pub(crate) fn counted(&self) -> Counted {
         let mut all = Counted { packets: self.services.tun.then(PacketsRaw::default), ..Counted::default() };
         for gateway in &self.gateways {
@@ -290,17 +289,17 @@ impl Gateways {
         all
     }
 
-    /// User and system time of both so far, in seconds.
+    /// User and system time of both gateways so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         self.gateways.iter().map(|gateway| gateway.program.cpu_seconds()).sum()
     }
 
-    /// How long both have waited for a processor so far, in seconds.
+    /// How long both gateways have waited for a processor so far, in seconds.
     pub(crate) fn waited_seconds(&self) -> Option<f64> {
         self.gateways.iter().map(|gateway| gateway.program.waited_seconds()).sum()
     }
 
-    /// Stops both in an orderly way and verifies that they end by themselves.
+    /// Stops both gateways in order and verifies that they exit by themselves.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.end()
     }
@@ -327,7 +326,7 @@ impl Gateway {
     }
 }
 
-/// Adds to a configuration what `wavelane init` has no word for: `additions` to `[gateway]`, to the peer's table and at the end.
+/// Adds settings that `wavelane init` has no option for: `additions` to `[gateway]`, to the peer's table and at the end.
 fn adjust(config: &Path, split: bool, skewed: bool, additions: &[String; 3]) -> Result<(), LabError> {
     const GATEWAY: &str = "[gateway]\n";
     const PEER: &str = "[[peer]]\n";
@@ -345,7 +344,7 @@ fn adjust(config: &Path, split: bool, skewed: bool, additions: &[String; 3]) -> 
     std::fs::write(config, text).map_err(cannot())
 }
 
-/// Writes the configuration of gateway `n` with the operator's own command, for the first of its neighbours; nothing is said of the link.
+/// Writes the configuration of gateway `n` with the operator's own command, for its first neighbour; the link is not described.
 fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Result<(), LabError> {
     let (scenario, plan) = (known.scenario, &world.plan);
     let link = known.links_of(n).next().expect("a gateway that is started has a link");
@@ -358,7 +357,7 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     for route in plan.beyond(n, peer) {
         init.args(["--route", &route.prefix]);
     }
-    // What the other gateway routes here; of one with several neighbours `allow_targets` says it.
+    // Networks that the other gateway routes here; with several neighbours `allow_targets` lists them.
     let relays = known.links_of(n).count() > 1;
     let serves: Vec<&str> =
         if relays { Vec::new() } else { plan.beyond(peer, n).map(|route| route.prefix.as_str()).collect() };
@@ -384,7 +383,7 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     put_lanes(&dir.join("wavelaned.toml"), &lanes::tables(scenario, &plan.wires, places, [n, peer]))
 }
 
-/// Puts lanes in place of the peer's one address.
+/// Replaces the peer's single address by lanes.
 fn put_lanes(config: &Path, lanes: &str) -> Result<(), LabError> {
     let cannot = || LabError::io(format!("cannot change {}", config.display()));
     let text = std::fs::read_to_string(config).map_err(cannot())?;

@@ -1,4 +1,4 @@
-//! A scenario's nodes and channels without the lab's own traffic, for instruments that a study brings along.
+//! A scenario's nodes and channels without the lab's own traffic, for a study's own instruments.
 
 use crate::program::{self, Ending, Program};
 use crate::topology::Plan;
@@ -12,7 +12,7 @@ use wavelane_host::{clock, realtime};
 use wavelane_run::{BackendError, Review};
 use wavelane_scenario::{Scenario, Stack};
 
-/// Whether `scenario` can be built on this machine with the programs named, and if not, what to do.
+/// Whether `scenario` can be built on this machine with the programs named; if not, the remedy.
 pub fn can_build(scenario: &Scenario, programs: &[(&str, &str)]) -> Result<(), String> {
     let mut found = Review::default();
     review::machine(scenario, &mut found);
@@ -35,7 +35,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Builds it; the run's clock starts at once. Logs of programs go below `out`.
+    /// Builds the topology; the run's clock starts at once. Program logs go below `out`.
     pub fn build(scenario: Scenario, seed: Seed, stack: Stack, out: &Path) -> Result<Self, BackendError> {
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
@@ -57,7 +57,7 @@ impl Ground {
         Ok(address.ok_or_else(|| LabError::Topology(format!("node '{node}' has no channel")))?)
     }
 
-    /// Runs `work` with the network of `node`; threads that it starts keep that network.
+    /// Runs `work` in the network namespace of `node`; threads that it starts stay in that namespace.
     pub fn inside<T: Send + 'static>(
         &self,
         node: &str,
@@ -66,7 +66,7 @@ impl Ground {
         Ok(self.world.nodes[self.place(node)?].run(work).map_err(LabError::from)?)
     }
 
-    /// Starts a program on `node` that goes on until [`stop`](Self::stop), which a signal may end.
+    /// Starts a program on `node` that runs until [`stop`](Self::stop); a signal may end it.
     pub fn start(
         &mut self,
         node: &str,
@@ -83,7 +83,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Waits until the program that was started last has ended well, and reads the file that it wrote, at most `most` bytes.
+    /// Waits until the last started program has ended successfully, and reads the file that it wrote, at most `most` bytes.
     pub fn collect(
         &mut self,
         within: Span,
@@ -109,12 +109,12 @@ impl Ground {
         Ok(text.map_err(|error| LabError::Late(format!("{} left no result: {error}", program.name())))?)
     }
 
-    /// By how much the time of day is ahead of the time since boot.
+    /// Offset of the time of day from the time since boot.
     pub fn unix_less_boot_ns(&self) -> i128 {
         i128::from(clock::wall_nanos()) - i128::from(clock::since_boot().as_nanos())
     }
 
-    /// Ends the programs and the channels. Says why nothing measured here counts, if so.
+    /// Ends the programs and the channels. Returns why the measurements are invalid, if they are.
     pub fn stop(mut self) -> Result<Option<String>, BackendError> {
         for program in &mut self.programs {
             program.check()?;

@@ -1,4 +1,4 @@
-//! The HTTP server of a node: gives bodies away (GET) and takes them (PUT), one path per flow.
+//! The HTTP server of a node: sends bodies (GET) and receives them (PUT), one path per flow.
 
 use crate::LabError;
 use crate::content::{Content, Received};
@@ -14,28 +14,28 @@ use wavelane_base::Instant;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 
-/// How often the server looks whether it is to end.
+/// Interval at which the server checks whether it must stop.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Bytes read from an upload at once.
 const CHUNK: usize = 64 << 10;
 
-/// When the run began; empty until it has.
+/// Start of the run; empty until then.
 pub(crate) type Epoch = Arc<OnceLock<Instant>>;
 
-/// What stands behind one path.
+/// The resource behind one path.
 pub(crate) enum Page {
-    /// A body to give away, once, of this many bytes.
+    /// A body to send once, of this many bytes.
     Download(Mutex<Option<Content>>, u64),
-    /// A body to take.
+    /// A body to receive.
     Upload(Arc<Upload>),
 }
 
-/// A body being taken.
+/// A body being received.
 #[derive(Default)]
 pub(crate) struct Upload {
     /// What has arrived.
     pub(crate) received: Mutex<Received>,
-    /// Whether its end has arrived too.
+    /// Whether it has arrived completely.
     pub(crate) ended: AtomicBool,
 }
 
@@ -59,11 +59,11 @@ impl Http {
         let busy = Arc::clone(&active);
         let pages = Arc::new(pages);
         let what = format!("cannot serve HTTP at {address}");
-        // The server's pool of threads starts here, outside, for it lingers some seconds after the end and would keep
-        // the namespace alive.
+        // The server's thread pool starts here, outside the namespace, because it lingers some seconds after the end and would keep the
+        // namespace alive.
         let server = Server::from_listener(listener, None);
         let server = server.map_err(|e| LabError::Io { what: what.clone(), error: std::io::Error::other(e) })?;
-        // This one is inside, because dropping the server connects to it, to end its accept loop.
+        // This one runs inside, because dropping the server connects to it to end its accept loop.
         let work = move |stop: &Arc<AtomicBool>| serve(&server, stop, &busy, &pages, &epoch);
         let worker = ns.run(move || Worker::start("http", work))?.map_err(LabError::io(what))?;
         Ok(Self { active, _worker: worker })
@@ -88,7 +88,7 @@ fn serve(
         active.fetch_add(1, Ordering::AcqRel);
         let (busy, pages, epoch) = (Arc::clone(active), Arc::clone(pages), Arc::clone(epoch));
         let answering = std::thread::Builder::new().name("http-answer".into()).spawn(move || {
-            // The client may be gone; its side of the run says so.
+            // The client may have closed; its side of the run reports it.
             let _ = answer(request, &pages, &epoch);
             busy.fetch_sub(1, Ordering::AcqRel);
         });

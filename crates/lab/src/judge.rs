@@ -1,16 +1,15 @@
-//! Whether a run proves something.
+//! Whether a run is conclusive.
 
 use crate::LabError;
 use crate::backend::LATENESS_BOUND;
 use crate::world::Findings;
 
-/// The programs in the gateways' place may wait so many times as long for a processor as they use one. Their own work on few
-/// processors may cost them as much again; beside other people's they wait ten times as long, and the run shows the host's
-/// load.
+/// Maximum ratio of waiting for a processor to using one, for the programs in the gateways' place. On few processors their own work may
+/// double the time; beside other programs' load they wait ten times as long, and the run shows the host's load.
 const WAITING_BOUND: f64 = 2.0;
 
-/// Whether the host was good enough for the run to prove something; says in the notes how good it was.
-/// `work` is how long the programs in the gateways' place used a processor and waited for one, in seconds.
+/// Whether the host was good enough for a conclusive run; the notes say how good it was. `work` is how long the programs in the gateways'
+/// place used a processor and waited for one, in seconds.
 pub(crate) fn judge(
     findings: &Findings,
     work: Option<(f64, f64)>,

@@ -1,16 +1,16 @@
-//! What a gateway's file says of its lanes to a neighbour by several channels, or by one-way ones.
+//! The part of a gateway's configuration that describes its lanes to a neighbour over several channels, or over one-way ones.
 
 use crate::gateways::LANE_PORT;
 use crate::topology::Wire;
 use wavelane_scenario::Scenario;
 
-/// The end of the peer's table and the tables of the lanes from the first to the second of `ends` by the channels at `places`.
+/// The rest of the peer's table and the tables of the lanes from the first to the second of `ends` over the channels at `places`.
 pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
     let name = |place: &usize| &scenario.channels[*place].name;
     let link = scenario.links.iter().find(|link| places.iter().any(|place| link.lanes.contains(name(place))));
     places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
     places.retain(|place| wires[*place].end_of(own).is_some_and(|end| wires[*place].carries_from(end)));
-    // Where one lane leaves, nothing is chosen.
+    // With a single outgoing lane there is nothing to choose.
     let several = link.filter(|_| places.len() > 1);
     let mut text = several.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
     for place in places {
@@ -37,7 +37,7 @@ mod tests {
     use crate::topology::Plan;
     use std::path::Path;
 
-    /// What both ends of three channels, the last of which leads from `a` to `b` alone, are told.
+    /// Configuration of both ends of three channels, the last of which leads only from `a` to `b`.
     fn both(links: &str) -> [String; 2] {
         let text = format!(
             "duration = \"1 s\"\nstacks = [\"wavelane\"]\nnodes = {{ a = \"gateway\", b = \"gateway\" }}\n\

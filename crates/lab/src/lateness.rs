@@ -1,10 +1,10 @@
-//! How late the host was: deadlines against the moments at which packets were really delivered.
+//! Lateness of the host: the difference between deadlines and actual delivery times.
 
 use wavelane_base::Span;
 
 /// Width of a bin.
 const BIN: Span = Span::from_micros(10);
-/// Number of bins; what is later than 200 ms lies in the last one.
+/// Number of bins; anything later than 200 ms is in the last one.
 const BINS: usize = 20_000;
 
 /// A histogram of lateness with 10 us bins.
@@ -22,7 +22,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Notes one delivery that was `late` after its deadline.
+    /// Records one delivery that was `late` after its deadline.
     pub(crate) fn note(&mut self, late: Span) {
         let bin = usize::try_from(late.as_nanos() / BIN.as_nanos()).unwrap_or(BINS).min(BINS - 1);
         self.bins[bin] = self.bins[bin].saturating_add(1);
@@ -37,7 +37,7 @@ impl Lateness {
         self.count += other.count;
         self.max = self.max.max(other.max);
     }
-    /// Deliveries noted.
+    /// Number of recorded deliveries.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -45,7 +45,7 @@ impl Lateness {
     pub(crate) fn max(&self) -> Span {
         self.max
     }
-    /// Upper edge of the bin that holds the given per-mille of deliveries; zero if none were noted.
+    /// Upper edge of the bin that holds the given per-mille of deliveries; zero if none were recorded.
     pub(crate) fn per_mille(&self, per_mille: u64) -> Span {
         let wanted = (self.count * per_mille).div_ceil(1000);
         if wanted == 0 {

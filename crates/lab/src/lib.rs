@@ -1,8 +1,9 @@
 //! The laboratory: one scenario on one machine in real time.
 //!
 //! Each node is a network namespace with a real Linux TCP stack, each emulated channel a machine of
-//! `wavelane-channel` driven between two TUN devices, and the gateways are the shipped `wavelaned`. Real programs
-//! make the traffic. Whatever ends this process ends all of it: nothing here has a name outside the process.
+//! A node is a network namespace with a real Linux TCP stack, an emulated channel is a machine of `wavelane-channel` driven between two TUN
+//! devices, and the gateways are the shipped `wavelaned`. Real programs generate the traffic. When this process ends, all of it ends:
+//! nothing here has a name outside the process.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -58,13 +59,13 @@ pub enum LabError {
     /// The scenario cannot be laid out.
     #[error("{0}")]
     Topology(String),
-    /// A namespace.
+    /// A namespace operation failed.
     #[error(transparent)]
     Netns(#[from] wavelane_host::netns::NetnsError),
-    /// A TUN device.
+    /// A TUN device operation failed.
     #[error(transparent)]
     Tun(#[from] wavelane_host::tun::TunError),
-    /// A channel's parameters.
+    /// A channel's parameters are invalid.
     #[error("channel '{0}': {1}")]
     Channel(String, wavelane_channel::ConfigError),
     /// A program is missing or cannot be started.
@@ -85,13 +86,13 @@ pub enum LabError {
         /// The last line it wrote.
         said: String,
     },
-    /// Something did not come about in time.
+    /// A time limit was exceeded.
     #[error("{0}")]
     Late(String),
-    /// Reading or writing.
+    /// Reading or writing failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done, and what may help.
+        /// What was being done, and a possible remedy.
         what: String,
         /// What the system said.
         error: std::io::Error,
@@ -102,7 +103,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Attaches what was being done to a system error.
+    /// Adds what was being done to a system error.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |error| Self::Io { what, error }
@@ -120,6 +121,6 @@ impl From<LabError> for BackendError {
     }
 }
 
-/// Tests that build namespaces take turns: together they would make each other late and see each other's threads.
+/// Serialises tests that build namespaces: concurrently they would delay each other and see each other's threads.
 #[cfg(test)]
 pub(crate) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());

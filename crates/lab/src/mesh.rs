@@ -1,4 +1,4 @@
-//! What the files of gateways with several neighbours say, and of gateways that differ from their defaults.
+//! Configuration of gateways with several neighbours, and of gateways with non-default settings.
 
 use crate::gateways::LANE_PORT;
 use crate::topology::{Link, Plan};
@@ -15,7 +15,7 @@ pub(crate) struct Known<'a> {
     pub(crate) keys: &'a [Option<String>],
 }
 
-/// Why the lab cannot impose a gateway's knobs.
+/// Why the lab cannot apply a gateway's knobs.
 pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<&'static str> {
     if knobs.block_loss != Ratio::ZERO || knobs.corruption != Ratio::ZERO {
         return Some(
@@ -32,28 +32,28 @@ impl Known<'_> {
         self.links.iter().filter(move |link| link.ends.contains(&node))
     }
 
-    /// The address of the far end of a link of `node`, and its place.
+    /// The address and place of the far end of a link of `node`.
     pub(crate) fn neighbour(&self, node: usize, link: &Link) -> (usize, std::net::Ipv4Addr) {
         let mine = usize::from(link.ends[1] == node);
         let peer = link.ends[1 - mine];
-        // The peer is reached at its address on the channel by which it joins the link.
+        // The peer is reached at its address on the channel that connects it to the link.
         let nearest = if mine == 0 { link.channels.last() } else { link.channels.first() };
         let wire = &self.plan.wires[*nearest.expect("a link has channels")];
         (peer, wire.addresses[wire.end_of(peer).expect("the link ends at the peer")])
     }
 
-    /// The networks of endpoints at `node` itself.
+    /// The networks of endpoints attached to `node`.
     fn own(&self, node: usize) -> Vec<String> {
         let wires = self.plan.wires.iter().filter(|w| w.end_of(node).is_some() && !w.between_gateways);
         wires.map(crate::topology::Wire::prefix).collect()
     }
 
-    /// The networks beyond `peer`, which `node` asks it for.
+    /// The networks behind `peer` that `node` requests from it.
     fn beyond(&self, node: usize, peer: usize) -> Vec<&str> {
         self.plan.beyond(node, peer).map(|route| route.prefix.as_str()).collect()
     }
 
-    /// What stands in a gateway's file beside what `wavelane init` wrote of its first neighbour: in `[gateway]`, in that
+    /// Additions to a gateway's configuration beyond what `wavelane init` wrote for its first neighbour: in `[gateway]`, in that
     /// neighbour's table, and at the end.
     pub(crate) fn additions(&self, node: usize) -> [String; 3] {
         let relays = self.links_of(node).count() > 1;
@@ -85,7 +85,7 @@ impl Known<'_> {
         all
     }
 
-    /// The keys of `[gateways.NAME]`, in the daemon's words.
+    /// The keys of `[gateways.NAME]`, in the daemon's syntax.
     fn knobs(&self, node: usize) -> String {
         let name = &self.scenario.nodes[node].name;
         let Some(knobs) = self.scenario.gateways.iter().find(|knobs| knobs.node == *name) else { return String::new() };
@@ -99,7 +99,7 @@ impl Known<'_> {
         }
         if knobs.seal {
             text += "seal = \"end-to-end\"\n";
-            // Where the kernel may name another way at any time, neighbours that are a flow's edges seal it, too.
+            // Where the kernel may name another path at any time, neighbours that are a flow's edges encrypt it too.
             if self.links_of(node).all(|link| link.channels.len() == 1) {
                 text += "routing = \"kernel\"\n";
             }

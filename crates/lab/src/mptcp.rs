@@ -1,7 +1,7 @@
-//! Multipath TCP of the kernel: the endpoints' connections take every channel between the two gateways, which forward plainly.
+//! Multipath TCP of the kernel: the endpoints' connections use every channel between the two gateways, which only forward.
 //!
-//! A server has an address for each further channel and offers it (ADD_ADDR); the client joins from its own. What goes there leaves by that
-//! channel, and so does what comes from there.
+//! A server has an address for each further channel and advertises it (ADD_ADDR); the client joins from its own. Traffic to and from that
+//! address uses that channel.
 
 use crate::LabError;
 use crate::review::needs_udp;
@@ -11,19 +11,19 @@ use crate::world::World;
 use std::net::Ipv4Addr;
 use wavelane_scenario::{Scenario, Stack};
 
-/// What precedes a congestion control where the socket is of Multipath TCP.
+/// Prefix of the congestion control's name for Multipath TCP sockets.
 pub(crate) const WORD: &str = "mptcp ";
-/// Where the kernel says whether it has it.
+/// Shows whether the kernel supports it.
 const SWITCH: &str = "/proc/sys/net/mptcp/enabled";
-/// Most paths of a connection (`MPTCP_PM_ADDR_MAX`).
+/// Maximum number of paths of a connection (`MPTCP_PM_ADDR_MAX`).
 const PATHS_MAX: usize = 8;
-/// The program that makes a socket of Multipath TCP of another program's.
+/// The program that turns another program's sockets into Multipath TCP sockets.
 pub(crate) const WRAPPER: &str = "mptcpize";
-/// The first two bytes of the servers' further addresses; then come the node and the path.
+/// The first two bytes of the servers' further addresses; the node and the path follow.
 const NET: [u8; 2] = [10, 78];
-/// Where the kernel waits for further paths: the servers listen on their first address alone.
+/// Port on which the kernel accepts further paths: the servers listen only on their first address.
 const JOIN_PORT: u16 = 7_999;
-/// The first of the routing tables by source, one for each path.
+/// The first of the source routing tables, one per path.
 const TABLE: usize = 100;
 
 /// The two gateways and the channels between them, in order.
@@ -38,7 +38,7 @@ fn paths(scenario: &Scenario) -> Result<(Link, Vec<usize>), String> {
     }
 }
 
-/// Whether this machine can run it, and if not, why.
+/// Whether this machine can run it; if not, why.
 pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
     let enabled = std::fs::read_to_string(SWITCH).unwrap_or_default();
     if enabled.trim() != "1" {
@@ -64,7 +64,7 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
     })
 }
 
-/// Gives the endpoints their further addresses, and the gateways the routes that go with them.
+/// Assigns the endpoints' further addresses, and the matching routes on the gateways.
 pub(crate) fn set_up(scenario: &Scenario, world: &World, controls: &[&str]) -> Result<(), LabError> {
     let (link, channels) = paths(scenario).map_err(LabError::Topology)?;
     let plan = &world.plan;
@@ -125,7 +125,7 @@ pub(crate) fn set_up(scenario: &Scenario, world: &World, controls: &[&str]) -> R
     Ok(())
 }
 
-/// How many further paths the connections of all endpoints took (`MPJoinAckRx` in /proc/net/netstat).
+/// Number of further paths that the connections of all endpoints used (`MPJoinAckRx` in /proc/net/netstat).
 pub(crate) fn joins(scenario: &Scenario, world: &World) -> Result<u64, LabError> {
     let mut sum = 0;
     for flow in &scenario.flows {
@@ -140,7 +140,7 @@ pub(crate) fn joins(scenario: &Scenario, world: &World) -> Result<u64, LabError>
     Ok(sum)
 }
 
-/// Whether a stack is this one.
+/// Whether a stack is Multipath TCP.
 pub(crate) fn is(stack: Stack) -> bool {
     stack == Stack::Mptcp
 }

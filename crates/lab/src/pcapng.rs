@@ -1,20 +1,20 @@
-//! Writes captures of IP packets on a thread of their own.
+//! Writes captures of IP packets on a separate thread.
 
 use std::io::{self, Write};
 pub(crate) use wavelane_measure::pcapng::PortDirection;
 use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
 
-/// Bytes kept of each packet unless told otherwise: all headers, no bodies.
+/// Default number of bytes kept of each packet: all headers, no bodies.
 pub const SNAPLEN: usize = 128;
-/// Largest file; packets past it are counted and not written.
+/// Largest file; packets beyond it are counted and not written.
 pub const FILE_MAX: u64 = 256 << 20;
 
-/// Bytes gathered before they are handed to the writing thread.
+/// Bytes collected before they are passed to the writing thread.
 const CHUNK: usize = 128 << 10;
-/// Chunks that may wait for the disk; past that packets are counted and not written.
+/// Chunks that may wait for the disk; beyond that packets are counted and not written.
 const CHUNKS_WAITING: usize = 32;
 
-/// A capture that never makes its caller wait for the disk: a thread of its own writes the file.
+/// A capture whose caller never waits for the disk: a separate thread writes the file.
 #[derive(Debug)]
 pub(crate) struct CaptureFile {
     snaplen: usize,
@@ -31,7 +31,7 @@ impl CaptureFile {
     pub(crate) fn create(path: &std::path::Path, interface: &str) -> io::Result<Self> {
         Self::create_with(path, interface, SNAPLEN)
     }
-    /// Like [`CaptureFile::create`], but packets are kept whole, so that readers can verify their checksums.
+    /// Like [`CaptureFile::create`], but keeps whole packets, so that readers can verify their checksums.
     pub(crate) fn create_whole(path: &std::path::Path, interface: &str) -> io::Result<Self> {
         Self::create_with(path, interface, usize::from(u16::MAX))
     }
@@ -49,7 +49,7 @@ impl CaptureFile {
         Ok(Self { snaplen, chunk, octets: 0, skipped: 0, chunks, writer })
     }
 
-    /// Notes one packet.
+    /// Records one packet.
     pub(crate) fn note(&mut self, unix_ns: u64, way: PortDirection, packet: &[u8]) {
         if self.octets + self.chunk.len() as u64 >= FILE_MAX {
             self.skipped += 1;
@@ -73,7 +73,7 @@ impl CaptureFile {
 
     /// Writes what is left and closes the file. Returns the number of packets skipped.
     pub(crate) fn finish(self) -> io::Result<u64> {
-        // A closed queue means that the writer has failed; its error follows from join.
+        // A closed queue means that the writer has failed; join returns its error.
         let _ = self.chunks.send(self.chunk);
         drop(self.chunks);
         let wrote = self.writer.join().map_err(|_| io::Error::other("the thread writing the capture panicked"))?;

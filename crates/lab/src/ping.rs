@@ -13,9 +13,9 @@ use wavelane_host::realtime;
 use wavelane_run::{FlowRaw, Probe};
 use wavelane_wire::ip::{IPV4_HEADER_LEN, checksum};
 
-/// An answer that takes longer than this after the last request is lost (the figure's definition).
+/// An answer that arrives later than this after the last request is lost (the figure's definition).
 const PATIENCE: Span = Span::from_secs(5);
-/// Longest wait, so that a stop is noticed in time.
+/// Longest wait, so that a stop request is noticed in time.
 const GLANCE: Span = Span::from_millis(20);
 /// Types of ICMP messages (RFC 792).
 const ECHO_REQUEST: u8 = 8;
@@ -23,7 +23,7 @@ const ECHO_REPLY: u8 = 0;
 /// Bytes before a message's data.
 const HEAD: usize = 8;
 
-/// The request of that number; tells apart 2^64 of them by its data, as the sequence number of 16 bits cannot.
+/// The request with that number; its data distinguishes 2^64 requests, which the 16-bit sequence number cannot.
 fn request(id: u16, number: u64, size: usize) -> Vec<u8> {
     let mut message = vec![0; HEAD + size];
     message[0] = ECHO_REQUEST;
@@ -35,7 +35,7 @@ fn request(id: u16, number: u64, size: usize) -> Vec<u8> {
     message
 }
 
-/// The number of a request of ours that this packet answers.
+/// The number of our request that this packet answers.
 fn answered(packet: &[u8], id: u16) -> Option<u64> {
     let header = usize::from(packet.first()? & 15) * 4;
     let message = packet.get(header.max(IPV4_HEADER_LEN)..)?;
@@ -45,11 +45,11 @@ fn answered(packet: &[u8], id: u16) -> Option<u64> {
     Some(u64::from_be_bytes(message.get(HEAD..HEAD + 8)?.try_into().ok()?))
 }
 
-/// Asks until the time is over, then waits for what is still out. The calling thread must be inside the client's
-/// namespace. `size`: bytes of a request's data, at least 8.
+/// Sends requests until the time is over, then waits for the outstanding answers. The calling thread must be inside the client's namespace.
+/// `size`: bytes of a request's data, at least 8.
 pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<(FlowRaw, Option<String>), LabError> {
     let cancelled = || errand.cancelled();
-    // It sleeps, asks and sleeps again: where it may, a busy machine's other work is not measured with the link.
+    // It alternates between sleeping and sending: with real-time priority, other load on a busy machine is not measured with the link.
     let preferred = realtime::prefer_this_thread().is_ok();
     sockets::rest_until(errand.start, cancelled);
     let mut raw = errand.raw("ping", errand.since_epoch(realtime::now()));
@@ -72,7 +72,7 @@ pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<
         if let Err(e) = realtime::wait(&[socket.as_fd()], until.min(realtime::now() + GLANCE)) {
             return Err(broken(e));
         }
-        // A message that the network answers with an error is lost, and the next may not be.
+        // A message that the network answers with an error is lost, but the next may not be.
         while let Ok(Some(len)) = socket.receive(&mut buffer) {
             let now = realtime::now();
             let Some(number) = answered(&buffer[..len], id).filter(|number| *number < sent.len() as u64) else {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((message.len(), checksum(&[&message])), (64, 0));
         let packet = |message: &[u8]| [&[0x45; IPV4_HEADER_LEN], message].concat();
         assert_eq!(answered(&packet(&message), 7), None, "a request is no answer");
-        // The kernel changes the type and, with it, the checksum.
+        // The kernel changes the type and therefore the checksum.
         message[0] = ECHO_REPLY;
         message[2..4].fill(0);
         let sum = checksum(&[&message]);

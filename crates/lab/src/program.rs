@@ -1,4 +1,4 @@
-//! Programs that run beside the traffic for the whole run: started in a namespace, watched, and ended in order.
+//! Programs that run beside the traffic for the whole run: started in a namespace, monitored, and ended in order.
 
 use crate::LabError;
 use crate::sockets::rest_until;
@@ -11,14 +11,14 @@ use wavelane_base::Span;
 use wavelane_host::netns::{ChildEnd, Netns, terminate};
 use wavelane_host::realtime;
 
-/// How long a program may take to end after SIGTERM.
+/// Time limit for a program to exit after SIGTERM.
 const END_WITHIN: Span = Span::from_secs(5);
-/// Between two looks at a state that is waited for.
+/// Polling interval while waiting for a state.
 pub(crate) const GLANCE: Span = Span::from_millis(100);
 /// Signal number of SIGTERM (signal(7)).
 const SIGTERM: i32 = 15;
 
-/// How a program that is asked to end by SIGTERM ends when all is well.
+/// How a healthy program ends on SIGTERM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     /// It handles the signal, cleans up and exits with 0.
@@ -27,7 +27,7 @@ pub(crate) enum Ending {
     BySignal,
 }
 
-/// A running program. [`end`] stops it; the kernel does if its owner dies.
+/// A running program. [`end`] stops it; the kernel kills it if its owner dies.
 pub(crate) struct Program {
     name: String,
     child: Child,
@@ -65,7 +65,7 @@ impl Program {
         &self.name
     }
 
-    /// Refuses if the program has ended, with the last thing it said.
+    /// Fails if the program has exited, with its last output line.
     pub(crate) fn check(&mut self) -> Result<(), LabError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -77,7 +77,7 @@ impl Program {
         }
     }
 
-    /// Whether it goes on; refuses if it has ended otherwise than well.
+    /// Whether it is still running; fails if it exited with an error.
     pub(crate) fn running(&mut self) -> Result<bool, LabError> {
         match self.child.try_wait() {
             Ok(Some(status)) if status.success() => Ok(false),
@@ -85,7 +85,7 @@ impl Program {
         }
     }
 
-    /// The last thing it said.
+    /// Its last output line.
     pub(crate) fn last_line(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("(its log is empty)").to_owned()
@@ -94,14 +94,14 @@ impl Program {
     /// User and system time so far, in seconds (proc(5), fields 14 and 15 of stat).
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The name in parentheses may hold spaces; the state, field 3, follows it.
+        // The name in parentheses may contain spaces; the state, field 3, follows it.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
         Some(ticks as f64 / TICKS_PER_SECOND)
     }
 
-    /// How long its threads have waited for a processor so far, in seconds: able to run, and others did (the second
-    /// figure of schedstat, in ns; Linux's Documentation/scheduler/sched-stats.rst).
+    /// How long its threads have waited for a processor so far, in seconds: runnable while others ran (the second figure of schedstat, in
+    /// ns; Linux's Documentation/scheduler/sched-stats.rst).
     pub(crate) fn waited_seconds(&self) -> Option<f64> {
         let mut waited = 0;
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?.flatten() {
@@ -117,11 +117,11 @@ impl Program {
     }
 }
 
-/// Asks all of them to end, waits, and kills what does not. Says what was not as it should be.
+/// Asks all programs to exit, waits, and kills those that do not. Returns what went wrong.
 pub(crate) fn end(programs: Vec<Program>) -> Vec<String> {
     let mut notes = Vec::new();
     for program in &programs {
-        // One that has ended already needs no signal.
+        // A program that has already exited needs no signal.
         let _ = terminate(&program.child);
     }
     let deadline = realtime::now() + END_WITHIN;
@@ -140,7 +140,7 @@ pub(crate) fn end(programs: Vec<Program>) -> Vec<String> {
             Some(status) => notes.push(format!("{} ended with {status}", program.name)),
             None => {
                 notes.push(format!("{} ignored SIGTERM for {END_WITHIN} and was killed", program.name));
-                // It may end just now by itself.
+                // It may exit by itself at this moment.
                 let _ = program.child.kill();
                 let _ = program.child.wait();
             }
@@ -149,7 +149,7 @@ pub(crate) fn end(programs: Vec<Program>) -> Vec<String> {
     notes
 }
 
-/// The folder `logs` under `out`, made if need be.
+/// The folder `logs` under `out`, created if necessary.
 pub(crate) fn logs(out: &Path) -> Result<PathBuf, LabError> {
     let logs = out.join("logs");
     std::fs::create_dir_all(&logs)

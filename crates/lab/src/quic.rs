@@ -1,7 +1,7 @@
-//! QUIC: a body fetched over one stream of quinn, client and server inside this program, each in its node's namespace.
+//! QUIC: a body fetched over one quinn stream, client and server inside this program, each in its node's namespace.
 //!
-//! The client trusts the one certificate that its server made for the run. The congestion control is that of the stack, in
-//! quinn's own edition of it.
+//! The client trusts only the certificate that its server generated for the run. The congestion control is the stack's, in quinn's own
+//! implementation.
 
 use crate::LabError;
 use crate::content::{Content, Digested, Received};
@@ -25,21 +25,21 @@ use wavelane_run::FlowRaw;
 
 /// The name on the certificate.
 const NAME: &str = "wavelane.invalid";
-/// What a receiver lets a sender have on its way: 20 Mbit/s over 3 s.
+/// Bytes that a receiver lets a sender have in flight: 20 Mbit/s over 3 s.
 const RECEIVE_WINDOW: u32 = 8 << 20;
-/// What a sender's quinn holds, unsent and unacknowledged alike. It has no bound for the unsent alone, so this is the
-/// smallest that fills 20 Mbit/s over 100 ms with a full queue of another 100 ms four times.
+/// Bytes that a sender's quinn holds, unsent and unacknowledged together. It has no separate limit for unsent bytes, so this is the
+/// smallest value that fills 20 Mbit/s over 100 ms with a full queue of another 100 ms four times.
 const SEND_WINDOW: u64 = 2 << 20;
-/// Silence after which a connection is given up: longer than any outage that a run still counts.
+/// Idle timeout of a connection: longer than any outage in a run that still counts.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How long the last packets may take to leave.
+/// Time limit for sending the last packets.
 const PARTING: Duration = Duration::from_millis(200);
-/// How often a waiting end looks whether it is to stop.
+/// Interval at which a waiting end checks whether it must stop.
 const GLANCE: Duration = Duration::from_millis(20);
 /// Bytes written or read at once.
 const CHUNK: usize = 16 << 10;
 
-/// The side that gives a body away, once. Dropping it stops it.
+/// The side that sends a body, once. Dropping it stops it.
 pub(crate) struct Server {
     flow: String,
     control: String,
@@ -49,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Gives `content` to the first who connects to `address` inside `ns` and asks; refuses all others.
+    /// Sends `content` to the first client that connects to `address` inside `ns` and requests it; refuses all others.
     pub(crate) fn start(
         ns: &Netns,
         address: SocketAddr,
@@ -70,21 +70,21 @@ impl Server {
         let connection = Arc::new(Mutex::new(None));
         let shown = Arc::clone(&connection);
         let runtime = runtime().map_err(failed)?;
-        // The socket is what must be inside; the thread stays outside and so keeps no namespace alive.
+        // Only the socket must be inside; the thread stays outside and so keeps no namespace alive.
         let worker = Worker::start("quic-server", move |stop| {
-            // What goes wrong shows at the client's end, which says so.
+            // Errors show at the client's end, which reports them.
             let _ = runtime.block_on(serve(socket, config, content, &shown, stop));
         });
         let (flow, control) = (flow.to_owned(), control.to_owned());
         Ok(Self { flow, control, certificate, connection, _worker: worker.map_err(failed)? })
     }
 
-    /// By what the client knows it.
+    /// The certificate by which the client identifies it.
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
         self.certificate.clone()
     }
 
-    /// What the sender's QUIC counted so far, for the log.
+    /// Counters of the sender's QUIC so far, for the log.
     pub(crate) fn note(&self) -> Option<String> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let path = connection.as_ref()?.stats().path;
@@ -119,7 +119,7 @@ fn transport(control: &str) -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-/// Waits for `work`; nothing if `stop` says so first.
+/// Waits for `work`; `None` if `stop` returns true first.
 async fn until<T>(stop: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     while !stop() {
@@ -157,23 +157,23 @@ async fn serve(
         written?;
     }
     send.finish()?;
-    // The client closes when it has read all.
+    // The client closes when it has read everything.
     until(over, connection.closed()).await;
     Ok(())
 }
 
 /// How a fetch ended.
 enum End {
-    /// With the body.
+    /// The body is complete.
     Whole,
-    /// With its time, or because all is to end.
+    /// Its time is over, or everything must end.
     Stopped,
     /// With an error.
     Broken(String),
 }
 
-/// Fetches the body from the server with `certificate`. The calling thread must be inside the client's namespace. The note
-/// says what went wrong, if something did.
+/// Fetches the body from the server with `certificate`. The calling thread must be inside the client's namespace. The note holds the error,
+/// if any.
 pub(crate) fn run(
     errand: &Errand,
     size: Option<u64>,
@@ -231,15 +231,15 @@ async fn fetch(socket: UdpSocket, config: ClientConfig, errand: &Errand, receive
         None => End::Stopped,
     };
     connection.close(VarInt::from_u32(0), b"done");
-    // Only the packet that says so is waited for; if it is lost, the server is stopped at the run's end.
+    // Waits only for the closing packet to be sent; if it is lost, the server is stopped at the run's end.
     let _ = tokio::time::timeout(PARTING, endpoint.wait_idle()).await;
     end
 }
 
-/// Asks, and reads the body to its end.
+/// Requests the body and reads it to its end.
 async fn read(connection: &Connection, errand: &Errand, received: &mut Received) -> Result<(), String> {
     let (mut send, mut recv) = connection.open_bi().await.map_err(|e| e.to_string())?;
-    // The server sees a stream with its first byte only.
+    // The server sees a stream only with its first byte.
     send.write_all(b"?").await.map_err(|e| e.to_string())?;
     send.finish().map_err(|e| e.to_string())?;
     let mut buffer = vec![0; CHUNK];

@@ -1,4 +1,4 @@
-//! What the lab can honour of a scenario on this machine.
+//! Which parts of a scenario the lab can run on this machine.
 
 use crate::echo;
 use crate::gateways::{self, Services};
@@ -13,7 +13,7 @@ use wavelane_host::tun;
 use wavelane_run::{Review, Treatment};
 use wavelane_scenario::{App, Scenario, Stack, TcpKind};
 
-/// What the machine must offer.
+/// Requirements on the machine.
 pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
     let mut need = |clause: &str, why: String| review.clause(clause, Treatment::Refused(why));
     if !may_administer_network() {
@@ -91,7 +91,7 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
     }
 }
 
-/// Whether the lab can run `stack` here, and if not, why.
+/// Whether the lab can run `stack` here; if not, why.
 pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     if stack.runs_nowhere() {
         return Err("it runs nowhere yet: take it out of `stacks`".into());
@@ -129,7 +129,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     }
 }
 
-/// What a stack needs that no kernel has.
+/// What a stack needs that no kernel provides.
 fn beyond_kernels(stack: Stack) -> Option<&'static str> {
     match stack {
         Stack::Tcp { kind: TcpKind::Y2001, .. } => Some("TCP with the timers of 2001"),
@@ -138,8 +138,8 @@ fn beyond_kernels(stack: Stack) -> Option<&'static str> {
     }
 }
 
-/// Per node, the congestion control of its routes and sockets: that of the flows that begin or end there. A route pins
-/// one for all, so flows that meet at a node cannot ask for different ones.
+/// Per node, the congestion control of its routes and sockets: that of the flows that begin or end there. A route pins one for all flows,
+/// so flows that share a node cannot use different ones.
 pub(crate) fn controls(scenario: &Scenario, stack: Stack) -> Result<Vec<&'static str>, String> {
     let usual = control_of_stack(stack);
     let of_node = |node: &wavelane_scenario::Node| {
@@ -172,8 +172,8 @@ fn kernel_has(control: &str) -> Result<(), String> {
     }
 }
 
-/// The kernel's name of the congestion control of every socket under `stack`. Where the endpoints' own does not matter
-/// much, because something in between carries the bytes, it is Linux's default.
+/// The kernel's name of the congestion control of every socket under `stack`. It is Linux's default where the endpoints' own matters little
+/// because something in between carries the bytes.
 pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
     match stack {
         Stack::Tcp { kind: TcpKind::Reno, .. } => "reno",
@@ -182,7 +182,7 @@ pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
     }
 }
 
-/// Whether an app sends UDP datagrams to a server of its own.
+/// Whether an app sends UDP datagrams to its own server.
 pub(crate) fn needs_udp(app: &App) -> bool {
     matches!(app, App::Quic { .. } | App::Voice(_) | App::OnOff(_))
 }

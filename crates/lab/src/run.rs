@@ -1,4 +1,4 @@
-//! One run of one stack: servers, gateways and flows in the built world, watched to their end.
+//! One run of one stack: servers, gateways and flows in the built world, monitored to their end.
 
 mod launch;
 mod servers;
@@ -26,9 +26,9 @@ use wavelane_host::realtime;
 use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw, WayRaw};
 use wavelane_scenario::{Scenario, Stack};
 
-/// Between setting the run's start and the start itself, so that every channel's thread is ready.
+/// Time between setting the run's start and the start itself, so that every channel's thread is ready.
 const LEAD: Span = Span::from_millis(50);
-/// How long servers may take to notice that their clients are gone.
+/// Time limit for servers to notice that their clients have gone.
 const CLOSE_WITHIN: Span = Span::from_secs(2);
 
 /// One stack's run, built and ready.
@@ -38,7 +38,7 @@ pub(crate) struct Run<'a> {
     seed: Seed,
     /// Congestion control of each node's routes and sockets.
     controls: Vec<&'static str>,
-    // Dropped in this order: servers, gateways, and last the namespaces they live in.
+    // Dropped in this order: servers, gateways, and last their namespaces.
     http: Vec<Http>,
     answerers: Vec<Worker>,
     quics: BTreeMap<String, quic::Server>,
@@ -53,12 +53,12 @@ pub(crate) struct Run<'a> {
     /// Per flow, set at its end.
     over: Vec<Arc<AtomicBool>>,
     notes: Vec<String>,
-    /// The machine's processor time at the start, busy and all.
+    /// The machine's processor time at the start: busy and total.
     processor: Option<(f64, f64)>,
 }
 
 impl<'a> Run<'a> {
-    /// Builds everything: namespaces, channels, gateways whose session stands, servers.
+    /// Builds everything: namespaces, channels, gateways with an established session, servers.
     pub(crate) fn prepare(
         scenario: &'a Scenario,
         stack: Stack,
@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs the flows and gathers what they saw.
+    /// Runs the flows and collects their results.
     pub(crate) fn go(mut self, context: &mut RunContext<'_>) -> Result<StackRaw, LabError> {
         let before = self.tally()?;
         let epoch = realtime::now() + LEAD;
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
         self.conclude(flows, ways, &before)
     }
 
-    /// What the sockets of a node are made with.
+    /// The congestion control for a node's sockets.
     fn control_of(&self, node: usize) -> String {
         format!("{}{}", if mptcp::is(self.stack) { mptcp::WORD } else { "" }, self.controls[node])
     }
@@ -220,8 +220,8 @@ impl<'a> Run<'a> {
 }
 
 impl Run<'_> {
-    /// Ends the gateways and waits until the servers have noticed that their clients are gone. Packets pass at once
-    /// meanwhile, so that no abandoned connection keeps its namespace alive. Doing it twice does no harm.
+    /// Ends the gateways and waits until the servers have noticed that their clients have gone. Meanwhile packets pass immediately, so that
+    /// no abandoned connection keeps its namespace alive. Calling it twice is harmless.
     fn close(&mut self) -> Vec<String> {
         self.world.bypass();
         let mut notes = self.gateways.take().map(Gateways::stop).unwrap_or_default();

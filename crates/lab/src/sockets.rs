@@ -9,22 +9,22 @@ use wavelane_base::{Instant, Span};
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 
-/// Unsent bytes a sender's kernel may hold beyond what the congestion window allows (TCP_NOTSENT_LOWAT): enough to
-/// keep the link busy, little enough that the application feels the link.
+/// Unsent bytes a sender's kernel may hold beyond what the congestion window allows (TCP_NOTSENT_LOWAT): enough to keep the link busy,
+/// little enough that the link's backpressure reaches the application.
 const NOTSENT_LOWAT: u32 = 128 << 10;
-/// Connections a listener lets wait.
+/// Backlog of a listener.
 const BACKLOG: i32 = 64;
 /// Buffer of a probing socket: an outage of a minute must not block it.
 const PROBE_BUFFER: usize = 1 << 20;
-/// How long a server's write may make no progress: longer than any run that still counts.
+/// Maximum time without progress in a server's write: longer than any run that still counts.
 const WRITE_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a waiting thread looks whether it is to stop.
+/// Interval at which a waiting thread checks whether it must stop.
 const GLANCE: Span = Span::from_millis(20);
-/// A non-blocking connect() has begun (errno(3)).
+/// A non-blocking connect() is in progress (errno(3)).
 const EINPROGRESS: i32 = 115;
 
-/// `control` is the name of a congestion control, behind [`mptcp::WORD`] where the connection may take several paths.
+/// `control` is the name of a congestion control, after [`mptcp::WORD`] where the connection may take several paths.
 fn socket(control: &str) -> std::io::Result<Socket> {
     let (control, protocol) = match control.strip_prefix(mptcp::WORD) {
         Some(control) => (control, Protocol::MPTCP),
@@ -35,7 +35,7 @@ fn socket(control: &str) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-/// A listener inside `ns`; sockets it accepts inherit congestion control `control`.
+/// A listener inside `ns`; sockets it accepts inherit the congestion control `control`.
 pub(crate) fn listen(ns: &Netns, address: SocketAddr, control: &str) -> Result<TcpListener, LabError> {
     let control = control.to_owned();
     let made = ns.run(move || -> std::io::Result<TcpListener> {
@@ -50,8 +50,8 @@ pub(crate) fn listen(ns: &Netns, address: SocketAddr, control: &str) -> Result<T
     made.map_err(LabError::io(format!("cannot listen on {address} in node {}", ns.name())))
 }
 
-/// A connection made by the calling thread, which must be inside the namespace already. Given up at `deadline` or when
-/// `stop` says so.
+/// A connection made by the calling thread, which must already be inside the namespace. Abandoned at `deadline` or when `stop` returns
+/// true.
 pub(crate) fn connect(
     address: SocketAddr,
     control: &str,
@@ -93,7 +93,7 @@ pub(crate) fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::from((ip, port))
 }
 
-/// Lets the calling thread rest until `deadline` of the traffic's schedule, or until `stop` says otherwise.
+/// Lets the calling thread sleep until `deadline` of the traffic's schedule, or until `stop` returns true.
 pub(crate) fn rest_until(deadline: Instant, stop: impl Fn() -> bool) -> bool {
     loop {
         let now = realtime::now();
@@ -103,7 +103,7 @@ pub(crate) fn rest_until(deadline: Instant, stop: impl Fn() -> bool) -> bool {
         if stop() {
             return false;
         }
-        // Woken early or interrupted: the loop looks at the clock again.
+        // Woken early or interrupted: the loop checks the clock again.
         let _ = realtime::wait(&[], deadline.min(now + GLANCE));
     }
 }

@@ -1,7 +1,7 @@
-//! Voice and on-off: UDP datagrams in spurts, one way, on a schedule that answers do not change.
+//! Voice and on-off: UDP datagrams in spurts, one way, on a schedule independent of answers.
 //!
-//! A datagram begins with its number; what follows is made of it, so that the receiver knows every byte. Both ends are
-//! threads of one process and share its clock.
+//! A datagram begins with its number; the rest is derived from it, so that the receiver can verify every byte. Both ends are threads of one
+//! process and share its clock.
 
 use crate::LabError;
 use crate::content::note_arrival;
@@ -19,14 +19,14 @@ use wavelane_host::realtime;
 use wavelane_run::schedule::Spurt;
 use wavelane_run::{FlowRaw, Probe};
 
-/// Longest wait, so that a stop is noticed in time.
+/// Longest wait, so that a stop request is noticed in time.
 const GLANCE: Span = Span::from_millis(20);
-/// Bytes of a datagram's number, and of zeros that stand where the simulator has the number of its flow.
+/// Bytes of a datagram's number, and of zeros where the simulator has the flow's number.
 const HEAD: usize = 16;
-/// Largest datagram of a scenario, and one byte more to know a longer one.
+/// Largest datagram of a scenario plus one byte, to detect a longer one.
 const LARGEST: usize = 2_201;
 
-/// What a listener has heard: the first arrival of each number, in order of arrival.
+/// Datagrams received by a listener: the first arrival of each number, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Heard {
     at: BTreeMap<u64, Instant>,
@@ -37,19 +37,19 @@ pub(crate) struct Heard {
 /// Shared by a listener and the sender of its flow.
 pub(crate) type Hearing = Arc<Mutex<Heard>>;
 
-/// What is sent, and when.
+/// Contents and schedule of the datagrams.
 pub(crate) struct Talk {
     pub(crate) every: Span,
     /// Mean lengths of a spurt and of a silence.
     pub(crate) spans: (Span, Span),
-    /// Bytes of a datagram, within 16 and 2200.
+    /// Bytes of a datagram, from 16 to 2200.
     pub(crate) size: usize,
     pub(crate) dice: Chance,
     /// Each datagram is timed.
     pub(crate) timed: bool,
 }
 
-/// Writes the datagram of that number.
+/// Writes the datagram with that number.
 fn fill(datagram: &mut [u8], number: u64) {
     let (head, body) = datagram.split_at_mut(HEAD);
     head[..8].fill(0);
@@ -59,7 +59,7 @@ fn fill(datagram: &mut [u8], number: u64) {
     }
 }
 
-/// The number of a datagram of `size` bytes, if every byte of it is as it was sent.
+/// The number of a datagram of `size` bytes, if every byte is as sent.
 fn number_of(datagram: &[u8], size: usize) -> Option<u64> {
     let number = u64::from_be_bytes(datagram.get(8..HEAD)?.try_into().ok()?);
     let mut sent = vec![0; size];
@@ -75,7 +75,7 @@ pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(
     let heard = Hearing::default();
     let theirs = Arc::clone(&heard);
     let worker = Worker::start("datagrams", move |stop| {
-        // Without real-time priority a busy machine's other work is measured with the link, and the flow's note says so.
+        // Without real-time priority, other load on a busy machine is measured with the link, and the flow's note says so.
         let _ = realtime::prefer_this_thread();
         let mut buffer = [0; LARGEST];
         while !stop.load(Ordering::Acquire) {
@@ -99,7 +99,7 @@ pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(
     Ok((worker.map_err(LabError::io("cannot start a thread to receive datagrams"))?, heard))
 }
 
-/// Sends what is due until the flow's stop. The calling thread must be inside the client's namespace.
+/// Sends datagrams when due until the flow's stop. The calling thread must be inside the client's namespace.
 pub(crate) fn run(
     errand: &Errand,
     app: &'static str,
@@ -117,7 +117,7 @@ pub(crate) fn run(
     let mut number = 0;
     while spurt.due() < errand.stop && sockets::rest_until(spurt.due(), || errand.cancelled()) {
         fill(&mut datagram, number);
-        // One that the kernel refuses is lost, and the next may not be.
+        // A datagram that the kernel refuses is lost, but the next may not be.
         unsent += u64::from(socket.send(&datagram).is_err());
         if talk.timed {
             sent.push(spurt.due());

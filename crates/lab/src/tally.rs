@@ -1,4 +1,4 @@
-//! What is counted from the run's start to its flows' end: processor time, and the TCP of the endpoints' kernels.
+//! Counters from the run's start to its flows' end: processor time, and the TCP of the endpoints' kernels.
 
 use crate::LabError;
 use crate::gateways::Gateways;
@@ -9,14 +9,14 @@ use wavelane_host::netns::Netns;
 use wavelane_run::{KernelTcp, Spent};
 use wavelane_scenario::{NodeKind, Scenario};
 
-/// Counters at one moment.
+/// Counters at one time.
 pub(crate) struct Tally {
     spent: Spent,
     waited_s: Option<f64>,
     kernels: Vec<KernelTcp>,
 }
 
-/// What was counted between two moments.
+/// Differences between two times.
 pub(crate) struct Counts {
     /// Processor time.
     pub(crate) spent: Spent,
@@ -27,7 +27,7 @@ pub(crate) struct Counts {
 }
 
 impl Tally {
-    /// Reads them.
+    /// Reads the counters.
     pub(crate) fn read(
         scenario: &Scenario,
         world: &World,
@@ -44,7 +44,7 @@ impl Tally {
         Ok(Self { spent: Spent { programs_s, machine_s }, waited_s, kernels })
     }
 
-    /// What was counted since `before`.
+    /// Differences since `before`.
     pub(crate) fn since(self, before: &Self) -> Counts {
         let less = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
         let spent = Spent {
@@ -69,7 +69,7 @@ fn segments(node: &str, ns: &Netns) -> Result<KernelTcp, LabError> {
     Ok(KernelTcp { node: node.to_owned(), sent: value("OutSegs")?, repeated: value("RetransSegs")? })
 }
 
-/// A counter of the two lines that begin with `Tcp:`, of which the first holds the names (proc(5)).
+/// A counter from the two lines that begin with `Tcp:`, of which the first holds the names (proc(5)).
 fn tcp_counter(table: &str, name: &str) -> Option<u64> {
     let mut lines = table.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next()?, lines.next()?);

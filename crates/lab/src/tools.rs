@@ -13,8 +13,8 @@ pub(crate) const INSTALL_CURL: &str = "install curl (apt install curl)";
 /// What to do when `nft` is missing.
 pub(crate) const INSTALL_NFT: &str = "install nftables (apt install nftables)";
 
-/// The folders of PATH, then the usual system folders: root by `su` keeps a PATH without `/usr/sbin`, where nft is. Last
-/// the folders where `cargo install` and `go install` put programs.
+/// The folders of PATH, then the usual system folders: root by `su` keeps a PATH without `/usr/sbin`, where nft is. Finally the folders
+/// where `cargo install` and `go install` put programs.
 fn folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
@@ -25,12 +25,12 @@ fn folders() -> Vec<PathBuf> {
     std::env::split_paths(&path).chain(system).chain(installed.into_iter().flatten()).collect()
 }
 
-/// Where `program` is in PATH, the usual system folders included.
+/// Finds `program` in PATH or the usual system folders.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     folders().into_iter().map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// A command whose programs, and theirs, are found where [`find`] looks.
+/// A command whose programs, and their child programs, are found where [`find`] looks.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if let Ok(path) = std::env::join_paths(folders()) {
@@ -39,8 +39,8 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// One of our own programs: named by `variable`, else beside the running program, else one or two folders above
-/// (test programs lie in `target/PROFILE/deps`), else in PATH.
+/// One of our own programs: named by `variable`, else next to the running program, else one or two folders above (test programs are in
+/// `target/PROFILE/deps`), else in PATH.
 pub(crate) fn find_own(program: &str, variable: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
         return Some(PathBuf::from(named)).filter(|file| file.is_file());
@@ -50,7 +50,7 @@ pub(crate) fn find_own(program: &str, variable: &str) -> Option<PathBuf> {
     near.or_else(|| find(program))
 }
 
-/// Runs `command` inside `ns` to its end. Only for programs that end at once.
+/// Runs `command` inside `ns` to its end. Only for programs that exit at once.
 pub(crate) fn output(ns: &Netns, mut command: Command, remedy: &'static str) -> Result<Output, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = ns.run(move || command.output())?;
@@ -81,10 +81,10 @@ pub(crate) fn ip(ns: &Netns, lines: &[String]) -> Result<(), LabError> {
 /// Ticks per second in `/proc`: USER_HZ, which is 100 on every Linux architecture that Rust's tier 1 covers.
 pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Processor time of the whole machine since its boot, in seconds: busy (softirq included), and all of it.
+/// Processor time of the whole machine since its boot, in seconds: busy (softirq included) and total.
 pub(crate) fn processor_seconds() -> Option<(f64, f64)> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    // proc(5): user nice system idle iowait irq softirq steal; guest times are in user already.
+    // proc(5): user nice system idle iowait irq softirq steal; guest times are already included in user.
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|n| n.parse().ok()).collect();
     let [_, _, _, idle, waiting, ..] = ticks[..] else { return None };

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use wavelane_scenario::{ChannelRoute, NodeKind, Scenario};
 
-/// Most channels the address plan has room for: one third byte each of `10.77.0.0/16`.
+/// Maximum number of channels in the address plan: one third byte each of `10.77.0.0/16`.
 pub(crate) const CHANNELS_MAX: usize = 256;
-/// Most nodes: each is a network namespace.
+/// Maximum number of nodes: each is a network namespace.
 pub(crate) const NODES_MAX: usize = 64;
 
 /// The first two bytes of every address in the lab.
@@ -24,18 +24,18 @@ pub(crate) struct Wire {
     pub(crate) interface: String,
     /// Whether it carries nothing from its second end to its first.
     pub(crate) one_way: bool,
-    /// Whether it lies between two neighbouring gateways: the emulated bad link, captured and counted.
+    /// Whether it connects two neighbouring gateways: the emulated bad link, captured and counted.
     pub(crate) between_gateways: bool,
 }
 
 /// A static route of one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
-    /// Where to, such as `10.77.2.0/30`.
+    /// The destination, such as `10.77.2.0/30`.
     pub(crate) prefix: String,
     /// The neighbour's address.
     pub(crate) via: Ipv4Addr,
-    /// The interface it leaves by.
+    /// The outgoing interface.
     pub(crate) interface: String,
 }
 
@@ -54,18 +54,18 @@ impl Wire {
         let [a, b, c, _] = self.addresses[0].octets();
         format!("{a}.{b}.{c}.0/30")
     }
-    /// Whether it carries what the node at its end `end` sends.
+    /// Whether it carries packets sent by the node at its end `end`.
     pub(crate) fn carries_from(&self, end: usize) -> bool {
         !self.one_way || end == 0
     }
-    /// Which end `node` is at, if any.
+    /// The end at which `node` is, if any.
     pub(crate) fn end_of(&self, node: usize) -> Option<usize> {
         self.ends.iter().position(|n| *n == node)
     }
 }
 
 impl Plan {
-    /// Lays the plan. Channels that name unknown nodes, or too many channels, are refused.
+    /// Builds the plan. Channels that name unknown nodes, or too many channels, are rejected.
     pub(crate) fn of(scenario: &Scenario) -> Result<Self, LabError> {
         if scenario.channels.len() > CHANNELS_MAX {
             return Err(LabError::Topology(format!(
@@ -97,7 +97,7 @@ impl Plan {
             wires.push(Wire {
                 ends,
                 addresses: [address(1), address(2)],
-                // Names have at most 12 characters, so this has at most the 15 that the kernel takes.
+                // Names have at most 12 characters, so this has at most the 15 that the kernel accepts.
                 interface: format!("wl_{}", channel.name),
                 one_way: channel.one_way,
                 between_gateways: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i)),
@@ -107,8 +107,8 @@ impl Plan {
         Ok(Self { wires, routes })
     }
 
-    /// The same with routes as nodes have them that are all plain routers: each direction between two neighbours takes the
-    /// channel that `[routes]` names, or the first that carries it, also to the neighbour's addresses on the others.
+    /// The same plan with the routes of nodes that are all plain routers: each direction between two neighbours takes the channel that
+    /// `[routes]` names, or the first that carries it, also to the neighbour's addresses on the others.
     pub(crate) fn routed(mut self, scenario: &Scenario) -> Self {
         let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
         let named = |route: &ChannelRoute| {
@@ -124,7 +124,7 @@ impl Plan {
         self
     }
 
-    /// Which of the networks beyond `node` it reaches by way of `over`.
+    /// The networks beyond `node` that it reaches via `over`.
     pub(crate) fn beyond(&self, node: usize, over: usize) -> impl Iterator<Item = &Route> {
         self.routes[node].iter().filter(move |route| self.leads_over(node, &route.prefix, over))
     }
@@ -144,7 +144,7 @@ impl Plan {
         false
     }
 
-    /// The address by which others reach `node`: that on its first channel.
+    /// The address at which others reach `node`: the one on its first channel.
     pub(crate) fn address_of(&self, node: usize) -> Option<Ipv4Addr> {
         self.wires.iter().find_map(|w| w.end_of(node).map(|end| w.addresses[end]))
     }
@@ -159,7 +159,7 @@ impl Plan {
     }
 }
 
-/// Two gateways with nothing but routers between them.
+/// Two gateways with only routers between them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     /// Their places.
@@ -197,7 +197,7 @@ pub(crate) fn links(scenario: &Scenario) -> Vec<Link> {
     }
     for flow in &scenario.flows {
         let (Some(mut here), Some(path)) = (place(&flow.from), scenario.path(&flow.from, &flow.to)) else { continue };
-        // The last gateway met, and the channels since.
+        // The last gateway passed, and the channels since.
         let mut since = is_gateway(here).then(|| (here, Vec::new()));
         for (channel, _) in path {
             let other = channel.between.iter().filter_map(|n| place(n)).find(|n| *n != here);
@@ -218,7 +218,7 @@ pub(crate) fn links(scenario: &Scenario) -> Vec<Link> {
     found
 }
 
-/// The channel that leads from a node to its neighbour, where `[routes]` names it.
+/// The channel from a node to its neighbour, if `[routes]` names one.
 struct Hop {
     from: usize,
     to: usize,
@@ -232,9 +232,9 @@ impl Hop {
     }
 }
 
-/// The routes to the neighbours' addresses on channels by which `node` does not send to them.
+/// The routes to the neighbours' addresses on channels that `node` does not use to send to them.
 fn host_routes_of(node: usize, wires: &[Wire], named: &[Hop]) -> Vec<Route> {
-    // By neighbour: the channel that is taken.
+    // By neighbour: the channel used.
     let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
     for (i, wire) in wires.iter().enumerate() {
         if let Some(end) = wire.end_of(node).filter(|end| wire.carries_from(*end)) {
@@ -254,7 +254,7 @@ fn host_routes_of(node: usize, wires: &[Wire], named: &[Hop]) -> Vec<Route> {
 
 /// Shortest paths by number of channels; the first channel in file order wins a tie, unless `named` has another.
 fn routes_of(node: usize, wires: &[Wire], nodes: usize, named: &[Hop]) -> Vec<Route> {
-    // `hop[n]`: the wire by which `node` starts on its way to n.
+    // `hop[n]`: the first wire of the path from `node` to n.
     let mut hop: Vec<Option<usize>> = vec![None; nodes];
     let mut distance = vec![usize::MAX; nodes];
     distance[node] = 0;

@@ -1,4 +1,4 @@
-//! Readers of pages: each object of a page is fetched on a connection of its own, when the schedule asks for it.
+//! Readers of pages: each object of a page is fetched on its own connection, at its scheduled time.
 
 use crate::LabError;
 use crate::errand::Errand;
@@ -12,9 +12,9 @@ use wavelane_host::realtime;
 use wavelane_run::schedule::{Pages, Reader, Step};
 use wavelane_run::{Fetch, FlowRaw};
 
-/// Longest wait, so that a stop is noticed in time.
+/// Longest wait, so that a stop request is noticed in time.
 const GLANCE: Span = Span::from_millis(20);
-/// Most objects of a session; a reader who wants one more ends, as in the simulator.
+/// Maximum number of objects of a session; a reader that wants one more ends, as in the simulator.
 const OBJECTS_BOUND: usize = 1 << 18;
 
 /// Reads until the session or the time is over. The calling thread must be inside the client's namespace.
@@ -46,9 +46,9 @@ pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw
                 }
                 let (errand, log, ended) = (Arc::clone(&errand), Arc::clone(&log), ended.clone());
                 let work = move || {
-                    // What did not end stays without times in the log, and is asked for no more.
+                    // A fetch that did not end has no times in the log, and is not repeated.
                     let _ = exchange(&errand, size, number, (now, errand.stop), &log);
-                    // The reader may have ended before.
+                    // The reader may already have ended.
                     let _ = ended.send(());
                 };
                 let thread = std::thread::Builder::new().name("object".into()).spawn(work);
@@ -66,7 +66,7 @@ pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
-    // Each gives up by itself at the flow's stop. One that panicked has said so on stderr.
+    // Each ends by itself at the flow's stop. A thread that panicked has reported it on stderr.
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
     let ends = || log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.total_ns?));

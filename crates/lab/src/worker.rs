@@ -1,4 +1,4 @@
-//! A thread that stops when what owns it goes.
+//! A thread that stops when its owner is dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so on stderr.
+            // A thread that panicked has reported it on stderr.
             let _ = thread.join();
         }
     }

@@ -17,20 +17,20 @@ use wavelane_host::tun::Tun;
 use wavelane_run::WayRaw;
 use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 
-/// Packets a TUN device holds until the channel's thread reads them. The thread drains it at once, so the queue forms
-/// in the channel; the room is for a burst within one scheduling delay. A drop here makes the run inconclusive.
+/// Packets a TUN device holds until the channel's thread reads them. The thread drains it at once, so queueing happens in the channel; the
+/// ring absorbs a burst within one scheduling delay. A drop here makes the run inconclusive.
 const TUN_RING: u32 = 1000;
 
-/// The shortest first stage of a queue that a TUN's ring can be. The kernel cuts up to 64 KiB of a TCP's bytes into packets at
-/// once (GSO), 45 of them, and a TUN's full ring drops what a card's driver would have stopped.
+/// Minimum length of a queue's first stage that can be a TUN's ring. The kernel cuts up to 64 KiB of a TCP's bytes into packets at once
+/// (GSO), 45 of them, and a TUN's full ring drops packets where a card's driver would have stopped the queue.
 const FIRST_STAGE_MIN: u32 = 64;
 
-/// What the veth pairs carry.
+/// Kind of packets on the veth pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Veth {
     /// Packets: every offload is off.
     Packets,
-    /// What the kernel likes best: super-packets with checksums left open.
+    /// Super-packets with incomplete checksums, for the kernel's best performance.
     Offloaded,
 }
 
@@ -42,23 +42,23 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     /// Per channel; `None` for a plain veth pair.
     channels: Vec<Option<Running>>,
-    /// Per channel and end: the length of the device's ring if that is the first stage of a queue.
+    /// Per channel and end: the length of the device's ring if it is the first stage of a queue.
     stages: Vec<[Option<u32>; 2]>,
 }
 
-/// What the channels' threads saw, all together.
+/// Combined results of the channels' threads.
 #[derive(Default)]
 pub(crate) struct Findings {
     /// Merged over all channels.
     pub(crate) outcome: Outcome,
     /// Packets that a full ring dropped before the channel saw them.
     pub(crate) ring_drops: u64,
-    /// Packets that a full first stage dropped, as the scenario has it.
+    /// Packets that a full first stage dropped, as the scenario specifies.
     pub(crate) stage_drops: u64,
 }
 
-/// The length of the ring that is the first stage of the queue which packets from `end` of `channel` meet, if its two
-/// stages are real here. One that changes during the run, counts bytes or is shorter than a burst is emulated as a whole.
+/// The length of the ring that is the first stage of the queue for packets from `end` of `channel`, if its two stages are real here. A
+/// queue that changes during the run, counts bytes or is shorter than a burst is emulated as a whole.
 pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) -> Option<u32> {
     let way = [Direction::Forward, Direction::Reverse][end];
     let config = channel.direction(way)?;
@@ -76,23 +76,23 @@ pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) ->
     }
 }
 
-/// Whether the lab realises `channel` as a veth pair: the preset `ethernet`, never changed during the run.
+/// Whether the lab implements `channel` as a veth pair: the preset `ethernet`, never changed during the run.
 pub(crate) fn is_veth(scenario: &Scenario, channel: &Channel) -> bool {
     let ChannelKind::Cable(config) = &channel.kind else { return false };
     **config == CableConfig::ethernet() && scenario.timeline.iter().all(|change| change.channel != channel.name)
 }
 
-/// What is kept of packets on channels between gateways.
+/// Capture settings for channels between gateways.
 pub(crate) struct Recording<'a> {
-    /// Names the file for a node's port on a channel.
+    /// File path for a node's port on a channel.
     pub(crate) file: &'a dyn Fn(&str, &str) -> PathBuf,
     /// Whole packets, not only their headers.
     pub(crate) whole: bool,
 }
 
 impl World {
-    /// Builds everything as `plan` has it. `controls` holds per node the congestion control that its routes pin; `recording` says
-    /// what is kept of what passes between gateways.
+    /// Builds everything according to `plan`. `controls` holds per node the congestion control that its routes pin; `recording` says what
+    /// is captured between gateways.
     pub(crate) fn build(
         scenario: &Scenario,
         plan: Plan,
@@ -204,7 +204,7 @@ impl World {
             let ring = if running.is_some() { format!(" txqueuelen {length}") } else { String::new() };
             lines.push(format!("addr add {address}/30 dev {name}"));
             lines.push(format!("link set {name} mtu {MTU}{ring} up"));
-            // The route that comes with the address names no congestion control; this one replaces it.
+            // The route created with the address names no congestion control; this one replaces it.
             lines.push(format!(
                 "route replace {} dev {name} proto kernel scope link src {address} congctl {control}",
                 wire.prefix()
@@ -222,12 +222,12 @@ impl World {
         self.channels.iter().flatten().for_each(|c| c.begin(start));
     }
 
-    /// Lets packets pass at once from now on.
+    /// Lets packets pass immediately from now on.
     pub(crate) fn bypass(&self) {
         self.channels.iter().flatten().for_each(Running::bypass);
     }
 
-    /// What was offered so far to each direction of the channels between gateways.
+    /// Traffic offered so far to each direction of the channels between gateways.
     pub(crate) fn ways(&self, scenario: &Scenario) -> Vec<WayRaw> {
         let all = scenario.channels.iter().zip(&self.plan.wires).zip(&self.channels);
         let bad = all.filter(|((_, wire), _)| wire.between_gateways);
@@ -239,12 +239,12 @@ impl World {
         bad.filter_map(of).flatten().collect()
     }
 
-    /// What broke in a channel, if something did.
+    /// The fault in a channel, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         self.channels.iter().flatten().find_map(Running::fault)
     }
 
-    /// Stops the channels and takes their findings.
+    /// Stops the channels and collects their results.
     pub(crate) fn finish(&mut self) -> Result<Findings, LabError> {
         let mut all = Findings::default();
         all.outcome.preferred = true;
@@ -285,7 +285,7 @@ fn settle(ns: &Netns, kind: NodeKind) -> Result<(), NetnsError> {
     Ok(())
 }
 
-/// The timeline's changes of one channel, each verified against what was before it.
+/// The timeline's changes of one channel, each validated against the state before it.
 fn changes_of(scenario: &Scenario, channel: &Channel) -> Result<Vec<(Span, ChangeFn<Cable>)>, LabError> {
     let ChannelKind::Cable(mut config) = channel.kind.clone() else { return Ok(Vec::new()) };
     let mut changes: Vec<_> = scenario.timeline.iter().filter(|c| c.channel == channel.name).cloned().collect();
@@ -305,7 +305,7 @@ fn changes_of(scenario: &Scenario, channel: &Channel) -> Result<Vec<(Span, Chang
     Ok(out)
 }
 
-/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC now.
+/// Current offset of CLOCK_REALTIME from CLOCK_MONOTONIC.
 pub(crate) fn unix_offset_ns() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "captures carry wall-clock times")]
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -315,7 +315,7 @@ pub(crate) fn unix_offset_ns() -> u64 {
 
 /// Packets that `interface` dropped on the way out, from `/proc/net/dev` (proc(5)).
 pub(crate) fn tx_drops(ns: &Netns, interface: &str) -> Result<u64, LabError> {
-    /// Column of the transmit side's `drop` behind the interface's name.
+    /// Column of the transmit side's `drop` after the interface's name.
     const TX_DROP: usize = 11;
     let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
     let table = table.map_err(LabError::io("cannot read /proc/net/dev"))?;

@@ -1,5 +1,5 @@
-//! The client as a machine: it opens a session, sends trains of probes at even distances, has them counted at the other
-//! end, and opens a session anew when the server has gone silent. Port `n` sends with the code point `n`.
+//! The client as a machine: it opens a session, sends trains of probes at regular intervals, asks the server for its counts, and opens a
+//! new session when the server has gone silent. Port `n` sends with the code point `n`.
 
 use crate::packet::{Cookie, Echo, Grant, Message, Nonce, PROBE_MAX, PROBE_MIN, Probe, QUESTION_LEN, Refusal, Token};
 use crate::server::TRAINS_MAX;
@@ -7,31 +7,31 @@ use crate::train::{COUNT_AFTER, Echoed, Sample, Train};
 use std::collections::VecDeque;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, PortId, Span, Transmit, Wakeup};
 
-/// Probes of one train; it ends there. Half an hour of one every 10 ms.
+/// Maximum number of probes in one train, after which it ends. Half an hour of one every 10 ms.
 pub const SAMPLES_MAX: usize = 180_000;
-/// First wait for an answer to a question of the handshake; it doubles ...
+/// First timeout for an answer during the handshake; it doubles ...
 const ASK_FIRST: Span = Span::from_millis(250);
 /// ... up to this.
 const ASK_LAST: Span = Span::from_secs(2);
-/// Without an answer for so long the session may be lost: another is asked for, and probing goes on.
+/// After this time without an answer the session may be lost: a new one is requested, and probing continues.
 const SILENCE: Span = Span::from_secs(3);
-/// A probe that is later than this is left out instead of sent: the machine slept.
+/// A probe that is later than this is skipped instead of sent: the machine was suspended.
 const LATE_MAX: Span = Span::from_millis(100);
-/// The question what arrived is asked so often at the most, ...
+/// Maximum number of count requests, ...
 const COUNTS_MAX: u32 = 12;
-/// ... until so many answers agree that nothing overtook it.
+/// ... until this many answers have arrived, in case a request overtook a probe.
 const COUNT_ANSWERS: u32 = 2;
-/// Reports that wait for the owner.
+/// Maximum number of queued events for the owner.
 const EVENTS_MAX: usize = 64;
 
-/// How probes are sent.
+/// Parameters of probing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// From one to the next.
+    /// Interval between probes.
     pub interval: Span,
     /// Octets of UDP payload, between [`PROBE_MIN`] and [`PROBE_MAX`].
     pub size: usize,
-    /// Seconds of session to ask for.
+    /// Requested session time in seconds.
     pub seconds: u16,
 }
 
@@ -43,21 +43,21 @@ struct Ask {
     wait: Span,
 }
 
-/// What happened.
+/// Events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientEvent {
-    /// There is a session, the first or (`again`) another.
+    /// A session is open, the first or (`again`) a new one.
     Opened {
         /// Its name.
         token: Token,
-        /// What it may do.
+        /// What the server granted.
         grant: Grant,
-        /// The one before was lost.
+        /// The previous session was lost.
         again: bool,
     },
-    /// The server opens none.
+    /// The server refused a session.
     Refused(Refusal),
-    /// The server has said nothing for a while.
+    /// The server has not answered for a while.
     Silent,
 }
 
@@ -71,14 +71,14 @@ pub struct Client {
     heard: Instant,
     trains: Vec<Train>,
     events: VecDeque<ClientEvent>,
-    /// Datagrams of another's, or broken.
+    /// Datagrams from others, or malformed.
     strange: u64,
-    /// What the server's socket dropped: in the sessions before, and in this one.
+    /// Drops by the server's socket: in earlier sessions, and in this one.
     socket_drops: (u64, u32),
 }
 
 impl Client {
-    /// A client that asks for a session at `now`.
+    /// A client that requests a session at `now`.
     pub fn new(now: Instant, pace: Pace, entropy: Entropy) -> Self {
         let pace = Pace { size: pace.size.clamp(PROBE_MIN, PROBE_MAX), ..pace };
         let mut client = Self {
@@ -97,24 +97,24 @@ impl Client {
         client
     }
 
-    /// The trains so far, in order of their beginning. One label has several if the session was lost meanwhile.
+    /// The trains so far, in order of their start. One label has several if the session was lost in between.
     pub fn trains(&self) -> &[Train] {
         &self.trains
     }
-    /// Datagrams that were none of ours.
+    /// Datagrams that were not part of our session.
     pub fn strange(&self) -> u64 {
         self.strange
     }
-    /// Datagrams, of all its clients, that the server's socket dropped during our sessions, as far as it told.
+    /// Datagrams, of all its clients, that the server's socket dropped during our sessions, as far as reported.
     pub fn server_socket_drops(&self) -> u64 {
         self.socket_drops.0 + u64::from(self.socket_drops.1)
     }
-    /// Whether every train that ended was counted, or never will be.
+    /// Whether every ended train has been counted, or can no longer be.
     pub fn counted(&self) -> bool {
         self.trains.iter().all(|train| train.next.is_none() && train.count.is_none())
     }
 
-    /// Begins a train; nothing if there were too many.
+    /// Starts a train, unless there are too many.
     pub fn begin(&mut self, now: Instant, label: u32, dscp: u8) {
         if self.trains.len() < TRAINS_MAX {
             self.trains.push(Train {
@@ -133,14 +133,14 @@ impl Client {
         }
     }
 
-    /// Ends the trains of that label; the server is asked what arrived.
+    /// Ends the trains with that label; the server is asked for its counts.
     pub fn end(&mut self, now: Instant, label: u32) {
         for train in self.trains.iter_mut().filter(|train| train.label == label) {
             train.end(now);
         }
     }
 
-    /// Gives the session back.
+    /// Closes the session.
     pub fn close(&mut self) {
         self.closing = self.session.is_some();
         self.ask = None;
@@ -165,7 +165,7 @@ impl Client {
         self.trains.iter().any(|train| train.next.is_some() || train.count.is_some())
     }
 
-    /// When the session counts as lost.
+    /// When the session is considered lost.
     fn lost_at(&self) -> Option<Instant> {
         let may = self.session.is_some() && self.ask.is_none() && self.probing();
         let begun = self.trains.iter().rev().find_map(|train| train.samples.first()).map(|sample| sample.sent);
@@ -180,7 +180,7 @@ impl Client {
         self.heard = now;
         self.report(ClientEvent::Opened { token, grant, again });
         if again {
-            // The server counts from nothing again, and knows nothing of what went before.
+            // The server's counts restart at zero, without any earlier state.
             let running: Vec<(u32, u8)> =
                 self.trains.iter().filter(|t| t.next.is_some()).map(|t| (t.label, t.dscp)).collect();
             for train in &mut self.trains {
@@ -197,7 +197,7 @@ impl Client {
             return false;
         }
         self.heard = now;
-        // The old session lives after all.
+        // The old session still exists.
         self.ask = None;
         if sample.echo.is_some() {
             train.duplicates += 1;
@@ -219,7 +219,7 @@ impl Client {
         true
     }
 
-    /// Writes what is due on the control's port.
+    /// Writes what is due on the control port.
     fn control(&mut self, now: Instant) -> Option<Message> {
         let token = self.session.map(|(token, _)| token);
         if std::mem::take(&mut self.closing) {
@@ -280,7 +280,7 @@ impl Machine for Client {
             }
             Ok(Message::Refused(nonce, why)) if self.ask.is_some_and(|ask| ask.nonce == nonce) => {
                 self.ask = None;
-                // It is asked again as if it had fallen silent now.
+                // The next request is made as if it had fallen silent now.
                 self.heard = now;
                 self.report(ClientEvent::Refused(why));
                 true

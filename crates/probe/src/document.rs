@@ -27,32 +27,32 @@ pub struct ClassFigures {
     pub probes: u64,
 }
 
-/// One phase. Delays and goodput are of its part after the warm-up, loss and reordering of all of it.
+/// One phase. Delays and goodput cover the part after the warm-up, loss and reordering the whole phase.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PhaseFigures {
     /// idle, down, up or both.
     pub phase: &'static str,
     /// Its length.
     pub seconds: f64,
-    /// What receivers got, both directions together; null without load.
+    /// Goodput at the receivers, both directions together; null without load.
     pub goodput_bps: Option<f64>,
-    /// The same, downwards.
+    /// The same, downstream.
     pub goodput_down_bps: Option<f64>,
-    /// The same, upwards.
+    /// The same, upstream.
     pub goodput_up_bps: Option<f64>,
-    /// Round trip of UDP probes beside the load, with an HTTP server of TCP handshakes; a lost one ranks last, and null means lost.
+    /// RTT of UDP probes beside the load, for an HTTP server RTT of TCP handshakes; a lost probe ranks last, and null means lost.
     pub foreign_p50_ms: Option<f64>,
     /// See `foreign_p50_ms`.
     pub foreign_p95_ms: Option<f64>,
     /// See `foreign_p50_ms`.
     pub foreign_p99_ms: Option<f64>,
-    /// Of those answered.
+    /// Mean of the answered probes.
     pub foreign_mean_ms: Option<f64>,
-    /// Of those answered.
+    /// Maximum of the answered probes.
     pub foreign_max_ms: Option<f64>,
-    /// The mean less the idle phase's median.
+    /// The mean minus the idle phase's median.
     pub rise_ms: Option<f64>,
-    /// Round trip of questions inside the connections of load; it includes what their sender holds back.
+    /// RTT of requests inside the connections under load; it includes data held back by their sender.
     pub self_p50_ms: Option<f64>,
     /// See `self_p50_ms`.
     pub self_p95_ms: Option<f64>,
@@ -60,7 +60,7 @@ pub struct PhaseFigures {
     pub connect_p50_ms: Option<f64>,
     /// Requests on them.
     pub request_p50_ms: Option<f64>,
-    /// One way, clocks' offset and drift removed; the idle path is taken to be as long there as back.
+    /// One-way delay, clocks' offset and drift removed; the idle path is assumed to be symmetric.
     pub owd_down_p50_ms: Option<f64>,
     /// See `owd_down_p50_ms`.
     pub owd_down_p95_ms: Option<f64>,
@@ -76,25 +76,25 @@ pub struct PhaseFigures {
     pub lost_down: u64,
     /// Probes lost.
     pub lost_up: u64,
-    /// Probes and echoes that were overtaken.
+    /// Probes and echoes received out of order.
     pub reordered: u64,
-    /// Probes that were.
+    /// Probes received out of order.
     pub reordered_up: u64,
-    /// Echoes that were.
+    /// Echoes received out of order.
     pub reordered_down: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Left out because the measuring machine was busy with something else for more than 100 ms.
+    /// Skipped because the measuring machine was busy for more than 100 ms.
     pub probes_skipped: u64,
-    /// Of these within the part that delays are of.
+    /// Those within the part covered by the delays.
     pub probes_counted: u64,
     /// Answers inside the load within that part.
     pub self_probes: u64,
-    /// Questions inside the load that failed, in all of the phase.
+    /// Failed requests inside the load, in the whole phase.
     pub self_failures: u64,
     /// Short connections made.
     pub connections: u64,
-    /// In force where load was sent.
+    /// Congestion controls in use where load was sent.
     pub congestion_control: Vec<String>,
     /// Connections that failed.
     pub load_failures: u64,
@@ -102,28 +102,28 @@ pub struct PhaseFigures {
     pub rpm: Option<f64>,
     /// See [`ProbeDocument::rpm_confidence`].
     pub rpm_confidence: Option<&'static str>,
-    /// Bytes in flight over what the idle path holds at this rate.
+    /// Bytes in flight divided by the idle path's capacity at this rate.
     pub bloat_ratio: Option<f64>,
     /// Further code points.
     pub classes: Vec<ClassFigures>,
 }
 
-/// Where the queue is.
+/// Location of the queue.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct QueueAt {
-    /// Hops from here; 0 is this host. Null if it cannot be told.
+    /// Hops from here; 0 is this host. Null if unknown.
     pub hop: Option<u8>,
-    /// Which direction it was found in: down or up.
+    /// Direction in which it was found: down or up.
     pub direction: &'static str,
-    /// Whose it is.
+    /// Its owner.
     pub what: String,
     /// What to change.
     pub remedy: String,
-    /// What says so: hops, vantage, vantage and hops; or cannot tell.
+    /// Evidence: hops, vantage, vantage and hops; or cannot tell.
     pub by: &'static str,
     /// Why a second vantage was not used; null if it was, or if there was none.
     pub doubt: Option<String>,
-    /// How far the round trip to each hop rose under that load.
+    /// RTT increase of each hop under that load.
     pub rises: Vec<HopRise>,
 }
 
@@ -132,11 +132,11 @@ pub struct QueueAt {
 pub struct VantagePhase {
     /// idle, down, up or both.
     pub phase: &'static str,
-    /// Round trip of UDP probes; a lost one ranks last, and null means lost.
+    /// RTT of UDP probes; a lost one ranks last, and null means lost.
     pub p50_ms: Option<f64>,
     /// See `p50_ms`.
     pub p95_ms: Option<f64>,
-    /// The median less the idle phase's.
+    /// The median minus the idle phase's.
     pub rise_ms: Option<f64>,
     /// Probes sent.
     pub probes: u64,
@@ -158,11 +158,11 @@ pub struct HopRise {
     pub hop: u8,
     /// Its address.
     pub address: String,
-    /// Median round trip without load.
+    /// Median RTT without load.
     pub idle_ms: f64,
-    /// Median round trip under it.
+    /// Median RTT under load.
     pub loaded_ms: f64,
-    /// Answers that the second is of.
+    /// Number of answers for the second.
     pub answers: u64,
 }
 
@@ -182,9 +182,9 @@ pub struct ProbeDocument {
     pub format: &'static str,
     /// As the user named it.
     pub target: String,
-    /// By whose rules the server answers: `wavelane` or `networkquality`.
+    /// Protocol family of the server's answers: `wavelane` or `networkquality`.
     pub method: &'static str,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: &'static str,
     /// In order: idle, down, up, both, as far as they were measured.
     pub phases: Vec<PhaseFigures>,
@@ -192,7 +192,7 @@ pub struct ProbeDocument {
     pub after: Option<PhaseFigures>,
     /// Round trips per minute, of the worst phase.
     pub rpm: Option<f64>,
-    /// By which draft.
+    /// The draft that defines it.
     pub rpm_draft: &'static str,
     /// low, medium or high.
     pub rpm_confidence: Option<&'static str>,
@@ -200,36 +200,36 @@ pub struct ProbeDocument {
     pub rpm_phase: Option<&'static str>,
     /// The draft's word for it.
     pub rpm_class: Option<&'static str>,
-    /// The letter.
+    /// The letter grade.
     pub grade: Option<&'static str>,
     /// Its scale.
     pub grade_scale: &'static str,
     /// The worst phase's.
     pub bloat_ratio: Option<f64>,
-    /// Which hop's delay rises; null if none does by much.
+    /// The hop whose delay rises; null if none rises much.
     pub queue_at: Option<QueueAt>,
-    /// A nearer server that was probed meanwhile, if one was named.
+    /// A nearer server that was probed at the same time, if one was named.
     pub vantage: Option<VantageFigures>,
-    /// What the UDP probes themselves take of the path, each way, with their headers; 0 without them.
+    /// Bandwidth of the UDP probes in each direction, with headers; 0 without them.
     pub probe_cost_bps: f64,
-    /// How much faster the server's clock runs.
+    /// Drift of the server's clock relative to ours.
     pub clock_drift_ppm: Option<f64>,
-    /// The user ended it early.
+    /// The user stopped it early.
     pub interrupted: bool,
     /// How often the session was lost and opened again.
     pub sessions_reopened: u32,
-    /// Datagrams that sockets dropped, not the network.
+    /// Datagrams dropped by sockets, not by the network.
     pub socket_drops: SocketDrops,
-    /// What a reader must know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
     /// The figures in plain words.
     pub explained: Vec<Explained>,
-    /// Where this is kept; empty if it could not be.
+    /// Where the record is stored; empty if it could not be.
     pub record: String,
 }
 
 impl ProbeDocument {
-    /// The JSON text, with a line's end.
+    /// The JSON text with a final newline.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("a document of strings and numbers has a JSON form");
         text + "\n"
@@ -247,11 +247,11 @@ pub struct Point {
     pub at_s: f64,
     /// `None` if it was lost.
     pub rtt_ms: Option<f64>,
-    /// One way there.
+    /// One-way delay to the server.
     pub up_ms: Option<f64>,
-    /// One way back.
+    /// One-way delay back.
     pub down_ms: Option<f64>,
-    /// It is known to have reached the server.
+    /// Known to have reached the server.
     pub reached: bool,
 }
 
@@ -289,7 +289,7 @@ pub fn points(m: &Measurement) -> Vec<Point> {
     all
 }
 
-/// Goodput over time: seconds, and bits per second downwards and upwards in the bin that ends there.
+/// Goodput over time: seconds, and bits per second downstream and upstream in the bin that ends there.
 pub fn goodput_curve(m: &Measurement) -> Vec<(f64, f64, f64)> {
     const BIN_S: f64 = 0.25;
     let start = m.stages.first().map_or(Instant::ZERO, |stage| stage.from);

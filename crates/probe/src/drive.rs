@@ -1,4 +1,4 @@
-//! The client on real sockets: stages, load, probes, and a look at them now and then.
+//! The client on real sockets: stages, load, probes, and periodic status reports.
 
 use crate::ProbeError;
 use crate::client::{Client, ClientEvent, Pace};
@@ -18,36 +18,36 @@ use wavelane_host::hops::HopSocket;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::udp::UdpLane;
 
-/// A server that has not answered by then is not there.
+/// If the server has not answered by then, it is considered absent.
 const SERVER_PATIENCE: Span = Span::from_secs(5);
-/// Between looks at the flag that ends everything.
+/// Polling interval of the stop flag.
 const TURN: Span = Span::from_millis(100);
-/// Between samples of what was received.
+/// Interval of samples of received bytes.
 const SAMPLE_EVERY: Span = Span::from_millis(50);
-/// Between looks at the owner.
+/// Interval of status reports.
 const SHOW_EVERY: Span = Span::from_millis(250);
-/// The server's counts of the last train may take so long.
+/// Timeout for the server's counts of the last train.
 const COUNT_PATIENCE: Span = Span::from_secs(3);
-/// Short connections between every so long: at 10 Mbit/s and 5,000 octets 4 % of the path.
+/// Interval of short connections: at 10 Mbit/s and 5,000 octets 4 % of the path.
 const SMALL_EVERY: Span = Span::from_millis(100);
-/// Seconds beyond the plan that the session is asked for.
+/// Seconds requested for the session beyond the plan.
 const SPARE_S: u64 = 30;
 const DATAGRAM_ROOM: usize = 2_048;
 
-/// A look at a measurement that goes on.
+/// Status of a running measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
     /// The stage.
     pub kind: Kind,
     /// Seconds since the beginning ...
     pub at_s: f64,
-    /// ... of so many.
+    /// ... of this total.
     pub of_s: f64,
-    /// Bits per second received here and there since the look before.
+    /// Bits per second received in each direction since the last status.
     pub down_bps: f64,
     /// See `down_bps`.
     pub up_bps: f64,
-    /// Round trip of the latest answered probe.
+    /// RTT of the latest answered probe.
     pub rtt_ms: Option<f64>,
     /// Probes sent, and answered, in this stage.
     pub probes: (usize, usize),
@@ -73,7 +73,7 @@ struct Driver<'a> {
     shown: (Instant, u64, u64),
 }
 
-/// Measures until the plan is done or `stop` is set; `show` is given a look a few times a second.
+/// Measures until the plan is done or `stop` is set; `show` gets a status a few times a second.
 pub fn measure(plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&View)) -> Result<Measurement, ProbeError> {
     let mut driver = Driver::new(plan)?;
     driver.connect(stop)?;
@@ -85,7 +85,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&View)) -> R
             break;
         }
         driver.begin(index, *kind)?;
-        // Each stage ends by the plan, so that late wake-ups do not add up.
+        // Each stage ends at its planned time, so that late wake-ups do not accumulate.
         passed += *length;
         let end = begun + passed;
         while since_boot() < end && !stop.load(Ordering::Relaxed) {
@@ -116,7 +116,7 @@ impl<'a> Driver<'a> {
         let hops = plan.hops.then(|| HopSocket::open(SocketAddr::new(plan.target.ip(), DISCARD_PORT)));
         let hops = match hops {
             Some(Ok(socket)) => {
-                // An error waiting is reported whatever is watched.
+                // A pending error is reported whatever is watched.
                 poller.add(&socket, 2, Watch::Edges).map_err(failed("wait"))?;
                 Some(HopProber::new(socket, now))
             }
@@ -196,7 +196,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Sends what is due, waits until something is, and takes what came; not beyond `end`.
+    /// Sends what is due, waits until the next event, and processes what arrived; not beyond `end`.
     fn turn(&mut self, end: Instant) -> Result<(), ProbeError> {
         let now = since_boot();
         self.client.handle_timeout(now);
@@ -307,7 +307,7 @@ impl<'a> Driver<'a> {
         self.shown = (now, received, loaded);
     }
 
-    /// Waits for the last counts and connections, gives the session back, and hands over what was seen.
+    /// Waits for the last counts and connections, closes the session, and returns the results.
     fn finish(mut self, stop: &AtomicBool) -> Result<Measurement, ProbeError> {
         let patience = since_boot() + COUNT_PATIENCE;
         while !self.client.counted() && since_boot() < patience && !stop.load(Ordering::Relaxed) {
@@ -317,7 +317,7 @@ impl<'a> Driver<'a> {
         self.send(since_boot());
         self.seen.interrupted = stop.load(Ordering::Relaxed);
         for (index, load) in self.retired.drain(..) {
-            // Who is in a hurry does not wait for connections to end in order; the process ends them.
+            // After an interruption, do not wait for connections to close in order; the process's exit closes them.
             let seen = if self.seen.interrupted { Arc::clone(&load.seen) } else { load.finish() };
             let stage = &mut self.seen.stages[index];
             stage.take(&mut seen.tables());

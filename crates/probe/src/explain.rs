@@ -3,9 +3,9 @@
 use crate::document::{Explained, PhaseFigures, ProbeDocument};
 use crate::plan::SocketDrops;
 
-/// The edges of the letters.
+/// The limits of the grades.
 const GRADE_RULE: &str = "A+ below 5 ms, A 30, B 60, C 200, D 400, then F";
-/// A path with a shorter round trip than this holds next to nothing, so any queue is many times that.
+/// A path with a shorter RTT holds almost nothing, so any queue is many times that.
 const SHORT_PATH_MS: f64 = 1.0;
 
 fn rate(bps: f64) -> String {
@@ -68,7 +68,7 @@ fn phase(p: &PhaseFigures) -> String {
     text + "."
 }
 
-/// What the letter is of.
+/// The quantity that the grade is based on.
 fn letters_rule(d: &ProbeDocument) -> String {
     let loaded = d.phases.iter().filter(|p| matches!(p.phase, "down" | "up"));
     let rises: Vec<String> =
@@ -95,7 +95,7 @@ fn bloat(d: &ProbeDocument, ratio: f64) -> String {
     format!("Bloat {ratio:.1}: {words}.")
 }
 
-/// The sentences, in the order to read them.
+/// The sentences, in reading order.
 pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     let mut all = Vec::new();
     let mut say = |figure, sentence: String| all.push(Explained { figure, sentence });

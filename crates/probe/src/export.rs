@@ -1,4 +1,4 @@
-//! A measurement as a file of flent's.
+//! Exports a measurement as a flent file.
 
 use crate::document::{goodput_curve, points};
 use crate::formats::{FlentMeta, SeriesData, write_flent};
@@ -7,14 +7,14 @@ use std::io::{self, Write};
 use wavelane_base::Instant;
 use wavelane_host::clock::{since_boot, wall_nanos};
 
-/// Seconds between the points that flent draws, as it measures itself.
+/// Seconds between the points that flent draws, as in its own measurements.
 const STEP_S: f64 = 0.2;
-/// A test of flent's whose series and plots are those of a measurement in both directions.
+/// A flent test whose series and plots match a measurement in both directions.
 const TEST: &str = "tcp_bidirectional";
-/// The name by which its plots find round trips, whatever packets they are of.
+/// The name by which its plots find round trips, regardless of the packets.
 const PING: &str = "Ping (ms) ICMP";
 
-/// Writes a `.flent.gz`: goodput of both directions, round trips and, where they were measured, one-way delays.
+/// Writes a `.flent.gz`: goodput in both directions, RTTs and, where measured, one-way delays.
 pub fn flent(m: &Measurement, target: &str, out: impl Write) -> io::Result<()> {
     let start = m.stages.first().map_or(Instant::ZERO, |stage| stage.from);
     let end = m.stages.last().map_or(start, |stage| stage.to);

@@ -1,4 +1,4 @@
-//! From what was seen to figures. Pure: the same measurement gives the same document.
+//! Computes figures from a measurement. Pure: the same measurement gives the same document.
 
 use crate::document::{ClassFigures, PhaseFigures, ProbeDocument, VantageFigures, VantagePhase};
 use crate::plan::{Beside, Kind, Measurement, Stage};
@@ -11,9 +11,9 @@ use wavelane_measure::{
     rpm, rpm_class,
 };
 
-/// Goodput and delays under load count from here on, or from a third of a shorter phase.
+/// Warm-up: goodput and delays under load count after this time, or after a third of a shorter phase.
 const WARM_UP: Span = Span::from_secs(2);
-/// Probes that were sent so shortly before the user ended it may still be on their way.
+/// Probes sent this shortly before the user stopped it may still be in flight.
 const UNDER_WAY: Span = Span::from_secs(1);
 /// Octets of an IPv4 and a UDP header.
 const HEADERS: usize = 28;
@@ -25,7 +25,7 @@ pub(crate) fn exchange(sample: &Sample) -> Option<Exchange> {
     Some(Exchange { sent, received: told.received, answered: told.answered, back })
 }
 
-/// Round trip without the time at the server; `None` if the server's times make no sense.
+/// RTT without the time at the server; `None` if the server's times are inconsistent.
 pub(crate) fn round_trip(sample: &Sample) -> Option<Span> {
     let e = exchange(sample)?;
     let there = e.answered.checked_sub(e.received)?;
@@ -59,7 +59,7 @@ impl Window {
     }
 }
 
-/// From when to when a stage's delays count.
+/// The period in which a stage's delays count.
 pub fn counted_part(stage: &Stage) -> (Instant, Instant) {
     let window = Window::of(stage);
     (window.from, window.to)
@@ -70,7 +70,7 @@ fn trains(m: &Measurement, index: usize, dscp: u8) -> impl Iterator<Item = &Trai
     m.trains.iter().filter(move |train| train.label as usize == index && train.dscp == dscp)
 }
 
-/// Probes of a stage that count: sent in its window, and not too late for an answer.
+/// Probes of a stage that count: sent in its window, and early enough for an answer.
 pub(crate) fn counted(m: &Measurement, index: usize, dscp: u8, window: Window) -> Vec<Sample> {
     let end = m.stages.last().map_or(Instant::ZERO, |stage| stage.to);
     let early = move |s: &&Sample| !m.interrupted || s.sent + UNDER_WAY <= end || s.echo.is_some();
@@ -83,14 +83,14 @@ fn probes(samples: &[Sample]) -> Probes {
     Probes::new(answered, lost as u64)
 }
 
-/// Percentiles of plain numbers, by the same rule as those of probes.
+/// Percentiles of plain numbers, by the same rule as for probes.
 fn quantile(mut values: Vec<f64>, p: u32) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let rank = (values.len() * p as usize).div_ceil(100).max(1);
     values.get(rank - 1).copied()
 }
 
-/// Sent, reached, refused there, back, and reordered each way.
+/// Sent, received by the server, refused there, answered, and reordered in each direction.
 #[derive(Default)]
 struct Counts {
     sent: u64,
@@ -110,7 +110,7 @@ fn counts(m: &Measurement, index: usize, dscp: u8) -> Counts {
         let known = train.samples.iter().filter(|s| s.reached).count() as u64;
         let tally = train.tally.unwrap_or_default();
         all.sent += train.samples.len() as u64 - undecided;
-        // What the server counted; else what its echoes tell.
+        // The server's count; else what its echoes show.
         all.reached += u64::from(tally.received).max(known);
         all.back += back;
         all.reordered.0 += u64::from(tally.reordered);
@@ -147,7 +147,7 @@ fn up_bps(samples: &[Sample], from: Instant, to: Instant) -> Option<f64> {
         .collect();
     told.sort_unstable();
     let passed = (told.last()?.0 - told.first()?.0) as f64 / 1e9;
-    // A session that was lost counts from nothing again. A server may say anything, so the sum is of floats.
+    // Counts restart at zero after a lost session. A server may report anything, so the sum is of floats.
     let bytes: f64 = told.windows(2).map(|w| w[1].1.saturating_sub(w[0].1) as f64).sum();
     (passed > 0.0).then(|| bytes * 8.0 / passed)
 }
@@ -188,14 +188,14 @@ fn in_flight(stage: &Stage, window: Window) -> Option<f64> {
     (!by_stream.is_empty()).then(|| by_stream.values().filter_map(|values| mean(values)).sum())
 }
 
-/// What the phase before load says of the path.
+/// Path properties from the phase before load.
 #[derive(Clone, Copy, Default)]
 struct Idle {
     p50_ms: Option<f64>,
 }
 
 impl PhaseFigures {
-    /// A phase of load whose transfers moved nothing.
+    /// A phase of load whose transfers moved no data.
     pub fn is_void(&self) -> bool {
         is_void(self.phase, self.goodput_bps)
     }
@@ -232,10 +232,10 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     let counts = counts(m, index, 0);
     let (down, up) = goodput(stage, &samples, window.from, window.to);
     let total = down.into_iter().chain(up).reduce(|a, b| a + b);
-    // Without load there is nothing to say of delay under load.
+    // Without load there is no delay under load.
     let is_void = is_void(stage.kind.word(), total);
     let score = if total.is_some() && !is_void { rpm(&intervals(stage, &samples, window)) } else { None };
-    // What an HTTP server has in flight it does not tell.
+    // An HTTP server does not report its bytes in flight.
     let told = m.beside == Beside::Datagrams || !stage.kind.ways().0;
     let bloat = in_flight(stage, window).filter(|_| told).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
     let classes = m.trains.iter().filter(|t| t.label as usize == index && t.dscp != 0).map(|t| t.dscp);
@@ -304,7 +304,7 @@ fn class(m: &Measurement, index: usize, dscp: u8, window: Window) -> ClassFigure
     }
 }
 
-/// What a second vantage saw in each phase.
+/// Results of a second vantage in each phase.
 fn vantage(m: &Measurement) -> Option<VantageFigures> {
     let seen = m.vantage.as_ref()?;
     let mut phases: Vec<VantagePhase> = Vec::new();
@@ -327,13 +327,13 @@ fn vantage(m: &Measurement) -> Option<VantageFigures> {
     Some(VantageFigures { target: seen.name.clone(), phases })
 }
 
-/// The line of both clocks through all that was answered.
+/// The linear relation of both clocks over all answered probes.
 pub(crate) fn clock_line(m: &Measurement) -> Option<ClockLine> {
     let all: Vec<Exchange> = m.trains.iter().flat_map(|t| &t.samples).filter_map(exchange).collect();
     ClockLine::fit(&all)
 }
 
-/// The document of a measurement; the record's place is still to be filled in.
+/// The document of a measurement; the record's path is filled in later.
 pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
     let line = clock_line(m);
     let find = |kind| m.stages.iter().position(|stage| stage.kind == kind);

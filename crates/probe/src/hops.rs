@@ -1,40 +1,41 @@
-//! Probes that expire on the way: whose delay rises under load.
+//! Probes with a limited hop count, to find the hop whose delay rises under load.
 
 use std::net::IpAddr;
 use wavelane_base::{Instant, Span};
 use wavelane_host::hops::HopSocket;
 
-/// Hops looked at: own router, the provider's first routers, beyond.
+/// Number of probed hops: own router, the provider's first routers, beyond.
 pub const HOPS_MAX: u8 = 5;
-/// Between two probes of one hop. Routers answer about one a second and host, with a few saved up (Linux: `icmp_ratelimit`).
+/// Interval between two probes of one hop. Routers answer about one a second and host, with a small burst allowance (Linux:
+/// `icmp_ratelimit`).
 const EVERY: Span = Span::from_millis(500);
-/// What a probe carries: so that answers say whose they are.
+/// Payload of a probe, to identify its answers.
 const MARK: [u8; 4] = *b"WLHP";
-/// UDP's discard port (RFC 863): nothing listens there, and nobody takes it for a scan of services.
+/// UDP's discard port (RFC 863): nothing listens there, and it does not look like a scan of services.
 pub const DISCARD_PORT: u16 = 9;
 
 /// One router's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopSample {
-    /// How many hops away.
+    /// Number of hops to the router.
     pub hop: u8,
-    /// Who.
+    /// Its address.
     pub from: IpAddr,
-    /// When it was asked.
+    /// When the probe was sent.
     pub sent: Instant,
-    /// When the answer was there.
+    /// When the answer arrived.
     pub back: Instant,
     /// It is the target itself.
     pub target: bool,
 }
 
-/// Sends them in turn.
+/// Sends probes to each hop in turn.
 #[derive(Debug)]
 pub(crate) struct HopProber {
     socket: HopSocket,
     next: Instant,
     hop: u8,
-    /// Beyond the hop at which the target itself answered nothing is asked.
+    /// Hops beyond the one at which the target itself answered are not probed.
     last: u8,
     pub(crate) samples: Vec<HopSample>,
 }
@@ -53,7 +54,7 @@ impl HopProber {
         let mut payload = MARK.to_vec();
         payload.push(self.hop);
         payload.extend_from_slice(&now.as_nanos().to_be_bytes());
-        // A hop that cannot be asked is a hop without an answer.
+        // A hop that cannot be probed counts as a hop without an answer.
         let _ = self.socket.send(self.hop, &payload);
         self.hop = if self.hop >= self.last { 1 } else { self.hop + 1 };
         self.next = now + EVERY.scale(1, u64::from(self.last));
@@ -74,8 +75,8 @@ impl HopProber {
     }
 }
 
-/// What the answer repeats of a probe: its hop and its time. Routers that repeat less than eight octets of the payload
-/// (RFC 792 asks for no more than the UDP header) cannot be timed.
+/// The probe's hop and time, as quoted in the answer. Routers that quote less than eight octets of the payload (RFC 792 requires no more
+/// than the UDP header) cannot be timed.
 fn parse(payload: &[u8]) -> Option<(u8, Instant)> {
     let (mark, rest) = payload.split_first_chunk::<4>()?;
     let (hop, rest) = rest.split_first()?;

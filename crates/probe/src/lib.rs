@@ -32,38 +32,38 @@ use wavelane_base::Span;
 /// Why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// A socket could not be had.
+    /// A socket could not be opened.
     #[error("cannot {what}: {why}")]
     Socket {
-        /// What for.
+        /// Its purpose.
         what: &'static str,
-        /// The system's words.
+        /// The system's error message.
         why: std::io::Error,
     },
-    /// Nobody answered.
+    /// No answer.
     #[error("no probe server answers at {0} (UDP): run 'wavelane probe serve' there, and open UDP and TCP port {port} in its firewall", port = .0.port())]
     NoServer(SocketAddr),
-    /// The server opens no session.
+    /// The server refused a session.
     #[error("{}", .0.text())]
     Refused(packet::Refusal),
-    /// The plan is longer than what the server grants.
+    /// The plan is longer than the server grants.
     #[error(
         "the server grants {granted_s} s and the measurement takes {needed}: choose fewer --seconds, or ask its operator for a longer --session-seconds"
     )]
     TooLong {
-        /// What it grants.
+        /// The granted time.
         granted_s: u16,
-        /// What is needed.
+        /// The needed time.
         needed: Span,
     },
-    /// The plan has more probes than what the server answers; the others would look lost.
+    /// The plan has more probes than the server answers; the others would look lost.
     #[error(
         "the server answers {granted} probes a second and the measurement sends {needed}: choose a longer --interval, or fewer --dscp"
     )]
     TooFast {
-        /// What it answers.
+        /// The granted number.
         granted: u16,
-        /// What would be sent.
+        /// The needed number.
         needed: u64,
     },
     /// An HTTP server that cannot be measured.
@@ -74,10 +74,10 @@ pub enum ProbeError {
         /// Why.
         why: String,
     },
-    /// Its document is none.
+    /// Its configuration document is invalid.
     #[error(transparent)]
     Config(nq::ConfigError),
-    /// The user ended it before there was anything.
+    /// The user stopped it before there were results.
     #[error("ended before the first measurement")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! What a server gives whom: bounds for all, and a budget per source.
+//! Resource limits of a server: global bounds, and a budget per source.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,20 +6,20 @@ use wavelane_base::{Instant, Span};
 
 use crate::packet::Refusal;
 
-/// Budgets start anew after so long.
+/// Budgets are reset after this time.
 const HOUR: Span = Span::from_secs(3_600);
-/// Sources remembered at once; a further one is refused until the oldest hour is over.
+/// Maximum number of remembered sources; a further one is refused until the oldest hour is over.
 pub const SOURCES_MAX: usize = 4_096;
 
-/// Seconds' worth that a bucket saves up.
+/// Capacity of a bucket in seconds.
 pub(crate) const SECONDS_SAVED: u64 = 2;
 
 /// A server's bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Sessions at once.
+    /// Concurrent sessions.
     pub sessions: usize,
-    /// Of these from one source.
+    /// Concurrent sessions of one source.
     pub sessions_per_source: usize,
     /// Length of one session in seconds.
     pub session_seconds: u16,
@@ -27,12 +27,12 @@ pub struct Limits {
     pub hour_seconds: u64,
     /// Bytes of TCP load per source and hour, both directions together.
     pub hour_bytes: u64,
-    /// Probes answered per session and second. A queue that drains hands over a second's probes at once, so a session may
-    /// save up two seconds' worth.
+    /// Probes answered per session and second. A draining queue delivers a second's probes at once, so a session may save up two seconds'
+    /// worth.
     pub probes_per_second: u16,
     /// TCP connections per session.
     pub connections: u8,
-    /// Answers per second to those whose address is not known to be theirs.
+    /// Answers per second to senders whose address is not verified.
     pub strangers_per_second: u32,
     /// HTTP requests per source and second: ten small ones in each of 16 connections of load, twice.
     pub requests_per_second: u32,
@@ -54,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// Whom a budget belongs to: an IPv4 address, or an IPv6 network of 64 bits, of which one host has all addresses.
+/// The owner of a budget: an IPv4 address, or an IPv6 network of 64 bits, all of whose addresses one host may have.
 pub fn source_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
@@ -62,7 +62,7 @@ pub fn source_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// What a source used in its hour.
+/// Usage of a source in its hour.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     since: Instant,
@@ -77,7 +77,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Takes `seconds` of the source's time and says how many bytes it has left. `Err` if there is nothing left.
+    /// Takes `seconds` of the source's time and returns its remaining bytes. `Err` if nothing is left.
     pub fn take_time(&mut self, now: Instant, source: IpAddr, seconds: u64, limits: &Limits) -> Result<u64, Refusal> {
         self.used.retain(|_, used| now.since(used.since) < HOUR);
         if self.used.len() >= SOURCES_MAX && !self.used.contains_key(&source) {
@@ -92,7 +92,7 @@ impl Budgets {
         Ok(bytes_left)
     }
 
-    /// Gives back time that was taken and not used.
+    /// Returns time that was taken and not used.
     pub fn give_back(&mut self, source: IpAddr, seconds: u64) {
         if let Some(used) = self.used.get_mut(&source) {
             used.seconds = used.seconds.saturating_sub(seconds);
@@ -102,7 +102,7 @@ impl Budgets {
         }
     }
 
-    /// Counts bytes of load; false once the hour's are used up.
+    /// Counts bytes of load; false once the hour's budget is used up.
     pub fn take_bytes(&mut self, source: IpAddr, bytes: u64, limits: &Limits) -> bool {
         // A session may outlast the hour in which it was opened.
         let Some(used) = self.used.get_mut(&source) else { return true };
@@ -111,12 +111,12 @@ impl Budgets {
     }
 }
 
-/// So many per second, with so many saved up.
+/// Token bucket: a rate per second with a burst allowance.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     per_second: u64,
     most: u64,
-    /// In billionths.
+    /// In billionths of a token.
     held: u64,
     at: Instant,
 }
@@ -124,7 +124,7 @@ pub struct Bucket {
 const WHOLE: u64 = 1_000_000_000;
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub fn full(now: Instant, per_second: u64, seconds_saved: u64) -> Self {
         let most = per_second.saturating_mul(seconds_saved).min(u64::MAX / WHOLE) * WHOLE;
         Self { per_second, most, held: most, at: now }
@@ -134,7 +134,7 @@ impl Bucket {
         self.held.saturating_add(now.since(self.at).as_nanos().saturating_mul(self.per_second)) >= self.most
     }
 
-    /// Takes one if there is one.
+    /// Takes one token if available.
     pub fn take(&mut self, now: Instant) -> bool {
         let earned = now.since(self.at).as_nanos().saturating_mul(self.per_second);
         self.held = self.held.saturating_add(earned).min(self.most);
@@ -147,17 +147,17 @@ impl Bucket {
     }
 }
 
-/// A bucket for each source.
+/// A token bucket for each source.
 #[derive(Debug, Default)]
 pub struct Buckets {
     held: BTreeMap<IpAddr, Bucket>,
 }
 
 impl Buckets {
-    /// Takes one of the source's if there is one.
+    /// Takes one of the source's tokens if available.
     pub fn take(&mut self, now: Instant, source: IpAddr, per_second: u64) -> bool {
         if self.held.len() >= SOURCES_MAX && !self.held.contains_key(&source) {
-            // A bucket that is full again is as good as a new one.
+            // A bucket that is full again equals a new one.
             self.held.retain(|_, bucket| !bucket.is_full(now));
             if self.held.len() >= SOURCES_MAX {
                 return false;

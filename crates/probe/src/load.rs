@@ -1,4 +1,4 @@
-//! The client's TCP: connections that carry load, and short ones that carry none.
+//! The client's TCP: connections that carry load, and short ones that do not.
 
 use crate::packet::Token;
 use crate::pump::{Moved, close, pump, read_by};
@@ -14,40 +14,40 @@ use wavelane_base::{Instant, Span};
 use wavelane_host::clock::since_boot;
 use wavelane_host::load as sockets;
 
-/// Between questions inside one connection of load.
+/// Interval of requests inside one connection of load.
 pub(crate) const PING_EVERY: Span = Span::from_millis(100);
-/// For a connection, and for what answers its opening or its request to come whole.
+/// Timeout of a connection, and of the complete answer to its opening or its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After a connection that failed, before the next try.
+/// Delay after a failed connection before the next attempt.
 pub(crate) const AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Samples kept of each kind; a day of them.
+/// Maximum number of samples of each kind; a day of them.
 const SAMPLES_MAX: usize = 1_000_000;
 
-/// An answered question inside a connection of load.
+/// An answered request inside a connection of load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SelfSample {
-    /// When it was asked.
+    /// When it was sent.
     pub asked: Instant,
-    /// When the answer was there.
+    /// When the answer arrived.
     pub back: Instant,
-    /// What its sender's TCP had in flight, and of which connection.
+    /// Bytes in flight of its sender's TCP, and the connection.
     pub in_flight: (usize, u32),
 }
 
 /// A short connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SmallSample {
-    /// When it began.
+    /// When it started.
     pub begun: Instant,
-    /// TCP's handshake.
+    /// Duration of the TCP handshake.
     pub connect: Span,
-    /// TLS's, over its number of round trips, where there is TLS.
+    /// Duration of the TLS handshake, divided by its number of round trips, where there is TLS.
     pub tls: Option<Span>,
     /// From the request to the last octet of the reply.
     pub request: Span,
 }
 
-/// What the threads share with their owner.
+/// State that the threads share with their owner.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounts {
     pub(crate) received: AtomicU64,
@@ -60,11 +60,11 @@ pub(crate) struct LoadCounts {
 pub(crate) struct Tables {
     pub(crate) selfs: Vec<SelfSample>,
     pub(crate) smalls: Vec<SmallSample>,
-    /// Congestion controls in force where load was sent, without repetition.
+    /// Congestion controls in use where load was sent, without duplicates.
     pub(crate) congestions: Vec<String>,
     pub(crate) failures: u64,
     pub(crate) last_failure: Option<String>,
-    /// Questions inside connections of load that had no answer, and why the last had none.
+    /// Requests inside connections of load without an answer, and the reason for the last.
     pub(crate) unanswered: (u64, Option<String>),
 }
 
@@ -77,20 +77,20 @@ impl LoadCounts {
         tables.failures += 1;
         tables.last_failure = Some(why.to_string());
     }
-    /// A question inside a connection of load had no answer.
+    /// Records a request inside a connection of load without an answer.
     pub(crate) fn unanswered(&self, why: &io::Error) {
         let mut tables = self.tables();
         tables.unanswered.0 += 1;
         tables.unanswered.1 = Some(why.to_string());
     }
-    /// An answer inside a connection of load.
+    /// Records an answer inside a connection of load.
     pub(crate) fn answered(&self, sample: SelfSample) {
         let mut tables = self.tables();
         if tables.selfs.len() < SAMPLES_MAX && sample.asked <= sample.back {
             tables.selfs.push(sample);
         }
     }
-    /// A short connection.
+    /// Records a short connection.
     pub(crate) fn small(&self, sample: SmallSample) {
         let mut tables = self.tables();
         if tables.smalls.len() < SAMPLES_MAX {
@@ -105,15 +105,15 @@ impl LoadCounts {
     }
 }
 
-/// How load is made.
+/// Parameters of the load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadPlan {
     pub(crate) target: SocketAddr,
-    /// Empty for the system's.
+    /// Empty for the system's default.
     pub(crate) congestion: String,
-    /// Connections each way ...
+    /// Connections in each direction ...
     pub(crate) streams: usize,
-    /// ... of which another begins after so long.
+    /// ... and the delay before each further one starts.
     pub(crate) ramp: Span,
 }
 
@@ -138,7 +138,7 @@ struct Worker {
 }
 
 impl Load {
-    /// Begins load in these directions, and short connections every `small`.
+    /// Starts load in these directions, and short connections every `small`.
     pub(crate) fn start(plan: &LoadPlan, ways: &[Purpose], small: Span, token: &SharedToken) -> io::Result<Self> {
         let mut load = Self { stop: Arc::default(), threads: Vec::new(), seen: Arc::default() };
         for purpose in ways {
@@ -150,7 +150,7 @@ impl Load {
             }
         }
         for number in 0..SMALL_WORKERS {
-            // Several take turns, so that the distance stays even while a reply takes long.
+            // Several threads take turns, so that the interval stays regular even if a reply takes long.
             let delay = Duration::from_nanos(small.times(number as u64).as_nanos());
             let every = Duration::from_nanos(small.times(SMALL_WORKERS as u64).as_nanos());
             load.worker(plan, Purpose::Small, number, delay, token, move |worker, ended| worker.small(ended, every))?;
@@ -184,28 +184,28 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
         for (thread, end) in self.threads.drain(..) {
             drop(end);
-            // A worker that panicked has said so on stderr already.
+            // A worker that panicked has already reported it on stderr.
             let _ = thread.join();
         }
         Arc::clone(&self.seen)
     }
-    /// Asks all connections to end, without waiting.
+    /// Asks all connections to close, without waiting.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// When [`PATIENCE`] is over.
+/// The time at which [`PATIENCE`] expires.
 fn by_patience() -> Instant {
     since_boot() + Span::from_nanos(PATIENCE.as_nanos() as u64)
 }
 
-/// Short connections that take turns.
+/// Number of threads for short connections.
 pub(crate) const SMALL_WORKERS: usize = 4;
 
 type Ended = std::sync::mpsc::Receiver<()>;
 
-/// Waits; true if the owner went away meanwhile.
+/// Waits; true if the owner was dropped meanwhile.
 fn ended_within(ended: &Ended, patience: Duration) -> bool {
     ended.recv_timeout(patience) != Err(RecvTimeoutError::Timeout)
 }
@@ -229,7 +229,7 @@ impl Worker {
         Ok((stream, connected, theirs))
     }
 
-    /// Carries load; a connection that breaks is made anew.
+    /// Carries load; a broken connection is re-established.
     fn load(&self, ended: &Ended) {
         while !self.stopped() {
             let result = self.open().and_then(|(stream, _, theirs)| {
@@ -276,7 +276,7 @@ impl Worker {
         })
     }
 
-    /// Opens, asks, reads, again and again.
+    /// Repeatedly opens a connection, sends a request and reads the reply.
     fn small(&self, ended: &Ended, every: Duration) {
         loop {
             let begun = since_boot();

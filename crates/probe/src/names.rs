@@ -1,4 +1,4 @@
-//! Hosts' names, looked up with a bound: a name server may take a minute for an answer, or never give one.
+//! Name resolution with a timeout: a name server may take a minute for an answer, or never give one.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,20 +8,20 @@ use std::time::Duration;
 use wavelane_base::Span;
 use wavelane_host::clock::since_boot;
 
-/// A lookup that takes longer has failed. The system's own default is five seconds for each name server, twice.
+/// Timeout of a lookup. The system's own default is five seconds for each name server, twice.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between looks at the flag that ends it.
+/// Polling interval of the stop flag.
 const TURN: Duration = Duration::from_millis(50);
-/// Addresses of one name that are tried.
+/// Maximum number of addresses tried for a name.
 const ADDRESSES_MAX: usize = 4;
 
-/// The addresses of `host`, which is a name or an address. Ends early with [`io::ErrorKind::Interrupted`] when `stop` is set.
+/// Resolves `host`, which is a name or an address. Ends early with [`io::ErrorKind::Interrupted`] when `stop` is set.
 pub fn look_up(host: &str, port: u16, stop: &AtomicBool) -> io::Result<Vec<SocketAddr>> {
     let asked = (host.to_owned(), port);
     within(move || Ok(asked.to_socket_addrs()?.take(ADDRESSES_MAX).collect()), PATIENCE, stop)
 }
 
-/// Nobody can end a lookup, so it has a thread of its own, which is left to it.
+/// A lookup cannot be cancelled, so it has its own thread, which is abandoned on timeout.
 fn within(
     lookup: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
     patience: Duration,

@@ -3,32 +3,32 @@
 use wavelane_wire::codec::NoRoom;
 use wavelane_wire::{DecodeError, Reader, Writer};
 
-/// What every datagram begins with.
+/// Prefix of every datagram.
 pub const MAGIC: [u8; 4] = *b"WLPR";
 /// The version that this code speaks.
 pub const VERSION: u8 = 1;
-/// Length of whatever a client asks with before and besides probes. No answer is longer than its question.
+/// Length of every client request other than probes. No answer is longer than its request.
 pub const QUESTION_LEN: usize = 72;
 /// The shortest probe: as long as its echo.
 pub const PROBE_MIN: usize = 80;
-/// The longest probe: it fits every path of IPv6's least MTU (RFC 8200, section 5).
+/// The longest probe: it fits IPv6's minimum MTU (RFC 8200, section 5).
 pub const PROBE_MAX: usize = 1_200;
 
-/// Chosen by a client for one handshake; it ties answers to it.
+/// Chosen by a client for one handshake, to match its answers.
 pub type Nonce = [u8; 8];
-/// Proves that its sender receives what is sent to its address.
+/// Proves that the sender receives packets at its address.
 pub type Cookie = [u8; 16];
-/// Names a session, and only its client and the server know it.
+/// Identifies a session; known only to its client and the server.
 pub type Token = [u8; 16];
 
-/// Why a server opens no session.
+/// Why a server refuses a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// As many sessions as it has places for.
+    /// The maximum number of sessions is reached.
     Full,
-    /// As many sessions from this source as it allows.
+    /// The maximum number of sessions from this source is reached.
     TooMany,
-    /// This source used up its time or bytes of the hour.
+    /// This source has used up its time or bytes for the hour.
     UsedUp,
 }
 
@@ -39,7 +39,7 @@ impl Refusal {
         self as u8 + 1
     }
 
-    /// For people, with the remedy.
+    /// The message for users, with the remedy.
     pub fn text(self) -> &'static str {
         match self {
             Self::Full => "the server has no place for another measurement: try again in a minute",
@@ -54,11 +54,11 @@ impl Refusal {
 /// What a server grants a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Grant {
-    /// After so many seconds it forgets the session.
+    /// Seconds after which the server forgets the session.
     pub seconds: u16,
     /// Probes answered per second.
     pub probes_per_second: u16,
-    /// TCP connections at once.
+    /// Concurrent TCP connections.
     pub connections: u8,
     /// Bytes of TCP load, both directions together.
     pub bytes: u64,
@@ -69,7 +69,7 @@ pub struct Grant {
 pub struct Probe {
     /// The session.
     pub token: Token,
-    /// Which row of probes; each has numbers and counts of its own.
+    /// The train; each has its own numbers and counts.
     pub train: u16,
     /// The differentiated-services code point (RFC 2474) to answer with.
     pub dscp: u8,
@@ -82,17 +82,17 @@ pub struct Probe {
 /// The answer to one probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
-    /// What is answered.
+    /// The answered probe.
     pub probe: Probe,
     /// When it arrived, on the server's clock, in nanoseconds.
     pub received: u64,
     /// When the answer left, on the server's clock.
     pub answered: u64,
-    /// How many different probes of the train had arrived, this one included: the answer's place in the row of answers.
+    /// How many different probes of the train had arrived, including this one: the answer's position in the order of answers.
     pub order: u32,
-    /// The highest number that had arrived.
+    /// The highest received number.
     pub highest: u32,
-    /// Which had: bit i stands for the highest number less i.
+    /// Received numbers: bit i stands for the highest number minus i.
     pub window: u64,
     /// Bytes of TCP load the server had received in this session.
     pub loaded: u64,
@@ -103,39 +103,39 @@ pub struct Echo {
 pub struct Tally {
     /// Different probes that arrived.
     pub received: u32,
-    /// Probes that arrived again.
+    /// Duplicate probes.
     pub duplicates: u32,
-    /// Probes that arrived behind one of a higher number.
+    /// Probes that arrived after one with a higher number.
     pub reordered: u32,
-    /// Probes that arrived and were not answered: too many in a second, or too late to tell from a copy.
+    /// Probes that arrived and were not answered: too many in a second, or too late to distinguish from a copy.
     pub refused: u32,
     /// Bytes of TCP load received in this session.
     pub loaded: u64,
-    /// Datagrams of all clients that the server's socket dropped in this session: they had come over the network. 0 of servers
-    /// that do not tell.
+    /// Datagrams of all clients that the server's socket dropped in this session after they had crossed the network. 0 from servers that do
+    /// not report it.
     pub socket_drops: u32,
 }
 
 /// A datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Client: who am I to you?
+    /// Client: requests a cookie.
     Hello(Nonce),
-    /// Server: say this, so that I know the address is yours.
+    /// Server: a cookie to be repeated, to verify the client's address.
     Cookie(Nonce, Cookie),
-    /// Client: a session, please, for so many seconds.
+    /// Client: requests a session for this many seconds.
     Open(Nonce, Cookie, u16),
-    /// Server: here it is.
+    /// Server: the session is open.
     Welcome(Nonce, Token, Grant),
-    /// Server: no.
+    /// Server: the session is refused.
     Refused(Nonce, Refusal),
-    /// Client: how long is the way?
+    /// Client: a probe of the RTT.
     Probe(Probe),
-    /// Server: so long.
+    /// Server: the answer to a probe.
     Echo(Echo),
-    /// Client: what arrived of this train?
+    /// Client: requests the counts of this train.
     Count(Token, u16),
-    /// Server: so much.
+    /// Server: the counts.
     Counted(Token, u16, Tally),
     /// Client: this session is over.
     Close(Token),
@@ -157,8 +157,8 @@ impl Message {
         }
     }
 
-    /// Reads a datagram. Octets behind what a kind needs are padding; what clients send is refused if it is shorter than
-    /// what could be answered.
+    /// Parses a datagram. Octets after the fields of a kind are padding; a client's datagram is rejected if it is shorter than its possible
+    /// answer.
     pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         if r.array()? != MAGIC {
@@ -209,7 +209,7 @@ impl Message {
         })
     }
 
-    /// Writes the datagram and, behind it, zeros up to `len` octets. Returns its length.
+    /// Writes the datagram, padded with zeros to `len` octets. Returns its length.
     pub fn emit(&self, buf: &mut [u8], len: usize) -> Result<usize, NoRoom> {
         let mut w = Writer::new(buf);
         w.put(&MAGIC)?;
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// The count of its socket's drops came to the end of a server's count later.
+    /// The count of socket drops was appended to a server's count in a later version.
     #[test]
     fn a_count_without_the_sockets_drops_is_understood() {
         let tally = Tally { received: 1, loaded: 5, ..Tally::default() };

@@ -1,34 +1,34 @@
-//! The places of connections, shared so that nobody keeps others out.
+//! Connection slots, shared so that no client can keep others out.
 
 use crate::limits::source_of;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Shutdown, TcpStream};
 
-/// Connections at once, of all sessions and of those who have not said which.
+/// Maximum number of concurrent connections, of all sessions and of those not yet assigned to one.
 const CONNECTIONS_MAX: usize = 256;
-/// Of these from one source, who may be nobody's client ...
+/// Maximum of these from one source, which may not be a client at all ...
 const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
-/// ... and of those of one source that have not said what they want.
+/// ... and from one source without a request so far.
 const OPENINGS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 4;
 
-/// Connections in the order of their coming.
+/// Connections in order of arrival.
 #[derive(Default)]
 pub(crate) struct Places {
     next: u64,
     held: BTreeMap<u64, Place>,
-    /// How many had to give way.
+    /// Number of connections that lost their slot.
     pub(crate) gave_way: u64,
 }
 
 struct Place {
     source: IpAddr,
-    /// The socket of one that has not said what it wants.
+    /// The socket of a connection without a request so far.
     opening: Option<TcpStream>,
 }
 
 impl Places {
-    /// A place for a connection of `ip`. If all are taken, the oldest that has not said what it wants gives way, of the same
-    /// source if that has as many as one may have: who only holds places cannot keep others out.
+    /// A slot for a connection of `ip`. If all are taken, the oldest connection without a request is closed, of the same source if that has
+    /// reached its limit: a client that only holds slots cannot keep others out.
     pub(crate) fn enter(&mut self, ip: IpAddr, stream: Option<TcpStream>) -> Option<u64> {
         let source = source_of(ip);
         let of_source = || self.held.values().filter(|place| place.source == source);
@@ -46,7 +46,7 @@ impl Places {
         self.held.insert(self.next, Place { source, opening: stream });
         Some(self.next)
     }
-    /// It has said what it wants; false if it had to give way before.
+    /// The connection has sent its request; false if it had already lost its slot.
     pub(crate) fn opened(&mut self, id: u64) -> bool {
         self.held.get_mut(&id).map(|place| place.opening = None).is_some()
     }

@@ -1,4 +1,4 @@
-//! What a measurement does, and what came of it before anybody computed anything.
+//! The plan of a measurement, and its raw results before any computation.
 
 use crate::hops::HopSample;
 use crate::load::{SelfSample, SmallSample, Tables};
@@ -8,15 +8,15 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 
-/// A length of time, for those who may not know the base.
+/// A length of time, for users that do not depend on the base crate.
 pub type Length = Span;
 
-/// So many seconds.
+/// A time in seconds.
 pub fn seconds(n: u64) -> Length {
     Span::from_secs(n)
 }
 
-/// So many milliseconds.
+/// A time in milliseconds.
 pub fn milliseconds(n: u64) -> Length {
     Span::from_millis(n)
 }
@@ -24,7 +24,7 @@ pub fn milliseconds(n: u64) -> Length {
 /// The kinds of stages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// Nothing but probes, at first.
+    /// Only probes, at the beginning.
     Idle,
     /// A download.
     Down,
@@ -32,14 +32,14 @@ pub enum Kind {
     Up,
     /// Both at once.
     Both,
-    /// Between two, until queues are empty.
+    /// Between two stages, until queues are empty.
     Rest,
-    /// Nothing but probes, at last.
+    /// Only probes, at the end.
     After,
 }
 
 impl Kind {
-    /// As `probe.json` has it.
+    /// Its name in `probe.json`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -63,40 +63,40 @@ pub struct Plan {
     pub target: SocketAddr,
     /// Stages and their length.
     pub stages: Vec<(Kind, Span)>,
-    /// From one probe to the next.
+    /// Interval between probes.
     pub interval: Span,
     /// Octets of a probe's UDP payload.
     pub size: usize,
-    /// Code points to probe with beside the default.
+    /// Code points to probe with in addition to the default.
     pub dscps: Vec<u8>,
-    /// Congestion control of both ends; empty for the systems' own.
+    /// Congestion control of both ends; empty for the systems' default.
     pub congestion: String,
-    /// Connections each way ...
+    /// Connections in each direction ...
     pub streams: usize,
-    /// ... of which another begins after so long.
+    /// ... and the delay before each further one starts.
     pub ramp: Span,
     /// Whether to look for the hop whose delay rises.
     pub hops: bool,
-    /// A nearer server that is probed meanwhile: its name and address.
+    /// A nearer server that is probed at the same time: its name and address.
     pub vantage: Option<(String, SocketAddr)>,
 }
 
 impl Plan {
-    /// How long it all takes.
+    /// Total duration.
     pub fn length(&self) -> Span {
         self.stages.iter().fold(Span::ZERO, |sum, (_, length)| sum + *length)
     }
 
-    /// Probes in a second, of all code points.
+    /// Probes per second, of all code points.
     pub fn probes_per_second(&self) -> u64 {
         (1 + self.dscps.len() as u64) * 1_000_000_000 / self.interval.as_nanos().max(1)
     }
 }
 
-/// A stage that was.
+/// A completed stage.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stage {
-    /// What it was.
+    /// Its kind.
     pub kind: Kind,
     /// When it began ...
     pub from: Instant,
@@ -106,20 +106,20 @@ pub struct Stage {
     pub selfs: Vec<SelfSample>,
     /// Short connections.
     pub smalls: Vec<SmallSample>,
-    /// Congestion controls in force.
+    /// Congestion controls in use.
     pub congestions: Vec<String>,
-    /// Connections that failed, and why the last did.
+    /// Failed connections, and the reason for the last.
     pub failures: (u64, Option<String>),
-    /// Questions inside connections of load that had no answer, and why the last had none.
+    /// Requests inside connections of load without an answer, and the reason for the last.
     pub unanswered: (u64, Option<String>),
-    /// Octets of load that had been received here, at times.
+    /// Octets of load received here so far, over time.
     pub received: Vec<(Instant, u64)>,
-    /// Octets that the other end's TCP had acknowledged, where its program tells nothing.
+    /// Octets that the peer's TCP had acknowledged, where its program reports nothing.
     pub sent: Vec<(Instant, u64)>,
 }
 
 impl Stage {
-    /// One of which nothing is known but its beginning.
+    /// A stage of which only the beginning is known.
     pub(crate) fn begun(kind: Kind, now: Instant) -> Self {
         Self {
             kind,
@@ -135,7 +135,7 @@ impl Stage {
         }
     }
 
-    /// Takes over what connections saw.
+    /// Takes over the connections' results.
     pub(crate) fn take(&mut self, tables: &mut Tables) {
         self.selfs = std::mem::take(&mut tables.selfs);
         self.smalls = std::mem::take(&mut tables.smalls);
@@ -145,49 +145,49 @@ impl Stage {
     }
 }
 
-/// What small packets go beside the load, whose round trips are the *foreign* delay.
+/// The small packets beside the load, whose RTTs are the *foreign* delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Beside {
     /// Datagrams to a server of ours.
     #[default]
     Datagrams,
-    /// TCP handshakes of short connections, to an HTTP server that speaks this.
+    /// TCP handshakes of short connections, to an HTTP server with this protocol.
     Connections(&'static str),
 }
 
-/// Datagrams that had come over the network and were dropped by a socket: it had no room for them, or their checksum was
-/// wrong. In figures they are losses of the direction.
+/// Datagrams that had crossed the network and were dropped by a socket: its buffer was full, or their checksum was wrong. In figures they
+/// count as losses of the direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SocketDrops {
-    /// By the server's, of all its clients.
+    /// By the server's socket, for all its clients.
     pub server: u64,
-    /// By ours.
+    /// By our socket.
     pub own: u64,
 }
 
-/// Everything that was seen.
+/// All raw results.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measurement {
-    /// What went beside the load.
+    /// Kind of small packets beside the load.
     pub beside: Beside,
-    /// The stages that began; a train's label is its stage's place here.
+    /// The stages that began; a train's label is its stage's index here.
     pub stages: Vec<Stage>,
     /// All trains.
     pub trains: Vec<Train>,
-    /// What a second vantage saw.
+    /// Results of a second vantage.
     pub vantage: Option<Vantage>,
     /// Answers of routers.
     pub hops: Vec<HopSample>,
-    /// The user ended it early.
+    /// The user stopped it early.
     pub interrupted: bool,
     /// How often the session was lost and another opened.
     pub reopened: u32,
-    /// What sockets dropped, not the network.
+    /// Drops by sockets, not by the network.
     pub socket_drops: SocketDrops,
     /// Octets of UDP payload of a probe.
     pub probe_size: usize,
-    /// From one to the next.
+    /// Interval between probes.
     pub interval: Span,
-    /// What a reader must know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }

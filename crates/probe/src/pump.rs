@@ -1,4 +1,4 @@
-//! Moves octets between a socket and one end of a connection of load.
+//! Copies octets between a socket and one end of a connection of load.
 
 use crate::stream::End;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,26 +14,26 @@ const TURN: Duration = Duration::from_millis(10);
 /// Reads and writes between two calls of the owner.
 const ROUNDS: usize = 16;
 const READ_ROOM: usize = 64 << 10;
-/// Between measurements of a connection's own rate ...
+/// Interval of measurements of a connection's own rate ...
 const RATE_EVERY: Span = Span::from_millis(100);
-/// ... of which so much time's worth may wait unsent (draft-ietf-ippm-responsiveness-09: about 5 ms), ...
+/// ... of which this much time's worth may be queued unsent (draft-ietf-ippm-responsiveness-09: about 5 ms), ...
 const UNSENT: Span = Span::from_millis(5);
-/// ... but not less octets than this, nor more.
+/// ... within these limits in octets.
 const UNSENT_MIN: u64 = 4 << 10;
 const UNSENT_MAX: u64 = 1 << 20;
-/// Below this the kernel keeps to the bound only roughly (its packets before segmentation are as long), so we look ourselves ...
+/// Below this the kernel enforces the limit only roughly (its packets before segmentation are as long), so we check ourselves ...
 const LOOK_BELOW: u64 = 64 << 10;
-/// ... so often.
+/// ... at this interval.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// What a turn moved.
+/// Octets moved in one turn.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Moved {
     pub(crate) received: u64,
     pub(crate) sent: u64,
 }
 
-/// How much may wait unsent, by the connection's own rate.
+/// Limit of unsent octets, by the connection's own rate.
 struct Unsent {
     since: Instant,
     sent: u64,
@@ -41,12 +41,12 @@ struct Unsent {
 }
 
 impl Unsent {
-    /// Whether so much waits.
+    /// Whether the limit is reached.
     fn enough(&self, stream: &TcpStream) -> bool {
         self.most < LOOK_BELOW && u64::from(load::unsent(stream)) >= self.most
     }
 
-    /// Counts what was written, and sets the bound anew now and then.
+    /// Counts what was written, and periodically updates the limit.
     fn follow(&mut self, stream: &TcpStream, end: &mut End, sent: u64) -> io::Result<()> {
         self.sent += sent;
         let passed = since_boot().since(self.since);
@@ -128,13 +128,13 @@ pub(crate) fn pump(
     }
 }
 
-/// A connection that is being closed is given up when nothing came for so long, ...
+/// Timeout without data for a connection that is being closed, ...
 const CLOSE_STILL: Duration = Duration::from_millis(500);
-/// ... and after so long whatever comes: a queue of that length has run empty.
+/// ... and its maximum in any case: a queue of that length has drained.
 const CLOSE_MAX: Span = Span::from_secs(10);
 
-/// Ends a connection in order: what was written is sent, then the end. A reset would look like trouble to others.
-/// Returns how many octets still came.
+/// Closes a connection in order: unsent data is sent, then the end. A reset would look like a fault to others. Returns how many octets were
+/// still received.
 pub(crate) fn close(stream: &TcpStream) -> u64 {
     close_within(stream, CLOSE_MAX)
 }
@@ -154,13 +154,13 @@ fn close_within(mut stream: &TcpStream, most: Span) -> u64 {
     came
 }
 
-/// The time until then; an error if there is none.
+/// The time until then; an error if it has passed.
 pub(crate) fn left(until: Instant) -> io::Result<Duration> {
     let left = Duration::from_nanos(until.since(since_boot()).as_nanos());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Fills `room` by then, however many pieces it comes in: a peer that sends an octet now and then has no more time.
+/// Fills `room` by then, in any number of pieces: a peer that sends single octets gets no additional time.
 pub(crate) fn read_by(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> io::Result<()> {
     let mut read = 0;
     while read < room.len() {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_small_pieces_has_no_more_time() {
-        // Endless: only the time ends it.
+        // Endless: only the deadline ends it.
         let until = since_boot() + Span::from_millis(200);
         let why = against_a_drip(|stream| read_by(stream, &mut vec![0; 1 << 20], until)).unwrap_err();
         assert!(matches!(why.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{why}");

@@ -1,4 +1,4 @@
-//! Where the queue is: the first hop whose delay rises with the load.
+//! Locates the queue: the first hop whose delay rises with the load.
 
 use crate::document::{HopRise, QueueAt};
 use crate::figures::{Window, counted, ms, round_trip};
@@ -9,14 +9,14 @@ use wavelane_base::Span;
 
 /// A rise of the whole path below this has grade A and is not attributed to a queue.
 const RISE_MIN_MS: f64 = 30.0;
-/// A hop has the queue before it if its own rise is at least this share of the path's.
+/// The queue is before a hop if its own rise is at least this share of the path's.
 const SHARE: f64 = 0.5;
-/// Answers without and under load from which a hop's medians count.
+/// Minimum number of answers with and without load for a hop's medians to count.
 const ANSWERS_MIN: usize = 3;
-/// A second vantage is nearer than the target if its idle median is at most this share of the target's. One as far away may stand
-/// anywhere, and what it shares with the target's path is not known.
+/// A second vantage is nearer than the target if its idle median is at most this share of the target's. One that is as far away may be
+/// anywhere, and its common part with the target's path is unknown.
 const NEARER: f64 = 0.8;
-/// `by` where neither hops nor a vantage say anything.
+/// `by` if neither hops nor a vantage give a result.
 pub(crate) const CANNOT_TELL: &str = "cannot tell";
 
 fn median(mut spans: Vec<Span>) -> Option<f64> {
@@ -24,7 +24,7 @@ fn median(mut spans: Vec<Span>) -> Option<f64> {
     spans.get(spans.len().checked_sub(1)? / 2).copied().map(ms)
 }
 
-/// Names the hop in the direction whose delay rises most.
+/// Finds the hop in the direction whose delay rises most.
 pub(crate) fn locate(target: &str, m: &Measurement) -> Option<QueueAt> {
     let found = [Kind::Down, Kind::Up].into_iter().filter_map(|kind| in_direction(target, m, kind));
     found.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, at)| at)
@@ -58,13 +58,13 @@ fn in_direction(target: &str, m: &Measurement, kind: Kind) -> Option<(f64, Queue
     Some((rise, QueueAt { rises, ..at }))
 }
 
-/// How far the second vantage's median rises, or why that says nothing. `far` is the target and its median without load.
+/// The rise of the second vantage's median, or why it is not usable. `far` is the target and its median without load.
 fn near(vantage: &Vantage, windows: (Window, Window), far: (&str, f64)) -> Result<f64, String> {
     let name = &vantage.name;
     let median_in = |window: Window| {
         let those: Vec<&Sample> = vantage.samples.iter().filter(|s| window.holds(s.sent)).collect();
         let answered: Vec<Span> = those.iter().filter_map(|s| round_trip(s)).collect();
-        // Where most are lost there is no median to compare.
+        // If most are lost there is no median to compare.
         (answered.len() >= ANSWERS_MIN && answered.len() * 2 > those.len()).then(|| median(answered)).flatten()
     };
     let (Some(idle), Some(loaded)) = (median_in(windows.0), median_in(windows.1)) else {
@@ -80,8 +80,8 @@ fn near(vantage: &Vantage, windows: (Window, Window), far: (&str, f64)) -> Resul
     Ok(loaded - idle)
 }
 
-/// What shares its path with the queue rises with it. Unlike a router's answers, which are rare and sent when it has time,
-/// those of the vantage are many, so they decide, and hops say more where they agree.
+/// A vantage whose path includes the queue rises with it. Unlike a router's answers, which are rare and low-priority, those of the vantage
+/// are many, so they decide, and hops add detail where they agree.
 fn by_vantage(
     kind: Kind,
     target: &str,
@@ -143,8 +143,8 @@ fn rises(m: &Measurement, windows: (Window, Window)) -> Vec<HopRise> {
     rises
 }
 
-/// A queue delays what is sent into it. Upwards that is everything beyond it, so it stands before the first hop that rises;
-/// downwards it stands at that hop, which sends towards us.
+/// A queue delays packets sent into it. Upstream that affects everything beyond it, so it is before the first hop that rises; downstream it
+/// is at that hop, which sends towards us.
 fn name(kind: Kind, first: Option<&HopRise>, rises: &[HopRise]) -> QueueAt {
     let shape = "set its smart queue management (cake or fq_codel) to a little less than the measured goodput";
     let before = |hop: u8| rises.iter().find(|r| r.hop + 1 == hop).map(|r| r.address.clone());

@@ -22,30 +22,30 @@ use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::udp::{Destination, UdpLane};
 use wavelane_host::{caps, entropy, load};
 
-/// Where a server listens unless told, UDP and TCP.
+/// Default port of a server, UDP and TCP.
 pub const PORT: u16 = 4_783;
-/// A connection without a request by then is closed, TLS's handshake included.
+/// A connection without a request by then is closed, including the time of the TLS handshake.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
-/// Between looks at the clock and at the flag that ends the server.
+/// Polling interval of the clock and of the server's stop flag.
 const TURN: Duration = Duration::from_millis(200);
-/// Load is counted after so long, not after every read.
+/// Load is counted at this interval, not after every read.
 const COUNT_EVERY: Span = Span::from_millis(5);
 const DATAGRAM_ROOM: usize = 2_048;
-/// Connections accepted between two looks at the datagrams.
+/// Connections accepted before the datagrams are served again.
 const ACCEPTS_MAX: usize = 64;
-/// Without descriptors a connection cannot even be refused: it waits so long in the kernel's queue, and nothing spins.
+/// Without descriptors a connection cannot even be refused: it waits this long in the kernel's queue, which avoids a busy loop.
 const ACCEPT_PAUSE: Span = Span::from_millis(500);
-/// The owner is told of refusals this often at most.
+/// Minimum interval of reports about refusals.
 const TELL_EVERY: Span = Span::from_secs(10);
 
-/// What a server tells its owner.
+/// Events reported by a server to its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
-    /// It listens there.
+    /// It listens on this address.
     Ready(SocketAddr),
-    /// Connections or requests were refused since it was told last; these are the sums.
+    /// Connections or requests were refused since the last report; these are the totals.
     Refused(Drops),
-    /// So many datagrams were dropped by the server's socket since the start: they had come over the network.
+    /// Total datagrams dropped by the server's socket since the start, after they had crossed the network.
     SocketFull(u64),
 }
 
@@ -69,13 +69,13 @@ impl Shared {
     }
 }
 
-/// Ports that the system chooses for datagrams and others have for connections, before that is an error.
+/// Maximum number of ports chosen by the system for datagrams but in use for connections, before that is an error.
 const PORT_TRIES: u32 = 16;
 
-/// The socket for datagrams and the listener, of one address.
+/// The socket for datagrams and the listener, on the same address.
 fn open(listen: SocketAddr) -> Result<(UdpLane, std::net::TcpListener, SocketAddr), ProbeError> {
     let failed = |what: &'static str| move |why| ProbeError::Socket { what, why };
-    // A host without IPv6 hears IPv4 on what stands for all addresses.
+    // On a host without IPv6 the wildcard address accepts IPv4.
     let plain = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port()));
     let all = listen.ip() == Ipv6Addr::UNSPECIFIED;
     let mut tries = if listen.port() == 0 { PORT_TRIES } else { 1 };
@@ -93,7 +93,7 @@ fn open(listen: SocketAddr) -> Result<(UdpLane, std::net::TcpListener, SocketAdd
     }
 }
 
-/// Serves until `stop` is set, and tells `tell` what happens. Every connection takes descriptors, so the limit on them is raised.
+/// Serves until `stop` is set, and reports events to `tell`. Every connection needs descriptors, so the limit on them is raised.
 pub fn serve(
     listen: SocketAddr,
     limits: Limits,
@@ -103,7 +103,7 @@ pub fn serve(
 ) -> Result<(), ProbeError> {
     let failed = |what: &'static str| move |why| ProbeError::Socket { what, why };
     let (mut lane, listener, local) = open(listen)?;
-    // A refusal only costs places.
+    // If it is refused, only fewer connections fit.
     let _ = caps::raise_file_limit();
     let tls = tls.map(|certificate| Arc::new(certificate.0));
     let server = Mutex::new(Server::new(limits, Entropy::live(entropy::fill)));
@@ -147,7 +147,7 @@ pub fn serve(
     Ok(())
 }
 
-/// Takes over what the kernel counted; the sum since the start.
+/// Reads the kernel's drop count; returns the total since the start.
 fn note_socket_drops(lane: &UdpLane, shared: &Shared) -> u64 {
     let mut server = shared.server();
     if let Some(count) = lane.dropped() {
@@ -156,7 +156,7 @@ fn note_socket_drops(lane: &UdpLane, shared: &Shared) -> u64 {
     server.drops().socket
 }
 
-/// Whether a sum that has grown is to be told: at once the first time, then now and then.
+/// Whether an increased total is to be reported: at once the first time, then periodically.
 fn is_due(now: Instant, sum: u64, told: &mut (Instant, u64)) -> bool {
     let due = sum > told.1 && (told.1 == 0 || now.since(told.0) >= TELL_EVERY);
     if due {
@@ -175,7 +175,7 @@ fn tell_refusals(now: Instant, shared: &Shared, told: &mut (Instant, u64), tell:
 fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
     let mut answers: Vec<(Destination, Vec<u8>, u8)> = Vec::new();
     note_socket_drops(lane, shared);
-    // An ICMP error about an earlier answer is reported here and means nothing more.
+    // An ICMP error about an earlier answer is reported here and can be ignored.
     let _ = lane.receive(|datagram| {
         let mut out = [0; DATAGRAM_ROOM];
         let size = datagram.segment.map_or(datagram.bytes.len(), usize::from).max(1);
@@ -188,7 +188,7 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
         }
     });
     for (to, bytes, dscp) in answers {
-        // Forbidden code points (RFC 2474 leaves them to the operator) are sent as best effort.
+        // Code points that are not permitted (RFC 2474 leaves them to the operator) are sent as best effort.
         if dscp != *code && lane.set_dscp(dscp).is_ok() {
             *code = dscp;
         }
@@ -196,7 +196,7 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
     }
 }
 
-/// Takes the connections that wait; false if there is nothing left to take them with.
+/// Accepts the waiting connections; false if there are no descriptors left.
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> bool {
     for _ in 0..ACCEPTS_MAX {
         let done = match listener.accept() {
@@ -208,7 +208,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> bool {
             Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return true,
             Err(why) => Err(why),
         };
-        // Other errors are of one connection: it ended while it waited (accept(2)), or has no place.
+        // Other errors concern one connection: it ended while it waited (accept(2)), or has no slot.
         if done.is_err_and(|why| caps::is_exhausted(&why)) {
             shared.server().drops_mut().pauses += 1;
             return false;
@@ -217,14 +217,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> bool {
     true
 }
 
-/// Gives a connection a place and a thread; without them it is closed.
+/// Assigns a slot and a thread to a connection; otherwise it is closed.
 fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> std::io::Result<()> {
     let twin = stream.try_clone()?;
     let place = shared.places().enter(from.ip(), Some(twin));
     let place = place.ok_or_else(|| std::io::Error::other("no place"))?;
     let theirs = Arc::clone(shared);
     let started = std::thread::Builder::new().name("probe-load".into()).spawn(move || {
-        // Whatever else goes wrong is the client's to notice.
+        // Any other error is left to the client to notice.
         if connection(&stream, from, place, &theirs).is_err_and(|why| caps::is_exhausted(&why)) {
             theirs.server().drops_mut().no_place += 1;
         }
@@ -241,7 +241,7 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     let language = Language::hear(stream, until)?;
     let opened = || shared.places().opened(place);
     if language != Language::Ours {
-        // Its place is kept for it once it carries load.
+        // Its slot is kept once it carries load.
         return nq::serve::connection(stream, from, place, (language, left(until)?), shared);
     }
     let mut opening = [0; OPENING_LEN];
@@ -253,14 +253,14 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     let admission = shared.server().admit_load(since_boot(), from.ip(), &opening.token);
     let Some(admission) = admission else { return Ok(()) };
     let result = serve_load(stream, &opening, admission.until, shared);
-    // Until it is closed it is one of the session's connections: it still carries what is on its way.
+    // Until it is closed it counts as one of the session's connections: it still carries data in flight.
     let drained = close(stream);
     shared.server().count_drained(from.ip(), drained);
     shared.server().end_load(since_boot(), &opening.token);
     result
 }
 
-/// The protocol of a connection, by its first octets.
+/// The protocol of a connection, detected by its first octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Language {
     /// Our own.
@@ -269,12 +269,12 @@ pub(crate) enum Language {
     Http1,
     /// HTTP/2 without an upgrade (RFC 9113, section 3.3).
     Http2,
-    /// TLS, which tells the rest.
+    /// TLS, which negotiates the protocol.
     Tls,
 }
 
 impl Language {
-    /// By the first octets, if they are enough.
+    /// Detects it by the first octets, if they suffice.
     fn of(first: &[u8]) -> Option<Self> {
         /// A record of a handshake (RFC 8446, section 5.1).
         const HANDSHAKE: u8 = 22;
@@ -287,7 +287,7 @@ impl Language {
         }
     }
 
-    /// Waits for the first octets, which stay to be read.
+    /// Waits for the first octets without consuming them.
     #[expect(clippy::disallowed_methods, reason = "octets that are looked at and stay keep a socket readable")]
     fn hear(stream: &TcpStream, until: Instant) -> std::io::Result<Self> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -309,7 +309,7 @@ impl Language {
 
 fn serve_load(mut stream: &TcpStream, opening: &Opening, until: Instant, shared: &Shared) -> std::io::Result<()> {
     if !opening.congestion.is_empty() {
-        // The answer tells what is in force.
+        // The answer reports what is in use.
         let _ = load::set_congestion(stream, &opening.congestion);
     }
     stream.write_all(&stream::answer(&load::congestion(stream)?))?;
@@ -384,7 +384,7 @@ mod tests {
         let serving = std::thread::spawn(move || connection(&stream, from, place, &theirs));
         let opening = Opening { purpose: Purpose::Small, token, congestion: String::new() };
         client.write_all(&opening.to_bytes()).unwrap();
-        // What goes on to come keeps it from being closed.
+        // Continuous arrivals keep it from being closed.
         let enough = Arc::new(AtomicBool::new(false));
         let (mut twin, told) = (client.try_clone().unwrap(), Arc::clone(&enough));
         let sending = std::thread::spawn(move || {

@@ -1,6 +1,6 @@
-//! The server as a machine: every datagram in, at most one answer out, never longer than the question.
+//! The server as a machine: for every incoming datagram at most one answer, never longer than the request.
 //!
-//! Until a sender has repeated a cookie that was sent to its address nothing is remembered of it.
+//! It keeps no state about a sender until that has repeated a cookie sent to its address.
 
 use crate::limits::{Bucket, Buckets, Budgets, Limits, SECONDS_SAVED, source_of};
 use crate::packet::{Cookie, Echo, Grant, Message, Nonce, Probe, Refusal, Tally, Token};
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, Span};
 
-/// Trains of one session; probes of further ones are dropped.
+/// Maximum number of trains in one session; probes of further ones are dropped.
 pub const TRAINS_MAX: usize = 256;
-/// A cookie counts in the slot of time in which it was made and in the next.
+/// A cookie is valid in the time slot in which it was made and in the next.
 const COOKIE_SLOT: Span = Span::from_secs(10);
-/// So many numbers below the highest are told apart from copies, in words of 64.
+/// This many numbers below the highest are distinguished from copies, in words of 64.
 const WINDOW_WORDS: usize = 16;
-/// A session without a datagram or connection for so long is over.
+/// A session ends after this time without a datagram or connection.
 const IDLE_MAX: Span = Span::from_secs(60);
-/// A measurement over HTTP without a request of load for so long is over.
+/// A measurement over HTTP ends after this time without a request of load.
 const VISIT_PAUSE: Span = Span::from_secs(10);
 
 /// An answer, or none.
@@ -29,24 +29,24 @@ pub struct Answer {
     pub dscp: u8,
 }
 
-/// What happened to datagrams that drew no answer, and to connections and requests that were refused.
+/// Counters of datagrams without an answer, and of refused connections and requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Drops {
-    /// Not of this protocol, or broken.
+    /// Not of this protocol, or malformed.
     pub malformed: u64,
-    /// Cookies that were not ours, too old or another address's.
+    /// Cookies that were not ours, expired, or of another address.
     pub bad_cookie: u64,
-    /// Of no session, or from another address than its client's.
+    /// Without a session, or from an address other than its client's.
     pub no_session: u64,
-    /// Strangers beyond the rate.
+    /// Unverified senders beyond the rate.
     pub strangers: u64,
     /// Probes beyond a session's rate or trains.
     pub too_many: u64,
-    /// Times that no connection was accepted for a while because there were no descriptors left.
+    /// Times that accepting was paused because there were no descriptors left.
     pub pauses: u64,
-    /// Connections closed at once: all places taken, or no thread or descriptor for them.
+    /// Connections closed at once: no slot, thread or descriptor left.
     pub no_place: u64,
-    /// Connections that had not said what they want and gave way to others.
+    /// Connections without a request that lost their slot to others.
     pub gave_way: u64,
     /// HTTP requests beyond a source's rate.
     pub requests: u64,
@@ -80,12 +80,11 @@ struct Session {
     connections: u8,
     received: u64,
     moved: u64,
-    /// What the socket had dropped when it was opened.
+    /// The socket's drop count when it was opened.
     socket_drops: u64,
 }
 
-/// Load of a source over HTTP, where there are no sessions: it lasts from its first request of load until it has had none
-/// for [`VISIT_PAUSE`].
+/// HTTP load of a source, where there are no sessions: it lasts from its first request of load until there was none for [`VISIT_PAUSE`].
 #[derive(Debug)]
 struct Visit {
     until: Instant,
@@ -93,7 +92,7 @@ struct Visit {
     requests: u8,
 }
 
-/// What a connection of load may do.
+/// Limits of a connection of load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Admission {
     /// It must end by then.
@@ -131,15 +130,15 @@ impl Server {
         }
     }
 
-    /// Sessions now.
+    /// Current number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
-    /// What drew no answer.
+    /// The drop counters.
     pub fn drops(&self) -> Drops {
         self.drops
     }
-    /// Takes the kernel's count of what the socket has dropped, which wraps.
+    /// Takes over the kernel's drop count of the socket, which wraps.
     pub fn note_socket_drops(&mut self, count: u32) {
         self.drops.socket += u64::from(count.wrapping_sub(self.drops.socket as u32));
     }
@@ -147,7 +146,7 @@ impl Server {
         &mut self.drops
     }
 
-    /// Takes a datagram that arrived at `arrived`, not after `now`, and writes its answer into `out`.
+    /// Processes a datagram that arrived at `arrived`, not after `now`, and writes its answer into `out`.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -182,13 +181,13 @@ impl Server {
             | Message::Refused(..)
             | Message::Echo(_)
             | Message::Counted(..) => {
-                // Two servers must not talk to each other.
+                // Two servers must not answer each other.
                 self.drops.malformed += 1;
                 return None;
             }
         };
         let room = out.len().min(datagram.len());
-        // A question longer than any of ours gets no answer.
+        // A request longer than any of ours gets no answer.
         match answer.emit(&mut out[..room], len) {
             Ok(len) => Some(Answer { len, dscp }),
             Err(_) => {
@@ -198,7 +197,7 @@ impl Server {
         }
     }
 
-    /// Forgets what is over.
+    /// Removes expired state.
     pub fn expire(&mut self, now: Instant) {
         let over = |s: &Session| now >= s.until() || (s.connections == 0 && now.since(s.seen) >= IDLE_MAX);
         let ended: Vec<Token> = self.sessions.iter().filter(|(_, s)| over(s)).map(|(token, _)| *token).collect();
@@ -256,7 +255,7 @@ impl Server {
             return None;
         }
         self.expire(now);
-        // The answer was lost: the same again.
+        // The answer was lost: it is repeated.
         if let Some((token, session)) = self.sessions.iter().find(|(_, s)| s.client == from && s.nonce == nonce) {
             return Some(Message::Welcome(nonce, *token, session.grant));
         }
@@ -296,7 +295,7 @@ impl Server {
         Ok((token, grant))
     }
 
-    /// Whether there is room for one more measurement of `source`.
+    /// Whether one more measurement of `source` is possible.
     fn room(&self, source: IpAddr) -> Result<(), Refusal> {
         let of_source = self.sessions.values().filter(|s| source_of(s.client.ip()) == source).count();
         if of_source + usize::from(self.visits.contains_key(&source)) >= self.limits.sessions_per_source {
@@ -308,14 +307,14 @@ impl Server {
         Ok(())
     }
 
-    /// Whether an HTTP request from `from` is answered: each source has its rate, over all its connections.
+    /// Whether an HTTP request from `from` is answered: each source has a rate limit over all its connections.
     pub fn admit_question(&mut self, now: Instant, from: IpAddr) -> bool {
         let admitted = self.requests.take(now, source_of(from), self.limits.requests_per_second.into());
         self.drops.requests += u64::from(!admitted);
         admitted
     }
 
-    /// Lets a request from `from` carry load over HTTP; until when. What it moves is to be counted, and its end told.
+    /// Admits a request from `from` for load over HTTP; returns its deadline. Its bytes must be counted, and its end reported.
     pub fn admit_request(&mut self, now: Instant, from: IpAddr) -> Result<Admission, Refusal> {
         self.expire(now);
         let source = source_of(from);
@@ -343,7 +342,7 @@ impl Server {
         self.budgets.take_bytes(source, octets, &self.limits) && in_time
     }
 
-    /// A request that was admitted has ended.
+    /// Reports the end of an admitted request.
     pub fn end_request(&mut self, now: Instant, from: IpAddr) {
         if let Some(visit) = self.visits.get_mut(&source_of(from)) {
             visit.requests = visit.requests.saturating_sub(1);
@@ -351,7 +350,7 @@ impl Server {
         }
     }
 
-    /// The session of that name if the datagram comes from its client and its time is not over.
+    /// The session with that token if the datagram comes from its client and it has not expired.
     fn session(&mut self, now: Instant, from: SocketAddr, token: &Token) -> Option<&mut Session> {
         let found = self.sessions.get_mut(token).filter(|s| s.client == from && now < s.until());
         match found {
@@ -393,7 +392,7 @@ impl Server {
         answered
     }
 
-    /// Lets a connection from `from` carry load for the session, if it is that client's and has a place left.
+    /// Admits a connection from `from` for the session's load, if it belongs to that client and the limit allows.
     pub fn admit_load(&mut self, now: Instant, from: IpAddr, token: &Token) -> Option<Admission> {
         let session = self.sessions.get_mut(token)?;
         let theirs = source_of(session.client.ip()) == source_of(from) && now < session.until();
@@ -416,12 +415,12 @@ impl Server {
         self.budgets.take_bytes(source_of(session.client.ip()), moved, &self.limits) && within
     }
 
-    /// Counts octets that still came while a connection was being closed, so that they cost the source its budget, too.
+    /// Counts octets received while a connection was being closed, so that they also count towards the source's budget.
     pub fn count_drained(&mut self, from: IpAddr, octets: u64) {
         self.budgets.take_bytes(source_of(from), octets, &self.limits);
     }
 
-    /// A connection that was admitted has ended.
+    /// Reports the end of an admitted connection.
     pub fn end_load(&mut self, now: Instant, token: &Token) {
         if let Some(session) = self.sessions.get_mut(token) {
             session.connections = session.connections.saturating_sub(1);
@@ -441,7 +440,7 @@ impl Session {
 }
 
 impl Train {
-    /// Counts a probe's arrival; false if it is a copy, or too old to tell.
+    /// Counts a probe's arrival; false if it is a copy, or too old to decide.
     fn count(&mut self, number: u32) -> bool {
         let first = self.tally.received == 0;
         if first || number > self.highest {
@@ -467,7 +466,7 @@ impl Train {
         true
     }
 
-    /// Makes room for `ahead` higher numbers.
+    /// Shifts the window by `ahead` higher numbers.
     fn shift(&mut self, ahead: u64) {
         let words = usize::try_from(ahead / 64).unwrap_or(WINDOW_WORDS).min(WINDOW_WORDS);
         let bits = ahead % 64;

@@ -1,11 +1,11 @@
-//! What travels inside a TCP connection of load, as a machine: an opening and its answer, then records both ways. Questions
-//! (*ping*) and answers (*pong*) stand between the pieces of load, so they wait where the load waits.
+//! The protocol inside a TCP connection of load, as a machine: an opening and its answer, then records in both directions. Requests
+//! (*ping*) and answers (*pong*) are placed between the pieces of load, so they are queued with the load.
 
 use crate::packet::Token;
 use std::collections::VecDeque;
 use wavelane_wire::{DecodeError, Reader};
 
-/// What every connection begins with, both ways.
+/// Prefix of every connection, in both directions.
 const MAGIC: [u8; 4] = *b"WLPL";
 const VERSION: u8 = 1;
 /// Octets of a congestion control's name, the kernel's TCP_CA_NAME_MAX.
@@ -14,19 +14,19 @@ const NAME_LEN: usize = 16;
 pub const OPENING_LEN: usize = 6 + 16 + NAME_LEN;
 /// Octets of its answer.
 pub const ANSWER_LEN: usize = 6 + NAME_LEN;
-/// Octets of a record's head: its kind, and the length of what follows.
+/// Octets of a record's head: its kind, and the length of its body.
 const HEAD_LEN: usize = 4;
-/// The longest record that is more than load.
+/// The longest record other than load.
 const SMALL_MAX: usize = 16;
-/// Load is written in pieces of so many octets at the most, ...
+/// Load is written in pieces of at most this many octets, ...
 const PIECE_MAX: usize = 8 << 10;
-/// ... and at the least.
+/// ... and at least this many.
 const PIECE_MIN: usize = 1 << 10;
 /// Incompressible octets that the pieces are cut from.
 const FILLER_LEN: usize = 256 << 10;
-/// Pings and pongs that wait; further ones are dropped.
+/// Maximum number of queued pings and pongs; further ones are dropped.
 const WAITING_MAX: usize = 64;
-/// What a small request brings: with headers and openings about the draft's 5,000 octets of a foreign probe.
+/// Size of the reply to a small request: with headers and openings about the draft's 5,000 octets of a foreign probe.
 pub const SMALL_REPLY: usize = 4_700;
 
 const DATA: u8 = 0;
@@ -34,7 +34,7 @@ const PING: u8 = 1;
 const PONG: u8 = 2;
 const END: u8 = 3;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// The server sends.
@@ -45,18 +45,18 @@ pub enum Purpose {
     Small,
 }
 
-/// How a client begins a connection.
+/// A client's opening of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
     /// The session it belongs to.
     pub token: Token,
-    /// The congestion control that the server is to send with; empty for its own choice.
+    /// The congestion control that the server should use; empty for its own choice.
     pub congestion: String,
 }
 
-/// A congestion control's name as the kernel takes it; empty if it is none.
+/// A congestion control's name in the kernel's form; empty if there is none.
 fn name(octets: [u8; NAME_LEN]) -> Result<String, DecodeError> {
     let end = octets.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
     let plain = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'-';
@@ -104,7 +104,7 @@ impl Opening {
     }
 }
 
-/// The answer of a server that lets the connection go on: the congestion control in force. One that does not closes it.
+/// The answer of a server that accepts the connection: the congestion control in use. Otherwise it closes the connection.
 pub fn answer(congestion: &str) -> [u8; ANSWER_LEN] {
     let mut out = [0; ANSWER_LEN];
     out[..4].copy_from_slice(&MAGIC);
@@ -113,7 +113,7 @@ pub fn answer(congestion: &str) -> [u8; ANSWER_LEN] {
     out
 }
 
-/// Reads it.
+/// Parses it.
 pub fn parse_answer(octets: &[u8; ANSWER_LEN]) -> Result<String, DecodeError> {
     let mut r = Reader::new(octets);
     if r.array()? != MAGIC || r.u8()? != VERSION || r.u8()? != 0 {
@@ -125,22 +125,22 @@ pub fn parse_answer(octets: &[u8; ANSWER_LEN]) -> Result<String, DecodeError> {
 /// An answered ping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pong {
-    /// When it was asked, on the asker's clock, in nanoseconds.
+    /// When it was sent, on the sender's clock, in nanoseconds.
     pub asked: u64,
-    /// Bytes the answerer's TCP had in flight.
+    /// Bytes in flight of the answering TCP.
     pub in_flight: u32,
 }
 
 /// One end of a connection, after the opening.
 #[derive(Debug)]
 pub struct End {
-    /// Whether load is written when nothing else waits.
+    /// Whether load is written when nothing else is queued.
     loads: bool,
     filler: Vec<u8>,
     filler_at: usize,
     piece: usize,
     head: Vec<u8>,
-    /// Octets of the record that are still to come.
+    /// Octets of the record not yet received.
     left: usize,
     small: Vec<u8>,
     kind: u8,
@@ -173,24 +173,24 @@ impl End {
         }
     }
 
-    /// Asks the other end at `now`.
+    /// Sends a ping at `now`.
     pub fn ping(&mut self, now: u64) {
         self.wait(PING, now);
     }
-    /// No more load from here, and none is wanted from there.
+    /// Stops sending load, and asks the other end to stop.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.finished, true) {
             self.loads = false;
-            // Nothing that waits is worth more than the end.
+            // Queued pings and pongs are dropped in favour of the end.
             self.waiting.clear();
             self.wait(END, 0);
         }
     }
-    /// The other end wants no more, and sends none.
+    /// The other end has stopped sending and wants no more.
     pub fn ended(&self) -> bool {
         self.ended
     }
-    /// The next answer that came.
+    /// The next received answer.
     pub fn pong(&mut self) -> Option<Pong> {
         self.pongs.pop_front()
     }
@@ -201,7 +201,7 @@ impl End {
         }
     }
 
-    /// Takes received octets. An error means that the other end does not speak this.
+    /// Processes received octets. An error means that the other end does not use this protocol.
     pub fn take(&mut self, mut octets: &[u8]) -> Result<(), DecodeError> {
         while !octets.is_empty() {
             if self.head.len() < HEAD_LEN {
@@ -250,7 +250,7 @@ impl End {
         Ok(())
     }
 
-    /// What is to be written next; nothing if there is nothing to say. `in_flight` is asked when it is told.
+    /// The octets to be written next; empty if there are none. `in_flight` is called when the value is needed.
     pub fn fill(&mut self, in_flight: impl FnOnce() -> u32) -> &[u8] {
         if self.out_at >= self.out.len() {
             self.out.clear();
@@ -278,7 +278,7 @@ impl End {
         &self.out[self.out_at..]
     }
 
-    /// Writes load in pieces of about so many octets from now on: an answer waits for the piece before it.
+    /// Writes load in pieces of about this many octets from now on: an answer waits for the piece before it.
     pub fn cut(&mut self, octets: u64) {
         self.piece = usize::try_from(octets).unwrap_or(PIECE_MAX).clamp(PIECE_MIN, PIECE_MAX);
     }
@@ -292,7 +292,7 @@ impl End {
         self.filler_at += len;
     }
 
-    /// So many octets of it were written.
+    /// Records that this many octets of it were written.
     pub fn wrote(&mut self, octets: usize) {
         self.out_at += octets;
     }
@@ -305,7 +305,7 @@ pub fn small_reply() -> Vec<u8> {
     end.out
 }
 
-/// Octets that no link makes shorter (xorshift64, Marsaglia 2003).
+/// Incompressible octets (xorshift64, Marsaglia 2003).
 fn filler() -> Vec<u8> {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
     let words = (0..FILLER_LEN / 8).flat_map(|_| {
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Moves `octets` of what `from` has to say to `to`, `step` at a time.
+    /// Moves `octets` of the output of `from` to `to`, `step` at a time.
     fn carry(from: &mut End, to: &mut End, mut octets: usize, step: usize) {
         while octets > 0 {
             let out = from.fill(|| 4_321);

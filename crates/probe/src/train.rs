@@ -1,23 +1,23 @@
-//! A row of probes, and what came of each.
+//! A train of probes and their results.
 
 use crate::packet::Tally;
 use wavelane_base::{Instant, Span};
 
-/// After the last probe of a train the server is asked what arrived.
+/// Delay after the last probe of a train before the server is asked for its counts.
 pub(crate) const COUNT_AFTER: Span = Span::from_millis(100);
 
-/// What came of one probe.
+/// The result of one probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// When it was sent, on our clock.
     pub sent: Instant,
-    /// Its echo, if that came back, and when it did.
+    /// Its echo and the time of arrival, if it came back.
     pub echo: Option<(Echoed, Instant)>,
-    /// It is known to have reached the server.
+    /// Known to have reached the server.
     pub reached: bool,
 }
 
-/// What an echo told.
+/// Contents of an echo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echoed {
     /// When the probe arrived, on the server's clock.
@@ -28,22 +28,22 @@ pub struct Echoed {
     pub loaded: u64,
 }
 
-/// A row of probes.
+/// A train of probes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Train {
-    /// What its owner calls it.
+    /// The owner's label.
     pub label: u32,
     /// Its code point.
     pub dscp: u8,
     /// Its probes by number.
     pub samples: Vec<Sample>,
-    /// What the server counted, once it said so.
+    /// The server's counts, once received.
     pub tally: Option<Tally>,
-    /// Probes that were due while this machine did not run us, and were left out.
+    /// Probes that were due while this process was not running, and were skipped.
     pub skipped: u64,
-    /// Echoes that came again.
+    /// Duplicate echoes.
     pub duplicates: u64,
-    /// Echoes that came behind one that was answered later.
+    /// Echoes that came after one that was answered later.
     pub reordered: u64,
     pub(crate) number: u16,
     /// When the next probe is due; `None` once it has ended.
@@ -65,11 +65,11 @@ impl Train {
             self.count = Some(Count { next: now + COUNT_AFTER, asked: 0, answers: 0 });
         }
     }
-    /// Whether a server can have counted this: no more probes arrive than were sent, and no more of them late.
+    /// Whether a server's counts are plausible: no more probes arrive than were sent, and no more of them late.
     pub(crate) fn allows(&self, tally: &Tally) -> bool {
         tally.received as usize <= self.samples.len() && tally.reordered <= tally.received
     }
-    /// A train that is over, of samples that are known.
+    /// A completed train with known samples.
     #[cfg(test)]
     pub(crate) fn of_samples(label: u32, dscp: u8, samples: Vec<Sample>) -> Self {
         let (tally, next, count) = (None, None, None);

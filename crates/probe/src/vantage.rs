@@ -1,5 +1,5 @@
-//! A second vantage: probes to another server, nearer than the target, while the target is measured. It carries no load, so
-//! its delay rises only if the queue stands on the part of the path that both share.
+//! A second vantage: probes to another server, nearer than the target, while the target is measured. It carries no load, so its delay rises
+//! only if the queue is on the common part of both paths.
 
 use crate::ProbeError;
 use crate::client::{Client, ClientEvent, Pace};
@@ -17,15 +17,15 @@ use wavelane_host::entropy;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::udp::UdpLane;
 
-/// Between probes: a train then lasts an hour.
+/// Interval between probes: a train then lasts an hour.
 pub const VANTAGE_INTERVAL: Span = Span::from_millis(20);
 const SERVER_PATIENCE: Span = Span::from_secs(5);
 const TURN: Span = Span::from_millis(100);
 const DATAGRAM_ROOM: usize = 2_048;
-/// Seconds beyond the plan that the session is asked for.
+/// Seconds requested for the session beyond the plan.
 const SPARE_S: u64 = 30;
 
-/// What a second vantage saw.
+/// Results of a second vantage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Vantage {
     /// As the user named it.
@@ -34,7 +34,7 @@ pub struct Vantage {
     pub samples: Vec<Sample>,
 }
 
-/// Probes until it is told to stop.
+/// Sends probes until it is stopped.
 pub(crate) struct Watcher {
     name: String,
     stop: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Opens a session and begins; an error if there is none to be had.
+    /// Opens a session and starts probing; an error if no session can be opened.
     pub(crate) fn start(name: &str, at: SocketAddr, length: Span, stop: &AtomicBool) -> Result<Self, ProbeError> {
         let seconds = u16::try_from(length.as_nanos() / 1_000_000_000 + SPARE_S).unwrap_or(u16::MAX);
         let mut watch = Session::new(at, seconds)?;
@@ -56,17 +56,17 @@ impl Watcher {
             match ready.recv_timeout(Duration::from_nanos(TURN.as_nanos())) {
                 Ok(opened) => return opened.map(|()| watcher),
                 Err(_) if stop.load(Ordering::Relaxed) => return Err(ProbeError::Interrupted),
-                // The thread ends by an answer or its patience.
+                // The thread ends with an answer or at its timeout.
                 Err(_) if watcher.thread.is_finished() => return Err(ProbeError::NoServer(at)),
                 Err(_) => {}
             }
         }
     }
 
-    /// Ends it and takes what it saw.
+    /// Stops it and returns its results.
     pub(crate) fn finish(self) -> Vantage {
         self.stop.store(true, Ordering::Relaxed);
-        // A thread that panicked has said so on stderr already; nothing was seen then.
+        // A thread that panicked has already reported it on stderr; there are no results then.
         let trains = self.thread.join().unwrap_or_default();
         let mut samples: Vec<Sample> = trains.into_iter().flat_map(|train| train.samples).collect();
         samples.sort_by_key(|sample| sample.sent);
@@ -116,7 +116,7 @@ impl Session {
                         let _ = told.send(Err(ProbeError::Refused(why)));
                         return Vec::new();
                     }
-                    // Probes that are lost meanwhile tell enough.
+                    // The probes lost meanwhile give enough information.
                     ClientEvent::Opened { .. } | ClientEvent::Refused(_) | ClientEvent::Silent => {}
                 }
             }
@@ -127,7 +127,7 @@ impl Session {
         self.client.trains().to_vec()
     }
 
-    /// Sends what is due, waits until something is, and takes what came.
+    /// Sends what is due, waits until the next event, and processes what arrived.
     fn turn(&mut self, now: Instant) {
         self.client.handle_timeout(now);
         self.send(now);
@@ -146,9 +146,9 @@ impl Session {
     }
 }
 
-/// Gives the client what waits in the socket and comes from its server.
+/// Passes waiting datagrams from its server to the client.
 pub(crate) fn hear(lane: &mut UdpLane, server: SocketAddr, client: &mut Client) {
-    // An ICMP error about an earlier probe is reported here; the silence tells the rest.
+    // An ICMP error about an earlier probe is reported here; the missing answers show the rest.
     let _ = lane.receive(|datagram| {
         if datagram.from != server {
             return;

@@ -1,11 +1,11 @@
-//! Axes: where ticks stand and what they say.
+//! Axes: positions and labels of ticks.
 
-/// A logarithmic axis begins at most at this share of its least value.
+/// A logarithmic axis begins at most at this share of its smallest value.
 const LEAST_FROM_EDGE: f64 = 0.94;
-/// The farthest from zero that an axis with negative values goes.
+/// Limit of an axis with negative values.
 const FAR: f64 = 1e300;
 
-/// Linear or logarithmic position of values between two ends.
+/// Linear or logarithmic position of values between two limits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Axis {
     pub(crate) low: f64,
@@ -22,7 +22,7 @@ impl Axis {
     }
     /// From zero, or from a round number at or below `least` if that is negative, to a round number at or above `most`.
     pub(crate) fn holding(least: f64, most: f64) -> Self {
-        // Not so far apart that their distance is no number.
+        // Limited so that their distance stays finite.
         let most = if most.is_finite() { most.clamp(0.0, FAR) } else { 0.0 };
         if !least.is_finite() || least >= 0.0 {
             return Self::linear(most);
@@ -35,8 +35,8 @@ impl Axis {
     pub(crate) fn exact(most: f64) -> Self {
         Self { low: 0.0, high: if most > 0.0 { most } else { 1.0 }, log: false }
     }
-    /// Covers `values` with 1-2-5 ends, the lower one far enough off that the least value does not lie on the axis
-    /// line; values at or below zero are ignored.
+    /// Covers `values` with 1-2-5 limits, the lower one far enough away that the smallest value is not on the axis line; values at or below
+    /// zero are ignored.
     pub(crate) fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
         for v in values.filter(|v| v.is_finite() && *v > 0.0) {
@@ -50,11 +50,11 @@ impl Axis {
         let above = one_two_five().find(|t| *t >= high * 1.001).unwrap_or(high);
         Self { low: below.min(low * LEAST_FROM_EDGE), high: above, log: true }
     }
-    /// An axis that holds both; they are of one kind.
+    /// An axis that covers both; they must be of the same kind.
     pub(crate) fn cover(self, other: Self) -> Self {
         Self { low: self.low.min(other.low), high: self.high.max(other.high), log: self.log }
     }
-    /// Position of `value` as a share of the axis, kept within it.
+    /// Position of `value` as a share of the axis, clamped to it.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -83,7 +83,7 @@ fn one_two_five() -> impl DoubleEndedIterator<Item = f64> {
     POWERS.into_iter().flat_map(|p| [p, 2.0 * p, 5.0 * p])
 }
 
-/// A 1-2-5 step that divides `most` into at most ten.
+/// A 1-2-5 step that divides `most` into at most ten parts.
 fn step_for(most: f64) -> f64 {
     one_two_five().find(|step| most / step <= 10.0).unwrap_or(most)
 }

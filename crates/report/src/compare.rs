@@ -1,4 +1,4 @@
-//! Records beside the first one: differences and ratios with intervals, and their pictures laid over each other.
+//! Compares records with the first one: differences and ratios with intervals, and overlaid pictures.
 
 use crate::overlay::{legends, overlaid};
 use crate::page::{First, Page, PageTable, write_page};
@@ -17,7 +17,7 @@ use wavelane_scenario::Scenario;
 /// The format's name and version.
 const FORMAT: &str = "wavelane-compare/1";
 
-/// Most findings in the sentence over the tables, which have all.
+/// Maximum number of findings in the sentence above the tables, which contain all.
 pub(crate) const FINDINGS_MAX: usize = 6;
 
 /// What `--json` prints of a comparison.
@@ -76,7 +76,7 @@ pub fn compare_schema() -> schemars::Schema {
     schemars::schema_for!(CompareDocument)
 }
 
-/// A record that was read.
+/// A loaded record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Compared {
     /// Its directory.
@@ -87,7 +87,7 @@ pub struct Compared {
     pub scenario: Scenario,
 }
 
-/// What is compared: its key, its head in tables, what it is divided by there, and where it is found.
+/// A compared figure: its key, its column head, its divisor in tables, and where it is found.
 pub(crate) struct Figure {
     key: &'static str,
     pub(crate) head: &'static str,
@@ -117,20 +117,20 @@ pub(crate) const FIGURES: [Figure; 14] = [
     Figure { key: "lost_share", head: "unanswered %", scale: 0.01, of: lost_share },
 ];
 
-/// Of a transfer, 1 if it completed.
+/// For a transfer, 1 if it completed.
 fn completed(f: &FlowFigures) -> Option<f64> {
     matches!(f.app.as_str(), "download" | "upload").then_some(f64::from(u8::from(f.completed)))
 }
 
-/// Figures that are shares: no difference lies beyond -1 and 1.
+/// Figures that are shares: a difference is between -1 and 1.
 const SHARES: [&str; 2] = ["voice_loss", "lost_share"];
 
 impl Figure {
-    /// Whether it is a yes or a no of each run, of which runs are counted.
+    /// Whether it is yes or no for each run, so that runs are counted.
     fn is_counted(&self) -> bool {
         self.key == "completed"
     }
-    /// A difference as far as its interval is possible.
+    /// A difference with its interval limited to possible values.
     fn bounded(&self, of: Estimate) -> Estimate {
         let ends = |(low, high): (f64, f64)| {
             if SHARES.contains(&self.key) { (low.max(-1.0), high.min(1.0)) } else { (low, high) }
@@ -144,19 +144,19 @@ fn lost_share(f: &FlowFigures) -> Option<f64> {
     Some(lost as f64 / sent as f64)
 }
 
-/// An estimate with the ends of its 95 % interval, which needs two runs.
+/// An estimate with its 95 % interval, which needs two runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// Low and high.
+    /// Lower and upper end.
     pub interval: Option<(f64, f64)>,
 }
 
 /// One figure of one flow, in another record and in the first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Difference {
-    /// Which record it is of; 0 is the first.
+    /// The record; 0 is the first.
     pub record: usize,
     /// The stack, or `FIRST -> OTHER` where each record has one and they differ.
     pub stack: String,
@@ -165,27 +165,27 @@ pub struct Difference {
     pub(crate) figure: usize,
     /// Mean over the first record's seeds, and over the other's.
     pub means: [f64; 2],
-    /// How many runs that is of each: those that have the figure, and where runs are compared by seed those of common seeds.
+    /// Number of runs of each: those that have the figure, and if compared by seed those of common seeds.
     pub runs: [usize; 2],
-    /// Other less first.
+    /// Other minus first.
     pub difference: Estimate,
-    /// Other over first; `None` where one is not positive.
+    /// Other divided by first; `None` where one is not positive.
     pub ratio: Option<Estimate>,
-    /// Whether runs of equal seeds were compared with each other.
+    /// Whether runs with equal seeds were compared with each other.
     pub by_seed: bool,
-    /// A single run of one record among several of the other.
+    /// A single run of one record against several of the other.
     pub single: Option<Single>,
 }
 
-/// Values of two records by seed, as far as they have any.
+/// Values of two records by seed, where they have any.
 struct Two {
     first: Vec<(u64, f64)>,
     other: Vec<(u64, f64)>,
 }
 
 impl Two {
-    /// Of the figure in both. Runs of seeds that only one of the records has are left out if most have both: they would cost the
-    /// comparison by seed.
+    /// The figure's values in both. If most seeds are common, runs of seeds that only one record has are left out, because they would
+    /// prevent the comparison by seed.
     fn new(mut first: Vec<(u64, f64)>, mut other: Vec<(u64, f64)>) -> Self {
         let has = |of: &[(u64, f64)], seed: u64| of.iter().any(|(of, _)| *of == seed);
         let common = first.iter().filter(|(seed, _)| has(&other, *seed)).count();
@@ -199,7 +199,7 @@ impl Two {
     fn values(of: &[(u64, f64)]) -> Vec<f64> {
         of.iter().map(|(_, value)| *value).collect()
     }
-    /// A single run of one record beside several of the other.
+    /// A single run of one record against several of the other.
     fn single(&self) -> Option<Single> {
         let (side, one, several) = match (self.first.as_slice(), self.other.as_slice()) {
             ([one], several @ [_, _, ..]) => (0, *one, several),
@@ -211,7 +211,7 @@ impl Two {
         let range = several.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v.1), h.max(v.1)));
         Some(Single { side, runs: several.len(), range, inside: range.0 <= one && one <= range.1, same_seed })
     }
-    /// The same seeds, at least two: dice that fell alike need not be told apart from the difference.
+    /// The same seeds, at least two: with equal random numbers, runs can be compared pairwise.
     fn by_seed(&self) -> bool {
         self.first.len() >= 2 && self.first.iter().map(|v| v.0).eq(self.other.iter().map(|v| v.0))
     }
@@ -229,7 +229,7 @@ impl Two {
         let half = self.welch([1.0, 1.0]);
         Some(Estimate { value, interval: half.map(|half| (value - half, value + half)) })
     }
-    /// On a logarithmic scale, on which a ratio and its inverse are equally far from one.
+    /// Computed on a logarithmic scale, on which a ratio and its inverse are equally far from one.
     fn ratio(&self, means: [f64; 2]) -> Option<Estimate> {
         let positive = self.first.iter().chain(&self.other).all(|v| v.1 > 0.0);
         if !positive || means[0] <= 0.0 {
@@ -244,8 +244,8 @@ impl Two {
         let half = self.welch(means);
         Some(Estimate { value, interval: half.map(|half| (value * (-half).exp(), value * half.exp())) })
     }
-    /// Half the 95 % interval of the difference of both means, each over its `scale` (Welch's t, degrees of freedom by
-    /// Satterthwaite, rounded down).
+    /// Half the 95 % interval of the difference of both means, each divided by its `scale` (Welch's t, degrees of freedom by Satterthwaite,
+    /// rounded down).
     fn welch(&self, scale: [f64; 2]) -> Option<f64> {
         let part = |of: &[(u64, f64)], scale: f64| {
             let values = Self::values(of);
@@ -266,7 +266,7 @@ fn of_flow(stack: &StackResult, flow: &str, figure: &Figure) -> Vec<(u64, f64)> 
     stack.flows.iter().filter(|f| f.flow == flow).filter_map(|f| Some((f.seed, (figure.of)(f)?))).collect()
 }
 
-/// The stacks of two records that are compared, with what to call them.
+/// The compared stacks of two records, with their labels.
 fn stacks<'a>(first: &'a RunDocument, other: &'a RunDocument) -> Vec<(String, &'a StackResult, &'a StackResult)> {
     let same = |a: &'a StackResult| Some((a.stack.clone(), a, other.stacks.iter().find(|b| b.stack == a.stack)?));
     let found: Vec<_> = first.stacks.iter().filter_map(same).collect();
@@ -283,14 +283,14 @@ pub struct Comparison {
     /// Runs of each record.
     repeats: Vec<usize>,
     differences: Vec<Difference>,
-    /// Which records are of another scenario than the first, and in what.
+    /// Which records have another scenario than the first, and the differences.
     warnings: Vec<String>,
 }
 
-/// So many differing keys are named.
+/// Maximum number of differing keys listed.
 const KEYS_SHOWN: usize = 8;
 
-/// What differs in the scenarios of two records, if anything does but the seed.
+/// The differences between the scenarios of two records, if any besides the seed.
 fn warning(first: &Compared, other: &Compared) -> Option<String> {
     let plain = |scenario: &Scenario| Scenario { seed: wavelane_scenario::Seed(0), ..scenario.clone() };
     if plain(&other.scenario) == plain(&first.scenario) {
@@ -313,7 +313,7 @@ pub(crate) fn letter(record: usize) -> &'static str {
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ".get(record..=record).unwrap_or("?")
 }
 
-/// What a record is of, beside its name.
+/// Description of a record, in addition to its name.
 fn about(r: &Compared) -> String {
     let RunDocument { backend, seed, repeat, verdict, .. } = &r.document;
     let seeds = if *repeat == 1 { format!("seed {seed}") } else { format!("{repeat} seeds from {seed}") };
@@ -332,14 +332,14 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// With so many decimals more than a number has by itself.
+/// Formats a value with this many additional decimals.
 pub(crate) fn finer(value: f64, more: usize) -> String {
     let text = number(value);
     let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len()) + more;
     format!("{value:.decimals$}")
 }
 
-/// Most decimals that are added so that the ends of an interval differ.
+/// Maximum number of decimals added to make the ends of an interval differ.
 pub(crate) const FINER_MAX: usize = 4;
 
 fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
@@ -348,7 +348,7 @@ fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
         if sign && value > 0.0 { format!("+{text}") } else { text }
     };
     match e.interval {
-        // All runs alike: nothing is uncertain about it.
+        // All runs are equal: there is no uncertainty.
         Some((low, high)) if low < high => {
             let apart = |more: &usize| one(low, *more) != one(high, *more);
             let more = (0..FINER_MAX).find(apart).unwrap_or(FINER_MAX);
@@ -359,7 +359,7 @@ fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
 }
 
 impl Comparison {
-    /// Which records are of another scenario than the first, and in what.
+    /// Which records have another scenario than the first, and the differences.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -401,7 +401,7 @@ impl Comparison {
         }
     }
 
-    /// A mean, and of how many runs where those are not all.
+    /// A mean, and its number of runs if those are not all.
     fn mean(&self, d: &Difference, side: usize) -> String {
         if FIGURES[d.figure].is_counted() {
             let runs = d.runs[side];
@@ -411,7 +411,7 @@ impl Comparison {
         let part = if d.runs[side] < all { format!(" ({} of {all})", d.runs[side]) } else { String::new() };
         number(d.means[side] / FIGURES[d.figure].scale) + &part
     }
-    /// Whether a figure of this flow is of some runs only.
+    /// Whether a figure of this flow covers only some runs.
     fn is_partial(&self, d: &Difference) -> bool {
         d.runs[0] < self.repeats[0] || d.runs[1] < self.repeats[d.record]
     }
@@ -426,7 +426,7 @@ impl Comparison {
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
             let counted = FIGURES[d.figure].is_counted();
-            // Said where it tells something.
+            // Shown only where informative.
             if [("completed", 1.0), ("lost_share", 0.0)].contains(&(FIGURES[d.figure].key, d.means[0]))
                 && d.means[0] == d.means[1]
             {
@@ -442,7 +442,7 @@ impl Comparison {
                 d.ratio.map_or("-".into(), |ratio| estimate(ratio, 1.0, false)),
             ];
             if singles {
-                // The counts tell it.
+                // The counts show it.
                 row.push(
                     d.single
                         .filter(|_| !counted)
@@ -454,17 +454,17 @@ impl Comparison {
         table
     }
 
-    /// Figures of a record of which one side has a single run and the other several.
+    /// Figures of a record for which one side has a single run and the other several.
     pub(crate) fn singles(&self, record: usize) -> impl Iterator<Item = (&Difference, Single)> {
         self.differences.iter().filter(move |d| d.record == record).filter_map(|d| Some((d, d.single?)))
     }
 
-    /// What stands over the table of a record.
+    /// The title of a record's table.
     fn title(&self, record: usize) -> String {
         format!("{} against A: {} against {}", letter(record), self.names[record], self.names[0])
     }
 
-    /// Which ratios are not 1, as far as their intervals say; `None` without intervals.
+    /// The ratios that differ from 1 according to their intervals; `None` without intervals.
     fn findings(&self, record: usize) -> Option<String> {
         if let Some((_, single)) = self.singles(record).next() {
             return Some(self.finding_of_one(record, single));
@@ -472,7 +472,7 @@ impl Comparison {
         let of_record = self.differences.iter().filter(|d| d.record == record);
         let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
         let mut apart: Vec<_> = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0).collect();
-        // The largest differences first: the sentence has room for few.
+        // The largest differences first: the sentence has space for only a few.
         apart.sort_by(|(_, a, _), (_, b, _)| b.value.ln().abs().total_cmp(&a.value.ln().abs()));
         let say = |(d, ratio, _): &(&Difference, Estimate, _)| {
             let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
@@ -491,7 +491,7 @@ impl Comparison {
         })
     }
 
-    /// How to read the intervals.
+    /// How to interpret the intervals.
     fn how(&self) -> String {
         let of_one = self.how_of_one();
         let intervals = self.differences.iter().any(|d| d.difference.interval.is_some());
@@ -563,7 +563,7 @@ impl Comparison {
         serde_json::to_string_pretty(&document).expect("text keys and finite numbers only") + "\n"
     }
 
-    /// Writes `report.html` and `plots/` into `folder`, which will be `out`; returns the page's path, or `None` once `stop` is set.
+    /// Writes `report.html` and `plots/` into `folder`, which will become `out`; returns the page's path, or `None` once `stop` is set.
     pub fn render(
         &self,
         folder: &Path,
@@ -612,7 +612,7 @@ impl Comparison {
     }
 }
 
-/// Said of two records without a flow of the same name under the same stack.
+/// Message for two records without a flow of the same name under the same stack.
 const NOTHING: &str = "nothing to compare: no stack has a flow of the same name in both";
 
 #[cfg(test)]

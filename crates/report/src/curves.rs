@@ -1,5 +1,5 @@
-//! The pictures of a run: throughput over time, delays over time, distribution of echo delay. Of several seeds the lines are
-//! of all, and areas show how far apart they lie.
+//! The pictures of a run: throughput over time, delays over time, distribution of echo delay. With several seeds the lines combine all of
+//! them, and areas show their spread.
 
 use crate::ReportError;
 use crate::axis::Axis;
@@ -12,14 +12,14 @@ use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RecordError, RunDocument, Series};
 use wavelane_scenario::{Quantity, Scenario};
 
-/// Bins along the time axis, about.
+/// Approximate number of bins along the time axis.
 const BINS: f64 = 90.0;
 /// Round bin widths in seconds.
 const WIDTHS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 60.0];
 /// Steps of a distribution over several seeds.
 const SHARES: usize = 200;
 
-/// A picture with the name of its files.
+/// A picture and its file name.
 pub(crate) struct Picture {
     pub(crate) name: &'static str,
     pub(crate) plot: Plot,
@@ -27,7 +27,7 @@ pub(crate) struct Picture {
     rates: Option<Rates>,
 }
 
-/// In what rates are drawn, and over how many ms they are means, at least and at most.
+/// The unit of rates, and the averaging interval in ms, minimum and maximum.
 #[derive(Clone, Copy)]
 struct Rates {
     scale: f64,
@@ -49,9 +49,9 @@ impl Rates {
 }
 
 impl Picture {
-    /// Draws it and writes its files.
+    /// Draws the picture and writes its files.
     pub(crate) fn write(&self, plots: &Path, rasteriser: &Rasteriser) -> Result<Drawn, ReportError> {
-        // A run replaces these files in an earlier record, and no others.
+        // A run replaces exactly these files of an earlier record.
         debug_assert!(wavelane_run::PICTURES.contains(&self.name), "{} is not in PICTURES", self.name);
         Drawn::new(|layout| self.plot.svg(layout)).write(plots, self.name, rasteriser)
     }
@@ -60,7 +60,7 @@ impl Picture {
         Self { name, plot, rates: None }
     }
 
-    /// Puts another record's curves on these axes, in the larger of both units.
+    /// Adds another record's curves on the same axes, in the larger of both units.
     pub(crate) fn lay_over(&mut self, mut other: Self) {
         if let (Some(own), Some(more)) = (self.rates, other.rates) {
             let over_ms = (own.over_ms.0.min(more.over_ms.0), own.over_ms.1.max(more.over_ms.1));
@@ -92,7 +92,7 @@ impl FlowSeries<'_> {
     fn curve(&self, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
         Curve { name: self.name.clone(), look: self.look, pieces, band: Vec::new(), marks: Vec::new() }
     }
-    /// Sent and delay, in seconds and in ms or nothing if lost, of one seed.
+    /// Time sent in seconds and delay in ms, or `None` if lost, of one seed.
     fn delays(&self, run: usize) -> impl Iterator<Item = (f64, Option<f64>)> {
         let list = match &self.runs[run].1 {
             Series::Probes(list) | Series::Fetches(list) => list.as_slice(),
@@ -105,7 +105,7 @@ impl FlowSeries<'_> {
     }
 }
 
-/// Draws what the record holds; pictures without data are left out.
+/// Draws the record's pictures; those without data are omitted.
 pub(crate) fn pictures(
     record: &Path,
     document: &RunDocument,
@@ -135,7 +135,7 @@ pub(crate) fn pictures(
     Ok(pictures)
 }
 
-/// The flows whose application is `wanted`, of every stack, each with a look of its own.
+/// The flows whose application is `wanted`, of every stack, each with its own look.
 fn gather<'a>(
     record: &Path,
     document: &'a RunDocument,
@@ -172,7 +172,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The last thing seen, in seconds.
+/// The latest event, in seconds.
 fn end_of_time(kinds: &[&[FlowSeries<'_>]]) -> f64 {
     let last = |series: &Series| match series {
         Series::Arrivals(list) => list.last().map_or(0.0, |a| seconds(a.0)),
@@ -195,13 +195,13 @@ fn throughput(bulks: &[FlowSeries<'_>], scenario: &Scenario, end: f64) -> (Plot,
     let link = scenario.flow(bulks[0].flow()).and_then(|f| scenario.bottleneck(f));
     let points = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band));
     let largest = points.map(|p| p.1).fold(0.0, f64::max);
-    // Ten stations share a link: its rate in the picture would press their curves into the bottom.
+    // If ten stations share a link, its rate would compress their curves at the bottom.
     let (shown, above) = match link {
         Some(rate) if largest > 0.0 && rate.as_bps() as f64 > LEVEL_MAX * largest => (None, Some(rate)),
         rate => (rate, None),
     };
     let most = shown.map_or(largest, |rate| largest.max(rate.as_bps() as f64));
-    // The unit of the axis is the one that the largest value is best said in.
+    // The axis uses the unit that suits the largest value.
     let scale = match most {
         b if b >= 2e9 => 1e9,
         b if b >= 1e6 => 1e6,
@@ -234,8 +234,8 @@ fn throughput(bulks: &[FlowSeries<'_>], scenario: &Scenario, end: f64) -> (Plot,
     (plot, rates)
 }
 
-/// Bits per second over time, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival. Of
-/// several seeds the mean of those that run, and the area from the slowest to the fastest.
+/// Bits per second over time, from connect() to the last byte; an unfinished flow continues at zero to its last arrival. With several seeds
+/// the mean of those running, and the area from the slowest to the fastest.
 fn rate_curve(seen: &FlowSeries<'_>, width: f64) -> Curve {
     let one = |(figures, series): &(&FlowFigures, Series)| match series {
         Series::Arrivals(arrivals) => {
@@ -255,7 +255,7 @@ fn rate_curve(seen: &FlowSeries<'_>, width: f64) -> Curve {
     }
 }
 
-/// Sorted values by bin, each at its bin's middle.
+/// Sorted values by bin, each at the middle of its bin.
 fn by_bin(points: impl Iterator<Item = (f64, f64)>, width: f64) -> Vec<(f64, Vec<f64>)> {
     let mut bins: std::collections::BTreeMap<u64, Vec<f64>> = std::collections::BTreeMap::new();
     for (at, value) in points {
@@ -268,13 +268,13 @@ fn by_bin(points: impl Iterator<Item = (f64, f64)>, width: f64) -> Vec<(f64, Vec
     bins.into_iter().map(middle).collect()
 }
 
-/// The outline of an area: along its upper end and back along its lower.
+/// The outline of an area: along its upper edge and back along its lower.
 fn outline(ends: impl DoubleEndedIterator<Item = (f64, f64, f64)> + Clone) -> Vec<(f64, f64)> {
     ends.clone().map(|(x, _, high)| (x, high)).chain(ends.rev().map(|(x, low, _)| (x, low))).collect()
 }
 
-/// Bits per second in bins of `width` seconds, each at its middle. The last bin of a completed transfer ends with its last
-/// byte: a mean over all of it would look like a slow end. If that leaves less than half a bin, it belongs to the one before.
+/// Bits per second in bins of `width` seconds, each at its middle. The last bin of a completed transfer ends with its last byte: a mean
+/// over the whole bin would look like a slow end. If that leaves less than half a bin, it is merged into the previous one.
 fn binned(arrivals: &[(u64, u64)], start: f64, width: f64, completed: bool) -> Vec<(f64, f64)> {
     let bin = |s: f64| (s / width) as usize;
     let end = arrivals.last().map_or(0.0, |a| seconds(a.0));
@@ -298,7 +298,7 @@ fn binned(arrivals: &[(u64, u64)], start: f64, width: f64, completed: bool) -> V
     bins.iter().enumerate().skip(start).map(point).collect()
 }
 
-/// What a picture of delays says.
+/// Labels of a delay picture.
 struct Words {
     title: &'static str,
     x: &'static str,
@@ -361,8 +361,8 @@ fn delay(kind: &[FlowSeries<'_>], end: f64, words: &Words) -> Plot {
     }
 }
 
-/// Share of counted probes answered within a delay; lost ones keep a curve below 1. Of several seeds the curve is over all
-/// their probes, and the area holds every seed's own curve.
+/// Share of counted probes answered within a delay; lost ones keep a curve below 1. With several seeds the curve covers all their probes,
+/// and the area contains every seed's own curve.
 fn distribution(echoes: &[FlowSeries<'_>], document: &RunDocument, scenario: &Scenario) -> Plot {
     let counted = |seen: &FlowSeries<'_>, run: usize| -> Vec<Option<f64>> {
         let window = window_of(seen, run, document, scenario);
@@ -402,7 +402,7 @@ fn sorted(delays: &[Option<f64>]) -> Vec<f64> {
     answered
 }
 
-/// The outline of the area in which every seed's distribution lies, as far up as all of them reach.
+/// The outline of the area that contains every seed's distribution, up to the share that all of them reach.
 fn spread(runs: &[Vec<Option<f64>>]) -> Vec<(f64, f64)> {
     let by_seed: Vec<(Vec<f64>, usize)> = runs.iter().map(|run| (sorted(run), run.len())).collect();
     let mut ends = Vec::new();
@@ -456,7 +456,7 @@ mod tests {
     fn the_area_of_a_distribution_holds_every_seed() {
         let run = |delays: &[f64]| delays.iter().map(|d| Some(*d)).chain([None]).collect::<Vec<_>>();
         let band = spread(&[run(&[10.0, 20.0, 30.0]), run(&[15.0, 18.0, 60.0])]);
-        // A quarter of either was never answered.
+        // A quarter of each was never answered.
         assert!(band.iter().all(|p| p.1 <= 0.75) && band.contains(&(60.0, 0.75)) && band.contains(&(30.0, 0.75)));
         assert!(
             band.contains(&(10.0, 0.25)) && band.contains(&(15.0, 0.25)) && band.contains(&(20.0, 0.5)),

@@ -1,4 +1,4 @@
-//! Values with their intervals, a line per case: what a study found where there is no common axis for its cases.
+//! Values with their intervals, one line per case: results of a study without a common axis for its cases.
 
 use crate::axis::Axis;
 use crate::plot::{COLOURS, Canvas, FRAME, GREY, GRID, Layout, Look, colour, horizontal, mark, style_of, width_of};
@@ -7,15 +7,15 @@ use crate::units::{CommonUnit, human, unit_for};
 
 /// Font size of labels.
 const SIZE: u32 = 12;
-/// A logarithmic axis from this ratio of the largest to the least value on.
+/// Use a logarithmic axis from this ratio of the largest to the smallest value.
 const LOG_FROM: f64 = 30.0;
 
-/// One metric over cases.
+/// One metric over several cases.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Spread {
-    /// Its files' name.
+    /// Its file name.
     pub name: String,
-    /// For people.
+    /// Title for display.
     pub title: String,
     /// The values' unit.
     pub unit: String,
@@ -28,11 +28,11 @@ pub struct Spread {
 /// One case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpreadRow {
-    /// For people.
+    /// Label for display.
     pub label: String,
-    /// Which series, its value and its 95 % half-width.
+    /// Series, value and 95 % half-width.
     pub points: Vec<(usize, f64, Option<f64>)>,
-    /// What was asked for.
+    /// The required value.
     pub bound: Option<f64>,
 }
 
@@ -50,15 +50,15 @@ impl Spread {
         Axis::linear(all.into_iter().fold(0.0, f64::max) * 1.04)
     }
 
-    /// The series of all pictures of a page, for one has the same look in all of them as far as there are colours enough; else none.
+    /// The series of all pictures of a page, so that each has the same look in all of them, if there are enough colours; else none.
     pub(crate) fn order(all: &[Self]) -> Vec<&str> {
         let order = distinct(all.iter().flat_map(|spread| &spread.series).map(String::as_str));
-        // The first look is that of `wavelane`, also where that is no series.
+        // The first look is reserved for `wavelane`, even where that is not a series.
         let looks = 1 + order.iter().filter(|name| **name != "wavelane").count();
         if looks <= COLOURS.len() { order } else { Vec::new() }
     }
 
-    /// The whole SVG document; looks are by the series' places in `order`, if it has any.
+    /// The whole SVG document; looks follow the series' places in `order`, if it has any.
     pub(crate) fn svg(&self, page: Layout, order: &[&str]) -> String {
         let narrow = page.width < 500.0;
         let longest = self.rows.iter().map(|row| width_of(&row.label, SIZE)).fold(0.0, f64::max);
@@ -67,7 +67,7 @@ impl Spread {
         let height = slot * self.rows.len() as f64;
         let mut canvas = Canvas::new(Layout { left, height, right: page.right + 40.0, ..page });
         let most = self.rows.iter().flat_map(|row| &row.points).map(|p| p.1.abs()).fold(0.0, f64::max);
-        // One unit for the axis and all values, where they are not too far apart.
+        // One unit for the axis and all values, unless they are too far apart.
         let values = || self.rows.iter().flat_map(|row| &row.points).map(|p| p.1);
         let common = CommonUnit::of(values(), &self.unit);
         let (by, unit) = match &common {
@@ -130,7 +130,7 @@ impl Spread {
         })
     }
 
-    /// Draws the legend and returns its last line's height.
+    /// Draws the legend and returns the height of its last line.
     fn legend(&self, canvas: &mut Canvas, top: f64, order: &[&str]) -> f64 {
         let (mut x, mut y) = (14.0, top);
         let bounded = self.rows.iter().any(|row| row.bound.is_some());
@@ -155,7 +155,7 @@ impl Spread {
     }
 }
 
-/// A label that fits; what does not ends in dots.
+/// The label, shortened with dots if it does not fit.
 fn cut(label: &str, most: f64) -> String {
     if width_of(label, SIZE) <= most {
         return label.to_owned();
@@ -184,7 +184,7 @@ mod tests {
         let order = Spread::order(&all);
         assert_eq!([all[0].look(2, &order), all[1].look(1, &order), all[2].look(0, &order)], [Look::of(2); 3]);
         assert_eq!(all[1].look(0, &order), Look::of(0));
-        // Of more than there are colours each picture has its own.
+        // With more series than colours each picture has its own looks.
         let many: Vec<String> = (0..COLOURS.len()).map(|n| format!("tcp-{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(Spread::order(&[of(&many)]).is_empty() && Spread::order(&[of(&many[1..])]).len() == COLOURS.len() - 1);
@@ -209,7 +209,7 @@ mod tests {
         };
         for layout in [WIDE, NARROW] {
             let svg = spread.svg(layout, &[]);
-            // The legend's marks and the values'.
+            // The marks of the legend and of the values.
             assert_eq!(
                 svg.matches("<circle").count()
                     + svg.matches("<rect class=\"f").count()

@@ -1,4 +1,4 @@
-//! A picture as a page holds it: wide and narrow, of which the style sheet shows one.
+//! A picture in a page: a wide and a narrow version, of which the style sheet shows one.
 
 use crate::ReportError;
 use crate::plot::{Layout, NARROW, WIDE};
@@ -13,11 +13,11 @@ pub(crate) struct Drawn {
 }
 
 impl Drawn {
-    /// Draws it both ways.
+    /// Draws both versions.
     pub(crate) fn new(svg: impl Fn(Layout) -> String) -> Self {
         Self { wide: svg(WIDE), narrow: svg(NARROW) }
     }
-    /// Writes `NAME.svg` and `NAME.png` into a directory, which is made if need be.
+    /// Writes `NAME.svg` and `NAME.png` into a directory, which is created if necessary.
     pub(crate) fn write(self, plots: &Path, name: &str, rasteriser: &Rasteriser) -> Result<Self, ReportError> {
         let unwritable =
             |path: &Path, e: std::io::Error| ReportError::Unwritable { path: path.into(), why: e.to_string() };
@@ -29,13 +29,13 @@ impl Drawn {
         }
         Ok(self)
     }
-    /// Both, for a page.
+    /// Both versions, for a page.
     pub(crate) fn html(&self) -> String {
         format!("<div class=\"wide\">\n{}</div>\n<div class=\"narrow\">\n{}</div>\n", self.wide, self.narrow)
     }
 }
 
-/// Writes `report.html` into a folder, which is made if need be; returns its path.
+/// Writes `report.html` into a folder, which is created if necessary; returns its path.
 pub(crate) fn write_report(folder: &Path, text: &str) -> Result<std::path::PathBuf, ReportError> {
     let path = folder.join("report.html");
     let written = std::fs::create_dir_all(folder).and_then(|()| wavelane_run::write_whole(&path, text));

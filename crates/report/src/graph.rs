@@ -1,4 +1,4 @@
-//! A graph of many points, thinned to what its width can show, as SVG and PNG.
+//! A graph of many points, thinned to what its width can resolve, as SVG and PNG.
 
 use crate::ReportError;
 use crate::axis::Axis;
@@ -6,10 +6,10 @@ use crate::plot::{Curve, Look, Plot, WIDE};
 use crate::raster::Rasteriser;
 use std::path::Path;
 
-/// Columns that a graph's width can tell apart.
+/// Number of columns that a graph's width can resolve.
 const COLUMNS: f64 = 1_200.0;
 
-/// How a series is drawn; its colour is fixed, so that a kind of thing looks alike in all graphs.
+/// How a series is drawn; its colour is fixed, so that the same kind of series looks the same in all graphs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Mark {
     /// Vertical strokes: x, low, high.
@@ -36,13 +36,13 @@ pub struct GraphSeries {
 /// A graph on linear axes that begin at zero.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Graph {
-    /// Over the graph.
+    /// Title above the graph.
     pub title: String,
-    /// With the unit.
+    /// Label of the horizontal axis, with the unit.
     pub x_label: String,
-    /// With the unit.
+    /// Label of the vertical axis, with the unit.
     pub y_label: String,
-    /// Series without points are left out.
+    /// Series without points are omitted.
     pub series: Vec<GraphSeries>,
 }
 
@@ -75,7 +75,7 @@ fn column(x: f64, width: f64) -> i64 {
     if width > 0.0 { (x / width * COLUMNS) as i64 } else { 0 }
 }
 
-/// Strokes of one column that touch or overlap become one.
+/// Merges touching or overlapping strokes of one column.
 fn thin_strokes(strokes: &[(f64, f64, f64)], width: f64) -> Vec<Vec<(f64, f64)>> {
     let mut pieces: Vec<Vec<(f64, f64)>> = Vec::new();
     for &(x, low, high) in strokes {
@@ -90,7 +90,7 @@ fn thin_strokes(strokes: &[(f64, f64, f64)], width: f64) -> Vec<Vec<(f64, f64)>>
     pieces
 }
 
-/// Of each column's points the first, the least, the greatest and the last.
+/// The first, smallest, largest and last point of each column.
 fn thin_line(points: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
     let mut kept = Vec::new();
     for run in points.chunk_by(|a, b| column(a.0, width) == column(b.0, width)) {
@@ -114,7 +114,7 @@ fn thin_line(points: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
     kept
 }
 
-/// One dot per column and hundredth of the height.
+/// At most one dot per column and hundredth of the height.
 fn thin_dots(points: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
     let height = points.iter().fold(0.0_f64, |most, p| most.max(p.1));
     let mut taken = std::collections::BTreeSet::new();
@@ -165,8 +165,8 @@ impl Graph {
     }
 }
 
-/// Writes `NAME.svg` and `NAME.png` of each graph into a directory, which is made if need be. `go_on` is told before each how
-/// many are drawn; once it says no, nothing is written and the result is false.
+/// Writes `NAME.svg` and `NAME.png` of each graph into a directory, which is created if necessary. `go_on` is called before each graph with
+/// the number already drawn; once it returns false, nothing is written and the result is false.
 pub fn draw_graphs(
     directory: &Path,
     graphs: &[(String, Graph)],

@@ -10,8 +10,8 @@ use core::fmt::Write;
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
 
-/// A table that is wider than the page shows a shadow at the side where more of it lies: of the four backgrounds of `.t` two
-/// shadows stand still, and two covers in the paper's colour move with the table.
+/// A table that is wider than the page has a shadow at each side where more of it is hidden: of the four backgrounds of `.t` two shadows
+/// are fixed, and two covers in the paper's colour scroll with the table.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#111;--paper:#fff;--rule:#ddd;--edge:#333;--soft:#f4f4f4;--dim:#555;--good:#006b3c;--bad:#b00020;--open:#8a5a00;--hidden:rgba(0,0,0,.38)}
 body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:var(--ink);background:var(--paper);max-width:1120px;margin:2em auto;padding:0 1em}
@@ -33,10 +33,10 @@ p,li{max-width:62em}.n{white-space:nowrap}svg{width:100%;max-width:1000px;height
 .plot{fill:#e4e6e8}.plot .bg{fill:#15181b}.plot .grid{stroke:#30353a}.plot .axis{stroke:#9aa2a9}.plot .grey{stroke:#a4abb1}.plot .greyf{fill:#a4abb1}
 ";
 
-/// Colours of the curves on dark paper, in the order of those on white.
+/// Colours of the curves on a dark background, in the order of those on white.
 const DARK: [&str; 7] = ["#4C96F0", "#F2703A", "#2FC796", "#EE8FCB", "#9BE1FF", "#F7CE46", "#F4F4F4"];
 
-/// The page's beginning, up to and with its head line.
+/// The page's beginning, up to and including its heading.
 pub(crate) fn head(title: &str) -> String {
     let title = escape(title);
     let mut style = STYLE.to_owned();

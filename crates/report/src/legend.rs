@@ -1,8 +1,8 @@
-//! The legend of a plot: a name for each curve, or for each colour and each dash.
+//! The legend of a plot: an entry for each curve, or for each colour and each dash.
 
 use crate::plot::{Canvas, DASHES, GREY, LEGEND_ROW, Look, Plot, WORDS, mark, mark_in, stroke, width_of};
 
-/// What a colour or a dash stands for, where names of curves are made of both.
+/// Meaning of a colour or a dash, where names of curves combine both.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Key {
     /// The colour, or the dash of a grey line.
@@ -10,7 +10,7 @@ pub(crate) struct Key {
     pub(crate) name: String,
 }
 
-/// One half of a look.
+/// One part of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyLook {
     Colour(Look),
@@ -19,7 +19,7 @@ pub(crate) enum KeyLook {
 
 /// What a legend shows before a name; nothing before the meaning of marks.
 pub(crate) struct Item<'a> {
-    /// From the left edge and below the first row.
+    /// Distance from the left edge and from the first row.
     place: (f64, f64),
     look: Option<ItemLook>,
     name: &'a str,
@@ -36,7 +36,7 @@ enum ItemLook {
 }
 
 impl Plot {
-    /// The legend's items, each with its place in rows that fit, and how many rows these are.
+    /// The legend's items, each with its place in rows that fit, and the number of rows.
     pub(crate) fn legend(&self, canvas: &Canvas) -> (Vec<Item<'_>>, f64) {
         let (left, right) = (if canvas.layout.width < 500.0 { 12.0 } else { canvas.layout.left }, canvas.right());
         let (mut x, mut row) = (left, 0.0);

@@ -1,4 +1,4 @@
-//! From a Record to tables, pictures and one self-contained page; from a table to a Parquet file.
+//! Turns a Record into tables, pictures and one self-contained page, and a table into a Parquet file.
 #![forbid(unsafe_code)]
 
 mod axis;
@@ -58,7 +58,7 @@ pub enum ReportError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         why: String,
     },
     /// A picture cannot be drawn; a defect of this program.

@@ -1,4 +1,4 @@
-//! The pictures of several records on common axes.
+//! The pictures of several records on the same axes.
 
 use crate::ReportError;
 use crate::compare::{Compared, letter as letter_of};
@@ -6,9 +6,9 @@ use crate::curves::{self, Picture};
 use crate::legend::{Key, KeyLook};
 use crate::plot::{Curve, Look};
 
-/// Most records that dashes tell apart: so many have a shape of dots of their own.
+/// Maximum number of records distinguished by dashes: that many shapes of dots exist.
 const DASHED_MAX: usize = 4;
-/// The dashes of records, and the shapes of dots where curves are of dots.
+/// The dashes of records, and the shapes of dots where curves consist of dots.
 const DASHES: [&str; DASHED_MAX] =
     ["A solid (dots: round)", "B dashed (square)", "C dotted (triangles)", "D dashes and dots (diamonds)"];
 
@@ -24,7 +24,7 @@ pub(crate) fn legends(records: usize, by_dash: bool) -> String {
     format!("In the pictures a letter is a record. {look} Areas are the spread over a record's seeds.")
 }
 
-/// Gives curves of one name in different records one colour, those of different names different ones as far as there are enough.
+/// Gives curves of one name in different records the same colour, and those of different names different ones if there are enough.
 pub(crate) fn recolour(curves: &mut [Curve]) {
     let mut names: Vec<String> = Vec::new();
     for curve in curves {
@@ -38,7 +38,7 @@ pub(crate) fn recolour(curves: &mut [Curve]) {
     }
 }
 
-/// What colours and dashes stand for; empty where a colour is not one name, or there is one of either only.
+/// Meaning of colours and dashes; empty if a colour does not stand for one name, or if there is only one of either.
 fn keys(curves: &[Curve]) -> Vec<Key> {
     let mut names: Vec<(&str, Look)> = Vec::new();
     let mut records: Vec<(&str, Look)> = Vec::new();
@@ -63,8 +63,8 @@ fn keys(curves: &[Curve]) -> Vec<Key> {
     names.iter().map(colour).chain(records.iter().map(dash)).collect()
 }
 
-/// The records' pictures, those of a kind on common axes, and whether colours tell curves and dashes records apart in them; of fewer
-/// records if it is told to stop.
+/// The records' pictures, those of the same kind on the same axes, and whether colours distinguish curves and dashes distinguish records;
+/// of fewer records if it is told to stop.
 pub(crate) fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<(Vec<Picture>, bool), ReportError> {
     let mut all: Vec<Picture> = Vec::new();
     for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
@@ -80,7 +80,7 @@ pub(crate) fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Resu
         }
     }
     let alike = |curves: &[Curve]| (1..curves.len()).any(|i| curves[..i].iter().any(|c| c.look == curves[i].look));
-    // Of several flows of a stack that had dashes of their own: a colour each instead.
+    // Instead of dashes for several flows of a stack: a colour each.
     for picture in all.iter_mut().filter(|picture| alike(&picture.plot.curves)) {
         recolour(&mut picture.plot.curves);
     }
@@ -90,7 +90,7 @@ pub(crate) fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Resu
             picture.plot.keys = keys(&picture.plot.curves);
         }
     }
-    // Where colours do not suffice for the curves of a record, every curve of every picture is told apart by itself.
+    // If there are too few colours for the curves of a record, each curve of every picture gets its own look.
     for picture in all.iter_mut().filter(|_| !by_dash) {
         for (i, curve) in picture.plot.curves.iter_mut().enumerate() {
             curve.look = Look::of(i);

@@ -9,9 +9,9 @@ use core::fmt::Write;
 use std::path::{Path, PathBuf};
 use wavelane_run::Verdict;
 
-/// Points of one curve that are drawn; of longer ones every stretch shows its least and its most.
+/// Maximum number of points drawn per curve; for longer ones each stretch shows its smallest and largest.
 const POINTS_MAX: usize = 2_000;
-/// Points further apart than this share of the axis are not joined.
+/// Points further apart than this share of the axis are not connected.
 const GAP_SHARE: f64 = 0.03;
 
 /// A curve.
@@ -21,26 +21,26 @@ pub struct PageCurve {
     pub name: String,
     /// Its points, in order of x.
     pub points: Vec<(f64, f64)>,
-    /// Where something was lost.
+    /// Positions of losses.
     pub marks: Vec<f64>,
 }
 
-/// Curves on common axes.
+/// Curves on the same axes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PageChart {
-    /// Its files' name.
+    /// Its file name.
     pub name: &'static str,
-    /// For people.
+    /// Title for display.
     pub title: String,
-    /// Of the horizontal axis, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x_label: String,
-    /// Of the vertical axis, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y_label: String,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: bool,
     /// Curves.
     pub curves: Vec<PageCurve>,
-    /// What marks mean.
+    /// Meaning of the marks.
     pub marks_mean: &'static str,
 }
 
@@ -49,9 +49,9 @@ pub struct PageChart {
 pub struct PageTable {
     /// Its title.
     pub title: String,
-    /// Heads; the first column is words.
+    /// Column heads; the first column is text.
     pub heads: Vec<String>,
-    /// Rows of as many cells.
+    /// Rows with the same number of cells.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -60,9 +60,9 @@ pub struct PageTable {
 pub struct Page {
     /// Its title.
     pub title: String,
-    /// What a reader should see first, large.
+    /// The main result, in large type.
     pub headline: String,
-    /// How its checks came out, where it has any.
+    /// The result of its checks, if any.
     pub verdict: Option<Verdict>,
     /// Sentences below it.
     pub sentences: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Page {
     pub rerun: String,
 }
 
-/// Keeps the least and the most of each stretch.
+/// Keeps the smallest and the largest of each stretch.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points.to_vec();
@@ -90,7 +90,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Cuts a curve where nothing was measured.
+/// Splits a curve where nothing was measured.
 fn pieces(points: &[(f64, f64)], gap: f64) -> Vec<Vec<(f64, f64)>> {
     let mut pieces: Vec<Vec<(f64, f64)>> = Vec::new();
     for point in points {
@@ -143,14 +143,14 @@ pub fn render_page(folder: &Path, page: &Page) -> Result<PathBuf, ReportError> {
     write_page(folder, page, &drawn, First::Pictures)
 }
 
-/// What stands above the other.
+/// Which part comes first on the page.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum First {
     Pictures,
     Tables,
 }
 
-/// Writes `report.html` with pictures that were drawn already.
+/// Writes `report.html` with pictures that are already drawn.
 pub(crate) fn write_page(folder: &Path, page: &Page, drawn: &[Drawn], first: First) -> Result<PathBuf, ReportError> {
     write_report(folder, &text(page, drawn, first))
 }
@@ -179,7 +179,7 @@ fn text(page: &Page, drawn: &[Drawn], first: First) -> String {
 fn tables(page: &Page) -> String {
     let mut out = String::new();
     for table in &page.tables {
-        // Columns of words are flush left: the first, and those with a cell that begins with a letter.
+        // Text columns are left-aligned: the first, and those with a cell that begins with a letter.
         let words = |i: usize| {
             let lettered = |row: &Vec<String>| row.get(i).is_some_and(|cell| cell.starts_with(char::is_alphabetic));
             i == 0 || table.rows.iter().any(lettered)
@@ -238,7 +238,7 @@ mod tests {
         let many = svg((0..200_000).map(|i| f64::from(i) / 100.0).collect());
         let drawn = lines(&many) - lines(&none);
         assert!((700..=960).contains(&drawn), "{drawn}");
-        // Far apart, each is drawn.
+        // Far apart, so each is drawn.
         let few = svg(vec![10.0, 1_000.0, 1_990.0]);
         assert_eq!(lines(&few) - lines(&svg(vec![10.0])), 2);
     }

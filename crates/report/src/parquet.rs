@@ -22,7 +22,7 @@ fn file(table: &Table) -> Result<Vec<u8>, ParquetError> {
     for column in table.columns() {
         let Some(to) = group.next_column()? else { break };
         match &column.cells {
-            // The annotation says that the bits are those of an unsigned number.
+            // The annotation marks the bits as an unsigned number.
             Cells::Counts(all) => put::<Int64Type, u64>(to, all, |n| n.cast_signed())?,
             Cells::Numbers(all) => put::<DoubleType, f64>(to, all, |n| *n)?,
             Cells::Texts(all) => put::<ByteArrayType, String>(to, all, |t| ByteArray::from(t.as_str()))?,
@@ -45,7 +45,7 @@ fn field(column: &Column) -> Result<Arc<Type>, ParquetError> {
     Ok(Arc::new(field))
 }
 
-/// Writes the cells that are there, and for every row whether there is one.
+/// Writes the existing cells, and for every row whether there is one.
 fn put<T: DataType, C>(
     mut to: SerializedColumnWriter<'_>,
     cells: &[Option<C>],

@@ -1,11 +1,11 @@
-//! What people waited for and heard: pages, calls and single exchanges.
+//! User-perceived delays and quality: pages, calls and single exchanges.
 
 use crate::radio::over;
 use crate::table::Table;
 use wavelane_run::figures::{FetchFigures, FlowFigures, VoiceFigures, WebFigures};
 use wavelane_run::{RunDocument, StackResult};
 
-/// The flows of a stack that have a figure of this kind, with it by seed, in the order in which they are first named.
+/// The flows of a stack that have a figure of this kind, with it by seed, in order of first appearance.
 fn of_kind<'a, T>(
     stack: &'a StackResult,
     figures: impl Fn(&'a FlowFigures) -> Option<&'a T>,
@@ -63,7 +63,7 @@ fn exchanges(seeds: &[(&FlowFigures, &FetchFigures)]) -> Vec<String> {
     ]
 }
 
-/// The tables of pages, calls and fetches that have rows, with a title each.
+/// The non-empty tables of pages, calls and fetches, with a title each.
 pub(crate) fn people_tables(document: &RunDocument) -> Vec<(&'static str, Table)> {
     let mut web = Table::new(
         2,

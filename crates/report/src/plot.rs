@@ -1,5 +1,5 @@
-//! A small SVG writer for line plots: axes with units, grid, legend, colours and dashes told apart in print too. Every
-//! picture exists for a wide page and for a telephone; a page's style sheet may recolour it by its classes.
+//! A small SVG writer for line plots: axes with units, grid, legend; colours and dashes remain distinguishable in print. Every picture has
+//! a version for a wide page and for a telephone; a page's style sheet may recolour it by its classes.
 
 use crate::axis::Axis;
 use crate::legend::Key;
@@ -8,32 +8,32 @@ use std::collections::BTreeSet;
 
 const TITLE_Y: f64 = 28.0;
 pub(crate) const LEGEND_ROW: f64 = 20.0;
-/// Width of a character in parts of the font's size, generously: DejaVu Sans averages 0.6 em.
+/// Character width as a fraction of the font size, generously: DejaVu Sans averages 0.6 em.
 const CHAR: f64 = 0.63;
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
-/// A legend of more rows stands below the axes, so that the picture begins below its title.
+/// A legend with more rows is placed below the axes, so that the picture begins below its title.
 const ROWS_ABOVE: f64 = 3.0;
-/// From the lower end of what is below the axes to the first row of a legend there.
+/// Distance from the lower end of the area below the axes to the first row of a legend there.
 const LEGEND_BELOW: f64 = 12.0;
-/// Font size of the legend and of the axes' names.
+/// Font size of the legend and of the axis labels.
 pub(crate) const WORDS: u32 = 13;
 /// Font size of the ticks.
 const TICKS: u32 = 12;
 
-/// How opaque the area of a curve's repeats is, and up to how many areas in one picture.
+/// Opacity of the area of a curve's repeats, and the number of areas in one picture up to which it applies.
 const BAND_OPACITY: f64 = 0.16;
 const BANDS_FULL: f64 = 3.0;
 
-/// Okabe and Ito's palette (2008), distinguishable with every common colour blindness; yellow left out: too pale.
+/// Okabe and Ito's palette (2008), distinguishable with every common colour blindness; yellow is omitted as too pale.
 pub(crate) const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
-/// Dashes, so that lines differ in black and white too.
+/// Dashes, so that lines also differ in black and white.
 pub(crate) const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "14 4"];
 
-/// How large a picture is, and where its axes lie.
+/// Size of a picture, and position of its axes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Layout {
     pub(crate) width: f64,
-    /// From the upper end of the axes to the lower.
+    /// From the top to the bottom of the axes.
     pub(crate) height: f64,
     pub(crate) left: f64,
     pub(crate) right: f64,
@@ -41,14 +41,14 @@ pub(crate) struct Layout {
     pub(crate) title: u32,
 }
 
-/// For a page on a desk, for files and for print.
+/// For a desktop page, for files and for print.
 pub(crate) const WIDE: Layout =
     Layout { width: 960.0, height: 292.0, left: 78.0, right: 24.0, bottom: 58.0, title: 17 };
 /// For a page of 400 pixels.
 pub(crate) const NARROW: Layout =
     Layout { width: 400.0, height: 260.0, left: 62.0, right: 10.0, bottom: 54.0, title: 15 };
 
-/// What a curve looks like: a colour, a dash and the shape of its points.
+/// Look of a curve: a colour, a dash and the shape of its points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
     pub(crate) colour: usize,
@@ -60,7 +60,7 @@ impl Look {
     pub(crate) fn of(i: usize) -> Self {
         Self { colour: i % COLOURS.len(), dash: (i + i / (COLOURS.len() * DASHES.len())) % DASHES.len() }
     }
-    /// The look of the `flow`-th flow of the `stack`-th stack: colours tell stacks apart, dashes flows.
+    /// The look of the `flow`-th flow of the `stack`-th stack: colours distinguish stacks, dashes flows.
     pub(crate) fn of_flow(stack: usize, flow: usize) -> Self {
         if flow == 0 {
             Self::of(stack)
@@ -68,8 +68,8 @@ impl Look {
             Self { colour: stack % COLOURS.len(), dash: (stack + flow) % DASHES.len() }
         }
     }
-    /// The look of each curve by its name. Names such as `W 8, ours` and `W 8, document` are members of a group: those of a
-    /// group share its colour, and dashes tell its members apart.
+    /// The look of each curve by its name. Names such as `W 8, ours` and `W 8, document` are members of a group: members of a group share a
+    /// colour and differ in their dashes.
     pub(crate) fn by_name(names: &[&str]) -> Vec<Self> {
         let halves: Option<Vec<(&str, &str)>> = names.iter().map(|name| name.split_once(", ")).collect();
         let distinct = |all: &mut dyn Iterator<Item = &'_ str>| {
@@ -106,15 +106,15 @@ pub(crate) struct Curve {
     /// Its legend.
     pub(crate) name: String,
     pub(crate) look: Look,
-    /// Pieces drawn without a gap, in data units.
+    /// Pieces without gaps, in data units.
     pub(crate) pieces: Vec<Vec<(f64, f64)>>,
-    /// The outline of the area in which all repeats lie, in data units; empty for one run.
+    /// The outline of the area that contains all repeats, in data units; empty for one run.
     pub(crate) band: Vec<(f64, f64)>,
-    /// Marks on the upper edge (lost probes), in x units.
+    /// Marks on the top edge (lost probes), in x units.
     pub(crate) marks: Vec<f64>,
 }
 
-/// A plot of several curves on common axes.
+/// A plot of several curves on the same axes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Plot {
     pub(crate) title: String,
@@ -123,24 +123,24 @@ pub(crate) struct Plot {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) curves: Vec<Curve>,
-    /// What colours and dashes stand for; empty where the legend names every curve.
+    /// Meaning of colours and dashes; empty where the legend names every curve.
     pub(crate) keys: Vec<Key>,
-    /// A dashed grey level with its words, such as the link's rate.
+    /// A dashed grey level with its label, such as the link's rate.
     pub(crate) level: Option<(f64, String)>,
     /// Points with a faint line between them, instead of a line.
     pub(crate) points: bool,
     /// Broad strokes without dashes.
     pub(crate) bars: bool,
-    /// What the marks mean, if there are any.
+    /// Meaning of the marks, if there are any.
     pub(crate) marks_mean: &'static str,
 }
 
-/// Text safe inside XML.
+/// Text escaped for XML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The number of the `i`-th of `stacks` among looks: 0, the solid one, is always `wavelane`'s.
+/// The look's number of a stack among `stacks`: 0, the solid one, is always `wavelane`'s.
 pub(crate) fn style_of<'a>(stacks: impl Iterator<Item = &'a str>, stack: &str) -> usize {
     let others: Vec<&str> = stacks.filter(|s| *s != "wavelane").collect();
     others.iter().position(|s| *s == stack).map_or(0, |i| i + 1)
@@ -151,12 +151,12 @@ pub(crate) fn colour(i: usize) -> &'static str {
     COLOURS[i % COLOURS.len()]
 }
 
-/// How wide a text is, about.
+/// Approximate width of a text.
 pub(crate) fn width_of(text: &str, size: u32) -> f64 {
     CHAR * f64::from(size) * text.chars().count() as f64
 }
 
-/// Lines of a text that fit, cut at spaces.
+/// Splits a text at spaces into lines that fit.
 fn lines(text: &str, size: u32, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -171,12 +171,12 @@ fn lines(text: &str, size: u32, most: f64) -> Vec<String> {
     lines
 }
 
-/// What has been drawn so far.
+/// The drawing so far.
 pub(crate) struct Canvas {
     pub(crate) out: String,
     pub(crate) layout: Layout,
     pub(crate) top: f64,
-    /// The height of what stands below the axes and their names.
+    /// The height of the area below the axes and their labels.
     pub(crate) below: f64,
 }
 
@@ -201,10 +201,10 @@ impl Canvas {
     pub(crate) fn right(&self) -> f64 {
         self.layout.width - self.layout.right
     }
-    /// Writes the title and returns where it ends.
+    /// Writes the title and returns its end.
     pub(crate) fn title(&mut self, title: &str) -> f64 {
         let Layout { left, title: size, .. } = self.layout;
-        // A title that does not fit beside the ticks begins at the edge.
+        // A title that does not fit next to the ticks begins at the edge.
         let left = if width_of(title, size) > self.right() - left { 8.0 } else { left };
         let mut y = TITLE_Y;
         for (i, line) in lines(title, size, self.right() - left).iter().enumerate() {
@@ -229,10 +229,10 @@ impl Canvas {
 pub(crate) const GRID: &str = "class=\"grid\" stroke=\"#ddd\" stroke-width=\"1\"";
 /// Axes.
 pub(crate) const FRAME: &str = "class=\"axis\" stroke=\"#333\" stroke-width=\"1.2\"";
-/// Levels and what stands for nobody's curve.
+/// Levels and other lines that are not curves.
 pub(crate) const GREY: &str = "class=\"grey\" stroke=\"#555\"";
 
-/// A horizontal axis at the lower end: grid, ticks whose labels do not touch, and its name.
+/// A horizontal axis at the bottom: grid, ticks with labels that do not overlap, and its label.
 pub(crate) fn horizontal(canvas: &mut Canvas, axis: &Axis, label: &str) {
     let (left, right, top, bottom) = (canvas.layout.left, canvas.right(), canvas.top, canvas.bottom());
     let mut free = f64::NEG_INFINITY;
@@ -260,7 +260,7 @@ impl Plot {
         (canvas.layout.left + self.x.share(x) * width, canvas.bottom() - self.y.share(y) * height)
     }
 
-    /// Takes another unit for the vertical axis.
+    /// Rescales the vertical axis to another unit.
     pub(crate) fn scale_y(&mut self, by: f64) {
         for curve in &mut self.curves {
             let points = curve.pieces.iter_mut().flatten().chain(&mut curve.band);
@@ -272,7 +272,7 @@ impl Plot {
         }
     }
 
-    /// Puts another plot's curves on these axes, which grow to hold them.
+    /// Adds another plot's curves on these axes, which are extended to contain them.
     pub(crate) fn lay_over(&mut self, other: Self) {
         self.x = self.x.cover(other.x);
         self.y = self.y.cover(other.y);
@@ -297,7 +297,7 @@ impl Plot {
             self.draw_legend(&mut canvas, &items, first);
         }
         self.axes(&mut canvas);
-        // Below every line, and the fainter the more lie over each other.
+        // Below every line, and the fainter the more areas overlap.
         let bands: Vec<&Curve> = self.curves.iter().filter(|c| !c.band.is_empty()).collect();
         let opacity = (BAND_OPACITY * BANDS_FULL / bands.len() as f64).min(BAND_OPACITY);
         for curve in bands {
@@ -376,12 +376,12 @@ impl Plot {
                 }
             }
         }
-        // Each curve's marks have a row of their own below the upper edge.
+        // Each curve's marks have their own row below the top edge.
         let y = canvas.top + 2.0 + 9.0 * i as f64;
         let mut marked = BTreeSet::new();
         for mark in &curve.marks {
             let (x, _) = self.place(canvas, (*mark, 0.0));
-            // More than one in a pixel look like one.
+            // Several marks in one pixel look like one.
             if !marked.insert(x.round() as i64) {
                 continue;
             }
@@ -412,7 +412,7 @@ pub(crate) fn mark(look: Look, place: (f64, f64), r: f64) -> String {
     mark_in(&format!("class=\"f{n}\" fill=\"{}\"", colour(n)), look, place, r)
 }
 
-/// The same, filled as told.
+/// The same with the given fill.
 pub(crate) fn mark_in(fill: &str, look: Look, (x, y): (f64, f64), r: f64) -> String {
     match look.dash % 4 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" {fill}/>\n"),

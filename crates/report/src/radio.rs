@@ -1,11 +1,11 @@
-//! What radio cells did: the frames, the access categories, and what bit errors took.
+//! Results of radio cells: the frames, the access categories, and losses by bit errors.
 
 use crate::table::Table;
 use crate::units::with_half;
 use wavelane_measure::mean_ci95;
 use wavelane_run::{CategoryFigures, RadioFigures, RunDocument, StackResult};
 
-/// Mean with half-width over the seeds; `-` if a seed has none.
+/// Mean with half-width over the seeds; `-` if a seed has no value.
 pub(crate) fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Option<f64>) -> String {
     let values: Option<Vec<f64>> = seeds.iter().map(|seed| figure(seed)).collect();
     match values.and_then(|values| mean_ci95(&values)) {
@@ -14,7 +14,7 @@ pub(crate) fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Opti
     }
 }
 
-/// The cells of a stack with their seeds, in the order in which they are first named.
+/// The cells of a stack with their seeds, in order of first appearance.
 fn cells(stack: &StackResult) -> Vec<(&str, Vec<&RadioFigures>)> {
     let mut cells: Vec<(&str, Vec<&RadioFigures>)> = Vec::new();
     for radio in &stack.radios {
@@ -26,7 +26,7 @@ fn cells(stack: &StackResult) -> Vec<(&str, Vec<&RadioFigures>)> {
     cells
 }
 
-/// The tables of the radio cells that have rows, with a title each.
+/// The non-empty tables of the radio cells, with a title each.
 pub(crate) fn radio_tables(document: &RunDocument) -> Vec<(&'static str, Table)> {
     let mut radios =
         Table::new(2, &["stack", "cell", "data/s", "RTS/s", "ACK missing/s", "given up/s", "queue full/s"]);

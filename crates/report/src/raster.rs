@@ -1,4 +1,4 @@
-//! SVG to PNG with a font of our own, so that pictures look the same on a machine without fonts.
+//! Converts SVG to PNG with an embedded font, so that pictures look the same on a machine without fonts.
 
 use resvg::{tiny_skia, usvg};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(crate) struct Rasteriser {
 }
 
 impl Rasteriser {
-    /// With DejaVu Sans (Bitstream Vera licence, changes in the public domain) as the only font.
+    /// Creates a rasteriser with DejaVu Sans (Bitstream Vera licence, changes in the public domain) as the only font.
     pub(crate) fn new() -> Self {
         let mut fonts = usvg::fontdb::Database::new();
         fonts.load_font_data(dejavu::sans::regular().to_vec());

@@ -1,24 +1,24 @@
-//! A record of one run beside one of several: what can be said of it, and what cannot.
+//! Comparison of a record of one run with one of several: what can be concluded, and what cannot.
 
 use crate::compare::{Comparison, Difference, FIGURES, FINDINGS_MAX, FINER_MAX, finer, letter, number};
 
-/// Where a single run lies among several others, which is all that can be said of it.
+/// Position of a single run among several others, which is all that can be concluded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Single {
     /// Which record has one run: 0 is the first, 1 the other.
     pub side: usize,
-    /// How many runs the other one has.
+    /// Number of runs of the other record.
     pub runs: usize,
-    /// Their least and their greatest.
+    /// Their minimum and maximum.
     pub range: (f64, f64),
-    /// Whether the single run's value is among them.
+    /// Whether the single run's value is within that range.
     pub inside: bool,
-    /// The single run's seed and what the others have for it, if it is one of theirs.
+    /// The single run's seed and the others' value for it, if they include that seed.
     pub same_seed: Option<(u64, f64)>,
 }
 
 impl Single {
-    /// Where the one `value` lies, as exact as it takes to see it.
+    /// Describes the position of the single `value`, as precisely as needed to see it.
     pub(crate) fn words(self, value: f64, scale: f64) -> String {
         let ((low, high), word) = (self.range, if self.inside { "inside" } else { "outside" });
         let at = |v: f64, more: usize| finer(v / scale, more);
@@ -37,11 +37,11 @@ impl Single {
 }
 
 impl Comparison {
-    /// Where the only run of one record lies among those of the other.
+    /// Describes the position of the only run of one record among those of the other.
     pub(crate) fn finding_of_one(&self, record: usize, single: Single) -> String {
         let names = ["A", letter(record)];
         let (one, several, runs) = (names[single.side], names[1 - single.side], single.runs);
-        // Of figures that are the same in every run nothing can lie beyond.
+        // Nothing can be outside where a figure is the same in every run.
         let all = self.singles(record).filter(|(_, s)| s.range.0 < s.range.1 || !s.inside).count();
         let outside: Vec<&Difference> = self.singles(record).filter(|(_, s)| !s.inside).map(|(d, _)| d).collect();
         let said: Vec<String> = outside
@@ -69,7 +69,7 @@ impl Comparison {
         }
     }
 
-    /// What can be said of single runs beside several, and what cannot.
+    /// What can and cannot be concluded from single runs compared with several.
     pub(crate) fn how_of_one(&self) -> Option<String> {
         let (_, single) = (1..self.names.len()).find_map(|record| self.singles(record).next())?;
         let chance = 200.0 / (single.runs as f64 + 1.0);

@@ -14,59 +14,59 @@ use wavelane_run::Verdict;
 /// A chart over the study's cells.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
-    /// Its files' name.
+    /// Its file name.
     pub name: &'static str,
-    /// For people.
+    /// Title for display.
     pub title: String,
-    /// Of the horizontal axis, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x_label: String,
-    /// Of the vertical axis, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y_label: String,
     /// Whether the vertical axis is logarithmic.
     pub log: bool,
-    /// Whether the horizontal axis is.
+    /// Whether the horizontal axis is logarithmic.
     pub x_log: bool,
     /// Points without lines between them.
     pub dots: bool,
-    /// A bar from zero to each point; curves beside each other differ a little in x.
+    /// A bar from zero to each point; adjacent curves differ a little in x.
     pub bars: bool,
     /// Name and points of each curve; `wavelane`'s is the solid one.
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
-    /// An aim, drawn as a level.
+    /// A target value, drawn as a level.
     pub aim: Option<(f64, String)>,
 }
 
-/// A published table with ours beside it.
+/// A published table compared with our values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Grid {
-    /// For people.
+    /// Title for display.
     pub title: String,
-    /// What to see, in a sentence.
+    /// What to look for, in one sentence.
     pub see: String,
-    /// Heads of the columns, that of the labels first.
+    /// Column heads, the one of the labels first.
     pub heads: Vec<String>,
     /// Label and cells of each row.
     pub rows: Vec<(String, Vec<Beside>)>,
 }
 
-/// Theirs and ours.
+/// The published value and ours.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Beside {
     /// The source's value.
     pub theirs: Option<f64>,
-    /// Ours.
+    /// Our value.
     pub ours: Option<f64>,
     /// Its 95 % half-width.
     pub half: Option<f64>,
 }
 
-/// Shades of agreement: up to which factor, and what it looks like.
+/// Shades of agreement: the maximum factor and the colour.
 const SHADES: [(f64, &str); 3] = [(1.25, "#d9f0e1"), (2.0, "#fff3cd"), (f64::INFINITY, "#f8d7da")];
 
 impl Beside {
     fn html(&self) -> String {
         let number = |v: f64| format!("{v:.*}", decimals(v));
-        // Where nothing was published ours stands alone.
+        // Where nothing was published only our value is shown.
         let theirs = self.theirs.map_or_else(String::new, |theirs| number(theirs) + " ");
         let half = match (self.half, self.ours) {
             (Some(half), Some(ours)) => {
@@ -75,7 +75,7 @@ impl Beside {
             _ => String::new(),
         };
         let shade = self.theirs.zip(self.ours).and_then(|(theirs, ours)| {
-            // Nothing agrees with nothing, and with nothing else.
+            // Zero agrees with zero, and with nothing else.
             let factor = if theirs == ours { 1.0 } else { (theirs / ours).max(ours / theirs) };
             SHADES.iter().find(|(most, _)| factor <= *most).map(|(_, colour)| format!(" style=\"background:{colour}\""))
         });
@@ -88,7 +88,7 @@ impl Beside {
     }
 }
 
-/// Three digits, at most two of them after the point.
+/// Three digits, at most two of them after the decimal point.
 fn decimals(value: f64) -> usize {
     match value.abs() {
         v if v >= 100.0 => 0,
@@ -102,9 +102,9 @@ fn decimals(value: f64) -> usize {
 pub struct StudyPage {
     /// The study's id and edition.
     pub title: String,
-    /// The total.
+    /// The overall verdict.
     pub verdict: Verdict,
-    /// What came out, in sentences.
+    /// The results, in sentences.
     pub sentences: Vec<String>,
     /// Published tables.
     pub grids: Vec<Grid>,
@@ -200,8 +200,8 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
             let word = verdict.word();
             let _ = write!(out, "<tr><td class=\"l v {word}\">{word}</td>");
             for (head, cell) in HEADS.iter().zip(cells) {
-                // Cases wrap, but not word by word on a narrow screen; long names of metrics may break, so that the reason
-                // beside them is on the page.
+                // Cases wrap, but not word by word on a narrow screen; long metric names may break, so that the reason next to them is on
+                // the page.
                 let class = match *head {
                     "case" => "l case",
                     "metric" => "l metric",
@@ -233,7 +233,7 @@ fn write_grid(out: &mut String, grid: &Grid) {
     let _ = writeln!(out, "</tbody>\n</table></div>\n<p class=\"note\">{}{legend}</p>", escape(&grid.see));
 }
 
-/// What stands in a cell, and what its shade says.
+/// Explains the contents of a cell and the meaning of its shade.
 fn legend() -> String {
     let shade = |(most, colour): &(f64, &str)| {
         let words = if most.is_finite() { format!("within {most} times") } else { "further apart".to_owned() };

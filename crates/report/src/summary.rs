@@ -1,4 +1,4 @@
-//! The table that answers "which was faster, which was calmer", as text and as HTML.
+//! The table of throughput and delay per stack, as text and as HTML.
 
 use crate::people::people_tables;
 use crate::radio::radio_tables;
@@ -10,7 +10,7 @@ use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
 use wavelane_scenario::{App, Flow, Scenario};
 
-/// Heads of the table of flows.
+/// Column heads of the table of flows.
 const HEADS: [&str; 11] = [
     "stack",
     "flow",
@@ -34,12 +34,12 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
     }
 }
 
-/// A row per stack and bulk flow, with the delays of the one echo that belongs to it; other echoes and pings have rows of
-/// their own, as keystrokes have.
+/// One row per stack and bulk flow, with the delays of the one echo that belongs to it; other echoes and pings have their own rows, and so
+/// have keystrokes.
 pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
     let mut table = Table::new(3, &HEADS);
     let asks = |flow: &&Flow| matches!(flow.app, App::Echo { .. } | App::Ping { .. });
-    // Keystrokes come at random times: they never share a row.
+    // Keystrokes come at random times, so they never share a row.
     let types = |flow: &&Flow| matches!(flow.app, App::Telnet { .. });
     // The echo that shares a bulk flow's row.
     let echo_of = |bulk: &Flow| {
@@ -47,7 +47,7 @@ pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
             scenario.flows.iter().filter(asks).filter(|e| scenario.bulk_of(e).is_some_and(|b| b.name == bulk.name));
         of.next().filter(|_| of.next().is_none())
     };
-    // A column's rates have as many decimals as the least of them needs.
+    // All rates in a column have as many decimals as the smallest needs.
     let bulk = |f: &&FlowFigures| scenario.flow(&f.flow).is_some_and(|flow| flow.app.is_bulk());
     let all: Vec<&FlowFigures> = document.stacks.iter().flat_map(|s| &s.flows).filter(bulk).collect();
     let decimals = decimals_of_rates(&all);
@@ -95,7 +95,7 @@ fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFi
     ]
 }
 
-/// Two decimals of a Mbit/s, and three digits of what is less.
+/// Two decimals of a Mbit/s, and three digits for smaller values.
 fn decimals_of_rates(bulk: &[&FlowFigures]) -> usize {
     let least = bulk.iter().filter_map(|f| f.goodput_bps).filter(|bps| *bps > 0.0).fold(f64::INFINITY, f64::min);
     match least / 1e6 {
@@ -106,7 +106,7 @@ fn decimals_of_rates(bulk: &[&FlowFigures]) -> usize {
     }
 }
 
-/// What a delivered gigabyte cost the machine, a line per stack of which it is known.
+/// The machine's cost per delivered gigabyte, one line per stack for which it is known.
 pub(crate) fn costs(document: &RunDocument) -> Vec<String> {
     let cost = |stack: &StackResult| {
         let machine = stack.machine_s_per_gb?;

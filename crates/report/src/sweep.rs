@@ -14,15 +14,15 @@ use wavelane_measure::mean_ci95;
 use wavelane_run::{SweepCell, Verdict, flow_metrics};
 use wavelane_scenario::{Axis, in_base_units};
 
-/// Most curves of one picture; the table has what is left out.
+/// Maximum number of curves in one picture; the table contains the others.
 const CURVES_MAX: usize = 20;
-/// Most rows of the page's table.
+/// Maximum number of rows in the page's table.
 const ROWS_MAX: usize = 2_000;
-/// Most inconclusive combinations that are named.
+/// Maximum number of inconclusive combinations listed.
 const DOUBTS_MAX: usize = 6;
-/// Up to this multiple of the highest point intervals are drawn.
+/// Intervals are drawn up to this multiple of the highest point.
 const BAND_MAX: f64 = 2.0;
-/// A logarithmic axis from this ratio of the largest to the least value on.
+/// Use a logarithmic axis from this ratio of the largest to the smallest value.
 const LOG_FROM: f64 = 20.0;
 
 /// Metrics that have a picture: key, title, unit.
@@ -42,14 +42,14 @@ pub(crate) const METRICS: [(&str, &str, &str); 13] = [
     ("voice.mos", "Score of a call (MOS)", ""),
 ];
 
-/// Metrics that are shares: an interval ends at 0 and at 1.
+/// Metrics that are shares: an interval is limited to 0 and 1.
 const SHARES: [&str; 3] = ["link_share", "completed", "voice.loss"];
 
-/// Figures that are said in words, and of how many curves at most.
+/// Figures described in sentences, and the maximum number of curves for that.
 const SAID: [&str; 4] = ["goodput_bps", "rtt_p95_ms", "web.response_mean_ms", "voice.loss"];
 const SAID_CURVES_MAX: usize = 6;
 
-/// The axis along which pictures are drawn: the first of numbers of one unit with two values or more.
+/// The horizontal axis of the pictures: the first with numbers of one unit and two values or more.
 fn along(axes: &[Axis]) -> Option<(usize, &'static str)> {
     let unit_of = |axis: &Axis| -> Option<&'static str> {
         let units: Option<Vec<&str>> = axis.values.iter().map(|v| Some(in_base_units(v)?.1)).collect();
@@ -59,12 +59,12 @@ fn along(axes: &[Axis]) -> Option<(usize, &'static str)> {
     axes.iter().enumerate().find_map(|(number, axis)| Some((number, unit_of(axis)?)))
 }
 
-/// Whether a flow of this application has the metric. Every flow completes; whether it did is asked of transfers.
+/// Whether a flow of this application has the metric. Every flow has a completion; it is reported only for transfers.
 pub(crate) fn concerns(metric: &str, app: &str) -> bool {
     metric != "completed" || matches!(app, "download" | "upload" | "quic")
 }
 
-/// A metric of every flow, of every cell, along one axis.
+/// A metric of every flow and cell along one axis.
 fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Points {
     let known = {
         let mut flows: Vec<&str> = cells
@@ -112,7 +112,7 @@ fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Poi
     points
 }
 
-/// The words of a unit in a key, and what it is on an axis.
+/// The label of a unit suffix in a key.
 fn unit_words(ending: &str) -> &'static str {
     match ending {
         "bps" => "bit/s",
@@ -126,7 +126,7 @@ pub(crate) fn labelled(name: &str, unit: &str) -> String {
     if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
 }
 
-/// The picture of a metric; `None` without values. With how many curves were left out.
+/// The picture of a metric and the number of curves left out; `None` without values.
 fn plot(
     axes: &[Axis],
     (number, ending): (usize, &str),
@@ -136,14 +136,14 @@ fn plot(
 ) -> Option<(Plot, usize)> {
     let points = &of.all;
     let most = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
-    // Every picture has the whole axis, also where a metric lacks values at its ends.
+    // Every picture has the whole axis, even where a metric lacks values at its ends.
     let all_x: Vec<f64> = axes[number].values.iter().filter_map(|v| Some(in_base_units(v)?.0)).collect();
     let (least_x, most_x) = all_x.iter().fold((f64::INFINITY, 0.0), |(l, m), x| (x.min(l), x.max(m)));
     let ((x_by, x_unit), (y_by, y_unit)) = (unit_for(most_x, unit_words(ending)), unit_for(most(|p| p.mean), unit));
     let Looks { curves: mut names, keys } = looks(of, stacks, order);
     let left_out = names.len().saturating_sub(CURVES_MAX);
     names.truncate(CURVES_MAX);
-    // What all curves share is said once, in the page's text.
+    // What all curves share is stated once, in the page's text.
     let one_stack = points.iter().all(|p| p.stack == points[0].stack) && points.iter().any(|p| !p.rest.is_empty());
     let curve = |&(look, name): &(Look, &str)| {
         let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == name).collect();
@@ -163,7 +163,7 @@ fn plot(
         Curve {
             name: plain.to_owned(),
             look,
-            // The line, and a dot at each value that was measured.
+            // The line, and a dot at each measured value.
             pieces: core::iter::once(&line).cloned().chain(line.iter().map(|point| vec![*point])).collect(),
             band: if spread { band.collect() } else { Vec::new() },
             marks: Vec::new(),
@@ -172,7 +172,7 @@ fn plot(
     let mut curves: Vec<Curve> = names.iter().map(curve).collect();
     let highest = |points: &mut dyn Iterator<Item = &(f64, f64)>| points.map(|p| p.1).fold(0.0, f64::max);
     let lines = highest(&mut curves.iter().flat_map(|c| c.pieces.iter().flatten()));
-    // Wide intervals of few seeds do not press the lines into the bottom: they leave the picture at its top.
+    // Wide intervals of few seeds must not compress the lines at the bottom: they are cut off at the top of the picture.
     let top = highest(&mut curves.iter().flat_map(|c| &c.band)).clamp(lines, lines * BAND_MAX);
     curves.iter_mut().flat_map(|c| &mut c.band).for_each(|p| p.1 = p.1.min(top));
     let xs = || all_x.iter().map(|x| x / x_by);
@@ -193,8 +193,8 @@ fn plot(
     (!points.is_empty()).then_some((plot, left_out))
 }
 
-/// What came out: the first figures of each curve at both ends of the axis; of many curves what lies between the least and the
-/// greatest mean of each stack.
+/// The results: the first figures of each curve at both ends of the axis; with many curves the range from the smallest to the largest mean
+/// of each stack.
 fn ends(all: &[Points], order: &[&str], ending: &str) -> Vec<String> {
     let mut said = Vec::new();
     let figures = METRICS
@@ -226,7 +226,7 @@ fn ends(all: &[Points], order: &[&str], ending: &str) -> Vec<String> {
     said
 }
 
-/// What a picture without a difference would show, in a sentence.
+/// A sentence in place of a picture that would show no difference.
 fn flat((key, title, unit): (&str, &str, &str), points: &[Point]) -> Option<String> {
     let first = points.first()?;
     let alike = |p: &Point| p.mean == first.mean && p.half.unwrap_or(0.0) == 0.0;
@@ -244,7 +244,7 @@ fn words(values: &[String], between: &str) -> String {
     values.iter().map(|value| value_words(value)).collect::<Vec<_>>().join(between)
 }
 
-/// Of so many combinations the first ones, joined.
+/// The first of these combinations, joined.
 fn some(combinations: &[String]) -> String {
     let shown = combinations[..combinations.len().min(DOUBTS_MAX)].join("; ");
     match combinations.len().saturating_sub(DOUBTS_MAX) {
@@ -253,7 +253,7 @@ fn some(combinations: &[String]) -> String {
     }
 }
 
-/// Which combinations prove nothing, and which check fails where and with how many seeds.
+/// Which combinations are inconclusive, and which check fails where and with how many seeds.
 pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
     let all = match cells.len() {
         1 => "1 combination".to_owned(),

@@ -1,4 +1,4 @@
-//! Colours and dashes of a sweep's pictures: the same for a stack and for a value in every picture, whatever a picture lacks.
+//! Colours and dashes of a sweep's pictures: the same for a stack and for a value in every picture, even if a picture lacks some.
 
 use crate::legend::{Key, KeyLook};
 use crate::plot::{COLOURS, DASHES, Look, style_of};
@@ -6,7 +6,7 @@ use wavelane_run::SweepCell;
 
 /// A mean over the seeds of one cell, with its half-width.
 pub(crate) struct Point {
-    /// Its stack, and the flow and values that tell it from other curves of that stack.
+    /// Its stack, and the flow and values that distinguish it from other curves of that stack.
     pub(crate) stack: String,
     pub(crate) rest: String,
     pub(crate) curve: String,
@@ -15,7 +15,7 @@ pub(crate) struct Point {
     pub(crate) half: Option<f64>,
 }
 
-/// A metric's points, and what tells curves of a stack apart in the order of the cells, also where there is no point.
+/// A metric's points, and what distinguishes curves of a stack in the order of the cells, even where there is no point.
 #[derive(Default)]
 pub(crate) struct Points {
     pub(crate) all: Vec<Point>,
@@ -33,22 +33,22 @@ pub(crate) fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     found
 }
 
-/// The stacks in the scenario's order: that of the cell with most of them, then what only other cells have.
+/// The stacks in the scenario's order: those of the cell with the most stacks, then those that only other cells have.
 pub(crate) fn stacks_of(cells: &[SweepCell]) -> Vec<&str> {
     let most = cells.iter().map(|cell| cell.document.stacks.len()).max();
     let first = cells.iter().find(|cell| Some(cell.document.stacks.len()) == most);
     distinct(first.into_iter().chain(cells).flat_map(|cell| &cell.document.stacks).map(|s| s.stack.as_str()))
 }
 
-/// How curves look, and what stands for what.
+/// The looks of curves and their meaning.
 pub(crate) struct Looks<'a> {
-    /// Of every curve, by its name.
+    /// The look of every curve, with its name.
     pub(crate) curves: Vec<(Look, &'a str)>,
-    /// What colours and dashes stand for, where names of curves are made of both.
+    /// Meaning of colours and dashes, where names of curves combine both.
     pub(crate) keys: Vec<Key>,
 }
 
-/// A colour for each of `stacks` and a dash for what else tells curves apart, as far as there are enough.
+/// A colour for each of `stacks` and a dash for the other distinctions between curves, if there are enough.
 pub(crate) fn looks<'a>(Points { all, rests }: &'a Points, stacks: &[&'a str], order: &[&'a str]) -> Looks<'a> {
     let enough = stacks.len() <= COLOURS.len() && rests.len() <= DASHES.len();
     let colour = |stack: &str| Look::of(style_of(stacks.iter().copied(), stack)).with_dash(0);
@@ -65,7 +65,7 @@ pub(crate) fn looks<'a>(Points { all, rests }: &'a Points, stacks: &[&'a str], o
         look: KeyLook::Dash(Look::of(0).with_dash(number(rest))),
         name: rest.trim_start_matches([',', ' ']).to_owned(),
     };
-    // The legend names what the picture has.
+    // The legend lists only what the picture contains.
     let drawn_stacks: Vec<&str> = stacks.iter().copied().filter(|s| all.iter().any(|p| p.stack == *s)).collect();
     let drawn_rests: Vec<&String> = rests.iter().filter(|rest| all.iter().any(|p| p.rest == **rest)).collect();
     let two = enough && drawn_stacks.len() > 1 && drawn_rests.len() > 1;

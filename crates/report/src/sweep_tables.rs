@@ -1,4 +1,4 @@
-//! The tables of a sweep's page: means of every cell, flows with the same figures in one table.
+//! The tables of a sweep's page: means of every cell, with flows that have the same figures in one table.
 
 use crate::page::PageTable;
 use crate::sweep::{METRICS, concerns, labelled};
@@ -14,11 +14,11 @@ fn figure(flows: &[FlowFigures], flow: &str, key: &str) -> Option<(f64, Option<f
     let of_flow = flows.iter().filter(|f| f.flow == flow && concerns(key, &f.app));
     let one = |f: &FlowFigures| flow_metrics(f).into_iter().find(|(k, _)| k == key).map(|(_, value)| value);
     let (mean, half) = mean_ci95(&of_flow.filter_map(one).collect::<Vec<_>>())?;
-    // Of runs that complete or do not, a t interval reaches beyond none and all.
+    // For runs that complete or do not, a t interval would exceed the range from none to all.
     Some((mean, half.filter(|_| key != "completed")))
 }
 
-/// Means of every cell, a row per stack and flow; flows with the same figures stand in one table, each figure in one unit.
+/// Means of every cell, one row per stack and flow; flows with the same figures are in one table, each figure in one unit.
 pub(crate) fn tables(axes: &[Axis], cells: &[SweepCell]) -> Vec<PageTable> {
     let stacks = || cells.iter().flat_map(|cell| &cell.document.stacks);
     let mut groups: Vec<(Vec<usize>, Vec<&str>)> = Vec::new();
@@ -42,7 +42,7 @@ fn table(axes: &[Axis], cells: &[SweepCell], varies: &[usize], metrics: &[usize]
             |s: &StackResult| flows.iter().filter_map(|flow| figure(&s.flows, flow, key)).collect::<Vec<_>>();
         cells.iter().flat_map(|cell| &cell.document.stacks).flat_map(of_stack).map(|(mean, _)| mean).collect::<Vec<_>>()
     };
-    // What is true of every run is a sentence of the page.
+    // A result that is the same for every run is a sentence of the page.
     let told = |m: &&usize| METRICS[**m].0 != "completed" || of("completed").iter().any(|share| *share < 1.0);
     let shown: Vec<(&str, &str, &str, Option<CommonUnit>)> = metrics
         .iter()

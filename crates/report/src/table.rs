@@ -1,8 +1,8 @@
-//! A table that a terminal and a page show alike.
+//! A table for both a terminal and a page.
 
 use core::fmt::Write;
 
-/// Heads, rows of as many cells, and how many columns are words: words stand left, numbers right.
+/// Heads, rows with the same number of cells, and the number of text columns: text is left-aligned, numbers right-aligned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
     pub(crate) words: usize,
@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without rows yet.
+    /// A table without rows.
     pub fn new(words: usize, heads: &[&'static str]) -> Self {
         Self { words, heads: heads.to_vec(), rows: Vec::new() }
     }
@@ -22,7 +22,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Leaves out columns in which no row has anything.
+    /// Removes columns that are empty in every row.
     pub(crate) fn without_empty(&mut self) {
         let has = |column: usize| self.rows.is_empty() || self.rows.iter().any(|row| row[column] != "-");
         let kept: Vec<usize> = (0..self.heads.len()).filter(|column| has(*column)).collect();

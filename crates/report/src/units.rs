@@ -1,6 +1,6 @@
-//! Values for people: three digits in the unit that suits them.
+//! Values for display: three digits in a suitable unit.
 
-/// Decimals that make three digits.
+/// Number of decimals that gives three digits.
 fn decimals(value: f64) -> usize {
     match value.abs() {
         v if v >= 100.0 => 0,
@@ -12,7 +12,7 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// With so many decimals, without zeros at the end of a fraction.
+/// Formats with this many decimals, without trailing zeros.
 fn digits(value: f64, decimals: usize) -> String {
     without_zeros(format!("{value:.decimals$}"))
 }
@@ -21,7 +21,7 @@ fn without_zeros(text: String) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Larger and smaller units of a base unit, the largest first: from which value on, and what one of it is.
+/// Multiples and fractions of a base unit, the largest first: the value from which it is used, and its size.
 fn scales(unit: &str) -> &'static [(f64, f64, &'static str)] {
     match unit {
         "bit/s" => &[(1e9, 1e9, "Gbit/s"), (1e6, 1e6, "Mbit/s"), (1e3, 1e3, "kbit/s")],
@@ -32,16 +32,16 @@ fn scales(unit: &str) -> &'static [(f64, f64, &'static str)] {
     }
 }
 
-/// What `unit` is called and divided by for a value of this size.
+/// The name and divisor of `unit` for a value of this size.
 pub(crate) fn unit_for(value: f64, unit: &str) -> (f64, String) {
     let found = scales(unit).iter().find(|(from, _, _)| value.abs() >= *from && value != 0.0);
     found.map_or_else(|| (1.0, unit.to_owned()), |(_, by, name)| (*by, (*name).to_owned()))
 }
 
-/// Half an interval that is smaller than the value's last digit is told with so many decimals more; a smaller one is none.
+/// Maximum additional decimals for a half-width smaller than the value's last digit; a smaller half-width is omitted.
 const FINER_MAX: usize = 2;
 
-/// Half an interval with so many decimals, or with as many as its first digit takes; `None` of nothing, where all values are one.
+/// A half-width with this many decimals, or as many as its first digit needs; `None` for zero, where all values are equal.
 pub(crate) fn half_width(half: f64, decimals: usize) -> Option<String> {
     let first = |half: f64| (-half.log10()).floor().max(0.0) as usize + 1;
     let text = format!("{half:.decimals$}");
@@ -53,13 +53,13 @@ pub(crate) fn half_width(half: f64, decimals: usize) -> Option<String> {
     }
 }
 
-/// A mean with so many decimals, and half its interval.
+/// A mean with this many decimals, and its half-width.
 pub(crate) fn with_half(mean: f64, half: Option<f64>, decimals: usize) -> String {
     let half = half.and_then(|half| half_width(half, decimals)).map_or(String::new(), |half| format!(" ±{half}"));
     format!("{mean:.decimals$}{half}")
 }
 
-/// A value with half its interval in another unit, without that unit's name: three digits of the value.
+/// A value with its half-width in another unit, without that unit's name: three digits of the value.
 pub(crate) fn scaled(value: f64, half: Option<f64>, by: f64) -> String {
     let decimals = decimals(value / by);
     let half = half.and_then(|half| half_width(half / by, decimals));
@@ -67,20 +67,20 @@ pub(crate) fn scaled(value: f64, half: Option<f64>, by: f64) -> String {
     digits(value / by, decimals) + &half
 }
 
-/// Values further apart than this factor have no unit in common.
+/// Values further apart than this factor have no common unit.
 const IN_COMMON_MAX: f64 = 1e4;
 
 /// One unit for all values of a column or a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CommonUnit {
-    /// What one of it is, in the base unit.
+    /// Its size in the base unit.
     pub(crate) by: f64,
-    /// Its name; empty for numbers without one.
+    /// Its name; empty for numbers without a unit.
     pub name: String,
 }
 
 impl CommonUnit {
-    /// The unit that suits the middle one of the values; `None` if they lie too far apart.
+    /// The unit that suits the median value; `None` if the values are too far apart.
     pub fn of(values: impl Iterator<Item = f64>, unit: &str) -> Option<Self> {
         let mut sizes: Vec<f64> = values.map(f64::abs).filter(|v| *v > 0.0 && v.is_finite()).collect();
         sizes.sort_by(f64::total_cmp);
@@ -90,7 +90,7 @@ impl CommonUnit {
         (!far).then_some(Self { by, name })
     }
 
-    /// The number alone, with half its interval.
+    /// Only the number, with its half-width.
     pub fn number(&self, value: f64, half: Option<f64>) -> String {
         scaled(value, half, self.by)
     }
@@ -101,7 +101,7 @@ impl CommonUnit {
     }
 }
 
-/// `3.53 Gbit/s`, `18.2 ± 0.4 Mbit/s`, `97 ms`; numbers without a unit stand alone.
+/// `3.53 Gbit/s`, `18.2 ± 0.4 Mbit/s`, `97 ms`; numbers without a unit have no suffix.
 pub fn human(value: f64, half: Option<f64>, unit: &str) -> String {
     let (by, name) = unit_for(value, unit);
     let name = if matches!(name.as_str(), "" | "ratio" | "1") { String::new() } else { format!(" {name}") };

@@ -1,9 +1,9 @@
-//! Keys and values of a scenario in words, for legends, axes and heads of tables.
+//! Readable forms of a scenario's keys and values, for legends, axes and column heads.
 
-/// Tables of a scenario whose name says nothing beside the key.
+/// Tables of a scenario whose names add nothing to the key.
 const TABLES: [&str; 4] = ["channels", "flows", "checks", "gateways"];
 
-/// A key in words: `channels.air.forward.rate` is `air forward rate`.
+/// A key in readable form: `channels.air.forward.rate` is `air forward rate`.
 pub(crate) fn key_words(key: &str) -> String {
     let mut words: Vec<&str> =
         key.split(['.', '-', '_']).map(|word| word.trim_matches(['"', '\''])).filter(|word| !word.is_empty()).collect();
@@ -13,7 +13,7 @@ pub(crate) fn key_words(key: &str) -> String {
     words.join(" ")
 }
 
-/// A value without TOML's marks: `"5 Mbit/s"` is `5 Mbit/s`, `{ kind = "random", p = "1/20" }` is `random p 1/20`.
+/// A value without TOML syntax: `"5 Mbit/s"` is `5 Mbit/s`, `{ kind = "random", p = "1/20" }` is `random p 1/20`.
 pub(crate) fn value_words(value: &str) -> String {
     let inner = value.trim().strip_prefix('{').and_then(|v| v.strip_suffix('}')).unwrap_or(value);
     let plain = inner.replace(['"', '\'', '{', '}'], "");

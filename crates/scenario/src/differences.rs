@@ -1,12 +1,12 @@
-//! By which keys two scenarios differ.
+//! The keys by which two scenarios differ.
 
 use crate::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
 impl Scenario {
-    /// The keys whose values differ between the two, seeds left out, in order: `air.forward.rate`. A key that only one of them
-    /// has is among them.
+    /// The keys whose values differ between the two, except seeds, in order: `air.forward.rate`. Keys that only one of them has are
+    /// included.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let (ours, theirs) = (keys(self), keys(other));
         let all: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
@@ -14,7 +14,7 @@ impl Scenario {
     }
 }
 
-/// A channel's key as `--set` may name it.
+/// A channel's key in the form that `--set` accepts.
 fn plain(key: &str) -> String {
     key.strip_prefix("channels.").unwrap_or(key).to_owned()
 }
@@ -51,7 +51,7 @@ mod tests {
         let demo = with(&[]);
         assert!(demo.differences(&Scenario { seed: Seed(9), ..demo.clone() }).is_empty());
         let other = with(&["air.forward.rate=\"5 Mbit/s\"", "duration=\"61 s\""]);
-        // The demo's way back is as the way forth.
+        // The demo's reverse direction equals its forward direction.
         assert_eq!(demo.differences(&other), ["air.forward.rate", "air.reverse.rate", "duration"]);
     }
 }

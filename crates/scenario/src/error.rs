@@ -1,4 +1,4 @@
-//! Why a scenario file is refused. Every message is one line with the place, the cause and the remedy.
+//! Why a scenario file is rejected. Every message is one line with the place, the cause and the remedy.
 
 use crate::units::UnitError;
 
@@ -8,7 +8,7 @@ use crate::units::UnitError;
 pub struct ScenarioError {
     /// The file, if it came from one.
     pub file: Option<String>,
-    /// The line, from 1, if one can be named.
+    /// The line, from 1, if known.
     pub line: Option<usize>,
     /// What is wrong.
     pub problem: Box<Problem>,
@@ -23,7 +23,7 @@ pub enum Problem {
     /// Not TOML.
     #[error("not valid TOML: {0}")]
     Syntax(String),
-    /// A key this table does not have.
+    /// A key that this table does not have.
     #[error("unknown key '{key}' in {table}; {hint}")]
     UnknownKey {
         /// The key.
@@ -43,7 +43,7 @@ pub enum Problem {
         /// The nearest word, or all of them.
         hint: String,
     },
-    /// A key that must be there.
+    /// A missing required key.
     #[error("{table} lacks '{key}': add {key} = {example}")]
     Missing {
         /// The table.
@@ -58,14 +58,14 @@ pub enum Problem {
     WrongType {
         /// The key's full path.
         key: String,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
         /// An example in TOML.
         example: String,
-        /// What it is.
+        /// The actual type.
         got: String,
     },
-    /// A quantity that does not read.
+    /// A quantity that cannot be parsed.
     #[error("{key}: {error}")]
     Unit {
         /// The key's full path.
@@ -73,25 +73,25 @@ pub enum Problem {
         /// Why.
         error: UnitError,
     },
-    /// A contradiction or something that cannot be; cause and remedy.
+    /// A contradiction or an impossible value; cause and remedy.
     #[error("{0}")]
     Impossible(String),
 }
 
 impl Problem {
-    /// This problem at a line.
+    /// This problem at the given line.
     pub(crate) fn at(self, line: usize) -> ScenarioError {
         ScenarioError { file: None, line: Some(line), problem: Box::new(self) }
     }
 }
 
-/// A problem's words, in which control characters of the file's own keys and texts are escaped.
+/// A problem's message, in which control characters of the file's own keys and texts are escaped.
 fn one_line(problem: &Problem) -> String {
     let escape = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
     problem.to_string().chars().map(escape).collect()
 }
 
-/// `did you mean 'x'?` if a word of `known` is near, else the whole list.
+/// `did you mean 'x'?` if a word of `known` is similar, else the whole list.
 pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = known.clone().map(|k| (distance(word, k), k)).min();
     match near {
@@ -100,8 +100,8 @@ pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Str
     }
 }
 
-/// Edit distance of texts of a line's length: letters inserted, removed, replaced, or two neighbours swapped, each once
-/// (optimal string alignment).
+/// Edit distance of texts of a line's length: letters inserted, removed, replaced, or two neighbours swapped, each at most once (optimal
+/// string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

@@ -1,6 +1,6 @@
-//! The scenario file: its model, how it is read, refused and written.
+//! The scenario file: its model, parsing, validation and writing.
 //!
-//! A file becomes a [`Scenario`], plain typed data. What runs it is not known here.
+//! A file becomes a [`Scenario`], plain typed data. This crate does not depend on what runs it.
 #![forbid(unsafe_code)]
 
 mod differences;
@@ -48,5 +48,5 @@ pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
 pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
 
-/// Most seeds of one run.
+/// Maximum number of seeds of one run.
 pub const REPEATS_MAX: u32 = 10_000;

@@ -1,4 +1,4 @@
-//! From the file's text to a [`Scenario`].
+//! Parses the file's text into a [`Scenario`].
 
 use crate::error::{Problem, ScenarioError};
 use crate::model::{App, Bound, Check, Flow, Metric, Node, Routing, Scenario, Side, Stack};
@@ -18,16 +18,16 @@ use wavelane_base::{Octets, Rate, Seed, Span};
 /// Largest scenario file.
 const FILE_MAX: u64 = 4 << 20;
 
-/// Between echo probes unless the file says otherwise (design of the latency figures: 64 B every 100 ms).
+/// Default interval between echo probes (design of the latency figures: 64 B every 100 ms).
 const ECHO_EVERY: Span = Span::from_millis(100);
-/// Bytes of an echo probe unless the file says otherwise.
+/// Default size of an echo probe.
 const ECHO_SIZE: Octets = Octets::new(64);
-/// Between ping's requests, and their data, unless the file says otherwise (as the program of that name).
+/// Default interval of ping's requests, and their data (as in the program of that name).
 const PING_EVERY: Span = Span::from_secs(1);
 const PING_SIZE: Octets = Octets::new(56);
-/// Bytes of a datagram unless the file says otherwise: what fills an Ethernet frame.
+/// Default size of a datagram: it fills an Ethernet frame.
 const DATAGRAM_SIZE: Octets = Octets::new(1472);
-/// Most datagrams of a fixed window.
+/// Maximum number of datagrams of a fixed window.
 const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] = &[
@@ -35,17 +35,17 @@ const TOP: &[&str] = &[
     "sweep", "gateways", "links", "routes",
 ];
 
-/// Keys by which a file is known to be a scenario rather than a gateway's configuration.
+/// Keys that distinguish a scenario from a gateway's configuration.
 const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
 
-/// Whether the text looks like a scenario: any key only scenarios have at the top level. `None` if it is not TOML.
+/// Whether the text looks like a scenario: it has a top-level key that only scenarios have. `None` if it is not TOML.
 pub fn is_scenario(text: &str) -> Option<bool> {
     let table = DeTable::parse(text).ok()?;
     Some(table.get_ref().keys().any(|k| SCENARIO_ONLY.contains(&k.get_ref().as_ref())))
 }
 
-/// The line, from 1, on which a review's clause such as `flows.page` stands in a scenario's text: that of its deepest key
-/// which is there. `None` if not even the first is, or the text is not TOML.
+/// The line, from 1, of a review's clause such as `flows.page` in a scenario's text: the line of its deepest existing key. `None` if not
+/// even the first key exists, or the text is not TOML.
 pub fn line_of_clause(text: &str, clause: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let mut table = Some(document.get_ref());
@@ -61,12 +61,12 @@ pub fn line_of_clause(text: &str, clause: &str) -> Option<usize> {
 }
 
 impl Scenario {
-    /// Reads and checks a file. Files it names (loss traces) are looked up beside it.
+    /// Reads and validates a file. Files it names (loss traces) are looked up relative to it.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         Self::load_with(path, &[])
     }
 
-    /// Reads and checks a file, then puts `settings` in the place of some of its values.
+    /// Reads and validates a file, then replaces some of its values by `settings`.
     pub fn load_with(path: &Path, settings: &[Setting]) -> Result<Self, ScenarioError> {
         let named = |mut error: ScenarioError| {
             error.file = Some(path.display().to_string());
@@ -78,7 +78,7 @@ impl Scenario {
         if settings.is_empty() {
             return Ok(plain);
         }
-        // Its lines are the file's, where the values do not stand.
+        // Line numbers refer to the file, which does not contain the values.
         Self::parse_with(&text, base, settings).map_err(|error| ScenarioError {
             file: Some(format!("{} with --set", path.display())),
             line: None,
@@ -86,7 +86,7 @@ impl Scenario {
         })
     }
 
-    /// Reads the `scenario.toml` of a record, which is a regular file.
+    /// Reads the `scenario.toml` of a record, which must be a regular file.
     pub fn load_recorded(record: &Path) -> Result<Self, ScenarioError> {
         let path = record.join("scenario.toml");
         let named = |error: ScenarioError| ScenarioError { file: Some(path.display().to_string()), ..error };
@@ -98,12 +98,12 @@ impl Scenario {
         text.and_then(|text| Self::parse(&text, record)).map_err(named)
     }
 
-    /// Reads and checks a text. `base` is the folder in which files it names are looked up.
+    /// Reads and validates a text. `base` is the folder in which files it names are looked up.
     pub fn parse(text: &str, base: &Path) -> Result<Self, ScenarioError> {
         Self::parse_with(text, base, &[])
     }
 
-    /// Reads and checks a text with `settings` in the place of some of its values.
+    /// Reads and validates a text, with some of its values replaced by `settings`.
     pub fn parse_with(text: &str, base: &Path, settings: &[Setting]) -> Result<Self, ScenarioError> {
         let mut document = DeTable::parse(text).map_err(|e| {
             let line = e.span().map_or(1, |s| line_of(text, s.start));
@@ -117,10 +117,10 @@ impl Scenario {
         Self::of_document(&Table::root(text, document.get_ref()), base).map_err(|error| made.explain(error))
     }
 
-    /// Reads and checks a document.
+    /// Reads and validates a document.
     fn of_document(root: &Table<'_>, base: &Path) -> Result<Self, ScenarioError> {
         root.only(TOP)?;
-        // Its keys are those of other tables; `Sweep` reads them.
+        // Its keys are those of other tables; `Sweep` parses them.
         Sweep::parse_in(root)?;
         let stacks = stacks(root)?;
         let duration_at = root.need("duration", "\"45 s\"")?;
@@ -196,7 +196,7 @@ pub(crate) fn read_scenario(path: &Path) -> Result<String, ScenarioError> {
     })
 }
 
-/// Reads a text file of at most `most` bytes. The error names cause and remedy.
+/// Reads a text file of at most `most` bytes. The error gives cause and remedy.
 pub fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
     use std::io::Read;
     let unreadable = |e: std::io::Error| format!("{e}; check the path and its permissions");
@@ -209,7 +209,7 @@ pub fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text; check the path".into())
 }
 
-/// The same of a file that a run wrote, which is a regular one: opening a pipe would wait for its writer.
+/// The same for a file written by a run, which must be a regular file: opening a pipe would block until it has a writer.
 pub fn read_regular(path: &Path, most: u64) -> Result<String, String> {
     let found = std::fs::metadata(path).map_err(|e| format!("{e}; check the path and its permissions"))?;
     if !found.is_file() {
@@ -218,7 +218,7 @@ pub fn read_regular(path: &Path, most: u64) -> Result<String, String> {
     read_bounded(path, most)
 }
 
-/// The named tables under `key`, in file order; none if it is absent.
+/// The named tables under `key`, in file order; empty if it is absent.
 fn sections<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<(String, Value<'a>)>, ScenarioError> {
     let Some(value) = root.get(key) else { return Ok(Vec::new()) };
     let entries = value.table("[channels.air]")?.entries();
@@ -267,7 +267,7 @@ fn nodes(root: &Table<'_>) -> Result<Vec<Node>, ScenarioError> {
 }
 
 fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
-    // Keys of every application; each has some of its own.
+    // Keys of every application; each also has its own.
     const COMMON: &[&str] = &["app", "from", "to", "start", "stop", "category", "no-ack"];
     let table = value.table("[flows.page]")?;
     let kind = word(&table.need("app", "\"download\"")?, "application", crate::words::APPS, "\"download\"")?;
@@ -359,7 +359,7 @@ fn check(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<Check, Sc
     Ok(Check { name: name.to_owned(), stack, flow, metric, side, bound })
 }
 
-/// The stack a check is about: the one it names, else `wavelane`, else the only one.
+/// The stack that a check refers to: the one it names, else `wavelane`, else the only one.
 fn judged_stack(scenario: &Scenario, table: &Table<'_>, value: &Value<'_>) -> Result<Stack, ScenarioError> {
     match table.get("stack") {
         Some(named) => {

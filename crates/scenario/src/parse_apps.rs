@@ -1,4 +1,4 @@
-//! Applications that follow a model of people: `web`, `voice`, `on-off`, `telnet`. `docs/models/traffic.md` has the models.
+//! Applications that follow a model of people: `web`, `voice`, `on-off`, `telnet`. The models are in `docs/models/traffic.md`.
 
 use crate::error::ScenarioError;
 use crate::model::{App, ChannelKind, Codec, Flow, Scenario, Spurts, Voice, Web};
@@ -13,29 +13,29 @@ const OBJECT_MAX: Octets = Octets::new(100_000_000);
 const OBJECTS_MAX: u64 = 1_000;
 const PARALLEL_MAX: u64 = 64;
 const PAGES_MAX: u64 = 1_000_000;
-/// Shapes of the sizes: at 1 there is no mean, at 100 hardly a difference from exponential sizes.
+/// Shapes of the size distribution: at 1 there is no mean, at 100 it is nearly exponential.
 const SHAPE_MIN: f64 = 1.01;
 const SHAPE_MAX: f64 = 100.0;
 /// Longest mean of a random time.
 const MEAN_MAX: Span = Span::from_secs(3_600);
-/// Shortest mean of a time after which something is sent.
+/// Shortest mean interval between sends.
 const MEAN_MIN: Span = Span::from_millis(1);
 /// Smallest and largest datagram: it carries a number, and fits any channel's frames.
 const DATAGRAM_MIN: u64 = 16;
 const DATAGRAM_MAX: u64 = 2_200;
-/// Fastest datagrams of a spurt.
+/// Shortest interval between datagrams of a spurt.
 const EVERY_MIN: Span = Span::from_micros(10);
-/// Most mean spurts that a datagram's interval may last: spurts without a datagram are drawn again, and a longer interval meets one in
-/// 22,000 or fewer.
+/// Maximum ratio of a datagram's interval to the mean spurt: spurts without a datagram are drawn again, and for a longer interval one in
+/// 22,000 or fewer has one.
 const EVERY_PER_SPURT: u64 = 10;
-/// Largest keystroke: more is a transfer.
+/// Largest keystroke: larger ones are transfers.
 const KEYSTROKE_MAX: u64 = 1_400;
 /// Headers of a datagram.
 const UDP_IP: usize = 28;
 
 const CODECS: &[(&str, Codec)] = &[("g726-32", Codec::G726), ("g711", Codec::G711)];
 
-/// `PagePool/WebTraf` of ns-2 as its examples set it, with sizes in bytes (packets there: mean 10 of 1 kB).
+/// `PagePool/WebTraf` of ns-2 with the settings of its examples, sizes in bytes (packets there: mean 10 of 1 kB).
 fn webtraf_2001() -> Web {
     Web {
         document: None,
@@ -49,8 +49,8 @@ fn webtraf_2001() -> Web {
     }
 }
 
-/// The median desktop page of October 2024 (HTTP Archive, Web Almanac 2024, chapter Page Weight: 2,652 kB, 71 requests,
-/// 18 kB of HTML), read like pages of 3GPP2 C.R1002-0 (30 s), over six connections as browsers have with HTTP/1.1.
+/// The median desktop page of October 2024 (HTTP Archive, Web Almanac 2024, chapter Page Weight: 2,652 kB, 71 requests, 18 kB of HTML),
+/// read like pages of 3GPP2 C.R1002-0 (30 s), over six connections as in browsers with HTTP/1.1.
 fn almanac_2024() -> Web {
     Web {
         document: Some(Octets::new(18_000)),
@@ -64,12 +64,12 @@ fn almanac_2024() -> Web {
     }
 }
 
-/// Makes a page model's values.
+/// Constructor of a page model's values.
 type PageModel = fn() -> Web;
 
 const MODELS: &[(&str, PageModel)] = &[("webtraf-2001", webtraf_2001), ("almanac-2024", almanac_2024)];
 
-/// The keys of an application that is read here; `None` if it is not.
+/// The keys of an application that is parsed here; `None` for others.
 pub(crate) fn keys(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "web" => &["model", "document", "objects", "size", "shape", "parallel", "gap", "think", "pages", "control"],
@@ -80,7 +80,7 @@ pub(crate) fn keys(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Reads such an application.
+/// Parses such an application.
 pub(crate) fn app(kind: &str, table: &Table<'_>) -> Result<App, ScenarioError> {
     match kind {
         "web" => web(table).map(|web| App::Web(Box::new(web))),
@@ -132,7 +132,7 @@ fn shape(value: &Value<'_>) -> Result<f64, ScenarioError> {
 }
 
 fn voice(table: &Table<'_>) -> Result<Voice, ScenarioError> {
-    // ITU-T P.59 has 1.004 and 1.587 s; these are the source document's.
+    // ITU-T P.59 gives 1.004 and 1.587 s; these values are from the source document.
     let talk = mean(table, "talk", Span::from_secs(1), MEAN_MIN)?;
     let silence = mean(table, "silence", Span::from_millis(1_350), MEAN_MIN)?;
     let deadline = table.quantity("deadline")?.unwrap_or(Span::from_millis(500));
@@ -199,7 +199,7 @@ fn size(table: &Table<'_>, key: &'static str, usual: Octets, least: u64, most: u
     Ok(size)
 }
 
-/// Refuses a call none of whose datagrams can come in time.
+/// Rejects a call none of whose datagrams can arrive in time.
 pub(crate) fn deadline(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Result<(), ScenarioError> {
     let App::Voice(voice) = &flow.app else { return Ok(()) };
     let least = least_delay(scenario, flow, voice.spurts.size.get() as usize);
@@ -213,7 +213,7 @@ pub(crate) fn deadline(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> R
     Err(at.as_ref().unwrap_or(value).impossible(why))
 }
 
-/// What a lone datagram takes on the air and on wires, without any wait.
+/// Delay of a single datagram on the air and on wires, without any queueing.
 fn least_delay(scenario: &Scenario, flow: &Flow, size: usize) -> Span {
     let way = scenario.path(&flow.from, &flow.to).unwrap_or_default();
     way.iter().fold(Span::ZERO, |sum, (channel, direction)| {

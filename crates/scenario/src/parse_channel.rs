@@ -11,10 +11,10 @@ use wavelane_channel::{
     CableConfig, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Reorder, Windows,
 };
 
-/// Largest loss trace file: room for a million intervals.
+/// Largest loss trace file: enough for a million intervals.
 const TRACE_FILE_MAX: u64 = 64 << 20;
 
-/// Keys of one direction of a channel, as files write them.
+/// Keys of one direction of a channel in files.
 pub const DIRECTION_KEYS: &[&str] = &[
     "rate",
     "delay",
@@ -29,7 +29,7 @@ pub const DIRECTION_KEYS: &[&str] = &[
     "policer",
 ];
 
-/// Makes a preset's configuration.
+/// Constructor of a preset's configuration.
 type Preset = fn() -> CableConfig;
 /// Presets by name.
 const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
@@ -38,7 +38,7 @@ const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
 pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Channel, ScenarioError> {
     let table = value.table("[channels.air]")?;
     if let Some(kind) = table.get("kind") {
-        // The words of the format that do not exist yet are refused by name, not as unknown.
+        // Reserved words of the format are rejected by name, not as unknown.
         let text = kind.str("a kind of channel", "\"cable\"")?;
         if matches!(text, "serial" | "cellular" | "bluetooth") {
             return Err(kind.impossible(format!("channels of kind '{text}' cannot be run yet: use kind = \"cable\"")));
@@ -73,7 +73,7 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
     let between = vec![end(first)?, end(second)?];
     let mut cable = cable;
     if one_way {
-        // Whoever sends the wrong way all the same is not heard.
+        // Packets sent in the wrong direction are lost.
         cable.reverse.loss = LossConfig::Random { p: Ratio::ONE };
     }
     Ok(Channel { name: name.to_owned(), between, kind: ChannelKind::Cable(Box::new(cable)), one_way })
@@ -99,7 +99,7 @@ fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, Scenari
     Ok(CableConfig { forward, reverse })
 }
 
-/// Sets what the table at `value` says.
+/// Applies the settings of the table at `value`.
 fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfig) -> Result<(), ScenarioError> {
     let table = value.table("{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?;
     table.only(DIRECTION_KEYS)?;
@@ -188,7 +188,7 @@ fn loss(value: &Value<'_>, base: &Path) -> Result<LossConfig, ScenarioError> {
     }
 }
 
-/// `file`, or what such a file holds as `intervals` or `frames` (the form the Record uses, so that it stands alone).
+/// `file`, or the contents of such a file as `intervals` or `frames` (the form the Record uses, so that it is self-contained).
 fn trace(value: &Value<'_>, table: &Table<'_>, base: &Path) -> Result<LossTrace, ScenarioError> {
     match (table.get("file"), table.get("intervals"), table.get("frames")) {
         (Some(file), None, None) => {
@@ -208,7 +208,7 @@ fn trace(value: &Value<'_>, table: &Table<'_>, base: &Path) -> Result<LossTrace,
     }
 }
 
-/// One entry a line: `3.2 s - 3.45 s` (lost interval) or `17` (number of a lost frame); `#` begins a comment.
+/// One entry per line: `3.2 s - 3.45 s` (lost interval) or `17` (number of a lost frame); `#` begins a comment.
 fn trace_file(text: &str) -> Result<LossTrace, String> {
     let (mut intervals, mut frames) = (Windows::new(), Vec::new());
     for (i, line) in text.lines().enumerate() {

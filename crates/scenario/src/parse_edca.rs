@@ -23,7 +23,7 @@ pub fn category_word(category: Category) -> &'static str {
     CATEGORIES.iter().find(|(_, c)| *c == category).map_or("best-effort", |(word, _)| word)
 }
 
-/// `"standard"`, or what differs from it: `{ voice = { aifsn = 2, cw = [3, 7], txop = "2080 us" } }`.
+/// `"standard"`, or the differences from it: `{ voice = { aifsn = 2, cw = [3, 7], txop = "2080 us" } }`.
 pub(crate) fn edca(value: &Value<'_>, phy: Phy) -> Result<Edca, ScenarioError> {
     let mut edca = Edca::standard(phy);
     if value.as_str().is_some() {
@@ -59,7 +59,7 @@ fn access(value: &Value<'_>, access: &mut Access) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// Every category, as [`edca`] reads it.
+/// Writes every category in the form that [`edca`] reads.
 pub(crate) fn write_edca(edca: &Edca) -> String {
     let one = |(word, category): &(&str, Category)| {
         let Access { aifsn, cw_min, cw_max, txop } = &edca.access[*category as usize];
@@ -94,7 +94,7 @@ fn frames(table: &Table<'_>) -> Result<FecFrames, ScenarioError> {
     Ok(frames.unwrap_or(FecFrames::Data))
 }
 
-/// As [`fec`] reads it.
+/// Writes it in the form that [`fec`] reads.
 pub(crate) fn write_fec(fec: &Fec) -> String {
     let code = match fec.code {
         FecCode::Residual { ber, rate } => {

@@ -1,4 +1,4 @@
-//! What single gateways do differently: `[gateways.NAME]`.
+//! Settings of single gateways: `[gateways.NAME]`.
 
 use crate::error::ScenarioError;
 use crate::model::{Backpressure, GatewayKnobs, Node, NodeKind};
@@ -9,7 +9,7 @@ use crate::write::{text, unit};
 use core::fmt::Write;
 use wavelane_base::{Octets, Ratio};
 
-/// Keys of `[gateways.NAME]`, as files write them.
+/// Keys of `[gateways.NAME]` in files.
 pub const GATEWAY_KEYS: &[&str] = &[
     "backpressure",
     "micro-blocks",
@@ -27,7 +27,7 @@ pub const GATEWAY_KEYS: &[&str] = &[
 const BLOCK_MIN: Octets = Octets::new(4 << 10);
 const BLOCK_MAX: Octets = Octets::new(64 << 20);
 
-/// Smallest cache that serves: two of the smallest blocks.
+/// Smallest useful cache: two of the smallest blocks.
 const CACHE_MIN: Octets = Octets::new(128 << 10);
 /// Largest cache.
 const CACHE_MAX: Octets = Octets::new(1 << 36);
@@ -40,7 +40,7 @@ pub const BACKPRESSURES: &[(&str, Backpressure)] = &[
     ("off", Backpressure::Off),
 ];
 
-/// The words for what radio lanes say of a frame.
+/// The words for what radio lanes specify per frame.
 pub(crate) const RADIOS: &[(&str, bool)] = &[("plain", false), ("raw", true)];
 
 /// The words for sealing.

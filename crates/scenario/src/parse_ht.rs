@@ -1,4 +1,4 @@
-//! What cells of 802.11n and 802.11ac have beside others: width, streams, rates by MCS, and aggregates.
+//! Additional settings of 802.11n and 802.11ac cells: width, streams, rates by MCS, and aggregates.
 
 use crate::error::ScenarioError;
 use crate::parse::word;
@@ -7,14 +7,14 @@ use crate::table::{Table, Value};
 use wavelane_base::{Octets, Rate};
 use wavelane_channel::wifi::{Aggregate, Phy, STREAMS_MAX, Width};
 
-/// The word for rates that senders choose by themselves.
+/// The word for rates chosen by the senders.
 pub(crate) const ADAPTIVE: &str = "adaptive";
 
-/// 802.11ac, of which a file says no more.
+/// 802.11ac without further settings in the file.
 pub(crate) const VHT: Phy = Phy::Vht { width: Width::Mhz80, streams: 1, short_guard: false };
 const WIDTHS: &[(&str, Width)] = &[("20 MHz", Width::Mhz20), ("40 MHz", Width::Mhz40), ("80 MHz", Width::Mhz80)];
 
-/// The physical layer with its `width` and `streams`, which only 802.11ac has.
+/// The physical layer with its `width` and `streams`, which exist only for 802.11ac.
 pub(crate) fn shape(table: &Table<'_>, phy: Phy) -> Result<Phy, ScenarioError> {
     let Phy::Vht { mut width, mut streams, short_guard } = phy else {
         let Some(value) = ["width", "streams"].into_iter().find_map(|key| table.get(key)) else { return Ok(phy) };
@@ -33,7 +33,7 @@ pub(crate) fn shape(table: &Table<'_>, phy: Phy) -> Result<Phy, ScenarioError> {
     Ok(Phy::Vht { width, streams, short_guard })
 }
 
-/// `width`, `streams` and `guard` as files write them.
+/// Writes `width`, `streams` and `guard`.
 pub(crate) fn write_shape(phy: Phy, key: &mut impl FnMut(&str, String)) {
     if let Phy::Vht { width, streams, .. } = phy {
         key("width", format!("\"{width}\""));
@@ -65,7 +65,7 @@ pub(crate) fn data_rate<'a>(table: &Table<'a>, phy: Phy) -> Result<(Value<'a>, R
     Ok((value, rate, adapts))
 }
 
-/// `{ frames = 64, size = "65535 B" }`, each left out at its largest.
+/// `{ frames = 64, size = "65535 B" }`, each omitted at its maximum.
 pub(crate) fn aggregate(value: &Value<'_>, phy: Phy) -> Result<Aggregate, ScenarioError> {
     let table = value.table("{ frames = 64, size = \"65535 B\" }")?;
     table.only(&["frames", "size"])?;

@@ -9,10 +9,10 @@ use core::fmt::Write;
 use std::collections::BTreeSet;
 use wavelane_base::Rate;
 
-/// Keys of `[links.NAME]`, as files write them.
+/// Keys of `[links.NAME]` in files.
 pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk", "no-small", "start-rates"];
 
-/// The words for the choice of lane.
+/// The words for lane selection.
 pub const LANE_CHOICES: &[(&str, LaneChoice)] = &[
     ("bond", LaneChoice::Bond),
     ("pinned", LaneChoice::Pinned),
@@ -61,7 +61,7 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
     if let Some(other) = scenario.links.iter().find(|other| beside.contains(&&other.lanes[0])) {
         return refuse(format!("[links.{}] is about the same gateways: put them together", other.name));
     }
-    // Each direction on its own: of two one-way channels each is the only way out of a gateway.
+    // Each direction separately: of two one-way channels each is a gateway's only way out.
     for (from, to) in ends.iter().flat_map(|from| ends.iter().map(move |to| (from, to))) {
         let carries = |c: &&&Channel| c.places(from, to).is_some_and(|(at, far)| c.joins(at, far));
         let out: Vec<&String> = channels.iter().filter(carries).map(|c| &c.name).collect();
@@ -80,13 +80,13 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
             "'{lane}' carries neither bulk nor small exchanges: take it out of no-bulk or no-small"
         ));
     }
-    // Those not named follow: what is written back says so.
+    // Unnamed lanes follow, and are written out explicitly.
     let rest: Vec<String> = beside.into_iter().filter(|lane| !link.lanes.contains(lane)).cloned().collect();
     link.lanes.extend(rest);
     Ok(link)
 }
 
-/// A list of channels, each once.
+/// A list of channels without duplicates.
 fn names(table: &Table<'_>, key: &str) -> Result<Vec<String>, ScenarioError> {
     let Some(value) = table.get(key) else { return Ok(Vec::new()) };
     let mut names: Vec<String> = Vec::new();
@@ -100,7 +100,7 @@ fn names(table: &Table<'_>, key: &str) -> Result<Vec<String>, ScenarioError> {
     Ok(names)
 }
 
-/// Channels with the rate that gateways start at on each.
+/// Channels with the gateways' start rate on each.
 fn start_rates(table: &Table<'_>) -> Result<Vec<(String, Rate)>, ScenarioError> {
     let Some(value) = table.get("start-rates") else { return Ok(Vec::new()) };
     let entries = value.table("{ modem = \"33.6 kbit/s\" }")?.entries();
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Of two one-way channels each is the only way out of a gateway, which needs it for everything.
+    /// Of two one-way channels each is a gateway's only way out, which it needs for all traffic.
     #[test]
     fn the_only_way_out_carries_everything() {
         let text = |link: &str| {

@@ -9,7 +9,7 @@ use wavelane_channel::wifi::StationQueue;
 use wavelane_channel::{AqlTerms, Tins};
 use wavelane_channel::{CoDelTimes, Discipline, Parameter, QueueLimit, Queueing};
 
-/// The kinds of queue, as files write them.
+/// The kinds of queue in files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Fifo,
@@ -33,7 +33,7 @@ const KINDS: &[(&str, Kind)] = &[
 const EXAMPLE: &str = "{ kind = \"fq-codel\" }";
 
 impl Kind {
-    /// What a table of it may hold.
+    /// Keys that a table of this kind may have.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Fifo => &["kind", "limit"],
@@ -43,7 +43,7 @@ impl Kind {
             Self::Pie | Self::DualPi2 => &["kind", "limit", "ring", "target"],
         }
     }
-    /// How much waits unless the file says otherwise, as Linux has it.
+    /// Default queue limit, as in Linux.
     fn limit(self) -> QueueLimit {
         match self {
             Self::Fifo | Self::TwoStage | Self::CoDel | Self::Pie => QueueLimit::Packets(1_000),
@@ -109,7 +109,7 @@ pub(crate) fn station(value: &Value<'_>) -> Result<StationQueue, ScenarioError> 
     Ok(StationQueue { limit, discipline: discipline(&table, kind)?, airtime, ring, aql })
 }
 
-/// `true`, or the limits that are not Linux's.
+/// `true`, or the limits that differ from Linux's.
 fn aql(value: &Value<'_>) -> Result<Option<AqlTerms>, ScenarioError> {
     let usual = AqlTerms::default();
     if let Ok(limits) = value.bool() {
@@ -138,7 +138,7 @@ pub(crate) fn write_station(queue: &StationQueue) -> String {
     format!("{open}, airtime = true{aql} }}")
 }
 
-/// The delay that PIE and DualPI2 let stand (RFC 8033, section 4.1; RFC 9332, appendix A.1).
+/// Target delay of PIE and DualPI2 (RFC 8033, section 4.1; RFC 9332, appendix A.1).
 const PI_TARGET: Span = Span::from_millis(15);
 
 fn times(table: &Table<'_>) -> Result<CoDelTimes, ScenarioError> {
@@ -147,7 +147,7 @@ fn times(table: &Table<'_>) -> Result<CoDelTimes, ScenarioError> {
     Ok(CoDelTimes { target, interval: table.quantity("interval")?.unwrap_or(usual.interval) })
 }
 
-/// How CAKE's tins are called (tc-cake(8)).
+/// Names of CAKE's tin modes (tc-cake(8)).
 const TINS: &[(&str, Tins)] =
     &[("besteffort", Tins::BestEffort), ("diffserv3", Tins::Diffserv3), ("diffserv4", Tins::Diffserv4)];
 

@@ -1,4 +1,4 @@
-//! Which channel leads from a node to its neighbour, where several do: `[routes]`.
+//! Selection among several channels from a node to its neighbour: `[routes]`.
 
 use crate::error::{ScenarioError, hint};
 use crate::model::{ChannelRoute, Scenario};
@@ -7,7 +7,7 @@ use crate::validate::known_node;
 use crate::write::text;
 use std::collections::BTreeSet;
 
-/// Most routes of a scenario.
+/// Maximum number of routes in a scenario.
 const ROUTES_MAX: usize = 256;
 
 /// Reads `[routes]`, once the channels are known.

@@ -8,7 +8,7 @@ use crate::units::Quantity;
 use core::fmt::Write;
 use wavelane_base::{Octets, Span};
 
-/// Keys of `[tcp]`, as files write them.
+/// Keys of `[tcp]` in files.
 pub const TCP_KEYS: &[&str] = &[
     "profile",
     "segment",
@@ -27,12 +27,12 @@ pub const TCP_KEYS: &[&str] = &[
 
 const PROFILES: &[(&str, TcpProfile)] = &[("stack", TcpProfile::Stack), ("ns3-3.44", TcpProfile::Ns3)];
 
-/// Largest and smallest segment: what the largest radio frame carries, and what every host must take (RFC 9293, 3.7.1).
+/// Largest and smallest segment: limited by the largest radio frame, and by what every host must accept (RFC 9293, 3.7.1).
 const SEGMENT_MAX: u64 = 2_200;
 const SEGMENT_MIN: u64 = 40;
-/// Largest buffer: what scaling can announce (RFC 7323, section 2.3).
+/// Largest buffer: the maximum window with scaling (RFC 7323, section 2.3).
 const BUFFER_MAX: u64 = 1 << 30;
-/// Most segments of an initial window, or acknowledged together.
+/// Maximum number of segments in an initial window, or acknowledged together.
 const COUNT_MAX: u64 = 1_000;
 /// Longest timer.
 const TIMER_MAX: Span = Span::from_secs(60);
@@ -89,7 +89,7 @@ fn within(value: &Value<'_>, number: u64, least: u64, most: u64, shown: String) 
     Err(Problem::Impossible(why).at(value.line))
 }
 
-/// Writes `[tcp]`; nothing if no knob is turned.
+/// Writes `[tcp]`; nothing if all knobs have their defaults.
 pub(crate) fn write(knobs: &TcpKnobs) -> String {
     if *knobs == TcpKnobs::default() {
         return String::new();

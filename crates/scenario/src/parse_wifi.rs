@@ -15,7 +15,7 @@ use wavelane_channel::wifi::{
     STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
-/// Keys of a wifi channel, as files write them.
+/// Keys of a wifi channel in files.
 pub const WIFI_KEYS: &[&str] = &[
     "kind",
     "nodes",
@@ -56,10 +56,10 @@ pub(crate) const PHYS: &[(&str, Phy)] = &[
     ("802.11ac", parse_ht::VHT),
     ("wavelan", Phy::wavelan(WAVELAN_OVERHEAD)),
 ];
-/// What a frame of WaveLAN costs beside its bytes unless the file says otherwise, and at most.
+/// Default and maximum overhead of a WaveLAN frame in addition to its bytes.
 const WAVELAN_OVERHEAD: Span = Span::from_micros(700);
 const WAVELAN_OVERHEAD_MAX: Span = Span::from_millis(10);
-/// What only stations with acknowledgements have.
+/// Keys that only stations with acknowledgements have.
 const ANSWERING_KEYS: &[&str] = &["answer-rate", "rts-rate", "rts-threshold", "retry", "edca"];
 const LENGTHS: &[(&str, bool)] = &[("long", false), ("short", true)];
 pub(crate) const RULES: &[(&str, Rules)] = &[
@@ -69,7 +69,7 @@ pub(crate) const RULES: &[(&str, Rules)] = &[
     ("bianchi-2000", Rules::bianchi_2000()),
     ("wavelan-1995", Rules::wavelan_1995()),
 ];
-/// What a station's frames do at another one.
+/// Effect of a station's frames at another one.
 pub(crate) const HEAR: &[(&str, Reach)] = &[
     ("decode", Reach::FULL),
     ("sense", Reach::SENSED),
@@ -77,9 +77,9 @@ pub(crate) const HEAR: &[(&str, Reach)] = &[
     ("sense+interfere", Reach::LOUD),
     ("none", Reach { decode: false, sense: false, interfere: false, signal_db: 0 }),
 ];
-/// The word for a capture of every frame of a cell, which no station of it can be called.
+/// The word for a capture of every frame of a cell; no station may have this name.
 pub(crate) const MEDIUM: &str = "medium";
-/// Signals lie within this many dB of nothing.
+/// Signal levels are within this many dB of zero.
 const SIGNAL_MAX: i16 = 200;
 
 /// Reads a cell.
@@ -127,7 +127,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     }
     cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
     cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
-    // What remains is about one key each: the one that comes first in the file of those that can be at fault.
+    // Each remaining error concerns one key: report the first in the file of those that can be the cause.
     let keys = ["queue", "queues", "cw", "retry", "capture", "edca", "aggregate", "noise", "fec", "pcap", "errors"];
     let suspect = keys.into_iter().find_map(|key| {
         let mut plain = cell.clone();
@@ -142,7 +142,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
             "noise" => plain.noise_db = None,
             "fec" => plain.fec = None,
             "pcap" => (plain.captures, plain.snaplen) = (Vec::new(), SNAPLEN_MAX),
-            // A code without errors is refused as well.
+            // A code without errors is also rejected.
             _ => (plain.errors, plain.fec) = (None, None),
         }
         table.get(key).filter(|_| cell.check().is_err() && plain.check().is_ok())
@@ -201,7 +201,7 @@ fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
     Ok(phy)
 }
 
-/// WaveLAN with so much beside each frame's bytes.
+/// WaveLAN with this overhead per frame.
 fn overhead(value: &Value<'_>, phy: Phy) -> Result<Phy, ScenarioError> {
     let Phy::WaveLan { .. } = phy else {
         let why = format!("{}: what a frame of {phy} costs is in its standard", value.path);
@@ -216,7 +216,7 @@ fn overhead(value: &Value<'_>, phy: Phy) -> Result<Phy, ScenarioError> {
     Ok(Phy::wavelan(overhead))
 }
 
-/// The set of rules named, or that of the physical layer. WaveLAN and 802.11 cannot have each other's.
+/// The named set of rules, or that of the physical layer. WaveLAN and 802.11 cannot use each other's.
 fn rules(table: &Table<'_>, phy: Phy) -> Result<Rules, ScenarioError> {
     let named = table.get("rules");
     let Phy::WaveLan { .. } = phy else {
@@ -263,7 +263,7 @@ fn pcap(value: &Value<'_>, stations: &[String]) -> Result<(Vec<CapturePoint>, us
     Ok((points, bytes.map_or(SNAPLEN_MAX, |bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX))))
 }
 
-/// A rate that the PHY has.
+/// A rate that the PHY supports.
 pub(crate) fn rate(value: &Value<'_>, phy: Phy) -> Result<Rate, ScenarioError> {
     let rate = value.quantity()?;
     phy.rate(rate).map(|_| rate).map_err(|why| value.impossible(format!("{}: {why}", value.path)))
@@ -325,7 +325,7 @@ fn station_called(stations: &[String], name: &str, value: &Value<'_>) -> Result<
     })
 }
 
-/// `reach` and what `pairs` changes of it.
+/// `reach` and its changes by `pairs`.
 fn reach(table: &Table<'_>, stations: &[String]) -> Result<ReachMap, ScenarioError> {
     const BASES: &[(&str, bool)] = &[("all", true), ("none", false)];
     let all = table.get("reach").map(|v| word(&v, "reach", BASES, "\"all\"")).transpose()?.unwrap_or(true);

@@ -1,22 +1,22 @@
-//! `--set KEY=VALUE`: values that take the place of a scenario file's own.
+//! `--set KEY=VALUE`: values that replace a scenario file's own.
 
 use crate::error::{Problem, ScenarioError, hint};
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Most settings of one run.
+/// Maximum number of settings of one run.
 pub const SETTINGS_MAX: usize = 64;
 
-/// Tables whose entries are named by the file, in which a key may begin without saying so.
+/// Tables with entries named by the file, whose prefix a key may omit.
 const NAMED: [&str; 3] = ["channels", "flows", "checks"];
 
-/// One value to put in the place of the file's.
+/// One value that replaces the file's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// A key's full path; `channels.`, `flows.` or `checks.` may be left out, as in `air.forward.rate`.
+    /// A key's full path; `channels.`, `flows.` or `checks.` may be omitted, as in `air.forward.rate`.
     pub key: String,
-    /// A TOML value; what is none is a text, so that `5 Mbit/s` needs no quotes.
+    /// A TOML value; anything else is taken as text, so that `5 Mbit/s` needs no quotes.
     pub value: String,
 }
 
@@ -37,7 +37,7 @@ impl Setting {
     }
 }
 
-/// The named table of a key, if it says so, and the rest.
+/// The named table of a key, if given, and the rest.
 fn parted(key: &str) -> (Option<&str>, &str) {
     let rest = |table: &&'static str| Some((Some(*table), key.strip_prefix(*table)?.strip_prefix('.')?));
     NAMED.iter().find_map(rest).unwrap_or((None, key))
@@ -49,18 +49,18 @@ fn comparable<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str)> {
     (table == other_table || table.is_none() || other_table.is_none()).then_some((one, other))
 }
 
-/// Whether two keys are the same, one of them perhaps with its named table.
+/// Whether two keys are the same, where one may omit its named table.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     comparable(one, other).is_some_and(|(one, other)| one == other)
 }
 
-/// Whether `key` is `table` or lies in it: setting `table` later takes the place of what was set for `key`.
+/// Whether `key` is `table` or is in it: setting `table` later replaces the value set for `key`.
 pub(crate) fn lies_in(key: &str, table: &str) -> bool {
     let rest = comparable(key, table).and_then(|(key, table)| key.strip_prefix(table));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Refuses settings of which a later one takes an earlier one's place.
+/// Rejects settings of which a later one replaces an earlier one.
 pub(crate) fn refuse_twice(settings: &[Setting]) -> Result<(), Problem> {
     for (number, later) in settings.iter().enumerate() {
         if let Some(earlier) = settings[..number].iter().find(|earlier| lies_in(&earlier.key, &later.key)) {
@@ -82,34 +82,34 @@ fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a DeTable<'t>> {
     table.get(key)?.get_ref().as_table()
 }
 
-/// What settings have made so far that the file does not have.
+/// Entries created by settings so far that the file does not have.
 pub(crate) struct Made {
-    /// The next key's place, behind the file's own.
+    /// The next key's place, after the file's own.
     place: usize,
-    /// Named tables, each with the near name that may have been meant.
+    /// New named tables, each with a similar existing name that may have been meant.
     tables: Vec<(String, Option<String>)>,
 }
 
 impl Made {
-    /// Nothing yet, of a text of this length.
+    /// The empty state, for a text of this length.
     pub(crate) fn new(length: usize) -> Self {
         Self { place: length, tables: Vec::new() }
     }
 
-    /// A key that stands behind all others: order counts among channels and flows.
+    /// A key placed after all others: order matters among channels and flows.
     fn key<'t>(&mut self, word: &str) -> Spanned<Cow<'t, str>> {
         self.place += 1;
         Spanned::new(self.place..self.place, Cow::Owned(word.to_owned()))
     }
 
-    /// Notes a new named table beside those of `beside`.
+    /// Records a new named table next to those of `beside`.
     fn table(&mut self, path: String, word: &str, beside: &DeTable<'_>) {
         let known: Vec<String> = beside.keys().map(|key| key.get_ref().to_string()).collect();
         let near = hint(word, known.iter().map(String::as_str));
         self.tables.push((path, near.starts_with("did you mean").then_some(near)));
     }
 
-    /// An error about a new table says so: its name may be mistyped.
+    /// Adds to an error about a new table that its name may be mistyped.
     pub(crate) fn explain(&self, error: ScenarioError) -> ScenarioError {
         let words = error.problem.to_string();
         let about = |path: &str| words.contains(&format!("[{path}")) || words.contains(&format!("{path}."));
@@ -120,7 +120,7 @@ impl Made {
     }
 }
 
-/// The named table that `word` begins in; `None` if it is a key of the top level.
+/// The named table in which `word` begins; `None` if it is a top-level key.
 fn section(root: &DeTable<'_>, top: &[&str], key: &str, word: &str) -> Result<Option<&'static str>, Problem> {
     if top.contains(&word) {
         return Ok(None);
@@ -146,7 +146,7 @@ fn section(root: &DeTable<'_>, top: &[&str], key: &str, word: &str) -> Result<Op
     }
 }
 
-/// The value as TOML, or as a text where it is no TOML or takes a text's place.
+/// The value as TOML, or as text where it is not TOML or replaces a text.
 fn value<'t>(text: &'t str, old: Option<&DeValue<'t>>) -> DeValue<'t> {
     let plain = || DeValue::String(Cow::Borrowed(text));
     match DeValue::parse(text) {
@@ -159,7 +159,7 @@ fn value<'t>(text: &'t str, old: Option<&DeValue<'t>>) -> DeValue<'t> {
     }
 }
 
-/// Puts `setting` into the document, whose keys at the top level are `top`. Tables on its way that are not there are made.
+/// Inserts `setting` into the document, whose top-level keys are `top`. Missing tables on its path are created.
 pub(crate) fn apply<'t>(
     root: &mut DeTable<'t>,
     top: &[&str],
@@ -173,7 +173,7 @@ pub(crate) fn apply<'t>(
     let Some((last, tables)) = words.split_last() else { return Ok(()) };
     let mut table = root;
     for (depth, word) in tables.iter().enumerate() {
-        // The other direction becomes one of its own.
+        // The other direction becomes independent.
         if *word == "reverse" && table.get("reverse").is_some_and(|v| v.get_ref().as_str() == Some("same")) {
             let own = table.get("forward").cloned().unwrap_or_else(|| spanned(DeValue::Table(DeTable::new())));
             table.insert(spanned(Cow::Owned((*word).to_owned())), own);

@@ -9,14 +9,14 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::{Octets, Rate, Ratio, Span};
 
-/// Most keys that vary at once.
+/// Maximum number of keys that vary at once.
 pub const AXES_MAX: usize = 8;
-/// Most values of one key.
+/// Maximum number of values of one key.
 pub const VALUES_MAX: usize = 1_000;
-/// Most combinations of values.
+/// Maximum number of combinations of values.
 pub const CELLS_MAX: usize = 10_000;
 
-/// A key and the values that it takes in turn.
+/// A key and its values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Axis {
     /// As in `--set`.
@@ -25,10 +25,10 @@ pub struct Axis {
     pub values: Vec<String>,
 }
 
-/// What a file's `[sweep]` says.
+/// The contents of a file's `[sweep]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sweep {
-    /// The keys, the slowest first.
+    /// The keys, the slowest-varying first.
     pub axes: Vec<Axis>,
     /// Seeds of each combination; `None` leaves it to the command.
     pub repeats: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Cell {
     pub scenario: Scenario,
 }
 
-/// A value's number in the base unit, and that unit as a key's ending.
+/// A value's number in the base unit, and the key suffix for that unit.
 pub fn in_base_units(text: &str) -> Option<(f64, &'static str)> {
     let rate = || Some((Rate::read(text).ok()?.as_bps() as f64, "bps"));
     let span = || Some((Span::read(text).ok()?.as_nanos() as f64 / 1e6, "ms"));
@@ -101,7 +101,7 @@ impl Axis {
     }
 }
 
-/// A value on one line, as `--set` takes it.
+/// A value on one line, as `--set` accepts it.
 fn inline(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => toml::Value::String(text.to_string()).to_string(),
@@ -153,7 +153,7 @@ fn range(table: &Table<'_>, at: &Value<'_>) -> Result<Vec<String>, ScenarioError
             _ if log => low * (high / low).powf(share),
             _ => low + (high - low) * share,
         };
-        // Three digits: every value can be read aloud and typed.
+        // Three significant digits: every value is easy to read and type.
         let decimals = if exact == 0.0 { 0 } else { (2 - exact.abs().log10().floor() as i64).clamp(0, 9) as usize };
         let text = format!("{exact:.decimals$}");
         let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -163,20 +163,20 @@ fn range(table: &Table<'_>, at: &Value<'_>) -> Result<Vec<String>, ScenarioError
 }
 
 impl Sweep {
-    /// What the file says; empty without `[sweep]`.
+    /// The file's sweep; empty without `[sweep]`.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let named = |error: ScenarioError| ScenarioError { file: Some(path.display().to_string()), ..error };
         let text = crate::parse::read_scenario(path)?;
         Self::parse(&text).map_err(named)
     }
 
-    /// Of a file's text.
+    /// From a file's text.
     pub(crate) fn parse(text: &str) -> Result<Self, ScenarioError> {
         let document = DeTable::parse(text).map_err(|e| Problem::Syntax(e.message().to_owned()).at(1))?;
         Self::parse_in(&Table::root(text, document.get_ref()))
     }
 
-    /// Of a document that was read.
+    /// From a parsed document.
     pub(crate) fn parse_in(root: &Table<'_>) -> Result<Self, ScenarioError> {
         let mut sweep = Self::default();
         let Some(value) = root.get("sweep") else { return Ok(sweep) };
@@ -195,7 +195,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// A key's values; unquoted dots in a key make tables of it.
+    /// Reads a key's values; unquoted dots in a key make tables of it.
     fn read(&mut self, key: String, value: &Value<'_>) -> Result<(), ScenarioError> {
         let values = match value.raw() {
             DeValue::Array(list) => {
@@ -221,7 +221,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Adds an axis, or puts it in the place of the file's of that key.
+    /// Adds an axis, or replaces the file's axis for that key.
     pub fn set(&mut self, axis: Axis) {
         match self.axes.iter_mut().find(|old| is_same(&old.key, &axis.key)) {
             Some(old) => *old = axis,
@@ -229,7 +229,7 @@ impl Sweep {
         }
     }
 
-    /// Why some of the keys would have no effect, beside `settings` and each other.
+    /// Why some of the keys would have no effect, given `settings` and each other.
     fn without_effect(&self, settings: &[Setting]) -> Option<String> {
         for (number, axis) in self.axes.iter().enumerate() {
             let key = &axis.key;
@@ -264,7 +264,7 @@ impl Sweep {
         if let Some(why) = self.without_effect(settings) {
             return Err(impossible(why));
         }
-        // What is wrong without the axes is not theirs.
+        // Errors that exist without the axes are not attributed to them.
         Scenario::load_with(path, settings)?;
         let mut cells = Vec::with_capacity(count);
         for mut number in 0..count {

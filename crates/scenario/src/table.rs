@@ -1,4 +1,4 @@
-//! A TOML table that knows its path and lines, and refuses keys it was not told of.
+//! A TOML table that knows its path and lines, and rejects unknown keys.
 
 use crate::error::{Problem, ScenarioError, hint};
 use crate::units::Quantity;
@@ -35,11 +35,11 @@ impl<'a> Table<'a> {
     pub(crate) fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
         Self { text, path: String::new(), line: 1, inner }
     }
-    /// How messages name it.
+    /// Its name in messages.
     pub(crate) fn title(&self) -> String {
         if self.path.is_empty() { "the top level".into() } else { format!("[{}]", self.path) }
     }
-    /// Refuses keys outside `known`.
+    /// Rejects keys outside `known`.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), ScenarioError> {
         let mut unknown: Vec<_> = self.inner.keys().filter(|k| !known.contains(&k.get_ref().as_ref())).collect();
         unknown.sort_by_key(|k| k.span().start);
@@ -100,15 +100,15 @@ impl<'a> Value<'a> {
     pub(crate) fn impossible(&self, why: impl Into<String>) -> ScenarioError {
         Problem::Impossible(why.into()).at(self.line)
     }
-    /// As TOML has it.
+    /// The raw TOML value.
     pub(crate) fn raw(&self) -> &'a DeValue<'a> {
         self.inner
     }
-    /// As text.
+    /// The value as text, or an error.
     pub(crate) fn str(&self, expected: &'static str, example: &'static str) -> Result<&'a str, ScenarioError> {
         self.inner.as_str().ok_or_else(|| self.wrong_type(expected, example))
     }
-    /// As text, if it is one.
+    /// The value as text, if it is one.
     pub(crate) fn as_str(&self) -> Option<&'a str> {
         self.inner.as_str()
     }

@@ -1,11 +1,11 @@
 //! Quantities as text, parsed strictly and exactly: `"20 Mbit/s"`, `"50 ms"`, `"250 kB"`, `"1/20"`.
 //!
-//! A number is decimal digits with at most one point, then a space, then a unit with its exact case. What cannot be
-//! held exactly in the base unit (bit/s, ns, byte) is refused instead of rounded.
+//! A number is decimal digits with at most one point, then a space, then a unit with its exact case. A value that cannot be represented
+//! exactly in the base unit (bit/s, ns, byte) is rejected instead of rounded.
 
 use wavelane_base::{Octets, Rate, Ratio, Span};
 
-/// A unit and how many base units it is.
+/// A unit and its size in base units.
 type Unit = (&'static str, u64);
 
 const RATE_UNITS: &[Unit] = &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
@@ -27,31 +27,31 @@ const OCTET_UNITS: &[Unit] = &[
     ("GiB", 1 << 30),
 ];
 
-/// Why a text is not the quantity that was expected.
+/// Why a text is not the expected quantity.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{text}' is not {expected}, such as \"{example}\"{detail}")]
 pub struct UnitError {
-    /// What the file says.
+    /// The text in the file.
     pub text: String,
-    /// What should stand there, with its article.
+    /// The expected quantity, with its article.
     pub expected: &'static str,
-    /// One that would do.
+    /// A valid example.
     pub example: &'static str,
-    /// More precisely, beginning with `: `; or nothing.
+    /// Details, beginning with `: `; or empty.
     pub detail: String,
 }
 
-/// A quantity that can stand in a file.
+/// A quantity that can be written in a file.
 pub trait Quantity: Sized {
-    /// What it is, with its article.
+    /// Its name, with its article.
     const EXPECTED: &'static str;
     /// An example.
     const EXAMPLE: &'static str;
-    /// Reads it, or says what is wrong beyond "not a ...".
+    /// Parses it, or says what is wrong beyond "not a ...".
     fn read(text: &str) -> Result<Self, String>;
     /// Writes it so that `read` gives the same value.
     fn write(&self) -> String;
-    /// Reads it with a full error.
+    /// Parses it with a full error.
     fn parse(text: &str) -> Result<Self, UnitError> {
         Self::read(text).map_err(|detail| UnitError {
             text: text.to_owned(),
@@ -104,7 +104,7 @@ fn read_scaled(text: &str, units: &[Unit]) -> Result<u64, String> {
     }
 }
 
-/// The value in the largest of `units` that holds it in whole numbers.
+/// The value in the largest of `units` that gives a whole number.
 fn write_scaled(value: u64, units: &[Unit]) -> String {
     let fitting = units.iter().filter(|u| value != 0 && value.is_multiple_of(u.1)).max_by_key(|u| u.1);
     let (name, scale) = fitting.copied().unwrap_or(units[0]);

@@ -1,4 +1,4 @@
-//! Refuses scenarios that cannot be, each with a remedy.
+//! Rejects impossible scenarios, each with a remedy.
 
 use crate::error::ScenarioError;
 use crate::model::{
@@ -21,16 +21,16 @@ const ECHO_SIZE_MIN: u64 = 8;
 /// Smallest and largest datagram: it carries a number, and fits any channel's frames.
 const DATAGRAM_MIN: u64 = 16;
 const DATAGRAM_MAX: u64 = 2_200;
-/// Fastest stream of datagrams.
+/// Shortest interval of a datagram stream.
 const CBR_EVERY_MIN: Span = Span::from_micros(10);
-/// Fastest echo.
+/// Shortest interval of an echo.
 const ECHO_EVERY_MIN: Span = Span::from_millis(1);
 
 /// Largest body of a fetch; larger ones are downloads.
 const FETCH_SIZE_MAX: Octets = Octets::new(10_000_000);
-/// Most channels between two gateways: a link's lanes.
+/// Maximum number of channels between two gateways: a link's lanes.
 const LANES_MAX: usize = 8;
-/// Fastest sequence of fetches.
+/// Shortest interval of fetches.
 const FETCH_EVERY_MIN: Span = Span::from_millis(10);
 
 type Checked = Result<(), ScenarioError>;
@@ -39,11 +39,11 @@ fn refuse(value: &Value<'_>, why: String) -> Checked {
     Err(value.impossible(why))
 }
 
-/// A name that can be a file name, a device name and a word in a command.
+/// A name that is valid as a file name, a device name and a word in a command.
 pub(crate) fn name(name: &str, value: &Value<'_>) -> Checked {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     let starts = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
-    // Checks are only words in a report, so they may be longer.
+    // Checks are only words in a report, so their names may be longer.
     let most = if value.path.starts_with("checks.") { 40 } else { NAME_MAX };
     if starts && name.bytes().all(plain) && name.len() <= most {
         return Ok(());
@@ -104,8 +104,8 @@ pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>)
     }
 }
 
-/// What a one-way channel carries can be answered. Gateways that do their work have lanes both ways on channels between them;
-/// plain routers may answer by a way around.
+/// Checks that traffic over a one-way channel can be answered. Active gateways have lanes in both directions on channels between them;
+/// plain routers may answer by another path.
 pub(crate) fn answers(scenario: &Scenario, sections: &[(String, Value<'_>)]) -> Checked {
     let linked = scenario.stacks.iter().any(|stack| stack.has_gateways() || stack.has_simulated_gateways());
     for (channel, (_, value)) in scenario.channels.iter().zip(sections).filter(|(channel, _)| channel.one_way) {
@@ -185,7 +185,7 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
     }
 }
 
-/// What a flow asks of radio cells is there on its way.
+/// Checks that the radio features requested by a flow exist on its path.
 fn handling(way: &[(&Channel, Direction)], flow: &Flow, value: &Value<'_>) -> Checked {
     let (at, table) = (&value.path, value.table("[flows.call]")?);
     let cells: Vec<&WifiConfig> = way.iter().filter_map(|(channel, _)| channel.cell()).collect();
@@ -200,7 +200,7 @@ fn handling(way: &[(&Channel, Direction)], flow: &Flow, value: &Value<'_>) -> Ch
     Ok(())
 }
 
-/// Two sources that never run dry cannot share a queue.
+/// Two sources that always have data cannot share a queue.
 fn saturated_once(scenario: &Scenario, way: &[(&Channel, Direction)], flow: &Flow, value: &Value<'_>) -> Checked {
     let end = |flow: &Flow| flow.stop.unwrap_or(scenario.duration);
     let queue = |way: &[(&Channel, Direction)], flow: &Flow| {
@@ -233,7 +233,7 @@ fn starts_on_radio(scenario: &Scenario, flow: &Flow) -> bool {
     path.first().is_some_and(|(channel, _)| matches!(channel.kind, ChannelKind::Wifi(_)))
 }
 
-/// Echoes that name a bulk flow name one that exists, wherever it stands in the file. The word `flow` means the first.
+/// Checks that echoes that name a bulk flow name an existing one, wherever it is in the file. The word `flow` means the first.
 pub(crate) fn echoes(scenario: &mut Scenario, sections: &[(String, Value<'_>)]) -> Checked {
     let bulks: Vec<String> = scenario.flows.iter().filter(|f| f.app.is_bulk()).map(|f| f.name.clone()).collect();
     for ((_, value), flow) in sections.iter().zip(&mut scenario.flows) {
@@ -256,7 +256,7 @@ pub(crate) fn echoes(scenario: &mut Scenario, sections: &[(String, Value<'_>)]) 
     Ok(())
 }
 
-/// Adds a change after trying it on the channel as the file configures it.
+/// Adds a change after testing it on the channel as the file configures it.
 pub(crate) fn change(scenario: &mut Scenario, change: Change, value: &Value<'_>) -> Checked {
     if change.at >= scenario.duration {
         let why = format!("a change at {} comes after the run's end at {}", change.at, scenario.duration);
@@ -276,7 +276,7 @@ pub(crate) fn change(scenario: &mut Scenario, change: Change, value: &Value<'_>)
     Ok(())
 }
 
-/// A check's flow exists and has the figure it asks for.
+/// Checks that a check's flow exists and has the requested figure.
 pub(crate) fn metric(scenario: &Scenario, flow: &str, metric: Metric, value: &Value<'_>) -> Checked {
     let Some(found) = scenario.flow(flow) else {
         let hint = crate::error::hint(flow, scenario.flows.iter().map(|f| f.name.as_str()));
@@ -296,7 +296,7 @@ pub(crate) fn metric(scenario: &Scenario, flow: &str, metric: Metric, value: &Va
     Ok(())
 }
 
-/// A stack a check names is run at all.
+/// Checks that a stack named by a check is run.
 pub(crate) fn listed(scenario: &Scenario, stack: Stack, value: &Value<'_>) -> Checked {
     if scenario.stacks.contains(&stack) {
         return Ok(());

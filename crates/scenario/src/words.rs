@@ -37,7 +37,7 @@ pub const STACKS: &[(&str, Stack)] = &[
     ("ns3-wheel", Stack::Ns3Wheel),
 ];
 
-/// Congestion controls that a flow can ask for.
+/// Congestion controls that a flow can select.
 pub const CONTROLS: &[(&str, TcpKind)] =
     &[("reno", TcpKind::Reno), ("cubic", TcpKind::Cubic), ("bbr", TcpKind::Bbr), ("bbr3", TcpKind::Bbr3)];
 
@@ -74,7 +74,7 @@ pub const APPS: &[(&str, &str)] = &[
     ("telnet", "telnet"),
 ];
 
-/// Every way to choose ways.
+/// Every criterion for choosing paths.
 pub const ROUTINGS: &[(&str, Routing)] = &[("shortest", Routing::Shortest), ("etx", Routing::Etx)];
 
 /// Every kind of node.
@@ -99,7 +99,7 @@ impl Stack {
     pub fn word(self) -> &'static str {
         word_of(STACKS, &self)
     }
-    /// Whether no backend runs it: its word is kept for what is to come.
+    /// Whether no backend runs it: its word is reserved for the future.
     pub fn runs_nowhere(self) -> bool {
         matches!(self, Self::TcpHopByHop | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
     }
@@ -107,11 +107,11 @@ impl Stack {
     pub fn from_word(word: &str) -> Option<Self> {
         look_up(STACKS, word).ok()
     }
-    /// Whether the gateways do their work.
+    /// Whether it uses active gateways.
     pub fn has_gateways(self) -> bool {
         matches!(self, Self::Wavelane | Self::WavelaneUnsplit)
     }
-    /// Whether the simulator's gateways do their work.
+    /// Whether it uses active gateways in the simulator.
     pub fn has_simulated_gateways(self) -> bool {
         matches!(self, Self::Wavelane | Self::Hop2009)
     }
@@ -139,7 +139,7 @@ impl Metric {
 }
 
 impl TcpKind {
-    /// The kernel's name of it; BBR version 3 is known to no kernel, and that of 2001 has none.
+    /// The kernel's name of it; no kernel has BBR version 3, and that of 2001 has no name.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
     }

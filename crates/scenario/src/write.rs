@@ -1,4 +1,4 @@
-//! A resolved scenario as TOML, for the Record: everything explicit, nothing outside the file.
+//! A resolved scenario as TOML, for the Record: everything explicit, no references to other files.
 
 use crate::model::{App, Bound, ChannelKind, Check, Direction, Flow, Metric, Routing, Scenario, Side};
 use crate::parse_edca::category_word;
@@ -28,7 +28,7 @@ pub(crate) fn unit(value: &impl Quantity) -> String {
 }
 
 impl Scenario {
-    /// Writes the scenario as TOML that parses to the same scenario, whatever folder it lies in.
+    /// Writes the scenario as TOML that parses to the same scenario, in any folder.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         let mut line = |text: String| {
@@ -178,7 +178,7 @@ fn flow_body(flow: &Flow) -> String {
     out
 }
 
-/// The inline table of one direction; parameters at their default are left out.
+/// The inline table of one direction; parameters at their default are omitted.
 fn direction(config: &DirectionConfig) -> String {
     let plain = DirectionConfig::default();
     let mut parts = Vec::new();

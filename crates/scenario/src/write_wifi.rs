@@ -32,7 +32,7 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
         key("noise", format!("\"{noise} dB\""));
     }
     key("rules", text(cell.rules.name));
-    // WaveLAN has none of this.
+    // WaveLAN has none of these.
     if cell.rules.acknowledges {
         let never = cell.rts_threshold >= RTS_NEVER;
         key("rts-threshold", if never { "\"never\"".into() } else { format!("\"{} B\"", cell.rts_threshold) });

@@ -1,4 +1,4 @@
-//! Which way the kernel would send (`ip route get`).
+//! Route that the kernel would use (`ip route get`).
 
 use super::{ANSWER_ROOM, HEADER, NLM_F_REQUEST, NLMSG_ERROR, ROUTE, RTA_DST, RTA_OIF, RTM_GETROUTE, RTM_NEWROUTE};
 use super::{attributes, gateway, messages, netlink, u32_at};
@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-/// Answer with the table's entry that decides, and with an error where none does (`RTM_F_FIB_MATCH`).
+/// Request the deciding entry of the table, and an error if there is none (`RTM_F_FIB_MATCH`).
 const FIB_MATCH: u32 = 0x2000;
 
 // linux/rtnetlink.h and linux/if_link.h
@@ -16,16 +16,16 @@ const RTM_GETLINK: u16 = 18;
 const LINK: usize = 16;
 const IFLA_MTU: u16 = 4;
 
-/// Where the kernel would send what goes to an address.
+/// Where the kernel would send packets for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// The index of the device by which it would leave.
+    /// The index of the outgoing device.
     pub device: u32,
     /// The next hop, if the target is not on the link.
     pub next_hop: Option<IpAddr>,
 }
 
-/// The way to `to`, by `device` alone if one is named; `None` if there is none.
+/// The route to `to`, only via `device` if one is named; `None` if there is none.
 pub fn towards(to: IpAddr, device: Option<u32>) -> io::Result<Option<Way>> {
     let fd = netlink(0)?;
     sendto(fd.as_raw_fd(), &request(to, device), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
@@ -45,7 +45,7 @@ pub fn towards(to: IpAddr, device: Option<u32>) -> io::Result<Option<Way>> {
     Ok(None)
 }
 
-/// The MTU of an interface; `None` if there is none of that index.
+/// The MTU of an interface; `None` if no interface has that index.
 pub fn interface_mtu(index: u32) -> Option<u32> {
     let fd = netlink(0).ok()?;
     let mut out = ((HEADER + LINK) as u32).to_ne_bytes().to_vec();
@@ -86,7 +86,7 @@ fn request(to: IpAddr, device: Option<u32>) -> Vec<u8> {
     out
 }
 
-/// What an answer says.
+/// Parses an answer.
 fn parse(body: &[u8]) -> Option<Way> {
     let (mut device, mut next_hop) = (None, None);
     for (kind, value) in attributes(body.get(ROUTE..)?) {

@@ -1,10 +1,10 @@
-//! What lies in front of and inside a packet, as far as splitting and merging need it.
+//! Headers before and inside a packet, as far as splitting and merging need them.
 
 /// Bytes of a `virtio_net_hdr` (virtio 1.2, section 5.1.6; linux/virtio_net.h), without the later fields.
 pub(super) const VNET_LEN: usize = 10;
-/// The checksum is unfinished: the field holds the pseudo-header's sum.
+/// The checksum is incomplete: the field holds the pseudo-header's sum.
 pub(super) const NEEDS_CSUM: u8 = 1;
-/// The packet is none of many.
+/// A single packet, not a super-packet.
 pub(super) const GSO_NONE: u8 = 0;
 /// One TCP super-packet in IPv4.
 pub(super) const GSO_TCPV4: u8 = 1;
@@ -12,15 +12,15 @@ pub(super) const GSO_TCPV4: u8 = 1;
 pub(super) const GSO_TCPV6: u8 = 4;
 /// Several UDP datagrams of one flow.
 pub(super) const GSO_UDP_L4: u8 = 5;
-/// Set beside a TCP type if congestion-window-reduced is in the header.
+/// Combined with a TCP type if congestion-window-reduced is set in the header.
 pub(super) const GSO_ECN: u8 = 0x80;
 
 pub(super) const PROTOCOL_TCP: u8 = 6;
 pub(super) const PROTOCOL_UDP: u8 = 17;
 pub(super) const UDP_HEADER: usize = 8;
-/// Where the checksum lies in a TCP header (RFC 9293, section 3.1).
+/// Offset of the checksum in a TCP header (RFC 9293, section 3.1).
 pub(super) const TCP_CHECKSUM_AT: usize = 16;
-/// Where the checksum lies in a UDP header (RFC 768).
+/// Offset of the checksum in a UDP header (RFC 768).
 pub(super) const UDP_CHECKSUM_AT: usize = 6;
 
 pub(super) const FIN: u8 = 0x01;
@@ -28,7 +28,7 @@ pub(super) const PSH: u8 = 0x08;
 pub(super) const ACK: u8 = 0x10;
 pub(super) const CWR: u8 = 0x80;
 
-/// The header the kernel puts before each packet; all fields in the machine's byte order.
+/// The header the kernel puts before each packet; all fields in host byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct VnetHeader {
     pub(super) flags: u8,
@@ -62,19 +62,19 @@ impl VnetHeader {
     }
 }
 
-/// Where the parts of a packet begin. Extension headers and IPv4 fragments are not looked into.
+/// Offsets of a packet's parts. Extension headers and IPv4 fragments are not parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) six: bool,
-    /// Where TCP or UDP begins.
+    /// Offset of TCP or UDP.
     pub(super) transport: usize,
     pub(super) protocol: u8,
-    /// Where its payload begins.
+    /// Offset of its payload.
     pub(super) payload: usize,
 }
 
 impl Layout {
-    /// Reads the headers of a TCP or UDP packet; `None` if it is something else, or cut short.
+    /// Parses the headers of a TCP or UDP packet; `None` if it is something else, or truncated.
     pub(super) fn of(packet: &[u8]) -> Option<Self> {
         let six = match packet.first()? >> 4 {
             4 => false,
@@ -116,13 +116,13 @@ impl Layout {
         let sum = !fold(sum(0, &packet[..self.transport]));
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     }
-    /// The pseudo-header's sum for what follows the IP header (RFC 9293, section 3.1; RFC 8200, section 8.1).
+    /// The pseudo-header's sum for the data after the IP header (RFC 9293, section 3.1; RFC 8200, section 8.1).
     pub(super) fn pseudo_sum(&self, packet: &[u8]) -> u32 {
         let addresses = if self.six { &packet[8..40] } else { &packet[12..20] };
         let length = (packet.len() - self.transport) as u32;
         sum(u32::from(self.protocol) + (length >> 16) + (length & 0xffff), addresses)
     }
-    /// Where the transport's checksum lies in the packet.
+    /// Offset of the transport's checksum in the packet.
     pub(super) fn checksum_at(&self) -> usize {
         self.transport + if self.protocol == PROTOCOL_TCP { TCP_CHECKSUM_AT } else { UDP_CHECKSUM_AT }
     }
@@ -131,11 +131,11 @@ impl Layout {
         let at = self.checksum_at();
         packet[at..at + 2].fill(0);
         let sum = !fold(sum(self.pseudo_sum(packet), &packet[self.transport..]));
-        // Zero would say that there is none (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         let sum = if sum == 0 && self.protocol == PROTOCOL_UDP { u16::MAX } else { sum };
         packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
-    /// Whether the transport's checksum is right.
+    /// Whether the transport's checksum is correct.
     pub(super) fn is_intact(&self, packet: &[u8]) -> bool {
         fold(sum(self.pseudo_sum(packet), &packet[self.transport..])) == 0xffff
     }

@@ -1,18 +1,18 @@
-//! From consecutive TCP segments of one flow to one super-packet for the kernel.
+//! Merges consecutive TCP segments of one flow into one super-packet for the kernel.
 //!
-//! What is merged can be split again into exactly what came: segments are merged only if they differ in nothing but
-//! sequence number, push flag and length, are in order, and carry a right checksum (a wrong one must stay wrong). Only
-//! IPv4 identifications of packets that forbid fragmentation may change (RFC 6864, section 4.1).
+//! A super-packet can be split again into exactly the received segments: segments are merged only if they differ only in sequence number,
+//! push flag and length, are in order, and have a correct checksum (a wrong one must stay wrong). Only IPv4 identifications of packets that
+//! forbid fragmentation may change (RFC 6864, section 4.1).
 
 use super::header::{
     ACK, GSO_TCPV4, GSO_TCPV6, Layout, NEEDS_CSUM, PROTOCOL_TCP, PSH, TCP_CHECKSUM_AT, VnetHeader, fold,
 };
 
-/// Flows merged at the same time; one more makes the oldest leave.
+/// Maximum number of flows merged at the same time; beyond that the oldest train is written.
 pub const TRAINS_MAX: usize = 8;
 /// Segments in one super-packet.
 pub const SEGMENTS_MAX: usize = 64;
-/// An IPv4 packet is no longer than this.
+/// Maximum length of an IPv4 packet.
 const LENGTH_MAX: usize = 65_535;
 
 /// Segments of one flow, merged so far.
@@ -20,10 +20,10 @@ const LENGTH_MAX: usize = 65_535;
 struct Train {
     packet: Vec<u8>,
     layout: Layout,
-    /// Payload of every segment but the last.
+    /// Payload size of every segment but the last.
     size: usize,
     segments: usize,
-    /// The last was short or pushed: nothing follows it.
+    /// The last segment was short or pushed: nothing may be appended.
     closed: bool,
 }
 
@@ -31,12 +31,12 @@ struct Train {
 #[derive(Debug, Default)]
 pub(super) struct Merger {
     trains: Vec<Train>,
-    /// Buffers of trains that left.
+    /// Buffers of written trains, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
 impl Merger {
-    /// Takes a packet; `write` is given what must leave now, in order within each flow.
+    /// Takes a packet; `write` gets the packets to be written now, in order within each flow.
     pub(super) fn push(&mut self, packet: &[u8], write: &mut impl FnMut(VnetHeader, &[u8])) {
         let Some(layout) = Layout::of(packet).filter(|l| l.protocol == PROTOCOL_TCP) else {
             return write(VnetHeader::default(), packet);
@@ -61,7 +61,7 @@ impl Merger {
         let size = packet.len() - layout.payload;
         self.trains.push(Train { packet: buffer, layout, size, segments: 1, closed });
     }
-    /// Everything leaves.
+    /// Writes all trains.
     pub(super) fn flush(&mut self, write: &mut impl FnMut(VnetHeader, &[u8])) {
         while !self.trains.is_empty() {
             self.leave(0, write);
@@ -75,7 +75,7 @@ impl Merger {
     }
 }
 
-/// Whether something may be appended to a segment: plain data, whole and intact.
+/// Whether segments may be appended to this one: plain data, complete and intact.
 fn may_begin(layout: Layout, packet: &[u8]) -> bool {
     let plain = packet[layout.flags_at()] & !PSH == ACK;
     let options = !layout.six && layout.transport != 20;
@@ -118,12 +118,12 @@ impl Train {
         self.segments += 1;
         true
     }
-    /// Everything equal but lengths, checksums, sequence and push.
+    /// Everything is equal except lengths, checksums, sequence and push.
     fn same_headers(&self, packet: &[u8]) -> bool {
         let (a, b, t) = (&self.packet, packet, self.layout.transport);
         let equal = |from: usize, to: usize| a[from..to] == b[from..to];
         let ip = if self.layout.six {
-            // Class and flow label; next header and hop limit.
+            // Traffic class and flow label; next header and hop limit.
             equal(0, 4) && equal(6, 8)
         } else {
             let expected = Layout::identification(a).wrapping_add(self.segments as u16);
@@ -133,7 +133,7 @@ impl Train {
         // Acknowledgement and header length; window; urgent pointer and options.
         ip && equal(t + 8, t + 13) && equal(t + 14, t + 16) && equal(t + 18, self.layout.payload)
     }
-    /// Writes lengths and partial checksums; returns what the kernel is told.
+    /// Writes lengths and partial checksums; returns the header for the kernel.
     fn finish(&mut self) -> VnetHeader {
         if self.segments == 1 {
             return VnetHeader::default();

@@ -1,7 +1,7 @@
 //! TUN devices: plain, and with the kernel's offloads.
 //!
-//! [`Tun`] is one packet per call, as the laboratory's channels need it. [`OffloadTun`] exchanges super-packets of up to
-//! 64 KiB with the kernel and shows its owner packets of at most one MTU with complete checksums.
+//! [`Tun`] transfers one packet per call, as the laboratory's channels need it. [`OffloadTun`] exchanges super-packets of up to 64 KiB with
+//! the kernel and gives its owner packets of at most one MTU with complete checksums.
 
 mod header;
 mod merge;

@@ -20,18 +20,18 @@ const TSO: libc::c_uint = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
 /// The longest packet, and the kernel's header before it.
 const READ_ROOM: usize = VNET_LEN + 65_535;
 
-/// What passed. Packets are of at most one MTU; reads and writes are what the kernel was asked for.
+/// Counters. Packets are of at most one MTU; reads and writes are system calls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Packets the kernel gave us.
+    /// Packets received from the kernel.
     pub packets_in: u64,
-    /// Reads they took.
+    /// Reads needed for them.
     pub reads: u64,
-    /// Packets the kernel took from us.
+    /// Packets accepted by the kernel.
     pub packets_out: u64,
-    /// Writes they took.
+    /// Writes needed for them.
     pub writes: u64,
-    /// Packets whose headers contradict themselves.
+    /// Packets with contradictory headers.
     pub malformed: u64,
     /// Writes that the kernel refused.
     pub refused: u64,
@@ -42,7 +42,7 @@ pub struct Counts {
 pub struct OffloadTun {
     file: File,
     name: String,
-    /// Whether packets carry the kernel's header; without it, every call moves one packet.
+    /// Whether packets carry the kernel's header; without it, every call transfers one packet.
     vnet: bool,
     udp: bool,
     read: Vec<u8>,
@@ -52,13 +52,13 @@ pub struct OffloadTun {
 }
 
 impl OffloadTun {
-    /// Creates the interface `name`, non-blocking; with `offload`, with as many of the kernel's offloads as it has.
+    /// Creates the interface `name`, non-blocking; with `offload`, with as many offloads as the kernel supports.
     pub fn open(name: &str, offload: bool) -> Result<Self, TunError> {
         let file = open(name, if offload { libc::IFF_VNET_HDR } else { 0 })?;
         let refused = |e| TunError::Create(name.to_owned(), e);
         let mut udp = false;
         if offload {
-            // USO came with Linux 6.2; without it UDP arrives one datagram at a time.
+            // USO was added in Linux 6.2; without it UDP arrives one datagram at a time.
             udp = set_offload(&file, TSO | TUN_F_USO4 | TUN_F_USO6).is_ok();
             if !udp {
                 set_offload(&file, TSO).map_err(refused)?;
@@ -79,16 +79,16 @@ impl OffloadTun {
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// Whether UDP datagrams come as super-packets too.
+    /// Whether UDP datagrams also come as super-packets.
     pub fn has_udp_offload(&self) -> bool {
         self.udp
     }
-    /// What has passed so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
-    /// Takes at most `reads_max` packets or super-packets and gives `take` the packets in them, with complete
-    /// checksums. Returns whether nothing is left.
+    /// Reads at most `reads_max` packets or super-packets and passes the packets in them to `take`, with complete checksums. Returns
+    /// whether nothing is left.
     pub fn receive(&mut self, reads_max: usize, mut take: impl FnMut(&[u8])) -> io::Result<bool> {
         for _ in 0..reads_max {
             let len = match (&self.file).read(&mut self.read) {
@@ -108,8 +108,8 @@ impl OffloadTun {
         }
         Ok(false)
     }
-    /// Hands one packet to the kernel, as if it had arrived on the interface, at the latest with [`OffloadTun::flush`].
-    /// Consecutive TCP segments of one flow travel together.
+    /// Passes one packet to the kernel, as if it had arrived on the interface, at the latest with [`OffloadTun::flush`]. Consecutive TCP
+    /// segments of one flow are merged.
     pub fn queue(&mut self, packet: &[u8]) {
         self.counts.packets_out += 1;
         let (file, vnet, counts) = (&self.file, self.vnet, &mut self.counts);
@@ -120,15 +120,15 @@ impl OffloadTun {
             write(VnetHeader::default(), packet);
         }
     }
-    /// Hands over what is still waiting.
+    /// Passes all waiting packets to the kernel.
     pub fn flush(&mut self) {
         let (file, vnet, counts) = (&self.file, self.vnet, &mut self.counts);
         self.merger.flush(&mut |about, bytes| put(file, vnet, about, bytes, counts));
     }
 }
 
-/// Writes one packet or super-packet. The kernel's queue has no end; it refuses only what it cannot use, such as
-/// anything while the interface is down.
+/// Writes one packet or super-packet. The kernel's queue is unbounded; it refuses only what it cannot use, such as anything while the
+/// interface is down.
 fn put(mut file: &File, vnet: bool, about: VnetHeader, bytes: &[u8], counts: &mut Counts) {
     let header = about.bytes();
     let parts = [IoSlice::new(if vnet { &header } else { &[] }), IoSlice::new(bytes)];

@@ -7,16 +7,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The device through which TUN interfaces are made.
+/// The device used to create TUN interfaces.
 pub const TUN_CONTROL: &str = "/dev/net/tun";
 
-/// Longest interface name, without the closing zero (IFNAMSIZ - 1).
+/// Longest interface name, without the terminating zero (IFNAMSIZ - 1).
 pub const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// Why a TUN device could not be made.
+/// Why a TUN device could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
-    /// The control device is missing or closed to us.
+    /// The control device is missing or not accessible.
     #[error("cannot open /dev/net/tun ({0}): load the tun module (modprobe tun) and run as root")]
     Control(io::Error),
     /// The kernel refused the interface.
@@ -46,7 +46,7 @@ impl Tun {
         &self.name
     }
 
-    /// Reads one packet; `None` when nothing is waiting. A packet longer than `buf` is cut by the kernel.
+    /// Reads one packet; `None` when nothing is waiting. A packet longer than `buf` is truncated by the kernel.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buf) {
             Ok(len) => Ok(Some(len)),
@@ -56,7 +56,7 @@ impl Tun {
         }
     }
 
-    /// Hands one packet to the kernel as if it had arrived on the interface.
+    /// Passes one packet to the kernel as if it had arrived on the interface.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         (&self.file).write(packet).map(drop)
     }
@@ -68,7 +68,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Opens the interface with `more` flags besides those of a plain one.
+/// Opens the interface with `more` flags in addition to those of a plain one.
 pub(super) fn open(name: &str, more: libc::c_int) -> Result<File, TunError> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(TunError::Name(name.to_owned()));
@@ -133,7 +133,7 @@ mod tests {
         };
         assert_eq!(len, 33);
         assert_eq!(&buf[28..33], b"hello");
-        // Turned round, the same packet is an answer from 10.9.0.2:9; sums over swapped fields are unchanged.
+        // With source and destination swapped, the packet is an answer from 10.9.0.2:9; sums over swapped fields are unchanged.
         let (src, dst): ([u8; 4], [u8; 4]) = (buf[12..16].try_into().unwrap(), buf[16..20].try_into().unwrap());
         buf[12..16].copy_from_slice(&dst);
         buf[16..20].copy_from_slice(&src);

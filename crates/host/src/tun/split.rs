@@ -1,16 +1,15 @@
-//! From one super-packet of the kernel to the packets it stands for.
+//! Splits one super-packet of the kernel into its packets.
 
 use super::header::{
     CWR, FIN, GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, Layout, NEEDS_CSUM, PROTOCOL_TCP, PROTOCOL_UDP, PSH,
     UDP_CHECKSUM_AT, UDP_HEADER, VnetHeader, fold, sum,
 };
 
-/// Why a packet cannot be taken apart: its headers contradict the kernel's description of them.
+/// Why a packet cannot be split: its headers contradict the kernel's description of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Malformed;
 
-/// Gives `each` the packets that `packet` stands for, every one with complete checksums, and says how many there were.
-/// `scratch` is overwritten.
+/// Passes the packets in `packet` to `each`, every one with a complete checksum, and returns their number. `scratch` is overwritten.
 pub(super) fn split(
     about: VnetHeader,
     packet: &mut [u8],
@@ -37,7 +36,7 @@ pub(super) fn split(
     }
 }
 
-/// Completes what the kernel left to the "hardware": the field holds the pseudo-header's sum already.
+/// Completes the checksum that the kernel left to the "hardware": the field already holds the pseudo-header's sum.
 fn finish_checksum(about: VnetHeader, packet: &mut [u8]) -> Result<(), Malformed> {
     let (start, offset) = (usize::from(about.csum_start), usize::from(about.csum_offset));
     let at = start + offset;
@@ -45,7 +44,7 @@ fn finish_checksum(about: VnetHeader, packet: &mut [u8]) -> Result<(), Malformed
         return Err(Malformed);
     }
     let whole = !fold(sum(0, &packet[start..]));
-    // Only UDP has its checksum there, and there zero would mean that there is none.
+    // Only UDP has its checksum at this offset, and there zero would mean that there is none.
     let whole = if whole == 0 && offset == UDP_CHECKSUM_AT { u16::MAX } else { whole };
     packet[at..at + 2].copy_from_slice(&whole.to_be_bytes());
     Ok(())
@@ -65,7 +64,7 @@ fn segments(layout: Layout, size: usize, packet: &[u8], scratch: &mut Vec<u8>, e
             let sequence = first_sequence.wrapping_add((i * size) as u32);
             scratch[layout.transport + 4..layout.transport + 8].copy_from_slice(&sequence.to_be_bytes());
             let flags = &mut scratch[layout.flags_at()];
-            // The end belongs to the last, and the answer to a congestion mark is given once (RFC 3168, section 6.1.2).
+            // FIN and PSH belong to the last segment, and the answer to a congestion mark is given once (RFC 3168, section 6.1.2).
             *flags &= if i + 1 < count { !(FIN | PSH) } else { !0 };
             *flags &= if i > 0 { !CWR } else { !0 };
         } else {

@@ -1,10 +1,10 @@
-//! What travels beside a datagram between us and the kernel (cmsg(3)): ECN, arrival time, segment size.
+//! Ancillary data exchanged with the kernel beside a datagram (cmsg(3)): ECN, arrival time, segment size.
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::Ecn;
 
-/// Room for the control messages: TOS or traffic class, arrival time, segment size, our own address, and headers.
+/// Space for the control messages: TOS or traffic class, arrival time, segment size, our own address, and headers.
 pub(crate) const CONTROL_ROOM: usize = 192;
 
 /// A buffer aligned for control messages.
@@ -12,23 +12,23 @@ pub(crate) const CONTROL_ROOM: usize = 192;
 #[derive(Clone, Copy)]
 pub(crate) struct Control(pub(crate) [u8; CONTROL_ROOM]);
 
-/// What the kernel told of a received message.
+/// The kernel's information about a received message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ancillary {
     pub(crate) ecn: Ecn,
-    /// The wall clock's nanoseconds at which the kernel got it.
+    /// Wall clock time in nanoseconds at which the kernel received it.
     pub(crate) stamp: Option<u64>,
-    /// The size of each datagram in it but the last.
+    /// The size of each contained datagram but the last.
     pub(crate) segment: Option<u16>,
-    /// Which of our addresses it was sent to.
+    /// The address of ours to which it was sent.
     pub(crate) at: Option<IpAddr>,
 }
 
 impl Ancillary {
     pub(crate) fn of(header: &libc::msghdr) -> Self {
         let mut told = Self::default();
-        // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each
-        // message is read as what its type says it holds (ip(7), ipv6(7), socket(7), udp(7)).
+        // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each message is read as the
+        // type given in its header (ip(7), ipv6(7), socket(7), udp(7)).
         unsafe {
             let mut cmsg = libc::CMSG_FIRSTHDR(header);
             while !cmsg.is_null() {
@@ -53,8 +53,8 @@ impl Ancillary {
                     (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                         let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                         let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                        // Nobody answers from a group's address. The kernel says where IPv4 came to in IPv4's own way, too,
-                        // and that way is right about broadcasts.
+                        // A multicast address cannot be a source of answers. The kernel also reports IPv4 destinations in IPv4's own
+                        // control message, and that one is correct for broadcasts.
                         if !address.is_multicast() && address.to_ipv4_mapped().is_none() {
                             told.at = Some(address.into());
                         }
@@ -79,7 +79,7 @@ pub(crate) fn write(
     match own {
         Some(IpAddr::V4(own)) => {
             let ipi_spec_dst = libc::in_addr { s_addr: u32::from(own).to_be() };
-            // No interface: routes decide, and they may change.
+            // No interface: the routes decide, and they may change.
             let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
             put(control, &mut at, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
         }
@@ -90,7 +90,7 @@ pub(crate) fn write(
         None => {}
     }
     if ecn != Ecn::NotEct {
-        // What the IP header will be decides where the mark is given.
+        // The IP version of the outgoing header decides where the mark is given.
         let (level, kind) = match to {
             SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
             _ => (libc::IPPROTO_IP, libc::IP_TOS),

@@ -17,44 +17,44 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use wavelane_base::{Ecn, Span};
 
-/// Messages taken in one call; each may hold many datagrams.
+/// Messages read in one call; each may hold many datagrams.
 const MESSAGES: usize = 8;
 /// The longest message: UDP's length field.
 const MESSAGE_ROOM: usize = 65_535;
-/// Most datagrams in one send: `UDP_MAX_SEGMENTS` of every kernel that has UDP_SEGMENT (later ones take more).
+/// Maximum number of datagrams in one send: `UDP_MAX_SEGMENTS` of every kernel that has UDP_SEGMENT (later ones allow more).
 const SEGMENTS_MAX: usize = 64;
-/// Socket buffer asked of the kernel each way; it may grant less.
+/// Socket buffer size requested in each direction; the kernel may grant less.
 pub(crate) const SOCKET_BUFFER: usize = 4 << 20;
 
-/// What became of datagrams given to the kernel.
+/// Result of passing datagrams to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
-    /// Bytes that are done with: the kernel took them or refused them for good. If they are not all, the socket has
-    /// no room: wait until it is writable and offer the rest again.
+    /// Bytes that are finished: the kernel accepted them or refused them permanently. If some are left, the socket buffer is full: wait
+    /// until it is writable and offer the rest again.
     pub done: usize,
-    /// Datagrams larger than the local interface carries.
+    /// Datagrams larger than the local interface's MTU.
     pub too_big: u64,
     /// Datagrams refused for another reason (no route, peer's port closed, firewall): they count as lost.
     pub lost: u64,
 }
 
-/// What the kernel said to one send.
+/// The kernel's answer to one send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Taken,
     Blocked,
     TooBig,
-    /// Not with these options, or not on this device.
+    /// Not supported with these options or on this device.
     Unsupported,
     Lost,
 }
 
-/// Where datagrams go.
+/// Destination of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
-    /// The address.
+    /// The destination address.
     pub to: SocketAddr,
-    /// From which of this host's addresses, if that is known; one that is not this host's any more is ignored.
+    /// The source address, if known; ignored if it no longer belongs to this host.
     pub from: Option<IpAddr>,
 }
 
@@ -64,39 +64,39 @@ impl From<SocketAddr> for Destination {
     }
 }
 
-/// A datagram as received, or several of equal size.
+/// A received datagram, or several of equal size.
 #[derive(Debug)]
 pub struct Datagram<'a> {
     /// Its bytes.
     pub bytes: &'a mut [u8],
     /// If there are several: the size of each but the last, which may be shorter.
     pub segment: Option<u16>,
-    /// Who sent it.
+    /// Its sender.
     pub from: SocketAddr,
-    /// Which of this host's addresses it was sent to, or, of a broadcast, which answers it.
+    /// The address of this host to which it was sent, or, for a broadcast, the one that answers it.
     pub at: Option<IpAddr>,
     /// Its ECN mark.
     pub ecn: Ecn,
-    /// How long it lay in the socket before it was read: what a busy machine adds is not the link's delay.
+    /// How long it waited in the socket before it was read: delay added by a busy machine is not the link's delay.
     pub waited: Span,
 }
 
 /// The socket and the buffers of one call.
 pub struct UdpLane {
     socket: Socket,
-    /// The socket is one of IPv6, and speaks IPv4 by mapped addresses if it is bound to none.
+    /// An IPv6 socket, which also uses IPv4 by mapped addresses if it is bound to no address.
     six: bool,
-    /// It leaves by one device alone.
+    /// It is bound to one device.
     bound: bool,
     buffers: Vec<u8>,
-    /// Whether the kernel cuts batches (UDP_SEGMENT); found out by the first refusal.
+    /// Whether the kernel segments batches (UDP_SEGMENT); detected by the first refusal.
     gso: bool,
     stamps: Stamps,
 }
 
 impl UdpLane {
-    /// Binds `local` and marks everything sent with `mark`, if one is given. Bound to `[::]` it speaks both IP
-    /// versions. With a `device` everything leaves and comes by that alone, whatever the routes say.
+    /// Binds `local` and marks all sent packets with `mark`, if given. Bound to `[::]` it uses both IP versions. With a `device` all
+    /// packets use only that device, whatever the routes say.
     pub fn bind(local: SocketAddr, mark: Option<u32>, device: Option<&str>) -> io::Result<Self> {
         let six = local.is_ipv6();
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec().nonblocking(), Some(Protocol::UDP))?;
@@ -104,7 +104,7 @@ impl UdpLane {
         socket.set_send_buffer_size(SOCKET_BUFFER)?;
         if let Some(mark) = mark {
             socket.set_mark(mark)?;
-            // Root may exceed net.core.*mem_max; others keep what they were granted.
+            // Root may exceed net.core.*mem_max; others keep the granted size.
             for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
                 let _ = set_int(&socket, libc::SOL_SOCKET, option, SOCKET_BUFFER as libc::c_int);
             }
@@ -134,7 +134,7 @@ impl UdpLane {
             stamps: Stamps::new(Reading::take()),
         })
     }
-    /// Sends with this differentiated-services code point (RFC 2474) from now on.
+    /// Sets the differentiated-services code point (RFC 2474) of packets sent from now on.
     pub fn set_dscp(&self, code: u8) -> io::Result<()> {
         let tos = libc::c_int::from(code & 0x3f) << 2;
         if self.six {
@@ -146,8 +146,8 @@ impl UdpLane {
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
-    /// How many datagrams the socket itself has dropped since it was bound: they had arrived, and found no room in its buffer
-    /// or a wrong checksum. The kernel's count wraps. `None` if it does not tell.
+    /// Number of datagrams that the socket itself has dropped since it was bound: they had arrived, but its buffer was full or their
+    /// checksum was wrong. The kernel's count wraps. `None` if the kernel does not report it.
     pub fn dropped(&self) -> Option<u32> {
         // Index into SO_MEMINFO's answer: SK_MEMINFO_DROPS of linux/sock_diag.h.
         const DROPS: usize = 8;
@@ -155,12 +155,11 @@ impl UdpLane {
         get_words(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
         Some(memory[DROPS])
     }
-    /// How many datagrams are worth offering at once.
+    /// The useful number of datagrams per send.
     pub fn segments_max(&self) -> usize {
         if self.gso { SEGMENTS_MAX } else { 1 }
     }
-    /// Takes a few waiting messages, gives each to `take`, and returns how many there were. Each is one datagram or a
-    /// batch of the same sender's.
+    /// Reads a few waiting messages, passes each to `take`, and returns their number. Each is one datagram or a batch from the same sender.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
         let mut names: [SockAddrStorage; MESSAGES] = std::array::from_fn(|_| SockAddrStorage::zeroed());
         let mut controls = [Control([0; CONTROL_ROOM]); MESSAGES];
@@ -182,7 +181,7 @@ impl UdpLane {
         let got = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), room, flags as _, std::ptr::null_mut()) };
         if got < 0 {
             let error = io::Error::last_os_error();
-            // A closed peer port or an ICMP error about an earlier datagram is reported here and means nothing more.
+            // A closed peer port or an ICMP error about an earlier datagram is reported here and can be ignored.
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(error);
             }
@@ -209,8 +208,8 @@ impl UdpLane {
         }
         Ok(got)
     }
-    /// Offers `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be
-    /// shorter, and of which there are at most [`Self::segments_max`] or as many as it was before.
+    /// Passes `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be shorter, and of which there
+    /// are at most the current or an earlier value of [`Self::segments_max`].
     pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: impl Into<Destination>, ecn: Ecn) -> Sent {
         let to = to.into();
         let size = segment.map_or(bytes.len(), usize::from).max(1);
@@ -218,7 +217,7 @@ impl UdpLane {
             match self.offer(bytes, segment, to, ecn) {
                 Answer::Taken => return Sent { done: bytes.len(), ..Sent::default() },
                 Answer::Blocked => return Sent::default(),
-                // One by one the kernel says what is wrong, and with which of them.
+                // Sent one by one, the kernel reports what is wrong, and with which of them.
                 Answer::TooBig | Answer::Unsupported | Answer::Lost => {}
             }
         }
@@ -234,15 +233,15 @@ impl UdpLane {
             sent.done += datagram.len();
         }
         sent.lost = refused;
-        // What the kernel takes one by one and not together, it cannot cut.
+        // If the kernel accepts datagrams singly but not as a batch, it cannot segment.
         self.gso &= size >= bytes.len() || sent.too_big + sent.lost > 0;
         sent
     }
     fn offer(&self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Answer {
-        // An address of the other IP version is one of another time.
+        // An address of the other IP version is outdated.
         let own = to.from.filter(|own| own.is_ipv4() == to.to.is_ipv4());
         match self.offer_from(bytes, segment, to.to, own, ecn) {
-            // Or the address is not ours any more: the system knows which is.
+            // The address may no longer be ours: let the system choose one.
             Answer::Unsupported | Answer::Lost if own.is_some() => self.offer_from(bytes, segment, to.to, None, ecn),
             answer => answer,
         }
@@ -277,8 +276,8 @@ impl UdpLane {
     }
 }
 
-/// Where what a socket received came from. A mapped address is the IPv4 address that it means. A link-local one leads nowhere without
-/// its device (RFC 4007, section 6), unless the socket is `bound` to that.
+/// The source address of received packets. A mapped address becomes its IPv4 address. A link-local one needs its device (RFC 4007, section
+/// 6), unless the socket is `bound` to that.
 fn peer_address(from: SocketAddr, bound: bool) -> SocketAddr {
     let canonical = SocketAddr::new(from.ip().to_canonical(), from.port());
     match (from, canonical) {
@@ -290,8 +289,8 @@ fn peer_address(from: SocketAddr, bound: bool) -> SocketAddr {
     }
 }
 
-/// Sends a few datagrams of `len` zeros to `to`, by `device` alone if one is named, and waits up to `patience` for an ICMP message about them: `Err` says what
-/// it, or this host itself, has against them. `Ok` means that nothing came back, or something that is no error.
+/// Sends a few datagrams of `len` zeros to `to`, only via `device` if one is named, and waits up to `patience` for an ICMP message about
+/// them: `Err` is the error that it, or this host itself, reports. `Ok` means that nothing came back, or something that is no error.
 pub fn probe(
     to: SocketAddr,
     mark: Option<u32>,
@@ -325,20 +324,20 @@ pub fn probe(
     Ok(())
 }
 
-/// Whether a socket of `device`, if one is named, can be bound to the address of `local` now; its port does not matter.
+/// Whether a socket of `device`, if one is named, can currently be bound to the address of `local`; its port does not matter.
 pub fn is_own(local: SocketAddr, device: Option<&str>) -> bool {
     let mut any_port = local;
     any_port.set_port(0);
     let tried =
         Socket::new(Domain::for_address(local), Type::DGRAM.cloexec(), Some(Protocol::UDP)).and_then(|socket| {
-            // The addresses of a VRF are its devices' alone.
+            // The addresses of a VRF belong only to its devices.
             device.map_or(Ok(()), |device| socket.bind_device(Some(device.as_bytes())))?;
             socket.bind(&any_port.into())
         });
     tried.err().is_none_or(|error| error.kind() != io::ErrorKind::AddrNotAvailable)
 }
 
-/// Whether a send was refused for its size.
+/// Whether a send was refused because of its size.
 pub fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }

@@ -1,19 +1,19 @@
-//! How long datagrams lay in the socket, by the kernel's arrival stamps.
+//! How long datagrams waited in the socket, by the kernel's arrival time stamps.
 //!
-//! The stamps are times of day, and somebody may set the time of day between a stamp and its reading. What that adds to
-//! or takes from the stay would pass for delay on the link for as long as the base delay is remembered. So the time of
-//! day is compared with the steady clock at every read, and stamps on the other side of a step count for nothing.
+//! The stamps are times of day, and the time of day may be set between a stamp and its reading. The resulting error in the waiting time
+//! would count as link delay for as long as the base delay is remembered. So the time of day is compared with the steady clock at every
+//! read, and stamps from before a step are ignored.
 
 use crate::clock::{since_boot, wall_nanos};
 use wavelane_base::Span;
 
-/// A datagram that seems to have waited longer was stamped under another time of day.
+/// A datagram that seems to have waited longer was stamped before the time of day was changed.
 const WAITED_MAX: Span = Span::from_secs(1);
-/// Two clocks that are read one after the other seem this far apart ...
+/// Maximum difference between two clocks that are read one after the other ...
 const APART_MAX: u64 = 50_000;
-/// ... and part by this share of the time between two reads while one of them is slewed (adjtimex(2): 500 ppm).
+/// ... plus this share of the time between two reads while one of them is slewed (adjtimex(2): 500 ppm).
 const SLEW: u64 = 1_000;
-/// Reads of both clocks until nothing came between.
+/// Maximum number of attempts to read both clocks without an interruption.
 const READS_MAX: u32 = 3;
 
 /// Both clocks at one moment, in nanoseconds.
@@ -38,17 +38,17 @@ impl Reading {
         Self { wall: wall_nanos(), steady: since_boot().as_nanos() }
     }
 
-    /// How far the time of day is ahead of the steady clock.
+    /// Offset of the time of day from the steady clock.
     fn ahead(self) -> i128 {
         i128::from(self.wall) - i128::from(self.steady)
     }
 }
 
-/// What is remembered from read to read.
+/// State kept from read to read.
 #[derive(Debug)]
 pub(crate) struct Stamps {
     last: Reading,
-    /// The time of day was set, and what was stamped before may still lie in the socket.
+    /// The time of day was set, and packets stamped before may still be in the socket.
     stepped: bool,
 }
 
@@ -57,20 +57,20 @@ impl Stamps {
         Self { last: now, stepped: false }
     }
 
-    /// A read happened at `now`.
+    /// Records a read at `now`.
     pub(crate) fn read(&mut self, now: Reading) {
         let slewed = now.steady.saturating_sub(self.last.steady) / SLEW;
         self.stepped |= now.ahead().abs_diff(self.last.ahead()) > u128::from(APART_MAX + slewed);
         self.last = now;
     }
 
-    /// How long a datagram that was stamped so had waited at that read.
+    /// How long a datagram with this stamp had waited at that read.
     pub(crate) fn waited(&self, stamp: Option<u64>) -> Span {
         let waited = stamp.and_then(|at| self.last.wall.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
         if self.stepped || waited > WAITED_MAX { Span::ZERO } else { waited }
     }
 
-    /// Nothing that was stamped before that read is left in the socket.
+    /// Call when nothing stamped before that read is left in the socket.
     pub(crate) fn drained(&mut self) {
         self.stepped = false;
     }
@@ -92,7 +92,7 @@ mod tests {
         stamps.read(at(10, 0));
         assert_eq!(stamps.waited(Some(at(7, 0).wall)), Span::from_millis(3));
         for step in [400, -400, 2] {
-            // Stamped before the step, read behind it: twice, for the first read left something.
+            // Stamped before the step, read after it: twice, because the first read left something.
             stamps.read(at(20, step));
             assert_eq!(stamps.waited(Some(at(18, 0).wall)), Span::ZERO, "{step}");
             stamps.read(at(21, step));

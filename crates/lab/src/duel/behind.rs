@@ -1,4 +1,4 @@
-//! What a guest's program has read, looked at by a thread of its own: hashing in the link's thread would delay frames.
+//! What a guest's program has read, processed by a separate thread: hashing in the link's thread would delay frames.
 
 use super::ahead::PIECE;
 use super::{Shared, lock};
@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 use wavelane_base::Instant;
 use wavelane_run::ARRIVAL_BIN;
 
-/// Pieces that wait for the thread at the most; then the link waits.
+/// Maximum number of pieces queued for the thread; beyond that the link waits.
 const PIECES_BEHIND: usize = 256;
 
-/// The way to the thread, until the stream ends.
+/// Channel to the thread, open until the stream ends.
 pub(super) struct Behind {
     pieces: Option<SyncSender<(Instant, Vec<u8>)>>,
-    /// Gathered, and when its latest bytes were read: waking the thread for each segment costs more than the segment.
+    /// Collected bytes and the time of the latest read: waking the thread for each segment costs more than the segment.
     piece: (Instant, Vec<u8>),
     begun: bool,
     thread: Option<JoinHandle<()>>,
@@ -36,11 +36,11 @@ impl Behind {
         Ok(Self { pieces: Some(pieces), piece, begun: false, thread: Some(thread), inbox: Shared::clone(inbox) })
     }
 
-    /// Notes bytes that were read at `now`, on the run's clock.
+    /// Records bytes that were read at `now`, on the run's clock.
     pub(super) fn note(&mut self, now: Instant, bytes: &[u8]) {
         let bin = |at: Instant| at.as_nanos() / ARRIVAL_BIN.as_nanos();
         let (latest, gathered) = &mut self.piece;
-        // Of the bytes of one bin only the latest's time counts, but for the first byte's.
+        // Within one bin only the time of the latest byte counts, except for the first byte of all.
         if bin(*latest) != bin(now) || gathered.len() >= PIECE {
             self.pass_on();
         }
@@ -54,23 +54,23 @@ impl Behind {
     fn pass_on(&mut self) {
         let (at, piece) = (self.piece.0, std::mem::take(&mut self.piece.1));
         if let (Some(pieces), false) = (&self.pieces, piece.is_empty()) {
-            // The thread goes on until the way to it is closed.
+            // The thread runs until its channel is closed.
             let _ = pieces.send((at, piece));
         }
     }
 
-    /// The stream is over.
+    /// Marks the end of the stream.
     pub(super) fn end(&mut self) {
         self.settle();
         lock(&self.inbox).ended = true;
     }
 
-    /// Waits until all that was noted is in the inbox.
+    /// Waits until everything recorded is in the inbox.
     fn settle(&mut self) {
         self.pass_on();
         self.pieces = None;
         if let Some(thread) = self.thread.take() {
-            // It cannot panic but for a poisoned allocation, whose message stands above.
+            // It can only panic on a poisoned lock, and that message has already been printed.
             let _ = thread.join();
         }
     }
@@ -94,7 +94,7 @@ mod tests {
             let mut behind = Behind::new(&inbox).unwrap();
             let mut at_once = crate::content::Received::default();
             for i in 0..2_000u64 {
-                // Several to a bin, and one longer than a piece.
+                // Several per bin, and one longer than a piece.
                 let (at, len) = (Instant::from_micros(300 * i + 7), if i == 500 { PIECE + 1 } else { 900 });
                 behind.note(at, &vec![i as u8; len]);
                 at_once.note(Instant::ZERO, at, &vec![i as u8; len]);

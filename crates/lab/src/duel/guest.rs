@@ -1,4 +1,4 @@
-//! A host of ours at an end of the link, and its programs.
+//! A host of ours at one end of the link, and its programs.
 
 use super::ahead::{Ahead, PIECE};
 use super::behind::Behind;
@@ -13,35 +13,35 @@ use wavelane_base::{FlowId, Instant, Machine, ReadOutcome, Streams};
 pub trait Guest: Machine + Streams + Send + 'static {
     /// Accepts connections to `address` from now on.
     fn listen(&mut self, address: SocketAddr);
-    /// Opens a connection; what prevents it, as text.
+    /// Opens a connection; the error is the reason as text.
     fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, String>;
     /// What an event means for programs.
     fn news(event: Self::Event) -> GuestNews;
 }
 
-/// What the programs of a guest must know.
+/// Events that the programs of a guest must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuestNews {
-    /// A connection came in at the port that follows.
+    /// A connection was accepted at the given port.
     Accepted(FlowId, u16),
     /// Something may be read or written.
     Ready(FlowId),
     /// The connection failed.
     Failed(FlowId),
-    /// Nothing that matters.
+    /// Nothing relevant.
     Other,
 }
 
-/// What a program does with its connection.
+/// State of a program's connection.
 enum Program {
     Send(Box<Sending>),
     Receive(Behind),
 }
 
-/// A body on its way.
+/// A body being sent.
 struct Sending {
     body: Ahead,
-    /// Not taken by the connection yet, from `at` on.
+    /// Not yet accepted by the connection, from `at` on.
     piece: Vec<u8>,
     at: usize,
     over: bool,
@@ -51,7 +51,7 @@ struct Sending {
 pub(super) struct GuestSide<G> {
     pub(super) host: G,
     programs: BTreeMap<FlowId, Program>,
-    /// By port, until somebody connects.
+    /// By port, until a client connects.
     waiting: BTreeMap<u16, Behind>,
     ready: Vec<FlowId>,
     buf: Vec<u8>,
@@ -81,7 +81,7 @@ impl<G: Guest> GuestSide<G> {
         Ok(())
     }
 
-    /// Lets programs do what events made possible. Returns whether any moved bytes.
+    /// Lets programs act on events. Returns whether any moved bytes.
     pub(super) fn pump(&mut self, now: Instant) -> Result<bool, LabError> {
         while let Some(event) = self.host.poll_event() {
             match G::news(event) {
@@ -130,7 +130,7 @@ fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Insta
     while !*over {
         if *at == piece.len() {
             *at = 0;
-            // Asleep if it is not made yet: the link's real-time thread would keep the maker from a processor.
+            // Sleeps if the piece is not ready: otherwise the link's real-time thread would keep the generating thread off the processor.
             let Some(next) = body.wait() else {
                 *over = true;
                 return host.shutdown(now, flow);

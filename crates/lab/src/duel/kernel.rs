@@ -19,9 +19,9 @@ use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_host::tun::Tun;
 
-/// Packets that the device holds until the link's thread reads them; the queue forms in the link.
+/// Packets that the device holds until the link's thread reads them; queueing happens in the link.
 const TUN_RING: u32 = 4_000;
-/// How often a blocked program looks whether it is to stop.
+/// Interval at which a blocked program checks whether it must stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// A kernel and its programs.
@@ -64,7 +64,7 @@ impl KernelSide {
         Ok(())
     }
 
-    /// Starts a reader per flow; all listen when this returns.
+    /// Starts a reader per flow; all are listening when this returns.
     pub(super) fn receive(&mut self, duel: &Duel, inboxes: &[Shared], start: Instant) -> Result<(), LabError> {
         for (i, inbox) in inboxes.iter().enumerate() {
             let (control, address, window) = (self.control, duel.target(i), duel.window);
@@ -98,7 +98,7 @@ impl KernelSide {
         Ok(())
     }
 
-    /// Ends the programs. What they failed at, if not because they were stopped.
+    /// Ends the programs. Returns their error, unless they were stopped.
     pub(super) fn stop(&mut self) -> Result<(), LabError> {
         self.stop.store(true, Ordering::Relaxed);
         for program in self.programs.drain(..) {
@@ -159,7 +159,7 @@ fn socket(control: &str, address: SocketAddr) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether an error only means that a wait was cut short.
+/// Whether an error only means that a wait was interrupted.
 fn is_pause(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -200,7 +200,7 @@ fn write_all(
     endless: bool,
 ) -> std::io::Result<()> {
     let mut stream = socket(control, address)?;
-    // SO_SNDTIMEO bounds connect() too.
+    // SO_SNDTIMEO also bounds connect().
     stream.set_write_timeout(Some(Duration::from_secs(30)))?;
     stream.connect(&address.into())?;
     stream.set_write_timeout(Some(GLANCE))?;
@@ -222,7 +222,7 @@ fn write_all(
         }
     }
     stream.shutdown(std::net::Shutdown::Write)?;
-    // Stays until the peer has everything, so that the socket's end is not the process's doing.
+    // Stays until the peer has received everything, so that the socket is not closed by the process's exit.
     let mut answer = [0; 16];
     while !endless && !stop.load(Ordering::Relaxed) {
         match stream.read(&mut answer) {

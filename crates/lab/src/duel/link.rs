@@ -1,4 +1,4 @@
-//! The link's loop: frames between the two ends and the cable, each at its time.
+//! The link's loop: frames between the two ends and the cable, each delivered at its due time.
 
 use super::guest::GuestSide;
 use super::kernel::KernelSide;
@@ -15,22 +15,22 @@ use wavelane_base::{FrameMeta, Instant, Machine, PortId, Span};
 use wavelane_channel::{Cable, Direction};
 use wavelane_host::realtime;
 
-/// The run does not count if one frame in a hundred was later than this.
+/// The run is inconclusive if 1 % of the frames were later than this.
 const LATE_MAX: Span = Span::from_millis(2);
-/// Between building and the first packet.
+/// Time between building and the first packet.
 const LEAD: Span = Span::from_millis(20);
-/// Frames taken from one end before the others are looked after.
+/// Frames taken from one end before the others are served.
 const BATCH: usize = 64;
 /// The cable's ports, the sender's first.
 const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
-/// Room for a packet longer than allowed, so that it is seen as such and not cut.
+/// Buffer space for oversized packets, so that they are detected and not truncated.
 const BUFFER: usize = 65_536;
-/// Longest wait, so that a stop is noticed in time.
+/// Longest wait, so that a stop request is noticed in time.
 const LONGEST_WAIT: Span = Span::from_millis(20);
-/// Least time from one rest's end to the next one's: at 1 Gbit/s a frame is due every 12 us, and waking for each takes more
-/// of a processor than the frame itself. Where frames are further apart, it changes nothing.
+/// Least time from the end of one wait to the end of the next: at 1 Gbit/s a frame is due every 12 us, and waking for each costs more
+/// processor time than the frame itself. Where frames are further apart, it changes nothing.
 const GRAIN: Span = Span::from_micros(40);
-/// Turns between two looks at whether the flows are over.
+/// Iterations between two checks whether the flows are over.
 const TURNS_PER_LOOK: u32 = 64;
 /// How long the last acknowledgements may take after the flows are over.
 const AFTERGLOW_ROUND_TRIPS: u64 = 4;
@@ -44,18 +44,18 @@ enum End<G> {
 pub(super) struct Link<G> {
     ends: [End<G>; 2],
     cable: Cable,
-    /// Where the cable's and the guests' clocks begin, in real time.
+    /// Start of the cable's and the guests' clocks, in real time.
     start: Instant,
     latest: Instant,
-    /// When the latest rest ended.
+    /// When the latest wait ended.
     rested: Instant,
     capture: Option<CaptureFile>,
     unix_offset_ns: u64,
-    /// The address that packets of each end carry; others (a kernel's multicast chatter) are not the run's.
+    /// Source address of each end's packets; others (a kernel's multicast traffic) are not part of the run.
     sources: [IpAddr; 2],
     lateness: Lateness,
     refused: u64,
-    /// A packet of a kernel's, of a guest's, and one that comes out of the cable.
+    /// Buffers for a packet of a kernel, a packet of a guest, and one that leaves the cable.
     input: Vec<u8>,
     guest_input: Vec<u8>,
     output: Vec<u8>,
@@ -96,7 +96,7 @@ impl<G: Guest> Link<G> {
         })
     }
 
-    /// Runs the flows to their end and gathers what was seen; the flows' own part is the caller's.
+    /// Runs the flows to their end and collects the results, except the flows' own, which the caller adds.
     pub(super) fn run(
         mut self,
         duel: &Duel,
@@ -120,7 +120,7 @@ impl<G: Guest> Link<G> {
     }
 
     fn work(&mut self, duel: &Duel, inboxes: &[Shared], cancelled: &AtomicBool) -> Result<(), LabError> {
-        // Refused without CAP_SYS_NICE: then lateness tells.
+        // Fails without CAP_SYS_NICE; the recorded lateness then shows the effect.
         let _ = realtime::prefer_this_thread();
         let delay = duel.cable.forward.delay + duel.cable.reverse.delay;
         let mut over_at: Option<Instant> = None;
@@ -161,7 +161,7 @@ impl<G: Guest> Link<G> {
         Instant::ZERO + realtime::now().since(self.start)
     }
 
-    /// One round. Returns whether anything happened.
+    /// One iteration. Returns whether anything happened.
     fn turn(&mut self) -> Result<bool, LabError> {
         let mut busy = self.serve();
         for end in [0, 1] {
@@ -173,7 +173,7 @@ impl<G: Guest> Link<G> {
         Ok(busy)
     }
 
-    /// Delivers what is due, each deadline at its own time.
+    /// Delivers what is due, each deadline at its exact time.
     fn serve(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..BATCH {
@@ -199,7 +199,7 @@ impl<G: Guest> Link<G> {
         while self.cable.poll_event().is_some() {}
     }
 
-    /// Gives an end the packet in `output`. Returns whether something went into the cable for it.
+    /// Delivers the packet in `output` to an end. Returns whether that put anything into the cable.
     fn hand_over(&mut self, end: usize, len: usize, due: Instant) -> bool {
         let packet = &mut self.output[..len];
         let now = Instant::ZERO + realtime::now().since(self.start);
@@ -215,14 +215,14 @@ impl<G: Guest> Link<G> {
             End::Guest(side) => {
                 let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
                 side.host.handle_frame(now, PortId(0), packet, meta);
-                // A kernel answers each segment before it takes the next. An acknowledgement names few of the stretches
-                // that came out of order, so one for several segments would leave some untold.
+                // A kernel acknowledges each segment before it takes the next. An acknowledgement lists only a few out-of-order ranges, so
+                // one for several segments would leave some unreported.
                 self.take_packets(end)
             }
         }
     }
 
-    /// Puts into the cable what a guest has to send, a batch at the most. Returns whether that was any.
+    /// Puts a guest's outgoing packets into the cable, at most one batch. Returns whether there were any.
     fn take_packets(&mut self, end: usize) -> bool {
         for taken in 0..BATCH {
             let now = self.now();
@@ -235,7 +235,7 @@ impl<G: Guest> Link<G> {
         true
     }
 
-    /// Puts an end's packet, which lies in the buffer of its kind, into the cable.
+    /// Puts an end's packet, held in the buffer of its kind, into the cable.
     fn offer(&mut self, end: usize, now: Instant, len: usize) {
         let packet = match &self.ends[end] {
             End::Kernel(_) => &mut self.input[..len],
@@ -259,7 +259,7 @@ impl<G: Guest> Link<G> {
                 return Err(LabError::Failed { program: "the duel's device".into(), said });
             }
             if source_of(&self.input[..len]) == Some(self.sources[end]) {
-                // What was due before this packet came goes first.
+                // Packets due before this one arrived go first.
                 self.serve();
                 let now = self.now();
                 self.offer(end, now, len);
@@ -341,7 +341,7 @@ impl<G: Guest> Link<G> {
     }
 }
 
-/// Who sent an IP packet.
+/// Source address of an IP packet.
 fn source_of(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(IpAddr::from(*packet.get(12..)?.first_chunk::<4>()?)),

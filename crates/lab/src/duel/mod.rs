@@ -1,5 +1,5 @@
-//! Two TCPs over one emulated link, in real time. Each side is the Linux kernel, in a namespace behind a TUN device, or
-//! an end host of ours ([`Guest`]), whose packets enter the same link without a kernel of their own.
+//! Two TCP stacks over one emulated link, in real time. Each side is the Linux kernel, in a namespace behind a TUN device, or an end host
+//! of ours ([`Guest`]), whose packets enter the same link without a kernel.
 //!
 //! The first side sends, the second receives: bulk flows of known content. The link is a [`wavelane_channel::Cable`],
 //! so a run in which the sides swap roles meets the same losses, frame by frame.
@@ -26,14 +26,14 @@ use wavelane_channel::CableConfig;
 const IPV4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
 const IPV6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 2)];
-/// Where the first flow's receiver listens; each further one on the next port.
+/// Port of the first flow's receiver; each further flow uses the next port.
 const PORT: u16 = 5_001;
-/// From where a guest's first flow comes; each further one from the next port.
+/// Source port of a guest's first flow; each further flow uses the next port.
 const GUEST_PORT: u16 = 40_001;
-/// Most flows of one duel.
+/// Maximum number of flows in one duel.
 pub const FLOWS_MAX: usize = 64;
 
-/// How long the flows go on.
+/// Duration of the flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Until each has carried this many bytes.
@@ -42,26 +42,26 @@ pub enum Load {
     Time(Span),
 }
 
-/// What is to be run.
+/// What to run.
 #[derive(Clone, Debug)]
 pub struct Duel {
-    /// For messages, and for the names of the link's dice.
+    /// For messages, and for naming the link's random streams.
     pub name: String,
     /// The run's number.
     pub seed: Seed,
     /// The link; forward is from the sender to the receiver.
     pub cable: CableConfig,
-    /// How many flows at once, at most [`FLOWS_MAX`].
+    /// Number of concurrent flows, at most [`FLOWS_MAX`].
     pub flows: usize,
-    /// How long they go on.
+    /// Duration of the flows.
     pub load: Load,
-    /// Given up after this long.
+    /// Time limit, after which the duel is abandoned.
     pub limit: Span,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
-    /// The largest window that the kernel's receivers announce; without it as much as the kernel allows.
+    /// Largest window that the kernel's receivers advertise; if `None`, as much as the kernel allows.
     pub window: Option<u32>,
-    /// Where the packets at the sender's end are captured whole, if they are.
+    /// File for a full capture of the packets at the sender's end, if wanted.
     pub capture: Option<PathBuf>,
 }
 
@@ -74,7 +74,7 @@ pub enum Side<G> {
     Guest(G),
 }
 
-/// What became of one flow.
+/// Result of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowEnd {
     /// Bytes that its receiver read.
@@ -85,28 +85,28 @@ pub struct FlowEnd {
     pub last_ns: Option<u64>,
     /// Bytes read, by time.
     pub arrivals: Vec<(u64, u64)>,
-    /// Whether all bytes arrived as they were sent; `None` if the flow was not to end by itself.
+    /// Whether all bytes arrived as sent; `None` if the flow had no end of its own.
     pub intact: Option<bool>,
 }
 
-/// What came out of a duel.
+/// Result of a duel.
 #[derive(Debug)]
 pub struct DuelEnd<G> {
     /// Per flow.
     pub flows: Vec<FlowEnd>,
-    /// The guests, as the run left them.
+    /// The guests in their final state.
     pub guests: [Option<G>; 2],
-    /// A kernel's counters by the names that `nstat` prints, from a namespace that carried nothing else.
+    /// A kernel's counters by the names that `nstat` prints, from a namespace without other traffic.
     pub kernel: [Option<BTreeMap<String, u64>>; 2],
-    /// What the link did, forward first.
+    /// The link's counters, forward first.
     pub link: [wavelane_channel::Counters; 2],
-    /// How late the link delivered at worst, one frame in a hundred aside.
+    /// 99th percentile of the link's delivery lateness.
     pub late: Span,
-    /// Why the machine was too busy for the run to count, if it was.
+    /// Why the machine was too busy for a conclusive run, if it was.
     pub inconclusive: Option<String>,
 }
 
-/// What the receiver of one flow has seen so far, shared with whoever reads.
+/// What the receiver of one flow has seen so far, shared with all readers.
 #[derive(Default)]
 struct Inbox {
     received: Received,
@@ -135,10 +135,10 @@ impl Duel {
     }
 }
 
-/// Runs it. Blocks until the flows are over or `cancelled` is set.
+/// Runs the duel. Blocks until the flows are over or `cancelled` is set.
 ///
 /// # Errors
-/// What cannot be built, a link that breaks, flows of a fixed size that are not over at the limit.
+/// Something cannot be built, the link fails, or flows of a fixed size are not over at the limit.
 pub fn run<G: Guest>(duel: &Duel, sides: [Side<G>; 2], cancelled: &AtomicBool) -> Result<DuelEnd<G>, LabError> {
     if !(1..=FLOWS_MAX).contains(&duel.flows) {
         return Err(LabError::Topology(format!("a duel has 1 to {FLOWS_MAX} flows, not {}", duel.flows)));

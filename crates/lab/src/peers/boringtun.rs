@@ -12,23 +12,22 @@ use wavelane_scenario::NodeKind;
 
 const INSTALL_BORINGTUN: &str = "install boringtun-cli (cargo install boringtun-cli --locked)";
 const INSTALL_WG: &str = "install wireguard-tools (apt install wireguard-tools)";
-/// What must be installed, and how.
+/// Required programs and how to install them.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[("boringtun-cli", INSTALL_BORINGTUN), ("wg", INSTALL_WG)];
-/// What wg-quick(8) gives a tunnel over Ethernet: 1500 less 80.
+/// The tunnel MTU that wg-quick(8) sets over Ethernet: 1500 less 80.
 const MTU: u32 = 1420;
 /// WireGuard's usual port.
 const PORT: u16 = 51_820;
-/// The tunnel's own network, outside of the laboratory's address plan.
+/// The tunnel's own network, outside the laboratory's address plan.
 const INSIDE: [&str; 2] = ["10.78.0.1/30", "10.78.0.2/30"];
-/// Where the program puts the socket by which it is configured.
+/// Folder of the program's configuration socket.
 const SOCKETS: &str = "/var/run/wireguard";
-/// Interface names of this program begin so, followed by the owner's process number and a letter.
+/// Prefix of this program's interface names, followed by the owner's process id and a letter.
 const PREFIX: &str = "wlt";
-/// How long the programs and their handshake may take; WireGuard repeats a lost handshake after 5 s (its white paper,
-/// section 6.4).
+/// Time limit for the programs and their handshake; WireGuard repeats a lost handshake after 5 s (its white paper, section 6.4).
 const READY_WITHIN: Span = Span::from_secs(40);
 
-/// What a running tunnel leaves in the file system, removed on drop.
+/// Files that a running tunnel leaves in the file system, removed on drop.
 pub(super) struct Boringtun {
     names: [String; 2],
     _keys: Folder,
@@ -60,8 +59,8 @@ impl Boringtun {
             let (name, other) = (&tunnel.names[end], site.other(gateway));
             let endpoint = format!("{}:{PORT}", site.outside(other));
             let peer = ["set", name, "peer", &keys[1 - end], "endpoint", &endpoint, "allowed-ips", "0.0.0.0/0"];
-            // With something to send every second, the handshake does not wait for traffic. It is 60 bytes when idle,
-            // and the program takes no later change of it.
+            // With something to send every second, the handshake does not wait for traffic. A keepalive is 60 bytes when idle, and the
+            // program does not accept a later change of it.
             wg(site, gateway, &[&peer[..], &["persistent-keepalive", "1"]].concat())?;
             route(site, gateway, name, INSIDE[end])?;
         }
@@ -79,7 +78,7 @@ impl Boringtun {
         Ok(tunnel)
     }
 
-    /// Makes a private key, gives it to one end and returns its public key.
+    /// Creates a private key, configures it at one end and returns its public key.
     fn own_key(&self, site: &Site<'_>, gateway: usize, name: &str) -> Result<String, LabError> {
         let file = self._keys.path().join(name);
         std::fs::write(&file, wg(site, gateway, &["genkey"])?)
@@ -97,7 +96,7 @@ impl Boringtun {
 impl Drop for Boringtun {
     fn drop(&mut self) {
         for name in &self.names {
-            // The program removes it if it ends in order.
+            // The program removes it on an orderly exit.
             let _ = std::fs::remove_file(socket_of(name));
         }
     }
@@ -107,13 +106,13 @@ fn socket_of(name: &str) -> PathBuf {
     Path::new(SOCKETS).join(format!("{name}.sock"))
 }
 
-/// Removes sockets of processes that were killed before they could.
+/// Removes sockets of processes that were killed before their clean-up.
 fn sweep() {
     for entry in std::fs::read_dir(SOCKETS).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let number = name.strip_prefix(PREFIX).map(|rest| rest.trim_end_matches(|c: char| !c.is_ascii_digit()));
         if number.and_then(|n| n.parse().ok()).is_some_and(|pid| !alive(pid)) {
-            // Another run may be sweeping too.
+            // Another run may be removing it too.
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -127,7 +126,7 @@ fn wg(site: &Site<'_>, gateway: usize, arguments: &[&str]) -> Result<String, Lab
     Ok(String::from_utf8_lossy(&printed).into_owned())
 }
 
-/// Brings one end up and leads everything behind the other gateway through it.
+/// Brings one end up and routes everything behind the other gateway through it.
 fn route(site: &Site<'_>, gateway: usize, name: &str, inside: &str) -> Result<(), LabError> {
     let mut lines = vec![format!("addr add {inside} dev {name}"), format!("link set {name} mtu {MTU} up")];
     let theirs = site.outside(site.other(gateway));
@@ -137,7 +136,7 @@ fn route(site: &Site<'_>, gateway: usize, name: &str, inside: &str) -> Result<()
     tools::ip(&site.world.nodes[gateway], &lines)
 }
 
-/// Tells the endpoints the tunnel's MTU, as a configured router would by clamping MSS: their first segments fit.
+/// Sets the tunnel's MTU at the endpoints, as a configured router would by clamping MSS: their first segments fit.
 fn clamp(site: &Site<'_>) -> Result<(), LabError> {
     for (node, routes) in site.world.plan.routes.iter().enumerate() {
         if site.scenario.nodes[node].kind != NodeKind::Endpoint {

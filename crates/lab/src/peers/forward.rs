@@ -1,4 +1,4 @@
-//! TCP ports forwarded from the gateway that clients meet to servers behind the other one.
+//! TCP ports forwarded from the gateway on the clients' side to servers behind the other one.
 
 use super::{Site, order_of};
 use crate::LabError;
@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_host::netns::Netns;
 use wavelane_scenario::{Flow, Scenario};
 
-/// Port at the near gateway of the first forwarded service; each further one on the next.
+/// Port at the near gateway of the first forwarded service; each further one uses the next port.
 const LISTEN_PORT: u16 = 20_000;
 
 /// One forwarded port.
 pub(super) struct Forward {
-    /// The gateway the client meets.
+    /// The gateway on the client's side.
     pub(super) near: usize,
     /// The other one.
     pub(super) far: usize,
@@ -21,14 +21,14 @@ pub(super) struct Forward {
     pub(super) target: SocketAddr,
 }
 
-/// What is forwarded, and between which gateways.
+/// The forwarded ports and their gateways.
 pub(super) struct Forwards {
     pair: [usize; 2],
     list: Vec<Forward>,
 }
 
 impl Forwards {
-    /// One per server and gateway that its clients meet. `peer` is for the refusal of a flow that goes another way.
+    /// One per server and gateway on its clients' side. `peer` is for the error message about a flow that takes another path.
     pub(super) fn of(site: &Site<'_>, peer: &str, servers: &[SocketAddr]) -> Result<Self, LabError> {
         let mut list: Vec<Forward> = Vec::new();
         for (flow, target) in site.scenario.flows.iter().zip(servers) {
@@ -61,7 +61,7 @@ impl Forwards {
     }
 }
 
-/// A socket that a program is to have.
+/// A socket that a program is expected to bind.
 pub(super) struct Awaited {
     pub(super) node: usize,
     /// `tcp` or `udp`.
@@ -79,7 +79,7 @@ pub(super) fn all_bound(site: &Site<'_>, awaited: &[Awaited]) -> Result<bool, La
     Ok(true)
 }
 
-/// Whether a socket is bound to `address` inside `ns`, by the kernel's own table (proc(5), `/proc/net/tcp`).
+/// Whether a socket is bound to `address` inside `ns`, according to the kernel's table (proc(5), `/proc/net/tcp`).
 fn is_bound(ns: &Netns, protocol: &str, address: SocketAddr) -> Result<bool, LabError> {
     let path = format!("/proc/thread-self/net/{protocol}");
     let table = ns.run(move || std::fs::read_to_string(path))?;
@@ -89,7 +89,7 @@ fn is_bound(ns: &Netns, protocol: &str, address: SocketAddr) -> Result<bool, Lab
 
 /// Whether `table` lists a socket without a remote end at `address`.
 fn bound_in(table: &str, address: SocketAddr) -> bool {
-    /// A remote end of zero: listening, or not connected.
+    /// A remote address of zero: listening, or not connected.
     const NOBODY: &str = "00000000:0000";
     let SocketAddr::V4(v4) = address else { return false };
     let wanted = format!("{}:{:04X}", hex(*v4.ip()), v4.port());
@@ -99,7 +99,7 @@ fn bound_in(table: &str, address: SocketAddr) -> bool {
     })
 }
 
-/// An address as `/proc/net` writes it: the octets as one number of the machine's own order.
+/// An address as written in `/proc/net`: the octets as one number in host byte order.
 fn hex(ip: Ipv4Addr) -> String {
     format!("{:08X}", u32::from_ne_bytes(ip.octets()))
 }

@@ -1,7 +1,7 @@
 //! kcptun: TCP carried by KCP over UDP with fixed Reed-Solomon redundancy, one pair of programs per forwarded port.
 //!
-//! Both ends get the same settings, as the program demands. Compression is off (the bodies are random) and the cipher
-//! is AES-128, the cheapest that its documentation calls safe; all that is not named is the program's default.
+//! Both ends get the same settings, as the program requires. Compression is off (the bodies are random) and the cipher is AES-128, the
+//! cheapest that its documentation calls safe; everything else is the program's default.
 
 use super::forward::{Awaited, Forward, Forwards, all_bound};
 use super::{Site, wait_for};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use wavelane_base::Span;
 
 const REMEDY: &str = "install kcptun (apt install kcptun)";
-/// What must be installed, and how.
+/// Required programs and how to install them.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[("kcptun-server", REMEDY), ("kcptun-client", REMEDY)];
 /// The default profile and windows.
 pub(super) const DEFAULT: &[&str] = &["--mode", "fast"];
@@ -21,9 +21,9 @@ pub(super) const FAST3: &[&str] = &["--mode", "fast3", "--sndwnd", "1024", "--rc
 /// Settings that both ends must share.
 const COMMON: &[&str] =
     &["--key", "wavelane laboratory", "--crypt", "aes-128", "--nocomp", "--smuxver", "2", "--quiet"];
-/// UDP port of the first forwarded service; each further one on the next.
+/// UDP port of the first forwarded service; each further one uses the next port.
 const KCP_PORT: u16 = 30_000;
-/// How long all programs may take until they listen: deriving the key alone takes a second.
+/// Time limit until all programs listen: deriving the key alone takes a second.
 const READY_WITHIN: Span = Span::from_secs(20);
 
 /// The running forwards.

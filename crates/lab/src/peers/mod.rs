@@ -1,7 +1,7 @@
-//! Other people's programs in the gateways' place, so that they meet the same channel, seed and traffic.
+//! Third-party programs in the gateways' place, under the same channel, seed and traffic.
 //!
-//! A peer runs on the two gateways of a scenario. It is started and waited for before time zero, watched during the
-//! run, and ended with it. Nothing of it outlives the run.
+//! A peer runs on the two gateways of a scenario. It is started and ready before time zero, monitored during the run, and ended with it.
+//! Nothing of it outlives the run.
 
 mod boringtun;
 mod forward;
@@ -30,17 +30,17 @@ pub(crate) struct Peers {
 enum Kind {
     Kcptun(Kcptun),
     Singbox(Singbox),
-    // Holds what has to be removed at the end.
+    // Holds what must be removed at the end.
     Boringtun(#[expect(dead_code, reason = "removes the tunnels' sockets and keys when dropped")] Boringtun),
 }
 
-/// Where a peer's programs are started and what they are told.
+/// Environment in which a peer's programs are started.
 pub(crate) struct Site<'a> {
     scenario: &'a Scenario,
     world: &'a World,
     /// Places of the two gateways.
     pair: [usize; 2],
-    /// The channel that joins them.
+    /// The channel between them.
     channel: usize,
     /// Folder of their logs.
     logs: std::path::PathBuf,
@@ -56,7 +56,7 @@ impl Site<'_> {
         let wire = &self.world.plan.wires[self.channel];
         wire.addresses[wire.end_of(gateway).expect("the channel joins both gateways")]
     }
-    /// An address of the gateway that its own side knows.
+    /// An address of the gateway that its own side can reach.
     fn inside(&self, gateway: usize) -> std::net::Ipv4Addr {
         self.world.plan.address_of(gateway).expect("a gateway has a channel")
     }
@@ -82,7 +82,7 @@ impl Site<'_> {
     }
 }
 
-/// Whether `stack` is a peer the lab can put in the gateways' place.
+/// Whether `stack` is a peer the lab can run in the gateways' place.
 pub(crate) fn is_peer(stack: Stack) -> bool {
     matches!(stack, Stack::Kcptun | Stack::KcptunFast3 | Stack::BoringtunCubic | Stack::BoringtunBbr)
         || tunnel_of(stack).is_some()
@@ -98,7 +98,7 @@ fn tunnel_of(stack: Stack) -> Option<Tunnel> {
     }
 }
 
-/// Whether the peer `stack` can be run here, and if not, why.
+/// Whether the peer `stack` can run here; if not, why.
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     let (pair, channel) = gateways::pair(scenario)?;
     let needs_udp = scenario.flows.iter().find(|f| needs_udp(&f.app));
@@ -126,7 +126,7 @@ fn installed(needed: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// What a peer is started with, besides the scenario.
+/// Start parameters of a peer, besides the scenario.
 pub(crate) struct Order<'a> {
     /// Which peer.
     pub(crate) stack: Stack,
@@ -141,7 +141,7 @@ pub(crate) struct Order<'a> {
 }
 
 impl Peers {
-    /// Starts the peer and waits until it carries traffic. `stop` is asked every 100 ms or so whether to give up.
+    /// Starts the peer and waits until it carries traffic. `stop` is polled about every 100 ms and ends the wait.
     pub(crate) fn start(
         scenario: &Scenario,
         world: &World,
@@ -152,7 +152,7 @@ impl Peers {
         let (logs, label, controls) = (program::logs(order.out)?, order.label, order.controls);
         let site = Site { scenario, world, pair, channel, logs, label, controls };
         let mut programs = Vec::new();
-        // If anything fails half-way, what has been started is ended like the rest.
+        // If a later step fails, programs already started are ended like the rest.
         let kind = match (order.stack, tunnel_of(order.stack)) {
             (Stack::Kcptun, _) => {
                 Kcptun::start(&site, kcptun::DEFAULT, order.servers, &mut programs, stop).map(Kind::Kcptun)
@@ -182,12 +182,12 @@ impl Peers {
         forwards.way_to(scenario, flow, server)
     }
 
-    /// Whether one of its programs has died, and what it said last.
+    /// Fails if one of its programs has exited, with its last output line.
     pub(crate) fn check(&mut self) -> Result<(), LabError> {
         self.programs.iter_mut().try_for_each(Program::check)
     }
 
-    /// What its programs cost, for the log.
+    /// Resource use of its programs, for the log.
     pub(crate) fn notes(&self) -> Vec<String> {
         let cost = |p: &Program| p.cpu_seconds().map(|s| format!("{}: {s:.2} s of processor time", p.name()));
         self.programs.iter().filter_map(cost).collect()
@@ -203,7 +203,7 @@ impl Peers {
         self.programs.iter().map(Program::waited_seconds).sum()
     }
 
-    /// Ends its programs; says what was not as it should be.
+    /// Ends its programs; returns what went wrong.
     pub(crate) fn stop(mut self) -> Vec<String> {
         program::end(std::mem::take(&mut self.programs))
     }
@@ -215,7 +215,7 @@ impl Drop for Peers {
     }
 }
 
-/// The gateway that `flow` meets first, and the one after it; nothing if its way does not lead over both.
+/// The gateway that `flow` passes first, and the next one; `None` if its path does not include both.
 fn order_of(scenario: &Scenario, pair: [usize; 2], flow: &Flow) -> Option<[usize; 2]> {
     let mut met = Vec::new();
     let mut here = flow.from.clone();
@@ -232,7 +232,7 @@ fn order_of(scenario: &Scenario, pair: [usize; 2], flow: &Flow) -> Option<[usize
     <[usize; 2]>::try_from(met).ok()
 }
 
-/// Waits until `ready` says so; refuses when `within` has passed or a program has died.
+/// Waits until `ready` returns true; fails when `within` has passed or a program has exited.
 fn wait_for(
     what: &str,
     within: wavelane_base::Span,

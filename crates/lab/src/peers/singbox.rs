@@ -1,8 +1,8 @@
-//! sing-box: its own implementation of the QUIC proxy protocols Hysteria 2 and TUIC version 5. A client at the gateway
-//! that the application meets, a server at the other one, one QUIC connection between them for everything.
+//! sing-box: its own implementation of the QUIC proxy protocols Hysteria 2 and TUIC version 5. A client at the gateway on the application's
+//! side, a server at the other one, and one QUIC connection between them for all traffic.
 //!
-//! What is not named in the files is the program's default: receive windows of 8 MiB per stream and 20 MiB per
-//! connection, a path-MTU search, a keepalive every 10 s, 30 s of silence until a connection is given up.
+//! Settings that the files do not name are the program's defaults: receive windows of 8 MiB per stream and 20 MiB per connection, path MTU
+//! discovery, a keepalive every 10 s, an idle timeout of 30 s.
 
 use super::forward::{Awaited, Forward, Forwards, all_bound};
 use super::{Site, order_of, wait_for};
@@ -19,31 +19,30 @@ use wavelane_base::Span;
 use wavelane_scenario::{Channel, Direction, Scenario};
 
 const REMEDY: &str = "install sing-box (go install -tags with_quic github.com/sagernet/sing-box/cmd/sing-box@v1.14.1)";
-/// What must be installed, and how.
+/// Required programs and how to install them.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[("sing-box", REMEDY)];
 /// The name on the certificate, which the client verifies.
 const NAME: &str = "wavelane.invalid";
-/// The shared secret of a tunnel that lives as long as its run.
+/// The shared secret of a tunnel that exists only during its run.
 const PASSWORD: &str = "wavelane laboratory";
-/// TUIC names its users by UUID (its version 5, section "Authenticate").
+/// TUIC identifies its users by UUID (its version 5, section "Authenticate").
 const UUID: &str = "2dd61d93-75d8-4da4-ac0e-6aece7eac365";
 /// UDP port of the server.
 const TUNNEL_PORT: u16 = 31_000;
-/// TCP port at the near gateway by which the lab sees whether the tunnel carries.
+/// TCP port at the near gateway by which the lab checks that the tunnel carries data.
 const PROOF_PORT: u16 = 19_999;
-/// Brutal is told so much of the link's rate: it then leaves room for its own headers, and its compensation for loss
-/// (rate over the share that arrives, at most 1.25 times) meets the link's rate at 10 % loss and not before.
+/// Share of the link's rate that Brutal is configured with: it then leaves room for its own headers, and its compensation for loss (rate
+/// over the share that arrives, at most 1.25 times) reaches the link's rate at 10 % loss and not before.
 const TOLD: (u64, u64) = (9, 10);
 /// Its rates are whole Mbit/s.
 const STEP_BPS: u64 = 1_000_000;
-/// How long the programs and their handshake may take: the handshake is repeated after 0.2 s, then doubling
-/// (RFC 9002, section 6.2.2).
+/// Time limit for the programs and their handshake: the handshake is repeated after 0.2 s, then doubling (RFC 9002, section 6.2.2).
 const READY_WITHIN: Span = Span::from_secs(40);
 
-/// What carries the bytes.
+/// The tunnel protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tunnel {
-    /// Hysteria 2 at a rate that it is told.
+    /// Hysteria 2 at a configured rate.
     Hysteria2Brutal,
     /// Hysteria 2 with its BBR.
     Hysteria2Bbr,
@@ -114,11 +113,11 @@ impl Singbox {
     }
 }
 
-/// Whether Brutal can be told the rates it needs, and if not, why.
+/// Whether Brutal can be given the rates it needs; if not, why.
 pub(super) fn review_rates(scenario: &Scenario, pair: [usize; 2], channel: &Channel) -> Result<(), String> {
     let nears = scenario.flows.iter().filter_map(|flow| order_of(scenario, pair, flow)).map(|[near, _]| near);
     for near in nears {
-        // Without the rate towards the client, the program uses BBR both ways.
+        // Without the rate towards the client, the program uses BBR in both directions.
         if told(channel, directions(channel, &scenario.nodes[near].name)[1]).is_none() {
             return Err(format!(
                 "it sends at a rate of whole Mbit/s that it is told, and channel {} has none of 1.2 Mbit/s or more \
@@ -130,7 +129,7 @@ pub(super) fn review_rates(scenario: &Scenario, pair: [usize; 2], channel: &Chan
     Ok(())
 }
 
-/// The way from the gateway `near` over `channel`, and the return path.
+/// The path from the gateway `near` over `channel`, and the return path.
 fn directions(channel: &Channel, near: &str) -> [Direction; 2] {
     match channel.between[0] == near {
         true => [Direction::Forward, Direction::Reverse],
@@ -138,13 +137,13 @@ fn directions(channel: &Channel, near: &str) -> [Direction; 2] {
     }
 }
 
-/// What Brutal is told of one direction, in Mbit/s. With nothing to tell of the way to the server, it uses BBR there.
+/// Brutal's rate for one direction, in Mbit/s. Without a rate for the direction to the server, it uses BBR there.
 fn told(channel: &Channel, direction: Direction) -> Option<u64> {
     let rate = channel.direction(direction)?.rate?;
     Some(rate.scale(TOLD.0, TOLD.1).as_bps() / STEP_BPS).filter(|mbps| *mbps > 0)
 }
 
-/// A port of the client from which everything goes to `target`, which the server connects to.
+/// A port of the client that forwards everything to `target`, which the server connects to.
 fn entrance(listen: SocketAddr, target: SocketAddr) -> Value {
     json!({
         "type": "direct", "listen": listen.ip(), "listen_port": listen.port(),
@@ -165,7 +164,7 @@ fn server_file(tunnel: Tunnel, outside: SocketAddr, tls: Value) -> Value {
     json!({ "log": log(), "inbounds": [joined(common, own)], "outbounds": [{ "type": "direct" }] })
 }
 
-/// `rates` are those of the ways to the server and back.
+/// `rates` are those of the directions to the server and back.
 fn client_file(
     tunnel: Tunnel,
     entrances: Vec<Value>,
@@ -192,12 +191,12 @@ fn client_file(
     })
 }
 
-/// What goes to the log: no line per connection.
+/// Log settings: no line per connection.
 fn log() -> Value {
     json!({ "level": "warn", "timestamp": true })
 }
 
-/// Both objects' members.
+/// The members of both objects.
 fn joined(mut one: Value, other: Value) -> Value {
     if let (Value::Object(one), Value::Object(other)) = (&mut one, other) {
         one.extend(other);
@@ -205,7 +204,7 @@ fn joined(mut one: Value, other: Value) -> Value {
     one
 }
 
-/// Has the program make a key and a certificate for [`NAME`]; returns the files' places, the certificate's first.
+/// Makes the program create a key and a certificate for [`NAME`]; returns the files' paths, the certificate's first.
 fn certify(site: &Site<'_>, folder: &Path) -> Result<(String, String), LabError> {
     let mut command = program();
     command.args(["generate", "tls-keypair", NAME]);
@@ -223,7 +222,7 @@ fn certify(site: &Site<'_>, folder: &Path) -> Result<(String, String), LabError>
     Ok((write("cert.pem", certificate)?, write("key.pem", key)?))
 }
 
-/// The key and the certificate that `printed` holds one after the other.
+/// The key and the certificate that `printed` contains one after the other.
 fn halves(printed: &str) -> Option<(&str, &str)> {
     let at = printed.find("-----BEGIN CERTIFICATE-----")?;
     let (key, certificate) = printed.split_at(at);
@@ -244,7 +243,7 @@ fn run(site: &Site<'_>, gateway: usize, role: &str, config: &Value, folder: &Pat
     site.start(gateway, &format!("sing-box-{role}"), command, REMEDY)
 }
 
-/// A connection through a tunnel to a listener of the lab's own at the far gateway: what it accepts has crossed.
+/// A connection through a tunnel to the lab's own listener at the far gateway: a connection that it accepts has crossed.
 struct Proof {
     near: usize,
     listen: SocketAddr,
@@ -268,8 +267,8 @@ impl Proof {
         Ok(Self { near, listen, target, listener, attempt: None, given: false })
     }
 
-    /// Whether a connection has come through. Connects if none is on its way; the program refuses one at once whose
-    /// handshake failed.
+    /// Whether a connection has come through. Connects if none is in progress; if its handshake failed, the program refuses a connection at
+    /// once.
     fn given(&mut self, site: &Site<'_>) -> Result<bool, LabError> {
         self.given |= self.listener.accept().is_ok();
         if self.given {

@@ -14,7 +14,7 @@ use wavelane_base::{Chance, Instant, Octets, Seed};
 use wavelane_run::FlowRaw;
 use wavelane_scenario::{App, Voice};
 
-/// A flow on its way.
+/// A running flow.
 pub(super) struct Task {
     pub(super) flow: usize,
     pub(super) progress: Arc<AtomicU64>,
@@ -22,7 +22,7 @@ pub(super) struct Task {
 }
 
 impl Run<'_> {
-    /// The dice that the simulator gives the flow's random times.
+    /// The random stream that the simulator uses for the flow's random times.
     fn dice(&self, flow: usize, what: &str) -> Chance {
         Seed(self.seed.chance(&format!("flow {flow} / content")).next_u64()).chance(what)
     }
@@ -97,7 +97,7 @@ impl Run<'_> {
             }
         };
         let title = format!("flow-{}", flow.name);
-        // Started inside the client's namespace, where its own sockets must be; it stays there.
+        // Started inside the client's namespace, where its sockets must be; it stays there.
         let thread = from.run(move || {
             std::thread::Builder::new().name(title).spawn(move || {
                 let outcome = work();

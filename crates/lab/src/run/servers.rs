@@ -1,4 +1,4 @@
-//! The flows' servers: which there are, and where they listen.
+//! The flows' servers and their addresses.
 
 use super::Run;
 use crate::bulk::ENDLESS;
@@ -14,7 +14,7 @@ use wavelane_scenario::{App, Spurts, Voice};
 
 /// Where the nodes' HTTP servers listen.
 const HTTP_PORT: u16 = 8080;
-/// Where the first echo flow's server listens; each further one on the next port.
+/// Port of the first echo flow's server; each further one uses the next port.
 const ECHO_PORT: u16 = 7000;
 
 impl Run<'_> {
@@ -84,7 +84,7 @@ impl Run<'_> {
         Ok(sockets::at(ip, port))
     }
 
-    /// Where a flow's client connects: its server, or a peer that leads there.
+    /// Where a flow's client connects: its server, or a peer that forwards to it.
     pub(super) fn entrance_of(&self, flow: usize) -> Result<SocketAddr, LabError> {
         let server = self.server_of(flow)?;
         let by_peer = |peers: &Peers| peers.way_to(self.scenario, &self.scenario.flows[flow], server);

@@ -1,4 +1,4 @@
-//! Looking after the running flows: faults, progress, the kernel's congestion control, and when all have ended.
+//! Monitors the running flows: faults, progress, the kernel's congestion control, and when all have ended.
 
 use super::Run;
 use super::launch::Task;
@@ -11,18 +11,17 @@ use wavelane_host::realtime;
 use wavelane_run::{Progress, RunContext, WayRaw};
 use wavelane_scenario::{App, Flow};
 
-/// Between two looks at the running flows.
+/// Polling interval of the running flows.
 const GLANCE: Span = Span::from_millis(100);
-/// How long after the run's duration its flows may take to wind up: an echo waits 5 s, curl 2 s.
+/// Time after the run's duration within which its flows may finish: an echo waits 5 s, curl 2 s.
 const WIND_UP: Span = Span::from_secs(8);
-/// How often the kernel is asked which congestion control the connections use, until it knows of some.
+/// Number of attempts to ask the kernel which congestion control the connections use, until it lists any.
 const LOOKS: u64 = 10;
-/// Between two of these.
+/// Interval between two of these attempts.
 const LOOK_EVERY: Span = Span::from_millis(300);
 
 impl Run<'_> {
-    /// Looks after the running flows until all have ended. Returns what was offered to the bad channels until the last
-    /// bulk flow ended.
+    /// Monitors the running flows until all have ended. Returns the traffic offered to the bad channels until the last bulk flow ended.
     pub(super) fn watch(
         &mut self,
         tasks: &[Task],
@@ -117,7 +116,7 @@ impl Run<'_> {
     }
 }
 
-/// What a running flow has done, for people.
+/// Progress of a running flow, for display.
 fn words(flow: &Flow, task: &Task) -> Option<String> {
     let (App::Download { size } | App::Upload { size } | App::Quic { size }) = &flow.app else { return None };
     let so_far = task.progress.load(Ordering::Relaxed) as f64 / 1e6;

@@ -1,15 +1,15 @@
-//! JSON into memory as far as there is room for it: of a packed file of some kilobytes a hundred million empty objects may come.
+//! Bounded JSON parsing: a compressed file of some kilobytes may expand to a hundred million empty objects.
 
 use super::FormatError;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Memory that the values of one file may take, roughly: a list and a tree grow by more than what comes.
+/// Approximate memory limit for the values of one file: lists and trees grow by more than their new element.
 pub(super) const MEMORY_MAX: u64 = 2 << 30;
 /// A value in a list that grows by doubling.
 const VALUE: u64 = 64;
-/// An object with members, whose tree has room for eleven; and a member, beside its name.
+/// An object with members, whose tree node has room for eleven; and a member, beside its name.
 const OBJECT: u64 = 640;
 const MEMBER: u64 = 64;
 
@@ -24,7 +24,7 @@ pub(super) fn read(text: &[u8], memory: u64) -> Result<Value, FormatError> {
     }
 }
 
-/// What is left; `None` once it was not enough.
+/// The remaining memory; `None` once it was exceeded.
 struct Room<'a>(&'a mut Option<u64>);
 
 impl Room<'_> {

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// The version that is written.
+/// The written version.
 pub const FLENT_VERSION: u64 = 4;
-/// The oldest that is read: before it, times and series had other places.
+/// The oldest readable version: earlier ones store times and series elsewhere.
 const VERSION_MIN: u64 = 3;
 
 pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
@@ -63,7 +63,7 @@ fn iso(unix_s: f64) -> String {
     let micros = (unix_s.max(0.0) * 1e6).round() as i64;
     let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
     let (day, second) = (seconds / 86_400, seconds % 86_400);
-    // From the first year that may hold the day on, at most two steps.
+    // From the first year that may contain the day, at most two steps.
     let mut year = 1970 + day / 366;
     while days(year + 1, 1, 1) <= day {
         year += 1;
@@ -79,23 +79,23 @@ fn iso(unix_s: f64) -> String {
 pub struct FlentMeta {
     /// The test whose plots flent offers, such as `rrul` or `tcp_upload`.
     pub test: String,
-    /// Free words.
+    /// Free text.
     pub title: String,
-    /// Where to.
+    /// The remote host.
     pub host: String,
-    /// Where from.
+    /// The local host.
     pub local_host: String,
-    /// Seconds of load, and of silence before and after it.
+    /// Seconds of load, and of idle time before and after it.
     pub length_s: u32,
     /// See `length_s`.
     pub delay_s: u32,
     /// Seconds between the points.
     pub step_s: f64,
-    /// When the test began, seconds since 1970.
+    /// Start of the test, seconds since 1970.
     pub start_unix_s: f64,
 }
 
-/// The value of a series at `at`: in between its neighbours; `None` outside, or within a step of a missing value.
+/// The interpolated value of a series at `at`; `None` outside, or within a step of a missing value.
 fn resampled(points: &[(f64, Option<f64>)], at: f64, step_s: f64) -> Option<f64> {
     let after = points.partition_point(|p| p.0 < at);
     let next = points.get(after)?;
@@ -104,14 +104,14 @@ fn resampled(points: &[(f64, Option<f64>)], at: f64, step_s: f64) -> Option<f64>
     }
     let before = points.get(after.checked_sub(1)?)?;
     let (low, high) = (before.1?, next.1?);
-    // What lies far apart was not measured in between.
+    // Points that are far apart have no measurement in between.
     if next.0 - before.0 > 5.0 * step_s.max(f64::MIN_POSITIVE) {
         return None;
     }
     Some(low + (high - low) * (at - before.0) / (next.0 - before.0))
 }
 
-/// Writes series as a `.flent.gz`: resampled to common times, and as they were measured beside it.
+/// Writes series as a `.flent.gz`: resampled to common times, and as measured.
 pub fn write_flent(out: impl Write, meta: &FlentMeta, series: &[SeriesData]) -> io::Result<()> {
     let total_s = f64::from(meta.length_s) + 2.0 * f64::from(meta.delay_s);
     let times: Vec<f64> = (0..=(total_s / meta.step_s) as u32).map(|i| f64::from(i) * meta.step_s).collect();

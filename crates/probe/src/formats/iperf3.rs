@@ -1,13 +1,13 @@
-//! iperf3's JSON: what is in its intervals, per stream and for all.
+//! iperf3's JSON: the values of its intervals, per stream and for all.
 
 use super::{FormatError, Results, SeriesData, Tool, number, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A key of an interval, the series it becomes, its unit and what it is multiplied by.
+/// A key of an interval, its series, unit and factor.
 type Kind = (&'static str, &'static str, &'static str, f64);
 
-/// Names as flent has them for the same figures of `ss`.
+/// Names that flent uses for the same figures of `ss`.
 const KINDS: [Kind; 5] = [
     ("bits_per_second", "throughput", "Mbits/s", 1e-6),
     ("rtt", "tcp_rtt", "ms", 1e-3),
@@ -54,14 +54,14 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
     })
 }
 
-/// Series in the order in which they first occur, found by name: a file may name as many sockets as it has room for.
+/// Series in order of first occurrence, found by name: a file may name any number of sockets.
 #[derive(Default)]
 struct Named {
     list: Vec<SeriesData>,
     places: BTreeMap<String, usize>,
 }
 
-/// Adds an interval's figures at its end, where the measured time lies behind it.
+/// Adds an interval's figures at its end, because the measured time precedes it.
 fn take(series: &mut Named, from: &Value, who: &str) {
     let Some(at) = number(from, "end") else { return };
     for (key, what, units, by) in KINDS {

@@ -1,10 +1,10 @@
-//! irtt's JSON: every round trip, with the delay of each way and which way lost it.
+//! irtt's JSON: every round trip, with the delay of each direction and the direction of a loss.
 
 use super::{FormatError, Results, SeriesData, Tool, number, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// irtt's round trips, of which one that is missing was lost.
+/// irtt's RTTs, where a missing one was lost.
 pub const IRTT_PING: &str = "Ping (ms) UDP";
 const NS_PER_MS: f64 = 1e6;
 
@@ -18,7 +18,7 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
     let sent = |trip: &Value| number(&trip["timestamps"]["client"]["send"], "wall");
     let start = trips.first().and_then(sent);
     for (i, trip) in trips.iter().enumerate() {
-        // `lost` is a text: the last two say on which way, which the server's count of received packets tells.
+        // `lost` is a text: the last two name the direction, which is known from the server's count of received packets.
         match trip.get("lost").and_then(Value::as_str).ok_or(missing("lost"))? {
             "true" => *lost.entry("lost").or_default() += 1,
             "true_up" => *lost.entry("lost_up").or_default() += 1,
@@ -48,7 +48,7 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
             }
         }
     }
-    // One-way delays need a synchronised clock; without the server's timestamps they are not there at all.
+    // One-way delays need a synchronised clock; without the server's timestamps they are absent.
     let series = all.into_iter().filter(|s| s.points.iter().any(|p| p.1.is_some())).collect();
     let title = text(&json["config"], "remote_address");
     Ok(Results { tool: Tool::Irtt, title, start_unix_s: start.map(|ns| ns / 1e9), series, totals })

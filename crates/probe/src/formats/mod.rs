@@ -1,7 +1,7 @@
-//! Result files of other tools, read into series over time; and flent's, written.
+//! Reads result files of other tools into series over time, and writes flent's.
 //!
-//! Read: flent (`.flent` and `.flent.gz`, versions 3 and 4), iperf3 (`-J`) and irtt (`-o FILE`), told apart by what is
-//! in them. All times are seconds since the test began. A file is read whole, up to [`FILE_MAX`] octets of JSON.
+//! Readable: flent (`.flent` and `.flent.gz`, versions 3 and 4), iperf3 (`-J`) and irtt (`-o FILE`), distinguished by their contents. All
+//! times are seconds since the test began. A file is read whole, up to [`FILE_MAX`] octets of JSON.
 
 mod bounded;
 mod flent;
@@ -15,13 +15,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 
-/// Characters of a series' name or unit that are read; a longer name ends with the number of its series.
+/// Maximum number of characters of a series' name or unit; a longer name ends with the number of its series.
 pub const NAME_MAX: usize = 200;
 
-/// The most JSON that is read, unpacked. What it makes in memory is bounded, too (2 GiB): half an hour of irtt at 10 ms.
+/// Maximum size of the uncompressed JSON. Its memory is also bounded (2 GiB): half an hour of irtt at 10 ms.
 pub const FILE_MAX: u64 = 256 << 20;
 
-/// Why a file is no result that can be read.
+/// Why a file is not a readable result.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// Reading or unpacking failed.
@@ -33,10 +33,10 @@ pub enum FormatError {
     /// Not JSON.
     #[error("no JSON ({0}): is the file complete?")]
     Json(#[from] serde_json::Error),
-    /// JSON of something else.
+    /// JSON of another kind.
     #[error("neither flent's, iperf3's nor irtt's: write it with `flent`, `iperf3 -J` or `irtt client -o FILE`")]
     Unknown,
-    /// A version that is not read.
+    /// An unsupported version.
     #[error("flent's file version {0} is not read; open and save it with a current flent")]
     Version(u64),
     /// The tool itself failed.
@@ -47,10 +47,10 @@ pub enum FormatError {
         "{0}'s file has no value over time: the test ended before its first one, or every packet was lost; run it longer"
     )]
     NoValues(&'static str),
-    /// Something that the tool always writes is missing.
+    /// A required field of the tool is missing.
     #[error("{tool}'s file has no `{what}`: is it complete?")]
     Missing {
-        /// Whose file.
+        /// The tool.
         tool: &'static str,
         /// The key.
         what: &'static str,
@@ -68,7 +68,7 @@ impl Tool {
     }
 }
 
-/// Whose file it was.
+/// The tool that wrote the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tool {
     /// The FLExible Network Tester.
@@ -82,22 +82,22 @@ pub enum Tool {
 /// Values over time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SeriesData {
-    /// As the tool names it; flent's names where several tools measure the same.
+    /// The tool's name for it; flent's names where several tools measure the same.
     pub name: String,
     /// Such as `ms` or `Mbits/s`.
     pub units: String,
-    /// Seconds since the test began, and the value; `None` where one is missing: lost, or not measured then.
+    /// Seconds since the test began, and the value; `None` where it is missing: lost, or not measured then.
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// What a result file holds.
+/// The contents of a result file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Results {
-    /// Whose.
+    /// The tool.
     pub tool: Tool,
-    /// What it calls itself: a title, or the command's target.
+    /// Its own name: a title, or the command's target.
     pub title: String,
-    /// When the test began, seconds since 1970.
+    /// Start of the test, seconds since 1970.
     pub start_unix_s: Option<f64>,
     /// The series, in a fixed order.
     pub series: Vec<SeriesData>,
@@ -112,7 +112,7 @@ impl Results {
     }
 }
 
-/// Reads a result file, also one packed with gzip.
+/// Reads a result file, also if compressed with gzip.
 pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
     let mut file = BufReader::new(file);
     let packed = io::BufRead::fill_buf(&mut file)?.starts_with(&[0x1F, 0x8B]);
@@ -141,7 +141,7 @@ pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
     Ok(with_short_names(results))
 }
 
-/// Names as short as a table needs them: a file may hold any text there.
+/// Shortens names for tables: a file may contain any text there.
 fn with_short_names(mut results: Results) -> Results {
     for (i, series) in results.series.iter_mut().enumerate() {
         if clip(&mut series.name) {
@@ -152,7 +152,7 @@ fn with_short_names(mut results: Results) -> Results {
     results
 }
 
-/// Cuts a text that is longer than [`NAME_MAX`].
+/// Truncates a text that is longer than [`NAME_MAX`].
 fn clip(text: &mut String) -> bool {
     let end = text.char_indices().nth(NAME_MAX).map(|(end, _)| end);
     end.inspect(|&end| text.truncate(end)).is_some()

@@ -1,4 +1,4 @@
-//! Measuring such a server: its document, then stages of load as against our own server.
+//! Measures such a server: its document, then stages of load as with our own server.
 
 use super::config::{CONFIG_MAX, Config, ConfigError, config_url, outward, quoted, server};
 use super::load::{Load, Work};
@@ -22,14 +22,14 @@ use wavelane_base::{Instant, Span};
 use wavelane_host::clock::since_boot;
 use wavelane_host::hops::HopSocket;
 
-/// All that is asked before the first stage.
+/// Timeout of all requests before the first stage.
 const OPENING_PATIENCE: Duration = Duration::from_secs(15);
 const TURN: Duration = Duration::from_millis(10);
-/// Between samples of what was received.
+/// Interval of samples of received bytes.
 const SAMPLE_EVERY: Span = Span::from_millis(50);
-/// Between looks at the owner.
+/// Interval of status reports.
 const SHOW_EVERY: Span = Span::from_millis(250);
-/// Short connections begin every so long.
+/// Interval of short connections.
 const SMALL_EVERY: Span = Span::from_millis(100);
 
 /// What to measure.
@@ -41,20 +41,20 @@ pub struct HttpPlan {
     pub stages: Vec<(Kind, Span)>,
     /// Congestion control of uploads; empty for the system's.
     pub congestion: String,
-    /// Connections each way ...
+    /// Connections in each direction ...
     pub streams: usize,
-    /// ... of which another begins after so long.
+    /// ... and the delay before each further one starts.
     pub ramp: Span,
     /// Whether to look for the hop whose delay rises.
     pub hops: bool,
-    /// A nearer server of ours that is probed meanwhile: its name and address.
+    /// A nearer server of ours that is probed at the same time: its name and address.
     pub vantage: Option<(String, SocketAddr)>,
-    /// By which certificates the server is known.
+    /// Trusted certificates of the server.
     pub trust: Trust,
 }
 
 impl HttpPlan {
-    /// How long it all takes.
+    /// Total duration.
     pub fn length(&self) -> Span {
         self.stages.iter().fold(Span::ZERO, |sum, (_, length)| sum + *length)
     }
@@ -68,7 +68,7 @@ fn server_failed(url: &Uri, why: &io::Error) -> ProbeError {
     ProbeError::Http { url: quoted(&url.to_string()), why: why.to_string() }
 }
 
-/// The server, and what it speaks.
+/// The server and its protocol.
 struct Found {
     config: Config,
     endpoint: Endpoint,
@@ -76,14 +76,14 @@ struct Found {
     notes: Vec<String>,
 }
 
-/// Looked up on a thread of its own, so that this one still sees the clock and the flag that ends it.
+/// Resolved on a separate thread, so that this one can still check the clock and the stop flag.
 async fn addresses(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
     let (_, host, port) = server(uri);
     let looking = tokio::task::spawn_blocking(move || look_up(&host, port, &AtomicBool::new(false)));
     looking.await.map_err(io::Error::other)?
 }
 
-/// Asks at each address in turn.
+/// Tries each address in turn.
 async fn ask(uri: &Uri, config: Option<&Arc<ClientConfig>>) -> Result<(Endpoint, Vec<u8>), ProbeError> {
     let wrong = |why| server_failed(uri, &why);
     let mut last = None;
@@ -116,7 +116,7 @@ async fn find(plan: &HttpPlan) -> Result<Found, ProbeError> {
     let address = if server(&config.small) == server(&url) {
         asked.address
     } else {
-        // Before anything is sent there.
+        // Checked before anything is sent there.
         for address in addresses(&config.small).await.map_err(|why| server_failed(&config.small, &why))? {
             outward(asked.address.ip(), address.ip())?;
         }
@@ -157,7 +157,7 @@ struct Driver<'a> {
     shown: (Instant, u64, u64),
 }
 
-/// Measures until the plan is done or `stop` is set; `show` is given a look a few times a second.
+/// Measures until the plan is done or `stop` is set; `show` gets a status a few times a second.
 pub fn measure(plan: &HttpPlan, stop: &AtomicBool, show: &mut dyn FnMut(&View)) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(failed("start a runtime"))?;

@@ -1,4 +1,4 @@
-//! The document in which a server names its URLs. It comes from the network: nothing in it is believed before it is checked.
+//! The document in which a server lists its URLs. It comes from the network: everything in it is validated before use.
 
 use super::CONFIG_PATH;
 use hyper::Uri;
@@ -6,15 +6,15 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Octets of the document that are read.
+/// Maximum size of the document in octets.
 pub(crate) const CONFIG_MAX: usize = 64 << 10;
-/// Characters of foreign text that an error repeats.
+/// Maximum number of characters of foreign text quoted in an error.
 const QUOTED_MAX: usize = 120;
 
 /// Why a server cannot be measured by its document.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// What the user gave is no URL of ours.
+    /// The user's input is not a supported URL.
     #[error(
         "'{0}' is no URL of a networkQuality server: write https://HOST{CONFIG_PATH}, or http:// where it has no TLS"
     )]
@@ -27,13 +27,13 @@ pub enum ConfigError {
     /// Something else.
     #[error("the configuration cannot be read: {0}; check that the URL ends in {CONFIG_PATH}")]
     Unreadable(String),
-    /// The draft has version 1 alone.
+    /// The draft defines only version 1.
     #[error("the configuration has version {0}: this program knows version 1")]
     Version(u64),
     /// A URL is missing.
     #[error("the configuration names no {0}")]
     Missing(&'static str),
-    /// A URL of another kind.
+    /// An unsupported URL.
     #[error(
         "the configuration's {key} is '{value}': only http and https URLs with a host and without a user name are measured"
     )]
@@ -43,17 +43,17 @@ pub enum ConfigError {
         /// What it says.
         value: String,
     },
-    /// The draft asks for one host.
+    /// The draft requires a single host.
     #[error("the configuration's URLs name different servers ({0} and {1}): all three must be of one")]
     Servers(String, String),
-    /// Load on a third party's host, chosen by the document.
+    /// The document directs load to a third party's host.
     #[error(
         "the public server {from} would have us measure {to}, an address of a private network: refused; name that server's own URL"
     )]
     Private {
-        /// Where the document is from.
+        /// The address from which the document was loaded.
         from: IpAddr,
-        /// Where its URLs lead.
+        /// The address of its URLs.
         to: IpAddr,
     },
 }
@@ -65,7 +65,7 @@ pub struct Config {
     pub small: Uri,
     /// Gigabytes.
     pub large: Uri,
-    /// Takes what it is given.
+    /// Accepts any upload.
     pub upload: Uri,
 }
 
@@ -75,7 +75,7 @@ struct Document {
     urls: Urls,
 }
 
-/// The names of the draft, and those of servers before it.
+/// The names in the draft, and older names used by servers.
 #[derive(Deserialize)]
 struct Urls {
     small_download_url: Option<String>,
@@ -86,7 +86,7 @@ struct Urls {
     https_upload_url: Option<String>,
 }
 
-/// Text from elsewhere, short and without what a terminal would obey or show in another order.
+/// Foreign text, shortened and without characters that a terminal would interpret or reorder.
 pub(crate) fn quoted(text: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
@@ -95,7 +95,7 @@ pub(crate) fn quoted(text: &str) -> String {
     if text.chars().count() > QUOTED_MAX { safe + " ..." } else { safe }
 }
 
-/// The URL that a user gave: a whole one, or a host, which stands for its document under https.
+/// The user's URL: a complete one, or a host, which stands for its document under https.
 pub(crate) fn config_url(given: &str) -> Result<Uri, ConfigError> {
     let wrong = || ConfigError::Url(quoted(given));
     let whole = if given.contains("://") { given.to_owned() } else { format!("https://{given}") };
@@ -117,7 +117,7 @@ fn checked(key: &'static str, text: &str) -> Result<Uri, ConfigError> {
     if scheme && host { Ok(uri) } else { Err(wrong()) }
 }
 
-/// The server that a URL leads to.
+/// The server of a URL.
 pub(crate) fn server(uri: &Uri) -> (bool, String, u16) {
     let tls = uri.scheme() == Some(&Scheme::HTTPS);
     let host = uri.authority().map_or("", Authority::host).trim_matches(['[', ']']).to_ascii_lowercase();
@@ -155,7 +155,7 @@ impl Config {
     }
 }
 
-/// Whether an address is one that a stranger on the Internet has no business with.
+/// Whether an address must not be targeted by a host on the Internet.
 fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => is_private_v4(v4),
@@ -165,7 +165,7 @@ fn is_private(ip: IpAddr) -> bool {
                 || v6.is_unique_local()
                 || v6.is_unicast_link_local()
                 || translated(v6).is_some_and(is_private_v4)
-                // NAT64 by a prefix of the network's own (RFC 8215) leads wherever that network wants.
+                // NAT64 with the network's own prefix (RFC 8215) may lead anywhere.
                 || v6.segments()[..3] == [0x64, 0xff9b, 1]
         }
     }
@@ -177,7 +177,7 @@ fn is_private_v4(v4: Ipv4Addr) -> bool {
     v4.is_private() || v4.is_loopback() || v4.is_link_local() || a == 0 || (a == 100 && b & 0xc0 == 64)
 }
 
-/// The IPv4 address to which a translator or a tunnel takes what is sent to this one.
+/// The IPv4 address to which a translator or a tunnel forwards packets for this address.
 fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = v6.segments();
     let of = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
@@ -188,13 +188,13 @@ fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0, high, low] => Some(of(high, low)),
         // 6to4 (RFC 3056).
         [0x2002, high, low, ..] => Some(of(high, low)),
-        // Teredo (RFC 4380) has the client's, each bit turned round.
+        // Teredo (RFC 4380) contains the client's address with each bit inverted.
         [0x2001, 0, _, _, _, _, high, low] => Some(of(!high, !low)),
         _ => None,
     }
 }
 
-/// Refuses a document from the Internet that leads into a private network.
+/// Rejects a document from the Internet that points into a private network.
 pub(crate) fn outward(from: IpAddr, to: IpAddr) -> Result<(), ConfigError> {
     if is_private(to) && !is_private(from) { Err(ConfigError::Private { from, to }) } else { Ok(()) }
 }

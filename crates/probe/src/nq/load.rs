@@ -1,5 +1,5 @@
-//! Load on a server's URLs, and short connections beside it: two threads, each with a runtime of its own, so that a busy
-//! download does not delay what is timed.
+//! Load on a server's URLs, and short connections beside it: two threads, each with its own runtime, so that a busy download does not delay
+//! the timed requests.
 
 use super::config::Config;
 use super::wire::{Endpoint, Opened, Sender, next, whole};
@@ -14,16 +14,16 @@ use wavelane_base::Span;
 use wavelane_host::clock::since_boot;
 use wavelane_host::load as sockets;
 
-/// Between looks at the flag that ends it, and at what was acknowledged.
+/// Polling interval of the stop flag and of acknowledged bytes.
 const TURN: Duration = Duration::from_millis(20);
-/// A small answer is a few octets; one that is longer is something else.
+/// A small answer is a few octets; a longer one is invalid.
 const SMALL_MAX: usize = 64 << 10;
-/// A large download that ends before so many octets is none.
+/// A large download that ends before this many octets is invalid.
 const LARGE_MIN: u64 = 1 << 20;
-/// Connections whose acknowledgements are looked at: more are opened only after some have failed.
+/// Maximum number of connections whose acknowledgements are tracked: more are opened only after some have failed.
 const ROADS_MAX: usize = 1_024;
 
-/// What a stage does.
+/// The work of a stage.
 pub(super) struct Work {
     pub(super) endpoint: Endpoint,
     pub(super) config: Config,
@@ -34,20 +34,20 @@ pub(super) struct Work {
     pub(super) small: Span,
 }
 
-/// Threads at work until they are told to stop.
+/// Threads that run until they are stopped.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     pub(super) seen: Arc<LoadCounts>,
 }
 
-/// An upload's socket, and what of it was counted.
+/// An upload's socket, and its bytes counted so far.
 struct Road {
     socket: TcpStream,
     counted: AtomicU64,
 }
 
-/// What tasks share.
+/// State shared by tasks.
 struct Shared {
     work: Work,
     seen: Arc<LoadCounts>,
@@ -80,7 +80,7 @@ impl Load {
                         }
                     }
                 });
-                // What is under way ends with its runtime; a name that is still being connected to is not waited for.
+                // Running tasks end with their runtime; a name that is still being resolved or connected to is not waited for.
                 runtime.shutdown_background();
             };
             threads.push(std::thread::Builder::new().name("probe-http".into()).spawn(run)?);
@@ -92,7 +92,7 @@ impl Load {
     pub(super) fn finish(mut self) -> Arc<LoadCounts> {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so on stderr already.
+            // A thread that panicked has already reported it on stderr.
             let _ = thread.join();
         }
         Arc::clone(&self.seen)
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// One connection of load, from its opening to its failure.
+    /// One connection of load, from opening to failure.
     async fn load(self: &Arc<Self>, uploads: bool, name: usize) -> io::Result<()> {
         let Opened { mut sender, socket, .. } = self.work.endpoint.open().await?;
         let road = Arc::new(Road { socket, counted: AtomicU64::new(0) });
@@ -166,18 +166,18 @@ impl Shared {
     }
 
     async fn upload(&self, sender: &mut Sender) -> io::Result<()> {
-        // It never ends by itself; a server that answers before has had enough.
+        // It never ends by itself; an early answer means that the server stopped it.
         sender.post(&self.work.config.upload).await?;
         Err(io::Error::other("it ended the upload early"))
     }
 
-    /// Small requests inside a connection of load. One that fails is counted, and the next one is asked.
+    /// Small requests inside a connection of load. A failed one is counted, and the next one is sent.
     async fn ask(&self, mut sender: Sender, road: Option<Arc<Road>>, name: usize) {
         loop {
             let asked = since_boot();
             let answer = async { whole(sender.get(&self.work.config.small).await?, SMALL_MAX).await }.await;
             if sender.is_closed() {
-                // With its connection, whose own task learns why.
+                // The connection itself has failed; its own task gets the reason.
                 return;
             }
             if let Err(why) = answer {
@@ -192,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Counts what uploads have had acknowledged.
+    /// Counts the acknowledged bytes of uploads.
     fn settle(&self) {
         for road in self.roads.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let now = sockets::acknowledged(&road.socket);

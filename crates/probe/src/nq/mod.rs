@@ -1,4 +1,4 @@
-//! HTTP servers of networkQuality's kind (draft-ietf-ippm-responsiveness): measuring one, and being one.
+//! HTTP servers of the networkQuality type (draft-ietf-ippm-responsiveness): client and server.
 
 mod client;
 mod config;
@@ -13,5 +13,5 @@ pub use client::{HttpPlan, measure};
 pub use config::{Config, ConfigError};
 pub use trust::Trust;
 
-/// Where such a server tells its URLs.
+/// Path at which such a server lists its URLs.
 pub const CONFIG_PATH: &str = "/.well-known/nq";

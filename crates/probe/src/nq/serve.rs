@@ -1,6 +1,7 @@
-//! Being such a server: a document, a small answer, a large one without end, and an upload that is thrown away.
+//! Such a server: a document, a small answer, a practically endless large one, and an upload that is discarded.
 //!
-//! Who asks over TCP has its own address, so no answer goes to a stranger. Load is admitted and counted by [`crate::server`].
+//! A TCP client's address is verified by the handshake, so no answer goes to a spoofed address. Load is admitted and counted by
+//! [`crate::server`].
 
 use super::CONFIG_PATH;
 use super::wire::{either, piece};
@@ -31,24 +32,24 @@ use wavelane_host::clock::since_boot;
 const SMALL_PATH: &str = "/nq/small";
 const LARGE_PATH: &str = "/nq/large";
 const UPLOAD_PATH: &str = "/nq/upload";
-/// Octets of a large answer (the draft asks for 8 GB at least); the budget usually ends it before.
+/// Octets of a large answer (the draft requires 8 GB at least); the budget usually ends it before.
 const LARGE: u64 = 64 << 30;
-/// A request's head must be there by then.
+/// Timeout of a request's head.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// A connection in which nothing moves for so long is closed.
+/// Idle timeout of a connection.
 const STILL_MAX: Span = Span::from_secs(10);
-/// A connection that carries no load is closed after so long, whatever moves in it.
+/// Maximum lifetime of a connection without load, even if active.
 const LOADLESS_MAX: Span = Span::from_secs(60);
-/// Between looks at that.
+/// Interval of these checks.
 const TURN: Duration = Duration::from_millis(500);
-/// Octets of a request's head.
+/// Maximum size of a request's head in octets.
 const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
-/// Requests at once in one connection.
+/// Maximum number of concurrent requests in one connection.
 const REQUESTS_MAX: u32 = 16;
-/// What may be under way to us in one connection.
+/// Receive window of one connection.
 const WINDOW: u32 = 4 << 20;
-/// Octets held unsent above the kernel.
+/// Maximum unsent octets buffered above the kernel.
 const UNSENT: usize = 16 << 10;
 /// A host's name with its port.
 const HOST_MAX: usize = 255;
@@ -78,12 +79,12 @@ impl Certificate {
     }
 }
 
-/// One connection, and when something last moved in it.
+/// A connection, and its time of last activity.
 struct Guest {
     ip: IpAddr,
     tls: bool,
     moved: AtomicU64,
-    /// When the connection ends whatever moves in it, in nanoseconds since boot.
+    /// When the connection ends even if active, in nanoseconds since boot.
     ends: AtomicU64,
     place: u64,
     shared: Arc<Shared>,
@@ -103,14 +104,14 @@ impl Guest {
     }
 }
 
-/// A request of load, from its admission to its end, whatever ends it.
+/// A request of load, from its admission to its end, however it ends.
 struct Carried {
     guest: Arc<Guest>,
     until: Instant,
 }
 
 impl Carried {
-    /// Counts; false if it must end.
+    /// Counts octets; false if the request must end.
     fn count(&self, octets: usize) -> bool {
         let now = self.guest.touch();
         now < self.until
@@ -125,7 +126,7 @@ impl Drop for Carried {
     }
 }
 
-/// What is answered.
+/// The kinds of answers.
 enum Answer {
     Whole(Option<Bytes>),
     Load { left: u64, piece: Bytes, carried: Carried },
@@ -156,7 +157,7 @@ impl Body for Answer {
     }
 }
 
-/// Serves one connection until its end; TLS's handshake has `patience`.
+/// Serves one connection until its end; the TLS handshake must finish within `patience`.
 pub(crate) fn connection(
     stream: &TcpStream,
     from: SocketAddr,
@@ -285,7 +286,8 @@ async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answ
 
 fn admit(guest: &Arc<Guest>, now: Instant) -> Result<Carried, &'static str> {
     let admission = guest.shared.server().admit_request(now, guest.ip).map_err(crate::packet::Refusal::text)?;
-    // It has said what it wants, and has as long as its measurement may last. One that had to give way before ends by itself.
+    // The client has sent its request, and may continue as long as its measurement lasts. A connection that already lost its place ends by
+    // itself.
     guest.shared.places().opened(guest.place);
     guest.ends.store(admission.until.as_nanos(), Ordering::Relaxed);
     Ok(Carried { guest: Arc::clone(guest), until: admission.until })
@@ -305,7 +307,7 @@ async fn discard(mut body: Incoming, carried: Carried) -> Response<Answer> {
     }
 }
 
-/// The name by which the client knows us; only what can stand in a URL.
+/// The name by which the client addresses us; only characters that are valid in a URL.
 fn host(request: &Request<Incoming>) -> Option<String> {
     let named = request.uri().authority().map(|a| a.as_str().to_owned());
     let named = named.or_else(|| Some(request.headers().get(HOST)?.to_str().ok()?.to_owned()))?;

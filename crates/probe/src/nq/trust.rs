@@ -1,4 +1,4 @@
-//! By which certificates a server is known.
+//! Verification of server certificates.
 
 use std::io;
 use std::path::Path;
@@ -9,16 +9,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
 
-/// Certificates in a file that are read.
+/// Maximum number of certificates read from a file.
 const CERTIFICATES_MAX: usize = 1_024;
 
-/// Whom to believe that a server is the one it says.
+/// The trusted certificates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Trust {
-    /// Those whom the system believes.
+    /// The system's.
     #[default]
     System,
-    /// Those of a file, in their place.
+    /// Those of a file instead.
     Only(Vec<CertificateDer<'static>>),
 }
 
@@ -36,8 +36,8 @@ impl Trust {
     }
 }
 
-/// A server whose certificate is one of the user's file, octet for octet, has shown by its signature that it is the one meant,
-/// whatever name it is called by here; self-signed certificates are most often of this kind. All others are judged as usual.
+/// A server whose certificate equals one in the user's file, octet for octet, has proved its identity by its signature, whatever name is
+/// used here; self-signed certificates are usually of this kind. All others are verified as usual.
 #[derive(Debug)]
 struct Named {
     certificates: Vec<CertificateDer<'static>>,
@@ -79,7 +79,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// TLS by those whom the user believes.
+/// TLS configuration with the user's trusted certificates.
 pub(super) fn tls_config(trust: &Trust) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let certificates = match trust {
@@ -108,7 +108,7 @@ pub(super) fn tls_config(trust: &Trust) -> io::Result<Arc<ClientConfig>> {
     }
     .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Every handshake is a whole one, as the draft's tls_f is.
+    // Every handshake is a full one, as the draft's tls_f requires.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }

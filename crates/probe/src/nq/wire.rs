@@ -1,4 +1,4 @@
-//! One HTTP connection to the measured server: opened, timed, and asked.
+//! One HTTP connection to the measured server: opening, timing, and requests.
 
 use super::config::{CONFIG_MAX, quoted, server};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -21,18 +21,18 @@ use wavelane_base::Span;
 use wavelane_host::clock::since_boot;
 use wavelane_host::load as sockets;
 
-/// For a connection, its handshakes, and an answer's head.
+/// Timeout of a connection, its handshakes, and an answer's head.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// A server that does not answer HTTP/2 on plain TCP by then is asked in HTTP/1.1.
+/// If the server does not answer HTTP/2 on plain TCP by then, HTTP/1.1 is used.
 const PLAIN_H2_PATIENCE: Duration = Duration::from_secs(3);
-/// Octets of a head that are read.
+/// Maximum size of a head in octets.
 const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 100;
-/// What may be under way to us in one connection: 100 ms at more than a gigabit per second.
+/// Receive window of one connection: 100 ms at more than a gigabit per second.
 const WINDOW: u32 = 16 << 20;
-/// Octets that HTTP/2 holds unsent above the kernel.
+/// Maximum unsent octets that HTTP/2 buffers above the kernel.
 const UNSENT: usize = 16 << 10;
-/// Pieces of load.
+/// Size of a piece of load.
 const PIECE: usize = 16 << 10;
 const AGENT: &str = concat!("wavelane/", env!("CARGO_PKG_VERSION"));
 
@@ -51,7 +51,7 @@ impl Payload {
     }
 }
 
-/// Octets that do not shrink where something on the way compresses.
+/// Incompressible octets.
 pub(crate) fn piece() -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut octets = Vec::with_capacity(PIECE);
@@ -82,13 +82,13 @@ impl Body for Payload {
     }
 }
 
-/// Where connections go, and how.
+/// Target and protocol of connections.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     pub(super) address: SocketAddr,
     pub(super) congestion: String,
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// On plain TCP: what it was found to speak. With TLS the handshake tells.
+    /// On plain TCP: the protocol found. With TLS the handshake negotiates it.
     pub(super) h2: bool,
 }
 
@@ -96,13 +96,13 @@ pub(super) struct Endpoint {
 pub(super) struct Opened {
     pub(super) sender: Sender,
     pub(super) connect: Span,
-    /// TLS's handshake over its number of round trips.
+    /// Duration of the TLS handshake divided by its number of round trips.
     pub(super) tls: Option<Span>,
-    /// The same socket, for what the kernel knows of it.
+    /// The same socket, for the kernel's statistics.
     pub(super) socket: TcpStream,
 }
 
-/// What asks; with HTTP/2 several may at once.
+/// Sends requests; with HTTP/2 several concurrently.
 pub(super) enum Sender {
     One(http1::SendRequest<Payload>),
     Two(http2::SendRequest<Payload>),
@@ -112,14 +112,14 @@ fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time")
 }
 
-/// The library's words, and those of what was behind them.
+/// The library's error message, and that of its cause.
 fn failed(why: hyper::Error) -> io::Error {
     let behind =
         std::error::Error::source(&why).map_or(String::new(), |cause| format!(" ({})", quoted(&cause.to_string())));
     io::Error::other(format!("{why}{behind}"))
 }
 
-/// Says what to do about a certificate that is not known.
+/// Adds the remedy for an untrusted certificate.
 fn distrusted(why: io::Error) -> io::Error {
     let behind = why.get_ref().and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>());
     match behind {
@@ -136,7 +136,7 @@ pub(super) async fn within<T>(patience: Duration, work: impl Future<Output = io:
     tokio::time::timeout(patience, work).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Whichever of two ends first; the other is dropped.
+/// Whichever of two finishes first; the other is dropped.
 pub(super) async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -147,7 +147,7 @@ pub(super) async fn either<T>(one: impl Future<Output = T>, other: impl Future<O
 }
 
 impl Endpoint {
-    /// Connects and shakes hands; the times are of the connection alone.
+    /// Connects and performs the handshakes; the times cover only the connection.
     pub(super) async fn open(&self) -> io::Result<Opened> {
         let (address, congestion) = (self.address, self.congestion.clone());
         let connecting = tokio::task::spawn_blocking(move || {
@@ -174,7 +174,7 @@ impl Endpoint {
         Ok(Opened { sender, connect, tls: Some(took.scale(1, rounds)), socket })
     }
 
-    /// On plain TCP: whether the server speaks HTTP/2 without being asked first (RFC 9113, section 3.3).
+    /// On plain TCP: whether the server supports HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     pub(super) async fn learn(&mut self, small: &Uri) {
         self.h2 = true;
         let asked = within(PLAIN_H2_PATIENCE, async {
@@ -218,7 +218,7 @@ impl Sender {
             Self::Two(sender) => sender.is_closed(),
         }
     }
-    /// A second one on the same connection, where HTTP has that.
+    /// A second sender on the same connection, where HTTP supports that.
     pub(super) fn twin(&self) -> Option<Self> {
         match self {
             Self::One(_) => None,
@@ -258,7 +258,7 @@ impl Sender {
     }
 }
 
-/// What is wrong with an answer's head. Redirections are told and not followed.
+/// The error in an answer's head. Redirections are reported and not followed.
 fn refused(answer: &Response<Incoming>) -> Option<String> {
     let status = answer.status();
     if status.is_success() {
@@ -298,7 +298,7 @@ pub(super) async fn whole(answer: Response<Incoming>, most: usize) -> io::Result
     body.map(|body| body.to_bytes()).map_err(|why| io::Error::other(format!("{why} (at most {most} octets are read)")))
 }
 
-/// The endpoint of a URL, still without knowing what it speaks.
+/// The endpoint of a URL, with its protocol still unknown.
 pub(super) fn endpoint(
     uri: &Uri,
     address: SocketAddr,

@@ -1,6 +1,6 @@
 //! Capture files: pcap and pcapng, plain or compressed with gzip or zstd, read as a stream.
 //!
-//! Memory is one buffer, whatever the file's size. Damage ends the reading, with what was read until there.
+//! Memory is one buffer, whatever the file's size. Damage ends the reading; everything read before it is used.
 
 use super::packet::LinkType;
 use pcap_parser::pcapng::Block;
@@ -12,15 +12,15 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A block larger than this ends the reading: the largest frame that tcpdump keeps is 262,144 octets.
+/// A larger block ends the reading: the largest frame that tcpdump keeps is 262,144 octets.
 const BLOCK_MAX: usize = 1 << 20;
-/// Interfaces of one pcapng section that are remembered; packets of others are counted as unreadable.
+/// Maximum number of interfaces remembered per pcapng section; packets of others are counted as unreadable.
 const INTERFACES_MAX: usize = 4_096;
 const NS_PER_S: u128 = 1_000_000_000;
 /// The type of the obsolete Packet Block.
 const OLD_PACKET: u32 = 2;
 
-/// Why a file cannot be read as a capture at all.
+/// Why a file cannot be read as a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The file cannot be opened or read.
@@ -32,7 +32,7 @@ pub enum CaptureError {
     /// The file ends before its first header does.
     #[error("the file ends within its first header: the capture was cut off; capture again")]
     Empty,
-    /// The fields of a packet's header stand in another order there.
+    /// There the fields of a packet's header are in another order.
     #[error("pcap files before version 2.3 are not read; write it anew with `tcpdump -r FILE -w NEW`")]
     Old,
     /// No interface with a readable link type.
@@ -42,30 +42,30 @@ pub enum CaptureError {
 
 /// One packet of a capture.
 pub(crate) struct Packet<'a> {
-    /// Nanoseconds since 1970.
+    /// Time stamp in nanoseconds since 1970.
     pub(crate) unix_ns: u64,
-    /// `None` if the interface's link type is not read.
+    /// `None` if the interface's link type is not supported.
     pub(crate) link: Option<LinkType>,
-    /// What was captured.
+    /// The captured bytes.
     pub(crate) bytes: &'a [u8],
-    /// How long it was.
+    /// The original length.
     pub(crate) octets: u32,
 }
 
 /// How the reading ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ending {
-    /// Octets of (uncompressed) capture that were used.
+    /// Octets of the (uncompressed) capture that were used.
     pub octets: u64,
-    /// Why the rest was not: `None` at an orderly end.
+    /// Why the rest was not used: `None` at a regular end.
     pub damage: Option<String>,
 }
 
-/// Asked of a decompressor at once: what it fails at is lost with all of the same piece.
+/// Requested from a decompressor at once: an error loses the whole piece.
 const PIECE: usize = 1 << 16;
 
-/// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor. Where it cannot be
-/// read or unpacked any further it ends, which is noted: what came before is still good.
+/// Fills the caller's buffer as far as the file reaches, which the parser's format detection needs with a decompressor. A read or
+/// decompression error ends it and is recorded: the data before it is still good.
 struct Full<R> {
     source: R,
     delivered: bool,
@@ -96,8 +96,8 @@ impl<R: Read> Read for Full<R> {
     }
 }
 
-/// The frames of a Zstandard file one after the other (RFC 8878, section 3): parallel compressors write many, some with
-/// skippable frames between them.
+/// The concatenated frames of a Zstandard file (RFC 8878, section 3): parallel compressors write many, some with skippable frames between
+/// them.
 struct Frames<R> {
     source: BufReader<R>,
     decoder: FrameDecoder,
@@ -109,7 +109,7 @@ impl<R: Read> Frames<R> {
     fn new(source: R) -> Self {
         Self { source: BufReader::new(source), decoder: FrameDecoder::new(), is_open: false }
     }
-    /// Begins the next frame, or skips one; false at the end of the file.
+    /// Starts the next frame, or skips one; false at the end of the file.
     fn begin(&mut self) -> io::Result<bool> {
         if self.source.fill_buf()?.is_empty() {
             return Ok(false);
@@ -148,7 +148,7 @@ impl<R: Read> Read for Frames<R> {
     }
 }
 
-/// Undoes gzip (RFC 1952) and Zstandard (RFC 8878), told by their first bytes.
+/// Decompresses gzip (RFC 1952) and Zstandard (RFC 8878), detected by their first bytes.
 fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, CaptureError> {
     let mut magic = [0; 4];
     let known = Full::new(&mut file).read(&mut magic)?;
@@ -173,7 +173,7 @@ struct Interface {
 
 impl Interface {
     fn time(&self, ticks: u64) -> u64 {
-        // Nearly all files; the general form divides 128 bits.
+        // The case of nearly all files; the general form divides 128 bits.
         match (self.ticks_per_s, self.offset_s) {
             (NS_PER_S, 0) => return ticks,
             (1_000_000, 0) => return ticks.saturating_mul(1_000),
@@ -188,13 +188,13 @@ impl Interface {
 
 /// Ticks per second of an `if_tsresol` option: a power of ten, or of two if the top bit is set.
 ///
-/// draft-ietf-opsawg-pcapng, section 4.2. What would be finer than 2^63 or 10^19 ticks is no clock.
+/// draft-ietf-opsawg-pcapng, section 4.2. Anything finer than 2^63 or 10^19 ticks is not a valid clock.
 fn ticks_per_s(resolution: u8) -> u128 {
     let exponent = u32::from(resolution & 0x7F);
     if resolution & 0x80 == 0 { 10_u128.pow(exponent.min(19)) } else { 1 << exponent.min(63) }
 }
 
-/// Hands each packet of `file` to `each` until the end, the first damage, or until `each` returns false.
+/// Passes each packet of `file` to `each` until the end, the first damage, or until `each` returns false.
 pub(crate) fn packets(
     file: impl Read + Send,
     mut each: impl FnMut(Packet<'_>) -> bool,
@@ -221,7 +221,7 @@ pub(crate) fn packets(
                 }
             }
             Err(PcapError::Eof) => break,
-            // Near the end of its buffer the parser may also ask for a larger one: look again with a full one.
+            // Near the end of its buffer the parser may also request a larger one: retry with a full one.
             Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) if refilled_at != Some(ending.octets) => {
                 refilled_at = Some(ending.octets);
                 if reader.refill().is_err() {
@@ -259,11 +259,11 @@ struct State {
     interfaces: Vec<Interface>,
     /// A packet of a readable link type was seen.
     read_any: bool,
-    /// A link type that is not read.
+    /// An unsupported link type.
     refused: Option<i32>,
     /// A pcap file before version 2.3.
     old: bool,
-    /// The section's octets stand in the other order.
+    /// The section is big-endian.
     big_endian: bool,
 }
 
@@ -291,14 +291,14 @@ impl State {
             self.interfaces.push(Interface { link, snaplen, ticks_per_s, offset_s });
         }
     }
-    /// A packet of a section's interface. Of one that was not described, or beyond those that are remembered, nothing can be read.
+    /// A packet of a section's interface. If the interface was not described, or not remembered, the packet is unreadable.
     fn packet<'a>(&self, interface: usize, ticks: u64, octets: u32, bytes: &'a [u8]) -> Packet<'a> {
         let interface = self.interfaces.get(interface);
         let unix_ns = interface.map_or(0, |interface| interface.time(ticks));
         let link = interface.and_then(|interface| interface.link);
         Packet { unix_ns, link, bytes, octets: octets.max(bytes.len() as u32) }
     }
-    /// Takes a block; false ends the reading.
+    /// Processes a block; false ends the reading.
     fn block(&mut self, block: PcapBlockOwned<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
@@ -331,14 +331,14 @@ impl State {
                 let ticks = u64::from(b.ts_high) << 32 | u64::from(b.ts_low);
                 return each(self.packet(b.if_id as usize, ticks, b.origlen, b.packet_data()));
             }
-            // The parser reads an unknown block's type in one order, whatever the section's.
+            // The parser reads an unknown block's type in one byte order, whatever the section's.
             Block::Unknown(b) if b.block_type == if self.big_endian { OLD_PACKET.swap_bytes() } else { OLD_PACKET } => {
                 let Some((interface, ticks, octets, bytes)) = old_packet(b.data, self.big_endian) else { return true };
                 return each(self.packet(interface, ticks, octets, bytes));
             }
             Block::SimplePacket(b) => {
                 let Some(interface) = self.interfaces.first() else { return true };
-                // Without times nothing can be said of RTT or rates: the packet counts as unreadable.
+                // Without times, RTT and rates are unknown: the packet counts as unreadable.
                 let data = b.packet_data();
                 let kept = if interface.snaplen == 0 { data.len() } else { data.len().min(interface.snaplen as usize) };
                 return each(Packet { unix_ns: 0, link: None, bytes: &data[..kept], octets: b.origlen });

@@ -1,15 +1,15 @@
-//! Connections of a capture, found by their endpoints and begun anew when endpoints are used again.
+//! Connections of a capture, identified by their endpoints; reused endpoints start a new connection.
 
 use super::half::{Half, Room, SegmentFate};
 use super::packet::{Endpoint, Segment};
 use std::collections::HashMap;
 use wavelane_wire::tcp::Flags;
 
-/// Connections that are followed; segments of further ones are counted only.
+/// Maximum number of tracked connections; segments of further ones are only counted.
 pub const CONNECTIONS_MAX: usize = 1 << 16;
-/// Segments in flight of all connections together, above which each keeps few.
+/// Limit of segments in flight of all connections together, above which each keeps few.
 const FLIGHT_TOTAL_MAX: usize = 4 << 20;
-/// The same of TSvals that wait for their echo.
+/// The same limit for TSvals waiting for their echo.
 const WAITING_TOTAL_MAX: usize = 4 << 20;
 
 /// How a connection began and ended, as far as the capture shows.
@@ -19,12 +19,12 @@ pub enum Completeness {
     Complete,
     /// A reset.
     Reset,
-    /// Something is missing.
+    /// Some part is missing.
     Incomplete,
 }
 
 impl Completeness {
-    /// The word that tcptrace uses.
+    /// The name that tcptrace uses.
     pub fn word(self) -> &'static str {
         match self {
             Self::Complete => "yes",
@@ -34,7 +34,7 @@ impl Completeness {
     }
 }
 
-/// Where a capture was made, as a direction's sender and receiver see it.
+/// Position of a capture relative to a direction's sender and receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vantage {
     /// At the sender or within a tenth of the path.
@@ -59,7 +59,7 @@ impl Vantage {
 /// One connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Who sent the first segment that was captured.
+    /// The sender of the first captured segment.
     pub a: Endpoint,
     /// The other.
     pub b: Endpoint,
@@ -97,8 +97,7 @@ impl Connection {
             Completeness::Incomplete
         }
     }
-    /// Where the capture was made, seen from direction `way`, by the two halves of the round trip; `None` unless both
-    /// were measured.
+    /// Position of the capture relative to direction `way`, by the two halves of the RTT; `None` unless both were measured.
     pub fn vantage(&self, way: usize) -> Option<Vantage> {
         let ahead = self.halves[way].timer.smoothed_ns()? as f64;
         let behind = self.halves[1 - way].timer.smoothed_ns()? as f64;
@@ -111,11 +110,11 @@ impl Connection {
             Vantage::Path
         })
     }
-    /// Which direction a segment from `from` belongs to.
+    /// The direction of a segment from `from`.
     fn way(&self, s: &Segment) -> usize {
         usize::from(s.from != self.a)
     }
-    /// Whether `s` begins another connection between the same endpoints.
+    /// Whether `s` starts a new connection between the same endpoints.
     ///
     /// A SYN with another initial number does. So does anything of a closed connection after the longest time that
     /// packets of it may live (RFC 9293, section 3.4.2: MSL is 2 minutes).
@@ -147,16 +146,16 @@ impl Pair {
 pub(crate) struct Table {
     by_pair: HashMap<Pair, usize>,
     pub(crate) connections: Vec<Connection>,
-    /// The pair of the last segment: most captures have runs of one connection.
+    /// The pair of the last segment: most captures have runs of segments of one connection.
     last: Option<(Pair, usize)>,
     in_flight: usize,
     waiting: usize,
-    /// Segments of connections beyond the most that are followed.
+    /// Segments of connections beyond the maximum.
     pub(crate) left_out: u64,
 }
 
 impl Table {
-    /// Takes a segment; returns its connection, direction and fate unless it was left out.
+    /// Processes a segment; returns its connection, direction and fate unless it was left out.
     pub(crate) fn segment(&mut self, s: &Segment, now: u64) -> Option<(usize, usize, SegmentFate)> {
         let pair = Pair::of(s);
         let known = match self.last {
@@ -192,7 +191,7 @@ impl Table {
         Some((at, way, seen))
     }
 
-    /// Ends the idle times of connections that are still open at the end of the capture.
+    /// Closes the idle times of connections that are still open at the end of the capture.
     pub(crate) fn end(&mut self, now: u64) {
         for connection in &mut self.connections {
             let over = connection.completeness() != Completeness::Incomplete

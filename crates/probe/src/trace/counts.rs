@@ -1,4 +1,4 @@
-//! What is counted of a direction; names say what tcptrace's fields are.
+//! Counters of a direction; the names follow tcptrace's fields.
 
 /// Counters of data and control.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub(crate) struct Counts {
     pub(crate) triple_duplicates: u64,
 }
 
-/// What the advertised window did.
+/// Statistics of the advertised window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     pub(crate) most: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Window {
     pub(crate) sum: u64,
     pub(crate) zeros: u64,
     pub(crate) last: u64,
-    /// Packets since the first window that is scaled.
+    /// Packets since the first scaled window.
     pub(crate) scaled_packets: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Octets are outstanding from `now` on.
+    /// Adds outstanding octets from `now` on.
     pub(crate) fn add(&mut self, octets: u64, now: u64) {
         self.most = self.most.max(octets);
         if octets > 0 && (self.least == 0 || octets < self.least) {

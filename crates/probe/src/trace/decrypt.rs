@@ -1,4 +1,4 @@
-//! Opens captured data datagrams with logged keys and writes what is inside as another capture.
+//! Decrypts captured data datagrams with logged keys and writes their contents as another capture.
 
 use super::capture::{self, CaptureError, Ending};
 use super::packet::ip_of;
@@ -10,17 +10,17 @@ use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, Suite, TAG_LEN, kind}
 use wavelane_wire::ip::{PROTOCOL_UDP, UDP_HEADER_LEN, checksum};
 use wavelane_wire::keylog::{LoggedKey, NotAKey};
 
-/// Keys taken from a key log: a busy node's of a month.
+/// Maximum number of keys from a key log: a busy node's of a month.
 const LOG_KEYS_MAX: usize = 1 << 16;
-/// Octets of a key log's line.
+/// Maximum length of a key log's line in octets.
 const LINE_MAX: u64 = 256;
-/// Lines of a key log that may be damaged; with more it is something else.
+/// Maximum number of damaged lines in a key log; a file with more is something else.
 pub(super) const BAD_LINES_MAX: usize = 64;
-/// Keys tried for one datagram: those that share a receiver's index.
+/// Maximum number of keys tried for one datagram: those that share a receiver's index.
 const TRIES_MAX: usize = 8;
-/// Where a super-packet's second datagram may begin, tried at most so often.
+/// Maximum number of positions tried for the start of a super-packet's second datagram.
 const CUTS_MAX: usize = 4;
-/// Between questions to the caller whether to go on.
+/// Packets between two calls of `go_on`.
 const PACKETS_PER_STEP: u64 = 1 << 12;
 
 /// Why a key log cannot be used.
@@ -44,7 +44,7 @@ pub enum KeysError {
 pub struct Keys(BTreeMap<u32, Vec<LessSafeKey>>);
 
 impl Keys {
-    /// Reads a key log. The same key in it twice, from both ends of a session, counts once; damaged lines are left out.
+    /// Reads a key log. A duplicate key, logged at both ends of a session, counts once; damaged lines are skipped.
     pub fn read(log: impl BufRead) -> Result<Self, KeysError> {
         let mut log = log;
         let (mut bad, mut bad_lines) = (None, 0);
@@ -58,7 +58,7 @@ impl Keys {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            // A disk that was full, or a copy of a log that is being written, leaves a line cut off.
+            // A full disk, or a copy of a log that is being written, leaves a truncated line.
             let logged: LoggedKey = match line.parse() {
                 Ok(logged) => logged,
                 Err(why) => {
@@ -90,7 +90,7 @@ impl Keys {
         }
     }
 
-    /// Opens a data datagram. `None` if none of the keys opens it.
+    /// Decrypts a data datagram. `None` if none of the keys fits.
     fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         let header = DataHeader::parse(datagram).ok()?;
         let (clear, sealed) = datagram.split_at(DATA_HEADER_LEN);
@@ -102,8 +102,8 @@ impl Keys {
         })
     }
 
-    /// Opens the datagrams of a payload: one, or several of equal size where the capture holds what a network card was still
-    /// to cut (UDP segmentation offload).
+    /// Decrypts the datagrams of a payload: one, or several of equal size where the capture holds a packet that the network card was still
+    /// to segment (UDP segmentation offload).
     fn open_all(&self, payload: &[u8]) -> Option<Vec<Vec<u8>>> {
         if let Some(opened) = self.open(payload) {
             return Some(vec![opened]);
@@ -114,16 +114,16 @@ impl Keys {
     }
 }
 
-/// What came of a capture.
+/// Results for a capture.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Opened {
     /// Packets read.
     pub packets: u64,
-    /// Data datagrams opened.
+    /// Data datagrams decrypted.
     pub opened: u64,
-    /// Data datagrams that no key of the log opens: of other sessions, or not ours at all.
+    /// Data datagrams without a matching key in the log: of other sessions, or not ours at all.
     pub without_key: u64,
-    /// Data datagrams of which the capture kept the beginning only.
+    /// Data datagrams of which only the beginning was captured.
     pub cut_off: u64,
     /// Packets left out: not IP.
     pub not_ip: u64,
@@ -131,13 +131,13 @@ pub struct Opened {
     pub ending: Ending,
 }
 
-/// Why nothing was written, or not all.
+/// Why nothing, or not everything, was written.
 #[derive(Debug, thiserror::Error)]
 pub enum DecryptError {
-    /// The capture.
+    /// An error in the capture.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The new file.
+    /// An error in the new file.
     #[error("cannot write {0}")]
     Write(#[source] io::Error),
 }
@@ -179,7 +179,7 @@ pub fn decrypt(
 }
 
 impl Opened {
-    /// The packets that stand for one captured: `None` if it stays as it is.
+    /// The packets that replace a captured one: `None` if it stays as it is.
     fn open(&mut self, udp: &Udp, ip: &[u8], keys: &Keys) -> Option<Vec<Vec<u8>>> {
         if udp.end > ip.len() {
             self.cut_off += 1;
@@ -194,7 +194,7 @@ impl Opened {
     }
 }
 
-/// Where a UDP datagram lies in an IP packet.
+/// Position of a UDP datagram in an IP packet.
 struct Udp {
     v6: bool,
     at: usize,
@@ -215,11 +215,11 @@ impl Udp {
         let udp = protocol == PROTOCOL_UDP && whole && at >= 20 && length >= UDP_HEADER_LEN;
         udp.then_some(Self { v6, at, end: at + length })
     }
-    /// What of the payload is there.
+    /// The captured part of the payload.
     fn payload<'a>(&self, ip: &'a [u8]) -> &'a [u8] {
         &ip[self.at + UDP_HEADER_LEN..self.end.min(ip.len())]
     }
-    /// The packet with another payload, which is no longer than its own: lengths and checksums follow.
+    /// The packet with another payload, which is no longer than its own; lengths and checksums are updated.
     fn with(&self, ip: &[u8], payload: &[u8]) -> Vec<u8> {
         let mut packet = [&ip[..self.at + UDP_HEADER_LEN], payload].concat();
         let length = ((packet.len() - self.at) as u16).to_be_bytes();
@@ -236,7 +236,7 @@ impl Udp {
         packet[self.at + 6..self.at + 8].fill(0);
         let (head, datagram) = packet.split_at(self.at);
         let addresses = if self.v6 { &head[8..40] } else { &head[12..20] };
-        // Zero would mean that there is none (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         let sum = match checksum(&[addresses, &[0, PROTOCOL_UDP], &length, datagram]) {
             0 => u16::MAX,
             sum => sum,

@@ -1,4 +1,4 @@
-//! A connection's figures under the names that `tcptrace -lr --csv` prints, and those that it has not.
+//! A connection's figures under the names that `tcptrace -lr --csv` prints, and further ones.
 
 use super::connection::Connection;
 use super::half::Half;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 pub struct Field {
     /// tcptrace's name of the column without `_a2b`.
     pub name: &'static str,
-    /// How tcptrace's long output labels it, with the unit.
+    /// Its label in tcptrace's long output, with the unit.
     pub label: &'static str,
-    /// A number, a text, or null where nothing can be said.
+    /// A number, a text, or null if unknown.
     pub value: Value,
 }
 
@@ -19,7 +19,7 @@ fn field(name: &'static str, label: &'static str, value: impl Into<Value>) -> Fi
     Field { name, label, value: value.into() }
 }
 
-/// Rounds to nanoseconds where the unit is milliseconds; what is not finite is null.
+/// Rounds to nanoseconds where the unit is milliseconds; non-finite values become null.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Value::Null }
 }
@@ -158,12 +158,12 @@ fn repeats(this: &Half) -> Vec<Field> {
     ]
 }
 
-/// Passive round trips of a direction.
+/// Passive RTTs of a direction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoundTrips {
-    /// `tsval` or `ack`: what they were measured by.
+    /// `tsval` or `ack`: the method of measurement.
     pub source: &'static str,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
     /// Quantiles in milliseconds.
     pub p50_ms: f64,
@@ -171,7 +171,7 @@ pub struct RoundTrips {
     pub p95_ms: f64,
 }
 
-/// The round trip between the capture and the direction's receiver; `None` without a sample.
+/// The RTT between the capture and the direction's receiver; `None` without a sample.
 pub fn passive_rtt(connection: &Connection, way: usize) -> Option<RoundTrips> {
     let half = &connection.halves[way];
     let (source, q) = if half.by_tsval.count() > 0 { ("tsval", &half.by_tsval) } else { ("ack", &half.by_ack) };

@@ -1,7 +1,7 @@
 //! One direction of a connection: the counters that tcptrace keeps, by its definitions.
 //!
-//! Where a definition of tcptrace's (S. Ostermann, tcptrace 6.6.7) is a mistake, the right value stands here and
-//! `docs/decisions/0032-trace.md` says how they differ.
+//! Where a definition of tcptrace's (S. Ostermann, tcptrace 6.6.7) is wrong, the correct value is used here and
+//! `docs/decisions/0032-trace.md` explains the difference.
 
 use super::counts::{Counts, Outstanding, Window};
 use super::ledger::{Acked, FLIGHT_MAX, Ledger, Sample};
@@ -13,9 +13,9 @@ use super::upstream::Upstream;
 use wavelane_measure::Quantiles;
 use wavelane_wire::tcp::Flags;
 
-/// Recent segments compared for duplicates made below IP.
+/// Number of recent segments compared to detect duplicates made below IP.
 const DUPLICATES_REMEMBERED: usize = 8;
-/// Sequence numbers begin here when unwrapped, so that earlier ones are not negative.
+/// Offset of unwrapped sequence numbers, so that earlier ones are not negative.
 const BASE: u64 = 1 << 33;
 
 /// One direction.
@@ -34,7 +34,7 @@ pub(crate) struct Half {
     pub(crate) rtt_last: Moments,
     pub(crate) handshake_ms: Option<f64>,
     newest_sample_ms: f64,
-    /// Passive round trips for the quantiles: of timestamps, or of acknowledgements where there are none.
+    /// Passive RTTs for the quantiles: from timestamps, or from acknowledgements where there are none.
     pub(crate) by_tsval: Quantiles,
     pub(crate) by_ack: Quantiles,
     pub(crate) timer: Rtt,
@@ -48,13 +48,13 @@ pub(crate) struct Half {
     pub(crate) last_data_ns: u64,
     pub(crate) last_ns: Option<u64>,
     pub(crate) idle_ns: u64,
-    /// The last segment that carried sequence space, and the last acknowledgement that said something.
+    /// The last segment that carried sequence space, and the last acknowledgement with new information.
     sent_ns: u64,
     told_ns: u64,
     edge: Option<u64>,
     /// The acknowledgement number last sent, in the other direction's sequence space.
     pub(crate) acked: Option<u64>,
-    /// Acknowledgements of the same octet, the first included.
+    /// Acknowledgements of the same octet, including the first.
     repeated: u32,
     /// Its data was acknowledged at least once.
     data_acked: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    /// The sequence number `seq` of this direction without its wrapping.
+    /// Unwraps the sequence number `seq` of this direction.
     pub(crate) fn unwrapped(&mut self, seq: u32) -> u64 {
         let edge = *self.edge.get_or_insert(BASE + u64::from(seq));
         edge.wrapping_add_signed(i64::from(seq.wrapping_sub(edge as u32) as i32))
@@ -75,12 +75,12 @@ impl Half {
     fn scales(&self, other: &Self) -> bool {
         self.window_scale.is_some() && other.window_scale.is_some()
     }
-    /// The shift that holds for the connection.
+    /// The window scale of the connection.
     pub(crate) fn scale_in_use(&self, other: &Self) -> u8 {
         if self.scales(other) { self.window_scale.unwrap_or(0) } else { 0 }
     }
 
-    /// The window that a segment advertises, in octets.
+    /// The window advertised by a segment, in octets.
     fn effective_window(&self, other: &Self, s: &Segment) -> u64 {
         let plain = u64::from(s.window);
         let scaled = !s.has(Flags::SYN) && self.scales(other);
@@ -93,7 +93,7 @@ impl Half {
         }
     }
 
-    /// Takes a segment of this direction.
+    /// Processes a segment of this direction.
     pub(crate) fn segment(&mut self, other: &mut Self, s: &Segment, now: u64, room: Room) -> SegmentFate {
         let window = self.effective_window(other, s);
         self.times(now);
@@ -149,7 +149,7 @@ impl Half {
         c.resets += u64::from(s.has(Flags::RST));
         if s.has(Flags::SYN) {
             self.syn = Some(seen.first);
-            // What the other side acknowledges at first is the SYN's own number.
+            // The other side first acknowledges the SYN's own number.
             other.acked = Some(seen.first);
             self.window_scale = s.options.window_scale.or(self.window_scale);
             self.mss = s.options.mss.unwrap_or(self.mss);
@@ -195,7 +195,7 @@ impl Half {
         self.next_recent = (self.next_recent + 1) % DUPLICATES_REMEMBERED;
     }
 
-    /// Puts a segment with sequence space in its place.
+    /// Records a segment with sequence space.
     fn sequence(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize, seen: &mut SegmentFate) {
         let syn = s.has(Flags::SYN);
         if other.window.last == 0 && other.counts.packets > 0 && !syn {
@@ -251,18 +251,18 @@ impl Half {
         }
     }
 
-    /// The most data that this direction puts in a segment: what the other side asked for, less the timestamps.
+    /// The maximum data per segment in this direction: the other side's MSS minus the timestamps.
     fn sender_size(&self, other: &Self) -> u64 {
         let asked = if other.mss == 0 { u64::from(u16::MAX) } else { u64::from(other.mss) };
         // RFC 7323, appendix A: the timestamps take 12 octets of the MSS.
         asked.saturating_sub(if self.timestamps { 12 } else { 0 }).max(1)
     }
 
-    /// Counts the octets of data that were not seen before; SYN and FIN are none.
+    /// Counts the octets of data not seen before; SYN and FIN do not count.
     fn unique(&mut self, s: &Segment, again_octets: u64) {
         let controls = u64::from(s.length() - s.data);
         let again = if controls > 0 && again_octets > 0 {
-            // A repeated SYN or FIN is among the repeated octets, unless the FIN was added to data sent before.
+            // A repeated SYN or FIN is counted in the repeated octets, unless the FIN was added to data sent before.
             let repeated = (s.has(Flags::SYN) && self.counts.syns > 1) || (s.has(Flags::FIN) && self.counts.fins > 1);
             again_octets - u64::from(repeated)
         } else {
@@ -271,7 +271,7 @@ impl Half {
         self.counts.unique_octets += u64::from(s.data).saturating_sub(again);
     }
 
-    /// Takes an acknowledgement of the other direction's octets before `ack`; returns its round trip if it is a sample.
+    /// Processes an acknowledgement of the other direction's octets before `ack`; returns its RTT if it is a sample.
     fn acknowledge(&mut self, other: &mut Self, s: &Segment, ack: u64, window: u64, now: u64) -> Option<u64> {
         let acked = other.ledger.ack(ack, now);
         let repeats = acked.segments == 0
@@ -304,7 +304,7 @@ impl Half {
         }
     }
 
-    /// Reads SACK blocks; `None` without any, else when the newest of what they newly report was sent.
+    /// Reads SACK blocks; `None` without any, else when the newest newly reported segment was sent.
     fn sacks(&self, other: &mut Self, s: &Segment, ack: u64) -> Option<Option<u64>> {
         let blocks = s.options.sacks();
         if blocks.is_empty() {
@@ -359,7 +359,7 @@ impl Half {
         }
     }
 
-    /// Takes timestamps; returns the round trip if the echo is a sample.
+    /// Processes timestamps; returns the RTT if the echo is a sample.
     fn clock(
         &mut self,
         other: &mut Self,
@@ -377,7 +377,7 @@ impl Half {
                 other.by_tsval.add(echo.rtt_ns);
                 sample_ns = Some(echo.rtt_ns);
             }
-            // What a silent host echoes says how long it was silent.
+            // The echo of a host that was silent includes its idle time.
             if echo.of_data || (s.data > 0 && !idle) {
                 other.timer.add(echo.rtt_ns);
             }
@@ -395,7 +395,7 @@ impl Half {
         w.most = w.most.max(window);
         let scales = self.window_scale.is_some() && other.window_scale.is_some();
         if window > 0 && scales && !s.has(Flags::SYN) && w.scaled_packets.is_none() {
-            // The windows of the handshake are in other units: begin anew.
+            // The windows of the handshake are unscaled: restart.
             (w.least, w.most, w.sum, w.scaled_packets) = (window, window, 0, Some(1));
         } else if window > 0 && (w.least == 0 || window < w.least) {
             w.least = window;
@@ -406,7 +406,7 @@ impl Half {
         }
     }
 
-    /// Counts acknowledgements, the first window's worth and what is outstanding.
+    /// Updates the counts of acknowledgements, the initial window and outstanding data.
     fn after_window(&mut self, other: &mut Self, s: &Segment, seen: &SegmentFate, now: u64) {
         if let Some(ack) = seen.ack {
             self.counts.acks += 1;
@@ -441,17 +441,17 @@ impl Half {
     }
 }
 
-/// What a direction may remember at most, and far less while all connections together have much.
+/// Limits of the state per direction, which are far lower while all connections together have much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
     /// Segments in flight.
     pub(crate) flight: usize,
-    /// TSvals that wait for their echo.
+    /// TSvals waiting for their echo.
     pub(crate) waiting: usize,
 }
 
 impl Room {
-    /// Room while there are many segments in flight, or many TSvals waiting.
+    /// Limits while there are many segments in flight, or many TSvals waiting.
     pub(crate) fn of(many_in_flight: bool, many_waiting: bool) -> Self {
         const CROWDED: usize = 64;
         let of = |is_crowded, most| if is_crowded { CROWDED } else { most };
@@ -465,7 +465,7 @@ fn is_dsack(edges: &[(u64, u64)], ack: u64) -> bool {
     right <= ack || edges.get(1).is_some_and(|&(l, r)| l <= left && right <= r)
 }
 
-/// What became of a segment, for whoever draws it.
+/// Classification of a segment, for drawing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SegmentFate {
     pub(crate) first: u64,
@@ -473,7 +473,7 @@ pub(crate) struct SegmentFate {
     pub(crate) end: u64,
     pub(crate) ack: Option<u64>,
     pub(crate) window: u64,
-    /// A round trip of the other direction's data.
+    /// An RTT of the other direction's data.
     pub(crate) rtt_ns: Option<u64>,
     pub(crate) again: bool,
     pub(crate) out_of_order: bool,

@@ -1,10 +1,10 @@
-//! What each host sent and received, in octets of IP.
+//! Octets of IP sent and received by each host.
 
 use super::packet::Address;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Hosts that are told apart; packets between others are counted together.
+/// Maximum number of distinguished hosts; packets between others are counted together.
 pub const HOSTS_MAX: usize = 1 << 16;
 
 /// One host.
@@ -19,7 +19,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Received over sent; `None` if it sent nothing.
+    /// Received divided by sent; `None` if it sent nothing.
     pub fn ratio(&self) -> Option<f64> {
         (self.sent_bytes > 0).then(|| self.received_bytes as f64 / self.sent_bytes as f64)
     }
@@ -33,7 +33,7 @@ impl Host {
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     by_address: BTreeMap<Address, (u64, u64)>,
-    /// Octets that hosts beyond [`HOSTS_MAX`] sent or were sent.
+    /// Octets sent or received by hosts beyond [`HOSTS_MAX`].
     pub others_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl Hosts {
         }
         Some(self.by_address.entry(address).or_default())
     }
-    /// The hosts, those with most octets first.
+    /// The hosts, by descending number of octets.
     pub fn list(&self) -> Vec<Host> {
         let mut hosts: Vec<Host> = self
             .by_address

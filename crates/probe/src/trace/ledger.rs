@@ -1,15 +1,15 @@
-//! What of one direction's sequence space was seen, and which of it was acknowledged.
+//! The parts of one direction's sequence space that were seen and acknowledged.
 //!
-//! Sequence numbers are unwrapped to 64 bits. What lies below the acknowledged edge is kept as ranges only; above it,
-//! every segment keeps when it was last sent and how often.
+//! Sequence numbers are unwrapped to 64 bits. Below the acknowledged edge only ranges are kept; above it, every segment keeps when it was
+//! last sent and how often.
 
 use std::collections::VecDeque;
 
-/// Segments of one direction that wait for their acknowledgement; the oldest beyond it count as acknowledged unseen.
+/// Maximum number of segments of one direction waiting for acknowledgement; the oldest beyond it are treated as acknowledged.
 pub(crate) const FLIGHT_MAX: usize = 1 << 16;
-/// Room for segments in flight that a direction keeps though it is empty.
+/// Capacity for segments in flight that a direction keeps even when empty.
 const ROOM_KEPT: usize = 64;
-/// Ranges below the acknowledged edge; the lowest gap beyond it is forgotten.
+/// Maximum number of ranges below the acknowledged edge; the lowest gap beyond it is forgotten.
 const ACKED_RANGES_MAX: usize = 256;
 
 /// A segment seen and not acknowledged.
@@ -20,30 +20,30 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// When it was last sent.
     pub(crate) sent_ns: u64,
-    /// How often it was sent again.
+    /// Number of retransmissions.
     pub(crate) again: u32,
-    /// TSval of its first sending, zero without.
+    /// TSval of its first transmission, zero without.
     pub(crate) tsval: u32,
-    /// IPv4 identification of its first sending, zero without.
+    /// IPv4 identification of its first transmission, zero without.
     pub(crate) ip_id: u16,
     /// A SACK block reported it.
     pub(crate) sacked: bool,
 }
 
-/// What a segment's arrival in the ledger says about it.
+/// Classification of a segment when it is added to the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Added {
     /// Octets that were seen before.
     pub(crate) again_octets: u64,
     /// It begins before something that was already seen and fills a gap.
     pub(crate) out_of_order: bool,
-    /// The first known segment it repeats, as it was before.
+    /// The first known segment it repeats, in its earlier state.
     pub(crate) repeats: Option<Known>,
     /// The known segment after the gap that it fills.
     pub(crate) above: Option<Known>,
 }
 
-/// A known segment, as far as it matters to one that meets it.
+/// Data of a known segment for comparison with another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     pub(crate) segment: Sent,
@@ -51,18 +51,18 @@ pub(crate) struct Known {
     pub(crate) acked: bool,
 }
 
-/// An acknowledgement as a sample of the round trip.
+/// An acknowledgement as an RTT sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sample {
     /// Time since a segment that was sent once.
     Rtt { ns: u64, octets: u64 },
-    /// Of a segment that was sent several times; the time is since the last.
+    /// For a segment that was sent several times; the time is since the last.
     Ambiguous { ns: u64 },
-    /// Something before it was sent later, so the time says nothing.
+    /// An earlier part was sent later, so the time is not usable.
     AfterLoss,
 }
 
-/// What an acknowledgement did.
+/// Effect of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Acked {
     pub(crate) segments: u32,
@@ -71,14 +71,14 @@ pub(crate) struct Acked {
     pub(crate) sample: Option<Sample>,
     /// When the newest of them was last sent.
     pub(crate) newest_ns: Option<u64>,
-    /// One that was sent once is among them.
+    /// It includes one that was sent only once.
     pub(crate) originals: bool,
 }
 
-/// Times between sendings of the same octets.
+/// Times between transmissions of the same octets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Retries {
-    /// The most often that a segment was sent again.
+    /// The maximum number of retransmissions of a segment.
     pub(crate) most: u32,
     pub(crate) times: super::moments::Moments,
 }
@@ -102,16 +102,16 @@ impl Ledger {
         let flying = self.flight.back().map(|s| s.end);
         acked.max(flying)
     }
-    /// Segments that wait for an acknowledgement.
+    /// Number of segments waiting for acknowledgement.
     pub(crate) fn in_flight(&self) -> usize {
         self.flight.len()
     }
-    /// The lowest octet that waits for an acknowledgement.
+    /// The lowest segment waiting for acknowledgement.
     pub(crate) fn head(&self) -> Option<&Sent> {
         self.flight.front()
     }
 
-    /// Notes a segment of `end - first` octets, which must be more than none.
+    /// Records a segment of `end - first` octets, which must be more than none.
     pub(crate) fn add(&mut self, sent: Sent, room: usize) -> Added {
         let mut added = Added::default();
         if self.highest().is_none_or(|h| sent.first >= h) {
@@ -205,7 +205,7 @@ impl Ledger {
     fn settle_among(&mut self, sent: Sent) {
         let at = self.acked.partition_point(|r| r.0 < sent.first);
         self.acked.insert(at, (sent.first, sent.end));
-        // Neighbours that touch become one.
+        // Adjacent ranges are merged.
         for at in [at, at.saturating_sub(1)] {
             if let (Some(&low), Some(&high)) = (self.acked.get(at), self.acked.get(at + 1))
                 && low.1 >= high.0
@@ -216,7 +216,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an acknowledgement of everything before `ack`.
+    /// Processes an acknowledgement of everything before `ack`.
     pub(crate) fn ack(&mut self, ack: u64, now: u64) -> Acked {
         let mut done = Acked::default();
         while let Some(&sent) = self.flight.front()
@@ -241,7 +241,7 @@ impl Ledger {
             }
             self.settle(sent);
         }
-        // Many connections that once had much in flight must not keep the room for it.
+        // Many connections that once had much in flight must not keep the capacity for it.
         if self.flight.capacity() > ROOM_KEPT && self.flight.len() < self.flight.capacity() / 8 {
             self.flight.shrink_to(self.flight.capacity() / 4);
         }
@@ -258,9 +258,9 @@ impl Ledger {
         self.acked.front().is_some_and(|r| r.0 < ack)
     }
 
-    /// Marks what a SACK block reports; returns when the newest of it was last sent, if it was sent once.
+    /// Marks the segments that a SACK block reports; returns when the newest of them was last sent, if it was sent once.
     pub(crate) fn sack(&mut self, left: u64, right: u64) -> Option<u64> {
-        // A block that has only grown since is not walked again.
+        // A block that has only grown since is not scanned again.
         let known = self.marked.iter().position(|m| m.0 == left && m.1 <= right);
         let from = known.map_or(left, |i| self.marked[i].1);
         match known {

@@ -1,7 +1,7 @@
-//! Capture files: connections with tcptrace's figures, what was sent again and why, passive round trips, hosts.
+//! Capture files: connections with tcptrace's figures, retransmissions and their causes, passive RTTs, hosts.
 //!
-//! The analysis is a machine without a clock: packets with their times go in. Memory is bounded per connection and in
-//! all; see [`CONNECTIONS_MAX`], [`HOSTS_MAX`] and `docs/decisions/0032-trace.md`.
+//! The analysis is a machine without a clock: its input is packets with their times. Memory is bounded per connection and in total; see
+//! [`CONNECTIONS_MAX`], [`HOSTS_MAX`] and `docs/decisions/0032-trace.md`.
 
 mod capture;
 mod connection;
@@ -33,30 +33,30 @@ use connection::Table;
 use packet::Frame;
 use std::io::Read;
 
-/// A host that sent nothing for longer says with its next echo how long it was silent, not how long the path is.
+/// After a longer silence, a host's next echo measures its idle time instead of the path's RTT.
 const IDLE_NS: u64 = 200_000_000;
-/// Between questions to the caller whether to go on.
+/// Packets between two calls of `go_on`.
 const PACKETS_PER_STEP: u64 = 1 << 14;
 
-/// What a capture holds.
+/// The contents of a capture.
 pub struct Trace {
     /// Packets read.
     pub packets: u64,
-    /// Packets of which nothing could be said: not IP, damaged, or of a link type that is not read.
+    /// Packets that could not be analysed: not IP, damaged, or of an unsupported link type.
     pub unreadable: u64,
-    /// TCP segments that the capture cut off within their fixed header.
+    /// TCP segments truncated by the capture within their fixed header.
     pub short: u64,
     /// Segments of connections beyond [`CONNECTIONS_MAX`].
     pub left_out: u64,
     /// In order of their first packet.
     pub connections: Vec<Connection>,
-    /// What each host sent and received.
+    /// Octets sent and received by each host.
     pub hosts: Hosts,
     /// How the file ended.
     pub ending: Ending,
 }
 
-/// Analyses a capture. `go_on` is asked now and then with the number of packets so far; false ends the reading early.
+/// Analyses a capture. `go_on` is called periodically with the number of packets so far; false ends the reading early.
 pub fn analyse(file: impl Read + Send, mut go_on: impl FnMut(u64) -> bool) -> Result<Trace, CaptureError> {
     let mut table = Table::default();
     let mut hosts = Hosts::default();

@@ -1,4 +1,4 @@
-//! Running least, greatest, mean and deviation of times, as tcptrace prints them.
+//! Running minimum, maximum, mean and deviation of times, as tcptrace prints them.
 
 /// Moments of times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

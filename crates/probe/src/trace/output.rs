@@ -18,7 +18,7 @@ pub fn json(trace: &Trace, file: &str) -> Value {
     serde_json::to_value(Document { trace, file }).expect("text keys and finite numbers only")
 }
 
-/// Writes the same, a connection at a time: of a hundred thousand the document is far larger than what it is made from.
+/// Writes the same, one connection at a time: for a hundred thousand connections the document is far larger than its source data.
 pub fn write_json(trace: &Trace, file: &str, mut out: impl io::Write) -> io::Result<()> {
     serde_json::to_writer(&mut out, &Document { trace, file })?;
     out.write_all(b"\n")
@@ -29,7 +29,7 @@ struct Document<'a> {
     file: &'a str,
 }
 
-/// The connections, each made a document when its turn comes.
+/// The connections, each converted only when it is written.
 struct Connections<'a>(&'a [Connection]);
 
 impl Serialize for Connections<'_> {
@@ -87,7 +87,7 @@ fn direction(c: &Connection, way: usize) -> Map<String, Value> {
     all
 }
 
-/// What tcptrace has not.
+/// Figures that tcptrace does not have.
 fn further(c: &Connection, way: usize) -> Vec<(&'static str, Value)> {
     let repairs = &c.halves[way].repairs;
     let rtt = passive_rtt(c, way);
@@ -119,7 +119,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// One line per connection, with the columns of `tcptrace --csv -lrW` and further ones behind them.
+/// One line per connection, with the columns of `tcptrace --csv -lrW` followed by further ones.
 pub fn csv(trace: &Trace) -> String {
     let mut out = String::new();
     for (i, c) in trace.connections.iter().enumerate() {
@@ -155,13 +155,13 @@ fn flat(c: &Connection, way: usize) -> Vec<(String, Value)> {
     all
 }
 
-/// The same, as CSV spells them.
+/// The same in CSV notation.
 fn spelled(c: &Connection, way: usize) -> Vec<(String, String)> {
     flat(c, way).into_iter().map(|(name, value)| (name, plain(&value))).collect()
 }
 
-/// Columns without an example in a capture have a type all the same, so that tables of several captures fit together: these
-/// are texts and counts, and all others numbers.
+/// Columns without an example in a capture still have a type, so that tables of several captures are compatible: these are texts and
+/// counts, and all others numbers.
 const TEXTS: [&str; 2] = ["vantage", "rtt_source"];
 const COUNTS: [&str; 5] = ["mss_requested", "wavg_owin", "ttl_stream_length", "missed_data", "initial_seq"];
 
@@ -305,7 +305,7 @@ fn dash(value: &Value) -> String {
     }
 }
 
-/// What each host sent and received, and how many hosts fall into each power of two of their ratio.
+/// Octets sent and received by each host, and the number of hosts per power of two of their ratio.
 pub fn hosts_table(trace: &Trace) -> String {
     let hosts = trace.hosts.list();
     let width = hosts.iter().map(|h| h.address.to_string().len()).max().unwrap_or(0).max(4);

@@ -1,8 +1,8 @@
-//! One captured frame to the TCP segment in it, as far as the capture kept it.
+//! Parses a captured frame into its TCP segment, as far as it was captured.
 //!
-//! `wavelane_wire` parses whole packets and refuses damaged ones; a capture keeps the first bytes of a packet only, and
-//! its checksums are often those that a network card has still to fill in. So lengths are taken from the IP header and
-//! the bytes that are there are used. Nothing here allocates, and every loop is bounded by the frame.
+//! `wavelane_wire` parses whole packets and rejects damaged ones; a capture contains only the first bytes of a packet, and its checksums
+//! are often not yet filled in by the network card. So lengths are taken from the IP header and the available bytes are used. Nothing here
+//! allocates, and every loop is bounded by the frame.
 
 use std::net::{IpAddr, Ipv6Addr};
 use wavelane_wire::tcp::{Flags, PROTOCOL_TCP, SACK_BLOCKS_MAX, TCP_HEADER_LEN, WINDOW_SCALE_MAX};
@@ -20,7 +20,7 @@ impl Address {
     fn v6(octets: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(octets))
     }
-    /// The address in the family that it was seen in.
+    /// The address in its original family.
     pub fn ip(self) -> IpAddr {
         Ipv6Addr::from(self.0).to_canonical()
     }
@@ -41,20 +41,20 @@ impl core::fmt::Display for Endpoint {
     }
 }
 
-/// What a frame holds.
+/// The contents of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Frame {
     /// A TCP segment whose fixed header was captured.
     Tcp(Segment),
     /// An IP packet of something else, or a later fragment.
     Other { from: Address, to: Address, ip_octets: u32 },
-    /// A TCP segment cut off before the end of its fixed header.
+    /// A TCP segment truncated before the end of its fixed header.
     ShortTcp { from: Address, to: Address, ip_octets: u32 },
-    /// Not IP, or too damaged to say.
+    /// Not IP, or too damaged to tell.
     Unreadable,
 }
 
-/// The options of a segment that matter here.
+/// The relevant options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) mss: Option<u16>,
@@ -78,7 +78,7 @@ impl Options {
 pub(crate) struct Segment {
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
-    /// The whole IP packet.
+    /// Length of the whole IP packet.
     pub(crate) ip_octets: u32,
     /// Identification field of IPv4.
     pub(crate) ip_id: Option<u16>,
@@ -87,7 +87,7 @@ pub(crate) struct Segment {
     pub(crate) flags: Flags,
     pub(crate) window: u16,
     pub(crate) urgent: u16,
-    /// Octets of data, as the headers say.
+    /// Octets of data, according to the headers.
     pub(crate) data: u32,
     /// How many of them were captured.
     pub(crate) captured: u32,
@@ -133,7 +133,7 @@ impl LinkType {
             _ => return None,
         })
     }
-    /// What the link types are, for an error's remedy.
+    /// Names of the link types, for an error's remedy.
     pub(crate) const READ: &str = "Ethernet, raw IP, Linux cooked (SLL, SLL2) and loopback";
 }
 
@@ -143,7 +143,7 @@ const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88A8, 0x9100];
 /// More stacked tags than any network uses.
 const VLAN_TAGS_MAX: usize = 4;
-/// Extension headers that may stand before TCP (RFC 8200, section 4.1, has six kinds).
+/// Maximum number of extension headers before TCP (RFC 8200, section 4.1, has six kinds).
 const EXTENSIONS_MAX: usize = 8;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -154,7 +154,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The IP packet in a frame: what follows the link's header, if its type says IP.
+/// The IP packet in a frame: the bytes after the link's header, if its type is IP.
 pub(super) fn ip_of(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     match link {
         LinkType::Raw => Some(frame),
@@ -169,7 +169,7 @@ pub(super) fn ip_of(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows the type field at `at` and any VLAN tags, if it is IP.
+/// The bytes after the type field at `at` and any VLAN tags, if they are IP.
 fn behind_ethertype(frame: &[u8], mut at: usize) -> Option<&[u8]> {
     for _ in 0..=VLAN_TAGS_MAX {
         let kind = u16_at(frame, at)?;
@@ -184,7 +184,7 @@ fn behind_ethertype(frame: &[u8], mut at: usize) -> Option<&[u8]> {
     None
 }
 
-/// Reads a frame of which `frame` was captured and which was `octets` long.
+/// Parses a frame of original length `octets`, of which `frame` was captured.
 pub(crate) fn read(link: LinkType, frame: &[u8], octets: u32) -> Frame {
     let Some(packet) = ip_of(link, frame) else { return Frame::Unreadable };
     let behind = (octets as usize).saturating_sub(frame.len() - packet.len());
@@ -213,7 +213,7 @@ fn ipv4(packet: &[u8], behind: usize) -> Option<Frame> {
         return None;
     }
     let stated = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
-    // Zero in packets that a network card has still to cut up (TSO); then the frame knows.
+    // Zero in packets that a network card has yet to segment (TSO); then the frame's length is used.
     let octets = if stated == 0 { behind } else { stated };
     let fragment = u16::from_be_bytes([fixed[6], fixed[7]]);
     let ip = Ip {

@@ -1,4 +1,4 @@
-//! What tcptrace's graphs show, as points: sequence space, round trips, outstanding data and segment sizes over time.
+//! The contents of tcptrace's graphs, as points: sequence space, RTTs, outstanding data and segment sizes over time.
 
 use super::capture::{self, CaptureError};
 use super::connection::Table;
@@ -7,7 +7,7 @@ use super::packet::{self, Frame, Segment};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Points of one kind that are kept; beyond it every other one goes, again and again.
+/// Maximum number of points of one kind; beyond it every other one is dropped, repeatedly.
 pub const POINTS_MAX: usize = 1 << 16;
 
 /// Points, thinned evenly when there are many.
@@ -53,7 +53,7 @@ pub struct Direction {
     pub data: Segments,
     /// Segments that repeat octets.
     pub again: Segments,
-    /// Segments that came behind later ones.
+    /// Segments that came after later ones.
     pub late: Segments,
     /// SACK blocks.
     pub sacks: Segments,
@@ -61,19 +61,19 @@ pub struct Direction {
     pub acks: Vec<(f64, u64)>,
     /// The end of the advertised window.
     pub windows: Vec<(f64, u64)>,
-    /// Round trips, milliseconds.
+    /// RTTs, milliseconds.
     pub rtt_ms: Vec<(f64, f64)>,
     /// Octets sent and not acknowledged.
     pub outstanding: Vec<(f64, u64)>,
     /// Octets of data of each segment, with its time; new data only where throughput is meant.
     pub sizes: Vec<(f64, u64)>,
-    /// New octets per tenth of a second, which is as much as a graph can show of a connection of any length.
+    /// New octets per tenth of a second, which is the resolution of a graph for a connection of any length.
     pub octets: Vec<(f64, u64)>,
 }
 
 /// Width of a bin of [`Direction::octets`], seconds.
 pub const BIN_S: f64 = 0.1;
-/// Bins kept; what comes later than an hour and 49 minutes is in the last one.
+/// Maximum number of bins; anything later than an hour and 49 minutes is in the last one.
 const BINS_MAX: u64 = 1 << 16;
 
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Collector {
         *self.bins.entry(((t / BIN_S) as u64).min(BINS_MAX)).or_default() += octets;
         self.outstanding.add((t, stroke.2.saturating_sub(self.acked)));
     }
-    /// The other direction acknowledges this one's octets.
+    /// Records the other direction's acknowledgement of this one's octets.
     fn acknowledged(&mut self, s: &Segment, seen: &SegmentFate, t: f64) {
         if let Some(ns) = seen.rtt_ns {
             self.rtt_ms.add((t, ns as f64 / 1e6));
@@ -151,7 +151,7 @@ impl Collector {
 
 /// Reads a capture again and collects the points of `chosen` connections, numbered as in [`super::Trace`].
 ///
-/// Both directions of each, in the order of `chosen`. `go_on` is asked as in [`super::analyse`].
+/// Both directions of each, in the order of `chosen`. `go_on` is called as in [`super::analyse`].
 pub fn points(
     file: impl Read + Send,
     chosen: &[usize],

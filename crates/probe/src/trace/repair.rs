@@ -1,23 +1,23 @@
-//! Why a segment was sent again, or came late: what a capture can tell of it.
+//! Why a segment was retransmitted, or came late, as far as a capture shows it.
 //!
-//! Near the sender a retransmission repeats octets that were seen; behind the place of the loss it fills a gap, and so
-//! does a segment that was merely overtaken. Both are judged by what had passed the capture before: which later sendings
-//! were reported delivered (RFC 8985), how long nothing had come back, and whether the segment was the last one sent.
+//! Near the sender a retransmission repeats octets that were seen; beyond the place of the loss it fills a gap, and so does a segment that
+//! was merely reordered. Both are classified by what had passed the capture before: which later transmissions were reported delivered (RFC
+//! 8985), how long nothing had come back, and whether the segment was the last one sent.
 
 use super::ledger::{Added, Known};
 use super::tsval::later;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Linux's least retransmission timeout above the round trip (`TCP_RTO_MIN`); RFC 6298 has 1 s, which is longer.
+/// Linux's minimum retransmission timeout above the RTT (`TCP_RTO_MIN`); RFC 6298 has 1 s, which is longer.
 const RTO_MIN_NS: u64 = 200_000_000;
 /// Duplicate acknowledgements that start a fast retransmission (RFC 5681, section 3.2).
 const DUPLICATE_ACKS: u32 = 3;
 /// Retransmissions that a D-SACK may still name.
 const RECENT_MAX: usize = 256;
-/// The round trip until one was measured (RFC 6298, section 2, gives 1 s as the timeout).
+/// The RTT before the first measurement (RFC 6298, section 2, gives 1 s as the timeout).
 const UNKNOWN_RTT_NS: u64 = 800_000_000;
-/// No round trip is longer than an hour.
+/// Upper limit of an RTT: one hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Retransmissions by cause, counted in segments of the sender's size, as Linux counts them.
@@ -25,19 +25,19 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 pub struct Retransmits {
     /// After duplicate acknowledgements or SACK blocks (RFC 5681, RFC 6675, RFC 8985).
     pub fast: u64,
-    /// After a retransmission timeout, with what is sent again until everything sent before it is acknowledged.
+    /// After a retransmission timeout, including everything retransmitted until all data sent before it is acknowledged.
     pub rto: u64,
     /// Tail loss probes that repeat the last segment (RFC 8985, section 7).
     pub tlp: u64,
-    /// Of all these, those that a D-SACK reported as needless (RFC 2883).
+    /// Of all these, those that a D-SACK reported as unnecessary (RFC 2883).
     pub spurious: u64,
-    /// Segments that came behind later ones without being sent again.
+    /// Segments that came after later ones without being retransmitted.
     pub reordered: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
 }
 
-/// What sent a segment again.
+/// The cause of a retransmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     Fast,
@@ -45,7 +45,7 @@ enum Cause {
     Tlp,
 }
 
-/// A verdict, and whether something seen in the capture compels it rather than a rule of thumb.
+/// A cause, and whether the capture proves it or it follows from a heuristic.
 type Judged = (Cause, bool);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,7 +58,7 @@ enum State {
     Loss(u64),
 }
 
-/// Round trips as the sender's timer sees them (RFC 6298, section 2), both halves of the path together.
+/// RTTs as the sender's timer sees them (RFC 6298, section 2), both halves of the path together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rtt {
     srtt_ns: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     pub(crate) fn add(&mut self, ns: u64) {
-        // A damaged file has any times.
+        // A damaged file may contain any times.
         let ns = ns.min(LONGEST_NS);
         match self.least_ns {
             None => (self.srtt_ns, self.variation_ns) = (ns, ns / 2),
@@ -97,7 +97,7 @@ impl Rtt {
             least_ns,
         }
     }
-    /// Whether a repair that takes this long was not the first: one takes a round trip, and a second one another.
+    /// Whether a repair with this delay was not the first: one takes an RTT, and a second one another.
     pub(crate) fn is_late(&self, other: &Self, ns: u64) -> bool {
         let whole = self.with(other);
         whole.least_ns.is_some() && ns > whole.srtt_ns / 4 * 7
@@ -105,7 +105,7 @@ impl Rtt {
     fn mean_ns(&self) -> u64 {
         if self.least_ns.is_some() { self.srtt_ns } else { UNKNOWN_RTT_NS }
     }
-    /// A silence that only a retransmission timer ends: the round trip and over half of what the timer adds to it.
+    /// A silence that only a retransmission timer ends: the RTT and over half of the timer's addition to it.
     fn silence_ns(&self) -> u64 {
         let above = RTO_MIN_NS.max(self.variation_ns.saturating_mul(4));
         self.mean_ns().saturating_add(above / 5 * 3)
@@ -116,7 +116,7 @@ impl Rtt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending<'a> {
     pub(crate) now: u64,
-    /// Since the direction's last data or the last acknowledgement that said something.
+    /// Time since the direction's last data or the last acknowledgement with new information.
     pub(crate) quiet_ns: u64,
     pub(crate) first: u64,
     pub(crate) end: u64,
@@ -130,9 +130,9 @@ pub(crate) struct Sending<'a> {
     pub(crate) duplicate_acks: u32,
     pub(crate) tsval: u32,
     pub(crate) ip_id: u16,
-    /// How many segments of the sender's size it is; more than one before a network card cut it up.
+    /// Its length in segments of the sender's size; more than one before a network card segmented it.
     pub(crate) segments: u64,
-    /// Round trips of this direction's half of the path and of the other's.
+    /// RTTs of this direction's half of the path and of the other's.
     pub(crate) here: &'a Rtt,
     pub(crate) there: &'a Rtt,
 }
@@ -141,22 +141,22 @@ pub(crate) struct Sending<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repairs {
     pub(crate) counts: Retransmits,
-    /// Judgements that something in the capture compels, and all of them.
+    /// Number of classifications proved by the capture, and of all.
     pub(crate) certain: u64,
     pub(crate) judged: u64,
-    /// Gaps filled: the loss lay before the capture.
+    /// Gaps filled: the loss was before the capture.
     pub(crate) filled: u64,
     state: State,
     probed: bool,
-    /// When the newest segment that is known delivered was sent.
+    /// When the newest segment known to be delivered was sent.
     delivered_ns: u64,
-    /// TSval of the segment that a timeout sent again, until the next acknowledgement.
+    /// TSval of the segment retransmitted after a timeout, until the next acknowledgement.
     timeout_tsval: Option<u32>,
     recent: VecDeque<(u64, u64, u64)>,
 }
 
 impl Repairs {
-    /// A segment that repeats octets or comes behind later ones.
+    /// Processes a segment that repeats octets or comes after later ones.
     pub(crate) fn sent(&mut self, s: &Sending<'_>) {
         let judged = match (&s.added.repeats, &s.added.above) {
             (Some(known), _) => self.repeat(s, known),
@@ -222,7 +222,7 @@ impl Repairs {
         if s.quiet_ns >= rtt.silence_ns() {
             return if may_probe { (Cause::Tlp, true) } else { (Cause::Rto, s.at_head) };
         }
-        // A probe waits for two round trips (RFC 8985, section 7.2).
+        // A probe waits for two RTTs (RFC 8985, section 7.2).
         if may_probe && s.quiet_ns >= rtt.mean_ns() + rtt.mean_ns() / 5 {
             return (Cause::Tlp, true);
         }
@@ -235,11 +235,11 @@ impl Repairs {
         (if may_probe { Cause::Tlp } else { Cause::Fast }, false)
     }
 
-    /// Judges what fills a gap; `Err` if it was only overtaken.
+    /// Classifies a segment that fills a gap; `Err` if it was only reordered.
     fn gap(&self, s: &Sending<'_>, above: &Known) -> Result<Judged, bool> {
         let certain = sent_after(s, above).map(|after| if after { Ok(()) } else { Err(true) }).transpose()?.is_some();
         if !certain {
-            // A repair is asked for by what came after the gap, so it takes the way back to the sender and here again.
+            // A repair is triggered by what came after the gap, so it takes the path back to the sender and here again.
             let asked_ns = s.now.saturating_sub(above.segment.sent_ns);
             if s.there.least_ns().is_some_and(|least| asked_ns < least / 10 * 9) {
                 return Err(true);
@@ -278,7 +278,7 @@ impl Repairs {
     }
 }
 
-/// Whether `s` was sent after the segment `above` the gap it fills; `None` if neither clock nor counter says.
+/// Whether `s` was sent after the segment `above` the gap it fills; `None` if neither timestamps nor identification show it.
 fn sent_after(s: &Sending<'_>, above: &Known) -> Option<bool> {
     let other = &above.segment;
     if above.acked {
@@ -287,7 +287,7 @@ fn sent_after(s: &Sending<'_>, above: &Known) -> Option<bool> {
     if s.tsval != 0 && other.tsval != 0 && s.tsval != other.tsval {
         return Some(later(s.tsval, other.tsval));
     }
-    // Linux counts the identification up by one per segment of a connection; a far one is drawn at random.
+    // Linux increments the identification by one per segment of a connection; a distant one is drawn at random.
     const NEAR: i16 = 2_048;
     let ahead = s.ip_id.wrapping_sub(other.ip_id) as i16;
     (s.ip_id != 0 && other.ip_id != 0 && ahead != 0 && (-NEAR..NEAR).contains(&ahead)).then_some(ahead > 0)

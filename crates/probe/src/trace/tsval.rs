@@ -1,14 +1,14 @@
-//! Passive round trips from TCP timestamps (RFC 7323, section 3): a TSval that leaves, and its first echo.
+//! Passive RTTs from TCP timestamps (RFC 7323, section 3): a sent TSval, and its first echo.
 //!
-//! The rules are those of Nichols' pping: only a TSval above all before it is remembered, and it is matched once. A pure
-//! acknowledgement's TSval is echoed whenever the other side next has something to send, so it is no origin of a sample
-//! that is reported; [`Echo::of_data`] tells.
+//! The rules are those of Nichols' pping: only a TSval above all earlier ones is remembered, and it is matched once. A pure
+//! acknowledgement's TSval is echoed only when the other side next has data to send, so it gives no sample that is reported; see
+//! [`Echo::of_data`].
 
 use std::collections::VecDeque;
 
-/// TSvals that wait for their echo; with a tick of 1 ms these are four seconds. Beyond it the oldest is forgotten.
+/// Maximum number of TSvals waiting for their echo; with a tick of 1 ms these are four seconds. Beyond it the oldest is forgotten.
 pub(crate) const WAITING_MAX: usize = 4_096;
-/// Room for waiting TSvals that a direction keeps though none waits.
+/// Capacity for waiting TSvals that a direction keeps even when empty.
 const ROOM_KEPT: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +39,11 @@ pub(crate) fn later(a: u32, b: u32) -> bool {
 }
 
 impl Tsvals {
-    /// How many wait.
+    /// Number of waiting TSvals.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
-    /// A segment left with `tsval`; of those that wait the newest `room` are kept.
+    /// Records a sent segment with `tsval`; the newest `room` waiting ones are kept.
     pub(crate) fn sent(&mut self, tsval: u32, of_data: bool, now: u64, room: usize) {
         if self.newest.is_some_and(|n| !later(tsval, n)) {
             return;
@@ -54,10 +54,10 @@ impl Tsvals {
         }
         self.waiting.push_back(Waiting { tsval, sent_ns: now, of_data });
     }
-    /// The other side echoed `tsecr`.
+    /// Processes the other side's echo `tsecr`.
     pub(crate) fn echoed(&mut self, tsecr: u32, now: u64) -> Option<Echo> {
         let echo = self.matched(tsecr, now);
-        // Many connections that once had many waiting must not keep the room for them.
+        // Many connections that once had many waiting must not keep the capacity for them.
         if self.waiting.capacity() > ROOM_KEPT && self.waiting.len() < self.waiting.capacity() / 8 {
             self.waiting.shrink_to(self.waiting.capacity() / 4);
         }

@@ -1,10 +1,10 @@
-//! How far the sender must have sent, told by IP identifications that never arrived.
+//! Estimates how far the sender must have sent, from IP identifications that never arrived.
 //!
-//! A burst lost to its very end leaves no gap: what repairs it looks like new data. Linux counts the identification up
-//! by one per segment of a connection, so a step of more than one says how many were lost before the capture. Those
-//! that are not in a gap lie beyond the highest octet seen, and what then comes there was sent before.
+//! A burst whose end is lost leaves no gap: its repair looks like new data. Linux increments the identification by one per segment of a
+//! connection, so a step of more than one gives the number of losses before the capture. Those that are not in a gap are beyond the highest
+//! octet seen, and later segments there are retransmissions.
 
-/// Steps of one in a row before a counter is taken for the connection's own.
+/// Number of consecutive steps of one before the counter is assumed to be the connection's own.
 const BELIEVED: u32 = 8;
 /// A larger step is another counter, not a loss.
 const STEP_MAX: u16 = 512;
@@ -18,7 +18,7 @@ pub(crate) struct Upstream {
     lost: u64,
     /// The estimated end of what was sent.
     sent_to: u64,
-    /// How much of that estimate may be lost repetitions instead: octets lost while gaps were being filled.
+    /// Part of that estimate that may be lost retransmissions instead: octets lost while gaps were being filled.
     doubtful: u64,
     /// A gap was seen, so there is loss at all.
     lossy: bool,
@@ -35,7 +35,7 @@ impl Upstream {
         match step {
             1 => self.believed = self.believed.saturating_add(1),
             2..=STEP_MAX => self.lost += u64::from(step - 1),
-            // Overtaken, or the same once more: it was counted as lost when a later one came.
+            // Reordered or a duplicate: it was counted as lost when a later one came.
             _ if step.wrapping_neg() <= STEP_MAX => {
                 self.lost = self.lost.saturating_sub(1);
                 return;
@@ -57,7 +57,7 @@ impl Upstream {
         self.sent_to = self.sent_to.max(highest);
         let repeats = first < self.sent_to && self.lossy;
         if repeats {
-            // What was lost between two repetitions was new: repetitions go first, and most of them arrive.
+            // What was lost between two retransmissions was new: retransmissions go first, and most of them arrive.
             self.sent_to += lost * size;
             self.doubtful += if first < highest { lost * size } else { 0 };
         }

@@ -1,25 +1,25 @@
-//! What must hold of the figures.
+//! Conditions on the figures.
 
 use super::Stack;
 
-/// Something that must hold of the figures.
+/// A condition on a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Check {
     /// Its name.
     pub name: String,
-    /// The stack it is about.
+    /// The stack whose figure is checked.
     pub stack: Stack,
-    /// The flow whose figure is judged.
+    /// The flow whose figure is checked.
     pub flow: String,
-    /// Which figure.
+    /// The figure.
     pub metric: Metric,
-    /// Least or most.
+    /// Minimum or maximum.
     pub side: Side,
-    /// Compared with what.
+    /// The value to compare with.
     pub bound: Bound,
 }
 
-/// Whether a bound is a floor or a ceiling.
+/// Whether a bound is a minimum or a maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The figure must not be smaller.
@@ -39,7 +39,7 @@ pub enum Bound {
         stacks: Vec<Stack>,
         /// Factor on their figure.
         times: f64,
-        /// Only those stacks count whose goodput reaches this share of the judged stack's goodput.
+        /// Only stacks are compared whose goodput reaches this share of the checked stack's goodput.
         if_goodput_at_least: Option<f64>,
     },
 }

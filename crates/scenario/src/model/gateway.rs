@@ -1,45 +1,45 @@
-//! What gateways do differently from their defaults.
+//! Gateway settings that differ from their defaults.
 
 use wavelane_base::{Octets, Ratio};
 
-/// Knobs of one gateway under `wavelane` and `hop-2009`; what is `None` is the stack's.
+/// Knobs of one gateway under `wavelane` and `hop-2009`; `None` means the stack's default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewayKnobs {
     /// The gateway's name.
     pub node: String,
-    /// What it takes of a flow that it passes on before its next hop has it.
+    /// How much of a relayed flow it accepts before its next hop has received it.
     pub backpressure: Option<Backpressure>,
-    /// Whether few bytes go ahead of many.
+    /// Whether small data is sent before large data.
     pub micro_blocks: bool,
-    /// The size of its blocks; `None` leaves it to the stack.
+    /// The size of its blocks; `None` means the stack's default.
     pub block: Option<Octets>,
-    /// Whether what is lost of a block is repeated once all of it was sent.
+    /// Whether the lost parts of a block are retransmitted once all of it was sent.
     pub rounds: Option<bool>,
-    /// How many large blocks it receives at once, zero without limit.
+    /// Maximum number of large blocks received at once; zero means no limit.
     pub withhold: Option<u8>,
-    /// Whether its lanes in radio cells say of each frame how to send it.
+    /// Whether its lanes in radio cells specify for each frame how to send it.
     pub radio: Option<bool>,
-    /// What it keeps of what it passed on; none turns virtual retransmission off.
+    /// How much relayed data it keeps; zero turns virtual retransmission off.
     pub cache: Option<Octets>,
-    /// A fault: how likely it loses a block that it has receipted.
+    /// A fault: probability of losing a block that it has acknowledged.
     pub block_loss: Ratio,
-    /// Whether flows across relays are sealed from edge to edge.
+    /// Whether flows across relays are encrypted from edge to edge.
     pub seal: bool,
-    /// A fault: how likely it changes a stretch of a flow that it passes on.
+    /// A fault: probability of corrupting a stretch of a relayed flow.
     pub corruption: Ratio,
 }
 
-/// How much of a flow a relay takes that its next hop has not receipted.
+/// How much of a flow a relay accepts that its next hop has not acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backpressure {
-    /// What both hops need to stay full.
+    /// As much as both hops need to stay full.
     #[default]
     Adaptive,
     /// One block.
     One,
     /// Two blocks.
     Two,
-    /// Whatever comes, as long as there is room.
+    /// Everything, as long as there is room.
     Off,
 }
 

@@ -1,11 +1,11 @@
-//! How gateways use the channels between two of them.
+//! How gateways use the channels between them.
 
 use wavelane_base::Rate;
 
-/// Where gateways start unless they are told a lower rate: the transport's `Controller::START_RATE`.
+/// Start rate of gateways unless a lower one is configured: the transport's `Controller::START_RATE`.
 pub const START_RATE: Rate = Rate::from_bps(4_000_000);
 
-/// What a link under `wavelane` does differently from its defaults, at both ends.
+/// Settings of a link under `wavelane` that differ from their defaults, at both ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkKnobs {
     /// Its name.
@@ -14,13 +14,13 @@ pub struct LinkKnobs {
     pub lanes: Vec<String>,
     /// How they are used.
     pub choice: LaneChoice,
-    /// Channels whose bytes cost.
+    /// Channels with a cost per byte.
     pub metered: Vec<String>,
-    /// Channels that carry no bulk.
+    /// Channels that carry no bulk traffic.
     pub no_bulk: Vec<String>,
-    /// Channels that carry nothing small while others do.
+    /// Channels that carry no small traffic while others do.
     pub no_small: Vec<String>,
-    /// The rate that gateways start at on these channels, if less than their own.
+    /// The start rate of gateways on these channels, if less than their default.
     pub start_rates: Vec<(String, Rate)>,
 }
 
@@ -30,7 +30,7 @@ pub enum LaneChoice {
     /// All together.
     #[default]
     Bond,
-    /// The first alone.
+    /// Only the first.
     Pinned,
     /// The first that works.
     PinnedFallback,
@@ -39,12 +39,12 @@ pub enum LaneChoice {
 }
 
 impl LinkKnobs {
-    /// The rate that gateways are told to start at on a channel.
+    /// The configured start rate of gateways on a channel.
     pub fn start_rate(&self, channel: &str) -> Option<Rate> {
         self.start_rates.iter().find(|(name, _)| name == channel).map(|(_, rate)| *rate)
     }
 
-    /// The place of a channel among its lanes; those that are not named come last.
+    /// The place of a channel among its lanes; unnamed ones come last.
     pub fn place(&self, channel: &str) -> usize {
         self.lanes.iter().position(|lane| lane == channel).unwrap_or(self.lanes.len())
     }

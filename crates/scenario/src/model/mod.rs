@@ -1,4 +1,4 @@
-//! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
+//! A scenario as plain data. Nothing here depends on the file's syntax or the machine.
 
 mod check;
 mod gateway;
@@ -18,9 +18,9 @@ pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 use wavelane_base::{Seed, Span};
 use wavelane_channel::Parameter;
 
-/// Most nodes a scenario may have: the largest radio cell and what surrounds it.
+/// Maximum number of nodes in a scenario: the largest radio cell and its surroundings.
 pub const NODES_MAX: usize = 320;
-/// Most flows a scenario may have.
+/// Maximum number of flows in a scenario.
 pub const FLOWS_MAX: usize = 256;
 /// Longest run.
 pub const DURATION_MAX: Span = Span::from_secs(24 * 3600);
@@ -28,63 +28,63 @@ pub const DURATION_MAX: Span = Span::from_secs(24 * 3600);
 /// Topology, channels, stacks, traffic, timeline, checks: everything a backend needs, resolved.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// One line for people.
+    /// One line for display.
     pub title: String,
     /// The run's number; the command line may replace it.
     pub seed: Seed,
-    /// How long each stack runs at most.
+    /// Maximum run time of each stack.
     pub duration: Span,
     /// What to run, in order; each is a full run of the same seed.
     pub stacks: Vec<Stack>,
-    /// The places, in file order.
+    /// The nodes, in file order.
     pub nodes: Vec<Node>,
-    /// What joins them, in file order.
+    /// The channels between them, in file order.
     pub channels: Vec<Channel>,
     /// The traffic, in file order.
     pub flows: Vec<Flow>,
     /// Changes of channel parameters, by time.
     pub timeline: Vec<Change>,
-    /// What must hold, in file order.
+    /// Conditions on the results, in file order.
     pub checks: Vec<Check>,
-    /// What makes a way between gateways the best.
+    /// Criterion for the best path between gateways.
     pub routing: Routing,
-    /// What the endpoints' TCP does differently from its stack's defaults.
+    /// TCP settings of the endpoints that differ from the stack's defaults.
     pub tcp: TcpKnobs,
-    /// What single gateways do differently from their defaults, in file order.
+    /// Settings of single gateways that differ from their defaults, in file order.
     pub gateways: Vec<GatewayKnobs>,
-    /// What links between gateways do differently from their defaults, in file order.
+    /// Settings of links between gateways that differ from their defaults, in file order.
     pub links: Vec<LinkKnobs>,
-    /// By which channel plain routers reach a neighbour, where that is not the first that carries the direction; in file order.
+    /// The channel by which plain routers reach a neighbour, where that is not the first that carries the direction; in file order.
     pub routes: Vec<ChannelRoute>,
 }
 
-/// A change of one channel parameter while the run goes on.
+/// A change of one channel parameter during the run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
-    /// When, since the run's start.
+    /// Time since the run's start.
     pub at: Span,
     /// The channel's name.
     pub channel: String,
-    /// Which way.
+    /// Its direction.
     pub direction: Direction,
     /// The parameter and its new value.
     pub parameter: Parameter,
 }
 
 impl Scenario {
-    /// The node of that name.
+    /// The node with that name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.name == name)
     }
-    /// The flow of that name.
+    /// The flow with that name.
     pub fn flow(&self, name: &str) -> Option<&Flow> {
         self.flows.iter().find(|f| f.name == name)
     }
-    /// The channel of that name.
+    /// The channel with that name.
     pub fn channel(&self, name: &str) -> Option<&Channel> {
         self.channels.iter().find(|c| c.name == name)
     }
-    /// The place of the channel by which `[routes]` has packets leave `from` for its neighbour `to`, if it says so.
+    /// The place of the channel that `[routes]` selects for packets from `from` to its neighbour `to`, if any.
     pub fn routed(&self, from: &str, to: &str) -> Option<usize> {
         let route = self.routes.iter().find(|route| route.from == from && route.to == to)?;
         self.channels.iter().position(|channel| channel.name == route.channel)
@@ -94,7 +94,7 @@ impl Scenario {
         let gateway = |name: &String| self.node(name).is_some_and(|n| n.kind == NodeKind::Gateway);
         self.channels.iter().filter(move |c| c.between.iter().all(gateway))
     }
-    /// When `flow` is stopped at the latest.
+    /// The latest time at which `flow` is stopped.
     pub fn stop_of(&self, flow: &Flow) -> Span {
         flow.stop.unwrap_or(self.duration).min(self.duration)
     }

@@ -1,11 +1,11 @@
-//! The way of a flow through the topology.
+//! The path of a flow through the topology.
 
 use super::{Change, Channel, ChannelKind, Direction, Flow, NodeKind, Scenario};
 use wavelane_base::{Instant, Rate, Span};
 use wavelane_channel::DirectionConfig;
 
 impl Scenario {
-    /// The slowest rate that the bytes of a bulk flow meet, as the file starts; `None` without a finite one.
+    /// The slowest rate on the path of a bulk flow's bytes, as the file starts; `None` without a finite one.
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
         let (source, sink) = flow.ends();
         let rate = |(channel, way): &(&Channel, Direction)| match &channel.kind {
@@ -14,9 +14,8 @@ impl Scenario {
         };
         self.path(source, sink)?.iter().filter_map(rate).min()
     }
-    /// The mean rate, between two times of the run, of the slowest channel that the bytes of a bulk flow cross, as the
-    /// timeline, outages and policers leave it; `None` without a finite one. Channels side by side count together. It is what a
-    /// flow's share of the link is of.
+    /// The mean rate, between two times of the run, of the slowest channel on the path of a bulk flow's bytes, after the timeline, outages
+    /// and policers; `None` without a finite one. Parallel channels count together. A flow's share of the link is relative to this rate.
     pub fn link_bps(&self, flow: &Flow, from: Span, until: Span) -> Option<f64> {
         let (source, sink) = flow.ends();
         let rate = |(channel, way): &(&Channel, Direction)| match channel.cell() {
@@ -28,7 +27,7 @@ impl Scenario {
         };
         self.path(source, sink)?.iter().filter_map(rate).min_by(f64::total_cmp)
     }
-    /// Every cable that carries from the node to the node that this direction of `channel` joins, itself among them.
+    /// Every cable that carries between the same two nodes as this direction of `channel`, itself included.
     fn beside(&self, channel: &Channel, way: Direction) -> impl Iterator<Item = (&Channel, Direction)> {
         let order = |way, channel: &Channel| match (way, channel.between.as_slice()) {
             (Direction::Forward, [a, b]) | (Direction::Reverse, [b, a]) => Some((a.clone(), b.clone())),
@@ -40,7 +39,7 @@ impl Scenario {
         let carries = |c: &Channel, way| way == Direction::Forward || !c.one_way;
         both.filter(move |(c, way)| carries(c, *way) && order(*way, c) == ends)
     }
-    /// What one direction of a cable is from when on, by the timeline; empty for a radio cell.
+    /// The configuration over time of one direction of a cable, by the timeline; empty for a radio cell.
     pub fn over_time(&self, channel: &Channel, way: Direction) -> Vec<(Span, DirectionConfig)> {
         let Some(first) = channel.direction(way) else { return Vec::new() };
         let mut changes: Vec<&Change> =
@@ -49,31 +48,31 @@ impl Scenario {
         let mut states = vec![(Span::ZERO, first.clone())];
         for change in changes {
             let mut next = states[states.len() - 1].1.clone();
-            // An impossible change is refused when the file is read.
+            // An impossible change is rejected when the file is read.
             if next.set(change.parameter.clone()).is_ok() {
                 states.push((change.at, next));
             }
         }
         states
     }
-    /// The channels of a shortest way from `source` to `sink` with their directions, `[routes]` heeded. Endpoints pass nothing on. A
+    /// The channels of a shortest path from `source` to `sink` with their directions, respecting `[routes]`. Endpoints do not forward. A
     /// radio hop is `forward` from the lower-numbered station to the higher.
     pub fn path(&self, source: &str, sink: &str) -> Option<Vec<(&Channel, Direction)>> {
         let way = self.way(source, sink)?;
         Some(way.into_iter().map(|(_, number, direction)| (&self.channels[number], direction)).collect())
     }
-    /// The numbers of the nodes of that way, from `source` to `sink`.
+    /// The numbers of the nodes on that path, from `source` to `sink`.
     pub fn nodes_of_path(&self, source: &str, sink: &str) -> Option<Vec<usize>> {
         let end = self.nodes.iter().position(|node| node.name == sink)?;
         Some(self.way(source, sink)?.into_iter().map(|(node, _, _)| node).chain([end]).collect())
     }
-    /// By step: the node it leaves, by which channel and in which direction.
+    /// Per hop: the node it leaves, the channel and the direction.
     fn way(&self, source: &str, sink: &str) -> Option<Vec<(usize, usize, Direction)>> {
         let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
         let (source, sink) = (place(source)?, place(sink)?);
         let places: Vec<Vec<Option<usize>>> =
             self.channels.iter().map(|c| c.between.iter().map(|name| place(name)).collect()).collect();
-        // By node: the node before it on the way, and by what it was reached.
+        // Per node: its predecessor on the path, and how it was reached.
         let mut before: Vec<Option<(usize, usize, Direction)>> = vec![None; self.nodes.len()];
         let mut reached = vec![source];
         let mut next = 0;

@@ -2,14 +2,14 @@
 
 use wavelane_base::{Octets, Span};
 
-/// A transport to compare. The closed list of the file format; a backend says in its review which it can run.
+/// A transport to compare. The closed list of the file format; a backend reports in its review which it can run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stack {
-    /// The gateways do their work.
+    /// The gateways with all their functions.
     Wavelane,
     /// The same, but TCP crosses the gateways as packets and stays end to end.
     WavelaneUnsplit,
-    /// Plain TCP end to end; gateways forward plainly.
+    /// Plain TCP end to end; gateways only forward.
     Tcp {
         /// The sender's congestion control.
         kind: TcpKind,
@@ -18,7 +18,7 @@ pub enum Stack {
     },
     /// TCP split at every gateway without block service.
     TcpHopByHop,
-    /// No transport at all: datagrams as they come.
+    /// No transport: plain datagrams.
     Udp,
     /// Block switching as published in 2009.
     Hop2009,
@@ -30,7 +30,7 @@ pub enum Stack {
     BoringtunCubic,
     /// BBR through the user-space WireGuard boringtun.
     BoringtunBbr,
-    /// The program sing-box: Hysteria 2, told the link's rate.
+    /// The program sing-box: Hysteria 2, configured with the link's rate.
     Hysteria2Brutal,
     /// The program sing-box: Hysteria 2 with its BBR.
     Hysteria2Bbr,
@@ -53,7 +53,7 @@ pub enum TcpKind {
     Reno,
     /// RFC 9438.
     Cubic,
-    /// BBR as the kernel (lab) or our machine (sim) has it.
+    /// BBR as implemented by the kernel (lab) or our machine (sim).
     Bbr,
     /// BBR version 3 (draft-ietf-ccwg-bbr); our machine has it, Linux does not.
     Bbr3,
@@ -61,26 +61,26 @@ pub enum TcpKind {
     Y2001,
 }
 
-/// Knobs of the endpoints' TCP under the `tcp-*` stacks. What is `None` is the profile's.
+/// Knobs of the endpoints' TCP under the `tcp-*` stacks. `None` means the profile's default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TcpKnobs {
-    /// Where the defaults come from.
+    /// Source of the defaults.
     pub profile: TcpProfile,
     /// Largest segment, in bytes of payload.
     pub segment: Option<Octets>,
-    /// Receive buffer, and so the largest window announced.
+    /// Receive buffer, and therefore the largest advertised window.
     pub window: Option<Octets>,
-    /// Most bytes written and not yet acknowledged.
+    /// Maximum number of bytes written and not yet acknowledged.
     pub send_buffer: Option<Octets>,
     /// Initial window, in segments.
     pub initial_window: Option<u32>,
-    /// Full segments that are acknowledged together.
+    /// Number of full segments acknowledged together.
     pub ack_every: Option<u32>,
-    /// How long an acknowledgement may wait.
+    /// Maximum delay of an acknowledgement.
     pub ack_delay: Option<Span>,
-    /// Least retransmission timeout, as a whole (RFC 6298, section 2.4).
+    /// Minimum of the whole retransmission timeout (RFC 6298, section 2.4).
     pub rto_min: Option<Span>,
-    /// Timeout before the first round trip was measured.
+    /// Timeout before the first RTT measurement.
     pub rto_initial: Option<Span>,
     /// Selective acknowledgement.
     pub sack: Option<bool>,
@@ -95,9 +95,9 @@ pub struct TcpKnobs {
 /// A named set of TCP knobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TcpProfile {
-    /// What the stack's name stands for.
+    /// The defaults of the stack's name.
     #[default]
     Stack,
-    /// NewReno as ns-3 3.44 has it with classic recovery; the stack must be `tcp-reno`.
+    /// NewReno as in ns-3 3.44 with classic recovery; the stack must be `tcp-reno`.
     Ns3,
 }

@@ -1,12 +1,12 @@
-//! The places and the media that join them.
+//! The nodes and the media between them.
 
 use wavelane_channel::wifi::WifiConfig;
 use wavelane_channel::{CableConfig, DirectionConfig};
 
-/// A place in the topology.
+/// A node of the topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Its name: lower-case letters, digits and `_`, at most 12 characters (the lab makes interface names of it).
+    /// Its name: lower-case letters, digits and `_`, at most 12 characters (the lab derives interface names from it).
     pub name: String,
     /// What it does.
     pub kind: NodeKind,
@@ -17,9 +17,9 @@ pub struct Node {
 pub enum NodeKind {
     /// Runs applications.
     Endpoint,
-    /// Runs `wavelaned` under the stacks `wavelane`, forwards plainly under `tcp-*`.
+    /// Runs `wavelaned` under the stacks `wavelane`, only forwards under `tcp-*`.
     Gateway,
-    /// Forwards plainly, always.
+    /// Only forwards.
     Router,
 }
 
@@ -28,16 +28,16 @@ pub enum NodeKind {
 pub struct Channel {
     /// Its name.
     pub name: String,
-    /// The nodes it joins. A cable has two, and its `forward` leads from the first to the second; the stations of a
-    /// radio cell are numbered in this order.
+    /// The nodes it joins. A cable has two, and its `forward` direction is from the first to the second; the stations of a radio cell are
+    /// numbered in this order.
     pub between: Vec<String>,
-    /// What it does to frames.
+    /// How it treats frames.
     pub kind: ChannelKind,
-    /// Whether it carries nothing in reverse: a cable only.
+    /// Whether it carries nothing in reverse: only for cables.
     pub one_way: bool,
 }
 
-/// By which channel packets leave a node for its neighbour.
+/// The channel by which packets leave a node for its neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChannelRoute {
     /// The node.
@@ -55,26 +55,27 @@ impl ChannelRoute {
     }
 }
 
-/// What makes a way between gateways the best.
+/// Criterion for the best path between gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Routing {
-    /// It passes the fewest gateways.
+    /// The fewest gateways.
     #[default]
     Shortest,
-    /// It takes the fewest transmissions: each hop counts one over its delivery ratios there and back (De Couto et al., MobiCom 2003).
+    /// The fewest transmissions: each hop counts one over the product of its delivery ratios in both directions (De Couto et al., MobiCom
+    /// 2003).
     Etx,
 }
 
-/// What a medium does to frames, per kind.
+/// How a medium treats frames, per kind.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ChannelKind {
-    /// A full-duplex cable, each direction on its own.
+    /// A full-duplex cable with independent directions.
     Cable(Box<CableConfig>),
     /// An 802.11 cell.
     Wifi(Box<WifiConfig>),
 }
 
-/// Which way through a channel.
+/// Direction through a channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Direction {
     /// First node of `between` to second.
@@ -84,8 +85,8 @@ pub enum Direction {
 }
 
 impl Channel {
-    /// Whether what the node at place `a` of `between` sends reaches the one at place `b`; in a radio cell, whether they can
-    /// talk to each other.
+    /// Whether the node at place `b` of `between` receives what the node at place `a` sends; in a radio cell, whether they can communicate
+    /// in both directions.
     pub fn joins(&self, a: usize, b: usize) -> bool {
         match &self.kind {
             ChannelKind::Cable(_) => a != b && (!self.one_way || a == 0),

@@ -1,4 +1,4 @@
-//! The exchanges of applications.
+//! The traffic of applications.
 
 use super::TcpKind;
 use wavelane_base::{Octets, Rate, Span};
@@ -9,7 +9,7 @@ use wavelane_channel::wifi::Category;
 pub struct Flow {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// The application.
     pub app: App,
     /// The node that connects.
     pub from: String,
@@ -19,11 +19,11 @@ pub struct Flow {
     pub start: Span,
     /// When it is stopped if it has not ended; `None` means the run's duration.
     pub stop: Option<Span>,
-    /// Congestion control of its endpoints, whatever the stack; `None` leaves it to the stack.
+    /// Congestion control of its endpoints, regardless of the stack; `None` leaves it to the stack.
     pub control: Option<TcpKind>,
-    /// In radio cells with EDCA: the category of its packets, both ways; `None` is best effort.
+    /// In radio cells with EDCA: the access category of its packets in both directions; `None` is best effort.
     pub category: Option<Category>,
-    /// In radio cells: nobody acknowledges the frames of its packets, either way, and each is sent once.
+    /// In radio cells: frames of its packets are not acknowledged, in either direction, and each is sent once.
     pub no_ack: bool,
 }
 
@@ -42,7 +42,7 @@ pub enum App {
     },
     /// `from` sends `size` bytes every `every` over one TCP connection, open loop, and `to` sends them back.
     Echo {
-        /// Between probes.
+        /// Interval between probes.
         every: Span,
         /// Bytes of a probe.
         size: Octets,
@@ -51,7 +51,7 @@ pub enum App {
     },
     /// `from` sends UDP datagrams at a constant rate to `to`.
     Cbr {
-        /// Between datagrams.
+        /// Interval between datagrams.
         every: Span,
         /// Bytes of a datagram.
         size: Octets,
@@ -61,23 +61,23 @@ pub enum App {
         /// Bytes of a datagram.
         size: Octets,
     },
-    /// `from` keeps a number of UDP datagrams on their way to `to`, which answers each. No congestion control.
+    /// `from` keeps a number of UDP datagrams in flight to `to`, which answers each. No congestion control.
     Window {
         /// Bytes of a datagram.
         size: Octets,
-        /// Datagrams on their way at once.
+        /// Number of datagrams in flight.
         packets: u32,
     },
     /// `from` sends ICMP echo requests to `to`, open loop.
     Ping {
-        /// Between requests.
+        /// Interval between requests.
         every: Span,
         /// Bytes of a request's data.
         size: Octets,
     },
-    /// `from` connects anew every `every`, open loop, asks for `size` bytes and reads them.
+    /// `from` opens a new connection every `every`, open loop, requests `size` bytes and reads them.
     Fetch {
-        /// Between connections.
+        /// Interval between connections.
         every: Span,
         /// Bytes of a body.
         size: Octets,
@@ -87,7 +87,7 @@ pub enum App {
         /// Body size; `None` runs until the flow's stop (a fixed-time flow).
         size: Option<Octets>,
     },
-    /// `from` reads pages of `to`, each object on a TCP connection of its own.
+    /// `from` reads pages of `to`, each object on its own TCP connection.
     Web(Box<Web>),
     /// `from` talks to `to`: UDP datagrams in spurts.
     Voice(Voice),
@@ -102,24 +102,24 @@ pub enum App {
     },
 }
 
-/// How pages are made and read. Random times are exponential, sizes Pareto of the second kind (Lomax).
+/// How pages are generated and read. Random times are exponential, sizes Pareto of the second kind (Lomax).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Web {
-    /// Bytes of what a page begins with, and names the objects; `None` if the objects come at once.
+    /// Size of the document that a page begins with and that lists the objects; `None` if the objects are requested at once.
     pub document: Option<Octets>,
-    /// Objects of a page, the document left out.
+    /// Objects of a page, without the document.
     pub objects: u32,
     /// Mean bytes of an object.
     pub size: Octets,
     /// Shape of the sizes, above 1: the smaller, the heavier the tail.
     pub shape: f64,
-    /// Objects asked for at once.
+    /// Objects requested concurrently.
     pub parallel: u32,
-    /// Mean time from asking for one object to asking for the next.
+    /// Mean time between requests for two consecutive objects.
     pub gap: Span,
     /// Mean time from the end of a page to the next one.
     pub think: Span,
-    /// Pages of the session; `None` reads to the flow's stop.
+    /// Pages of the session; `None` reads until the flow's stop.
     pub pages: Option<u32>,
 }
 
@@ -137,7 +137,7 @@ pub struct Spurts {
 }
 
 impl Spurts {
-    /// From one datagram of a spurt to the next.
+    /// Interval between two datagrams of a spurt.
     pub fn every(&self) -> Span {
         self.rate.time_for(self.size)
     }
@@ -146,21 +146,21 @@ impl Spurts {
 /// One direction of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Voice {
-    /// When it talks and what it sends.
+    /// Its spurts and their contents.
     pub spurts: Spurts,
-    /// What comes later than this after it was sent is of no use.
+    /// Datagrams that arrive later than this after sending are useless.
     pub deadline: Span,
-    /// What the datagrams hold.
+    /// Codec of the datagrams.
     pub codec: Codec,
 }
 
-/// How speech is coded, and so how loss harms it: ITU-T G.113, Appendix I.
+/// Speech codec, which determines the effect of loss: ITU-T G.113, Appendix I.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Codec {
-    /// G.726 at 32 kbit/s. G.113 has no robustness to loss for it; 10 is assumed.
+    /// G.726 at 32 kbit/s. G.113 gives no robustness to loss for it; 10 is assumed.
     #[default]
     G726,
-    /// G.711 at 64 kbit/s with concealment of losses.
+    /// G.711 at 64 kbit/s with loss concealment.
     G711,
 }
 
@@ -179,7 +179,7 @@ impl Codec {
 }
 
 impl Flow {
-    /// The nodes that the bytes of its body, or its questions, leave and reach.
+    /// The nodes that send and receive the bytes of its body or its requests.
     pub fn ends(&self) -> (&str, &str) {
         match self.app {
             App::Download { .. } | App::Fetch { .. } | App::Quic { .. } | App::Web(_) => (&self.to, &self.from),
@@ -189,7 +189,7 @@ impl Flow {
 }
 
 impl App {
-    /// The word for it in files and in the Record.
+    /// Its name in files and in the Record.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Download { .. } => "download",
@@ -216,7 +216,7 @@ impl App {
             Self::Web(_) | Self::Voice(_) | Self::Telnet { .. } => false,
         }
     }
-    /// Whether it moves as much as it can in a given time.
+    /// Whether it transfers as much as it can in a given time.
     pub fn is_fixed_time(&self) -> bool {
         match self {
             Self::Download { size } | Self::Upload { size } | Self::Quic { size } => size.is_none(),
@@ -225,7 +225,7 @@ impl App {
             Self::Web(_) | Self::Voice(_) | Self::Telnet { .. } => false,
         }
     }
-    /// Whether it sends datagrams of its own instead of using the stack's transport.
+    /// Whether it sends its own datagrams instead of using the stack's transport.
     pub fn is_datagrams(&self) -> bool {
         matches!(self, Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::Ping { .. })
             || matches!(self, Self::Voice(_) | Self::OnOff(_))
