@@ -1,6 +1,6 @@
 //! What the lanes' datagrams travel in, and what the daemon does differently from one medium to another once its keys are read.
 //!
-//! To add a medium: a variant of [`Medium`] and of [`MediumSocket`] here, whose matches the compiler then asks for; the other places are
+//! To add a medium: a variant of [`Medium`] and of `MediumSocket` here, whose matches the compiler then asks for; the other places are
 //! in `docs/decisions/0030-rooms-by-permission.md`, "Consequence". Addresses are `SocketAddr` everywhere; a medium without IP maps its own into them, as [`ether`] does.
 
 use crate::config::LaneSocket;
