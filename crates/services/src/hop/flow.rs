@@ -207,8 +207,10 @@ pub(super) struct Flow {
     pub(super) deficit: i64,
     /// Its timer in the hop's table.
     pub(super) timer: Option<Instant>,
-    /// Whether it is in the hop's `unheard` set.
+    /// Whether it is in the hop's `unheard` set, and in the two of `offers`.
     pub(super) unheard: bool,
+    pub(super) quiet: bool,
+    pub(super) offering: bool,
     /// What the hop's totals count for this flow.
     pub(super) counted: Held,
 }
@@ -238,6 +240,8 @@ impl Flow {
             deficit: 0,
             timer: None,
             unheard: false,
+            quiet: false,
+            offering: false,
             counted: Held::default(),
         }
     }

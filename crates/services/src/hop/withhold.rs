@@ -7,7 +7,11 @@ use super::Hop;
 use super::flow::{Flow, State};
 use super::incoming::Incoming;
 use super::shares::FLOOR;
+use super::table::list;
 use super::types::HopEvent;
+#[cfg(test)]
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::FlowName;
@@ -89,6 +93,47 @@ impl Held {
     }
 }
 
+/// The flows that a search for Offers is about, so that it costs no look at the others. Each flow of the table is in either set at
+/// most once.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    /// Withheld flows whose senders asked for nothing: a receipt may bring an Offer.
+    quiet: BTreeSet<FlowName>,
+    /// Flows whose Offer of waiting bytes left and may not have arrived.
+    offering: BTreeSet<FlowName>,
+    /// Flows that searches looked at.
+    #[cfg(test)]
+    pub(super) looked_at: u64,
+}
+
+impl Offers {
+    /// After any change to a flow.
+    pub(super) fn note(&mut self, name: FlowName, flow: &mut Flow) {
+        let offering = flow.is_sending() && flow.out.is_waiting_unheard();
+        list(name, &mut self.offering, &mut flow.offering, offering);
+        let quiet = flow.is_quiet();
+        list(name, &mut self.quiet, &mut flow.quiet, quiet);
+    }
+    /// The flow left the table.
+    pub(super) fn remove(&mut self, name: FlowName) {
+        self.quiet.remove(&name);
+        self.offering.remove(&name);
+    }
+    fn count_look(&mut self) {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
+    }
+    /// Whether the sets are what a look at every flow would find.
+    #[cfg(test)]
+    pub(super) fn are_right(&self, flows: &BTreeMap<FlowName, Flow>) -> bool {
+        let of = |belongs: fn(&Flow) -> bool| flows.iter().filter(move |(_, flow)| belongs(flow)).map(|(name, _)| name);
+        of(Flow::is_quiet).eq(&self.quiet)
+            && of(|flow| flow.is_sending() && flow.out.is_waiting_unheard()).eq(&self.offering)
+    }
+}
+
 impl Hop {
     /// The initial state of a flow.
     pub(super) fn held_at_first(&self) -> Option<Held> {
@@ -145,11 +190,9 @@ impl Hop {
 
     /// Requests the peer's Offers again (by a receipt). Returns whether it may have anything to send.
     pub fn request_offers(&mut self) -> bool {
-        let quiet = |flow: &Flow| {
-            let held = flow.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
-            flow.state == State::Open && held && !flow.inc.is_complete()
-        };
-        let Some(name) = self.flows.iter().find(|(_, flow)| quiet(flow)).map(|(name, _)| *name) else { return false };
+        // Does not iterate over all flows: this runs at the end of every turn, and the peer controls the number of flows.
+        let Some(name) = self.offers.quiet.first().copied() else { return false };
+        self.offers.count_look();
         if let Some(flow) = self.flows.get_mut(&name) {
             flow.inc.receipt_now = true;
         }
@@ -163,10 +206,11 @@ impl Hop {
             return;
         }
         self.bypass.said_again = now;
-        let waits = |flow: &Flow| flow.is_sending() && flow.out.is_waiting_unheard();
-        let names: Vec<FlowName> = self.flows.iter().filter(|(_, flow)| waits(flow)).map(|(name, _)| *name).collect();
-        for name in names {
+        // Each of them costs an Offer; none is in the set again before that left.
+        for name in core::mem::take(&mut self.offers.offering) {
+            self.offers.count_look();
             if let Some(flow) = self.flows.get_mut(&name) {
+                flow.offering = false;
                 flow.out.query.ask();
             }
             self.settle(name);
@@ -200,6 +244,14 @@ impl Hop {
             }
             self.settle(name);
         }
+    }
+}
+
+impl Flow {
+    /// Whether its sender asked for nothing and may have more to send.
+    pub(super) fn is_quiet(&self) -> bool {
+        let held = self.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
+        self.state == State::Open && held && !self.inc.is_complete()
     }
 }
 
