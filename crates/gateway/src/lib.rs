@@ -18,6 +18,7 @@ mod flows;
 mod grants;
 mod lanes;
 mod lost;
+mod mechanisms;
 mod moves;
 mod packets;
 mod policy;
@@ -39,6 +40,7 @@ pub use config::{
 };
 pub use faults::{Faults, Meddler};
 pub use grants::Withholding;
+pub use mechanisms::Mechanisms;
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};

@@ -29,6 +29,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("relayed_octets", gateway.relays.bytes);
     counters.insert("refused_relay_loop", gateway.relays.refused_loop);
     counters.insert("vtx_asked", gateway.vtx.asked);
+    counters.insert("grants_given", gateway.grants.granted);
+    counters.insert("grants_expired", gateway.grants.expired);
     counters.insert("cache_evicted_octets", gateway.cache.evicted_octets);
     counters.extend(gateway.packets.counters.named());
     let (mut buffered, mut packets_buffered) = (gateway.kept, 0);

@@ -1,6 +1,7 @@
 //! The file's tables as TOML has them, and how they become a [`Config`].
 
 use super::check::is_interface_name;
+use super::mechanisms::{self, BackpressureWord, MechanismKeys, PresetWord};
 use super::{
     ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, KEEPALIVE, KEEPALIVE_RANGE, Lane,
     LaneSocket, OnFailure, Peer, Source, Tun, TunAddress, Ways, default_control, default_state, lane_key, prefix_text,
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use wavelane_base::{IpPrefix, Rate, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Backpressure, Choice, Controller};
+use wavelane_gateway::{Choice, Controller};
 use wavelane_host::{ether, routes};
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
@@ -57,36 +58,13 @@ struct GatewayTable {
     idle: Option<String>,
     #[serde(default)]
     seal: SealWord,
-    #[serde(default)]
-    backpressure: BackpressureWord,
-    #[serde(default = "yes")]
-    micro_blocks: bool,
+    preset: Option<PresetWord>,
+    backpressure: Option<BackpressureWord>,
+    micro_blocks: Option<bool>,
+    block: Option<String>,
+    rounds: Option<bool>,
+    withhold: Option<u64>,
     cache: Option<String>,
-}
-
-/// How much of a connection is accepted before the next gateway has it, in the file's words.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-enum BackpressureWord {
-    #[default]
-    #[serde(rename = "adaptive")]
-    Adaptive,
-    #[serde(rename = "limit-1")]
-    One,
-    #[serde(rename = "limit-2")]
-    Two,
-    #[serde(rename = "off")]
-    Off,
-}
-
-impl From<BackpressureWord> for Backpressure {
-    fn from(word: BackpressureWord) -> Self {
-        match word {
-            BackpressureWord::Adaptive => Self::Adaptive,
-            BackpressureWord::One => Self::Blocks(1),
-            BackpressureWord::Two => Self::Blocks(2),
-            BackpressureWord::Off => Self::Off,
-        }
-    }
 }
 
 /// What chooses the peer for a target, in the file's words.
@@ -269,6 +247,15 @@ impl Config {
                 Some(span.ok_or_else(|| value("gateway.idle", wrong()))?)
             }
         };
+        let mechanisms = mechanisms::read(&MechanismKeys {
+            preset: g.preset,
+            backpressure: g.backpressure,
+            micro_blocks: g.micro_blocks,
+            block: g.block.as_deref(),
+            rounds: g.rounds,
+            withhold: g.withhold,
+            cache: g.cache.as_deref(),
+        })?;
         if g.control.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(value("gateway.control", "is empty: name a path, or leave it out for the usual place"));
         }
@@ -290,12 +277,7 @@ impl Config {
             tun: file.tun.map(tun).transpose()?,
             forwards,
             seal: g.seal == SealWord::EndToEnd,
-            backpressure: g.backpressure.into(),
-            micro_blocks: g.micro_blocks,
-            cache: match &g.cache {
-                Some(text) => units::octets(text).map_err(|e| value("gateway.cache", e))?,
-                None => defaults.cache,
-            },
+            mechanisms,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             clock: clock(file.clock)?,
         };
