@@ -114,7 +114,7 @@ impl Config {
         }
         let withholds = of.withhold.is_some_and(|most| most > 0);
         withholds.then(|| {
-            "gateway.withhold: set it at the peers, too; one that does not withhold asks for no turn, and gets a sixteenth of the rate for its large transfers".into()
+            "gateway.withhold: set it at the peers, too; one that does not withhold asks for no turn, and its large transfers get a sixteenth of this side's rate".into()
         })
     }
 }

@@ -329,7 +329,8 @@ impl Flow {
             State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
             State::Open => {
                 let word = self.across.as_ref().and_then(|across| across.deadline());
-                earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word, self.idle_at])
+                let (receipt, pass) = (self.inc.receipt_at, self.inc.pass_at);
+                earliest([self.answer.deadline(), receipt, pass, self.out.deadline(), word, self.idle_at])
             }
             State::Ending => {
                 earliest([self.answer.deadline(), self.reset.deadline(), self.out.deadline(), self.idle_at])

@@ -366,6 +366,9 @@ impl Hop {
                 if flow.tick_idle(now, self.config.idle) {
                     self.events.push_back(HopEvent::Idle(name));
                 }
+                if flow.inc.pass_at.is_some_and(|at| at <= now) {
+                    self.pass_mute(now, name);
+                }
             }
             self.settle(name);
         }

@@ -23,6 +23,11 @@ const BYPASS_MAX: u64 = 16 << 10;
 /// ... and afterwards this fraction of the lane's rate.
 const BYPASS_PART: u64 = 16;
 
+/// A sender that does not withhold is let pass more bytes no sooner, and no later, than this, where the budget is empty.
+const PASS_AFTER_MIN: Span = Span::from_millis(1);
+/// See [`PASS_AFTER_MIN`].
+const PASS_AFTER_MAX: Span = Span::from_secs(1);
+
 /// Minimum interval between repeats of waiting Offers on a receipt: such an Offer is itself answered by a receipt.
 const SAY_AGAIN: Span = Span::from_millis(100);
 
@@ -54,6 +59,11 @@ impl Bypass {
             self.left -= octets;
         }
         fits
+    }
+    /// How long it takes to earn what is missing of `octets`.
+    fn wait(&self, rate: Rate, octets: u64) -> Span {
+        let missing = octets.saturating_sub(self.left) * BYPASS_PART;
+        rate.time_for(Octets::new(missing)).clamp(PASS_AFTER_MIN, PASS_AFTER_MAX)
     }
 }
 
@@ -182,10 +192,30 @@ impl Hop {
             self.events.push_back(HopEvent::Filled(name));
         }
         let more = (flow.inc.read_so_far() + FLOOR).saturating_sub(held.until);
-        if held.asked.is_none() && !held.granted && more >= FLOOR / 4 && self.bypass.take(now, path.rate, more) {
-            held.until += more;
+        if held.asked.is_none() && !held.granted && more >= FLOOR / 4 {
+            if self.bypass.take(now, path.rate, more) {
+                held.until += more;
+                flow.inc.pass_at = None;
+            } else if flow.inc.mute {
+                flow.inc.pass_at = Some(now + self.bypass.wait(path.rate, more));
+            }
         }
         flow.inc.withheld = Some(held);
+    }
+
+    /// A sender that does not withhold asks for no grant: all it gets is what passes without one, and nothing that it sends tells
+    /// when more may.
+    pub(super) fn pass_mute(&mut self, now: Instant, name: FlowName) {
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        flow.inc.pass_at = None;
+        if flow.state != State::Open {
+            return;
+        }
+        self.let_pass(now, name);
+        let (room, path) = (self.unread_room(), self.path);
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.consider_credit(now, &path, room);
+        }
     }
 
     /// Requests the peer's Offers again (by a receipt). Returns whether it may have anything to send.
@@ -256,6 +286,10 @@ impl Flow {
 }
 
 impl Incoming {
+    /// Whether all that its sender may send without asking is here, and it did not ask.
+    pub(super) fn is_short(&self) -> bool {
+        self.withheld.is_some_and(|held| held.asked.is_none() && !held.granted && self.cumulative() >= held.until)
+    }
     /// The peer offers bytes up to `end`. Returns whether they need a grant.
     pub(super) fn asks(&mut self, end: u64) -> bool {
         self.withheld.as_mut().is_some_and(|held| held.ask(end))

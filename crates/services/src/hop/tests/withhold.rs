@@ -138,3 +138,14 @@ fn a_search_for_offers_costs_the_same_among_many_flows() {
     assert_eq!(looks(1), [2, 1]);
     assert_eq!(looks(1_000), [2, 1]);
 }
+
+#[test]
+fn a_sender_that_does_not_withhold_is_slow_and_never_stuck() {
+    let mut world = World::new(7, Pipe::default(), config());
+    world.hops[0] = Lone::new(HopConfig::default());
+    let mut stream = Stream::new(world.open_accepted(), 0, 200_000);
+    run(&mut world, &mut stream, Instant::from_secs(1), true);
+    assert!(stream.read < 100_000, "{}: it would pay to ask for no turn", stream.read);
+    run(&mut world, &mut stream, Instant::from_secs(60), true);
+    assert!(stream.ended, "{} bytes of {}", stream.read, stream.total);
+}
