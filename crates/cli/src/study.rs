@@ -70,6 +70,9 @@ struct RunStudies {
     /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED, and the draws if named].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace the results of another --seed or of the other edition.
+    #[arg(long)]
+    replace: bool,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
@@ -121,9 +124,12 @@ fn run(args: &RunStudies) -> Outcome {
         population_only(args, study)?;
     }
     let edition = if args.full { Edition::Full } else { Edition::Quick };
-    let word = if args.full { "full" } else { "quick" };
+    let word = edition.word();
     if let Some(out) = &args.out {
         place(out, &studies)?;
+        for study in &studies {
+            refuse_others(out, study, edition, args)?;
+        }
     }
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
@@ -145,6 +151,7 @@ fn run(args: &RunStudies) -> Outcome {
         let out = args.out.clone().unwrap_or_else(default);
         if args.out.is_none() {
             place(&out, &[study])?;
+            refuse_others(&out, study, edition, args)?;
         }
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
@@ -183,6 +190,24 @@ fn place(out: &Path, studies: &[&Study]) -> Result<(), Failure> {
     Err(Failure::refused(format!(
         "{out} holds {found}, which study {ids} did not write: choose another --out, or move it away"
     )))
+}
+
+/// Refuses results of other seeds, which took time: those of another first seed, or of the other edition, which has another number of them.
+fn refuse_others(out: &Path, study: &Study, edition: Edition, args: &RunStudies) -> Result<(), Failure> {
+    match study.results_in(out) {
+        Some((there, seed)) if !args.replace && (there, seed) != (edition, args.seed) => {
+            Err(Failure::refused(format!(
+                "{} holds results of study {} --{} --seed {seed}, in whose place those of --{} --seed {} would come: add --replace to have them \
+                 replaced, or choose another --out",
+                out.display(),
+                study.id,
+                there.word(),
+                edition.word(),
+                args.seed
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What Ctrl-C left: runs that were over keep their records, and a study that keeps results goes on from them.
