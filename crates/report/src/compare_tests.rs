@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use super::words::estimate;
 use super::*;
-use crate::overlay::recolour;
+use crate::overlay::{legends, recolour};
 use crate::plot::{Curve, Look};
 use serde_json::Value;
+use std::path::Path;
 use wavelane_run::Verdict;
 
 /// A record of one stack and one flow with these goodputs in Mbit/s, seeds counting up from `seed`.
