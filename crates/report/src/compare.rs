@@ -5,7 +5,7 @@ mod page;
 mod words;
 
 pub use document::compare_schema;
-pub(crate) use words::{FINDINGS_MAX, FINER_MAX, finer, letter, number};
+pub(crate) use words::{FINDINGS_MAX, FINER_MAX, figure_of, finer, letter, number};
 
 use crate::single::Single;
 use std::path::PathBuf;

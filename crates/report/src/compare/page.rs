@@ -41,10 +41,11 @@ impl Comparison {
         let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
             title: crate::compare_place::TITLE.into(),
-            headline: if findings.is_empty() { self.how() } else { findings.join(" ") },
+            headline: self.headline().unwrap_or_else(|| self.how()),
             verdict: None,
             sentences: names
                 .chain(self.warnings.iter().cloned())
+                .chain(findings.iter().cloned())
                 .chain((!findings.is_empty()).then(|| self.how()))
                 .chain((!drawn.is_empty()).then(|| legends(records.len(), by_dash)))
                 .collect(),

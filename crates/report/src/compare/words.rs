@@ -60,6 +60,11 @@ pub(super) fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
     }
 }
 
+/// A figure without its unit.
+pub(crate) fn figure_of(d: &Difference) -> &'static str {
+    FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure)
+}
+
 impl Comparison {
     /// A mean, and its number of runs if those are not all.
     fn mean(&self, d: &Difference, side: usize) -> String {
@@ -119,30 +124,65 @@ impl Comparison {
         format!("{} against A: {} against {}", letter(record), self.names[record], self.names[0])
     }
 
-    /// The ratios that differ from 1 according to their intervals; `None` without intervals.
+    /// The ratios of a record, and those of them that differ from 1 according to their intervals, the largest differences first.
+    fn ratios(&self, record: usize) -> (usize, Vec<(&Difference, Estimate)>) {
+        let of_record = self.differences.iter().filter(|d| d.record == record);
+        let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
+        let all = ratios.len();
+        let is_apart = |(_, _, (low, high)): &(_, _, (f64, f64))| *low > 1.0 || *high < 1.0;
+        let mut apart: Vec<_> = ratios.into_iter().filter(is_apart).map(|(d, ratio, _)| (d, ratio)).collect();
+        apart.sort_by(|(_, a), (_, b)| b.value.ln().abs().total_cmp(&a.value.ln().abs()));
+        (all, apart)
+    }
+
+    /// One sentence: whether anything differs, and what the most; `None` without intervals and ranges.
+    pub(super) fn headline(&self) -> Option<String> {
+        let told = |record: &usize| self.singles(*record).next().is_some() || self.ratios(*record).0 > 0;
+        let records: Vec<usize> = (1..self.names.len()).filter(told).collect();
+        if let [record] = records[..] {
+            let other = letter(record);
+            if let Some((_, single)) = self.singles(record).next() {
+                return Some(self.headline_of_one(record, single));
+            }
+            let (all, apart) = self.ratios(record);
+            return Some(match apart.first() {
+                None => format!("{other} against A: no ratio differs from 1 beyond its interval."),
+                Some((d, ratio)) => {
+                    let most = format!("{} {} {} x {}", d.stack, d.flow, figure_of(d), number(ratio.value));
+                    format!("{other} against A: {} of {all} ratios differ from 1, the furthest {most}.", apart.len())
+                }
+            });
+        }
+        let differs = |record: &&usize| {
+            self.singles(**record).any(|(_, single)| !single.inside) || !self.ratios(**record).1.is_empty()
+        };
+        let apart = records.iter().filter(differs).count();
+        (!records.is_empty()).then(|| match apart {
+            0 => format!("None of {} records differs from A beyond intervals or ranges.", records.len()),
+            n => format!("{n} of {} records differ from A beyond intervals or ranges.", records.len()),
+        })
+    }
+
+    /// What differs from 1 according to the intervals; `None` without intervals.
     pub(super) fn findings(&self, record: usize) -> Option<String> {
         if let Some((_, single)) = self.singles(record).next() {
             return Some(self.finding_of_one(record, single));
         }
-        let of_record = self.differences.iter().filter(|d| d.record == record);
-        let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
-        let mut apart: Vec<_> = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0).collect();
-        // The largest differences first: the sentence has space for only a few.
-        apart.sort_by(|(_, a, _), (_, b, _)| b.value.ln().abs().total_cmp(&a.value.ln().abs()));
-        let say = |(d, ratio, _): &(&Difference, Estimate, _)| {
-            let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
+        let (all, apart) = self.ratios(record);
+        let say = |(d, ratio): &(&Difference, Estimate)| {
             let part = if self.is_partial(d) { ", of some runs only" } else { "" };
-            format!("{} {}: {figure} x {}{part}", d.stack, d.flow, estimate(*ratio, 1.0, false))
+            format!("{} {}: {} x {}{part}", d.stack, d.flow, figure_of(d), estimate(*ratio, 1.0, false))
         };
-        let said: Vec<String> = apart.into_iter().map(say).collect();
-        let beyond = match said.len() {
+        // The sentence has space for only a few.
+        let said: Vec<String> = apart.iter().take(FINDINGS_MAX).map(say).collect();
+        let beyond = match apart.len() {
             0..=FINDINGS_MAX => String::new(),
             n => format!("; and {} more", n - FINDINGS_MAX),
         };
         let other = letter(record);
-        (!ratios.is_empty()).then(|| match said.is_empty() {
+        (all > 0).then(|| match said.is_empty() {
             true => format!("{other} against A: no ratio differs from 1 beyond its interval."),
-            false => format!("{other} against A: {}{beyond}.", said[..said.len().min(FINDINGS_MAX)].join("; ")),
+            false => format!("{other} against A: {}{beyond}.", said.join("; ")),
         })
     }
 
