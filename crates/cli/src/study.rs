@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
 use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::{Seed, hint};
@@ -267,8 +269,21 @@ fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     crate::write_whole(&out.join(format!("{}.json", document.study)), document.to_json())
 }
 
+/// Whether both outputs are one file or pipe, which gets all rows by the table at the end.
+fn is_one_file() -> bool {
+    let place = |output: BorrowedFd<'_>| {
+        let file = std::fs::File::from(output.try_clone_to_owned().ok()?).metadata().ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let (out, err) = (std::io::stdout(), std::io::stderr());
+    place(out.as_fd()).is_some_and(|one| place(err.as_fd()) == Some(one))
+}
+
 /// Shows a row on standard error while the study goes on.
 fn announce(row: &Row) {
+    if !std::io::stderr().is_terminal() && is_one_file() {
+        return;
+    }
     // Progress is a courtesy: a closed standard error must not stop the study.
     let wipe = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
     let _ = std::io::stderr().write_all(format!("{wipe}{}\n", line(row)).as_bytes());
