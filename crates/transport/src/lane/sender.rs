@@ -320,6 +320,7 @@ impl<R> LaneSender<R> {
             now,
             newest: newest.map(|n| Newest {
                 number: n.number,
+                bytes: n.bytes,
                 sent_at: n.sent_at,
                 arrival,
                 end: n.end,
