@@ -144,6 +144,8 @@ pub struct PeerStatus {
     pub distrusted_last: Option<Distrust>,
     /// Its lanes; the values above are those of the preferred one.
     pub lanes: Vec<LaneStatus>,
+    /// Its place in the configuration; `None` for one created for a lane of the peer.
+    pub preferred: Option<usize>,
 }
 
 /// One lane to a neighbour, as the operator sees it.
@@ -167,6 +169,8 @@ pub struct LaneStatus {
     pub small: bool,
     /// Largest IP packet it is known to carry.
     pub path_mtu: usize,
+    /// Why that is below the base that nearly every path carries, if it is.
+    pub path_mtu_cause: Option<String>,
     /// Smoothed round-trip time.
     pub rtt: Option<Span>,
     /// The controller's rate.
