@@ -408,7 +408,7 @@ impl<R> LaneSender<R> {
         self.delivered_bytes
     }
 
-    /// Sets whether tail probes may be [`PROBE_INTERVAL_RARE`] apart, because other lanes carry the data.
+    /// Sets whether tail probes may be `PROBE_INTERVAL_RARE` apart, because other lanes carry the data.
     pub fn probe_rarely(&mut self, rarely: bool) {
         self.probe_interval = if rarely { PROBE_INTERVAL_RARE } else { PROBE_INTERVAL_MAX };
     }
