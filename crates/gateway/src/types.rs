@@ -70,9 +70,9 @@ pub enum Event {
     Refused(FlowId, Reason),
     /// The far side reset the flow after bytes that are still unread; [`Event::Reset`] follows once they are read.
     Ending(FlowId),
-    /// [`crate::Streams::read`] has something to return (bytes, end or reset). Edge-triggered: read until `Blocked`.
+    /// `Streams::read` has something to return (bytes, end or reset). Edge-triggered: read until `Blocked`.
     Readable(FlowId),
-    /// [`crate::Streams::write`] accepts bytes again after it accepted fewer than offered.
+    /// `Streams::write` accepts bytes again after it accepted fewer than offered.
     Writable(FlowId),
     /// The flow was abandoned by the far side or by the link; it is forgotten.
     Reset(FlowId, Reason),
