@@ -127,6 +127,8 @@ test:
 	cargo fmt --all --check
 	step "lints"
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	step "documentation comments"
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	step "house rules"
 	cargo xtask tidy
 	step "building"

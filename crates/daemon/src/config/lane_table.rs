@@ -177,6 +177,10 @@ fn start_rate(text: &str, direction: Ways) -> Result<Rate, String> {
     }
     let wrong = || format!("'{text}' is not a rate, such as \"33.6 kbit/s\"");
     let rate = units::rate(text).ok().filter(|rate| rate.as_bps() > 0).ok_or_else(wrong)?;
+    if rate < Controller::START_RATE_MIN {
+        let least = Controller::START_RATE_MIN.as_bps();
+        return Err(format!("no line is slower than {least} bit/s: write the line's rate, such as \"33.6 kbit/s\""));
+    }
     if rate > Controller::START_RATE {
         return Err(format!(
             "a lane starts at {} Mbit/s and finds a higher rate itself, so {text} would change nothing: remove it",

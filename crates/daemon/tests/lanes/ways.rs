@@ -120,7 +120,8 @@ fn check_sees_what_is_in_a_lanes_way() {
     }
     let world = two_ways("check");
     let one_address = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
-                       [[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan1\"\nmetered = true\n";
+                       [[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan1\"\nmetered = true\n\
+                       start_rate = \"33.6 kbit/s\"\n";
     let config = with_lanes(&world, "a", one_address, "", LAN);
     let check = || {
         let config = config.clone();
@@ -128,7 +129,7 @@ fn check_sees_what_is_in_a_lanes_way() {
     };
     world.sh(&world.a, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.wan1.rp_filter=1");
     let said = check();
-    assert!(said.contains("\n  lane 2 by wan1 to 10.2.0.2:4780 (udp, metered)\n"), "{said}");
+    assert!(said.contains("\n  lane 2 by wan1 to 10.2.0.2:4780 (udp, metered, starts at 33.6 kbit/s)\n"), "{said}");
     let dropped = "peer 'b', lane 2: what comes from 10.2.0.2 by wan1 is dropped, because its route is by wan0";
     assert!(said.contains(dropped), "{said}");
     assert!(said.contains("peer 'b', lane 2: no route to 10.2.0.2 leads by device wan1"), "{said}");

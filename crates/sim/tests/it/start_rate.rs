@@ -68,6 +68,7 @@ fn a_start_rate_that_is_far_too_low_is_found_out() {
 #[test]
 fn both_files_know_the_same_start() {
     assert_eq!(wavelane_scenario::START_RATE, wavelane_gateway::Controller::START_RATE);
+    assert_eq!(wavelane_scenario::START_RATE_MIN, wavelane_gateway::Controller::START_RATE_MIN);
 }
 
 /// Small writes that come faster than a modem takes packets: what waits for the pacer travels together. A lane that knows no rate has

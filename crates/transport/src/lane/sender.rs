@@ -221,7 +221,7 @@ impl<R> LaneSender<R> {
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
 
-    /// The padded `Ping` that [`Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
+    /// The padded `Ping` that [`super::Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
     pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
         self.push(now, datagram_len, true, false, None);
     }
