@@ -388,6 +388,9 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     if let Some(tun) = &config.tun {
         let _ = writeln!(text, "what is not split TCP goes through {} (MTU {})", tun.name, tun.mtu);
     }
+    if let Some(mechanisms) = config.mechanisms_text() {
+        let _ = writeln!(text, "{mechanisms}");
+    }
     for note in notes(&config) {
         let _ = writeln!(text, "note: {note}");
     }

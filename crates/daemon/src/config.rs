@@ -8,6 +8,7 @@ mod file;
 mod lane;
 mod lane_table;
 mod lanes;
+mod mechanisms;
 mod peer_table;
 mod tables;
 
@@ -24,7 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
+use wavelane_gateway::{Choice, Controller, LaneConfig, Mechanisms, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -229,12 +230,8 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     /// Whether flows across relays are sealed from edge to edge.
     pub seal: bool,
-    /// How much of a connection is accepted before the next gateway has it.
-    pub backpressure: Backpressure,
-    /// Whether few bytes go ahead of many.
-    pub micro_blocks: bool,
-    /// Bytes of forwarded data that are kept.
-    pub cache: Octets,
+    /// How blocks are switched.
+    pub mechanisms: Mechanisms,
     /// The gateways beyond relays.
     pub edges: Vec<gateway::EdgeConfig>,
     /// Test clock.
@@ -326,7 +323,7 @@ impl Config {
         });
         let hops = self.peers.iter().enumerate();
         let hops = hops.flat_map(|(i, p)| p.next_hops.iter().map(move |hop| (*hop, gateway::PeerId(i))));
-        gateway::Config {
+        let config = gateway::Config {
             private_key: self.private_key,
             peers: peers.collect(),
             by_table: self.routing_table.is_some(),
@@ -336,15 +333,13 @@ impl Config {
             serves: self.serves.clone().unwrap_or_default(),
             seal: self.seal,
             edges: self.edges.clone(),
-            backpressure: self.backpressure,
-            micro_blocks: self.micro_blocks,
-            cache: self.cache,
             keep_sources: self.source == Source::Keep,
             idle: self.idle,
             aes_hardware: aes_hardware(),
             packets: self.packets(),
             ..gateway::Config::default()
-        }
+        };
+        self.mechanisms.put_into(config)
     }
 
     /// The key of a setting that differs from `new` and cannot change while the daemon runs; what the gateway machine

@@ -56,12 +56,44 @@ fn edges_to_seal_for_reach_the_gateway() {
 }
 
 #[test]
+fn block_switching_is_chosen_as_in_the_simulator() {
+    let folder = Folder::new("mechanisms");
+    let of = |keys: &str| Config::parse(&text(keys, "", ""), "x", &folder.0).unwrap();
+    let of_gateway = |keys: &str| {
+        let c = of(keys).to_gateway(&[]);
+        (c.backpressure, c.block.map(Octets::get), c.rounds, c.withhold.map(|of| (of.at_once, of.everywhere)))
+    };
+    use gateway::Backpressure;
+    assert_eq!(of_gateway(""), (Backpressure::Adaptive, None, false, None));
+    // UDP lanes are not withheld unless that is asked for.
+    let preset = "preset = \"hop-2009\"\n";
+    assert_eq!(of_gateway(preset), (Backpressure::Blocks(1), Some(1_000_000), true, Some((1, false))));
+    let more = "withhold = 2\nblock = \"64 KiB\"\nrounds = false\nbackpressure = \"limit-2\"\n";
+    let all = (Backpressure::Blocks(2), Some(65_536), false, Some((2, true)));
+    assert_eq!((of_gateway(&(preset.to_owned() + more)), of_gateway(more)), (all, all));
+    assert_eq!(of_gateway("withhold = 0").3, None);
+
+    assert_eq!((of("").mechanisms_text(), of("").mechanisms_notes()), (None, None));
+    let said = |keys: &str| (of(keys).mechanisms_text().unwrap(), of(keys).mechanisms_notes());
+    let (line, note) = said(preset);
+    assert!(line.contains("blocks of 1000000 bytes") && line.contains("1 relayed block") && !line.contains("at once"));
+    assert!(note.is_some_and(|note| note.contains("gateway.withhold = 1")));
+    let (line, note) = said("withhold = 1");
+    assert!(line.ends_with("large blocks received at once: 1 per port"), "{line}");
+    assert!(note.is_some_and(|note| note.contains("at the peers")));
+    assert_eq!(said("micro_blocks = false").1, None);
+}
+
+#[test]
 fn bad_configurations_are_refused_in_one_line() {
     let folder = Folder::new("wrong");
     let own = keys::to_base64(&keys::public_key(&[1; 32]));
     let cases = [
         (text("speed = 3", "", ""), "speed"),
         (text("seal = \"hops\"", "", ""), "end-to-end"),
+        (text("preset = \"hop-2010\"", "", ""), "hop-2009"),
+        (text("block = \"1 kB\"", "", ""), "between \"4 KiB\" and \"64 MiB\""),
+        (text("withhold = 256", "", ""), "between 0 (off) and 255"),
         (text("", "", &edge(&keys::to_base64(&[8; 32]))), "gateway.seal"),
         (text("seal = \"end-to-end\"", "", &edge(&own)), "own key"),
         (text("seal = \"end-to-end\"", "", &edge("town")), "44 characters"),

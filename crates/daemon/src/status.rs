@@ -80,6 +80,34 @@ pub struct Distrust {
     pub what: String,
     /// Where the flow leads, by this peer.
     pub target: Option<String>,
+    /// The gateways on the way that it left, as far as they are known.
+    #[serde(default)]
+    pub way: Option<Way>,
+}
+
+/// The gateways that a flow crosses, as far as they are known here.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// The peer by which it begins.
+    pub first: String,
+    /// How many gateways pass the flow on, that peer included, by their own count; nothing if that is not known here.
+    pub relays: Option<u8>,
+    /// The gateway at the other end, if the file names it.
+    pub far: Option<String>,
+}
+
+impl Way {
+    pub(crate) fn of(known: wavelane_gateway::KnownWay) -> Self {
+        let wavelane_gateway::KnownWay { first, relays, far } = known;
+        Self { first, relays, far }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, relays, far } = self.clone();
+        wavelane_gateway::KnownWay { first, relays, far }.fmt(f)
+    }
 }
 
 /// One lane to a peer.
@@ -286,7 +314,8 @@ impl fmt::Display for Report {
                 )?;
                 if let Some(last) = &p.distrusted_last {
                     let target = last.target.as_deref().unwrap_or("an unknown target");
-                    write!(f, "; last {} ago on the way by it to {target}: {}", age(last.ago_s), last.what)?;
+                    let way = last.way.as_ref().map_or_else(|| "by it".into(), |way| format!("({way})"));
+                    write!(f, "; last {} ago on the way {way} to {target}: {}", age(last.ago_s), last.what)?;
                 }
                 writeln!(f)?;
             }
@@ -394,15 +423,17 @@ mod tests {
 
     #[test]
     fn a_peer_through_which_sealed_flows_were_corrupted_is_named() {
-        let text = |distrusted| {
+        let text = |distrusted, way| {
             let last =
-                Distrust { ago_s: 5.0, what: "octets that do not open".into(), target: Some("10.3.0.9:7".into()) };
+                Distrust { ago_s: 5.0, what: "octets that do not open".into(), target: Some("10.3.0.9:7".into()), way };
             let peer = Peer { distrusted, distrusted_last: Some(last), ..Peer::default() };
             Report { peers: vec![peer], ..Report::default() }.to_string()
         };
-        let told = "sealed flows: 3 times; last 5 s ago on the way by it to 10.3.0.9:7: octets that do not open\n";
-        assert!(text(3).contains(told), "{}", text(3));
-        assert!(!text(0).contains("sealed"));
+        let way = Way { first: "hill".into(), relays: Some(2), far: Some("town".into()) };
+        let told = "sealed flows: 3 times; last 5 s ago on the way (hill, one more relay, town) to 10.3.0.9:7: octets that do not open\n";
+        assert!(text(3, Some(way.clone())).contains(told), "{}", text(3, Some(way)));
+        assert!(text(1, None).contains("on the way by it to 10.3.0.9:7"));
+        assert!(!text(0, None).contains("sealed"));
     }
 
     #[test]

@@ -128,6 +128,10 @@ fn a_relay_killed_twice_in_mid_transfer_costs_no_byte() {
         back.read_to_end(&mut heard).map(|_| heard)
     });
     for (number, slice) in data.chunks(SLICE).enumerate() {
+        if number == 20 {
+            let way = town.status().flow_list[0].way.clone().unwrap();
+            assert_eq!((way.first.as_str(), way.relays, way.far), ("hill", Some(1), None));
+        }
         if number == 30 || number == 80 {
             hill.kill();
             hill = chain.start(1, &configs[1]);

@@ -256,7 +256,7 @@ impl Gateway {
         let mut seal = self.agree_on_keys(&Around { token, source, target }, across.as_ref())?;
         let edge = across.map(|passage| {
             let mut edge = Edge::new(passage.token, Role::Answerer);
-            (edge.attempt, edge.seal) = (passage.attempt, seal.take());
+            (edge.attempt, edge.relays, edge.seal) = (passage.attempt, Some(passage.hops), seal.take());
             Box::new(edge)
         });
         let flow = self.flows.insert(side.0, side.1, edge);
@@ -283,7 +283,7 @@ impl Gateway {
         let from = passage.received.unwrap_or(0);
         let with_keys = matches!(passage.seal, Some(Seal::Keys(_)));
         match self.with_edge(id, |edge| {
-            edge.attempt = passage.attempt;
+            (edge.attempt, edge.relays) = (passage.attempt, Some(passage.hops));
             (edge.asked_at, edge.way_rtt) = (now, None);
             (edge.accepted, edge.start_from(from), edge.answered(with_keys))
         }) {

@@ -99,6 +99,8 @@ pub(super) struct Edge {
     pub(super) distrusts: u32,
     /// The ways left in a row for that reason.
     pub(super) distrusted: Option<Row>,
+    /// At the answering edge: relays that the newest request crossed, by their own count.
+    pub(super) relays: Option<u8>,
     /// RTT between the edges on the current way, once known.
     pub(super) way_rtt: Option<Span>,
     /// The table's deadline for a flow without a way: it is then given up, or retried at the opening edge.
@@ -127,6 +129,7 @@ impl Edge {
             seal: None,
             distrusts: 0,
             distrusted: None,
+            relays: None,
             way_rtt: None,
             give_up_at: None,
         }

@@ -94,6 +94,9 @@ impl FlowTable {
     pub(super) fn id_of_token(&self, token: &[u8; 16]) -> Option<FlowId> {
         self.by_token.get(token).copied()
     }
+    pub(super) fn look(&self, id: FlowId) -> Option<&Entry> {
+        self.by_id.get(&id)
+    }
     pub(super) fn edge(&mut self, id: FlowId) -> Option<&mut Edge> {
         self.by_id.get_mut(&id)?.edge.as_deref_mut()
     }

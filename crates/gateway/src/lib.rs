@@ -16,8 +16,10 @@ mod ended;
 mod faults;
 mod flows;
 mod grants;
+mod known_way;
 mod lanes;
 mod lost;
+mod mechanisms;
 mod moves;
 mod packets;
 mod policy;
@@ -39,6 +41,8 @@ pub use config::{
 };
 pub use faults::{Faults, Meddler};
 pub use grants::Withholding;
+pub use known_way::KnownWay;
+pub use mechanisms::Mechanisms;
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
@@ -138,8 +142,8 @@ struct PeerState {
     /// How often a flow left it because data that came through it was not the other edge's, and when this was last logged.
     distrusted: u64,
     distrust_told: Option<Instant>,
-    /// The last of them: when, what came, and the flow's target.
-    distrusted_last: Option<(Instant, &'static str, Option<SocketAddr>)>,
+    /// The last of them: when, what came, the flow's target and its way.
+    distrusted_last: Option<(Instant, &'static str, Option<SocketAddr>, Option<KnownWay>)>,
     /// Our lanes to it.
     lanes: Vec<LaneState>,
     /// By the number of the peer's lane: our lane for the other direction.

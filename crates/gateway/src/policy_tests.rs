@@ -376,6 +376,29 @@ fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
     assert_eq!(gateway.good_way(at(6 + 120), Some(SHIP), target), Some(TOWN));
 }
 
+/// SHIP, and two peers that lead everywhere.
+fn config_of_three() -> Config {
+    let mut three = config();
+    three.peers.push(peer(4, &["0.0.0.0/0"]));
+    three
+}
+
+#[test]
+fn ways_that_all_led_nowhere_take_turns() {
+    let mut gateway = gateway(config_of_three());
+    let (port, at, target) = (PeerId(2), Instant::from_secs, "203.0.113.9".parse().unwrap());
+    // A request that came in a circle is refused by all of them.
+    gateway.shun(at(1), TOWN, target);
+    gateway.shun(at(2), port, target);
+    let next = |gateway: &Gateway, s| gateway.any_way(at(s), Some(SHIP), target);
+    assert_eq!(next(&gateway, 3), Some(TOWN));
+    // It led there after all, over a relay that withholds.
+    gateway.distrust_way(at(4), Some(SHIP), TOWN, target);
+    assert_eq!(next(&gateway, 5), Some(port), "not the same one until it has rested");
+    gateway.distrust_way(at(6), Some(SHIP), port, target);
+    assert_eq!(next(&gateway, 7), Some(TOWN));
+}
+
 #[test]
 fn dangerous_targets_are_named_exactly() {
     let may = |listed: &[&str], target: &str, own: Option<&[IpAddr]>| {

@@ -49,8 +49,9 @@ pub(super) struct Agreed {
     keys: FlowKeys,
     /// At the answering edge: the request's keys message and its answer.
     answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>,
-    /// The flow's target, for the operator.
+    /// The flow's target, and at the answering edge who asked for it: for the operator.
     target: SocketAddr,
+    caller: Option<[u8; 32]>,
     /// The plaintext opened last, and how much of it was read. It counts as delivered to the application.
     plain: Vec<u8>,
     taken: usize,
@@ -60,7 +61,7 @@ pub(super) struct Agreed {
 
 impl Agreed {
     fn new(keys: FlowKeys, target: SocketAddr, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
-        Self { keys, answer, target, plain: Vec::new(), taken: 0, finished: false }
+        Self { keys, answer, target, caller: None, plain: Vec::new(), taken: 0, finished: false }
     }
     #[cfg(test)]
     pub(super) fn asked_with(&self) -> Option<[u8; OPEN_KEYS_LEN]> {
@@ -122,6 +123,13 @@ impl Edge {
         match (&self.seal, self.role) {
             (_, Role::Opener { target, .. }) => Some(target),
             (Some(Sealing::Agreed(agreed)), Role::Answerer) => Some(agreed.target),
+            _ => None,
+        }
+    }
+    /// Who asked for a sealed flow, at its answering edge.
+    pub(super) fn caller(&self) -> Option<[u8; 32]> {
+        match &self.seal {
+            Some(Sealing::Agreed(agreed)) => agreed.caller,
             _ => None,
         }
     }
@@ -272,8 +280,10 @@ impl Gateway {
             edges.chain(self.config.peers.iter().map(|peer| peer.public_key)).any(|key| key == caller)
         };
         let Some(asked) = asked.ok().filter(|asked| known(asked.caller())) else { return self.refuse_keys() };
+        let caller = Some(asked.caller());
         let (answer, agreed) = asked.agree();
-        Ok(Some(Sealing::Agreed(Box::new(Agreed::new(agreed, around.target, Some((keys, answer)))))))
+        let agreed = Agreed { caller, ..Agreed::new(agreed, around.target, Some((keys, answer))) };
+        Ok(Some(Sealing::Agreed(Box::new(agreed))))
     }
 
     fn refuse_keys<T>(&mut self) -> Result<T, Reason> {
@@ -292,6 +302,7 @@ impl Gateway {
     pub(super) fn distrust(&mut self, now: Instant, id: FlowId, deceit: Deceit) {
         let Some((peer, name)) = self.flows.find(id) else { return };
         let target = self.flows.edge(id).and_then(|edge| edge.target());
+        let way = self.known_way(id);
         let (counter, what) = match deceit {
             Deceit::Parcel => (&mut self.counters.dropped_parcels_foreign, "octets that do not open"),
             Deceit::Word => (&mut self.counters.dropped_words_forged, "a word that is not the other edge's"),
@@ -300,7 +311,7 @@ impl Gateway {
         *counter += 1;
         let state = &mut self.peers[peer.0];
         state.distrusted += 1;
-        state.distrusted_last = Some((now, what, target));
+        state.distrusted_last = Some((now, what, target, way));
         if state.distrust_told.is_none_or(|at| now.since(at) >= NOTICE_EVERY) {
             state.distrust_told = Some(now);
             let name = &self.config.peers[peer.0].name;

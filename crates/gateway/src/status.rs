@@ -1,8 +1,9 @@
 //! The operator's view: a snapshot, and session events as text.
 
 use super::Link;
-use super::{Distrust, Event, Gateway, LaneStatus, PeerId, PeerStatus, Status};
+use super::{Distrust, Event, Gateway, KnownWay, LaneStatus, PeerId, PeerStatus, Status};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use wavelane_base::Instant;
 use wavelane_services::packet::PacketCounters;
 use wavelane_transport::link::LinkCounters;
@@ -29,6 +30,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("relayed_octets", gateway.relays.bytes);
     counters.insert("refused_relay_loop", gateway.relays.refused_loop);
     counters.insert("vtx_asked", gateway.vtx.asked);
+    counters.insert("grants_given", gateway.grants.granted);
+    counters.insert("grants_expired", gateway.grants.expired);
     counters.insert("cache_evicted_octets", gateway.cache.evicted_octets);
     counters.extend(gateway.packets.counters.named());
     let (mut buffered, mut packets_buffered) = (gateway.kept, 0);
@@ -89,6 +92,12 @@ fn repair(link: &Link, lane: &LinkCounters, packets: Option<&PacketCounters>) ->
 fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
     let (link, state) = (&gateway.links[peer], &gateway.peers[peer]);
     let path = link.path(now, link.best_lane());
+    let distrust = |(at, what, target, way): &(Instant, &'static str, Option<SocketAddr>, Option<KnownWay>)| Distrust {
+        ago: now.since(*at),
+        what,
+        target: *target,
+        way: way.clone(),
+    };
     PeerStatus {
         name: gateway.config.peers[peer].name.clone(),
         up: state.up && gateway.sessions.can_seal(now, peer),
@@ -105,7 +114,7 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
         in_flight: path.in_flight,
         distrusted: state.distrusted,
-        distrusted_last: state.distrusted_last.map(|(at, what, target)| Distrust { ago: now.since(at), what, target }),
+        distrusted_last: state.distrusted_last.as_ref().map(distrust),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The types a gateway and its owner exchange.
 
-use super::Reason;
+use super::{KnownWay, Reason};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, PortId, Rate, Span};
 
@@ -109,6 +109,8 @@ pub struct Distrust {
     pub what: &'static str,
     /// The flow's target.
     pub target: Option<SocketAddr>,
+    /// The way that it left, as far as it is known here.
+    pub way: Option<KnownWay>,
 }
 
 /// What a gateway knows of one peer, for `status`.

@@ -137,15 +137,16 @@ impl Gateway {
         self.leading(now, upstream, target).min_by_key(|peer| self.ways.distrusted_at(now, upstream, *peer, target))
     }
 
-    /// The best one that has not failed recently, or else, of all that are not down, the one that failed the longest ago; one
-    /// that led nowhere is reused only after a while, because ways that lead in a circle would keep the search busy.
+    /// The best one that has not failed recently, or else, of all that are not down, the one that failed the longest ago, in
+    /// whichever manner it failed last. One that led nowhere is reused only after a while, because ways that lead in a circle would
+    /// keep the search busy, unless all led nowhere: they take turns then, too.
     pub(super) fn any_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
         let up = || self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
         let shunned_at = |peer: &PeerId| self.ways.shunned_at(now, *peer, target);
         let rested = |peer: &PeerId| shunned_at(peer).is_none_or(|at| now.since(at) >= SHUNNED_AGAIN);
         let failed_at = |peer: &PeerId| shunned_at(peer).max(self.ways.distrusted_at(now, upstream, *peer, target));
         let best = self.good_way(now, upstream, target).or_else(|| up().filter(rested).min_by_key(failed_at));
-        best.or_else(|| up().min_by_key(shunned_at))
+        best.or_else(|| up().min_by_key(failed_at))
     }
 
     /// Neighbours that are not down and not recently marked as leading nowhere, best first.

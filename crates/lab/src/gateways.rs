@@ -83,6 +83,8 @@ pub(crate) struct Services {
     pub(crate) tun: bool,
     /// Whether they split TCP.
     split: bool,
+    /// Whether they have the preset `hop-2009`.
+    is_2009: bool,
 }
 
 impl Services {
@@ -90,7 +92,11 @@ impl Services {
     /// writes by default.
     pub(crate) fn of(scenario: &Scenario, stack: Stack) -> Self {
         let split = stack != Stack::WavelaneUnsplit;
-        Self { tun: !split || scenario.flows.iter().any(|f| needs_udp(&f.app)), split }
+        Self {
+            tun: !split || scenario.flows.iter().any(|f| needs_udp(&f.app)),
+            split,
+            is_2009: stack == Stack::Hop2009,
+        }
     }
 }
 
@@ -218,7 +224,11 @@ impl Gateways {
         let dir = self._folder.path().join(&name);
         init(known, world, n, &dir, self.services.tun)?;
         let config = dir.join("wavelaned.toml");
-        adjust(&config, self.services.split, skewed, &known.additions(n))?;
+        let mut additions = known.additions(n);
+        if self.services.is_2009 {
+            additions[0] += "preset = \"hop-2009\"\n";
+        }
+        adjust(&config, self.services.split, skewed, &additions)?;
         let log = logs.join(format!("{}-{name}.log", companions.label));
         let program = launch(&world.nodes[n], &name, &config, companions.key_log, log)?;
         let peers = known.links_of(n).count();

@@ -22,8 +22,7 @@ pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<&'static str> {
             "block-loss and corruption are faults that the shipped daemon does not have: run it with --on sim",
         );
     }
-    let radio = knobs.block.is_some() || knobs.rounds.is_some() || knobs.withhold.is_some() || knobs.radio.is_some();
-    radio.then_some("block, rounds, withhold and radio are of the simulator alone: run it with --on sim")
+    knobs.radio.map(|_| "radio is of the simulator alone, because wavelaned has no radio port: run it with --on sim")
 }
 
 impl Known<'_> {
@@ -89,11 +88,19 @@ impl Known<'_> {
     fn knobs(&self, node: usize) -> String {
         let name = &self.scenario.nodes[node].name;
         let Some(knobs) = self.scenario.gateways.iter().find(|knobs| knobs.node == *name) else { return String::new() };
-        let word = BACKPRESSURES
-            .iter()
-            .find(|(_, kind)| Some(*kind) == knobs.backpressure)
-            .map_or("adaptive", |(word, _)| word);
-        let mut text = format!("backpressure = \"{word}\"\nmicro_blocks = {}\n", knobs.micro_blocks);
+        let mut text = format!("micro_blocks = {}\n", knobs.micro_blocks);
+        if let Some((word, _)) = BACKPRESSURES.iter().find(|(_, kind)| Some(*kind) == knobs.backpressure) {
+            let _ = writeln!(text, "backpressure = \"{word}\"");
+        }
+        if let Some(block) = knobs.block {
+            let _ = writeln!(text, "block = \"{} B\"", block.get());
+        }
+        if let Some(rounds) = knobs.rounds {
+            let _ = writeln!(text, "rounds = {rounds}");
+        }
+        if let Some(withhold) = knobs.withhold {
+            let _ = writeln!(text, "withhold = {withhold}");
+        }
         if let Some(cache) = knobs.cache {
             let _ = writeln!(text, "cache = \"{} B\"", cache.get());
         }

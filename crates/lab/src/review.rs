@@ -105,7 +105,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     match stack {
         Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
         Stack::Tcp { .. } => Ok(()),
-        Stack::Wavelane | Stack::WavelaneUnsplit => {
+        Stack::Wavelane | Stack::WavelaneUnsplit | Stack::Hop2009 => {
             if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {
                 return Err(format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
             }

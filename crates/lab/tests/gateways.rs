@@ -217,3 +217,32 @@ fn a_relay_passes_a_sealed_download_on() {
     let relayed: u64 = of("b").split("relayed_octets=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(relayed > 2_000_000 + 2_000_000 / 4_078 * 18, "not sealed: {relayed} octets passed the relay");
 }
+
+#[test]
+fn two_uploads_take_turns_where_the_daemons_withhold() {
+    let cable = "forward = { rate = \"20 Mbit/s\", delay = \"5 ms\", queue = \"100 kB\" }\nreverse = \"same\"\n";
+    let text = format!(
+        "title = \"Two uploads in turns\"\nseed = 7\nduration = \"8 s\"\nstacks = [\"hop-2009\"]\n\
+         nodes = {{ client = \"endpoint\", a = \"gateway\", b = \"gateway\", server = \"endpoint\" }}\n\
+         [channels.lan_client]\npreset = \"ethernet\"\nbetween = [\"client\", \"a\"]\n\
+         [channels.air]\nbetween = [\"a\", \"b\"]\n{cable}\
+         [channels.lan_server]\npreset = \"ethernet\"\nbetween = [\"b\", \"server\"]\n\
+         [flows]\none = {{ app = \"upload\", from = \"client\", to = \"server\", size = \"2 MB\" }}\n\
+         other = {{ app = \"upload\", from = \"client\", to = \"server\", size = \"2 MB\" }}\n\
+         [gateways.a]\nwithhold = 1\n[gateways.b]\nwithhold = 1\n"
+    );
+    let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+    if !able(&scenario) {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let (raw, log) = run(&scenario, Stack::Hop2009, "withhold");
+    for flow in &raw.flows {
+        assert!(flow.completed && flow.intact == Some(true) && flow.octets == 2_000_000, "{log}");
+    }
+    let notes = raw.notes.join("\n");
+    let of_b = notes.lines().find(|line| line.starts_with("gateway b: ")).unwrap();
+    let granted: u64 = of_b.split("grants_given=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    // Blocks of at most 1 MB.
+    assert!(granted >= 4, "{of_b}");
+}

@@ -109,7 +109,7 @@ impl Stack {
     }
     /// Whether it uses active gateways.
     pub fn has_gateways(self) -> bool {
-        matches!(self, Self::Wavelane | Self::WavelaneUnsplit)
+        matches!(self, Self::Wavelane | Self::WavelaneUnsplit | Self::Hop2009)
     }
     /// Whether it uses active gateways in the simulator.
     pub fn has_simulated_gateways(self) -> bool {

@@ -7,9 +7,9 @@ use crate::joins::Join;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, Octets, PortId, Seed, Span};
+use wavelane_base::{IpPrefix, PortId, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Medium, PeerConfig, PeerId, Withholding};
+use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, Medium, PeerConfig, PeerId};
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
 };
@@ -300,11 +300,9 @@ impl<'a> Shape<'a> {
             log_keys: true,
             ..self.limits.clone().unwrap_or_default()
         };
-        let config = if self.is_2009 { of_2009(config) } else { config };
-        let mut config = match self.knobs(gateway) {
-            Some(knobs) => turned(config, knobs),
-            None => config,
-        };
+        let knobs = self.knobs(gateway);
+        let mut config = mechanisms(self.is_2009, knobs).put_into(config);
+        config.seal = knobs.map_or(config.seal, |knobs| knobs.seal);
         if config.seal {
             config.edges = self.edges_beside(seed, gateway);
         }
@@ -469,35 +467,17 @@ fn choice_of(choice: LaneChoice) -> Choice {
     }
 }
 
-/// Block switching as it was published in 2009.
-fn of_2009(config: Config) -> Config {
-    Config {
-        block: Some(Octets::new(1_000_000)),
-        rounds: true,
-        backpressure: Backpressure::Blocks(1),
-        withhold: Some(Withholding { at_once: 1, everywhere: false }),
-        ..config
-    }
-}
-
-/// A gateway's configuration with what the scenario says of it.
-fn turned(config: Config, knobs: &GatewayKnobs) -> Config {
-    let backpressure = match knobs.backpressure {
-        None => config.backpressure,
-        Some(wavelane_scenario::Backpressure::Adaptive) => Backpressure::Adaptive,
-        Some(wavelane_scenario::Backpressure::One) => Backpressure::Blocks(1),
-        Some(wavelane_scenario::Backpressure::Two) => Backpressure::Blocks(2),
-        Some(wavelane_scenario::Backpressure::Off) => Backpressure::Off,
-    };
-    let withhold = match knobs.withhold {
-        None => config.withhold,
-        Some(0) => None,
-        Some(at_once) => Some(Withholding { at_once, everywhere: true }),
-    };
-    let (block, rounds) = (knobs.block.or(config.block), knobs.rounds.unwrap_or(config.rounds));
-    let cache = knobs.cache.unwrap_or(config.cache);
-    let (micro_blocks, seal) = (knobs.micro_blocks, knobs.seal);
-    Config { backpressure, micro_blocks, block, rounds, withhold, cache, seal, ..config }
+/// What the stack and the scenario say of a gateway's mechanisms.
+fn mechanisms(is_2009: bool, knobs: Option<&GatewayKnobs>) -> Mechanisms {
+    let Some(knobs) = knobs else { return Mechanisms { is_2009, ..Mechanisms::default() } };
+    let backpressure = knobs.backpressure.map(|word| match word {
+        wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
+        wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
+        wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
+        wavelane_scenario::Backpressure::Off => Backpressure::Off,
+    });
+    let GatewayKnobs { block, rounds, withhold, cache, micro_blocks, .. } = *knobs;
+    Mechanisms { is_2009, backpressure, micro_blocks: Some(micro_blocks), block, rounds, withhold, cache }
 }
 
 /// A key of this run only.

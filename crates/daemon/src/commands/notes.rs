@@ -75,6 +75,7 @@ pub(super) fn unforwarded(config: &Config) -> Vec<String> {
 pub(super) fn notes(config: &Config) -> Vec<String> {
     let mut notes = lacking_versions(config);
     notes.extend(unrelayed(config));
+    notes.extend(config.mechanisms_notes());
     notes
 }
 

@@ -1,6 +1,7 @@
 //! A file's text, and how it becomes a [`Config`].
 
 use super::addresses::{prefixes, socket_address};
+use super::mechanisms::{self, MechanismKeys};
 use super::tables::{ClockTable, EdgeTable, File, ForwardTable, RoutingWord, SealWord, TunTable};
 use super::{
     ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, Peer, Tun, TunAddress,
@@ -42,6 +43,15 @@ impl Config {
                 Some(span.ok_or_else(|| value("gateway.idle", wrong()))?)
             }
         };
+        let mechanisms = mechanisms::read(&MechanismKeys {
+            preset: g.preset,
+            backpressure: g.backpressure,
+            micro_blocks: g.micro_blocks,
+            block: g.block.as_deref(),
+            rounds: g.rounds,
+            withhold: g.withhold,
+            cache: g.cache.as_deref(),
+        })?;
         if g.control.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(value("gateway.control", "is empty: name a path, or leave it out for the usual place"));
         }
@@ -63,12 +73,7 @@ impl Config {
             tun: file.tun.map(tun).transpose()?,
             forwards,
             seal: g.seal == SealWord::EndToEnd,
-            backpressure: g.backpressure.into(),
-            micro_blocks: g.micro_blocks,
-            cache: match &g.cache {
-                Some(text) => units::octets(text).map_err(|e| value("gateway.cache", e))?,
-                None => defaults.cache,
-            },
+            mechanisms,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             clock: clock(file.clock)?,
         };

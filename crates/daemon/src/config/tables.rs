@@ -1,11 +1,12 @@
 //! The file's tables and words, as TOML has them.
 
+use super::mechanisms::{BackpressureWord, PresetWord};
 use super::{OnFailure, Source, Ways};
 use crate::medium::Medium;
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::Spanned;
-use wavelane_gateway::{Backpressure, Choice};
+use wavelane_gateway::Choice;
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
 const TUN_MTU_DEFAULT: u16 = 1_400;
@@ -47,36 +48,13 @@ pub(super) struct GatewayTable {
     pub(super) idle: Option<String>,
     #[serde(default)]
     pub(super) seal: SealWord,
-    #[serde(default)]
-    pub(super) backpressure: BackpressureWord,
-    #[serde(default = "yes")]
-    pub(super) micro_blocks: bool,
+    pub(super) preset: Option<PresetWord>,
+    pub(super) backpressure: Option<BackpressureWord>,
+    pub(super) micro_blocks: Option<bool>,
+    pub(super) block: Option<String>,
+    pub(super) rounds: Option<bool>,
+    pub(super) withhold: Option<u64>,
     pub(super) cache: Option<String>,
-}
-
-/// How much of a connection is accepted before the next gateway has it, in the file's words.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-pub(super) enum BackpressureWord {
-    #[default]
-    #[serde(rename = "adaptive")]
-    Adaptive,
-    #[serde(rename = "limit-1")]
-    One,
-    #[serde(rename = "limit-2")]
-    Two,
-    #[serde(rename = "off")]
-    Off,
-}
-
-impl From<BackpressureWord> for Backpressure {
-    fn from(word: BackpressureWord) -> Self {
-        match word {
-            BackpressureWord::Adaptive => Self::Adaptive,
-            BackpressureWord::One => Self::Blocks(1),
-            BackpressureWord::Two => Self::Blocks(2),
-            BackpressureWord::Off => Self::Off,
-        }
-    }
 }
 
 /// What chooses the peer for a target, in the file's words.

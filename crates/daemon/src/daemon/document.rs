@@ -40,6 +40,7 @@ impl Daemon {
                 ago_s: last.ago.as_secs_f64(),
                 what: last.what.into(),
                 target: last.target.map(|target| target.to_string()),
+                way: last.way.clone().map(status::Way::of),
             }),
             preferred_lane: p
                 .preferred
@@ -88,6 +89,7 @@ impl Daemon {
         let end = |end: Option<SocketAddr>| end.map(|a| a.to_string()).unwrap_or_default();
         let flow = |c: &Connection| status::Flow {
             peer: name(c.own.parties.peer).unwrap_or_default(),
+            way: self.gateway.known_way(c.splice.flow).map(status::Way::of),
             source: end(c.own.parties.ends.map(|e| e.0)),
             target: end(c.own.parties.ends.map(|e| e.1)),
             state: c.splice.state().into(),

@@ -1,6 +1,6 @@
 //! The part of `status` about connections: whose they are, how old, in what state, and the memory they share.
 
-use super::Report;
+use super::{Report, Way};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -14,6 +14,9 @@ const FLOWS_PRINTED: usize = 20;
 pub struct Flow {
     /// The peer it crosses to or from.
     pub peer: String,
+    /// The gateways that it crosses, as far as they are known.
+    #[serde(default)]
+    pub way: Option<Way>,
     /// The application's address.
     pub source: String,
     /// The server's.
@@ -36,10 +39,11 @@ impl Report {
         for c in self.flow_list.iter().take(FLOWS_PRINTED) {
             let (state, for_s) = (&c.state, age(c.state_s));
             let old = age(c.age_s);
+            let by = c.way.as_ref().map_or_else(|| c.peer.clone(), ToString::to_string);
             writeln!(
                 f,
-                "  {} to {} by {}: {state}, {old} old, in its state for {for_s}, {} B in, {} B out",
-                c.source, c.target, c.peer, c.in_bytes, c.out_bytes
+                "  {} to {} by {by}: {state}, {old} old, in its state for {for_s}, {} B in, {} B out",
+                c.source, c.target, c.in_bytes, c.out_bytes
             )?;
         }
         match self.door.connections.saturating_sub(FLOWS_PRINTED.min(self.flow_list.len())) {
@@ -70,6 +74,7 @@ mod tests {
     fn connections_have_age_and_state_and_an_exhausted_pool_is_named() {
         let flow = Flow {
             peer: "shore".into(),
+            way: None,
             source: "10.1.0.2:40000".into(),
             target: "10.3.0.2:80".into(),
             state: "ended there".into(),
@@ -79,13 +84,16 @@ mod tests {
             out_bytes: 7,
         };
         let mut report =
-            Report { flow_list: vec![flow; 30], buffered_bytes: 900, pool_bytes: 1_000, ..Report::default() };
+            Report { flow_list: vec![flow.clone(); 30], buffered_bytes: 900, pool_bytes: 1_000, ..Report::default() };
         report.door.connections = 300;
         let text = report.to_string();
         let line =
             "10.1.0.2:40000 to 10.3.0.2:80 by shore: ended there, 2 h old, in its state for 90 s, 5 B in, 7 B out";
         assert_eq!(text.matches(line).count(), FLOWS_PRINTED, "{text}");
         assert!(text.contains("and 280 more") && text.contains("buffered 900 of 1000 B\n"), "{text}");
+        let way = Some(Way { first: "shore".into(), relays: Some(1), far: Some("town".into()) });
+        report.flow_list = vec![Flow { way, ..flow }];
+        assert!(report.to_string().contains("10.3.0.2:80 by shore, town: ended there"), "{report}");
         report.buffered_bytes = 940;
         assert!(report.to_string().contains("buffered 940 of 1000 B: pool exhausted"), "{report}");
     }

@@ -76,6 +76,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
         "vtx_asked",
         "times the next node was asked which blocks of a flow across relays it still has, because the flow stood still",
     ),
+    ("grants_given", "times that a peer was let send a large block while others wait (gateway.withhold)"),
+    ("grants_expired", "of those, turns that passed on because nothing of the block came, or for too long"),
     ("cache_evicted_octets", "bytes passed on that were given up to make room for newer ones"),
     (
         "dropped_stale_opens",

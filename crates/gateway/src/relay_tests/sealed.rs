@@ -247,3 +247,29 @@ fn a_replayed_first_open_takes_no_flow_over() {
     assert!(chain.run(Span::from_secs(120), Chain::all_closed), "{:?}", chain.ends_otherwise());
     chain.check_complete();
 }
+
+#[test]
+fn the_edges_say_what_they_know_of_a_way() {
+    // At the opening edge it is not known how many relays follow the first.
+    for (count, asked, answered) in [
+        (2, "node-1", "node-0"),
+        (3, "node-1, perhaps more relays, node-2", "node-1, node-0"),
+        (4, "node-1, perhaps more relays, node-3", "node-2, one more relay, node-0"),
+    ] {
+        let mut chain = sealed_chain(count);
+        chain.talk(noise(1, 300_000), noise(2, 300_000));
+        assert!(chain.run(Span::from_secs(10), |chain| chain.servers.iter().any(|server| server.heard.len() > 1_000)));
+        let (client, server) = (chain.clients[0].flow.unwrap(), chain.servers[0].flow.unwrap());
+        let way = |chain: &mut Chain, node, flow| chain.node(node).known_way(flow).unwrap().to_string();
+        assert_eq!((way(&mut chain, 0, client), way(&mut chain, count - 1, server)), (asked.into(), answered.into()));
+        // An edge that distrusts the way names it.
+        if count == 3 {
+            chain.corrupt(1, |_, _, octets| octets.iter_mut().take(1).for_each(|octet| *octet ^= 1));
+            assert!(chain.run(Span::from_secs(10), |chain| chain.distrusted(0) > 0));
+            let now = chain.now;
+            let status = chain.node(0).status(now);
+            let last = status.peers.iter().find_map(|peer| peer.distrusted_last.clone()).unwrap();
+            assert_eq!(last.way.unwrap().to_string(), asked);
+        }
+    }
+}

@@ -83,6 +83,10 @@ impl Hop {
         while let Some(name) = self.control.current() {
             for small in SMALL_ORDER {
                 if !self.write_small(now, name, small, out) {
+                    // Its Offer may have been written.
+                    if let Some(flow) = self.flows.get_mut(&name) {
+                        self.offers.note(name, flow);
+                    }
                     return false;
                 }
             }

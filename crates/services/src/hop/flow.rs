@@ -207,8 +207,10 @@ pub(super) struct Flow {
     pub(super) deficit: i64,
     /// Its timer in the hop's table.
     pub(super) timer: Option<Instant>,
-    /// Whether it is in the hop's `unheard` set.
+    /// Whether it is in the hop's `unheard` set, and in the two of `offers`.
     pub(super) unheard: bool,
+    pub(super) quiet: bool,
+    pub(super) offering: bool,
     /// What the hop's totals count for this flow.
     pub(super) counted: Held,
 }
@@ -238,6 +240,8 @@ impl Flow {
             deficit: 0,
             timer: None,
             unheard: false,
+            quiet: false,
+            offering: false,
             counted: Held::default(),
         }
     }
@@ -325,7 +329,8 @@ impl Flow {
             State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
             State::Open => {
                 let word = self.across.as_ref().and_then(|across| across.deadline());
-                earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word, self.idle_at])
+                let (receipt, pass) = (self.inc.receipt_at, self.inc.pass_at);
+                earliest([self.answer.deadline(), receipt, pass, self.out.deadline(), word, self.idle_at])
             }
             State::Ending => {
                 earliest([self.answer.deadline(), self.reset.deadline(), self.out.deadline(), self.idle_at])

@@ -46,6 +46,9 @@ impl Hop {
                     let end = length.map(|length| start.saturating_add(length));
                     if end.is_some_and(|end| f.inc.asks(end)) {
                         self.events.push_back(HopEvent::Asks(name));
+                    } else if length.is_none() && f.inc.is_short() {
+                        f.inc.mute = true;
+                        self.pass_mute(now, name);
                     }
                     self.settle(name);
                 }

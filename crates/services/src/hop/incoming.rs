@@ -82,6 +82,10 @@ pub(super) struct Incoming {
     pub(super) window: Window,
     /// What bounds it while the owner grants blocks one by one.
     pub(super) withheld: Option<Held>,
+    /// Its sender does not withhold: at its credit it asked without saying how much waits.
+    pub(super) mute: bool,
+    /// When such a sender is let pass a few more bytes.
+    pub(super) pass_at: Option<Instant>,
     /// When bytes first arrived, and the start of the current count.
     first_at: Option<Instant>,
     epoch_start: Instant,

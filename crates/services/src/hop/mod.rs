@@ -40,7 +40,7 @@ use types::{Lent, earlier};
 use wavelane_base::{Class, Instant, Octets, Wakeup};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
-use withhold::Bypass;
+use withhold::{Bypass, Offers};
 
 /// Most answers waiting to tell the peer that a flow is not known here.
 const STRAYS_MAX: usize = 64;
@@ -72,6 +72,8 @@ pub struct Hop {
     receipts: BTreeSet<FlowName>,
     /// Flows with bytes in flight that no lane ack covers yet: at most packets in flight times what fits in one.
     unheard: BTreeSet<FlowName>,
+    /// Flows that ask, or may be asked, for bytes that wait.
+    offers: Offers,
     events: VecDeque<HopEvent>,
     serial: u64,
     /// Fates of older transmissions are ignored: the peer they went to is gone.
@@ -111,6 +113,7 @@ impl Hop {
             timers: BTreeSet::new(),
             receipts: BTreeSet::new(),
             unheard: BTreeSet::new(),
+            offers: Offers::default(),
             events: VecDeque::new(),
             serial: 0,
             serial_floor: 0,
@@ -336,6 +339,7 @@ impl Hop {
         self.timers.clear();
         self.receipts.clear();
         self.unheard.clear();
+        self.offers = Offers::default();
         (self.greeters, self.control, self.micro, self.bulk) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
@@ -361,6 +365,9 @@ impl Hop {
                 }
                 if flow.tick_idle(now, self.config.idle) {
                     self.events.push_back(HopEvent::Idle(name));
+                }
+                if flow.inc.pass_at.is_some_and(|at| at <= now) {
+                    self.pass_mute(now, name);
                 }
             }
             self.settle(name);

@@ -4,7 +4,15 @@ use super::Hop;
 use super::flow::{Cause, Flow, LastWord, State};
 use super::shares::Held;
 use super::types::HopEvent;
+use std::collections::BTreeSet;
 use wavelane_wire::frame::FlowName;
+
+/// Puts a flow into a set or takes it out; `listed` is whether it is in it.
+pub(super) fn list(name: FlowName, set: &mut BTreeSet<FlowName>, listed: &mut bool, belongs: bool) {
+    if core::mem::replace(listed, belongs) != belongs {
+        _ = if belongs { set.insert(name) } else { set.remove(&name) };
+    }
+}
 
 /// The opener sends a Forget each time this many more flows are over.
 const FORGET_EVERY: u64 = 64;
@@ -50,6 +58,7 @@ impl Hop {
         }
         self.receipts.remove(&name);
         self.unheard.remove(&name);
+        self.offers.remove(name);
         for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk] {
             ring.set(name, false);
         }
@@ -99,9 +108,8 @@ impl Hop {
             false => self.receipts.remove(&name),
         };
         let unheard = flow.is_sending() && flow.out.is_unheard();
-        if core::mem::replace(&mut flow.unheard, unheard) != unheard {
-            _ = if unheard { self.unheard.insert(name) } else { self.unheard.remove(&name) };
-        }
+        list(name, &mut self.unheard, &mut flow.unheard, unheard);
+        self.offers.note(name, flow);
         if !data || micro {
             flow.deficit = flow.deficit.min(0);
         }

@@ -7,7 +7,11 @@ use super::Hop;
 use super::flow::{Flow, State};
 use super::incoming::Incoming;
 use super::shares::FLOOR;
+use super::table::list;
 use super::types::HopEvent;
+#[cfg(test)]
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::FlowName;
@@ -18,6 +22,11 @@ pub(super) const GRANT_MAX: u64 = 1 << 20;
 const BYPASS_MAX: u64 = 16 << 10;
 /// ... and afterwards this fraction of the lane's rate.
 const BYPASS_PART: u64 = 16;
+
+/// A sender that does not withhold is let pass more bytes no sooner, and no later, than this, where the budget is empty.
+const PASS_AFTER_MIN: Span = Span::from_millis(1);
+/// See [`PASS_AFTER_MIN`].
+const PASS_AFTER_MAX: Span = Span::from_secs(1);
 
 /// Minimum interval between repeats of waiting Offers on a receipt: such an Offer is itself answered by a receipt.
 const SAY_AGAIN: Span = Span::from_millis(100);
@@ -50,6 +59,11 @@ impl Bypass {
             self.left -= octets;
         }
         fits
+    }
+    /// How long it takes to earn what is missing of `octets`.
+    fn wait(&self, rate: Rate, octets: u64) -> Span {
+        let missing = octets.saturating_sub(self.left) * BYPASS_PART;
+        rate.time_for(Octets::new(missing)).clamp(PASS_AFTER_MIN, PASS_AFTER_MAX)
     }
 }
 
@@ -86,6 +100,47 @@ impl Held {
     /// Whether all granted bytes arrived, up to `cumulative`; true once per grant.
     fn take_filled(&mut self, cumulative: u64) -> bool {
         cumulative >= self.until && core::mem::take(&mut self.granted)
+    }
+}
+
+/// The flows that a search for Offers is about, so that it costs no look at the others. Each flow of the table is in either set at
+/// most once.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    /// Withheld flows whose senders asked for nothing: a receipt may bring an Offer.
+    quiet: BTreeSet<FlowName>,
+    /// Flows whose Offer of waiting bytes left and may not have arrived.
+    offering: BTreeSet<FlowName>,
+    /// Flows that searches looked at.
+    #[cfg(test)]
+    pub(super) looked_at: u64,
+}
+
+impl Offers {
+    /// After any change to a flow.
+    pub(super) fn note(&mut self, name: FlowName, flow: &mut Flow) {
+        let offering = flow.is_sending() && flow.out.is_waiting_unheard();
+        list(name, &mut self.offering, &mut flow.offering, offering);
+        let quiet = flow.is_quiet();
+        list(name, &mut self.quiet, &mut flow.quiet, quiet);
+    }
+    /// The flow left the table.
+    pub(super) fn remove(&mut self, name: FlowName) {
+        self.quiet.remove(&name);
+        self.offering.remove(&name);
+    }
+    fn count_look(&mut self) {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
+    }
+    /// Whether the sets are what a look at every flow would find.
+    #[cfg(test)]
+    pub(super) fn are_right(&self, flows: &BTreeMap<FlowName, Flow>) -> bool {
+        let of = |belongs: fn(&Flow) -> bool| flows.iter().filter(move |(_, flow)| belongs(flow)).map(|(name, _)| name);
+        of(Flow::is_quiet).eq(&self.quiet)
+            && of(|flow| flow.is_sending() && flow.out.is_waiting_unheard()).eq(&self.offering)
     }
 }
 
@@ -137,19 +192,37 @@ impl Hop {
             self.events.push_back(HopEvent::Filled(name));
         }
         let more = (flow.inc.read_so_far() + FLOOR).saturating_sub(held.until);
-        if held.asked.is_none() && !held.granted && more >= FLOOR / 4 && self.bypass.take(now, path.rate, more) {
-            held.until += more;
+        if held.asked.is_none() && !held.granted && more >= FLOOR / 4 {
+            if self.bypass.take(now, path.rate, more) {
+                held.until += more;
+                flow.inc.pass_at = None;
+            } else if flow.inc.mute {
+                flow.inc.pass_at = Some(now + self.bypass.wait(path.rate, more));
+            }
         }
         flow.inc.withheld = Some(held);
     }
 
+    /// A sender that does not withhold asks for no grant: all it gets is what passes without one, and nothing that it sends tells
+    /// when more may.
+    pub(super) fn pass_mute(&mut self, now: Instant, name: FlowName) {
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        flow.inc.pass_at = None;
+        if flow.state != State::Open {
+            return;
+        }
+        self.let_pass(now, name);
+        let (room, path) = (self.unread_room(), self.path);
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.consider_credit(now, &path, room);
+        }
+    }
+
     /// Requests the peer's Offers again (by a receipt). Returns whether it may have anything to send.
     pub fn request_offers(&mut self) -> bool {
-        let quiet = |flow: &Flow| {
-            let held = flow.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
-            flow.state == State::Open && held && !flow.inc.is_complete()
-        };
-        let Some(name) = self.flows.iter().find(|(_, flow)| quiet(flow)).map(|(name, _)| *name) else { return false };
+        // Does not iterate over all flows: this runs at the end of every turn, and the peer controls the number of flows.
+        let Some(name) = self.offers.quiet.first().copied() else { return false };
+        self.offers.count_look();
         if let Some(flow) = self.flows.get_mut(&name) {
             flow.inc.receipt_now = true;
         }
@@ -163,10 +236,11 @@ impl Hop {
             return;
         }
         self.bypass.said_again = now;
-        let waits = |flow: &Flow| flow.is_sending() && flow.out.is_waiting_unheard();
-        let names: Vec<FlowName> = self.flows.iter().filter(|(_, flow)| waits(flow)).map(|(name, _)| *name).collect();
-        for name in names {
+        // Each of them costs an Offer; none is in the set again before that left.
+        for name in core::mem::take(&mut self.offers.offering) {
+            self.offers.count_look();
             if let Some(flow) = self.flows.get_mut(&name) {
+                flow.offering = false;
                 flow.out.query.ask();
             }
             self.settle(name);
@@ -203,7 +277,19 @@ impl Hop {
     }
 }
 
+impl Flow {
+    /// Whether its sender asked for nothing and may have more to send.
+    pub(super) fn is_quiet(&self) -> bool {
+        let held = self.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
+        self.state == State::Open && held && !self.inc.is_complete()
+    }
+}
+
 impl Incoming {
+    /// Whether all that its sender may send without asking is here, and it did not ask.
+    pub(super) fn is_short(&self) -> bool {
+        self.withheld.is_some_and(|held| held.asked.is_none() && !held.granted && self.cumulative() >= held.until)
+    }
     /// The peer offers bytes up to `end`. Returns whether they need a grant.
     pub(super) fn asks(&mut self, end: u64) -> bool {
         self.withheld.as_mut().is_some_and(|held| held.ask(end))

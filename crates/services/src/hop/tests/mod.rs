@@ -21,6 +21,8 @@ use wavelane_wire::Writer;
 use wavelane_wire::frame::{Frame, Frames};
 
 pub(super) const MTU_PAYLOAD: usize = 1_180;
+/// With more flows the sets of flows are not compared with the table at every step.
+const LISTS_CHECKED_MAX: usize = 64;
 
 pub(super) fn source() -> SocketAddr {
     "192.0.2.1:4000".parse().unwrap()
@@ -221,6 +223,8 @@ impl World {
         self.now = next.max(self.now);
         for side in 0..2 {
             self.hops[side].handle_timeout(self.now);
+            let hop = &self.hops[side].hop;
+            assert!(hop.flows.len() > LISTS_CHECKED_MAX || hop.offers.are_right(&hop.flows));
         }
         while let Some((&(at, n), _)) = self.queue.first_key_value() {
             if at > self.now {

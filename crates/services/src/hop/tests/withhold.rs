@@ -106,3 +106,46 @@ fn rounds_retransmit_losses_after_the_block() {
     // Bytes beyond the gap when it closes: the whole block, or one RTT's worth.
     assert!(rounds >= BLOCK - 2_000 && at_once < BLOCK / 2, "{rounds} {at_once}");
 }
+
+/// Flows looked at by one request for Offers at the receiver and one repetition at the sender, when two flows offered bytes that
+/// wait and `others` are open without any.
+fn looks(others: u64) -> [u64; 2] {
+    let mut world = World::new(6, Pipe::default(), config());
+    // Both offers are lost for good.
+    let eats: fn(usize, &[Frame<'_>]) -> bool =
+        |from, frames| from == 0 && frames.iter().any(|frame| matches!(frame, Frame::Offer { length: Some(_), .. }));
+    for _ in 0..others {
+        world.open_accepted();
+    }
+    let waiting = [world.open_accepted(), world.open_accepted()];
+    world.eats = Some(eats);
+    for flow in waiting {
+        assert!(world.hops[0].write(world.now, flow, &[7; 50_000]) > 4_096);
+    }
+    world.run_until(world.now + Span::from_millis(90));
+    let before = [0, 1].map(|side: usize| world.hops[side].offers.looked_at);
+    assert!(world.hops[1].request_offers());
+    let now = world.now + Span::from_secs(1);
+    world.hops[0].repeat_offers(now);
+    for flow in waiting {
+        assert!(world.hops[0].flows[&flow].out.query.due, "its Offer is repeated");
+    }
+    [0, 1].map(|side: usize| world.hops[side].offers.looked_at - before[side])
+}
+
+#[test]
+fn a_search_for_offers_costs_the_same_among_many_flows() {
+    assert_eq!(looks(1), [2, 1]);
+    assert_eq!(looks(1_000), [2, 1]);
+}
+
+#[test]
+fn a_sender_that_does_not_withhold_is_slow_and_never_stuck() {
+    let mut world = World::new(7, Pipe::default(), config());
+    world.hops[0] = Lone::new(HopConfig::default());
+    let mut stream = Stream::new(world.open_accepted(), 0, 200_000);
+    run(&mut world, &mut stream, Instant::from_secs(1), true);
+    assert!(stream.read < 100_000, "{}: it would pay to ask for no turn", stream.read);
+    run(&mut world, &mut stream, Instant::from_secs(60), true);
+    assert!(stream.ended, "{} bytes of {}", stream.read, stream.total);
+}
