@@ -74,6 +74,8 @@ pub struct LaneSender<R> {
     /// Since when an ack is due: the oldest eliciting packet sent, or the latest ack that left it due.
     waiting_since: Option<Instant>,
     last_eliciting: u64,
+    /// See [`Self::stall_after`], as of the latest ack.
+    stall: Option<Span>,
     /// Packets below this number have been given up: other lanes retransmit their data.
     given_up: u64,
     /// When the newest packet found lost since the last ack was sent.
@@ -119,6 +121,7 @@ impl<R> LaneSender<R> {
             lost_packets: 0,
             waiting_since: None,
             last_eliciting: 0,
+            stall: None,
             given_up: 0,
             lost_sent: None,
             moved_at: 0,
