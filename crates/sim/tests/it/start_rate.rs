@@ -99,3 +99,25 @@ fn small_writes_do_not_fill_the_queue_of_a_modem() {
         assert!(last.0 < Span::from_millis(1_500) && last.1 < Span::from_millis(2_500), "{last:?}");
     }
 }
+
+/// Beside bulk the echo of a modem waits for the target of two packets and its own turn, for minutes: acks and small packets that the pacer
+/// does not hold back must not keep the queue from emptying until it passes for the path.
+#[test]
+fn the_queue_of_a_modem_stays_short_beside_bulk() {
+    for (seed, start_rate) in [(1, Some(33_600)), (2, None)] {
+        let mut pair = pair(seed, cable(33_600, 50), start_rate.map(Rate::from_bps));
+        let every = Span::from_millis(100);
+        let echo = pair.add(Work::Echo { every, random: false, size: 64, during: None }, secs(5));
+        let up = pair.add(Work::Upload(None), secs(20));
+        pair.engine.run_until(secs(150));
+        let asked = pair.engine.log(echo).questions.clone();
+        let due = asked.iter().filter(|q| q.due >= secs(90) && q.due < secs(140));
+        let mut rtts: Vec<Span> = due.map(|q| q.answered.map_or(Span::MAX, |at| at.since(q.due))).collect();
+        rtts.sort_unstable();
+        let median = rtts[rtts.len() / 2];
+        let rate = pair.engine.log(up).octets_between(secs(90), secs(140)) * 8 / 50;
+        println!("seed {seed}, told {start_rate:?}: median {median:?}, upload {rate} bit/s");
+        // Two packets of 1500 B take 714 ms. The echo's own packets and acks take some 9 kbit/s each way.
+        assert!(median < Span::from_millis(1_400) && rate > 20_000, "seed {seed}: {median:?}, {rate} bit/s");
+    }
+}

@@ -17,7 +17,7 @@ use super::wish::{Came, Wish};
 use super::{LaneConfig, LaneView, Outcome, Room};
 use crate::Controller;
 use std::collections::VecDeque;
-use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
+use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
 
 /// Control and micro frames may be this much ahead of the pacer.
@@ -29,8 +29,9 @@ const URGENT_SPAN: Span = Span::from_millis(500);
 const URGENT_BYTES_MIN: u64 = 1500;
 /// Answers to a neighbour's challenges exceed the window by no more than this: they may never be acknowledged.
 const ANSWERS_BYTES: u64 = 64 << 10;
-/// Acks delay paced packets by at most this.
+/// Acks delay paced packets by at most this, or by what that many octets take.
 const ACKS_AHEAD: Span = Span::from_millis(15);
+const ACKS_AHEAD_OCTETS: Octets = Octets::new(2 * 1500);
 /// After this many unanswered probes, packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
 
@@ -74,6 +75,8 @@ pub struct LaneSender<R> {
     /// Since when an ack is due: the oldest eliciting packet sent, or the latest ack that left it due.
     waiting_since: Option<Instant>,
     last_eliciting: u64,
+    /// See [`Self::stall_after`], as of the latest ack.
+    stall: Option<Span>,
     /// Packets below this number have been given up: other lanes retransmit their data.
     given_up: u64,
     /// When the newest packet found lost since the last ack was sent.
@@ -119,6 +122,7 @@ impl<R> LaneSender<R> {
             lost_packets: 0,
             waiting_since: None,
             last_eliciting: 0,
+            stall: None,
             given_up: 0,
             lost_sent: None,
             moved_at: 0,
@@ -236,7 +240,7 @@ impl<R> LaneSender<R> {
         self.sends_large |= record.is_some() && bytes > self.mtu.confirmed() - self.mtu.confirmed() / 8;
         // Packets that ask for no ack are not paced (RFC 9002, section 7.7). They delay the paced ones, but never so much that urgent
         // frames could not leave.
-        if eliciting || self.pacer.owed(now) < ACKS_AHEAD {
+        if eliciting || self.pacer.owed(now) < ACKS_AHEAD.max(self.control.pacing().time_for(ACKS_AHEAD_OCTETS)) {
             self.pacer.sent(now, bytes as u64);
         }
         let mtu_probe = record.is_none();

@@ -85,6 +85,7 @@ impl<R> LaneSender<R> {
             acks_thin: self.wish.thin(),
         };
         self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
+        self.stall = self.stall_after().filter(|_| self.waiting_since == Some(now));
         self.pacer.set_rate(now, self.control.pacing());
         self.wish.pace(self.control.pacing(), sample.rtt_min);
         // A shorter round trip may have moved a deadline into the past.

@@ -14,6 +14,13 @@ const PROBE_OCTETS: u64 = 100;
 const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
 /// The interval on an idle lane.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
+/// Where packets take at least this long, ...
+const STALL_PACKET: Span = Span::from_millis(20);
+/// ... and some stand in the queue behind the one that was acknowledged, the next ack follows within the time of this many packets, ...
+const STALL_PACKETS: u64 = 3;
+/// ... this many jitters and this margin, whatever the round trip: most of that is queue, which does not delay one ack after another.
+const STALL_JITTERS: u64 = 4;
+const STALL_MARGIN: Span = Span::from_millis(100);
 /// A lane without large packets searches for a larger MTU only if its round trip is shorter than this.
 const MTU_RTT_MAX: Span = Span::from_millis(400);
 /// After this many packets that ask for no ack, one is requested.
@@ -92,6 +99,7 @@ impl<R> LaneSender<R> {
         let wait = match self.probes {
             // Packets that the window still lets out after the last ack must not postpone the probe.
             0 if self.probes_eagerly => {
+                let first = self.stall.map_or(first, |stall| stall.min(first));
                 return Some(self.waiting_since.map_or(newest, |since| since.min(newest)) + first);
             }
             0 => return Some(newest + first),
@@ -101,6 +109,15 @@ impl<R> LaneSender<R> {
             }
         };
         Some(self.last_probe + wait)
+    }
+
+    /// The longest time until the next ack, after an ack that leaves a queue of at least a packet on a slow lane.
+    pub(super) fn stall_after(&self) -> Option<Span> {
+        let packet = self.control.rate().time_for(Octets::new(self.packet_max() as u64));
+        let stands = self.control.queue().is_some_and(|queue| queue >= packet);
+        let follows = self.sent.in_flight() >= 2 * self.packet_max() as u64;
+        let ack = self.wish.delay().max(self.ack_delay_seen) + self.forward.jitter().times(STALL_JITTERS);
+        (packet >= STALL_PACKET && stands && follows).then(|| packet.times(STALL_PACKETS) + ack + STALL_MARGIN)
     }
 
     /// Interval between tail probes on a slow lane.
