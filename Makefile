@@ -51,7 +51,7 @@ help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 70 s after the build; root)"
 	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
 	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
-	echo "make soak     hostile peers, damaged captures and result files, probe packets: ten minutes (SOAK_SECONDS=600), from a new seed each time"
+	echo "make soak     hostile peers, damaged captures and result files, probe packets, property tests: ten minutes (SOAK_SECONDS=600), from a new seed each time"
 
 demo:
 	@demo_as_root=()
@@ -101,7 +101,9 @@ install:
 	fi
 	echo "== installed wavelane and wavelaned in $$into/bin" >&2
 
-# One profile and one target directory for everything, so that nothing is built twice.
+# One profile and one target directory for everything, so that nothing is built twice. Property tests draw the same cases in
+# every run of it; `make soak` draws new ones.
+test: export PROPTEST_RNG_SEED ?= 1
 test:
 	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS) $(PEER_TOOLS))
 	scratch=$$(mktemp -d)
@@ -125,6 +127,8 @@ test:
 	cargo fmt --all --check
 	step "lints"
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	step "documentation comments"
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	step "house rules"
 	cargo xtask tidy
 	step "building"
@@ -236,18 +240,30 @@ test:
 	echo "== all green"
 
 # What is worth running for longer than a change should wait, from a new seed each time. A failure prints the command that
-# repeats it. SOAK_SECONDS is for all of it; each of the four kinds of input has a quarter.
+# repeats it. SOAK_SECONDS is for all of it; property tests and each of the four kinds of input have a fifth.
 SOAK_SECONDS ?= 600
+PROPERTY_CRATES := base wire queue channel tcp transport services gateway scenario sim
 soak:
 	@$(call install,$(BUILD_TOOLS))
-	quarter=$$(($(SOAK_SECONDS) / 4))
+	fifth=$$(($(SOAK_SECONDS) / 5))
 	seed=$$(date +%s)
-	echo "== hostile peers for $$quarter s, from seed $$seed" >&2
-	WAVELANE_HOSTILE_SECONDS=$$quarter WAVELANE_HOSTILE_SEED=$$seed \
+	echo "== hostile peers for $$fifth s, from seed $$seed" >&2
+	WAVELANE_HOSTILE_SECONDS=$$fifth WAVELANE_HOSTILE_SEED=$$seed \
 	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture hostile_messages
-	echo "== captures, result files of flent, iperf3 and irtt, and probe packets, $$quarter s each, from seed $$seed" >&2
-	WAVELANE_SOAK_SECONDS=$$quarter WAVELANE_SOAK_SEED=$$seed \
+	echo "== captures, result files of flent, iperf3 and irtt, and probe packets, $$fifth s each, from seed $$seed" >&2
+	WAVELANE_SOAK_SECONDS=$$fifth WAVELANE_SOAK_SEED=$$seed \
 	  cargo test --package wavelane-probe --test corpus -- --nocapture --test-threads 1 mutated
+	tests=(cargo test --quiet $(addprefix --package wavelane-,$(PROPERTY_CRATES)))
+	"$${tests[@]}" --no-run
+	until=$$(($$(date +%s) + fifth))
+	while (($$(date +%s) < until)); do
+	  echo "== property tests, from seed $$seed" >&2
+	  if ! PROPTEST_RNG_SEED=$$seed "$${tests[@]}"; then
+	    echo "== to repeat it: PROPTEST_RNG_SEED=$$seed $${tests[*]}" >&2
+	    exit 1
+	  fi
+	  seed=$$((seed + 1))
+	done
 
 clean:
 	@cargo clean

@@ -57,6 +57,7 @@ def test_errors_name_parameters_and_not_flags(hop: Path, tmp_path: Path) -> None
     for call, words in (
         (lambda: wavelane.run(hop, out=tmp_path), "choose another `out` or remove it"),
         (lambda: wavelane.run(hop, out="/proc/none/record"), "use `out` with a writable folder"),
+        (lambda: wavelane.run(hop, seed=9, out=tmp_path / "record"), "say `replace=True` to have it replaced"),
         (lambda: wavelane.run(lab_only), "`wavelane run FILE --on lab`"),
         (lambda: wavelane.Record.load(tmp_path), "name a directory that `wavelane.run(..., out=DIR)` or"),
         (lambda: record.series("pages"), "its flows are echo, page, its stacks wavelane, its seeds 1 to 1"),
@@ -64,6 +65,7 @@ def test_errors_name_parameters_and_not_flags(hop: Path, tmp_path: Path) -> None
         with pytest.raises(wavelane.Error) as raised:
             call()
         assert words in str(raised.value)
+    assert wavelane.run(hop, seed=9, out=tmp_path / "record", replace=True).document["seed"] == 9
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def run(
     repeat: int = 1,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
+    replace: bool = False,
 ) -> Record:
     """Run a scenario in the simulator and return its Record.
 
@@ -29,6 +30,7 @@ def run(
     place of the file's, ``repeat`` runs that many seeds counting up, ``jobs`` at once (one per processor if not said).
 
     With ``out`` the Record stays in that directory, with captures and report.html, as ``wavelane run --out`` leaves it.
+    A Record of other seeds there is an :class:`Error` unless ``replace`` is true.
     Without, it lies in a temporary directory, without captures and pages, for as long as the returned Record lives.
 
     A ``seed``, ``repeat`` or ``jobs`` out of its bounds is a :class:`ValueError`.
@@ -46,7 +48,7 @@ def run(
     pairs = [f"{key}={_word(value)}" for key, value in set.items()] if isinstance(set, Mapping) else list(set)
     folder = tempfile.TemporaryDirectory(prefix="wavelane-") if out is None else None
     place = Path(folder.name) / "record" if folder is not None else Path(out or "")
-    _wavelane.run(path, text, pairs, seed, repeat, jobs, place, out is not None)
+    _wavelane.run(path, text, pairs, seed, repeat, jobs, place, out is not None, replace)
     return Record(place, _keep=folder)
 
 

@@ -18,6 +18,7 @@ def run(
     jobs: int | None,
     out: str | PathLike[str],
     full: bool,
+    replace: bool,
 ) -> None: ...
 def shard(
     text: str,

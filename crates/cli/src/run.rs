@@ -81,9 +81,12 @@ pub(crate) struct RunArgs {
     /// Runs at once [default: one per processor in sim, 1 in lab].
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-    /// The record's directory; an earlier record there is replaced.
+    /// The record's directory; an earlier record of the same seeds or fewer is replaced, one of others refused.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace a record of other seeds or of another place.
+    #[arg(long)]
+    replace: bool,
     /// Print the run as one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
@@ -131,6 +134,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let name = scenario_name(&args.file);
     let place = args.on.word();
     let out = args.out.clone().unwrap_or_else(|| format!("records/{name}-{place}-{}", scenario.seed.0).into());
+    if !args.replace {
+        wavelane_run::refuse_other_seeds(&out, place, scenario.seed.0, args.repeat).map_err(Failure::refused)?;
+    }
     let mut rerun = rerun(&args.file, place, scenario.seed.0, &args.settings, args.repeat);
     if args.keys {
         rerun.push_str(" --keys");

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
 use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::{Seed, hint};
@@ -70,6 +72,9 @@ struct RunStudies {
     /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED, and the draws if named].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace the results of another --seed or of the other edition.
+    #[arg(long)]
+    replace: bool,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
@@ -121,9 +126,12 @@ fn run(args: &RunStudies) -> Outcome {
         population_only(args, study)?;
     }
     let edition = if args.full { Edition::Full } else { Edition::Quick };
-    let word = if args.full { "full" } else { "quick" };
+    let word = edition.word();
     if let Some(out) = &args.out {
         place(out, &studies)?;
+        for study in &studies {
+            refuse_others(out, study, edition, args)?;
+        }
     }
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
@@ -145,6 +153,7 @@ fn run(args: &RunStudies) -> Outcome {
         let out = args.out.clone().unwrap_or_else(default);
         if args.out.is_none() {
             place(&out, &[study])?;
+            refuse_others(&out, study, edition, args)?;
         }
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
@@ -183,6 +192,24 @@ fn place(out: &Path, studies: &[&Study]) -> Result<(), Failure> {
     Err(Failure::refused(format!(
         "{out} holds {found}, which study {ids} did not write: choose another --out, or move it away"
     )))
+}
+
+/// Refuses results of other seeds, which took time: those of another first seed, or of the other edition, which has another number of them.
+fn refuse_others(out: &Path, study: &Study, edition: Edition, args: &RunStudies) -> Result<(), Failure> {
+    match study.results_in(out) {
+        Some((there, seed)) if !args.replace && (there, seed) != (edition, args.seed) => {
+            Err(Failure::refused(format!(
+                "{} holds results of study {} --{} --seed {seed}, in whose place those of --{} --seed {} would come: add --replace to have them \
+                 replaced, or choose another --out",
+                out.display(),
+                study.id,
+                there.word(),
+                edition.word(),
+                args.seed
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What Ctrl-C left: runs that were over keep their records, and a study that keeps results goes on from them.
@@ -242,8 +269,21 @@ fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     crate::write_whole(&out.join(format!("{}.json", document.study)), document.to_json())
 }
 
+/// Whether both outputs are one file or pipe, which gets all rows by the table at the end.
+fn is_one_file() -> bool {
+    let place = |output: BorrowedFd<'_>| {
+        let file = std::fs::File::from(output.try_clone_to_owned().ok()?).metadata().ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let (out, err) = (std::io::stdout(), std::io::stderr());
+    place(out.as_fd()).is_some_and(|one| place(err.as_fd()) == Some(one))
+}
+
 /// Shows a row on standard error while the study goes on.
 fn announce(row: &Row) {
+    if !std::io::stderr().is_terminal() && is_one_file() {
+        return;
+    }
     // Progress is a courtesy: a closed standard error must not stop the study.
     let wipe = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
     let _ = std::io::stderr().write_all(format!("{wipe}{}\n", line(row)).as_bytes());

@@ -38,22 +38,17 @@ pub(crate) fn show(study: &Study) -> String {
         out.push_str("--draws    A..B, both counted: these of its random links or networks\n");
     }
     let _ = writeln!(out, "run it     wavelane study run {}", study.id);
-    if let Some((found, verdict)) = outcome(study.id) {
-        let _ = writeln!(
-            out,
-            "\n{}",
-            wrapped(&format!("What came out: {}. Verdict: {}.", plain(found), plain(verdict)), 0)
-        );
+    if let Some(verdict) = verdict(study.id) {
+        let _ = writeln!(out, "{}", wrapped(&format!("verdict {}", plain(verdict)), 11).replacen(' ', "    ", 1));
     }
     let _ = write!(out, "\n{}", text(section(study.id)));
     out
 }
 
-/// What the guide's table says came out, and how it was judged.
-fn outcome(id: &str) -> Option<(&'static str, &'static str)> {
+/// How the guide's table says it was judged. What came out is in the section.
+fn verdict(id: &str) -> Option<&'static str> {
     let row = GUIDE.lines().find(|line| line.starts_with(&format!("| [`{id}`]")))?;
-    let mut cells = row.trim_matches('|').split(" | ").skip(1);
-    Some((cells.next()?.trim(), cells.next()?.trim()))
+    row.trim_matches('|').split(" | ").nth(2).map(str::trim)
 }
 
 /// The guide's section of a study.
@@ -63,7 +58,7 @@ fn section(id: &str) -> &'static str {
     rest.split("\n## ").next().unwrap_or_default().trim()
 }
 
-/// Markdown without links and marks of code.
+/// Markdown without links and marks of code and of bold text.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -81,7 +76,7 @@ fn plain(text: &str) -> String {
             }
         };
     }
-    (out + rest).replace('`', "")
+    (out + rest).replace("**", "").replace('`', "")
 }
 
 /// Words in lines of at most [`COLUMNS`], the second and further ones indented.
@@ -173,11 +168,17 @@ mod tests {
     fn every_study_says_what_it_asks_and_what_came_out() {
         for study in STUDIES {
             let shown = show(study);
-            assert!(outcome(study.id).is_some() && !section(study.id).is_empty(), "{}", study.id);
+            assert!(verdict(study.id).is_some(), "{}", study.id);
+            let section = section(study.id);
+            let (asked, rest) = section.split_once("\n\n**Answer.** ").unwrap_or_else(|| panic!("{}", study.id));
+            let (answer, fails) = rest.split_once("\n\n**Fails.** ").unwrap_or_else(|| panic!("{}", study.id));
+            assert!(asked.starts_with("**Question.** ") && asked.ends_with('?'), "{asked}");
+            assert!(answer.contains(|c: char| c.is_ascii_digit()) && !fails.is_empty(), "{}: {answer}", study.id);
             for part in study.parts.iter().chain(study.stacks).chain(&study.takes) {
                 assert!(shown.contains(part), "{}: {part}", study.id);
             }
-            assert!(shown.contains("What came out: ") && !shown.contains("]("), "{shown}");
+            assert!(shown.contains("\nverdict    ") && shown.contains("\nAnswer. "), "{shown}");
+            assert!(!shown.contains("](") && !shown.contains("**"), "{shown}");
         }
     }
 }

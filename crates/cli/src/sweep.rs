@@ -57,9 +57,12 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
     python: PathBuf,
     /// Where everything goes. What is there already is not run again: of a larger --repeat only the missing seeds are run, and of a smaller
-    /// one the records keep all.
+    /// one the records keep all. Records of another --seed or --on are refused.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Replace records of another --seed or --on.
+    #[arg(long)]
+    replace: bool,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
@@ -158,6 +161,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         jobs: args.jobs.unwrap_or_else(|| args.on.jobs()),
         out: args.out.clone(),
         rerun: format!("wavelane run {rerun}"),
+        replace: args.replace,
         note: |line| say!("{line}"),
     };
     if let Some(address) = &args.on_cluster {

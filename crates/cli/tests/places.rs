@@ -28,7 +28,7 @@ fn done(args: &[&str]) -> Output {
 fn a_rerun_keeps_its_hands_off_files_of_others() {
     let place = Place::new("rerun");
     let record = place.path("r");
-    // A run replaces whatever a run wrote.
+    // A run replaces whatever a run of its seeds wrote.
     done(&["run", &smoke(), "--keys", "--out", &record]);
     done(&["run", &smoke(), "--keys", "--out", &record]);
     place.file("r/series/notes.csv", "years");
@@ -38,7 +38,13 @@ fn a_rerun_keeps_its_hands_off_files_of_others() {
     std::fs::remove_file(place.0.join("r/series/notes.csv")).unwrap();
     // A link is followed.
     symlink(place.0.join("r"), place.0.join("link")).unwrap();
-    done(&["run", &smoke(), "--seed", "9", "--out", &place.path("link/")]);
+    let other = ["run", &smoke(), "--seed", "9", "--out", &place.path("link/")];
+    let before = place.read("r/record.json");
+    let why = refused(&other);
+    assert!(why.contains("holds a record of seed 1 in sim, in whose place one of seed 9 in sim would come"), "{why}");
+    assert!(why.ends_with("add --replace to have it replaced, or choose another --out"), "{why}");
+    assert_eq!(place.read("r/record.json"), before);
+    done(&[&other[..], &["--replace"]].concat());
     assert!(place.0.join("link").is_symlink() && place.read("r/record.json").contains("\"seed\": 9"));
 }
 
@@ -105,6 +111,17 @@ fn a_study_takes_no_folder_of_others() {
         assert_eq!(place.read(name), content);
         std::fs::remove_file(place.0.join(name)).unwrap();
     }
+    // Results of other seeds, or of the other edition with its other number of them.
+    let document = r#"{"format": "wavelane-study/1", "study": "main-job", "edition": "full", "seed": 1, "verdict": "info", "rows": []}"#;
+    place.file("main-job.json", document);
+    let why = run(&place.path(""));
+    assert!(
+        why.contains("holds results of study main-job --full --seed 1, in whose place those of --quick --seed 1"),
+        "{why}"
+    );
+    assert!(why.ends_with("add --replace to have them replaced, or choose another --out"), "{why}");
+    assert_eq!(place.read("main-job.json"), document);
+    std::fs::remove_file(place.0.join("main-job.json")).unwrap();
     assert!(run("/proc/nowhere/s").contains("cannot write /proc/nowhere/s"));
     place.file("file", "");
     assert!(run(&place.path("file/s")).contains("file/s: Not a directory"));
@@ -138,6 +155,10 @@ fn a_sweep_refuses_keys_without_effect_and_edited_cells_run_again() {
     let o = done(&sweep);
     assert!(said(&o).contains("there is no record.json"), "{}", said(&o));
     assert_eq!((place.read("s/sweep.csv"), std::fs::read_to_string(&record).unwrap()), (table, text));
+    let why = refused(&[&sweep[..], &["--seed", "4"]].concat());
+    assert!(why.contains("2 combinations have records of other seeds") && why.contains("add --replace"), "{why}");
+    done(&[&sweep[..], &["--seed", "4", "--replace"]].concat());
+    assert!(std::fs::read_to_string(&record).unwrap().contains("\"seed\": 4"));
     assert!(refused(&["sweep", &smoke(), "--sweep", RATES, "--out", "/proc/nowhere/s"]).contains("cannot write"));
 }
 

@@ -66,6 +66,25 @@ fn a_study_with_long_tasks_is_not_silent() {
     assert!(first.contains(" of 100 links"), "{first}");
 }
 
+/// Rows are shown as they are judged and stand in the table at the end: once each where both go to one file.
+#[test]
+fn rows_are_written_once_to_one_file() {
+    let place = Place::new("once");
+    let script = |more: &str| {
+        let out = place.path("s");
+        let study = format!("{WAVELANE} study run hop-swarm --draws 1..2 --replace --out {out}");
+        let o = Command::new("sh").args(["-c", &format!("{study} {more}")]).output().unwrap();
+        (String::from_utf8(o.stdout).unwrap(), String::from_utf8(o.stderr).unwrap())
+    };
+    let rows = |text: &str| text.lines().filter(|line| line.contains(" flows_complete = ")).count();
+    let (out, err) = script("");
+    assert!(rows(&out) > 0 && rows(&out) == rows(&err), "{out}\n{err}");
+    for one in [format!("> {0} 2>&1; cat {0}", place.path("file")), "2>&1 | cat".to_owned()] {
+        let (both, _) = script(&one);
+        assert_eq!(rows(&both), rows(&out), "{both}");
+    }
+}
+
 /// The guide's and the README's tables of what studies found, against the studies that there are.
 #[test]
 fn every_study_has_a_row_of_results() {

@@ -2,11 +2,15 @@
 //!
 //! Reading it never consults the machine beyond the key files it names, so `check` says the same everywhere.
 
+mod addresses;
 mod check;
 mod file;
 mod lane;
+mod lane_table;
 mod lanes;
 mod mechanisms;
+mod peer_table;
+mod tables;
 
 pub(crate) use check::is_interface_name;
 pub use lane::{Lane, LaneSocket, Ways};

@@ -342,6 +342,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"fast\"", "such as \"33.6 kbit/s\""),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"0 bit/s\"", "such as \"33.6 kbit/s\""),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"1 bit/s\"", "no line is slower than 300 bit/s"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"5 Mbit/s\"", "would change nothing: remove it"),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nstart_rate = \"1 kbit/s\"",

@@ -29,7 +29,7 @@ pub(crate) fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(text.to_socket_addrs()?.take(ADDRESSES_MAX).collect())
 }
 
-/// Those that a socket bound to `listen` can reach: one bound to [::] has both IP versions.
+/// Those that a socket bound to `listen` can reach: one bound to `[::]` has both IP versions.
 pub(crate) fn usable(found: &[SocketAddr], listen: SocketAddr) -> Vec<SocketAddr> {
     let both = listen.is_ipv6() && listen.ip().is_unspecified();
     found.iter().copied().filter(|a| both || a.is_ipv4() == listen.is_ipv4()).collect()

@@ -63,7 +63,10 @@ pub struct Peer {
     /// The last of them.
     #[serde(default)]
     pub distrusted_last: Option<Distrust>,
-    /// Its lanes; the values above are those of the one that is taken first.
+    /// The lane that is taken first: the values above are its.
+    #[serde(default)]
+    pub preferred_lane: Option<String>,
+    /// Its lanes.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
@@ -161,6 +164,9 @@ pub struct Lane {
     /// Largest IP packet known to pass; nothing of a lane that only brings.
     #[serde(default)]
     pub path_mtu: Option<usize>,
+    /// Why that is small, if it is.
+    #[serde(default)]
+    pub path_mtu_cause: Option<String>,
     /// Bytes delivered since the start.
     pub delivered_bytes: u64,
     /// Milliseconds since anything came to its socket.
@@ -287,9 +293,11 @@ impl fmt::Display for Report {
             let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.1} ms"));
             let rate = p.rate_bps.filter(|_| !p.rate_is_initial);
             let rate = rate.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
+            let preferred = p.preferred_lane.as_ref().filter(|_| p.lanes.len() > 1);
+            let preferred = preferred.map_or(String::new(), |lane| format!("by {lane}: "));
             writeln!(
                 f,
-                "  send rate {rate}, round trip {} (least {}), queue {}, loss {:.2} %, path MTU {}, in flight {} B, heard {} ago",
+                "  {preferred}send rate {rate}, round trip {} (least {}), queue {}, loss {:.2} %, path MTU {}, in flight {} B, heard {} ago",
                 ms(p.rtt_ms),
                 ms(p.rtt_min_ms),
                 ms(p.queue_delay_ms),
@@ -312,9 +320,6 @@ impl fmt::Display for Report {
                 writeln!(f)?;
             }
             p.lanes.iter().try_for_each(|lane| lane.line(f))?;
-            if let Some(cause) = &p.path_mtu_cause {
-                writeln!(f, "  {cause}")?;
-            }
         }
         writeln!(
             f,

@@ -3,9 +3,8 @@
 
 use super::*;
 use std::collections::VecDeque;
-use wavelane_base::Span;
-use wavelane_base::{FlowId, ReadOutcome, Streams};
-use wavelane_base::{Ratio, Seed};
+use wavelane_base::{FlowId, FrameMeta, Machine, Ratio, ReadOutcome, Seed, Span, Streams, Wakeup};
+use wavelane_wire::datagram::UDP4_OVERHEAD;
 
 const DELAY: Span = Span::from_millis(10);
 pub(super) const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 4780);

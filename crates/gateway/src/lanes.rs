@@ -4,7 +4,8 @@
 //! A lane's number is independent of its place in the configuration: a lane keeps its number while it exists, and its packet
 //! numbers are continued by the next lane with that number.
 
-use super::{Gateway, LaneConfig, LaneState, Medium, PeerId, lane_options, overhead};
+use super::setup::{lane_options, overhead};
+use super::{Gateway, LaneConfig, LaneState, Medium, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId};
 use wavelane_transport::session::{LANES_MAX, Way};

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod arrive;
 mod cache;
 mod carry;
 mod config;
@@ -19,6 +20,7 @@ mod grants;
 mod known_way;
 mod lanes;
 mod lost;
+mod machine;
 mod mechanisms;
 mod moves;
 mod packets;
@@ -26,6 +28,7 @@ mod policy;
 mod relay;
 mod reload;
 mod sealed;
+mod setup;
 mod shares;
 mod status;
 mod streams;
@@ -56,21 +59,20 @@ use ended::Ended;
 use flows::FlowTable;
 use grants::Grants;
 use relay::Relays;
+use setup::{new_link, peer_keys};
 use shares::{Arrivals, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vtx::Vtx;
-use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Span, Transmit, Wakeup};
+use wavelane_base::{Entropy, Instant, Octets, PortId, Span};
 pub use wavelane_queue::Discipline;
 use wavelane_services::Services;
 pub use wavelane_services::arq::Repair;
-use wavelane_services::hop::{Hop, HopConfig};
-use wavelane_services::packet::PacketsConfig;
+use wavelane_services::hop::Hop;
 pub use wavelane_services::packet::Repairs;
-use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
-use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
+use wavelane_transport::link;
+use wavelane_transport::session::{LANES_MAX, Sessions, SessionsConfig};
 pub use wavelane_transport::{Choice, Controller};
-use wavelane_wire::datagram::{ETHERNET_OVERHEAD, UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::{Reach, Reason};
 pub use wavelane_wire::keylog::LoggedKey;
 
@@ -363,192 +365,6 @@ impl Gateway {
         let flows = usize::try_from(self.places.limit(peer.0)).unwrap_or(usize::MAX);
         let pool = Octets::new(self.pool.limit(peer.0));
         self.blocks(peer).lend(flows, pool);
-    }
-
-    fn settle_session(&mut self, now: Instant, peer: PeerId) {
-        let link = &mut self.links[peer.0];
-        // The first session is established unasked, so that a wrong key or address shows at start and not at the first flow.
-        let state = &mut self.peers[peer.0];
-        let wants = !state.met || state.down || link.wants_session(now);
-        self.sessions.want(now, peer.0, wants);
-        state.can_seal = self.sessions.can_seal(now, peer.0);
-        let asks = link.is_owed_answer() || wants && !state.can_seal;
-        // With a long RTT the answer may still come.
-        let patience = packets::DOWN_AFTER.max(link.round_trip().times(2));
-        state.down_at = if asks { state.down_at.or(Some(now + patience)) } else { None };
-        if link.take_silence() {
-            self.sessions.suspect(now, peer.0);
-            if core::mem::take(&mut self.peers[peer.0].up) {
-                self.events.push_back(Event::PeerSilent(peer));
-            }
-        }
-    }
-
-    fn established(&mut self, now: Instant, session: &Established, port: PortId) {
-        let peer = PeerId(session.peer);
-        self.peers[peer.0].met = true;
-        if session.restarted {
-            let state = &mut self.peers[peer.0];
-            (state.pairs, state.gone_below) = Default::default();
-            // Lanes created as the other directions of its lanes lead nowhere until those are heard again.
-            let made = (0..self.sessions.ways(peer.0)).filter(|way| !state.numbers.contains(way));
-            made.for_each(|way| self.sessions.forget_address(peer.0, way));
-            self.links[peer.0].restart(now);
-            self.events.push_back(Event::PeerRestarted(peer));
-        }
-        self.links[peer.0].suppose(now, session.round_trip);
-        if session.confirm {
-            self.links[peer.0].confirm_session();
-        }
-        self.established_from(now, session, port);
-        (0..self.sessions.ways(peer.0)).for_each(|lane| self.fit_overhead(peer, lane));
-        self.heard(now, peer);
-    }
-
-    fn heard(&mut self, now: Instant, peer: PeerId) {
-        let state = &mut self.peers[peer.0];
-        state.heard = Some(now);
-        let returned = state.down;
-        (state.down_at, state.down) = (None, false);
-        if !core::mem::replace(&mut state.up, true) {
-            self.events.push_back(Event::PeerUp(peer));
-        }
-        self.links[peer.0].heard(now);
-        if returned {
-            self.ways.returned(peer);
-            self.leave_lost_ways(now);
-        }
-    }
-
-    fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
-        match self.sessions.handle_datagram(now, port, datagram, Origin { from: meta.from, at: meta.at }) {
-            Incoming::Data { peer, lane, number, payload, newest, established } => {
-                if let Some(session) = established {
-                    self.established(now, &session, port);
-                }
-                let late = number < self.peers[peer].gone_below[usize::from(lane)];
-                let back = if late { None } else { self.lane_back(now, PeerId(peer), lane, (port, meta.from)) };
-                if let Some(ours) = back {
-                    self.reopen_lane(now, PeerId(peer), ours);
-                    if newest {
-                        self.sessions.set_local(peer, ours, meta.at);
-                    }
-                    if let Some(from) = meta.from {
-                        self.heard_from(now, PeerId(peer), ours, from, datagram.len(), newest);
-                    }
-                }
-                self.heard(now, PeerId(peer));
-                self.peers[peer].note_heard_by(now, port);
-                self.lend(PeerId(peer));
-                let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
-                self.links[peer].handle_payload(arrival, &datagram[payload]);
-                self.take_path_responses(now, PeerId(peer));
-                self.take_gone(now, PeerId(peer));
-                self.settle(now, PeerId(peer));
-            }
-            Incoming::Established(session) => {
-                self.established(now, &session, port);
-                self.settle(now, PeerId(session.peer));
-            }
-            Incoming::Handled | Incoming::Dropped(_) => {}
-        }
-        self.drain_session_events(now);
-    }
-}
-
-/// Header octets around a datagram to `address`.
-fn overhead(medium: Medium, address: Option<SocketAddr>) -> usize {
-    match (medium, address) {
-        (Medium::Ethernet, _) => ETHERNET_OVERHEAD,
-        (Medium::Udp, Some(SocketAddr::V6(_))) => UDP6_OVERHEAD,
-        (Medium::Udp | Medium::Radio { .. }, _) => UDP4_OVERHEAD,
-    }
-}
-
-fn hop_config(config: &Config, peer: &PeerConfig) -> HopConfig {
-    let Config { flows_max, pool, idle, micro_blocks, block, rounds, .. } = *config;
-    let withhold = grants::withholds(config, peer);
-    HopConfig { flows_max, pool, idle, micro_blocks, block, rounds, withhold }
-}
-
-fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>, dice: Entropy) -> Link {
-    Link::new(now, link_config(config, peer), Services::new(hop_config(config, peer), packets), dice)
-}
-
-fn peer_keys(peer: &PeerConfig) -> PeerKeys {
-    let ways = peer.lanes.iter().map(|lane| Way { port: lane.port, address: lane.address, one_way: lane.one_way });
-    PeerKeys { public_key: peer.public_key, preshared_key: peer.preshared_key, ways: ways.collect() }
-}
-
-fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { metered, bulk, small, address, medium, start_rate, .. } = *lane;
-    let controller = lane.effective_controller();
-    let overhead = overhead(medium, address);
-    LaneOptions { controller, start_rate, mtu_max: config.mtu_max, overhead, metered, bulk, small }
-}
-
-fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
-    LinkConfig {
-        lanes: peer.lanes.iter().map(|lane| lane_options(config, lane)).collect(),
-        choice: peer.choice,
-        keepalive: peer.keepalive,
-        // Half of the pool is for sent data.
-        in_flight_max: Octets::new(config.pool.get() / 2),
-    }
-}
-
-impl Machine for Gateway {
-    type Event = Event;
-
-    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
-        let size = meta.segment.map_or(frame.len(), usize::from).max(1);
-        for datagram in frame.chunks_mut(size) {
-            self.handle_datagram(now, port, datagram, &meta);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.sessions.handle_timeout(now);
-        self.drain_session_events(now);
-        for peer in 0..self.links.len() {
-            self.links[peer].handle_timeout(now);
-            self.give_up_address(now, PeerId(peer));
-            self.note_down(now, PeerId(peer));
-            self.refuse_waiting(now, PeerId(peer));
-            self.settle(now, PeerId(peer));
-            self.note_path_mtu(now, peer);
-        }
-        self.look_after_lost_flows(now);
-        self.look_for_lost_blocks(now);
-        self.look_at_turns(now);
-        self.give_turns(now);
-        if let Some(peer) = self.dirty.first().copied() {
-            self.settle(now, peer);
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
-        let batch = self.next_batch(now, port, buf, segments_max);
-        // A handshake that was sent may cause an event for the owner.
-        self.drain_session_events(now);
-        batch
-    }
-
-    fn poll_timeout(&self) -> Option<Wakeup> {
-        let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
-        let links = links.chain((0..self.links.len()).map(|peer| self.down_time(PeerId(peer))));
-        let lanes = self.peers.iter().flat_map(|peer| &peer.lanes);
-        let links = links.chain(lanes.map(|lane| lane.addresses.poll_timeout()));
-        let lost = self
-            .flows
-            .first_deadline()
-            .map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up or tried again" });
-        let flows = Wakeup::earliest(Wakeup::earliest(lost, self.vtx_wakeup()), self.grants_wakeup());
-        Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), flows)
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
     }
 }
 

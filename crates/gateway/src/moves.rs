@@ -1,6 +1,7 @@
 //! A peer's datagrams come from a new address: following it there, and validating the address.
 
-use super::{Gateway, LaneState, PeerId, lane_options, overhead};
+use super::setup::{lane_options, overhead};
+use super::{Gateway, LaneState, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_transport::session::{Established, LANES_MAX, Way};

@@ -2,7 +2,8 @@
 //! rejected as a whole.
 
 use super::Link;
-use super::{Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, new_link, peer_keys};
+use super::setup::{hop_config, new_link, peer_keys};
+use super::{Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 use wavelane_services::hop::HopEvent;

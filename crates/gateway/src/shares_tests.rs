@@ -3,7 +3,7 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use wavelane_base::{FlowId, IpPrefix, Octets, Rate, ReadOutcome, Seed, Span, Streams};
+use wavelane_base::{FlowId, FrameMeta, IpPrefix, Machine, Octets, Rate, ReadOutcome, Seed, Span, Streams};
 use wavelane_wire::frame::{FlowName, Passage};
 
 const DELAY: Span = Span::from_millis(10);

@@ -87,7 +87,7 @@ impl Gateway {
         }
     }
 
-    /// How many bytes `write` would take now. If none, an [`Event::Writable`] follows once there is room worth writing for, so
+    /// How many bytes `write` would take now. If none, an [`crate::Event::Writable`] follows once there is room worth writing for, so
     /// that the bytes may wait where they are until then.
     pub fn room(&mut self, now: Instant, flow: FlowId) -> usize {
         let edge = self.edge_room(flow);

@@ -4,7 +4,7 @@ use super::{KnownWay, Reason};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, PortId, Rate, Span};
 
-/// One configured neighbour, by its place in [`Config::peers`].
+/// One configured neighbour, by its place in [`crate::Config::peers`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub usize);
 
@@ -39,12 +39,12 @@ pub enum Event {
         text: String,
     },
     /// It stayed silent for so long that it counts as down, until [`Event::PeerUp`]: traffic should take other ways, and pending
-    /// requests can be refused ([`Gateway::refuse_unanswered`]). Established flows are kept.
+    /// requests can be refused ([`crate::Gateway::refuse_unanswered`]). Established flows are kept.
     PeerDown(PeerId),
     /// The peer restarted (new boot epoch); its flows were reset.
     PeerRestarted(PeerId),
     /// The peer wants us to connect to `target` for an application at `source`. Already checked against the
-    /// allowed prefixes. Answer with [`Gateway::accept`] or [`Gateway::refuse`].
+    /// allowed prefixes. Answer with [`crate::Gateway::accept`] or [`crate::Gateway::refuse`].
     Incoming {
         /// Our name for the flow.
         flow: FlowId,
@@ -70,9 +70,9 @@ pub enum Event {
     Refused(FlowId, Reason),
     /// The far side reset the flow after bytes that are still unread; [`Event::Reset`] follows once they are read.
     Ending(FlowId),
-    /// [`Streams::read`] has something to return (bytes, end or reset). Edge-triggered: read until `Blocked`.
+    /// `Streams::read` has something to return (bytes, end or reset). Edge-triggered: read until `Blocked`.
     Readable(FlowId),
-    /// [`Streams::write`] accepts bytes again after it accepted fewer than offered.
+    /// `Streams::write` accepts bytes again after it accepted fewer than offered.
     Writable(FlowId),
     /// The flow was abandoned by the far side or by the link; it is forgotten.
     Reset(FlowId, Reason),
@@ -146,6 +146,8 @@ pub struct PeerStatus {
     pub distrusted_last: Option<Distrust>,
     /// Its lanes; the values above are those of the preferred one.
     pub lanes: Vec<LaneStatus>,
+    /// Its place in the configuration; `None` for one created for a lane of the peer.
+    pub preferred: Option<usize>,
 }
 
 /// One lane to a neighbour, as the operator sees it.
@@ -169,6 +171,8 @@ pub struct LaneStatus {
     pub small: bool,
     /// Largest IP packet it is known to carry.
     pub path_mtu: usize,
+    /// Why that is below the base that nearly every path carries, if it is.
+    pub path_mtu_cause: Option<String>,
     /// Smoothed round-trip time.
     pub rtt: Option<Span>,
     /// The controller's rate.

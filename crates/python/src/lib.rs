@@ -61,6 +61,7 @@ mod _wavelane {
         jobs: Option<usize>,
         out: PathBuf,
         full: bool,
+        replace: bool,
     ) -> PyResult<()> {
         if settings.len() > SETTINGS_MAX {
             return Err(error(format!(
@@ -80,6 +81,9 @@ mod _wavelane {
         let written = text.unwrap_or_else(|| std::fs::read_to_string(&path).unwrap_or_default());
         if let Some(why) = refusal(&SimBackend, &scenario, &path, &written) {
             return Err(error(why));
+        }
+        if full && !replace {
+            wavelane_run::refuse_other_seeds(&out, SimBackend.name(), scenario.seed.0, repeat).map_err(error)?;
         }
         let options = RunOptions {
             name: scenario_name(&path),

@@ -1,9 +1,10 @@
 //! Messages of the command in Python's names: what is `--out` there is `out` here.
 
 /// What the command calls by its flags, and Python's word for it, the longer ones first.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 9] = [
     ("run it with --on lab", "the command runs it, as root: `wavelane run FILE --on lab`"),
     ("with --set", "with `set`"),
+    ("add --replace", "say `replace=True`"),
     ("--out", "`out`"),
     ("--set", "`set`"),
     ("--seed", "`seed`"),

@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use super::words::estimate;
 use super::*;
-use crate::overlay::recolour;
+use crate::overlay::{legends, recolour};
 use crate::plot::{Curve, Look};
 use serde_json::Value;
+use std::path::Path;
 use wavelane_run::Verdict;
 
 /// A record of one stack and one flow with these goodputs in Mbit/s, seeds counting up from `seed`.
@@ -143,6 +145,27 @@ fn one_run_is_told_from_several_by_their_range() {
     let alike = Single { range: (0.0, 0.0), ..single };
     assert_eq!(alike.words(1.0, 0.01), "outside, all 5 are 0.00");
     assert!(among.contains("inside 18.0 to 18.4") && among.contains("so no difference shows"), "{among}");
+}
+
+/// The page begins with one short sentence; what differs stands below it.
+#[test]
+fn the_headline_is_one_short_sentence() {
+    let a = record("a", "wavelane", 1, &[5.0, 10.0, 15.0]);
+    let b = record("b", "wavelane", 1, &[10.0, 20.1, 29.8]);
+    let line = |records: &[Compared]| Comparison::of(records).headline();
+    let two = line(&[a.clone(), b.clone()]).unwrap();
+    assert_eq!(two, "B against A: 2 of 2 ratios differ from 1, the furthest wavelane page goodput x 2.00.");
+    let same = line(&[a.clone(), a.clone()]).unwrap();
+    assert_eq!(same, "B against A: no ratio differs from 1 beyond its interval.");
+    let one = line(&[a.clone(), record("one", "wavelane", 9, &[16.0])]).unwrap();
+    assert_eq!(one, "B against A: 2 of 2 figures of the one run of B lie beyond all 3 others.");
+    let many = line(&[a.clone(), b.clone(), a.clone(), record("one", "wavelane", 9, &[16.0])]).unwrap();
+    assert_eq!(many, "2 of 3 records differ from A beyond intervals or ranges.");
+    let none = line(&[a.clone(), a.clone(), a.clone()]).unwrap();
+    assert_eq!(none, "None of 2 records differs from A beyond intervals or ranges.");
+    assert_eq!(line(&[record("x", "wavelane", 1, &[5.0]), record("y", "wavelane", 1, &[6.0])]), None);
+    let findings = Comparison::of(&[a, b]).findings(1).unwrap();
+    assert!(findings.starts_with("B against A: wavelane page: ") && findings.contains("goodput x 2.0"), "{findings}");
 }
 
 /// The ends of an interval are as exact as it takes to tell them apart, and equal runs have none.

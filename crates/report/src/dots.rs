@@ -32,7 +32,7 @@ pub struct SpreadRow {
     pub label: String,
     /// Series, value and 95 % half-width.
     pub points: Vec<(usize, f64, Option<f64>)>,
-    /// The required value.
+    /// What it is measured by: the value asked for, or the limit that nothing exceeds.
     pub bound: Option<f64>,
 }
 

@@ -1,6 +1,6 @@
 //! Comparison of a record of one run with one of several: what can be concluded, and what cannot.
 
-use crate::compare::{Comparison, Difference, FIGURES, FINDINGS_MAX, FINER_MAX, finer, letter, number};
+use crate::compare::{Comparison, Difference, FINDINGS_MAX, FINER_MAX, figure_of, finer, letter, number};
 
 /// Position of a single run among several others, which is all that can be concluded.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,17 +37,33 @@ impl Single {
 }
 
 impl Comparison {
+    /// How many figures of a single run may be outside those of the others, and which are.
+    fn outside(&self, record: usize) -> (usize, Vec<&Difference>) {
+        // Nothing can be outside where a figure is the same in every run.
+        let all = self.singles(record).filter(|(_, s)| s.range.0 < s.range.1 || !s.inside).count();
+        (all, self.singles(record).filter(|(_, s)| !s.inside).map(|(d, _)| d).collect())
+    }
+
+    /// The same in a short sentence.
+    pub(crate) fn headline_of_one(&self, record: usize, single: Single) -> String {
+        let (all, outside) = self.outside(record);
+        let one = ["A", letter(record)][single.side];
+        let (n, runs) = (outside.len(), single.runs);
+        format!(
+            "{} against A: {n} of {all} figures of the one run of {one} lie beyond all {runs} others.",
+            letter(record)
+        )
+    }
+
     /// Describes the position of the only run of one record among those of the other.
     pub(crate) fn finding_of_one(&self, record: usize, single: Single) -> String {
         let names = ["A", letter(record)];
         let (one, several, runs) = (names[single.side], names[1 - single.side], single.runs);
-        // Nothing can be outside where a figure is the same in every run.
-        let all = self.singles(record).filter(|(_, s)| s.range.0 < s.range.1 || !s.inside).count();
-        let outside: Vec<&Difference> = self.singles(record).filter(|(_, s)| !s.inside).map(|(d, _)| d).collect();
+        let (all, outside) = self.outside(record);
         let said: Vec<String> = outside
             .iter()
             .map(|d| {
-                let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
+                let figure = figure_of(d);
                 let ratio = d.ratio.map(|ratio| format!(" x {}", number(ratio.value))).unwrap_or_default();
                 format!("{} {}: {figure}{ratio}", d.stack, d.flow)
             })

@@ -122,6 +122,14 @@ pub struct StudyPage {
 const HEADS: [&str; 6] = ["stack", "case", "metric", "value", "bound", "why"];
 
 impl Chart {
+    /// Whether it shows more than a number: a line needs two points apart, marks and bars need two of them.
+    pub fn shows_something(&self) -> bool {
+        match self.dots || self.bars {
+            true => self.curves.iter().map(|(_, points)| points.len()).sum::<usize>() > 1,
+            false => self.curves.iter().any(|(_, points)| points.iter().any(|p| p.0 != points[0].0)),
+        }
+    }
+
     fn plot(&self) -> Plot {
         let names: Vec<&str> = self.curves.iter().map(|(name, _)| name.as_str()).collect();
         // Bars have no dashes.
@@ -164,7 +172,12 @@ impl Chart {
 pub fn render_study(folder: &Path, study: &StudyPage) -> Result<PathBuf, ReportError> {
     let (plots, rasteriser) = (folder.join("plots"), raster::Rasteriser::new());
     let mut drawn = Vec::new();
-    for chart in study.charts.iter().filter(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty())) {
+    for (place, chart) in study.charts.iter().enumerate() {
+        // One of the same curves is there already.
+        let is_there = study.charts[..place].iter().any(|other| other.curves == chart.curves);
+        if is_there || !chart.shows_something() {
+            continue;
+        }
         let plot = chart.plot();
         drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&plots, chart.name, &rasteriser)?);
     }
@@ -294,7 +307,13 @@ mod tests {
                 heads: vec!["size".into(), "NR".into()],
                 rows: vec![("100 B".into(), vec![Beside { theirs: Some(97.7), ours: Some(171.84), half: Some(3.0) }])],
             }],
-            charts: vec![chart("one", vec![(0.0, 0.95), (5.0, 0.8)]), chart("none", vec![])],
+            charts: vec![
+                chart("one", vec![(0.0, 0.95), (5.0, 0.8)]),
+                chart("none", vec![]),
+                chart("point", vec![(5.0, 0.8)]),
+                chart("step", vec![(5.0, 0.0), (5.0, 1.0)]),
+                chart("again", vec![(0.0, 0.95), (5.0, 0.8)]),
+            ],
             rows: vec![(Verdict::Fail, cell("0.8 < 0.9")), (Verdict::Info, cell("told"))],
             rerun: "wavelane study run link-x".into(),
         };
@@ -308,7 +327,9 @@ mod tests {
         assert_eq!(html.matches("<svg").count(), 2, "for a wide page and a narrow one");
         assert!(html.contains("aim 0.9") && html.contains("class=\"l v fail\""));
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
-        assert!(!folder.join("plots/none.png").exists());
+        for name in ["none", "point", "step", "again"] {
+            assert!(!folder.join(format!("plots/{name}.png")).exists(), "{name}");
+        }
         assert!(html.contains("<h2>Judged</h2>") && html.contains("<h2>Reported</h2>"));
         let own = Beside { theirs: None, ours: Some(0.5), half: None };
         let grids = vec![Grid { rows: vec![("a".into(), vec![own])], ..study.grids[0].clone() }];

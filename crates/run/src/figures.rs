@@ -65,7 +65,7 @@ pub struct FlowFigures {
     pub link_share: Option<f64>,
 }
 
-/// How long the exchanges of a fetch took, each from its connect(). One that did not end counts as [`LOST_RANK_MS`] at
+/// How long the exchanges of a fetch took, each from its connect(). One that did not end counts as 5000 ms at
 /// least.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FetchFigures {

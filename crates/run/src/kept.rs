@@ -4,6 +4,7 @@ use crate::backend::Backend;
 use crate::draft::{recover_record, refuse_foreign};
 use crate::drive::{REPEAT_MAX, RunError, review, unwritable};
 use crate::record::{RunDocument, Verdict};
+use crate::replace::{lost, refuse_cells};
 use crate::sweep::SweepOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ pub(crate) fn kept(
     let document = RunDocument::load(record).map_err(|_| "record.json cannot be read")?;
     let text = wavelane_scenario::read_regular(&record.join("scenario.toml"), SCENARIO_MAX).unwrap_or_default();
     if text != scenario.to_toml() || document.backend != backend.name() {
-        return Err("the record is of another scenario, seed or place");
+        return Err("the record is of another scenario");
     }
     let has_runs = document.stacks.iter().all(|stack| stack.runs.len() == document.repeat as usize);
     if document.repeat != repeat && !has_runs {
@@ -139,8 +140,30 @@ fn combinations(count: usize) -> String {
     if count == 1 { "1 combination is".into() } else { format!("{count} combinations are") }
 }
 
+/// Refuses Records of other seeds or of another backend, unless they are to be replaced. Of the same first seed more and fewer seeds are
+/// both taken over.
+fn refuse_others(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Result<(), RunError> {
+    let other = |cell: &Cell| {
+        let record = options.out.join(folder(axes, cell));
+        let document = RunDocument::load(&record).ok()?;
+        let of = lost(&document, backend.name(), cell.scenario.seed.0, document.repeat)?;
+        Some((record, of))
+    };
+    let others: Vec<(PathBuf, String)> = cells.iter().filter_map(other).collect();
+    match others.first() {
+        Some((first, of)) if !options.replace => Err(refuse_cells(others.len(), first, of)),
+        _ => Ok(()),
+    }
+}
+
 /// What exists of each cell. Says why Records are not taken over, and which get other seeds.
-pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Vec<Found> {
+pub(crate) fn found(
+    backend: &dyn Backend,
+    axes: &[Axis],
+    cells: &[Cell],
+    options: &SweepOptions,
+) -> Result<Vec<Found>, RunError> {
+    refuse_others(backend, axes, cells, options)?;
     let mut again: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
     let mut one = |cell: &Cell| {
         let at = folder(axes, cell);
@@ -164,7 +187,7 @@ pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], option
         let which = if repeat == 1 { "the first one counts".into() } else { format!("the first {repeat} count") };
         (options.note)(&format!("{count} there with more seeds than --repeat {repeat}: {which}, the records keep all"));
     }
-    found
+    Ok(found)
 }
 
 /// Makes room for the Records of the cells that are run. In a folder without a Record the files of a run are removed; files of others are

@@ -17,6 +17,7 @@ mod judge;
 mod kept;
 mod people;
 mod record;
+mod replace;
 pub mod schedule;
 mod schema;
 mod sweep;
@@ -36,6 +37,7 @@ pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
     RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
 };
+pub use replace::refuse_other_seeds;
 pub use schema::{record_schema, sweep_schema};
 pub use sweep::{
     SWEEP_FORMAT, Shard, SweepAxis, SweepCell, SweepDocument, SweepOptions, SweepRecord, flow_metrics, shards, sweep,

@@ -31,6 +31,8 @@ pub struct SweepOptions {
     pub out: PathBuf,
     /// The command that repeats one cell, without its values.
     pub rerun: String,
+    /// Whether Records of other seeds or of another backend are replaced.
+    pub replace: bool,
     /// Told why cells that were run before are run again, a line per reason.
     pub note: fn(&str),
 }
@@ -139,7 +141,7 @@ pub fn shards(
     options: &SweepOptions,
 ) -> Result<Vec<Shard>, RunError> {
     check_place(&options.out)?;
-    let found = found(backend, axes, cells, options);
+    let found = found(backend, axes, cells, options)?;
     let mut left: Vec<(usize, Scenario, u32, PathBuf)> = Vec::new();
     for (number, (cell, found)) in cells.iter().zip(&found).enumerate() {
         let place = options.out.join(folder(axes, cell));
@@ -198,7 +200,7 @@ pub fn sweep(
     check_place(&options.out)?;
     let backend = make();
     let place = |cell: &Cell| options.out.join(folder(axes, cell));
-    let found = found(backend.as_ref(), axes, cells, options);
+    let found = found(backend.as_ref(), axes, cells, options)?;
     let left: Vec<usize> = (0..cells.len()).filter(|i| found[*i].lacks(options.repeat)).collect();
     for i in &left {
         if matches!(found[*i], Found::Part(_)) {

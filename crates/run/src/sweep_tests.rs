@@ -93,13 +93,17 @@ fn plan(out: &Path, title: &str, axis: &str, repeat: u32) -> (Sweep, Vec<Cell>, 
         jobs: 3,
         out: out.into(),
         rerun: format!("wavelane run hop.toml --repeat {repeat}"),
+        replace: false,
         note: |line| NOTES.with_borrow_mut(|all| all.push(line.to_owned())),
     };
     (sweep_of, cells, options)
 }
 
 fn go_with(out: &Path, title: &str, axis: &str, repeat: u32) -> Result<(String, Vec<SweepCell>), RunError> {
-    let (sweep_of, cells, options) = plan(out, title, axis, repeat);
+    planned(plan(out, title, axis, repeat))
+}
+
+fn planned((sweep_of, cells, options): (Sweep, Vec<Cell>, SweepOptions)) -> Result<(String, Vec<SweepCell>), RunError> {
     let hooks = RunHooks {
         progress: &|_| (),
         count: &|count| assert!(count.done <= count.of && (0.0..=1.0).contains(&count.share)),
@@ -141,7 +145,7 @@ fn a_sweep_fills_a_table_and_resumes() {
     let failed = |cell: usize| cells[cell].failed.iter().map(|f| (f.check.as_str(), f.seeds)).collect::<Vec<_>>();
     assert_eq!(failed(0), [("page-fills-the-link", Some(2)), ("brief", Some(1))]);
     assert_eq!(failed(2), [("page-fills-the-link", Some(2))]);
-    // Again: nothing runs. One value more: its cells alone run. Another seed count: all.
+    // Again: nothing runs. One value more: its cells alone run.
     assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().0, csv);
     assert_eq!(ran(), 0);
     assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,4 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().1.len(), 8);
@@ -150,13 +154,35 @@ fn a_sweep_fills_a_table_and_resumes() {
     what_is_not_believed(&out, &cells, &csv, &ran);
     assert!(cells[1].document.rerun.ends_with("--set 'air.forward.rate=1 Mbit/s' --set 'air.forward.delay=20 ms'"));
     std::fs::remove_dir_all(&out).unwrap();
+    other_seeds_take_no_records_place(&out, &ran);
+    std::fs::remove_dir_all(&out).unwrap();
     std::fs::create_dir_all(out.join("thesis")).unwrap();
     let refused = go(&out, "go", "air.forward.rate=1 Mbit/s").unwrap_err().to_string();
     assert!(refused.contains("exists and is not a sweep"), "{refused}");
     std::fs::remove_dir_all(&out).unwrap();
 }
 
-/// Cells that were edited, cut or run with other seeds are run again, and the reason is noted; other cells are not.
+/// Records of another first seed are refused before anything runs, unless they are to be replaced.
+fn other_seeds_take_no_records_place(out: &Path, ran: &dyn Fn() -> usize) {
+    let from = |seed: u64, replace: bool| {
+        let (sweep_of, mut cells, options) = plan(out, "go", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s", 2);
+        cells.iter_mut().for_each(|cell| cell.scenario.seed = wavelane_base::Seed(seed));
+        planned((sweep_of, cells, SweepOptions { replace, ..options }))
+    };
+    from(1, false).unwrap();
+    assert_eq!(ran(), 12);
+    let why = from(2, false).unwrap_err().to_string();
+    assert!(why.starts_with("6 combinations have records of other seeds"), "{why}");
+    assert!(why.contains(": of seeds 1 to ") && why.contains("--replace") && why.contains("another --out"), "{why}");
+    assert_eq!(ran(), 0);
+    let (again, _) = from(1, false).unwrap();
+    assert_eq!((ran(), again.contains(",wavelane,1,page,")), (0, true));
+    let (other, _) = from(2, true).unwrap();
+    assert_eq!((ran(), other.contains(",wavelane,1,page,"), other.contains(",wavelane,3,page,")), (12, false, true));
+    notes();
+}
+
+/// Cells that were edited or cut are run again, and the reason is noted; other cells are not.
 fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn() -> usize) {
     let rates = "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s";
     let record = |cell: usize| out.join(&cells[cell].record);

@@ -35,6 +35,8 @@ fn formats_words_and_ranges_are_stated() {
     let schema = wavelane_run::record_schema();
     let at = |path: &str| schema.as_value().pointer(path).unwrap_or_else(|| panic!("{path}")).clone();
     assert_eq!(at("/properties/format/const"), wavelane_run::RUN_FORMAT);
+    let unanswered = format!("counts as {} ms at", wavelane_measure::LOST_RANK_MS);
+    assert!(at("/$defs/FetchFigures/description").as_str().unwrap().contains(&unanswered), "{unanswered}");
     assert_eq!(at("/properties/backend/enum"), serde_json::json!(["sim", "lab"]));
     assert_eq!((at("/properties/repeat/minimum"), at("/properties/seed/maximum")), (1.into(), i64::MAX.into()));
     assert_eq!(at("/$defs/FlowFigures/properties/goodput_bps/minimum"), 0);

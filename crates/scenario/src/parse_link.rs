@@ -1,7 +1,7 @@
 //! How the channels between two gateways are used: `[links.NAME]`.
 
 use crate::error::ScenarioError;
-use crate::model::{Channel, LaneChoice, LinkKnobs, START_RATE, Scenario};
+use crate::model::{Channel, LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN, Scenario};
 use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::{text, unit};
@@ -106,10 +106,11 @@ fn start_rates(table: &Table<'_>) -> Result<Vec<(String, Rate)>, ScenarioError> 
     let entries = value.table("{ modem = \"33.6 kbit/s\" }")?.entries();
     let one = |(name, value): (String, Value<'_>)| {
         let rate = value.quantity::<Rate>()?;
-        if rate.as_bps() == 0 {
+        if rate < START_RATE_MIN {
             return Err(value.impossible(format!(
-                "{}: nothing leaves at 0 bit/s: write a rate such as \"33.6 kbit/s\"",
-                value.path
+                "{}: no line is slower than {}: write the line's rate, such as \"33.6 kbit/s\"",
+                value.path,
+                unit(&START_RATE_MIN)
             )));
         }
         if rate > START_RATE {
@@ -201,7 +202,11 @@ mod tests {
             ("[links.up]\nchoice = \"bond\"", "names no lane"),
             ("[links.up]\nlanes = [\"wire\"]", "no channel 'wire'"),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { wire = \"1 kbit/s\" }", "no channel 'wire'"),
-            ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"0 bit/s\" }", "nothing leaves"),
+            ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"0 bit/s\" }", "no line is slower"),
+            (
+                "[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"299 bit/s\" }",
+                "no line is slower than \"300 bit/s\"",
+            ),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"1 Gbit/s\" }", "finds a higher rate itself"),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"fast\" }", "is not a rate"),
             ("[links.up]\nlanes = [\"radio\", \"far\"]", "joins other gateways than 'radio'"),

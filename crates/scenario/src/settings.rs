@@ -16,7 +16,8 @@ const NAMED: [&str; 3] = ["channels", "flows", "checks"];
 pub struct Setting {
     /// A key's full path; `channels.`, `flows.` or `checks.` may be omitted, as in `air.forward.rate`.
     pub key: String,
-    /// A TOML value; anything else is taken as text, so that `5 Mbit/s` needs no quotes.
+    /// A TOML value; anything else is taken as text, so that `5 Mbit/s` needs no quotes. Where a text is wanted a number is one, and where a
+    /// list is wanted a single value is a list of one.
     pub value: String,
 }
 
@@ -74,8 +75,14 @@ pub(crate) fn refuse_twice(settings: &[Setting]) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Marks what a setting gave by an empty span, which nothing in a file has.
 fn spanned<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
+}
+
+/// Whether a setting gave the value.
+pub(crate) fn is_set<T>(value: &Spanned<T>) -> bool {
+    value.span().is_empty()
 }
 
 fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a DeTable<'t>> {

@@ -46,6 +46,30 @@ fn values_take_the_place_of_the_files() {
     assert_eq!(preset.channels[0].direction(crate::Direction::Forward).unwrap().delay.write(), "3 ms");
 }
 
+/// What a shell passes on has no quotes and no brackets.
+#[test]
+fn numbers_are_texts_and_single_values_lists_where_those_are_wanted() {
+    let with = |more: &str| {
+        let settings = ["checks.fast.flow=page", "checks.fast.metric=goodput_bps", "checks.fast.at-least=true"];
+        let stacks = ["stacks=[\"tcp-bbr\", \"wavelane\"]", "checks.fast.than=tcp-bbr", more];
+        set(&[&settings[..], &stacks].concat()).unwrap()
+    };
+    for factor in ["2", "2.0", "\"2\"", "4/2"] {
+        let scenario = with(&format!("checks.fast.times={factor}"));
+        assert_eq!(scenario.checks, with("checks.fast.times=\"2\"").checks, "{factor}");
+    }
+    let one = set(&["stacks=wavelane"]).unwrap();
+    assert_eq!(one.stacks, set(&["stacks=[\"wavelane\"]"]).unwrap().stacks);
+    assert_eq!(one.stacks.len(), 1);
+    let error = set(&["stacks=wavelame"]).unwrap_err();
+    assert!(error.contains("wavelame") && error.contains("wavelane"), "{error}");
+    // A file says what it means.
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE)).unwrap();
+    let text = text.replacen("stacks = [\"wavelane\"]", "stacks = \"wavelane\"", 1);
+    let error = Scenario::parse(&text, Path::new(".")).unwrap_err().to_string();
+    assert!(error.contains("stacks must be a list of stacks"), "{error}");
+}
+
 #[test]
 fn wrong_settings_name_their_key() {
     for (setting, part) in [

@@ -23,6 +23,8 @@ pub(crate) struct Value<'a> {
     /// Its line, from 1.
     pub(crate) line: usize,
     inner: &'a DeValue<'a>,
+    /// Whether a setting gave it: a number is then taken as text where a text is wanted, and a single value as a list of one.
+    is_set: bool,
 }
 
 /// The line of a byte offset, from 1.
@@ -57,7 +59,8 @@ impl<'a> Table<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
     fn value(&self, key: &str, spanned: &'a Spanned<DeValue<'a>>, line: usize) -> Value<'a> {
-        Value { text: self.text, path: self.path_of(key), line, inner: spanned.get_ref() }
+        let is_set = crate::settings::is_set(spanned);
+        Value { text: self.text, path: self.path_of(key), line, inner: spanned.get_ref(), is_set }
     }
     /// The value of `key`, if present.
     pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
@@ -106,7 +109,15 @@ impl<'a> Value<'a> {
     }
     /// The value as text, or an error.
     pub(crate) fn str(&self, expected: &'static str, example: &'static str) -> Result<&'a str, ScenarioError> {
-        self.inner.as_str().ok_or_else(|| self.wrong_type(expected, example))
+        self.words().ok_or_else(|| self.wrong_type(expected, example))
+    }
+    /// A text, or the digits of a decimal number that a setting gave.
+    fn words(&self) -> Option<&'a str> {
+        match self.inner {
+            DeValue::Integer(number) if self.is_set && number.radix() == 10 => Some(number.as_str()),
+            DeValue::Float(number) if self.is_set => Some(number.as_str()),
+            other => other.as_str(),
+        }
     }
     /// The value as text, if it is one.
     pub(crate) fn as_str(&self) -> Option<&'a str> {
@@ -114,7 +125,7 @@ impl<'a> Value<'a> {
     }
     /// As a quantity with unit.
     pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, ScenarioError> {
-        let text = self.inner.as_str().ok_or_else(|| self.wrong_type(Q::EXPECTED, &format!("\"{}\"", Q::EXAMPLE)))?;
+        let text = self.words().ok_or_else(|| self.wrong_type(Q::EXPECTED, &format!("\"{}\"", Q::EXAMPLE)))?;
         Q::parse(text).map_err(|error| Problem::Unit { key: self.path.clone(), error }.at(self.line))
     }
     /// As a whole number from 0.
@@ -128,12 +139,17 @@ impl<'a> Value<'a> {
     }
     /// As a list.
     pub(crate) fn list(&self, expected: &'static str, example: &'static str) -> Result<Vec<Value<'a>>, ScenarioError> {
+        let is_one = self.is_set && !self.inner.is_array() && !self.inner.is_table();
+        if is_one {
+            return Ok(vec![self.clone()]);
+        }
         let array = self.inner.as_array().ok_or_else(|| self.wrong_type(expected, example))?;
         let item = |v: &'a Spanned<DeValue<'a>>| Value {
             text: self.text,
             path: self.path.clone(),
             line: line_of(self.text, v.span().start),
             inner: v.get_ref(),
+            is_set: false,
         };
         Ok(array.iter().map(item).collect())
     }

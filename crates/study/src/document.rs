@@ -23,6 +23,16 @@ pub enum Edition {
     Full,
 }
 
+impl Edition {
+    /// Its word, which is its flag too.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// One study's outcome. Keys stand in this order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StudyDocument {

@@ -6,6 +6,7 @@ mod capacity;
 mod cells;
 mod child;
 mod document;
+mod earlier;
 mod efficiency;
 #[cfg(test)]
 mod fixtures;
@@ -242,6 +243,10 @@ impl Study {
         };
         let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
         entries.map(|e| e.file_name().to_string_lossy().into_owned()).filter(|name| !ours(name)).min()
+    }
+    /// The edition and first seed of the results in the directory `out`, of a study that ended or of one that was interrupted.
+    pub fn results_in(&self, out: &Path) -> Option<(Edition, u64)> {
+        earlier::results_in(out, self.id)
     }
     /// Where its parts run, and what that takes.
     pub fn places(&self) -> String {

@@ -20,7 +20,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     };
     let mut charts = charts(folder, document);
     // A part of a study may have rows that none of its charts shows.
-    charts.retain(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty()));
+    charts.retain(Chart::shows_something);
     let drawn = if charts.is_empty() { spreads(document) } else { Vec::new() };
     let (same, drawn): (Vec<Spread>, Vec<Spread>) = drawn.into_iter().partition(|spread| flat(spread).is_some());
     let page = StudyPage {
@@ -148,9 +148,23 @@ fn spreads(document: &StudyDocument) -> Vec<Spread> {
     }
     let marks = |s: &Spread| s.rows.iter().map(|r| r.points.len()).sum::<usize>();
     all.retain(|s| (2..=CASES_MAX).contains(&marks(s)));
+    for place in (1..all.len()).rev() {
+        if all[..place].iter().any(|earlier| earlier.rows == all[place].rows && earlier.unit == all[place].unit) {
+            all.remove(place);
+        }
+    }
     all.truncate(SPREADS_MAX);
+    all.iter_mut().filter(|spread| is_measured_by_one(spread)).for_each(|spread| {
+        spread.rows.iter_mut().for_each(|row| row.bound = None);
+    });
     all.iter_mut().for_each(|spread| spread.title = title(&spread.title));
     all
+}
+
+/// Whether the only bound of a ratio or a share is 1: what it is a share of, which its title says, and no value that is asked for.
+fn is_measured_by_one(spread: &Spread) -> bool {
+    ["ratio", "share", "index"].contains(&spread.unit.as_str())
+        && spread.rows.iter().filter_map(|row| row.bound).all(|bound| bound == 1.0)
 }
 
 /// What a picture of one value in every case would show, in a sentence.
@@ -302,6 +316,20 @@ mod tests {
         assert_eq!(labels, ["loss none", "loss 5 %", "all cases"]);
         assert_eq!(drawn[0].rows[0].points, [(0, 18.4e6, None), (1, 18.1e6, None)]);
         assert_eq!(flat(&drawn[0]), None);
+        // A limit is drawn, the whole that a ratio is of is not, and what is the same again is not drawn twice.
+        let ratio = |metric: &str, case: &str, value: f64, bound: f64| Row {
+            metric: metric.into(),
+            unit: "ratio".into(),
+            bound: Some(bound),
+            ..row(case, "wavelane", value, Verdict::Info)
+        };
+        let twice: Vec<Row> = [("of_one", 1.0), ("of_limit", 0.9), ("of_same", 1.0)]
+            .into_iter()
+            .flat_map(|(metric, bound)| [("none", 0.5), ("5 %", 0.6)].map(|(c, v)| ratio(metric, c, v, bound)))
+            .collect();
+        let drawn = spreads(&StudyDocument::new("x", Edition::Quick, 1, twice));
+        let bounds: Vec<_> = drawn.iter().map(|s| (s.title.as_str(), s.rows[0].bound)).collect();
+        assert_eq!(bounds, [("Of one", None), ("Of limit", Some(0.9))]);
         let alike = ["none", "5 %"].map(|case| row(case, "wavelane", 9.0e6, Verdict::Info)).to_vec();
         let alike = spreads(&StudyDocument::new("x", Edition::Quick, 1, alike));
         assert_eq!(flat(&alike[0]).as_deref(), Some("Goodput (goodput_bps): 9 Mbit/s in every case."));

@@ -134,9 +134,12 @@ impl Wifi {
         if spent {
             self.close(station, index, 0, Ending::GivenUp);
         }
-        // A separate random stream, so that the order of stations does not matter.
+        self.contenders[index].counter = Some(self.draw_of(station, index));
+    }
+    /// A backoff from the station's own random stream, so that the order of stations at one instant does not matter.
+    pub(super) fn draw_of(&mut self, station: usize, index: usize) -> u32 {
         let range = u64::from(self.contenders[index].window) + u64::from(self.rules.draw == Draw::ZeroToCw);
-        self.contenders[index].counter = Some(self.inner_dice[station].below(range) as u32);
+        self.inner_dice[station].below(range) as u32
     }
 
     /// The current contender's transmission succeeded, at least in part.

@@ -192,9 +192,16 @@ impl Wifi {
         if let Some(aql) = &mut self.stations[station].aql {
             aql.complete(account, pledged);
         }
-        // The total pending airtime fell, so a category limited by the threshold may release frames as well. It is already
-        // contending, with the frames in its ring.
-        self.kinds_of(station).for_each(|index| self.draw_next(station, index));
+        // The total pending airtime fell, so a category limited by the threshold may release frames as well, or one whose
+        // broadcast frames waited for those of another. The former contends already, with the frames in its ring. The latter
+        // had none there, so it begins now, after a busy medium: with a backoff.
+        for other in self.kinds_of(station) {
+            let was_idle = self.contenders[other].queue.is_empty() && self.contenders[other].counter.is_none();
+            self.draw_next(station, other);
+            if other != index && was_idle && !self.contenders[other].queue.is_empty() {
+                self.contenders[other].counter = Some(self.draw_of(station, other));
+            }
+        }
     }
     /// The airtime that AQL counts for a frame of a station (`ieee80211_calc_expected_tx_airtime` of Linux): its airtime at
     /// the receiver's current rate, plus a share of an aggregate's preamble that depends on that rate. Responses, interframe

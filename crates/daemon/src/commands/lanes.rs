@@ -22,7 +22,8 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
         };
         let medium = Medium::of(socket).word();
         let kinds = status::kinds(medium, lane.ways.word(), [lane.metered, lane.bulk, lane.small]);
-        format!("  {} by {by}{to} ({kinds})\n", lane_name(place))
+        let start = lane.start_rate.map(|rate| format!(", starts at {} kbit/s", rate.as_bps() as f64 / 1e3));
+        format!("  {} by {by}{to} ({kinds}{})\n", lane_name(place), start.unwrap_or_default())
     };
     peer.lanes.iter().enumerate().map(line).collect()
 }

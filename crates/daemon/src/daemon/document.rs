@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use crate::connection::Connection;
-use crate::{keys, status};
+use crate::{config, keys, status};
 use std::net::SocketAddr;
 use wavelane_base::Span;
 use wavelane_gateway::Controller;
@@ -42,6 +42,10 @@ impl Daemon {
                 target: last.target.map(|target| target.to_string()),
                 way: last.way.clone().map(status::Way::of),
             }),
+            preferred_lane: p
+                .preferred
+                .and_then(|out| self.out_lane(i, out))
+                .map(|(place, _)| config::lane_name(place)),
             lanes: self.lane_documents(i, &p.lanes),
         });
         let moved =

@@ -95,6 +95,7 @@ impl Daemon {
             rate_bps: known.and_then(|lane| lane.rate).filter(|rate| !starts.contains(rate)).map(|rate| rate.as_bps()),
             loss: known.map_or(0.0, |lane| if lane.loss.is_finite() { lane.loss } else { 0.0 }),
             path_mtu: known.map(|lane| lane.path_mtu),
+            path_mtu_cause: known.and_then(|lane| lane.path_mtu_cause.clone()),
             delivered_bytes: known.map_or(0, |lane| lane.delivered_bytes),
             silence_ms: heard.map(ms),
         }

@@ -46,7 +46,8 @@ impl Lane {
         } else {
             write!(f, "; heard {} ago", ms(self.silence_ms))?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        self.path_mtu_cause.iter().try_for_each(|cause| writeln!(f, "    {cause}"))
     }
 }
 
@@ -76,7 +77,16 @@ mod tests {
             all.contains("to shore.example:4780 (192.0.2.7:4780) (udp, out, metered, no bulk): not used: device wwan0"),
             "{all}"
         );
+        let small = lane(|lane| lane.path_mtu_cause = Some("packets of 1200 bytes are lost".into()));
+        assert!(small.contains("MB delivered\n    packets of 1200 bytes are lost\n"), "{small}");
         let brings = lane(|lane| (lane.direction, lane.silence_ms) = ("in".into(), Some(3.0)));
         assert!(brings.contains("  lane 2 by wwan0 (udp, in): in use; heard 3.0 ms ago\n"), "{brings}");
+        let two = |lanes| Peer {
+            preferred_lane: Some("lane 2".into()),
+            lanes: vec![Lane::default(); lanes],
+            ..Peer::default()
+        };
+        let report = |lanes| Report { peers: vec![two(lanes)], ..Report::default() }.to_string();
+        assert!(report(2).contains("  by lane 2: send rate") && report(1).contains("\n  send rate"), "{}", report(2));
     }
 }

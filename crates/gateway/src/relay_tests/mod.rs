@@ -8,7 +8,9 @@ mod sealed;
 use super::relay::HOPS_MAX;
 use super::*;
 use std::collections::BTreeMap;
-use wavelane_base::{Chance, FlowId, IpPrefix, Octets, Rate, Ratio, ReadOutcome, Seed, Span, Streams};
+use wavelane_base::{
+    Chance, FlowId, FrameMeta, IpPrefix, Machine, Octets, Rate, Ratio, ReadOutcome, Seed, Span, Streams,
+};
 use wavelane_wire::frame::Passage;
 
 /// One way, each hop.

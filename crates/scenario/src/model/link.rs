@@ -4,6 +4,8 @@ use wavelane_base::Rate;
 
 /// Start rate of gateways unless a lower one is configured: the transport's `Controller::START_RATE`.
 pub const START_RATE: Rate = Rate::from_bps(4_000_000);
+/// The lowest configured one: the transport's `Controller::START_RATE_MIN`.
+pub const START_RATE_MIN: Rate = Rate::from_bps(300);
 
 /// Settings of a link under `wavelane` that differ from their defaults, at both ends.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{Backpressure, GatewayKnobs};
-pub use link::{LaneChoice, LinkKnobs, START_RATE};
+pub use link::{LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
 pub use topology::{Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing};
 pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};

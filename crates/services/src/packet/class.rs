@@ -10,7 +10,7 @@ const EXCHANGE_PORTS: [u16; 5] = [53, 67, 68, 123, 5353];
 /// interactive video, signalling and telephony.
 const MEDIA_CODE_POINTS: [u8; 7] = [32, 34, 36, 38, 40, 44, 46];
 
-/// How each class is repaired; [`classify`] defines the classes.
+/// How each class is repaired; `classify` defines the classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repairs {
     /// Telephony and interactive video, by code point.

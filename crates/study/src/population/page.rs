@@ -41,9 +41,15 @@ pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
             "Goodput beside the best TCP",
             &format!("{ratio}, log scale"),
         ),
-        scatter(document, "goodput_scatter", RATIO_METRIC, (RATE, "rate of the body's direction (Mbit/s)"), ratio),
+        scatter(
+            document,
+            "goodput_scatter",
+            RATIO_METRIC,
+            (RATE, "rate of the body's direction (Mbit/s)"),
+            (ratio, "the best TCP"),
+        ),
         distribution(document, "echo_cdf", ECHO_METRIC, "Echo beside the calmest rival", &format!("{echo}, log scale")),
-        scatter(document, "echo_scatter", ECHO_METRIC, (RTT, "round trip of the empty link (ms)"), echo),
+        scatter(document, "echo_scatter", ECHO_METRIC, (RTT, "round trip of the empty link (ms)"), (echo, "allowed")),
     ]
 }
 
@@ -83,12 +89,13 @@ fn distribution(
     }
 }
 
+/// With a level at 1, and what that is.
 fn scatter(
     document: &StudyDocument,
     name: &'static str,
     metric: &'static str,
     (key, x_label): (&str, &str),
-    y_label: &str,
+    (y_label, one): (&str, &str),
 ) -> Chart {
     let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for row in members(document, metric) {
@@ -112,6 +119,6 @@ fn scatter(
         dots: true,
         bars: false,
         curves,
-        aim: Some((1.0, "1".into())),
+        aim: Some((1.0, one.into())),
     }
 }

@@ -1,15 +1,18 @@
 //! Forward one-way delay: queue and jitter from arrival times on a clock of unknown offset.
 //!
-//! Only differences of delays are used, and only within [`BASE_WINDOW`]: a drift of 100 ppm moves them by at most
-//! 1 ms in that time, and less where the base is seen again sooner.
+//! Only differences of delays are used, and only within [`BASE_WINDOW`]: a drift of 100 ppm moves them by at most 1 ms in that time, and
+//! less where the base is seen again sooner. Where a round trip takes seconds the window is longer, and so is every queue that matters.
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
 /// The base is the lowest delay of this window.
 const BASE_WINDOW: Span = Span::from_secs(10);
-/// The window is kept in this many buckets.
-const BASE_BUCKETS: u64 = 20;
+/// Or of this many round trips, if that is longer: a queue of seconds shows in acks only after as long, and takes some times that to empty.
+const BASE_RTTS: u64 = 8;
+const BASE_WINDOW_MAX: Span = Span::from_secs(60);
+/// The window is kept in buckets of this length.
+const BASE_BUCKET: Span = Span::from_millis(500);
 /// A sample this close to the base counts as seeing the base.
 const BASE_NEAR_NS: i64 = 1_000_000;
 /// Most samples of the short window.
@@ -63,16 +66,16 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    /// Packet `number`, sent at `sent_at`, arrived at `arrival_ns` of the receiver's clock.
+    /// Packet `number`, sent at `sent_at`, arrived at `arrival_ns` of the receiver's clock and is acknowledged now.
     pub(super) fn sample(&mut self, now: Instant, number: u64, sent_at: Instant, arrival_ns: u64) {
         let delay = (arrival_ns as i64).wrapping_sub(sent_at.as_nanos() as i64);
-        let width = BASE_WINDOW.scale(1, BASE_BUCKETS);
         match self.base.back_mut() {
-            Some((start, lowest)) if now.since(*start) < width => *lowest = (*lowest).min(delay),
+            Some((start, lowest)) if now.since(*start) < BASE_BUCKET => *lowest = (*lowest).min(delay),
             _ => self.base.push_back((now, delay)),
         }
         // The last bucket is kept at any age: after a silence it is the only one.
-        while self.base.len() > 1 && self.base.front().is_some_and(|b| now.since(b.0) > BASE_WINDOW) {
+        let window = BASE_WINDOW.max(now.since(sent_at).times(BASE_RTTS).min(BASE_WINDOW_MAX));
+        while self.base.len() > 1 && self.base.front().is_some_and(|b| now.since(b.0) > window) {
             self.base.pop_front();
         }
         if self.base().is_some_and(|b| delay <= b + BASE_NEAR_NS) {

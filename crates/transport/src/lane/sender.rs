@@ -1,22 +1,24 @@
 //! The sending end of a lane: wiring of the sent map, the estimators, the pacer and the controller.
 
+mod acks;
+mod probes;
+
 use super::arrivals::Arrivals;
-use super::control::{AckSample, Control, Newest};
-use super::crowd::{Crowd, Found};
+use super::control::Control;
+use super::crowd::Crowd;
 use super::forward::Forward;
 use super::gauge::Gauge;
 use super::losses::Losses;
 use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
 use super::pace::Pacer;
 use super::rtt::Rtt;
-use super::sent::{Leaving, Resolved, SentMap};
+use super::sent::{Leaving, SentMap};
 use super::wish::{Came, Wish};
-use super::{LaneConfig, LaneView, Outcome, Probe, Room};
-use crate::{Controller, LOSSY};
+use super::{LaneConfig, LaneView, Outcome, Room};
+use crate::Controller;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
-use wavelane_wire::frame::LaneAck;
 
 /// Control and micro frames may be this much ahead of the pacer.
 const URGENT_AHEAD: Span = Span::from_millis(20);
@@ -27,26 +29,11 @@ const URGENT_SPAN: Span = Span::from_millis(500);
 const URGENT_BYTES_MIN: u64 = 1500;
 /// Answers to a neighbour's challenges exceed the window by no more than this: they may never be acknowledged.
 const ANSWERS_BYTES: u64 = 64 << 10;
-/// The first tail probes back off to at most this, so that data flows soon after an outage.
-const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
-/// On a slow lane tail probes take no more than this share of the rate (as a divisor) ...
-const PROBE_SHARE: u64 = 8;
-/// ... at this size, which is about that of everything but bulk ...
-const PROBE_OCTETS: u64 = 100;
-/// ... but are no further apart than this.
-const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
-/// The interval on an idle lane.
-const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
-/// Acks delay paced packets by at most this.
+/// Acks delay paced packets by at most this, or by what that many octets take.
 const ACKS_AHEAD: Span = Span::from_millis(15);
-/// A reported ack delay above this is capped.
-const ACK_DELAY_MAX: Span = Span::from_secs(1);
+const ACKS_AHEAD_OCTETS: Octets = Octets::new(2 * 1500);
 /// After this many unanswered probes, packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
-/// A lane without large packets searches for a larger MTU only if its round trip is shorter than this.
-const MTU_RTT_MAX: Span = Span::from_millis(400);
-/// After this many packets that ask for no ack, one is requested.
-const SILENT_PACKETS_MAX: u32 = 32;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -88,6 +75,8 @@ pub struct LaneSender<R> {
     /// Since when an ack is due: the oldest eliciting packet sent, or the latest ack that left it due.
     waiting_since: Option<Instant>,
     last_eliciting: u64,
+    /// See [`Self::stall_after`], as of the latest ack.
+    stall: Option<Span>,
     /// Packets below this number have been given up: other lanes retransmit their data.
     given_up: u64,
     /// When the newest packet found lost since the last ack was sent.
@@ -122,7 +111,7 @@ impl<R> LaneSender<R> {
             came: Came::default(),
             probes: 0,
             probe_due: false,
-            probe_interval: PROBE_INTERVAL_MAX,
+            probe_interval: probes::PROBE_INTERVAL_MAX,
             rests: None,
             probes_eagerly: false,
             last_probe: now,
@@ -133,6 +122,7 @@ impl<R> LaneSender<R> {
             lost_packets: 0,
             waiting_since: None,
             last_eliciting: 0,
+            stall: None,
             given_up: 0,
             lost_sent: None,
             moved_at: 0,
@@ -235,7 +225,7 @@ impl<R> LaneSender<R> {
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
 
-    /// The padded `Ping` that [`Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
+    /// The padded `Ping` that [`super::Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
     pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
         self.push(now, datagram_len, true, false, None);
     }
@@ -250,7 +240,7 @@ impl<R> LaneSender<R> {
         self.sends_large |= record.is_some() && bytes > self.mtu.confirmed() - self.mtu.confirmed() / 8;
         // Packets that ask for no ack are not paced (RFC 9002, section 7.7). They delay the paced ones, but never so much that urgent
         // frames could not leave.
-        if eliciting || self.pacer.owed(now) < ACKS_AHEAD {
+        if eliciting || self.pacer.owed(now) < ACKS_AHEAD.max(self.control.pacing().time_for(ACKS_AHEAD_OCTETS)) {
             self.pacer.sent(now, bytes as u64);
         }
         let mtu_probe = record.is_none();
@@ -263,133 +253,6 @@ impl<R> LaneSender<R> {
     /// Sets the octets received so far on the lane that carries the next ack.
     pub fn set_came(&mut self, came: Came) {
         self.came = came;
-    }
-
-    /// Handles a lane ack for this lane. Acks of numbers never sent are ignored, and so is what was acknowledged before.
-    pub fn handle_ack(&mut self, now: Instant, ack: &LaneAck) {
-        if ack.lane != self.config.lane {
-            return;
-        }
-        self.now = now;
-        let before = self.sent.largest_acked();
-        let mut settled = Vec::new();
-        if !self.sent.acknowledge(now, ack, |resolved, record| settled.push((resolved, record))) {
-            return;
-        }
-        if settled.is_empty() {
-            return;
-        }
-        self.probes = 0;
-        self.probe_due = false;
-        let waited = self.waiting_since.map_or(Span::ZERO, |since| now.since(since));
-        self.waiting_since = (self.sent.largest_acked() < Some(self.last_eliciting)).then_some(now);
-        let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);
-        let newest = newest.filter(|n| before.is_none_or(|b| n.number > b));
-        let arrival = newest.map_or(0, |newest| self.arrivals.place(newest.sent_at, ack.arrival_us));
-        let mut latest_rtt = None;
-        if let Some(newest) = newest {
-            let ack_delay = Span::from_micros(ack.ack_delay_us);
-            let latest = now.since(newest.sent_at);
-            self.ack_delay_seen = ack_delay.min(ACK_DELAY_MAX).max(self.ack_delay_seen.scale(7, 8));
-            latest_rtt = Some(latest.saturating_sub(ack_delay));
-            // RFC 9002, section 5.1: at least one of the acked packets must be eliciting, not necessarily the newest.
-            if settled.iter().any(|s| s.0.eliciting) {
-                if self.rtt.smoothed().is_none() {
-                    self.wish.suspect(now, latest.saturating_sub(ack_delay));
-                }
-                self.rtt.sample(now, latest, ack_delay);
-                self.gauge.sample(newest.bytes, latest.saturating_sub(ack_delay));
-            }
-            self.forward.sample(now, newest.number, newest.sent_at, arrival);
-            let lossy = self.losses.share() > LOSSY;
-            if self.crowd.sample(now, latest.saturating_sub(ack_delay), newest.app_limited, lossy) == Found::OwnQueue {
-                self.losses.forget_share();
-            }
-            if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
-                let back = (rtt.as_nanos() as i64).saturating_sub(forward);
-                self.wish.sample(now, rtt, back, self.came, self.control.pacing());
-            }
-        }
-        let mut delivered = 0;
-        for (resolved, record) in settled {
-            delivered += u64::from(resolved.bytes);
-            self.resolve(resolved, record);
-        }
-        self.detect_lost(now);
-        let sample = AckSample {
-            now,
-            newest: newest.map(|n| Newest {
-                number: n.number,
-                sent_at: n.sent_at,
-                arrival,
-                end: n.end,
-                app_limited: n.app_limited,
-            }),
-            delivered,
-            lost_sent: self.lost_sent.take(),
-            waited,
-            latest_rtt,
-            rtt: self.rtt.smoothed_or_initial(),
-            rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),
-            acks_apart: self.wish.apart(self.control.rate()),
-            acks_thin: self.wish.thin(),
-        };
-        self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
-        self.pacer.set_rate(now, self.control.pacing());
-        self.wish.pace(self.control.pacing(), sample.rtt_min);
-        // A shorter round trip may have moved a deadline into the past.
-        self.handle_timeout(now);
-    }
-
-    fn detect_lost(&mut self, now: Instant) {
-        let mut settled = Vec::new();
-        let rtt = self.rtt.smoothed_or_initial();
-        self.sent.detect_lost(now, rtt, self.rtt.loss_delay(), |resolved, record| settled.push((resolved, record)));
-        for (resolved, record) in settled {
-            self.resolve(resolved, record);
-        }
-    }
-
-    fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
-        // Losses at the previous address say nothing about this path's medium.
-        let elsewhere = resolved.lost && resolved.number < self.moved_at;
-        if !elsewhere {
-            self.losses.resolved(self.now, &resolved);
-            self.control.resolved(&resolved);
-        }
-        let size = resolved.bytes as usize;
-        if resolved.mtu_probe {
-            self.mtu.probed(self.now, size, resolved.lost);
-        } else if !elsewhere && self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
-            // Losses due to packet size say nothing about the medium.
-            self.losses = Losses::default();
-            self.control.path_changed(self.now);
-            self.pacer.set_rate(self.now, self.control.pacing());
-        }
-        if resolved.lost {
-            if self.wish_in == Some(resolved.number) {
-                self.wish.lost();
-            }
-            if !resolved.mtu_probe && !elsewhere {
-                self.lost_sent = self.lost_sent.max(Some(resolved.sent_at));
-            }
-            self.lost_packets += u64::from(!resolved.mtu_probe);
-        } else {
-            self.delivered_packets += 1;
-            self.delivered_bytes += u64::from(resolved.bytes);
-            if !resolved.app_limited && !resolved.mtu_probe {
-                self.gauge.shown(resolved.bytes);
-            }
-        }
-        if let Some(record) = record {
-            self.outcomes.push_back(if resolved.lost { Outcome::Lost(record) } else { Outcome::Delivered(record) });
-        }
-    }
-
-    /// Takes back the record of packet `number` if its fate is unknown: its loss no longer matters to the link. Its fate still counts for
-    /// the estimators.
-    pub fn take_record(&mut self, number: u64) -> Option<R> {
-        self.sent.take_record(number)
     }
 
     /// Whether copies are withheld to test whether they fill the queue.
@@ -407,32 +270,6 @@ impl<R> LaneSender<R> {
         self.delivered_bytes
     }
 
-    /// Sets whether tail probes may be [`PROBE_INTERVAL_RARE`] apart, because other lanes carry the data.
-    pub fn probe_rarely(&mut self, rarely: bool) {
-        self.probe_interval = if rarely { PROBE_INTERVAL_RARE } else { PROBE_INTERVAL_MAX };
-    }
-
-    /// Sets the lane idle: probes are at least this far apart.
-    pub fn rest(&mut self, apart: Option<Span>) {
-        self.rests = apart;
-    }
-
-    /// Whether an eliciting packet is in flight.
-    pub fn awaits_answer(&self) -> bool {
-        self.sent.newest_eliciting().is_some()
-    }
-
-    /// Whether the second tail probe follows the first without backoff: other lanes take over the data as soon as this lane is known to
-    /// have failed.
-    pub fn probe_eagerly(&mut self, eagerly: bool) {
-        self.probes_eagerly = eagerly;
-    }
-
-    /// Unanswered tail probes so far.
-    pub fn unanswered_probes(&self) -> u32 {
-        self.probes
-    }
-
     /// Whether a large packet was acknowledged.
     pub fn is_gauged(&self) -> bool {
         self.gauge.is_known()
@@ -441,57 +278,6 @@ impl<R> LaneSender<R> {
     /// Upper bound of the lane's rate, if it is tighter than the controller's estimate.
     pub fn gauged_rate(&self) -> Option<Rate> {
         self.gauge.bound()
-    }
-
-    /// Gives up one packet in flight as lost, for other lanes to retransmit: the oldest one not considered before that was sent as late as
-    /// `since` requires and whose record is `wanted`. Returns whether there was one.
-    pub fn give_up_later(&mut self, since: impl Fn(Instant) -> bool, wanted: impl Fn(&R) -> bool) -> bool {
-        let Some((number, record)) = self.sent.take_later(self.given_up, since, wanted) else { return false };
-        self.given_up = number + 1;
-        self.outcomes.push_back(Outcome::Lost(record));
-        true
-    }
-
-    /// Gives up all packets in flight as lost, for other lanes to retransmit. Their fate still counts for the estimators.
-    pub fn give_up_records(&mut self) {
-        self.outcomes.extend(self.sent.take_records().map(Outcome::Lost));
-    }
-
-    /// The next outcome. Drain after every `handle_*` and `sent`.
-    pub fn poll_outcome(&mut self) -> Option<Outcome<R>> {
-        self.outcomes.pop_front()
-    }
-
-    /// A packet the lane wants sent now. Each is returned once; not sending it only delays its purpose.
-    pub fn poll_probe(&mut self, now: Instant) -> Option<Probe> {
-        self.now = now;
-        if self.probe_due {
-            self.probe_due = false;
-            self.last_probe = now;
-            self.probes = self.probes.saturating_add(1);
-            return Some(Probe::Tail);
-        }
-        if self.silent_packets >= SILENT_PACKETS_MAX {
-            self.silent_packets = 0;
-            return Some(Probe::AckRequest);
-        }
-        if self.searches_mtu()
-            && let Some(size) = self.mtu.poll(now)
-        {
-            return Some(Probe::Mtu { datagram: size - self.config.overhead });
-        }
-        None
-    }
-
-    /// Whether [`Self::poll_probe`] would return something.
-    pub fn probe_waits(&self, now: Instant) -> bool {
-        self.probe_due || self.silent_packets >= SILENT_PACKETS_MAX || self.searches_mtu() && self.mtu.waits(now)
-    }
-
-    /// Whether the path-MTU search continues: not on a lane without large packets whose long round trip suggests that a probe would fill it
-    /// for seconds.
-    fn searches_mtu(&self) -> bool {
-        self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
     }
 
     fn window(&self) -> u64 {
@@ -561,47 +347,9 @@ impl<R> LaneSender<R> {
         }
     }
 
-    fn loss_time(&self) -> Option<Instant> {
-        self.sent.loss_time(self.rtt.smoothed_or_initial(), self.rtt.loss_delay())
-    }
-
     /// How far control and micro frames may exceed the window.
     fn urgent_bytes(&self) -> u64 {
         URGENT_BYTES.min(self.control.rate().octets_in(URGENT_SPAN).get().max(URGENT_BYTES_MIN))
-    }
-
-    /// When the next tail probe is due.
-    fn probe_time(&self) -> Option<Instant> {
-        if self.probe_due {
-            return None;
-        }
-        let newest = self.sent.newest_eliciting()?;
-        let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
-        if let Some(apart) = self.rests {
-            let last = if self.probes == 0 { newest } else { self.last_probe.max(newest) };
-            return Some(last + first.max(apart));
-        }
-        let wait = match self.probes {
-            // Packets that the window still lets out after the last ack must not postpone the probe.
-            0 if self.probes_eagerly => {
-                return Some(self.waiting_since.map_or(newest, |since| since.min(newest)) + first);
-            }
-            0 => return Some(newest + first),
-            n => {
-                let doublings = if n == 1 && self.probes_eagerly { 0 } else { n.min(10) };
-                first.times(1 << doublings).min(self.probe_interval.max(self.slow_interval()))
-            }
-        };
-        Some(self.last_probe + wait)
-    }
-
-    /// Interval between tail probes on a slow lane.
-    fn slow_interval(&self) -> Span {
-        if self.rtt.is_supposed() {
-            // Nothing is known of its rate except that a handshake took long.
-            return PROBE_INTERVAL_SLOW;
-        }
-        self.control.rate().time_for(Octets::new(PROBE_OCTETS * PROBE_SHARE)).min(PROBE_INTERVAL_SLOW)
     }
 
     /// The next deadline.

@@ -101,6 +101,30 @@ fn rare_acks_show_jitter_but_no_queue_on_a_slow_lane() {
     assert_eq!(feed(1), Span::ZERO);
 }
 
+/// Eight seconds of queue stand for half a minute: they stay a queue, for a round trip takes as long, and are the base after a minute.
+#[test]
+fn a_queue_of_seconds_is_not_forgotten_in_ten() {
+    let mut forward = Forward::default();
+    let mut feed = |at: u64, queue: u64| {
+        let (sent, took) = (ms(at), Span::from_millis(50 + queue));
+        forward.sample(sent + took, at, sent, (sent + took).as_nanos());
+        forward.queue(sent + took).unwrap()
+    };
+    feed(0, 0);
+    for at in 1..600 {
+        let queue = feed(at * 100, 8_000);
+        if at < 300 && at > 4 {
+            assert_eq!(queue, Span::from_millis(8_000), "{at}");
+        }
+    }
+    assert_eq!(feed(61_000, 8_000), Span::ZERO);
+    // On a path without such queues ten seconds are enough.
+    for at in 0..400 {
+        feed(70_000 + at * 100, 0);
+    }
+    assert_eq!((0..150).map(|at| feed(110_000 + at * 100, 300)).last().unwrap(), Span::ZERO);
+}
+
 /// A queue that empties fast looks like jitter, and on a lane that became slow no sample would take that back: a probe for room
 /// under it sends faster, the window holds it up, and a queue that stays is no sign of room. Nor does real jitter of before stay.
 /// Bound: two packets or the target of 18 ms, and the loop's swing.

@@ -103,6 +103,28 @@ fn a_start_after_sparse_traffic_leaves_no_standing_queue() {
     }
 }
 
+/// Small writes that come faster than a slow link carries packets, each at once: none shows the link's rate until the queue does. Bounds:
+/// what is sent until then, most of the first window at worst; later two packets, and as much for the loop's swing.
+#[test]
+fn small_writes_that_overload_a_slow_link_end_startup() {
+    for (kbit, bytes, every) in [(10, 60, 20), (34, 60, 5), (34, 200, 20), (64, 100, 5), (128, 60, 2)] {
+        let mut w = World::new(Link { queue_bytes: 64_000, ..Link::new(1, 100) }, 1, 1);
+        w.set_rate(Rate::from_bps(kbit * 1_000));
+        w.lanes[0].app = App::Chunks { bytes, every: Span::from_millis(every) };
+        w.run_until(60.0);
+        let name = format!("{kbit} kbit/s, {bytes} bytes every {every} ms");
+        let first = 32.0 * 12_000.0 / kbit as f64;
+        let (_, most) = w.queue_ms(0.0, 60.0);
+        assert!(most <= 0.9 * first, "{name}: {most:.0} ms at the start, the first window takes {first:.0}");
+        let (mean, _) = w.queue_ms(45.0, 60.0);
+        assert!(mean <= 4.0 * 12_000.0 / kbit as f64, "{name}: {mean:.0} ms stand");
+        w.lanes[0].app = App::Greedy;
+        w.run_until(90.0);
+        let got = w.goodput(0, 65.0, 90.0) / (kbit as f64 * 1e3);
+        assert!((0.93..=1.01).contains(&got), "{name}: then bulk at {got:.3}");
+    }
+}
+
 /// Within one host or one switch the round trip is shorter than a timer is exact: the pauses between the pacer's bursts are no
 /// silence, or no rate would ever be measured and the lane would stay at the train's.
 #[test]

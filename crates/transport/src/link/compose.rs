@@ -292,7 +292,7 @@ impl<S: Service> Link<S> {
         Some(Draft { lane: at as u8, number, plain_len, class: Class::Bulk })
     }
 
-    /// How many datagrams as long as `first` may be sent as one batch: one if it is shorter than the maximum, else at most [`BATCH_SPAN`]
+    /// How many datagrams as long as `first` may be sent as one batch: one if it is shorter than the maximum, else at most `BATCH_SPAN`
     /// of the lane's time.
     pub fn batch_max(&self, at: usize, first: usize) -> usize {
         let lane = &self.lanes[at];

@@ -22,6 +22,7 @@ const PACKET: u64 = 1500;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newest {
     pub(super) number: u64,
+    pub(super) bytes: u32,
     pub(super) sent_at: Instant,
     /// Receiver's clock, nanoseconds.
     pub(super) arrival: u64,

@@ -12,6 +12,11 @@ use wavelane_base::{Instant, Rate, Span};
 /// A drain halves the rate for at least this long; that removes a queue of half that length.
 const DRAIN_SPAN: Span = Span::from_millis(40);
 const DRAIN_TARGETS: u64 = 8;
+/// A drain longer than this ends when the base is seen, and takes up to this many times as long until then: acks and urgent packets, which
+/// the pacer does not hold back, are much of what a slow lane carries. What looked like a queue may also be gone at once (the peer's process
+/// was stopped for some seconds).
+const DRAIN_LONG: Span = Span::from_millis(500);
+const DRAIN_MORE: u64 = 2;
 /// A drain begins if the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
 const DRAIN_EVERY: Span = Span::from_secs(5);
 const DRAIN_RTTS: u64 = 20;
@@ -93,8 +98,15 @@ impl Delay {
     ) {
         let Phase::Drain { since, until, rebase } = self.phase else { return };
         let now = sample.now;
-        // A plain drain ends by time; a rebase waits until packets sent at its end are acknowledged.
-        let over = if rebase.is_some() { newest_sent >= until } else { now >= until };
+        // A short drain ends by time; a rebase waits until packets sent at its end are acknowledged.
+        let over = match rebase {
+            Some(_) => newest_sent >= until,
+            None if until.since(since) <= DRAIN_LONG => now >= until,
+            None => {
+                newest_sent >= since && forward.base_seen() >= since
+                    || now >= since + until.since(since).times(DRAIN_MORE)
+            }
+        };
         if !over {
             return;
         }

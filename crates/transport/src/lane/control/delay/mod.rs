@@ -21,6 +21,7 @@ use crate::lane::sent::Resolved;
 use drain::Stuck;
 use probe::Probe;
 use startup::Believed;
+use target::Sizes;
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
@@ -85,6 +86,7 @@ pub(crate) struct Delay {
     cause: Cause,
     compete: Compete,
     shallow: Shallow,
+    sizes: Sizes,
     probe: Probe,
     delivered: u64,
     /// Bytes delivered since the application last had no more to send.
@@ -98,6 +100,8 @@ pub(crate) struct Delay {
     best: Rate,
     flat_rounds: u32,
     believed: Believed,
+    /// Since when the queue of startup is that of an overload.
+    overload_since: Option<Instant>,
     raise: usize,
     stuck: Option<Stuck>,
     last_drain: Instant,
@@ -124,6 +128,7 @@ impl Delay {
             cause: Cause::new(),
             compete: Compete::default(),
             shallow: Shallow::default(),
+            sizes: Sizes::new(now),
             probe: Probe::new(),
             delivered: 0,
             busy: 0,
@@ -136,6 +141,7 @@ impl Delay {
             best: Rate::from_bps(0),
             flat_rounds: 0,
             believed: Believed::Nothing,
+            overload_since: None,
             raise: 0,
             stuck: None,
             last_drain: now,
@@ -179,6 +185,7 @@ impl Delay {
         let now = sample.now;
         self.note_silence(now, sample.waited, sample.rtt);
         let Some(newest) = sample.newest else { return };
+        self.sizes.see(now, u64::from(newest.bytes));
         self.busy = if newest.app_limited { 0 } else { self.busy + sample.delivered };
         self.note_reverse(sample, forward);
         // The lowest round trip of half a minute may be that of an earlier path, and a loop with too short an assumed delay does not

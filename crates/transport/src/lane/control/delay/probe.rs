@@ -129,7 +129,7 @@ impl Probe {
 }
 
 impl Delay {
-    /// Runs the probes. Called for every ack in [`Phase::Cruise`].
+    /// Runs the probes. Called for every ack in `Phase::Cruise`.
     pub(super) fn probe(&mut self, sample: &AckSample, losses: &Losses, queue: Span, jitter: Span, round_over: bool) {
         let Some(newest) = sample.newest else { return };
         let idle = self.probe.stage == Stage::Idle;

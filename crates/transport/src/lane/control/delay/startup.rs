@@ -27,6 +27,10 @@ const TRAIN_JUDGED_RTT_PART: u64 = 5;
 /// While the rate doubles, a queue of this many jitters, up to this part of a round trip, does not end startup.
 const STARTUP_JITTERS: u64 = 8;
 const STARTUP_RTT_PART: u64 = 8;
+/// A queue of this length that grows for this long is overload, even if the application never had more to send than its next few bytes ...
+const OVERLOAD: Span = Span::from_millis(500);
+/// ... because more is sent than arrives, by at least this ratio.
+const OVERLOAD_GROWTH: (u64, u64) = (5, 4);
 /// Startup ends after this many rounds in a row with less than [`PLATEAU_GROWTH`].
 const PLATEAU_ROUNDS: u32 = 2;
 const PLATEAU_SURE: f64 = 0.15;
@@ -98,6 +102,11 @@ impl Delay {
                 return;
             }
         }
+        if let Some(rate) = self.overloaded(now, queue) {
+            self.rate = rate;
+            self.enter_cruise(now, losses);
+            return;
+        }
         if !round_over {
             return;
         }
@@ -119,6 +128,18 @@ impl Delay {
             self.rate = lasting.min(self.best);
             self.enter_cruise(now, losses);
         }
+    }
+
+    /// The rate of a link that small writes overload: each leaves at once, so none of them shows more than the application's rate until the
+    /// queue does.
+    fn overloaded(&mut self, now: Instant, queue: Span) -> Option<Rate> {
+        if queue < OVERLOAD {
+            self.overload_since = None;
+            return None;
+        }
+        let since = *self.overload_since.get_or_insert(now);
+        let served = self.service.rate(OVERLOAD).filter(|_| now.since(since) >= OVERLOAD)?;
+        (served.sent >= served.rate.scale(OVERLOAD_GROWTH.0, OVERLOAD_GROWTH.1)).then(|| plausible(&served))
     }
 
     /// Checks whether the link sustains the train's rate, or a token bucket let the train through.

@@ -3,7 +3,7 @@
 use super::{Delay, Phase};
 use crate::lane::control::PACKET;
 use crate::lane::forward::Forward;
-use wavelane_base::{Octets, Span};
+use wavelane_base::{Instant, Octets, Span};
 
 /// The target queue is this at [`TARGET_RATE`] and falls with the square root of the rate, so that flows that see the same queue converge
 /// to the same rate.
@@ -15,10 +15,38 @@ const TARGET_PACKETS: u64 = 2;
 /// And at least this many times the jitter seen in one short window, which is about half of the total.
 pub(super) const TARGET_JITTERS: u64 = 2;
 
+/// The size of packets is that of the largest in this time, or in up to twice as long.
+const SIZES_WINDOW: Span = Span::from_secs(5);
+
+/// The largest packets lately.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    since: Instant,
+    /// Of this window and of the one before.
+    largest: [u64; 2],
+}
+
+impl Sizes {
+    /// As if full packets had been sent.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, largest: [PACKET; 2] }
+    }
+    /// A packet of `bytes` was acknowledged.
+    pub(super) fn see(&mut self, now: Instant, bytes: u64) {
+        if now.since(self.since) > SIZES_WINDOW {
+            (self.since, self.largest) = (now, [0, self.largest[0]]);
+        }
+        self.largest[0] = self.largest[0].max(bytes.min(PACKET));
+    }
+    fn largest(&self) -> u64 {
+        self.largest[0].max(self.largest[1])
+    }
+}
+
 impl Delay {
     /// The target length of the queue.
     pub(super) fn target(&self, forward: &Forward) -> Span {
-        let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
+        let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * self.sizes.largest()));
         // A lane below half of its best rate is the one that lost its share: its target is not lowered further.
         let ahead = self.phase == Phase::Cruise && self.rate > self.compete.best().scale(1, 2);
         let limit = self.shallow.limit().filter(|_| ahead).unwrap_or(Span::MAX);
@@ -44,7 +72,7 @@ impl Delay {
 
     /// The part of a delay that may be jitter and single packets.
     pub(super) fn unevenness(&self, forward: &Forward) -> Span {
-        let packets = self.rate.max(self.compete.best()).time_for(Octets::new(TARGET_PACKETS * PACKET));
+        let packets = self.rate.max(self.compete.best()).time_for(Octets::new(TARGET_PACKETS * self.sizes.largest()));
         packets.max(forward.jitter().times(TARGET_JITTERS))
     }
 }

@@ -1,0 +1,191 @@
+//! A lane's table, and how it becomes a [`Lane`].
+
+use super::addresses::{check_host_and_port, check_reachable};
+use super::check::is_interface_name;
+use super::tables::LaneTable;
+use super::{ConfigError, Lane, LaneSocket, Ways, value};
+use crate::medium::Medium;
+use crate::{rules, units};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::Rate;
+use wavelane_gateway::Controller;
+use wavelane_host::ether;
+
+impl Lane {
+    pub(super) fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
+        let ethernet = t.medium == Medium::Ethernet;
+        if let Some(text) = t.address.as_ref().filter(|_| !ethernet) {
+            check_host_and_port(text)
+                .and_then(|()| check_reachable(text))
+                .map_err(|e| value(format!("{key}: address"), e))?;
+        }
+        // For a name, the lane's socket decides which IP version counts.
+        let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
+        if t.address.is_some() && t.direction == Ways::In {
+            return Err(value(
+                format!("{key}: address"),
+                "nothing leaves by a lane of direction \"in\": remove its address",
+            ));
+        }
+        if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
+            return Err(value(format!("{key}: device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
+        }
+        if t.direction == Ways::In && (t.metered || !t.bulk || !t.small) {
+            return Err(value(
+                format!("{key}: metered"),
+                "`bulk` and `small` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+            ));
+        }
+        if !t.bulk && !t.small {
+            return Err(value(
+                format!("{key}: small"),
+                "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
+            ));
+        }
+        let start_rate = t.start_rate.as_deref().map(|text| start_rate(text, t.direction));
+        let start_rate = start_rate.transpose().map_err(|why| value(format!("{key}: start_rate"), why))?;
+        if ethernet {
+            return Ok(Self { start_rate, ..Self::of_ethernet(t, key)? });
+        }
+        if t.priority.is_some() {
+            return Err(value(
+                format!("{key}: priority"),
+                "is of Ethernet lanes alone: remove it, or add medium = \"ethernet\"",
+            ));
+        }
+        let local = t.local.as_ref().map(|text| {
+            let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
+            text.parse::<SocketAddr>().map_err(|_| value(format!("{key}: local"), wrong()))
+        });
+        let local = local.transpose()?;
+        if local
+            .zip(address)
+            .is_some_and(|(local, address)| local.is_ipv6() && !local.ip().is_unspecified() && address.is_ipv4())
+        {
+            return Err(value(
+                format!("{key}: local"),
+                "is of IPv6 and the lane's address of IPv4: give both the same version",
+            ));
+        }
+        let six = address.map_or(listen.is_ipv6(), |address| address.is_ipv6());
+        if local.zip(address).is_some_and(|(local, address)| local.is_ipv4() && address.is_ipv6()) {
+            return Err(value(
+                format!("{key}: local"),
+                "is of IPv4 and the lane's address of IPv6: give both the same version",
+            ));
+        }
+        let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
+        check_mark(t.mark, t.direction).map_err(|why| value(format!("{key}: mark"), why))?;
+        let own = t.device.is_some() || local.is_some() || t.mark.is_some();
+        let socket = own.then(|| LaneSocket {
+            local: local.unwrap_or(SocketAddr::new(any, 0)),
+            device: t.device.clone(),
+            medium: Medium::Udp,
+            priority: 0,
+            mark: t.mark,
+        });
+        Ok(Self {
+            address: t.address.clone(),
+            socket,
+            ways: t.direction,
+            metered: t.metered,
+            bulk: t.bulk,
+            small: t.small,
+            start_rate,
+            line: 0,
+        })
+    }
+    /// A lane over a packet socket, without IP.
+    fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
+        let refuse = |field: &str, what: String| Err(value(format!("{key}: {field}"), what));
+        if t.device.is_none() {
+            return refuse(
+                "device",
+                "is missing: an Ethernet lane needs the name of its interface (see `ip link`)".into(),
+            );
+        }
+        if t.device.as_deref() == Some("lo") {
+            return refuse(
+                "device",
+                "the loopback interface leads to no station: name an Ethernet or Wi-Fi interface".into(),
+            );
+        }
+        if t.mark.is_some() {
+            return refuse("mark", "no routing rule sees an Ethernet lane's frames: remove it".into());
+        }
+        if t.local.is_some() {
+            return refuse("local", "an Ethernet lane has its device's address: remove it".into());
+        }
+        let mac = t.address.as_deref().map(|text| ether::parse_mac(text).ok_or(text)).transpose();
+        let mac = match mac {
+            Ok(mac) => mac,
+            Err(text) => {
+                return refuse(
+                    "address",
+                    format!("'{text}' is no station's address, such as 02:00:00:00:00:01 (see `ip link`)"),
+                );
+            }
+        };
+        if t.direction == Ways::Out && mac.is_none() {
+            return refuse(
+                "address",
+                "is missing: nothing comes back by this lane that would show where it leads".into(),
+            );
+        }
+        let priority = t.priority.unwrap_or(0);
+        if priority > ether::PRIORITY_MAX {
+            return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
+        }
+        let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
+        Ok(Self {
+            address: mac.map(|mac| ether::address_of(mac).to_string()),
+            socket: Some(LaneSocket {
+                local,
+                device: t.device.clone(),
+                medium: Medium::Ethernet,
+                priority,
+                mark: None,
+            }),
+            ways: t.direction,
+            metered: t.metered,
+            bulk: t.bulk,
+            small: t.small,
+            start_rate: None,
+            line: 0,
+        })
+    }
+}
+
+/// Whether a lane may have that firewall mark.
+fn check_mark(mark: Option<u32>, direction: Ways) -> Result<(), String> {
+    match mark {
+        Some(0) => Err("0 is what every unmarked packet has: choose another, such as 7".into()),
+        Some(mark) if rules::MARKS.contains(&mark) => {
+            Err(format!("{mark:#x} is one of wavelaned's own marks: choose another, such as 7"))
+        }
+        Some(_) if direction == Ways::In => {
+            Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The rate that a lane is to start at.
+fn start_rate(text: &str, direction: Ways) -> Result<Rate, String> {
+    if direction == Ways::In {
+        return Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into());
+    }
+    let wrong = || format!("'{text}' is not a rate, such as \"33.6 kbit/s\"");
+    let rate = units::rate(text).ok().filter(|rate| rate.as_bps() > 0).ok_or_else(wrong)?;
+    if rate < Controller::START_RATE_MIN {
+        let least = Controller::START_RATE_MIN.as_bps();
+        return Err(format!("no line is slower than {least} bit/s: write the line's rate, such as \"33.6 kbit/s\""));
+    }
+    if rate > Controller::START_RATE {
+        return Err(format!(
+            "a lane starts at {} Mbit/s and finds a higher rate itself, so {text} would change nothing: remove it",
+            Controller::START_RATE.as_bps() / 1_000_000
+        ));
+    }
+    Ok(rate)
+}

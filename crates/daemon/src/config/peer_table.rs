@@ -1,0 +1,95 @@
+//! A peer's table, and how it becomes a [`Peer`].
+
+use super::addresses::{check_host_and_port, check_reachable, prefixes};
+use super::file::line_of;
+use super::tables::{LaneTable, PeerTable};
+use super::{ConfigError, KEEPALIVE, KEEPALIVE_RANGE, Lane, Peer, lane_key, value};
+use crate::{keys, units};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use toml::Spanned;
+use wavelane_base::Rate;
+use wavelane_gateway::Controller;
+
+impl Peer {
+    /// `text` is the file's, for the lines of the lanes.
+    pub(super) fn from_table(t: PeerTable, folder: &Path, listen: SocketAddr, text: &str) -> Result<Self, ConfigError> {
+        let key = |field: &str| format!("peer '{}': {field}", t.name);
+        let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
+            value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
+        })?;
+        let listed = |field: &str, texts: Option<Vec<String>>| texts.map(|t| prefixes(&key(field), t)).transpose();
+        let allow_targets = listed("allow_targets", t.allow_targets)?;
+        let allow_sources = listed("allow_sources", t.allow_sources)?;
+        if let Some(address) = &t.address {
+            check_host_and_port(address)
+                .and_then(|()| check_reachable(address))
+                .map_err(|e| value(key("address"), e))?;
+        }
+        if !t.lane.is_empty() && t.address.is_some() {
+            return Err(value(key("address"), "stands beside [[peer.lane]]: write it into the lane that leads there"));
+        }
+        let lane = |(place, table): (usize, &Spanned<LaneTable>)| {
+            let line = line_of(text, table.span().start);
+            let key = lane_key(line, &t.name, place);
+            Lane::from_table(table.get_ref(), &key, listen).map(|lane| Lane { line, ..lane })
+        };
+        let lanes = t.lane.iter().enumerate().map(lane).collect::<Result<Vec<_>, _>>()?;
+        let keepalive = match t.keepalive.as_deref() {
+            None => lanes
+                .iter()
+                .any(|lane| lane.address.is_some())
+                .then_some(KEEPALIVE)
+                .or(t.address.as_ref().map(|_| KEEPALIVE)),
+            Some("off") => None,
+            Some(text) => {
+                let span = units::span(text).ok().filter(|s| KEEPALIVE_RANGE.contains(s));
+                let wrong = || {
+                    value(
+                        key("keepalive"),
+                        format!("'{text}' is neither \"off\" nor a time from 1 s to 1 h, such as \"25 s\""),
+                    )
+                };
+                Some(span.ok_or_else(wrong)?)
+            }
+        };
+        let controller = match t.controller.as_deref() {
+            None | Some("delay") => Controller::Delay,
+            Some("cubic") => Controller::Cubic,
+            Some(fixed) => fixed_rate(fixed).map(Controller::Fixed).map_err(|e| value(key("controller"), e))?,
+        };
+        if let Some(place) = lanes.iter().position(|lane| lane.start_rate.is_some() && controller != Controller::Delay)
+        {
+            return Err(value(
+                format!("{}: start_rate", lane_key(lanes[place].line, &t.name, place)),
+                "is of the controller \"delay\", and this peer has another: remove start_rate, or the peer's `controller`",
+            ));
+        }
+        Ok(Self {
+            public_key,
+            preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,
+            routes: prefixes(&key("routes"), t.routes.clone())?,
+            next_hops: t.next_hops.iter().map(|hop| next_hop(hop, &key("next_hops"))).collect::<Result<_, _>>()?,
+            allow_targets,
+            allow_sources,
+            controller,
+            keepalive,
+            split: t.split,
+            address: t.address,
+            lanes,
+            choice: t.choice.into(),
+            name: t.name,
+        })
+    }
+}
+
+fn next_hop(text: &str, key: &str) -> Result<IpAddr, ConfigError> {
+    let wrong = || format!("'{text}' is not an address, such as 10.0.0.2 or fe80::2 (without a device)");
+    text.parse().map_err(|_| value(key, wrong()))
+}
+
+fn fixed_rate(text: &str) -> Result<Rate, String> {
+    let wrong = || format!("'{text}' is not \"delay\", \"cubic\" or \"fixed 20 Mbit/s\"");
+    let rate = text.strip_prefix("fixed ").ok_or_else(wrong)?;
+    units::rate(rate).ok().filter(|r| r.as_bps() > 0).ok_or_else(wrong)
+}

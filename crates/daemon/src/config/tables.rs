@@ -1,0 +1,208 @@
+//! The file's tables and words, as TOML has them.
+
+use super::mechanisms::{BackpressureWord, PresetWord};
+use super::{OnFailure, Source, Ways};
+use crate::medium::Medium;
+use serde::Deserialize;
+use std::path::PathBuf;
+use toml::Spanned;
+use wavelane_gateway::Choice;
+
+/// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
+const TUN_MTU_DEFAULT: u16 = 1_400;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) gateway: GatewayTable,
+    #[serde(default)]
+    pub(super) peer: Vec<PeerTable>,
+    pub(super) intercept: Option<InterceptTable>,
+    pub(super) tun: Option<TunTable>,
+    #[serde(default)]
+    pub(super) forward: Vec<ForwardTable>,
+    #[serde(default)]
+    pub(super) edge: Vec<EdgeTable>,
+    pub(super) clock: Option<ClockTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GatewayTable {
+    pub(super) name: String,
+    pub(super) key: PathBuf,
+    #[serde(default = "default_listen")]
+    pub(super) listen: String,
+    #[serde(default)]
+    pub(super) on_failure: OnFailure,
+    #[serde(default)]
+    pub(super) source: Source,
+    pub(super) control: Option<PathBuf>,
+    pub(super) state: Option<PathBuf>,
+    pub(super) pool: Option<String>,
+    pub(super) flows_max: Option<usize>,
+    pub(super) serves: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) routing: RoutingWord,
+    pub(super) routing_table: Option<u32>,
+    pub(super) idle: Option<String>,
+    #[serde(default)]
+    pub(super) seal: SealWord,
+    pub(super) preset: Option<PresetWord>,
+    pub(super) backpressure: Option<BackpressureWord>,
+    pub(super) micro_blocks: Option<bool>,
+    pub(super) block: Option<String>,
+    pub(super) rounds: Option<bool>,
+    pub(super) withhold: Option<u64>,
+    pub(super) cache: Option<String>,
+}
+
+/// What chooses the peer for a target, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RoutingWord {
+    #[default]
+    Peers,
+    Kernel,
+}
+
+/// Whether flows across relays are sealed, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub(super) enum SealWord {
+    #[default]
+    #[serde(rename = "off")]
+    Off,
+    #[serde(rename = "end-to-end")]
+    EndToEnd,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EdgeTable {
+    pub(super) name: String,
+    pub(super) public_key: String,
+    #[serde(default)]
+    pub(super) routes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PeerTable {
+    pub(super) name: String,
+    pub(super) public_key: String,
+    pub(super) preshared_key: Option<PathBuf>,
+    pub(super) address: Option<String>,
+    pub(super) keepalive: Option<String>,
+    #[serde(default)]
+    pub(super) routes: Vec<String>,
+    #[serde(default)]
+    pub(super) next_hops: Vec<String>,
+    pub(super) allow_targets: Option<Vec<String>>,
+    pub(super) allow_sources: Option<Vec<String>>,
+    pub(super) controller: Option<String>,
+    #[serde(default = "yes")]
+    pub(super) split: bool,
+    #[serde(default)]
+    pub(super) choice: ChoiceWord,
+    #[serde(default)]
+    pub(super) lane: Vec<Spanned<LaneTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LaneTable {
+    #[serde(default)]
+    pub(super) medium: Medium,
+    pub(super) address: Option<String>,
+    pub(super) device: Option<String>,
+    pub(super) local: Option<String>,
+    #[serde(default)]
+    pub(super) direction: Ways,
+    #[serde(default)]
+    pub(super) metered: bool,
+    #[serde(default = "yes")]
+    pub(super) bulk: bool,
+    #[serde(default = "yes")]
+    pub(super) small: bool,
+    pub(super) start_rate: Option<String>,
+    pub(super) priority: Option<u8>,
+    pub(super) mark: Option<u32>,
+}
+
+/// How lanes are used, in the file's words.
+#[derive(Clone, Copy, Default, Deserialize)]
+pub(super) enum ChoiceWord {
+    #[default]
+    #[serde(rename = "bond")]
+    Bond,
+    #[serde(rename = "pinned")]
+    Pinned,
+    #[serde(rename = "pinned+fallback")]
+    PinnedFallback,
+    #[serde(rename = "delivery-1998")]
+    Delivery1998,
+}
+
+impl From<ChoiceWord> for Choice {
+    fn from(word: ChoiceWord) -> Self {
+        match word {
+            ChoiceWord::Bond => Self::Bond,
+            ChoiceWord::Pinned => Self::Pinned,
+            ChoiceWord::PinnedFallback => Self::PinnedFallback,
+            ChoiceWord::Delivery1998 => Self::Delivery1998,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InterceptTable {
+    #[serde(default)]
+    pub(super) interfaces: Vec<String>,
+    #[serde(default)]
+    pub(super) local: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TunTable {
+    #[serde(default = "default_tun_name")]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) addresses: Vec<String>,
+    #[serde(default = "default_tun_mtu")]
+    pub(super) mtu: u16,
+    #[serde(default = "yes")]
+    pub(super) offload: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForwardTable {
+    pub(super) listen: String,
+    pub(super) to: String,
+    pub(super) via: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClockTable {
+    pub(super) offset: Option<String>,
+    pub(super) drift_ppm: Option<i64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_tun_name() -> String {
+    "wavelane0".into()
+}
+
+fn default_tun_mtu() -> u16 {
+    TUN_MTU_DEFAULT
+}
+
+fn default_listen() -> String {
+    "0.0.0.0:4780".into()
+}

@@ -1,0 +1,58 @@
+//! What sessions, links, lanes and services are set up with.
+
+use super::{Config, LaneConfig, Link, Medium, PeerConfig, grants};
+use std::net::SocketAddr;
+use wavelane_base::{Entropy, Instant, Octets};
+use wavelane_services::Services;
+use wavelane_services::hop::HopConfig;
+use wavelane_services::packet::PacketsConfig;
+use wavelane_transport::link::{LaneOptions, LinkConfig};
+use wavelane_transport::session::{PeerKeys, Way};
+use wavelane_wire::datagram::{ETHERNET_OVERHEAD, UDP4_OVERHEAD, UDP6_OVERHEAD};
+
+/// Header octets around a datagram to `address`.
+pub(super) fn overhead(medium: Medium, address: Option<SocketAddr>) -> usize {
+    match (medium, address) {
+        (Medium::Ethernet, _) => ETHERNET_OVERHEAD,
+        (Medium::Udp, Some(SocketAddr::V6(_))) => UDP6_OVERHEAD,
+        (Medium::Udp | Medium::Radio { .. }, _) => UDP4_OVERHEAD,
+    }
+}
+
+pub(super) fn hop_config(config: &Config, peer: &PeerConfig) -> HopConfig {
+    let Config { flows_max, pool, idle, micro_blocks, block, rounds, .. } = *config;
+    let withhold = grants::withholds(config, peer);
+    HopConfig { flows_max, pool, idle, micro_blocks, block, rounds, withhold }
+}
+
+pub(super) fn new_link(
+    now: Instant,
+    config: &Config,
+    peer: &PeerConfig,
+    packets: Option<PacketsConfig>,
+    dice: Entropy,
+) -> Link {
+    Link::new(now, link_config(config, peer), Services::new(hop_config(config, peer), packets), dice)
+}
+
+pub(super) fn peer_keys(peer: &PeerConfig) -> PeerKeys {
+    let ways = peer.lanes.iter().map(|lane| Way { port: lane.port, address: lane.address, one_way: lane.one_way });
+    PeerKeys { public_key: peer.public_key, preshared_key: peer.preshared_key, ways: ways.collect() }
+}
+
+pub(super) fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
+    let LaneConfig { metered, bulk, small, address, medium, start_rate, .. } = *lane;
+    let controller = lane.effective_controller();
+    let overhead = overhead(medium, address);
+    LaneOptions { controller, start_rate, mtu_max: config.mtu_max, overhead, metered, bulk, small }
+}
+
+pub(super) fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
+    LinkConfig {
+        lanes: peer.lanes.iter().map(|lane| lane_options(config, lane)).collect(),
+        choice: peer.choice,
+        keepalive: peer.keepalive,
+        // Half of the pool is for sent data.
+        in_flight_max: Octets::new(config.pool.get() / 2),
+    }
+}
