@@ -25,8 +25,8 @@ const SEEDS: [u32; 2] = [3, 12];
 /// An IPv4 packet's share of application bytes under TCP with timestamps: 20 + 20 + 12 bytes of 1500 are headers
 /// (RFC 791, RFC 9293, RFC 7323).
 const TCP_PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
-/// The same under Wavelane: at most 72 bytes of a full datagram are not the application's.
-const WAVELANE_PAYLOAD_SHARE: f64 = 1428.0 / 1500.0;
+/// The same under Wavelane: 63 bytes of a full datagram are headers, tag and frame (docs/protocol/wire.md).
+const WAVELANE_PAYLOAD_SHARE: f64 = 1437.0 / 1500.0;
 /// Share of the file's metrics that go into rows, with their units.
 const METRICS: &[(Metric, &str)] = &[
     (Metric::GoodputBps, "bit/s"),

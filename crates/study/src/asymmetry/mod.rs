@@ -89,11 +89,7 @@ pub(crate) fn run(
             Ok(found) => rows.extend(found),
             Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
                 let row = Row::new(ID, LAB, OURS, "completed", "share");
-                rows.push(Row {
-                    verdict: Verdict::Inconclusive,
-                    why: format!("the laboratory cannot run: {why}"),
-                    ..row
-                });
+                rows.push(Row { verdict: Verdict::Inconclusive, why: format!("the lab cannot run: {why}"), ..row });
             }
             Err(why) => return Err(why),
         }

@@ -120,7 +120,7 @@ pub(crate) fn run(
             Ok(found) => rows.extend(found),
             Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
                 let row = Row::new(ID, LAB, "wavelane", "completed", "share");
-                let why = format!("the laboratory cannot run: {why}");
+                let why = format!("the lab cannot run: {why}");
                 rows.push(Row { verdict: Verdict::Inconclusive, why, ..row });
             }
             Err(why) => return Err(why),

@@ -29,7 +29,7 @@ const WITHIN: f64 = 0.1;
 pub(super) const METRIC: &str = "lab_over_sim";
 const CLAIM: &str = "lab_agreement_share";
 
-/// Why the laboratory cannot impose a draw as the simulator does; nothing if it can.
+/// Why the lab cannot impose a draw as the simulator does; nothing if it can.
 fn unfit(draw: &Draw) -> Option<String> {
     let rate = draw.down.rate.max(draw.up.rate);
     let held = |way: &&super::draw::Way| way.rate as f64 * draw.rtt_ms / 8e3 + way.queue as f64;
@@ -61,7 +61,7 @@ pub(super) fn run(
         match unfit(&draw) {
             None => draws.push(draw),
             Some(why) if options.draws.is_some() => {
-                let why = format!("not run, the laboratory cannot impose it: {why}");
+                let why = format!("not run, the lab cannot impose it: {why}");
                 rows.push(Row { case: case_of(&draw), why, ..Row::new(ID, LAB, OURS, METRIC, "ratio") });
             }
             Some(_) => {}

@@ -3,19 +3,21 @@
 use super::outputs::DRAIN_GAIN;
 use super::target::TARGET_MIN;
 use super::{Delay, Phase, RATE_MAX, RATE_MIN, SKIP_ROUNDS};
-use crate::lane::control::AckSample;
 use crate::lane::control::compete::{Situation, Verdict};
+use crate::lane::control::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
-use wavelane_base::{Instant, Rate, Span};
+use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// A drain halves the rate for at least this long; that removes a queue of half that length.
 const DRAIN_SPAN: Span = Span::from_millis(40);
 const DRAIN_TARGETS: u64 = 8;
-/// A drain longer than this ends when the base is seen, and takes up to this many times as long until then: acks and urgent packets, which
-/// the pacer does not hold back, are much of what a slow lane carries. What looked like a queue may also be gone at once (the peer's process
-/// was stopped for some seconds).
+/// A drain longer than this ends when the base is seen: what looked like a queue may be gone at once (the peer's process was stopped for some
+/// seconds).
 const DRAIN_LONG: Span = Span::from_millis(500);
+/// Where a packet takes this long, a drain may take up to this many times as long until then: acks and urgent packets, which the pacer does
+/// not hold back, are much of what a slow lane carries.
+const SLOW_PACKET: Span = Span::from_millis(20);
 const DRAIN_MORE: u64 = 2;
 /// A drain begins if the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
 const DRAIN_EVERY: Span = Span::from_secs(5);
@@ -89,6 +91,10 @@ impl Delay {
         queue.scale(rate, (rate - paced.as_bps().min(rate)).max(rate / 10))
     }
 
+    fn is_slow(&self) -> bool {
+        self.rate.time_for(Octets::new(PACKET)) >= SLOW_PACKET
+    }
+
     pub(super) fn draining(
         &mut self,
         sample: &AckSample,
@@ -99,12 +105,13 @@ impl Delay {
         let Phase::Drain { since, until, rebase } = self.phase else { return };
         let now = sample.now;
         // A short drain ends by time; a rebase waits until packets sent at its end are acknowledged.
+        let planned = until.since(since);
         let over = match rebase {
             Some(_) => newest_sent >= until,
-            None if until.since(since) <= DRAIN_LONG => now >= until,
+            None if planned <= DRAIN_LONG => now >= until,
             None => {
                 newest_sent >= since && forward.base_seen() >= since
-                    || now >= since + until.since(since).times(DRAIN_MORE)
+                    || now >= since + planned.times(if self.is_slow() { DRAIN_MORE } else { 1 })
             }
         };
         if !over {
