@@ -11,8 +11,8 @@ use std::time::Duration;
 pub const SOCKET_BUFFER: usize = 256 << 10;
 /// Maximum memory of a door socket's receive buffer; nearly all of it can be payload.
 pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
-/// The same until [`set_receive_room`]. The window advertised in a SYN (64 KiB) fits completely.
-pub const RECEIVE_FIRST: usize = 128 << 10;
+/// The same until [`set_receive_room`]: four times the window advertised in a SYN (64 KiB). Segments take up to three times their bytes.
+pub const RECEIVE_FIRST: usize = 256 << 10;
 /// Unsent bytes in the kernel below which a socket counts as writable.
 pub const NOT_SENT_LOW_WATER: i32 = 64 << 10;
 /// Connections that the kernel completes before we accept them.
