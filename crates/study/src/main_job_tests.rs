@@ -46,8 +46,8 @@ fn find<'a>(rows: &'a [Row], stack: &str, metric: &str) -> &'a Row {
 fn the_bound_is_rate_times_good_time_times_payload_share() {
     let rows = judged(vec![stack("wavelane", [15e6, 17e6], 150.0), stack("tcp-bbr", [8e6, 8e6], 200.0)]);
     let row = find(&rows, "wavelane", "goodput_bps");
-    // 20 Mbit/s x 570 / 600 x 1428 / 1500.
-    assert!((row.bound.unwrap() - 18.088e6).abs() < 1.0, "{:?}", row.bound);
+    // 20 Mbit/s x 570 / 600 x 1437 / 1500.
+    assert!((row.bound.unwrap() - 18.202e6).abs() < 1.0, "{:?}", row.bound);
     assert_eq!((row.value, row.n, row.verdict), (Some(16e6), 2, Verdict::Pass));
     assert!(row.ci95.unwrap() > 0.0);
     assert_eq!(find(&rows, "tcp-bbr", "rtt_p95_ms").verdict, Verdict::Info);
