@@ -300,6 +300,15 @@ impl Gateway {
         number.is_some_and(|lane| self.links[peer.0].lane_failed(*lane))
     }
 
+    /// The lanes that exist to a peer, in the order of its status: place in the configuration, and whether it has failed. Lanes that were
+    /// created for lanes of the peer have no place.
+    pub fn lane_failures(&self, peer: PeerId) -> Vec<(Option<usize>, bool)> {
+        let Some(state) = self.peers.get(peer.0) else { return Vec::new() };
+        let place = |lane: usize| state.numbers.iter().position(|number| *number == lane);
+        let lanes = status::lanes(self, peer.0).into_iter().filter(|lane| self.sessions.port(peer.0, *lane).is_some());
+        lanes.map(|lane| (place(lane), self.links[peer.0].lane_failed(lane))).collect()
+    }
+
     /// Sets whether a port takes datagrams now. For owners of several ports: what one does not take, another carries.
     pub fn set_port_room(&mut self, now: Instant, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {

@@ -41,6 +41,8 @@ fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
             assert!(peer.up && peer.path_mtu <= path_mtu && peer.path_mtu >= 576, "{path_mtu}: {}", peer.path_mtu);
             let cause = peer.path_mtu_cause.as_deref().unwrap_or_default();
             assert!(cause.contains("are lost on the way"), "{path_mtu}: {cause:?}");
+            let known = if peer.path_mtu == 576 { "none of more than 576" } else { "smaller ones arrive" };
+            assert!(cause.contains(known), "{path_mtu}: {cause:?}");
         }
         let told = |e: &Event| matches!(e, Event::PathMtu { place: Some(0), text, .. } if text.contains("are lost on the way"));
         assert_eq!(pair.events[0].iter().filter(|e| told(e)).count(), 1, "said once");

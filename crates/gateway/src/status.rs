@@ -119,7 +119,7 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
 }
 
 /// The existing lanes to a peer: the configured ones in order, then those created for lanes of the peer.
-fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
+pub(super) fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
     let (link, numbers) = (&gateway.links[peer], &gateway.peers[peer].numbers);
     let made = (0..link.lanes()).filter(|lane| !numbers.contains(lane));
     numbers.iter().copied().chain(made).filter(|lane| !link.is_closed(*lane)).collect()
@@ -148,10 +148,18 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Opt
     })
 }
 
+/// The size that every path carries (RFC 1122, section 3.3.3) and none is searched below.
+const LEAST_MTU: usize = 576;
+
 /// The notice about a path whose MTU is below the base.
 fn path_mtu_cause(mtu: usize) -> String {
+    let arrive = if mtu <= LEAST_MTU {
+        format!(", and none of more than {LEAST_MTU} is known to arrive")
+    } else {
+        format!(" and smaller ones arrive, of {mtu} bytes as far as is known by now")
+    };
     format!(
-        "packets of 1200 bytes are lost on the way and smaller ones arrive, of {mtu} bytes as far as is known by now: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones than arrive"
+        "packets of 1200 bytes are lost on the way{arrive}: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones than arrive"
     )
 }
 

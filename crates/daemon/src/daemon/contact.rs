@@ -27,6 +27,8 @@ pub(super) struct Contact {
     said: Changes,
     /// The same of its lanes out, in the file's order.
     pub(super) lanes: Vec<Changes>,
+    /// The same of lanes without a table, in the order of the status.
+    pub(super) answering: Vec<Changes>,
     /// It was silent for so long that requests to it are refused.
     pub(super) down: bool,
     /// Since when it is up, or is not.
@@ -48,6 +50,7 @@ impl Contact {
             up: false,
             said,
             lanes,
+            answering: Vec::new(),
             down: false,
             since: now,
             doubted: false,
@@ -58,8 +61,9 @@ impl Contact {
     }
     /// The peer begins or ceases to answer: earlier findings are dropped, what was logged stays.
     pub(super) fn turn(&mut self, now: Instant, up: bool) {
-        let (said, lanes) = (self.said.clone(), std::mem::take(&mut self.lanes));
-        *self = Self { up, said, lanes, ..Self::new(now) };
+        let (said, lanes, answering) =
+            (self.said.clone(), std::mem::take(&mut self.lanes), std::mem::take(&mut self.answering));
+        *self = Self { up, said, lanes, answering, ..Self::new(now) };
     }
     /// Whether its state is to be logged, and how many changes were not. A peer whose networks are or were refused is always logged.
     fn told(&mut self, now: Instant, was_down: bool) -> Option<u64> {

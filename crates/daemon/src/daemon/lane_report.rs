@@ -227,6 +227,36 @@ impl Daemon {
                     self.tell_of_lane(peer, out, works, gone);
                 }
             }
+            self.tell_of_answering_lanes(peer);
+        }
+    }
+    /// The same of lanes without a table here: they answer lanes of the peer, which calls.
+    fn tell_of_answering_lanes(&mut self, peer: usize) {
+        let now = self.now;
+        let has_tables = self.config.peers.get(peer).is_some_and(|p| !p.lanes.is_empty());
+        let states = self.gateway.lane_failures(PeerId(peer));
+        let answering = |&(_, (place, _)): &(usize, (Option<usize>, bool))| !has_tables || place.is_none();
+        let answering: Vec<(usize, bool)> =
+            states.into_iter().enumerate().filter(answering).map(|(at, (_, failed))| (at, !failed)).collect();
+        self.peers[peer].answering.resize_with(answering.len(), || Changes::new(now, true));
+        // One alone is the peer itself.
+        if answering.len() + self.peers[peer].lanes.len() < 2 {
+            return;
+        }
+        for (place, (at, works)) in answering.into_iter().enumerate() {
+            let Some(unsaid) = self.peers[peer].answering[place].turn(now, works) else { continue };
+            let status = self.gateway.status(now);
+            let Some((lane, p)) = status.peers.get(peer).and_then(|p| Some((p.lanes.get(at)?, p))) else { continue };
+            let socket = lane
+                .port
+                .0
+                .checked_sub(1)
+                .and_then(|own| self.devices.sockets().get(usize::from(own))?.as_ref().map(LaneSocket::name));
+            let by = socket.unwrap_or_else(|| self.config.listen.to_string());
+            let to = lane.address.map(|to| format!(" to {}", medium::address_text(to))).unwrap_or_default();
+            let what = if works { "works again" } else { "has failed: no answer" };
+            let text = format!("peer '{}', lane by {by}{to} {what}{}", p.name, Changes::unsaid(unsaid));
+            self.say(&text);
         }
     }
     fn tell_of_lane(&mut self, peer: usize, out: usize, works: bool, unsaid: u64) {

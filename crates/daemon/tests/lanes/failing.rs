@@ -38,6 +38,11 @@ fn two_uplinks_add_up_and_either_may_fail() {
     });
     a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 has failed: no answer");
     a.wait_log("peer 'b', lane 1 by 0.0.0.0:4780 to 10.2.0.2:4780 works again");
+    // The hub has no table for these lanes: they answer those of the ship.
+    for what in ["has failed: no answer", "works again"] {
+        let told = |line: &str| line.contains("peer 'a', lane by 0.0.0.0:4780 to 10.") && line.contains(what);
+        common::wait_for("the hub's line", || b.log().lines().any(told));
+    }
     // Where the processor is busy, a lane may count as failed for a moment at any time.
     common::wait_for("lane 2", || a.status().to_string().contains("lane 2 by wan1 to 10.4.0.2:4780 (udp): in use"));
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
