@@ -81,7 +81,7 @@ impl Gateway {
                 self.heard(now, PeerId(peer));
                 self.peers[peer].note_heard_by(now, port);
                 self.lend(PeerId(peer));
-                let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
+                let arrival = Arrival { now, rx_time: meta.rx_time, lane, back, number, ecn: meta.ecn };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);
                 self.take_path_responses(now, PeerId(peer));
                 self.take_gone(now, PeerId(peer));

@@ -37,7 +37,7 @@ const STREAM_PACKETS: u32 = 16;
 const PAUSE: Span = Span::from_millis(50);
 
 /// Generates lane acks for one lane of the neighbour.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LaneReceiver {
     lane: u8,
     /// Newest first, disjoint, not adjacent.

@@ -368,6 +368,11 @@ impl<R> LaneSender<R> {
         self.wish.pending()
     }
 
+    /// The wish as it was sent last, or would be now.
+    pub fn told_wish(&self) -> (u64, Span) {
+        self.wish.told()
+    }
+
     /// The longest time that the peer delays an ack, according to the last wish.
     pub fn ack_delay(&self) -> Span {
         self.wish.delay()

@@ -250,7 +250,8 @@ impl Wish {
     pub(super) fn follow(&mut self, before: &Self) {
         self.unsent |= before.unsent || self.told() != before.told();
     }
-    fn told(&self) -> (u64, Span) {
+    /// Packets per ack, and the longest delay.
+    pub(super) fn told(&self) -> (u64, Span) {
         (self.packets.max(self.by_pace).max(self.thin_packets).max(self.least.0), self.delay())
     }
     /// The interval between acks of a lane of this rate because they queued on the return path; thinning by pacing rate only adds

@@ -12,7 +12,7 @@ use wavelane_wire::frame::{Frame, Ranges, RepairFrame};
 /// Most octets of a lane ack before its ranges.
 const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
 /// Ranges in an ack that shares its datagram with data; a datagram of its own may carry [`RANGES_ALONE`].
-const RANGES_SHARED: usize = 12;
+pub(super) const RANGES_SHARED: usize = 12;
 /// Ranges in an ack that travels alone.
 const RANGES_ALONE: usize = 64;
 /// The same on a return path of a few kilobit a second: there 64 ranges take a second.
@@ -33,10 +33,14 @@ impl<S: Service> Link<S> {
         if let Some(draft) = self.compose_double(now, at, buf) {
             return Some(draft);
         }
+        if let Some(draft) = self.compose_ack_copy(now, at, buf) {
+            return Some(draft);
+        }
         let probe = self.lanes[at].sender.poll_probe(now);
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
         }
+        let asks = probe == Some(Probe::Tail) && self.lanes.are_several();
         let tail = probe == Some(Probe::Tail) && self.lanes.tail_carries(at);
         if tail {
             self.service.doubt_oldest();
@@ -103,7 +107,7 @@ impl<S: Service> Link<S> {
             record.gone = self.put_gone(&mut w);
             eliciting |= record.gone != 0;
         }
-        eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
+        eliciting |= self.put_wish(now, at, class.is_some(), asks, &mut w);
         let (mut wrote_media, mut copied) = (false, 0..0);
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
@@ -318,16 +322,31 @@ impl<S: Service> Link<S> {
         self.greet(now);
     }
 
-    /// Appends our ack wish for a lane to a datagram that is sent anyway. Returns whether it did.
-    fn put_wish(&mut self, now: Instant, at: usize, leaving: bool, w: &mut Writer<'_>) -> bool {
+    /// Appends the wish for acks if the neighbour does not have it, and with `asks` the request for one at once, by the same path too. Returns
+    /// whether it did.
+    fn put_wish(&mut self, now: Instant, at: usize, leaving: bool, asks: bool, w: &mut Writer<'_>) -> bool {
         let sender = &mut self.lanes[at].sender;
-        let Some((packets, delay)) = sender.ack_wish().filter(|_| leaving) else { return false };
-        let frame = Frame::AckWish { lane: at as u8, packets, delay_us: delay.as_micros(), now: false };
+        let pending = sender.ack_wish().filter(|_| leaving);
+        let Some((packets, delay)) = pending.or_else(|| asks.then(|| sender.told_wish())) else { return false };
+        let frame = Frame::AckWish { lane: at as u8, packets, delay_us: delay.as_micros(), now: asks };
         let written = frame.emit(w).is_ok();
-        if written {
+        if written && pending.is_some() {
             sender.wish_sent(now);
         }
         written
+    }
+
+    /// The ack that a tail probe asked for by its own lane.
+    fn compose_ack_copy(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
+        let ack = self.lanes[at].ack_copy.take()?;
+        if !self.lanes[at].sender.takes_answers() {
+            return None;
+        }
+        let end = self.lanes[at].sender.datagram_max().min(buf.len()).checked_sub(TAG_LEN)?;
+        let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
+        Frame::LaneAck(ack).emit(&mut w).ok()?;
+        let plain_len = w.len();
+        Some(self.send(now, at, plain_len, Class::Control, false, true, SentDatagram::default()))
     }
 }
 

@@ -118,6 +118,8 @@ pub struct Arrival {
     pub rx_time: Instant,
     /// The neighbour's lane.
     pub lane: u8,
+    /// Our lane back by the same path, if there is one.
+    pub back: Option<usize>,
     /// Its packet number.
     pub number: u64,
     /// Its ECN mark.

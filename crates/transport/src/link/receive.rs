@@ -1,5 +1,6 @@
 //! What arrives: the frames of datagrams, and of datagrams restored by repair symbols.
 
+use super::compose::RANGES_SHARED;
 use super::inbound::InboundLoss;
 use super::{Arrival, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
 use crate::Service;
@@ -17,7 +18,7 @@ const LISTS_MAX: usize = 2 * LANES_MAX;
 impl<S: Service> Link<S> {
     /// Takes the plaintext of an authenticated datagram.
     pub fn handle_payload(&mut self, arrival: Arrival, payload: &[u8]) {
-        let Arrival { now, rx_time, lane, number, ecn } = arrival;
+        let Arrival { now, rx_time, lane, back, number, ecn } = arrival;
         self.counters.datagrams_received += 1;
         let known = receiver(&mut self.receivers, lane).is_some();
         let mut came = Came::default();
@@ -40,6 +41,11 @@ impl<S: Service> Link<S> {
         }
         if let Some(receiver) = receiver(&mut self.receivers, lane) {
             receiver.received(now, rx_time, number, ecn, asked.eliciting, asked.now);
+            // A tail probe: the lane that our acks take may be what fails, so this ack leaves by the probe's lane too.
+            let back = back.filter(|back| asked.now && self.lanes.are_several() && *back != self.lanes.first());
+            if let Some(back) = back {
+                self.lanes[back].ack_copy = receiver.clone().take_ack(now, RANGES_SHARED);
+            }
             self.inbound[usize::from(lane)].arrived(number);
         }
         self.settle(now);

@@ -6,6 +6,7 @@ use crate::link::guard::Guard;
 use crate::link::path::Skips;
 use crate::link::{FATES_KNOWN_MIN, LOSS_UNKNOWN, LaneOptions, SentDatagram};
 use wavelane_base::{Entropy, Instant, Octets, Span};
+use wavelane_wire::frame::LaneAck;
 
 /// A slow lane still takes bulk if a packet takes no longer than this: bytes that late do no harm, and a lane that is given nothing never
 /// shows that its rate is higher than estimated.
@@ -64,6 +65,8 @@ pub(in crate::link) struct Lane<L> {
     /// Whether something that asks for an answer was sent, and when the last padded ping was.
     pub(super) asked: bool,
     pub(super) gauge_at: Option<Instant>,
+    /// An ack that leaves by this lane although another carries the acks.
+    pub(in crate::link) ack_copy: Option<LaneAck>,
 }
 
 impl<L> Lane<L> {
@@ -95,6 +98,7 @@ impl<L> Lane<L> {
             shaky_until: now,
             asked: false,
             gauge_at: None,
+            ack_copy: None,
         }
     }
 
@@ -126,7 +130,7 @@ impl<L> Lane<L> {
         self.guard = Guard::default();
         self.challenge = None;
         (self.measured, self.failed) = (false, false);
-        (self.asked, self.gauge_at) = (false, None);
+        (self.asked, self.gauge_at, self.ack_copy) = (false, None, None);
         self.path = PathView { lane: self.path.lane, ..PathView::default() };
         self.rtt_min = Span::MAX;
     }
