@@ -40,7 +40,7 @@ impl<S: Service> Link<S> {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
         }
-        let asks = probe == Some(Probe::Tail) && self.lanes.are_several();
+        let asks = probe == Some(Probe::Tail) && self.lanes.are_several_quick();
         let tail = probe == Some(Probe::Tail) && self.lanes.tail_carries(at);
         if tail {
             self.service.doubt_oldest();

@@ -100,6 +100,12 @@ impl<L> Lanes<L> {
         self.order.len() > 1
     }
 
+    /// Whether there are several open lanes, and a packet is known to be short on each: acks that are asked for at once cost a slow one too
+    /// much.
+    pub(super) fn are_several_quick(&self) -> bool {
+        self.are_several() && self.open().all(|(_, lane)| lane.is_quick())
+    }
+
     /// One more lane.
     pub(super) fn add(&mut self, now: Instant, options: &LaneOptions, sent_max: usize, dice: Entropy) {
         assert!(self.all.len() < LANES_MAX, "lanes are numbered below {LANES_MAX}");
