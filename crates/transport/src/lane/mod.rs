@@ -64,6 +64,9 @@ impl Controller {
     pub const START_RATE_MIN: Rate = Rate::from_bps(300);
 }
 
+/// A lane is slow where a full packet takes at least this long.
+pub(crate) const SLOW_PACKET: Span = Span::from_millis(20);
+
 /// A lane's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneConfig {

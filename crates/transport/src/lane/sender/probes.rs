@@ -1,7 +1,7 @@
 //! What a lane wants sent of its own: tail probes, requests for acks, path-MTU probes.
 
 use super::LaneSender;
-use crate::lane::Probe;
+use crate::lane::{Probe, SLOW_PACKET};
 use wavelane_base::{Instant, Octets, Span};
 
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
@@ -14,9 +14,8 @@ const PROBE_OCTETS: u64 = 100;
 const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
 /// The interval on an idle lane.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
-/// Where packets take at least this long, ...
-const STALL_PACKET: Span = Span::from_millis(20);
-/// ... and some stand in the queue behind the one that was acknowledged, the next ack follows within the time of this many packets, ...
+/// On a slow lane, while some packets stand in the queue behind the one that was acknowledged, the next ack follows within the time of this
+/// many packets, ...
 const STALL_PACKETS: u64 = 3;
 /// ... this many jitters and this margin, whatever the round trip: most of that is queue, which does not delay one ack after another.
 const STALL_JITTERS: u64 = 4;
@@ -117,7 +116,7 @@ impl<R> LaneSender<R> {
         let stands = self.control.queue().is_some_and(|queue| queue >= packet);
         let follows = self.sent.in_flight() >= 2 * self.packet_max() as u64;
         let ack = self.wish.delay().max(self.ack_delay_seen) + self.forward.jitter().times(STALL_JITTERS);
-        (packet >= STALL_PACKET && stands && follows).then(|| packet.times(STALL_PACKETS) + ack + STALL_MARGIN)
+        (packet >= SLOW_PACKET && stands && follows).then(|| packet.times(STALL_PACKETS) + ack + STALL_MARGIN)
     }
 
     /// Interval between tail probes on a slow lane.

@@ -3,6 +3,7 @@
 use super::outputs::DRAIN_GAIN;
 use super::target::TARGET_MIN;
 use super::{Delay, Phase, RATE_MAX, RATE_MIN, SKIP_ROUNDS};
+use crate::lane::SLOW_PACKET;
 use crate::lane::control::compete::{Situation, Verdict};
 use crate::lane::control::{AckSample, PACKET};
 use crate::lane::forward::Forward;
@@ -15,9 +16,8 @@ const DRAIN_TARGETS: u64 = 8;
 /// A drain longer than this ends when the base is seen: what looked like a queue may be gone at once (the peer's process was stopped for some
 /// seconds).
 const DRAIN_LONG: Span = Span::from_millis(500);
-/// Where a packet takes this long, a drain may take up to this many times as long until then: acks and urgent packets, which the pacer does
+/// On a slow lane a drain may take up to this many times as long until then: acks and urgent packets, which the pacer does
 /// not hold back, are much of what a slow lane carries.
-const SLOW_PACKET: Span = Span::from_millis(20);
 const DRAIN_MORE: u64 = 2;
 /// A drain begins if the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
 const DRAIN_EVERY: Span = Span::from_secs(5);
