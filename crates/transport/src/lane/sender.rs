@@ -14,7 +14,7 @@ use super::pace::Pacer;
 use super::rtt::Rtt;
 use super::sent::{Leaving, SentMap};
 use super::wish::{Came, Wish};
-use super::{LaneConfig, LaneView, Outcome, Room};
+use super::{LaneConfig, LaneView, Outcome, Room, SLOW_PACKET};
 use crate::Controller;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
@@ -29,9 +29,9 @@ const URGENT_SPAN: Span = Span::from_millis(500);
 const URGENT_BYTES_MIN: u64 = 1500;
 /// Answers to a neighbour's challenges exceed the window by no more than this: they may never be acknowledged.
 const ANSWERS_BYTES: u64 = 64 << 10;
-/// Acks delay paced packets by at most this, or by what that many octets take.
+/// Acks delay paced packets by at most this, on a slow lane by what that many octets take: two packets.
 const ACKS_AHEAD: Span = Span::from_millis(15);
-const ACKS_AHEAD_OCTETS: Octets = Octets::new(2 * 1500);
+const ACKS_AHEAD_OCTETS: u64 = 2 * 1500;
 /// After this many unanswered probes, packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
 
@@ -240,7 +240,9 @@ impl<R> LaneSender<R> {
         self.sends_large |= record.is_some() && bytes > self.mtu.confirmed() - self.mtu.confirmed() / 8;
         // Packets that ask for no ack are not paced (RFC 9002, section 7.7). They delay the paced ones, but never so much that urgent
         // frames could not leave.
-        if eliciting || self.pacer.owed(now) < ACKS_AHEAD.max(self.control.pacing().time_for(ACKS_AHEAD_OCTETS)) {
+        let slow = self.control.rate().time_for(Octets::new(ACKS_AHEAD_OCTETS / 2)) >= SLOW_PACKET;
+        let ahead = if slow { self.control.pacing().time_for(Octets::new(ACKS_AHEAD_OCTETS)) } else { ACKS_AHEAD };
+        if eliciting || self.pacer.owed(now) < ahead {
             self.pacer.sent(now, bytes as u64);
         }
         let mtu_probe = record.is_none();

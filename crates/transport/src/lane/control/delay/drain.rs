@@ -14,8 +14,10 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 const DRAIN_SPAN: Span = Span::from_millis(40);
 const DRAIN_TARGETS: u64 = 8;
 /// A drain longer than this ends when the base is seen: what looked like a queue may be gone at once (the peer's process was stopped for some
-/// seconds).
-const DRAIN_LONG: Span = Span::from_millis(500);
+/// seconds). Jitter may show the base too soon, so a shorter one ends by time ...
+const DRAIN_LONG: Span = Span::from_secs(2);
+/// ... but on a slow lane above this.
+const DRAIN_LONG_SLOW: Span = Span::from_millis(500);
 /// On a slow lane a drain may take up to this many times as long until then: acks and urgent packets, which the pacer does
 /// not hold back, are much of what a slow lane carries.
 const DRAIN_MORE: u64 = 2;
@@ -108,7 +110,7 @@ impl Delay {
         let planned = until.since(since);
         let over = match rebase {
             Some(_) => newest_sent >= until,
-            None if planned <= DRAIN_LONG => now >= until,
+            None if planned <= if self.is_slow() { DRAIN_LONG_SLOW } else { DRAIN_LONG } => now >= until,
             None => {
                 newest_sent >= since && forward.base_seen() >= since
                     || now >= since + planned.times(if self.is_slow() { DRAIN_MORE } else { 1 })
