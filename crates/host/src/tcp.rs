@@ -11,8 +11,13 @@ use std::time::Duration;
 pub const SOCKET_BUFFER: usize = 256 << 10;
 /// Maximum memory of a door socket's receive buffer; nearly all of it can be payload.
 pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
-/// The same until [`set_receive_room`]: four times the window advertised in a SYN (64 KiB). Segments take up to three times their bytes.
+/// The same until [`set_receive_room`]: four times the window that the kernel promises in the handshake. Segments take up to three times
+/// their bytes.
 pub const RECEIVE_FIRST: usize = 256 << 10;
+/// Which buffers were set by hand (asm-generic/socket.h), and its value for the send buffer alone (linux/socket.h).
+const SO_BUF_LOCK: libc::c_int = 72;
+/// See [`SO_BUF_LOCK`].
+const SOCK_SNDBUF_LOCK: libc::c_int = 1;
 /// Unsent bytes in the kernel below which a socket counts as writable.
 pub const NOT_SENT_LOW_WATER: i32 = 64 << 10;
 /// Connections that the kernel completes before we accept them.
@@ -27,7 +32,6 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_keepalive(true)?;
-    // Large until now because the window scale sent in the SYN depends on it.
     set_receive_room(stream, RECEIVE_FIRST)?;
     set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
 }
@@ -97,9 +101,17 @@ pub fn undelivered(stream: &TcpStream) -> Option<u32> {
     (waits && !over).then(|| info[ACKNOWLEDGED / 4] ^ info[ACKNOWLEDGED / 4 + 1])
 }
 
+/// Bounds the buffers of a socket before its handshake.
+///
+/// The kernel promises half of the receive buffer in the handshake (`tcp_select_initial_window`), whatever the SYN's 16 bits show, and keeps
+/// to that when the buffer becomes smaller: it would drop what it invited. The window scale, which is fixed here too, follows the largest
+/// buffer that the host allows (`net.ipv4.tcp_rmem`), but only if the buffer was not set by hand.
 fn bound_buffers(socket: &Socket) -> io::Result<()> {
-    socket.set_recv_buffer_size(SOCKET_BUFFER)?;
-    socket.set_send_buffer_size(SOCKET_BUFFER)
+    socket.set_recv_buffer_size(RECEIVE_FIRST / 4)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    let not_by_hand = set_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK, SOCK_SNDBUF_LOCK);
+    // A kernel before 5.14 promises more than the first buffer holds; a window scale for 64 KiB would cost more.
+    not_by_hand.or_else(|_| socket.set_recv_buffer_size(SOCKET_BUFFER))
 }
 
 /// A listener for plain forwards.
@@ -202,6 +214,24 @@ mod tests {
         assert_eq!(socket.recv_buffer_size().unwrap(), RECEIVE_FIRST);
         set_receive_room(&stream, 40_000).unwrap();
         assert_eq!(socket.recv_buffer_size().unwrap(), 40_000);
+    }
+
+    #[test]
+    fn the_handshake_promises_no_more_than_the_first_buffer_holds() {
+        // Offset of tcpi_rcv_wnd in `struct tcp_info` of linux/tcp.h.
+        const WINDOW: usize = 232;
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let ours = connect(listener.local_addr().unwrap(), None, None).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        for stream in [ours, theirs] {
+            let mut info = [0; WINDOW / 4 + 1];
+            if get_words(&stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).is_none() {
+                eprintln!("SKIPPED (part of 1 test): this kernel's tcp_info has no receive window");
+                return;
+            }
+            let promised = info[WINDOW / 4] as usize;
+            assert!((30_000..=RECEIVE_FIRST / 3).contains(&promised), "{promised}");
+        }
     }
 
     #[test]
