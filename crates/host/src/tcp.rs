@@ -104,14 +104,15 @@ pub fn undelivered(stream: &TcpStream) -> Option<u32> {
 /// Bounds the buffers of a socket before its handshake.
 ///
 /// The kernel promises half of the receive buffer in the handshake (`tcp_select_initial_window`), whatever the SYN's 16 bits show, and keeps
-/// to that when the buffer becomes smaller: it would drop what it invited. The window scale, which is fixed here too, follows the largest
-/// buffer that the host allows (`net.ipv4.tcp_rmem`), but only if the buffer was not set by hand.
+/// to that when the buffer becomes smaller: it would drop what it invited. The window scale is fixed here too. Unless the buffer was set by
+/// hand it follows the clamp: a scale for more than [`RECEIVE_MAX`] would have the windows of small buffers in steps too large for them.
 fn bound_buffers(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(RECEIVE_FIRST / 4)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)?;
-    let not_by_hand = set_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK, SOCK_SNDBUF_LOCK);
-    // A kernel before 5.14 promises more than the first buffer holds; a window scale for 64 KiB would cost more.
-    not_by_hand.or_else(|_| socket.set_recv_buffer_size(SOCKET_BUFFER))
+    set_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK, SOCK_SNDBUF_LOCK)
+        .and_then(|()| set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, RECEIVE_MAX as libc::c_int - 1))
+        // A kernel before 5.14 promises more than the first buffer holds; a window scale for 64 KiB would cost more.
+        .or_else(|_| socket.set_recv_buffer_size(SOCKET_BUFFER))
 }
 
 /// A listener for plain forwards.
