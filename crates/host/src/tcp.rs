@@ -14,6 +14,8 @@ pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
 /// The same until [`set_receive_room`]: four times the window that the kernel promises in the handshake. Segments take up to three times
 /// their bytes.
 pub const RECEIVE_FIRST: usize = 256 << 10;
+/// No window is larger: a window scale of 3.
+const WINDOW_MAX: libc::c_int = RECEIVE_MAX as libc::c_int - 1;
 /// Which buffers were set by hand (asm-generic/socket.h), and its value for the send buffer alone (linux/socket.h).
 const SO_BUF_LOCK: libc::c_int = 72;
 /// See [`SO_BUF_LOCK`].
@@ -44,7 +46,10 @@ pub fn end_orderly(stream: &TcpStream) -> io::Result<()> {
 /// Limits the receive buffer to `octets` of memory from now on, including its current contents.
 pub fn set_receive_room(stream: &TcpStream, octets: usize) -> io::Result<()> {
     // The kernel doubles the given value (socket(7), SO_RCVBUF).
-    SockRef::from(stream).set_recv_buffer_size(octets / 2)
+    SockRef::from(stream).set_recv_buffer_size(octets / 2)?;
+    // It clamps the window to what the buffer holds when it first sees how much memory a segment takes (`tcp_measure_rcv_mss`), and a larger
+    // buffer does not raise that.
+    set_int(stream, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, WINDOW_MAX)
 }
 
 /// Limits the advertised receive window to `octets`, and provides the buffer for it; sockets that a listener accepts inherit it. Needs
@@ -110,7 +115,7 @@ fn bound_buffers(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(RECEIVE_FIRST / 4)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)?;
     set_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK, SOCK_SNDBUF_LOCK)
-        .and_then(|()| set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, RECEIVE_MAX as libc::c_int - 1))
+        .and_then(|()| set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, WINDOW_MAX))
         // A kernel before 5.14 promises more than the first buffer holds; a window scale for 64 KiB would cost more.
         .or_else(|_| socket.set_recv_buffer_size(SOCKET_BUFFER))
 }
@@ -232,6 +237,26 @@ mod tests {
             }
             let promised = info[WINDOW / 4] as usize;
             assert!((30_000..=RECEIVE_FIRST / 3).contains(&promised), "{promised}");
+        }
+    }
+
+    #[test]
+    fn bytes_before_the_first_buffer_do_not_limit_the_window() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let sender = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // A small segment, then a full one: the kernel estimates the memory that a segment takes.
+        sender.set_tcp_mss(1_400).unwrap();
+        sender.connect(&listener.local_addr().unwrap().into()).unwrap();
+        for size in [1_000, 1_400, 20_000] {
+            sender.send(&vec![7; size]).unwrap();
+        }
+        let (door, _) = listener.accept().unwrap();
+        prepare(&door).unwrap();
+        for room in [RECEIVE_FIRST, 40_000, RECEIVE_MAX] {
+            set_receive_room(&door, room).unwrap();
+            let mut clamp = [0];
+            get_words(&door, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut clamp).unwrap();
+            assert_eq!(clamp, [WINDOW_MAX as u32], "{room}");
         }
     }
 
