@@ -181,7 +181,9 @@ impl Gateway {
                 }
             }
             // The other edge distrusts the way.
-            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(now, id) => self.end_distrusted(id),
+            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(now, id) => {
+                self.end_distrusted(now, id);
+            }
             // The other edge was asked by another way.
             HopEvent::Reset(_, Reason::Complete) if self.waits_at_left_way(id) => self.try_again(now, id),
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
