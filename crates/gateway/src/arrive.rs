@@ -7,7 +7,6 @@ use wavelane_transport::session::{Established, Incoming, Origin};
 
 impl Gateway {
     pub(super) fn settle_session(&mut self, now: Instant, peer: PeerId) {
-        self.note_quiet(now, peer);
         let link = &mut self.links[peer.0];
         // The first session is established unasked, so that a wrong key or address shows at start and not at the first flow.
         let state = &mut self.peers[peer.0];

@@ -128,33 +128,7 @@ impl Gateway {
         let (octets, took) =
             turn.map_or((0, Span::ZERO), |turn| (received.saturating_sub(turn.from), now.since(turn.since)));
         gate.end_turns(now, |turn| turn.side == side);
-        self.expect_silence(now, place);
         self.listen(now, place, side.0, pause::patience(octets, took));
-    }
-
-    /// Turns of a radio cell began or ended: a peer is silent during those of others.
-    fn expect_silence(&mut self, now: Instant, place: Place) {
-        for peer in (0..self.links.len()).map(PeerId) {
-            if self.place_of(peer) == place {
-                self.note_quiet(now, peer);
-            }
-        }
-    }
-
-    /// In a radio cell a peer's silence is expected while others have their turn, and while we wait for ours: a sign of life would collide
-    /// with the bursts of who has it.
-    pub(super) fn note_quiet(&mut self, now: Instant, peer: PeerId) {
-        let place = self.place_of(peer);
-        if !matches!(place, Place::Cell(_)) || self.config.withhold.is_none() {
-            return;
-        }
-        let turns = self.grants.gates.get(&place).map_or(&[][..], |gate| &gate.turns);
-        let receives = !turns.is_empty() && turns.iter().all(|turn| turn.side.0 != peer);
-        let waits = self.blocks(peer).waits_for_grant();
-        let since = &mut self.peers[peer.0].waits_since;
-        *since = since.or(Some(now)).filter(|_| waits);
-        let waits = since.is_some_and(|since| now.since(since) < LONGEST);
-        self.links[peer.0].set_quiet(now, receives || waits);
     }
 
     /// Between two turns: asks peers of which no request is known for what they have to send, and waits for their answers. Nothing is heard
@@ -236,8 +210,6 @@ impl Gateway {
         }
         let place = self.place_of(peer);
         if self.grants.gates.get_mut(&place).is_some_and(|gate| gate.pauses.is_answer(peer)) {
-            // With an ack it has nothing to repeat during the next turn.
-            self.links[peer.0].ack_now();
             self.ask_next(now, place);
             self.settle(now, peer);
         }
@@ -256,7 +228,6 @@ impl Gateway {
         let place = self.place_of(side.0);
         if let Some(gate) = self.grants.gates.get_mut(&place) {
             gate.leave(now, side);
-            self.expect_silence(now, place);
         }
     }
 
@@ -296,11 +267,7 @@ impl Gateway {
                     gate.turns.push(Turn { side, since: now, from: received, received, look_at: now + SILENT });
                     self.grants.granted += 1;
                 }
-                let full = gate.turns.len() >= most;
-                if granted.is_some() {
-                    self.expect_silence(now, place);
-                }
-                if full {
+                if gate.turns.len() >= most {
                     break;
                 }
             }
@@ -316,15 +283,12 @@ impl Gateway {
                 (turn.received, turn.look_at) = (received, now + SILENT);
             }
         }
-        let (mut heard_out, mut ended) = (Vec::new(), Vec::new());
+        let mut heard_out = Vec::new();
         for (place, gate) in &mut gates {
-            let expired = gate.end_turns(now, |turn| turn.look_at <= now);
-            self.grants.expired += expired as u64;
-            ended.extend((expired > 0).then_some(*place));
+            self.grants.expired += gate.end_turns(now, |turn| turn.look_at <= now) as u64;
             heard_out.extend(gate.pauses.until().filter(|at| *at <= now).map(|_| *place));
         }
         self.grants.gates = gates;
-        ended.into_iter().for_each(|place| self.expect_silence(now, place));
         heard_out.into_iter().for_each(|place| self.ask_next(now, place));
     }
 

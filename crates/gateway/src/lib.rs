@@ -148,8 +148,6 @@ struct PeerState {
     distrust_told: Option<Instant>,
     /// The last of them: when, what came, the flow's target and its way.
     distrusted_last: Option<(Instant, &'static str, Option<SocketAddr>, Option<KnownWay>)>,
-    /// Since when bytes of ours wait for its grant.
-    waits_since: Option<Instant>,
     /// Our lanes to it.
     lanes: Vec<LaneState>,
     /// By the number of the peer's lane: our lane for the other direction.

@@ -32,14 +32,10 @@ pub(super) struct Pause {
     pub(super) last_word: Option<PeerId>,
     /// Peers without a known request, in the order in which they are asked, one after the other: they do not hear each other.
     pub(super) rest: VecDeque<PeerId>,
-    /// Those of them that did not answer and are asked once more, after the others.
-    again: VecDeque<PeerId>,
     /// How long an answer is awaited.
     patience: Span,
     asked: Option<PeerId>,
     asked_at: Instant,
-    /// It is one of `rest` and is asked for the first time.
-    first: bool,
     /// When the asked one is given up.
     until: Instant,
     /// The asked one has opened a flow: its answer is not all that it has to say.
@@ -85,12 +81,8 @@ impl Pauses {
         let pause = self.current.as_mut()?;
         let spent = pause.counts_from.map_or(Span::ZERO, |from| now.since(from));
         let in_time = pause.counts_from.is_none() || spent < self.credit;
-        pause.again.extend(pause.asked.filter(|_| pause.first && pause.until <= now));
-        let word = pause.last_word.take();
-        let rest = if word.is_none() { pause.rest.pop_front() } else { None };
-        pause.first = rest.is_some();
-        let next = word.or_else(|| {
-            let next = rest.or_else(|| pause.again.pop_front()).filter(|_| in_time)?;
+        let next = pause.last_word.take().or_else(|| {
+            let next = pause.rest.pop_front().filter(|_| in_time)?;
             pause.counts_from.get_or_insert(now);
             Some(next)
         });

@@ -207,11 +207,10 @@ pub(super) struct Flow {
     pub(super) deficit: i64,
     /// Its timer in the hop's table.
     pub(super) timer: Option<Instant>,
-    /// Whether it is in the hop's `unheard` set, and in the three of `offers`.
+    /// Whether it is in the hop's `unheard` set, and in the two of `offers`.
     pub(super) unheard: bool,
     pub(super) quiet: bool,
     pub(super) offering: bool,
-    pub(super) waiting: bool,
     /// What the hop's totals count for this flow.
     pub(super) counted: Held,
 }
@@ -243,7 +242,6 @@ impl Flow {
             unheard: false,
             quiet: false,
             offering: false,
-            waiting: false,
             counted: Held::default(),
         }
     }

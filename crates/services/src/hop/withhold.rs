@@ -111,8 +111,6 @@ pub(super) struct Offers {
     quiet: BTreeSet<FlowName>,
     /// Flows whose Open, or Offer of waiting bytes, left and may not have arrived.
     offering: BTreeSet<FlowName>,
-    /// Flows whose Offer of waiting bytes arrived.
-    waiting: BTreeSet<FlowName>,
     /// Flows that searches looked at.
     #[cfg(test)]
     pub(super) looked_at: u64,
@@ -123,8 +121,6 @@ impl Offers {
     pub(super) fn note(&mut self, name: FlowName, flow: &mut Flow) {
         let offering = flow.is_offering();
         list(name, &mut self.offering, &mut flow.offering, offering);
-        let waiting = flow.is_waiting();
-        list(name, &mut self.waiting, &mut flow.waiting, waiting);
         let quiet = flow.is_quiet();
         list(name, &mut self.quiet, &mut flow.quiet, quiet);
     }
@@ -132,7 +128,6 @@ impl Offers {
     pub(super) fn remove(&mut self, name: FlowName) {
         self.quiet.remove(&name);
         self.offering.remove(&name);
-        self.waiting.remove(&name);
     }
     fn count_look(&mut self) {
         #[cfg(test)]
@@ -229,11 +224,6 @@ impl Hop {
         !self.offers.quiet.is_empty()
     }
 
-    /// Whether bytes of ours wait for a grant of the peer, which knows that.
-    pub fn waits_for_grant(&self) -> bool {
-        self.config.withhold && !self.offers.waiting.is_empty()
-    }
-
     /// The peer asks for an answer at once. If it withholds it listens now for what it may not have heard: Opens, and Offers of bytes that
     /// wait.
     pub fn asked(&mut self, now: Instant) {
@@ -292,10 +282,6 @@ impl Flow {
             State::Opening => self.open.flying(),
             _ => self.is_sending() && self.out.is_waiting_unheard(),
         }
-    }
-    /// Whether its Offer of waiting bytes arrived.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.is_sending() && self.out.is_waiting_heard()
     }
     /// Whether its sender asked for nothing and may have more to send.
     pub(super) fn is_quiet(&self) -> bool {

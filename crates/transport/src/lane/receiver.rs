@@ -212,12 +212,6 @@ impl LaneReceiver {
         }
     }
 
-    /// What has arrived is acknowledged now.
-    pub fn ack_now(&mut self) {
-        self.due |= self.pending > 0;
-        self.urgent |= self.pending > 0;
-    }
-
     /// Whether an ack should be sent even if nothing else is.
     pub fn ack_due(&self, now: Instant) -> bool {
         self.due || self.deadline.is_some_and(|at| at <= now)

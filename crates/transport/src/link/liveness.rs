@@ -23,8 +23,6 @@ pub(super) struct Liveness {
     silence_at: Option<Instant>,
     /// Silence that was not taken yet.
     silent: bool,
-    /// Silence is expected.
-    quiet: bool,
     /// When the last datagram left.
     sent_at: Instant,
     /// When the neighbour was last heard.
@@ -42,7 +40,6 @@ impl Liveness {
             remind_at: None,
             silence_at: None,
             silent: false,
-            quiet: false,
             sent_at: now,
             heard_at: now,
             used_at: None,
@@ -56,13 +53,6 @@ impl Liveness {
             self.owed_since = now;
             self.remind_at = Some(now + self.patience().scale(1, 2));
             self.silence_at = Some(now + self.patience());
-        }
-    }
-
-    /// Sets whether silence is expected: then a link in use asks for no sign of life. Answers that are owed stay so.
-    pub(super) fn set_quiet(&mut self, now: Instant, quiet: bool) {
-        if core::mem::replace(&mut self.quiet, quiet) != quiet {
-            self.heard_at = now;
         }
     }
 
@@ -119,8 +109,7 @@ impl Liveness {
     /// When the neighbour will have been quiet for too long on a link in use. `None` while it owes an answer.
     fn heartbeat_at(&self) -> Option<Wakeup> {
         let at = self.heard_at + HEARTBEAT;
-        let idle = self.is_owed_answer() || self.quiet;
-        let used = self.used_at.filter(|used| !idle && at <= *used + USED_LATELY)?;
+        let used = self.used_at.filter(|used| !self.is_owed_answer() && at <= *used + USED_LATELY)?;
         Some(Wakeup { at: at.max(used), cause: "heartbeat" })
     }
 
@@ -168,23 +157,5 @@ mod tests {
         let now = late + Span::from_secs(5);
         liveness.set_round(now, Span::from_millis(20));
         assert_eq!(liveness.silence_at().map(|wakeup| wakeup.at), Some(now + Span::from_nanos(1)));
-    }
-
-    #[test]
-    fn no_sign_of_life_is_asked_for_while_silence_is_expected() {
-        let mut liveness = Liveness::new(Instant::ZERO, None);
-        liveness.used(Instant::ZERO);
-        liveness.set_quiet(Instant::from_millis(100), true);
-        let now = Instant::from_secs(10);
-        assert!(liveness.ask_at().is_none());
-        assert_eq!(liveness.handle_timeout(now), (false, false));
-        liveness.set_quiet(now, false);
-        assert_eq!(liveness.ask_at().map(|wakeup| wakeup.at), Some(now + HEARTBEAT));
-        // What it owes it owes.
-        liveness.set_quiet(now, true);
-        liveness.sent(now, true);
-        assert!(liveness.is_owed_answer());
-        liveness.handle_timeout(now + SILENCE);
-        assert!(liveness.take_silence());
     }
 }

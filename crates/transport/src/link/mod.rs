@@ -290,16 +290,6 @@ impl<S: Service> Link<S> {
         self.asks = Asks { due: true, ..Asks::default() };
     }
 
-    /// Sets whether the neighbour's silence is expected: then it is asked for no sign of life.
-    pub fn set_quiet(&mut self, now: Instant, quiet: bool) {
-        self.liveness.set_quiet(now, quiet);
-    }
-
-    /// What has arrived from the neighbour is acknowledged now.
-    pub fn ack_now(&mut self) {
-        self.receivers.iter_mut().for_each(LaneReceiver::ack_now);
-    }
-
     /// Whether it has answered since the last call.
     pub fn take_answered(&mut self) -> bool {
         core::mem::take(&mut self.asks.answered)

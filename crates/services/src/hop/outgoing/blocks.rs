@@ -64,10 +64,6 @@ impl Outgoing {
     pub(in crate::hop) fn is_waiting_unheard(&self) -> bool {
         self.waits.is_some_and(|(start, _)| start == self.next) && !self.query.due && !self.query.arrived
     }
-    /// Whether it is known to have arrived.
-    pub(in crate::hop) fn is_waiting_heard(&self) -> bool {
-        self.waits.is_some_and(|(start, _)| start == self.next) && self.query.arrived
-    }
     /// Offers the bytes that wait beyond the credit, and again when they have doubled.
     pub(in crate::hop) fn offer_waiting(&mut self) {
         let waiting = self.unsent();
