@@ -161,7 +161,8 @@ mod tests {
         for _ in 0..100 {
             now += 190;
             pauses.turns_took(Span::from_millis(190));
-            assert_eq!(begin(&mut pauses, now, if pauses.may_ask() { &[1, 2, 3] } else { &[] }), Some(PeerId(0)));
+            let rest: &[usize] = if pauses.may_ask() { &[1, 2, 3] } else { &[] };
+            assert_eq!(begin(&mut pauses, now, rest), Some(PeerId(0)));
             while pauses.next(ms(now)).is_some() {
                 now += 6;
                 paused += 6;
