@@ -55,6 +55,7 @@ impl Gateway {
             self.events.push_back(Event::PeerUp(peer));
         }
         self.links[peer.0].heard(now);
+        self.prolong_pause(now, peer);
         if returned {
             self.ways.returned(peer);
             self.leave_lost_ways(now);
@@ -86,6 +87,7 @@ impl Gateway {
                 self.take_path_responses(now, PeerId(peer));
                 self.take_gone(now, PeerId(peer));
                 self.settle(now, PeerId(peer));
+                self.note_answer(now, PeerId(peer));
             }
             Incoming::Established(session) => {
                 self.established(now, &session, port);

@@ -115,8 +115,9 @@ impl Gateway {
     pub(super) fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
         let name = match event {
             HopEvent::Incoming { flow, source, target, passage } => {
-                if let Err(why) = self.incoming(now, (peer, flow), (source, target), passage) {
-                    self.blocks(peer).refuse(now, flow, why);
+                match self.incoming(now, (peer, flow), (source, target), passage) {
+                    Ok(()) => self.note_opening(peer),
+                    Err(why) => self.blocks(peer).refuse(now, flow, why),
                 }
                 return;
             }
@@ -143,7 +144,7 @@ impl Gateway {
             HopEvent::Asks(_) => return self.note_asking((peer, name)),
             HopEvent::Filled(_) => return self.end_turn(now, (peer, name)),
             HopEvent::Refused(..) | HopEvent::Reset(..) | HopEvent::Withdrawn(_) | HopEvent::Closed(_) => {
-                self.stop_asking((peer, name));
+                self.stop_asking(now, (peer, name));
             }
             _ => {}
         }
@@ -180,7 +181,11 @@ impl Gateway {
                 }
             }
             // The other edge distrusts the way.
-            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(now, id) => self.end_distrusted(id),
+            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(now, id) => {
+                self.end_distrusted(now, id);
+            }
+            // The other edge was asked by another way.
+            HopEvent::Reset(_, Reason::Complete) if self.waits_at_left_way(id) => self.try_again(now, id),
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
             HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
             HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.is_proven_finished()) => {
@@ -192,6 +197,11 @@ impl Gateway {
                 self.events.push_back(Event::Closed(id));
             }
         }
+    }
+
+    /// Whether the flow is ours to open anew if the other edge says that it was asked by another way.
+    fn waits_at_left_way(&mut self, id: FlowId) -> bool {
+        self.flows.edge(id).is_some_and(|edge| edge.accepted && !edge.is_done() && edge.opener_peer().is_some())
     }
 
     /// Nothing of a flow moved for the idle time. An outage does not count as idle: it is waited out.
@@ -276,8 +286,8 @@ impl Gateway {
         self.counters.flows_resumed += 1;
         self.dirty.extend(self.flows.loser(id));
         if let Some((peer, name)) = self.flows.attach(id, side.0, side.1) {
-            // If the opening edge still waits there, it asks again.
-            self.blocks(peer).reset(name, Reason::Restarted);
+            // Nothing failed on that way, so no relay of it is to shun another. If the opening edge still waits there, it asks again.
+            self.blocks(peer).reset(name, Reason::Complete);
             self.dirty.insert(peer);
         }
         let from = passage.received.unwrap_or(0);

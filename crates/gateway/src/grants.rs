@@ -4,28 +4,21 @@
 //! all that have data, and lets them send one after the other. A grant is never withdrawn: a silent sender loses its turn, not
 //! its credit.
 
+mod pause;
+mod waiting;
+
 use super::relay::Side;
 use super::{Config, Gateway, LaneConfig, Medium, PeerConfig, PeerId};
-use std::collections::BTreeMap;
+use pause::{Pause, Pauses};
+use std::collections::{BTreeMap, BTreeSet};
+use waiting::Waiting;
 use wavelane_base::{Instant, Span, Wakeup};
-use wavelane_wire::frame::FlowName;
 
 /// If nothing of a granted block arrives for this long, the turn passes on. Longer than a sender takes to detect that the end of
 /// its block was lost.
 const SILENT: Span = Span::from_millis(250);
 /// Maximum duration of a turn, even if bytes still arrive: a megabyte at 500 kbit/s.
 const LONGEST: Span = Span::from_secs(16);
-
-/// When a block is complete and no other sender waits, the others are asked for offers, and their answers awaited for this long:
-/// while blocks arrive, hardly anything from a hidden sender gets through. An exchange of two small frames at 1 Mbit/s takes
-/// less.
-const LISTEN: Span = Span::from_millis(6);
-
-/// With fewer waiting flows, ended ones are not searched for.
-const OVER_MAX: usize = 64;
-
-/// Most waiting flows of one peer that are offered a free turn: a flow with a slow reader may not be able to take it.
-const OFFERS_MAX: usize = 4;
 
 /// How many large blocks are received at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,93 +41,24 @@ enum Place {
 struct Turn {
     side: Side,
     since: Instant,
-    /// Bytes of its flow received at the last check, and the time of the next check.
+    /// Bytes of its flow received before it.
+    from: u64,
+    /// The same at the last check, and the time of the next check.
     received: u64,
     look_at: Instant,
-}
-
-/// Flows whose senders wait, in order of arrival.
-#[derive(Debug, Default)]
-struct Queue {
-    /// By ticket number, and the ticket of each.
-    order: BTreeMap<u64, FlowName>,
-    drew: BTreeMap<FlowName, u64>,
-}
-
-/// The waiting flows of all peers of a medium. A peer's request costs a look-up, not a scan of all that wait.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// Holds no peer without a flow.
-    of_peer: BTreeMap<PeerId, Queue>,
-    drawn: u64,
-    flows: usize,
-    /// At this number of flows, ended ones are searched for.
-    look_at: usize,
-}
-
-impl Waiting {
-    /// Appends a flow, unless it waits already.
-    fn push(&mut self, (peer, name): Side) {
-        let queue = self.of_peer.entry(peer).or_default();
-        if queue.drew.contains_key(&name) {
-            return;
-        }
-        self.drawn += 1;
-        self.flows += 1;
-        queue.order.insert(self.drawn, name);
-        queue.drew.insert(name, self.drawn);
-    }
-    fn remove(&mut self, (peer, name): Side) {
-        let Some(queue) = self.of_peer.get_mut(&peer) else { return };
-        let Some(drew) = queue.drew.remove(&name) else { return };
-        queue.order.remove(&drew);
-        self.flows -= 1;
-        if queue.order.is_empty() {
-            self.of_peer.remove(&peer);
-        }
-    }
-    fn is_empty(&self) -> bool {
-        self.of_peer.is_empty()
-    }
-    /// Whether flows of others than `peer` wait.
-    fn has_others(&self, peer: PeerId) -> bool {
-        self.of_peer.len() > usize::from(self.of_peer.contains_key(&peer))
-    }
-    /// The first [`OFFERS_MAX`] of each peer, with their tickets.
-    fn first(&self) -> impl Iterator<Item = (u64, Side)> {
-        let of_peer = |(peer, queue): (&PeerId, &Queue)| {
-            let peer = *peer;
-            let first = queue.order.iter().take(OFFERS_MAX).map(|(drew, name)| (*drew, *name));
-            first.map(move |(drew, name)| (drew, (peer, name))).collect::<Vec<_>>()
-        };
-        self.of_peer.iter().flat_map(of_peer)
-    }
-    /// Whether `peer` has more than those.
-    fn exceeds_offers(&self, peer: PeerId) -> bool {
-        self.of_peer.get(&peer).is_some_and(|queue| queue.order.len() > OFFERS_MAX)
-    }
-    /// All of them, if their number has grown so much since the last check that some are probably over.
-    fn all_if_due(&self) -> Vec<Side> {
-        if self.flows < self.look_at.max(OVER_MAX) {
-            return Vec::new();
-        }
-        self.of_peer.iter().flat_map(|(peer, queue)| queue.drew.keys().map(|name| (*peer, *name))).collect()
-    }
-    fn looked_at(&mut self) {
-        self.look_at = self.flows * 2;
-    }
 }
 
 /// The grants of one medium.
 #[derive(Debug, Default)]
 struct Gate {
     turns: Vec<Turn>,
-    /// Flows whose senders wait, each once: at most twice the maximum number of flows, or [`OVER_MAX`]. Some may be over.
+    /// Flows whose senders wait, each once: at most twice the maximum number of flows, or `OVER_MAX`. Some may be over.
     waiting: Waiting,
     /// Peers in the order of their last turn, the newest last.
     served: Vec<PeerId>,
-    /// Until then the newest is not served again.
-    listens_until: Option<Instant>,
+    /// Peers in the order in which they were last asked for what they have to send, the newest last.
+    asked: Vec<PeerId>,
+    pauses: Pauses,
 }
 
 /// The grants of all mediums.
@@ -152,9 +76,17 @@ impl Gate {
         order.sort_by_key(|(drew, side)| (self.served.iter().position(|peer| *peer == side.0), *drew));
         order.into_iter().map(|(_, side)| side).collect()
     }
-    fn leave(&mut self, side: Side) {
+    fn leave(&mut self, now: Instant, side: Side) {
         self.waiting.remove(side);
-        self.turns.retain(|turn| turn.side != side);
+        self.end_turns(now, |turn| turn.side == side);
+    }
+    /// Ends those turns. Returns how many there were.
+    fn end_turns(&mut self, now: Instant, ends: impl Fn(&Turn) -> bool) -> usize {
+        let before = self.turns.len();
+        let took = self.turns.iter().filter(|turn| ends(turn)).map(|turn| now.since(turn.since));
+        self.pauses.turns_took(took.fold(Span::ZERO, |all, took| all + took));
+        self.turns.retain(|turn| !ends(turn));
+        before - self.turns.len()
     }
 }
 
@@ -187,31 +119,115 @@ impl Gateway {
         waiting.looked_at();
     }
 
-    /// The granted bytes have arrived, or the flow is over.
+    /// The granted bytes have arrived.
     pub(super) fn end_turn(&mut self, now: Instant, side: Side) {
         let place = self.place_of(side.0);
+        let received = self.blocks(side.0).received(side.1);
         let Some(gate) = self.grants.gates.get_mut(&place) else { return };
-        gate.turns.retain(|turn| turn.side != side);
-        if gate.waiting.has_others(side.0) {
-            return;
-        }
-        let others = (0..self.links.len()).map(PeerId).filter(|peer| *peer != side.0 && self.place_of(*peer) == place);
-        let mut asked = false;
-        for peer in others.collect::<Vec<_>>() {
-            if self.blocks(peer).request_offers() {
-                asked = true;
-                self.dirty.insert(peer);
+        let turn = gate.turns.iter().find(|turn| turn.side == side);
+        let (octets, took) =
+            turn.map_or((0, Span::ZERO), |turn| (received.saturating_sub(turn.from), now.since(turn.since)));
+        gate.end_turns(now, |turn| turn.side == side);
+        self.listen(now, place, side.0, pause::patience(octets, took));
+    }
+
+    /// Between two turns: asks peers of which no request is known for what they have to send, and waits for their answers. Nothing is heard
+    /// of a hidden sender while blocks arrive.
+    ///
+    /// In a radio cell the peer that had the turn is asked first, so that its last acks and its next request do not collide with the
+    /// bursts of the next one; then others, one after the other, as long as that may take. Elsewhere all that have a flow are asked at once,
+    /// if the turn would else go to the peer that had it.
+    fn listen(&mut self, now: Instant, place: Place, served: PeerId, patience: Span) {
+        let Some(gate) = self.grants.gates.get(&place) else { return };
+        let others_wait = gate.waiting.has_others(served);
+        let one_by_one = matches!(place, Place::Cell(_)) && gate.turns.is_empty();
+        let (may_ask, asked) = (if one_by_one { gate.pauses.may_ask() } else { !others_wait }, gate.asked.clone());
+        let receives = gate.turns.iter().map(|turn| turn.side.0);
+        let held: BTreeSet<PeerId> = gate.waiting.peers().chain(receives).chain([served]).collect();
+        let here = (0..self.links.len()).map(PeerId).filter(|peer| may_ask && self.place_of(*peer) == place);
+        let mut rest: Vec<PeerId> = here.filter(|peer| !held.contains(peer)).collect();
+        rest.sort_by_key(|peer| asked.iter().position(|of| of == peer));
+        let mut pause = Pause::new(now, held, patience);
+        if one_by_one {
+            pause.last_word = Some(served).filter(|_| others_wait || !rest.is_empty());
+            pause.rest = rest.into();
+        } else {
+            rest.retain(|peer| self.may_offer(*peer) && self.ask_or_call(now, *peer));
+            if rest.is_empty() {
+                return;
             }
         }
         if let Some(gate) = self.grants.gates.get_mut(&place) {
-            gate.listens_until = asked.then_some(now + LISTEN);
+            gate.pauses.begin(now, pause);
+        }
+        if one_by_one {
+            self.ask_next(now, place);
         }
     }
+
+    /// Asks the next peer of a pause.
+    fn ask_next(&mut self, now: Instant, place: Place) {
+        while let Some(gate) = self.grants.gates.get_mut(&place)
+            && let Some(peer) = gate.pauses.next(now)
+        {
+            gate.asked.retain(|of| *of != peer);
+            gate.asked.push(peer);
+            if self.ask_or_call(now, peer) {
+                return;
+            }
+        }
+    }
+
+    fn may_offer(&self, peer: PeerId) -> bool {
+        self.links[peer.0].service.blocks.may_offer()
+    }
+
+    /// Asks a peer for what it has to send, or for a session. Returns whether that is possible.
+    fn ask_or_call(&mut self, now: Instant, peer: PeerId) -> bool {
+        let sealed = self.sessions.can_seal(now, peer.0);
+        if sealed {
+            self.links[peer.0].ask();
+        }
+        self.dirty.insert(peer);
+        sealed || self.sessions.call_now(now, peer.0)
+    }
+
+    /// A peer was heard: in a pause there may be more to come.
+    pub(super) fn prolong_pause(&mut self, now: Instant, peer: PeerId) {
+        if self.grants.gates.is_empty() {
+            return;
+        }
+        let place = self.place_of(peer);
+        if let Some(gate) = self.grants.gates.get_mut(&place) {
+            gate.pauses.heard(now, peer);
+        }
+    }
+
+    /// A peer's datagram was handled, which may be the answer that a pause awaits.
+    pub(super) fn note_answer(&mut self, now: Instant, peer: PeerId) {
+        if !self.links[peer.0].take_answered() {
+            return;
+        }
+        let place = self.place_of(peer);
+        if self.grants.gates.get_mut(&place).is_some_and(|gate| gate.pauses.is_answer(peer)) {
+            self.ask_next(now, place);
+            self.settle(now, peer);
+        }
+    }
+
+    /// A peer has opened a flow.
+    pub(super) fn note_opening(&mut self, peer: PeerId) {
+        let place = self.place_of(peer);
+        if let Some(gate) = self.grants.gates.get_mut(&place) {
+            gate.pauses.opened(peer);
+        }
+    }
+
     /// A flow is over.
-    pub(super) fn stop_asking(&mut self, side: Side) {
+    pub(super) fn stop_asking(&mut self, now: Instant, side: Side) {
         let place = self.place_of(side.0);
         if let Some(gate) = self.grants.gates.get_mut(&place) {
-            gate.leave(side);
+            gate.leave(now, side);
         }
     }
 
@@ -229,8 +245,8 @@ impl Gateway {
             if gate.waiting.is_empty() || gate.turns.len() >= most {
                 continue;
             }
-            let newest = gate.listens_until.and(gate.served.last().copied());
-            for side in gate.in_turn().into_iter().filter(|side| Some(side.0) != newest) {
+            let in_turn: Vec<Side> = gate.in_turn().into_iter().filter(|side| !gate.pauses.hold(side.0)).collect();
+            for side in in_turn {
                 self.lend(side.0);
                 let granted = self.blocks(side.0).grant(now, side.1);
                 let received = self.blocks(side.0).received(side.1);
@@ -247,8 +263,8 @@ impl Gateway {
                 if granted.is_some() {
                     gate.served.retain(|peer| *peer != side.0);
                     gate.served.push(side.0);
-                    gate.listens_until = None;
-                    gate.turns.push(Turn { side, since: now, received, look_at: now + SILENT });
+                    gate.pauses.end(now);
+                    gate.turns.push(Turn { side, since: now, from: received, received, look_at: now + SILENT });
                     self.grants.granted += 1;
                 }
                 if gate.turns.len() >= most {
@@ -267,19 +283,19 @@ impl Gateway {
                 (turn.received, turn.look_at) = (received, now + SILENT);
             }
         }
-        for gate in gates.values_mut() {
-            gate.listens_until = gate.listens_until.filter(|at| *at > now);
-            let before = gate.turns.len();
-            gate.turns.retain(|turn| turn.look_at > now);
-            self.grants.expired += (before - gate.turns.len()) as u64;
+        let mut heard_out = Vec::new();
+        for (place, gate) in &mut gates {
+            self.grants.expired += gate.end_turns(now, |turn| turn.look_at <= now) as u64;
+            heard_out.extend(gate.pauses.until().filter(|at| *at <= now).map(|_| *place));
         }
         self.grants.gates = gates;
+        heard_out.into_iter().for_each(|place| self.ask_next(now, place));
     }
 
     pub(super) fn grants_wakeup(&self) -> Option<Wakeup> {
         let turns = self.grants.gates.values().flat_map(|gate| &gate.turns).map(|turn| turn.look_at);
-        let listens = self.grants.gates.values().filter_map(|gate| gate.listens_until);
-        let at = turns.chain(listens).min()?;
+        let pauses = self.grants.gates.values().filter_map(|gate| gate.pauses.until());
+        let at = turns.chain(pauses).min()?;
         Some(Wakeup { at, cause: "gateway: a granted block is looked at" })
     }
 }
@@ -287,8 +303,9 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wavelane_wire::frame::FlowName;
 
-    fn side(peer: usize, number: u64) -> Side {
+    pub(super) fn side(peer: usize, number: u64) -> Side {
         (PeerId(peer), FlowName { mine: false, number })
     }
 
@@ -319,24 +336,8 @@ mod tests {
         gate.waiting.remove(side(0, 9));
         gate.waiting.remove(side(0, 9));
         assert!(!gate.waiting.has_others(PeerId(1)) && gate.waiting.has_others(PeerId(0)));
-        gate.leave(side(1, 2));
-        gate.leave(side(1, 5));
-        assert!(gate.waiting.is_empty() && gate.waiting.flows == 0);
-    }
-
-    #[test]
-    fn flows_that_are_over_are_looked_for_seldom() {
-        let mut waiting = Waiting::default();
-        let mut looked = 0;
-        for number in 0..10_000 {
-            waiting.push(side(0, number));
-            let all = waiting.all_if_due();
-            looked += all.len();
-            if !all.is_empty() {
-                assert_eq!(all.len(), waiting.flows);
-                waiting.looked_at();
-            }
-        }
-        assert!((1..30_000).contains(&looked), "{looked}");
+        gate.leave(Instant::ZERO, side(1, 2));
+        gate.leave(Instant::ZERO, side(1, 5));
+        assert!(gate.waiting.is_empty());
     }
 }

@@ -121,6 +121,8 @@ pub struct Gateway {
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
     counters: Counters,
+    /// When it was last logged that no way carries a sealed flow intact.
+    corrupted_told: Option<Instant>,
     packets: packets::Packets,
     /// Links of removed neighbours, by public key. Bounded by [`RETIRED_MAX`].
     retired: BTreeMap<[u8; 32], Link>,
@@ -196,6 +198,7 @@ struct Counters {
     dropped_parcels_foreign: u64,
     dropped_words_forged: u64,
     flows_withheld: u64,
+    flows_corrupted: u64,
     refused_seals: u64,
 }
 
@@ -239,6 +242,7 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
+            corrupted_told: None,
             packets: packets::Packets::new(now, &config, packets),
             retired: BTreeMap::new(),
             config,

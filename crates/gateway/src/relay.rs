@@ -265,6 +265,13 @@ impl Gateway {
             HopEvent::Reset(_, Reason::Corrupted) | HopEvent::Refused(_, Reason::Corrupted) if asked.is_none() => {
                 self.led_nowhere(now, other, side, Reason::Corrupted);
             }
+            // The answering edge was asked by another way: nothing failed on this one.
+            HopEvent::Reset(_, reason @ Reason::Complete) if asked.is_none() => {
+                self.leave(side);
+                if self.leave(other) {
+                    self.blocks(other.0).reset(other.1, reason);
+                }
+            }
             HopEvent::Refused(_, reason) => {
                 self.leave(side);
                 if self.leave(other) {

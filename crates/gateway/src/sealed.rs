@@ -325,7 +325,7 @@ impl Gateway {
         // The other edge need not wait for a flow that is over.
         self.blocks(peer).reset(name, if over { Reason::Aborted } else { Reason::Corrupted });
         self.dirty.insert(peer);
-        if over { self.end_distrusted(id) } else { self.lost(now, id, Reason::Corrupted) }
+        if over { self.end_distrusted(now, id) } else { self.lost(now, id, Reason::Corrupted) }
     }
 
     /// One of the edges left a sealed flow's way. Returns whether the limit is exceeded.
@@ -339,8 +339,17 @@ impl Gateway {
         edge.distrusts > DISTRUST_MAX && long || edge.distrusts > DISTRUST_MOST
     }
 
-    pub(super) fn end_distrusted(&mut self, id: FlowId) {
-        let accepted = self.flows.edge(id).is_some_and(|edge| edge.accepted);
+    /// No way carries a sealed flow intact: it is over.
+    pub(super) fn end_distrusted(&mut self, now: Instant, id: FlowId) {
+        let Some(edge) = self.flows.edge(id) else { return };
+        let (accepted, ways, target) = (edge.accepted, edge.distrusts, edge.target());
+        self.counters.flows_corrupted += 1;
+        if self.corrupted_told.is_none_or(|at| now.since(at) >= NOTICE_EVERY) {
+            self.corrupted_told = Some(now);
+            let flow = target.map(|target| format!(" to {target}")).unwrap_or_default();
+            let text = format!("a flow{flow} was reset: it left {ways} ways in a row, because none carried it intact");
+            self.events.push_back(Event::Notice(text));
+        }
         self.end(id, Reason::Corrupted, accepted);
     }
 

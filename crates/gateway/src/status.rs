@@ -23,6 +23,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_parcels_foreign", own.dropped_parcels_foreign);
     counters.insert("dropped_words_forged", own.dropped_words_forged);
     counters.insert("flows_withheld", own.flows_withheld);
+    counters.insert("flows_corrupted", own.flows_corrupted);
     counters.insert("refused_seals", own.refused_seals);
     counters.insert("refused_flow_rate", gateway.arrivals.refused);
     counters.insert("addresses_unproven", own.addresses_unproven);

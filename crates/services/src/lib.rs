@@ -214,6 +214,10 @@ impl Service for Services {
         }
     }
 
+    fn asked(&mut self, now: Instant) {
+        self.blocks.asked(now);
+    }
+
     fn restart(&mut self, now: Instant) {
         self.blocks.peer_restarted(now);
         if let Some(packets) = &mut self.packets {

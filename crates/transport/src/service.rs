@@ -52,6 +52,9 @@ pub trait Service: Debug {
     /// An authenticated datagram was received from the neighbour.
     fn heard(&mut self);
 
+    /// The neighbour asks for an answer at once: what waits to be heard goes with it.
+    fn asked(&mut self, now: Instant);
+
     /// The neighbour restarted without its state.
     fn restart(&mut self, now: Instant);
 

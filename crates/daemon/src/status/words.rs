@@ -65,6 +65,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ),
     ("dropped_words_forged", "times a relay said in an edge's name what it had not said, or kept its word from us"),
     ("flows_withheld", "times octets that a relay took did not reach the other edge, and a sealed flow left that way"),
+    ("flows_corrupted", "sealed connections that were reset because no way carried them intact"),
     (
         "refused_seals",
         "flows across relays that were refused because they could not be sealed, or their caller is not known",

@@ -132,3 +132,24 @@ fn a_lost_neighbour_ends_its_flows_at_the_next_hop() {
     let status = chain.node(2).status(now);
     assert!(matches!(chain.servers[0].fate, Some(Event::Reset(_, Reason::Aborted))), "{status:?}");
 }
+
+/// The egress is asked by another path, as after a move of the opener that this relay has not heard of yet.
+#[test]
+fn a_relay_whose_path_the_egress_left_does_not_shun_it() {
+    let mut chain = Chain::new(3, 1);
+    chain.talk(noise(1, 3_000_000), Vec::new());
+    chain.run(Span::from_millis(500), |_| false);
+    let id = chain.clients[0].flow.unwrap();
+    let token = chain.node(0).flows.edge(id).unwrap().token;
+    let (now, target) = (chain.now, server(2));
+    let asked = Passage { token, hops: 1, received: Some(0), choice: true, attempt: 1, seal: None };
+    let relay = chain.node(1);
+    relay.links[1].service.blocks.open(now, CLIENT.parse().unwrap(), target, Some(asked)).unwrap();
+    relay.settle(now, PeerId(1));
+    assert!(chain.run(Span::from_secs(5), |c| c.count(2, "flows_resumed") > 0), "the egress takes it up");
+    assert!(chain.run(Span::from_secs(5), |c| c.count(0, "flows_resumed") > 0), "the opener was still on the old path");
+    let now = chain.now;
+    assert_eq!(chain.node(1).good_way(now, Some(PeerId(0)), target.ip()), Some(PeerId(1)));
+    assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+    chain.check_complete();
+}

@@ -156,6 +156,7 @@ fn withheld_octets_are_detected() {
         } else {
             assert!(chain.count(0, "flows_withheld") > 0 && chain.distrusted(0) > 0);
             assert!(matches!(chain.ends_otherwise(), Some(Event::Reset(_, Reason::Corrupted))));
+            assert_eq!(chain.count(0, "flows_corrupted") + chain.count(2, "flows_corrupted"), 1);
         }
     }
 }

@@ -246,7 +246,6 @@ impl Hop {
         }
         flow.out.grant(receipt.credit);
         let held_up = receipt.state == ReceiptState::Wait;
-        let asks = self.config.withhold;
         flow.out.hold_up(held_up.then_some(receipt.credit.max(receipt.cumulative)));
         let before = flow.out.buffered();
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
@@ -260,9 +259,6 @@ impl Hop {
         }
         self.settle(name);
         self.wake_writer(now, name);
-        if asks {
-            self.repeat_offers(now);
-        }
         self.conclude(name);
         self.settle(name);
     }

@@ -28,7 +28,7 @@ const PASS_AFTER_MIN: Span = Span::from_millis(1);
 /// See [`PASS_AFTER_MIN`].
 const PASS_AFTER_MAX: Span = Span::from_secs(1);
 
-/// Minimum interval between repeats of waiting Offers on a receipt: such an Offer is itself answered by a receipt.
+/// Minimum interval between repeats of what was not heard, however often the peer asks.
 const SAY_AGAIN: Span = Span::from_millis(100);
 
 /// What flows may still take without a grant.
@@ -36,7 +36,7 @@ const SAY_AGAIN: Span = Span::from_millis(100);
 pub(super) struct Bypass {
     left: u64,
     at: Instant,
-    /// When the waiting Offers were last repeated.
+    /// When what was not heard was last repeated.
     said_again: Instant,
 }
 
@@ -109,7 +109,7 @@ impl Held {
 pub(super) struct Offers {
     /// Withheld flows whose senders asked for nothing: a receipt may bring an Offer.
     quiet: BTreeSet<FlowName>,
-    /// Flows whose Offer of waiting bytes left and may not have arrived.
+    /// Flows whose Open, or Offer of waiting bytes, left and may not have arrived.
     offering: BTreeSet<FlowName>,
     /// Flows that searches looked at.
     #[cfg(test)]
@@ -119,7 +119,7 @@ pub(super) struct Offers {
 impl Offers {
     /// After any change to a flow.
     pub(super) fn note(&mut self, name: FlowName, flow: &mut Flow) {
-        let offering = flow.is_sending() && flow.out.is_waiting_unheard();
+        let offering = flow.is_offering();
         list(name, &mut self.offering, &mut flow.offering, offering);
         let quiet = flow.is_quiet();
         list(name, &mut self.quiet, &mut flow.quiet, quiet);
@@ -139,8 +139,7 @@ impl Offers {
     #[cfg(test)]
     pub(super) fn are_right(&self, flows: &BTreeMap<FlowName, Flow>) -> bool {
         let of = |belongs: fn(&Flow) -> bool| flows.iter().filter(move |(_, flow)| belongs(flow)).map(|(name, _)| name);
-        of(Flow::is_quiet).eq(&self.quiet)
-            && of(|flow| flow.is_sending() && flow.out.is_waiting_unheard()).eq(&self.offering)
+        of(Flow::is_quiet).eq(&self.quiet) && of(Flow::is_offering).eq(&self.offering)
     }
 }
 
@@ -189,6 +188,8 @@ impl Hop {
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let Some(mut held) = flow.inc.withheld else { return };
         if held.take_filled(flow.inc.cumulative()) || flow.inc.is_complete() && core::mem::take(&mut held.granted) {
+            // What the peer says last before others have their turn depends on this.
+            flow.inc.receipt_now = true;
             self.events.push_back(HopEvent::Filled(name));
         }
         let more = (flow.inc.read_so_far() + FLOOR).saturating_sub(held.until);
@@ -218,30 +219,27 @@ impl Hop {
         }
     }
 
-    /// Requests the peer's Offers again (by a receipt). Returns whether it may have anything to send.
-    pub fn request_offers(&mut self) -> bool {
-        // Does not iterate over all flows: this runs at the end of every turn, and the peer controls the number of flows.
-        let Some(name) = self.offers.quiet.first().copied() else { return false };
-        self.offers.count_look();
-        if let Some(flow) = self.flows.get_mut(&name) {
-            flow.inc.receipt_now = true;
-        }
-        self.settle(name);
-        true
+    /// Whether the peer has a flow open on which it asked for nothing: it may have something to send.
+    pub fn may_offer(&self) -> bool {
+        !self.offers.quiet.is_empty()
     }
 
-    /// A receipt may be a request for our Offers: those that may not have arrived are repeated.
-    pub(super) fn repeat_offers(&mut self, now: Instant) {
-        if now.since(self.bypass.said_again) < SAY_AGAIN {
+    /// The peer asks for an answer at once. If it withholds it listens now for what it may not have heard: Opens, and Offers of bytes that
+    /// wait.
+    pub fn asked(&mut self, now: Instant) {
+        if !self.config.withhold || now.since(self.bypass.said_again) < SAY_AGAIN {
             return;
         }
         self.bypass.said_again = now;
-        // Each of them costs an Offer; none is in the set again before that left.
+        // Each of them costs a frame; none is in the set again before that left.
         for name in core::mem::take(&mut self.offers.offering) {
             self.offers.count_look();
             if let Some(flow) = self.flows.get_mut(&name) {
                 flow.offering = false;
-                flow.out.query.ask();
+                match flow.state {
+                    State::Opening => flow.open.ask(),
+                    _ => flow.out.query.ask(),
+                }
             }
             self.settle(name);
         }
@@ -278,6 +276,13 @@ impl Hop {
 }
 
 impl Flow {
+    /// Whether its Open, or its Offer of waiting bytes, left and may not have arrived.
+    pub(super) fn is_offering(&self) -> bool {
+        match self.state {
+            State::Opening => self.open.flying(),
+            _ => self.is_sending() && self.out.is_waiting_unheard(),
+        }
+    }
     /// Whether its sender asked for nothing and may have more to send.
     pub(super) fn is_quiet(&self) -> bool {
         let held = self.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);

@@ -7,6 +7,11 @@ use wavelane_scenario::{Scenario, Stack};
 
 /// Bytes of each sender's upload in 20 s under `hop-2009` with these knobs, and what the run says.
 fn hidden(knobs: &str) -> ([u64; 2], StackRaw) {
+    hidden_at("phy = \"802.11b\"\npreamble = \"short\"\nrate = \"11 Mbit/s\"", "8 ms", knobs, "")
+}
+
+/// The same in a cell of this PHY and TXOP, with more said of the second flow.
+fn hidden_at(phy: &str, txop: &str, knobs: &str, second: &str) -> ([u64; 2], StackRaw) {
     let mut text = r#"
 title = "hidden senders"
 duration = "20 s"
@@ -15,10 +20,8 @@ nodes = { left = "endpoint", right = "endpoint", server = "endpoint", a = "gatew
 [channels.air]
 kind = "wifi"
 nodes = ["a", "b", "c"]
-phy = "802.11b"
-preamble = "short"
-rate = "11 Mbit/s"
-edca = { best-effort = { txop = "8 ms" } }
+PHY
+edca = { best-effort = { txop = "TXOP" } }
 reach = "none"
 pairs = [{ between = ["a", "c"], hear = "decode" }, { between = ["b", "c"], hear = "decode" }]
 [channels.lan-a]
@@ -38,8 +41,11 @@ to = "server"
 app = "upload"
 from = "right"
 to = "server"
+SECOND
 "#
-    .to_owned();
+    .replace("PHY", phy)
+    .replace("TXOP", txop)
+    .replace("SECOND", second);
     for gateway in ["a", "b", "c"] {
         text += &format!("[gateways.{gateway}]\n{knobs}\n");
     }
@@ -55,6 +61,16 @@ fn hidden_senders_take_turns() {
     // CSMA carries 4.23 Mbit/s here and RTS/CTS 5.27.
     assert!(goodput > 8.0e6, "{goodput}");
     assert!(one.min(other) * 10 > one.max(other) * 6, "{one} {other}");
+}
+
+#[test]
+fn a_hidden_sender_that_begins_later_opens_its_flow_between_turns() {
+    // A block takes 1.4 s, in which nothing of the second sender is heard.
+    let phy = "phy = \"802.11a\"\nrate = \"6 Mbit/s\"";
+    let ([one, other], _) = hidden_at(phy, "25 ms", "", "start = \"3 s\"");
+    // 17 s, less the block that is on when it begins, are shared.
+    assert!(other * 10 > one * 5, "{one} {other}");
+    assert!((one + other) as f64 * 8.0 / 20.0 > 5.0e6, "{one} {other}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is sent: one datagram at a time, and what it carries.
 
 use super::guard::{RESERVE, Why, is_bursty};
-use super::{Draft, Link, Part, SentDatagram, VERY_THIN};
+use super::{Asks, Draft, Link, Part, SentDatagram, VERY_THIN};
 use crate::lane::{LaneReceiver, Probe, Room};
 use crate::{Carries, Fill, NextBulk, Service};
 use wavelane_base::{Class, Instant, Span};
@@ -60,7 +60,8 @@ impl<S: Service> Link<S> {
         // Acks take the lane on which they arrive soonest: the RTT samples should reflect the other lane alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits();
+        let asks = asks || acks && self.asks.due;
+        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits() || asks;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
             if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some()) {
@@ -107,7 +108,11 @@ impl<S: Service> Link<S> {
             record.gone = self.put_gone(&mut w);
             eliciting |= record.gone != 0;
         }
-        eliciting |= self.put_wish(now, at, class.is_some(), asks, &mut w);
+        let asked = self.put_wish(now, at, class.is_some(), asks, &mut w);
+        if asks && asked && self.asks.due {
+            self.asks = Asks { made_by: Some((at as u8, self.lanes[at].sender.next_number())), ..Asks::default() };
+        }
+        eliciting |= asked;
         let (mut wrote_media, mut copied) = (false, 0..0);
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);

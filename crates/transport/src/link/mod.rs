@@ -189,6 +189,18 @@ pub struct Link<S: Service> {
     heard_responses: VecDeque<[u8; 8]>,
     going: Going,
     double: Double,
+    asks: Asks,
+}
+
+/// A request to the neighbour for an answer at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asks {
+    /// The next datagram makes it.
+    due: bool,
+    /// The datagram that made the last one, by lane and number, until that is acknowledged.
+    made_by: Option<(u8, u64)>,
+    /// It was acknowledged, and that was not taken yet.
+    answered: bool,
 }
 
 impl<S: Service> Link<S> {
@@ -204,6 +216,7 @@ impl<S: Service> Link<S> {
             heard_responses: VecDeque::new(),
             going: Going::default(),
             double: Double::new(now),
+            asks: Asks::default(),
             lanes: Lanes::new(now, &config.lanes, config.choice, sent_max, dice),
             sent_max,
             receivers: Vec::new(),
@@ -245,6 +258,7 @@ impl<S: Service> Link<S> {
         self.responses = PathResponses::default();
         self.going = Going::default();
         self.double = Double::new(now);
+        self.asks = Asks::default();
         self.heard(now);
         self.service.restart(now);
     }
@@ -269,6 +283,16 @@ impl<S: Service> Link<S> {
     /// A session that we initiated is up: every lane sends something soon, because the neighbour may not use the keys before that.
     pub fn confirm_session(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.ping = true);
+    }
+
+    /// The neighbour is asked for an answer now, and for what it has to say with it.
+    pub fn ask(&mut self) {
+        self.asks = Asks { due: true, ..Asks::default() };
+    }
+
+    /// Whether it has answered since the last call.
+    pub fn take_answered(&mut self) -> bool {
+        core::mem::take(&mut self.asks.answered)
     }
 
     /// Whether a session is needed: something has to be sent, or an answer is owed.

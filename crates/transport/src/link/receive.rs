@@ -2,7 +2,7 @@
 
 use super::compose::RANGES_SHARED;
 use super::inbound::InboundLoss;
-use super::{Arrival, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
+use super::{Arrival, Asks, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
 use crate::Service;
 use crate::fec::Decoder;
 use crate::lane::{Came, LaneReceiver};
@@ -79,11 +79,20 @@ impl<S: Service> Link<S> {
                     Some(lane) => {
                         lane.sender.set_came(came.unwrap_or_default());
                         lane.sender.handle_ack(now, &ack);
+                        let made = |(by, number)| {
+                            by == ack.lane && ack.ranges.0.iter().any(|r| r.0 <= number && number <= r.1)
+                        };
+                        if self.asks.made_by.is_some_and(made) {
+                            self.asks = Asks { answered: true, ..Asks::default() };
+                        }
                     }
                     None => self.counters.stray_acks += 1,
                 },
-                Frame::AckWish { lane, packets, delay_us, now } => {
-                    asked.now |= now;
+                Frame::AckWish { lane, packets, delay_us, now: at_once } => {
+                    asked.now |= at_once;
+                    if at_once {
+                        self.service.asked(now);
+                    }
                     if let Some(receiver) = receiver(&mut self.receivers, lane) {
                         receiver.wish(packets, Span::from_micros(delay_us));
                     }

@@ -50,7 +50,7 @@ impl Sessions {
         }
     }
 
-    fn start_initiation(&mut self, now: Instant, peer: usize) {
+    pub(super) fn start_initiation(&mut self, now: Instant, peer: usize) {
         let index = self.new_index(peer);
         self.init_counter += 1;
         let payload = InitPayload {

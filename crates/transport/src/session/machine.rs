@@ -105,6 +105,25 @@ impl Sessions {
         }
     }
 
+    /// If there are no keys for `peer` and it can be called: it is called now, whether or not a call is due. Returns whether it is.
+    pub fn call_now(&mut self, now: Instant, peer: usize) -> bool {
+        self.advance(now, peer);
+        if self.peers[peer].can_seal(now) || !self.peers[peer].can_be_called() {
+            return false;
+        }
+        if self.peers[peer].initiation.is_none() {
+            self.start_initiation(now, peer);
+        }
+        let p = &mut self.peers[peer];
+        let ways: Vec<usize> = p.callable().collect();
+        if let Some(initiation) = &mut p.initiation {
+            initiation.tried = false;
+            initiation.due.extend(ways);
+        }
+        self.due.insert(peer);
+        true
+    }
+
     /// Handles one received datagram. Data is opened in place.
     pub fn handle_datagram(
         &mut self,
