@@ -41,6 +41,7 @@ impl Engine {
                 packet = self.spare.pop().unwrap_or_default();
             }
             self.spare.push(packet);
+            self.deliver_overheard(channel);
             let mut departed = std::mem::take(&mut self.departed);
             while let Some(station) = slot.medium.next_departure() {
                 departed.push(station);
