@@ -44,6 +44,11 @@ pub(super) struct Overheard {
 }
 
 impl Overheard {
+    /// Octets kept now, with bookkeeping.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u64 {
+        self.senders.values().map(|sender| sender.octets).sum()
+    }
     /// Keeps octets, within `budget` for all. Returns their digest if they are new.
     fn keep(&mut self, now: Instant, budget: u64, sender: u64, octets: &[u8]) -> Option<Digest> {
         let size = octets.len() as u64 + DATAGRAM_OCTETS;

@@ -335,8 +335,8 @@ impl Hop {
             return self.on_reset(name, reason);
         }
         if flow.ended_by_peer.replace((reason, reach.finished)).is_none() {
+            self.overheard.forget(&flow.out.stretches_known.sent(u64::MAX));
             flow.out.discard();
-            self.forget_digests(name, u64::MAX);
             self.events.push_back(HopEvent::Ending(name));
         }
         if flow.wakes_reader() {

@@ -6,6 +6,7 @@
 
 use super::Hop;
 use super::flow::Flow;
+use super::incoming::Incoming;
 use super::types::HopEvent;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span};
@@ -35,8 +36,6 @@ const STRETCHES_MAX: usize = 4_096;
 const EARLY_MAX: usize = 256;
 /// Shortest stretch left open: its report and the digest sent instead take 40 octets.
 pub(super) const OPEN_MIN: u64 = 256;
-/// Most octets of the frame that carries a digest: type, length, flow, offset, length, digest.
-pub(super) const BY_DIGEST_MAX: usize = 2 + 1 + 8 + 8 + 4 + 16;
 
 /// What a link knows of overhearing.
 #[derive(Debug, Default)]
@@ -65,6 +64,15 @@ impl Overheard {
         if self.report_at.is_some_and(|at| at <= now) {
             (self.report_at, self.due) = (None, true);
         }
+    }
+    /// These stretches are not to be forwarded any more.
+    pub(super) fn forget(&mut self, digests: &[Short]) {
+        digests.iter().for_each(|key| _ = self.known.remove(key));
+    }
+    /// Digests to report, known, and reported early.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 3] {
+        [self.heard.len(), self.known.len(), self.early.len()]
     }
     /// Reports what fits of what was heard. `false` if something is due and nothing fits.
     pub(super) fn write(&mut self, w: &mut Writer<'_>) -> bool {
@@ -246,9 +254,14 @@ impl Hop {
     /// Data of the peer was open.
     pub(crate) fn note_open(&mut self, frame: &Frame<'_>, digest: Digest) {
         let Frame::Data { flow, offset, bytes } = frame else { return };
-        let name = flow.from_other_side();
-        if self.flows.get(&name).is_some_and(Flow::may_be_open) {
-            self.events.push_back(HopEvent::Open(name, (*offset, bytes.len() as u64), digest));
+        let (name, len) = (flow.from_other_side(), bytes.len() as u64);
+        // Of what was dropped, beyond the credit for instance, nothing is remembered.
+        let holds = |inc: &Incoming| {
+            let end = offset.saturating_add(len);
+            inc.cumulative() >= end || inc.held().gaps(*offset, end).is_empty()
+        };
+        if self.flows.get(&name).is_some_and(|flow| flow.may_be_open() && holds(&flow.inc)) {
+            self.events.push_back(HopEvent::Open(name, (*offset, len), digest));
         }
     }
 
@@ -309,9 +322,7 @@ impl Hop {
     /// Everything of a direction below `end` was sent.
     pub(super) fn forget_digests(&mut self, name: FlowName, end: u64) {
         let Some(flow) = self.flows.get_mut(&name) else { return };
-        for key in flow.out.stretches_known.sent(end) {
-            self.overheard.known.remove(&key);
-        }
+        self.overheard.forget(&flow.out.stretches_known.sent(end));
     }
 
     /// The neighbour sends a digest instead of bytes that we reported. Reply with [`Hop::take_overheard`].

@@ -13,7 +13,9 @@ pub(crate) use field::emit_address;
 pub use repair::{RepairFrame, repair_head_max};
 
 use crate::codec::{DecodeError, Reader};
-use crate::datagram::{DIGEST_LEN, SHORT_DIGEST_LEN};
+use crate::datagram::DIGEST_LEN;
+#[cfg(doc)]
+use crate::datagram::SHORT_DIGEST_LEN;
 use std::net::SocketAddr;
 
 /// Frame types from here on are `type, length, body` and are skipped when unknown.

@@ -9,6 +9,7 @@ mod hostile;
 mod idle;
 mod laws;
 mod model;
+mod overheard;
 mod schedule;
 mod slow;
 mod vtx;
