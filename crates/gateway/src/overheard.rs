@@ -7,6 +7,7 @@ use super::relay::Side;
 use super::{Gateway, PeerId};
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, PortId, Span};
+use wavelane_services::hop::OPEN_MIN;
 use wavelane_transport::Digest;
 use wavelane_transport::session::digest_of;
 use wavelane_wire::datagram::open_octets;
@@ -15,15 +16,20 @@ use wavelane_wire::datagram::open_octets;
 const PART: u64 = 4;
 /// Senders heard at once, each with an equal part of that: one that floods the medium leaves the others theirs.
 const SENDERS_MAX: usize = 16;
-/// A sender that is silent for so long makes room for another.
-const SILENT: Span = Span::from_secs(1);
+/// A sender makes room for another if nothing of it was heard for so long, or nothing of use since it came so long ago: whoever invents names holds
+/// the room for a moment.
+const USELESS_FOR: Span = Span::from_secs(1);
 /// Bookkeeping charged for each datagram.
 const DATAGRAM_OCTETS: u64 = 128;
 
 /// What was heard of one sender.
 #[derive(Debug)]
 struct Sender {
+    /// When it came, and when it was heard last.
+    since: Instant,
     at: Instant,
+    /// A neighbour has named octets of it.
+    useful: bool,
     octets: u64,
     /// Oldest first.
     order: VecDeque<Digest>,
@@ -34,7 +40,8 @@ struct Sender {
 pub(super) struct Overheard {
     /// By the medium's name for the sender, at most [`SENDERS_MAX`].
     senders: BTreeMap<u64, Sender>,
-    octets: BTreeMap<Digest, Vec<u8>>,
+    /// With their senders.
+    octets: BTreeMap<Digest, (u64, Vec<u8>)>,
     /// Open octets kept.
     pub(super) kept: u64,
     /// Datagrams of senders for which there was no room.
@@ -52,34 +59,40 @@ impl Overheard {
     /// Keeps octets, within `budget` for all. Returns their digest if they are new.
     fn keep(&mut self, now: Instant, budget: u64, sender: u64, octets: &[u8]) -> Option<Digest> {
         let size = octets.len() as u64 + DATAGRAM_OCTETS;
+        if (octets.len() as u64) < OPEN_MIN {
+            return None;
+        }
         let part = budget / SENDERS_MAX as u64;
         if size > part {
             return None;
         }
         if !self.senders.contains_key(&sender) && self.senders.len() >= SENDERS_MAX {
-            let silent = self.senders.iter().find(|(_, other)| now.since(other.at) >= SILENT).map(|(name, _)| *name);
-            let Some(silent) = silent else {
+            let since = |other: &Sender| if other.useful { other.at } else { other.since };
+            let oldest = self.senders.iter().min_by_key(|(_, other)| since(other));
+            let Some(goes) = oldest.filter(|(_, other)| now.since(since(other)) >= USELESS_FOR).map(|(name, _)| *name)
+            else {
                 self.crowded += 1;
                 return None;
             };
-            let gone = self.senders.remove(&silent).map(|sender| sender.order).unwrap_or_default();
+            let gone = self.senders.remove(&goes).map(|sender| sender.order).unwrap_or_default();
             gone.iter().for_each(|digest| _ = self.octets.remove(digest));
         }
         let digest = digest_of(octets);
-        let of = self.senders.entry(sender).or_insert(Sender { at: now, octets: 0, order: VecDeque::new() });
+        let new = || Sender { since: now, at: now, useful: false, octets: 0, order: VecDeque::new() };
+        let of = self.senders.entry(sender).or_insert_with(new);
         of.at = now;
         if self.octets.contains_key(&digest) {
             return None;
         }
         while of.octets + size > part {
             let Some(oldest) = of.order.pop_front() else { break };
-            if let Some(gone) = self.octets.remove(&oldest) {
+            if let Some((_, gone)) = self.octets.remove(&oldest) {
                 of.octets -= gone.len() as u64 + DATAGRAM_OCTETS;
             }
         }
         of.octets += size;
         of.order.push_back(digest);
-        self.octets.insert(digest, octets.to_vec());
+        self.octets.insert(digest, (sender, octets.to_vec()));
         self.kept += octets.len() as u64;
         Some(digest)
     }
@@ -97,17 +110,22 @@ impl Gateway {
         }
         let budget = self.config.cache.get() / PART;
         if let Some(digest) = self.overheard.keep(now, budget, sender, &datagram[open]) {
-            self.blocks(PeerId(peer)).note_heard(now, &digest);
+            self.blocks(PeerId(peer)).note_heard(now, sender, &digest);
             self.settle(now, PeerId(peer));
         }
     }
 
     /// A neighbour names octets that we reported.
     pub(super) fn take_by_digest(&mut self, now: Instant, side: Side, (offset, len): (u64, u64), digest: &Digest) {
-        let found = self.overheard.octets.get(digest).filter(|octets| octets.len() as u64 == len);
+        let found = self.overheard.octets.get(digest).filter(|(_, octets)| octets.len() as u64 == len);
         match found {
-            // Not through `blocks()`: the octets are borrowed at the same time.
-            Some(octets) => self.links[side.0.0].service.blocks.take_overheard(now, side.1, offset, octets),
+            Some((sender, octets)) => {
+                // Not through `blocks()`: the octets are borrowed at the same time.
+                self.links[side.0.0].service.blocks.take_overheard(now, side.1, offset, octets);
+                if let Some(sender) = self.overheard.senders.get_mut(sender) {
+                    sender.useful = true;
+                }
+            }
             // Its receipts show that they are missing, and the neighbour sends them.
             None => self.overheard.missed += 1,
         }

@@ -1,5 +1,6 @@
 //! What is kept of what was overheard.
 
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
 use super::*;
 
 fn at(ms: u64) -> Instant {
@@ -27,17 +28,24 @@ fn each_sender_has_its_part_and_loses_its_own_oldest() {
 }
 
 #[test]
-fn a_sender_makes_room_for_another_only_once_it_is_silent() {
+fn a_sender_that_is_of_no_use_makes_room_for_another() {
     let budget = 1 << 20;
     let mut heard = Overheard::default();
     for sender in 0..SENDERS_MAX as u64 {
         assert!(heard.keep(at(sender), budget, sender, &octets(sender)).is_some());
     }
+    heard.senders.get_mut(&0).unwrap().useful = true;
     assert_eq!((heard.keep(at(900), budget, 99, &octets(99)), heard.crowded), (None, 1));
-    assert!(heard.keep(at(1_000), budget, 0, &octets(100)).is_some(), "it is heard still");
-    assert!(heard.keep(at(1_001), budget, 99, &octets(99)).is_some(), "the second is silent by now");
-    assert!(!heard.octets.contains_key(&digest_of(&octets(1))) && heard.octets.contains_key(&digest_of(&octets(0))));
+    assert!(heard.keep(at(950), budget, 0, &octets(100)).is_some(), "it is heard still, and of use");
+    assert!(heard.keep(at(950), budget, 1, &octets(101)).is_some(), "this one is heard and of none");
+    assert!(heard.keep(at(1_001), budget, 99, &octets(99)).is_some());
+    let has = |heard: &Overheard, n| heard.octets.contains_key(&digest_of(&octets(n)));
+    assert!(has(&heard, 0) && has(&heard, 100) && !has(&heard, 1) && !has(&heard, 101));
+    assert_eq!(heard.keep(at(1_001), budget, 98, &octets(98)), None, "the next came a moment later");
+    assert!(heard.keep(at(2_000), budget, 98, &octets(98)).is_some());
+    assert!((2..40).all(|n| heard.keep(at(4_000), budget, n + 200, &octets(n + 200)).is_some() || n >= 18));
+    assert!(!has(&heard, 0), "it was of use, and is silent");
     assert_eq!(heard.senders.len(), SENDERS_MAX);
-    let kept: u64 = heard.octets.values().map(|octets| octets.len() as u64 + DATAGRAM_OCTETS).sum();
+    let kept: u64 = heard.octets.values().map(|(_, octets)| octets.len() as u64 + DATAGRAM_OCTETS).sum();
     assert_eq!(heard.held(), kept);
 }

@@ -83,7 +83,7 @@ fn a_peer_that_does_not_overhear_gets_sealed_datagrams_only() {
 #[test]
 fn forged_octets_are_never_taken_and_leave_the_others_their_room() {
     let mut chain = cell(3, true, half());
-    chain.talk(noise(1, 3_000_000), Vec::new());
+    chain.talk(noise(1, 12_000_000), Vec::new());
     let (mut genuine, mut next) = (Vec::new(), 0_u64);
     let mut spare = noise(3, 1_000);
     let done = chain.run(Span::from_secs(60), |chain| {
@@ -103,7 +103,7 @@ fn forged_octets_are_never_taken_and_leave_the_others_their_room() {
             if let Ok(open) = open_octets(&genuine) {
                 let mut changed = genuine.clone();
                 changed[open.start + next as usize % open.len()] ^= 1;
-                chain.node(2).overhear(now, PortId(0), next % 40, &changed);
+                chain.node(2).overhear(now, PortId(0), 1 + next % 40, &changed);
                 chain.node(2).overhear(now, PortId(0), 2, &genuine);
                 changed.truncate(next as usize % 60);
                 chain.node(2).overhear(now, PortId(0), 0, &changed);
@@ -116,7 +116,7 @@ fn forged_octets_are_never_taken_and_leave_the_others_their_room() {
     assert!(done);
     chain.check_complete();
     let (saved, all) = chain.saved();
-    assert!(saved as f64 / all as f64 > 0.2, "{saved} of {all}");
+    assert!(saved as f64 / all as f64 > 0.1, "{saved} of {all}");
     assert_eq!((chain.distrusts(), chain.count(0, "flows_resumed")), (0, 0), "no honest relay is distrusted");
     assert!(chain.count(2, "dropped_overheard_crowded") > 0);
 }
@@ -136,5 +136,6 @@ fn named_octets_that_are_gone_arrive_as_they_are() {
     });
     assert!(done);
     chain.check_complete();
-    assert!(chain.count(1, "hop_repair_octets") > 0);
+    let (again, contradicted) = (chain.count(1, "hop_repair_octets"), chain.saved());
+    assert!(again > 0, "{contradicted:?}");
 }

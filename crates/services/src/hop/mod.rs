@@ -25,6 +25,7 @@ mod vtx;
 mod withhold;
 
 pub use fill::Datagram;
+pub use overheard::OPEN_MIN;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Window};
 pub use vtx::VTX_OCTETS_MAX;
 

@@ -32,18 +32,20 @@ const REST: Span = Span::from_secs(10);
 const TRIES: u32 = 8;
 /// Most stretches that wait to be forwarded with a digest known: 5 MB of full datagrams.
 const STRETCHES_MAX: usize = 4_096;
+/// Most digests that wait to be reported.
+const QUEUED_MAX: usize = 16 * HEARD_MAX;
 /// Most digests remembered that were reported before we had the bytes: the neighbour heard a transmission that we lost.
 const EARLY_MAX: usize = 256;
 /// Shortest stretch left open: its report and the digest sent instead take 40 octets.
-pub(super) const OPEN_MIN: u64 = 256;
+pub const OPEN_MIN: u64 = 256;
 
 /// What a link knows of overhearing.
 #[derive(Debug, Default)]
 pub(super) struct Overheard {
     /// Flows that their edges seal, of those in the table.
     pub(super) sealed: usize,
-    /// What we heard of the neighbour's, at most [`HEARD_MAX`].
-    heard: Vec<Short>,
+    /// What we heard of the neighbour's and of whom: at most [`QUEUED_MAX`], of each at most [`HEARD_MAX`].
+    heard: VecDeque<(u64, Short)>,
     report_at: Option<Instant>,
     due: bool,
     /// Where stretches with these digests begin; at most [`STRETCHES_MAX`].
@@ -77,14 +79,17 @@ impl Overheard {
     /// Reports what fits of what was heard. `false` if something is due and nothing fits.
     pub(super) fn write(&mut self, w: &mut Writer<'_>) -> bool {
         // Type and length take two octets each.
-        let fits = (w.room().saturating_sub(4) / SHORT_DIGEST_LEN).min(self.heard.len());
-        if fits > 0 && (Frame::Heard { digests: self.heard[..fits].as_flattened() }).emit(w).is_ok() {
+        let fits = (w.room().saturating_sub(4) / SHORT_DIGEST_LEN).min(self.heard.len()).min(HEARD_MAX);
+        let digests: Vec<Short> = self.heard.iter().take(fits).map(|(_, digest)| *digest).collect();
+        if fits > 0 && (Frame::Heard { digests: digests.as_flattened() }).emit(w).is_ok() {
             self.heard.drain(..fits);
+        } else {
+            return !self.due;
         }
-        if self.heard.is_empty() {
-            (self.report_at, self.due) = (None, false);
-        }
-        !self.due
+        self.report_at = None;
+        // Others wait for the next datagram.
+        self.due = !self.heard.is_empty();
+        true
     }
 }
 
@@ -236,14 +241,15 @@ impl Hop {
         self.overheard.sealed > 0
     }
 
-    /// We overheard and keep open octets of a datagram for the neighbour: it is told.
-    pub fn note_heard(&mut self, now: Instant, digest: &Digest) {
+    /// We overheard and keep open octets of a datagram of `sender` for the neighbour, which is told.
+    pub fn note_heard(&mut self, now: Instant, sender: u64, digest: &Digest) {
         let overheard = &mut self.overheard;
-        // While no report can leave, later ones are of no use.
-        if overheard.heard.len() >= HEARD_MAX {
+        // One that is heard more often than reports can leave does not crowd out others.
+        let of_sender = overheard.heard.iter().filter(|(of, _)| *of == sender).count();
+        if overheard.heard.len() >= QUEUED_MAX || of_sender >= HEARD_MAX {
             return;
         }
-        overheard.heard.push(short(digest));
+        overheard.heard.push_back((sender, short(digest)));
         if overheard.heard.len() >= HEARD_MAX {
             (overheard.report_at, overheard.due) = (None, true);
         } else if !overheard.due && overheard.report_at.is_none() {

@@ -52,7 +52,7 @@ impl Cell {
         self.came += STRETCH;
         self.world.hops[0].know_digest(now, self.near, (start, STRETCH), digest);
         if heard {
-            self.world.hops[1].note_heard(now, &digest);
+            self.world.hops[1].note_heard(now, 1, &digest);
             self.kept.insert(digest, bytes);
         }
     }
@@ -129,7 +129,7 @@ fn bytes_wait_for_reports_only_where_some_come_and_not_for_long() {
     // One that overtook the bytes it is about, because the relay lost the first sending of those.
     let early = digest_of(&bytes_at(STRETCH, 2 * STRETCH));
     cell.kept.insert(early, bytes_at(STRETCH, 2 * STRETCH));
-    cell.world.hops[1].note_heard(cell.world.now, &early);
+    cell.world.hops[1].note_heard(cell.world.now, 1, &early);
     cell.runs(40);
     cell.comes(false);
     cell.runs(10);
@@ -141,7 +141,7 @@ fn bytes_wait_for_reports_only_where_some_come_and_not_for_long() {
     assert_eq!(cell.read, 3 * STRETCH, "and leaves without one");
     // Reports of other flows' octets go on: this one's bytes soon wait no more.
     for n in 0..200_u64 {
-        cell.world.hops[1].note_heard(cell.world.now, &digest_of(&n.to_be_bytes()));
+        cell.world.hops[1].note_heard(cell.world.now, 1, &digest_of(&n.to_be_bytes()));
         cell.comes(false);
         cell.runs(10);
     }
@@ -152,7 +152,7 @@ fn bytes_wait_for_reports_only_where_some_come_and_not_for_long() {
 #[test]
 fn a_report_releases_what_came_before_and_was_not_heard() {
     let mut cell = Cell::new(Ratio::ZERO);
-    cell.world.hops[1].note_heard(cell.world.now, &[9; 16]);
+    cell.world.hops[1].note_heard(cell.world.now, 1, &[9; 16]);
     cell.runs(30);
     for n in 0..6 {
         cell.comes(n == 3);
@@ -204,7 +204,7 @@ fn false_reports_and_digests_cost_little() {
     for n in 0..2_000 {
         let digests = digests(n);
         cell.world.hops[0].handle_frame(cell.world.now, &Frame::Heard { digests: &digests });
-        cell.world.hops[1].note_heard(cell.world.now, &digest_of(&digests));
+        cell.world.hops[1].note_heard(cell.world.now, n % 40, &digest_of(&digests));
     }
     let (near, far) = (cell.near, cell.far);
     let named = |flow, offset| Frame::DataByDigest { flow, offset, len: 1_000, digest: [3; 16] };
@@ -215,7 +215,7 @@ fn false_reports_and_digests_cost_little() {
         cell.world.hops[1].handle_frame(cell.world.now, &named(other, 0));
     }
     let sizes = cell.world.hops.each_ref().map(|hop| hop.overheard.sizes());
-    assert!(sizes.iter().all(|[heard, known, early]| *heard <= HEARD_MAX && *known <= 4_096 && *early <= 256), "{sizes:?}");
+    assert!(sizes.iter().all(|[heard, known, early]| *heard <= 16 * HEARD_MAX && *known <= 4_096 && *early <= 256), "{sizes:?}");
     assert_eq!(cell.world.hops[1].events.len(), 2_000, "none for flows that are not there");
     for _ in 0..100 {
         cell.comes(false);
