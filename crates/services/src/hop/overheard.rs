@@ -24,7 +24,7 @@ const REPORT_DELAY: Span = Span::from_millis(20);
 pub(super) const HOLD: Span = Span::from_millis(100);
 /// After a report the neighbour is expected to report for this long.
 const LISTENS_FOR: Span = Span::from_secs(1);
-/// After this many stretches of a flow in a row that were not heard, its bytes wait no more ...
+/// After this many stretches of a flow in a row that waited and were not heard, its bytes wait no more ...
 const MISSES_MAX: u32 = 64;
 /// ... for this long; then a few are tried.
 const REST: Span = Span::from_secs(10);
@@ -178,6 +178,7 @@ impl Stretches {
         let stretch = self.all.get_mut(&offset)?;
         stretch.state = State::Heard;
         let turn = stretch.turn;
+        self.misses = 0;
         self.move_on();
         Some(turn)
     }
@@ -190,6 +191,8 @@ impl Stretches {
     fn let_go(&mut self, offset: u64) {
         if let Some(stretch) = self.all.get_mut(&offset) {
             stretch.state = State::Goes;
+            // One that did not wait says nothing: its report may have come too late.
+            self.misses = self.misses.saturating_add(1);
         }
         self.move_on();
     }
@@ -213,7 +216,6 @@ impl Stretches {
         let mut gone = Vec::new();
         while let Some((&at, &stretch)) = self.all.first_key_value().filter(|(at, _)| **at < end) {
             self.all.remove(&at);
-            self.misses = if stretch.state == State::Heard { 0 } else { self.misses.saturating_add(1) };
             gone.push(short(&stretch.digest));
         }
         if self.held_from.is_some_and(|at| at < end) {
