@@ -103,7 +103,8 @@ impl Gateway {
     /// Nothing in it is authentic. Only for media that hand up what is for others.
     pub fn overhear(&mut self, now: Instant, port: PortId, sender: u64, datagram: &[u8]) {
         let Ok(open) = open_octets(datagram) else { return };
-        let leads = |peer: &usize| (0..self.sessions.ways(*peer)).any(|way| self.sessions.port(*peer, way) == Some(port));
+        let leads =
+            |peer: &usize| (0..self.sessions.ways(*peer)).any(|way| self.sessions.port(*peer, way) == Some(port));
         let Some(peer) = (0..self.links.len()).find(leads).filter(|_| self.config.overhear) else { return };
         if !self.sessions.overhears(peer) || !self.links[peer].service.blocks.has_sealed_flows() {
             return;

@@ -23,7 +23,9 @@ fn each_sender_has_its_part_and_loses_its_own_oldest() {
     }
     assert!(heard.octets.contains_key(&first), "another sender's flood takes nothing from the first");
     assert_eq!(heard.octets.len(), 11);
-    assert!(heard.octets.contains_key(&digest_of(&octets(990))) && !heard.octets.contains_key(&digest_of(&octets(989))));
+    assert!(
+        heard.octets.contains_key(&digest_of(&octets(990))) && !heard.octets.contains_key(&digest_of(&octets(989)))
+    );
     assert_eq!(heard.keep(at(1_000), budget, 3, &[1; 20_000]), None, "more than a part");
 }
 

@@ -35,7 +35,8 @@ fn run(config: &WifiConfig, handling: Handling) -> (u32, Vec<(Overheard, Vec<u8>
 
 fn triangle(mbit: u64, signal_db: i16) -> WifiConfig {
     let rate = (OFDM_54.0, mbit * 10);
-    let mut config = WifiConfig { noise_db: Some(0), edca: Some(Edca::standard(Phy::Ofdm)), ..cell(rate, Rules::standard(), 3) };
+    let mut config =
+        WifiConfig { noise_db: Some(0), edca: Some(Edca::standard(Phy::Ofdm)), ..cell(rate, Rules::standard(), 3) };
     let heard = |signal_db| Reach { signal_db, ..Reach::FULL };
     config.reach.set_both(0, 1, heard(40)).unwrap();
     config.reach.set_both(1, 2, heard(40)).unwrap();

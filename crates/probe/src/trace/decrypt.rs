@@ -180,7 +180,9 @@ pub fn decrypt(
         };
         let behind = (packet.octets as usize).saturating_sub(packet.bytes.len() - ip.len());
         let whole = match Udp::find(ip) {
-            Some(udp) if matches!(udp.payload(ip).first(), Some(&(kind::DATA | kind::DATA_OPEN))) => sum.open(&udp, ip, keys),
+            Some(udp) if matches!(udp.payload(ip).first(), Some(&(kind::DATA | kind::DATA_OPEN))) => {
+                sum.open(&udp, ip, keys)
+            }
             _ => None,
         };
         block.clear();

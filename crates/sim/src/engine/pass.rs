@@ -41,7 +41,6 @@ impl Engine {
                 packet = self.spare.pop().unwrap_or_default();
             }
             self.spare.push(packet);
-            self.deliver_overheard(channel);
             let mut departed = std::mem::take(&mut self.departed);
             while let Some(station) = slot.medium.next_departure() {
                 departed.push(station);
@@ -61,6 +60,7 @@ impl Engine {
             for (port, packet) in ready.drain(..) {
                 self.deliver(channel, port, packet);
             }
+            self.deliver_overheard(channel);
             for station in departed.drain(..) {
                 self.refill(channel, station);
             }

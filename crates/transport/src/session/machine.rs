@@ -117,7 +117,9 @@ impl Sessions {
     ) -> Incoming {
         let from = from.into();
         let incoming = match datagram.first() {
-            Some(&(kind::DATA | kind::DATA_OPEN)) => self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped),
+            Some(&(kind::DATA | kind::DATA_OPEN)) => {
+                self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped)
+            }
             Some(&(kind::HANDSHAKE_INIT | kind::HANDSHAKE_RESPONSE)) => {
                 self.handle_handshake(now, (port, from), datagram)
             }

@@ -9,7 +9,12 @@ use wavelane_wire::frame::{Answered, HEARD_MAX, Seal, Word};
 const STRETCH: u64 = 1_000;
 
 fn sealed_passage() -> Option<Passage> {
-    Some(Passage { token: [7; 16], hops: 1, seal: Some(Seal::Word(Word { count: 0, tag: [0; 16] })), ..Passage::default() })
+    Some(Passage {
+        token: [7; 16],
+        hops: 1,
+        seal: Some(Seal::Word(Word { count: 0, tag: [0; 16] })),
+        ..Passage::default()
+    })
 }
 
 fn bytes_at(start: u64, end: u64) -> Vec<u8> {
@@ -215,7 +220,10 @@ fn false_reports_and_digests_cost_little() {
         cell.world.hops[1].handle_frame(cell.world.now, &named(other, 0));
     }
     let sizes = cell.world.hops.each_ref().map(|hop| hop.overheard.sizes());
-    assert!(sizes.iter().all(|[heard, known, early]| *heard <= 16 * HEARD_MAX && *known <= 4_096 && *early <= 256), "{sizes:?}");
+    assert!(
+        sizes.iter().all(|[heard, known, early]| *heard <= 16 * HEARD_MAX && *known <= 4_096 && *early <= 256),
+        "{sizes:?}"
+    );
     assert_eq!(cell.world.hops[1].events.len(), 2_000, "none for flows that are not there");
     for _ in 0..100 {
         cell.comes(false);

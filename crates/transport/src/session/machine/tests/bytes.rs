@@ -153,7 +153,8 @@ fn golden(overhear: bool) -> String {
     }
     if overhear {
         let open = w.nodes[0].seal_partly(w.now, b"frames, then octets", 6).unwrap();
-        let last = [("capabilities", &3_u32.to_be_bytes()[..]), ("data_open", &open), ("plain_open", b"frames, then octets")];
+        let last =
+            [("capabilities", &3_u32.to_be_bytes()[..]), ("data_open", &open), ("plain_open", b"frames, then octets")];
         last.into_iter().for_each(|(name, bytes)| text += &format!("{name} = {}\n", hex(bytes)));
     }
     text
