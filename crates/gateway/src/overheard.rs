@@ -14,11 +14,19 @@ use wavelane_wire::datagram::open_octets;
 
 /// The part of the cache's budget that overheard octets may take besides.
 const PART: u64 = 4;
-/// Senders heard at once, each with an equal part of that: one that floods the medium leaves the others theirs.
+/// Senders heard at once.
 const SENDERS_MAX: usize = 16;
+/// Of that part a sender of which octets were named may take this fraction: a block of 1 MB waits at a relay that holds one.
+const OF_USE: u64 = 2;
+/// And any other, so that all of them together leave half.
+const OF_NONE: u64 = 2 * SENDERS_MAX as u64;
 /// A sender makes room for another if nothing of it was heard for so long, or nothing of use since it came so long ago: whoever invents names holds
 /// the room for a moment.
 const USELESS_FOR: Span = Span::from_secs(1);
+/// Octets are kept this long: a relay sends a block of 1 MB on at 2 Mbit/s in less.
+const KEPT_FOR: Span = Span::from_secs(5);
+/// Most datagrams of a sender remembered, named ones included: as many as fit in the default of what it may keep, five times over.
+const ORDER_MAX: usize = 1 << 13;
 /// Bookkeeping charged for each datagram.
 const DATAGRAM_OCTETS: u64 = 128;
 
@@ -31,8 +39,8 @@ struct Sender {
     /// A neighbour has named octets of it.
     useful: bool,
     octets: u64,
-    /// Oldest first.
-    order: VecDeque<Digest>,
+    /// When each was heard, oldest first; some were named since.
+    order: VecDeque<(Instant, Digest)>,
 }
 
 /// See the module.
@@ -42,9 +50,11 @@ pub(super) struct Overheard {
     senders: BTreeMap<u64, Sender>,
     /// With their senders.
     octets: BTreeMap<Digest, (u64, Vec<u8>)>,
+    /// Of all senders, with bookkeeping.
+    held: u64,
     /// Open octets kept.
     pub(super) kept: u64,
-    /// Datagrams of senders for which there was no room.
+    /// Datagrams for which there was no room.
     pub(super) crowded: u64,
     /// Digests named by neighbours whose octets were not, or no longer, here.
     pub(super) missed: u64,
@@ -54,47 +64,104 @@ impl Overheard {
     /// Octets kept now, with bookkeeping.
     #[cfg(test)]
     pub(super) fn held(&self) -> u64 {
-        self.senders.values().map(|sender| sender.octets).sum()
+        self.held
     }
-    /// Keeps octets, within `budget` for all. Returns their digest if they are new.
+
+    /// Keeps octets, within `budget` for all. Returns their digest if they are new and were kept.
     fn keep(&mut self, now: Instant, budget: u64, sender: u64, octets: &[u8]) -> Option<Digest> {
         let size = octets.len() as u64 + DATAGRAM_OCTETS;
-        if (octets.len() as u64) < OPEN_MIN {
+        if (octets.len() as u64) < OPEN_MIN || !self.admit(now, sender) {
             return None;
         }
-        let part = budget / SENDERS_MAX as u64;
-        if size > part {
+        let digest = digest_of(octets);
+        if self.octets.contains_key(&digest) {
             return None;
         }
+        self.expire(now, sender);
+        let useful = self.senders.get(&sender).is_some_and(|of| of.useful);
+        let part = budget / if useful { OF_USE } else { OF_NONE };
+        // What a neighbour was told of is kept for it; of a sender of no use yet the newest is more likely to be of some.
+        while !useful && self.of(sender) + size > part && self.drop_oldest(sender) {}
+        if self.of(sender) + size > part || self.held + size > budget {
+            self.crowded += 1;
+            return None;
+        }
+        let of = self.senders.get_mut(&sender)?;
+        of.octets += size;
+        of.order.push_back((now, digest));
+        self.held += size;
+        self.octets.insert(digest, (sender, octets.to_vec()));
+        self.kept += octets.len() as u64;
+        Some(digest)
+    }
+
+    /// Takes octets out that a neighbour names.
+    fn take(&mut self, digest: &Digest, len: u64) -> Option<Vec<u8>> {
+        if self.octets.get(digest).is_none_or(|(_, octets)| octets.len() as u64 != len) {
+            self.missed += 1;
+            return None;
+        }
+        let (sender, octets) = self.remove(digest)?;
+        if let Some(of) = self.senders.get_mut(&sender) {
+            of.useful = true;
+        }
+        Some(octets)
+    }
+
+    /// Whether a sender is listed, or takes the place of one that is of no use.
+    fn admit(&mut self, now: Instant, sender: u64) -> bool {
         if !self.senders.contains_key(&sender) && self.senders.len() >= SENDERS_MAX {
             let since = |other: &Sender| if other.useful { other.at } else { other.since };
             let oldest = self.senders.iter().min_by_key(|(_, other)| since(other));
             let Some(goes) = oldest.filter(|(_, other)| now.since(since(other)) >= USELESS_FOR).map(|(name, _)| *name)
             else {
                 self.crowded += 1;
-                return None;
+                return false;
             };
-            let gone = self.senders.remove(&goes).map(|sender| sender.order).unwrap_or_default();
-            gone.iter().for_each(|digest| _ = self.octets.remove(digest));
+            while self.drop_oldest(goes) {}
+            self.senders.remove(&goes);
         }
-        let digest = digest_of(octets);
         let new = || Sender { since: now, at: now, useful: false, octets: 0, order: VecDeque::new() };
-        let of = self.senders.entry(sender).or_insert_with(new);
-        of.at = now;
-        if self.octets.contains_key(&digest) {
-            return None;
+        self.senders.entry(sender).or_insert_with(new).at = now;
+        true
+    }
+
+    fn of(&self, sender: u64) -> u64 {
+        self.senders.get(&sender).map_or(0, |of| of.octets)
+    }
+
+    /// Octets that nobody named in time go, and the record of those that somebody did.
+    fn expire(&mut self, now: Instant, sender: u64) {
+        let first = |this: &Self| this.senders.get(&sender).and_then(|of| of.order.front().copied());
+        while let Some((at, digest)) = first(self) {
+            let many = self.senders.get(&sender).is_some_and(|of| of.order.len() >= ORDER_MAX);
+            if !many && now.since(at) < KEPT_FOR && self.octets.contains_key(&digest) {
+                break;
+            }
+            self.drop_oldest(sender);
         }
-        while of.octets + size > part {
-            let Some(oldest) = of.order.pop_front() else { break };
-            if let Some((_, gone)) = self.octets.remove(&oldest) {
-                of.octets -= gone.len() as u64 + DATAGRAM_OCTETS;
+    }
+
+    /// Returns whether there was one.
+    fn drop_oldest(&mut self, sender: u64) -> bool {
+        let oldest = self.senders.get_mut(&sender).and_then(|of| of.order.pop_front());
+        if let Some((_, digest)) = oldest {
+            // Another sender may have sent the same since this one's were named.
+            if self.octets.get(&digest).is_some_and(|(of, _)| *of == sender) {
+                self.remove(&digest);
             }
         }
-        of.octets += size;
-        of.order.push_back(digest);
-        self.octets.insert(digest, (sender, octets.to_vec()));
-        self.kept += octets.len() as u64;
-        Some(digest)
+        oldest.is_some()
+    }
+
+    fn remove(&mut self, digest: &Digest) -> Option<(u64, Vec<u8>)> {
+        let (sender, octets) = self.octets.remove(digest)?;
+        let size = octets.len() as u64 + DATAGRAM_OCTETS;
+        self.held -= size;
+        if let Some(of) = self.senders.get_mut(&sender) {
+            of.octets -= size;
+        }
+        Some((sender, octets))
     }
 }
 
@@ -118,17 +185,9 @@ impl Gateway {
 
     /// A neighbour names octets that we reported.
     pub(super) fn take_by_digest(&mut self, now: Instant, side: Side, (offset, len): (u64, u64), digest: &Digest) {
-        let found = self.overheard.octets.get(digest).filter(|(_, octets)| octets.len() as u64 == len);
-        match found {
-            Some((sender, octets)) => {
-                // Not through `blocks()`: the octets are borrowed at the same time.
-                self.links[side.0.0].service.blocks.take_overheard(now, side.1, offset, octets);
-                if let Some(sender) = self.overheard.senders.get_mut(sender) {
-                    sender.useful = true;
-                }
-            }
-            // Its receipts show that they are missing, and the neighbour sends them.
-            None => self.overheard.missed += 1,
+        // Otherwise receipts show that the bytes are missing, and the neighbour sends them.
+        if let Some(octets) = self.overheard.take(digest, len) {
+            self.blocks(side.0).take_overheard(now, side.1, offset, &octets);
         }
         self.dirty.insert(side.0);
     }

@@ -1,5 +1,4 @@
 //! What is kept of what was overheard.
-
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 use super::*;
 
@@ -12,21 +11,48 @@ fn octets(n: u64) -> Vec<u8> {
     [&n.to_be_bytes()[..], &[7; 992]].concat()
 }
 
+/// What each takes.
+const SIZE: u64 = 1_000 + DATAGRAM_OCTETS;
+
+impl Overheard {
+    fn has(&self, n: u64) -> bool {
+        self.octets.contains_key(&digest_of(&octets(n)))
+    }
+    fn named(&mut self, n: u64) -> bool {
+        self.take(&digest_of(&octets(n)), 1_000) == Some(octets(n))
+    }
+    /// The totals are what they are totals of.
+    fn check(&self, budget: u64) {
+        let all: u64 = self.octets.values().map(|(_, octets)| octets.len() as u64 + DATAGRAM_OCTETS).sum();
+        let by_sender: u64 = self.senders.values().map(|sender| sender.octets).sum();
+        assert_eq!((self.held, by_sender), (all, all));
+        assert!(all <= budget && self.senders.len() <= SENDERS_MAX);
+        let listed: usize = self.senders.values().map(|sender| sender.order.len()).sum();
+        assert!(listed >= self.octets.len());
+    }
+}
+
 #[test]
-fn each_sender_has_its_part_and_loses_its_own_oldest() {
-    let budget = 16 * 10 * (1_000 + DATAGRAM_OCTETS);
+fn a_flood_takes_nothing_from_a_sender_that_is_of_use() {
+    let budget = OF_NONE * 10 * SIZE;
     let mut heard = Overheard::default();
-    let first = heard.keep(at(0), budget, 1, &octets(0)).unwrap();
+    assert!(heard.keep(at(0), budget, 1, &octets(0)).is_some());
     assert_eq!(heard.keep(at(1), budget, 2, &octets(0)), None, "known already");
     for n in 1..1_000 {
-        assert!(heard.keep(at(n), budget, 2, &octets(n)).is_some());
+        assert!(heard.keep(at(n), budget, 2, &octets(n)).is_some(), "the newest, as it is of no use yet");
     }
-    assert!(heard.octets.contains_key(&first), "another sender's flood takes nothing from the first");
-    assert_eq!(heard.octets.len(), 11);
-    assert!(
-        heard.octets.contains_key(&digest_of(&octets(990))) && !heard.octets.contains_key(&digest_of(&octets(989)))
-    );
-    assert_eq!(heard.keep(at(1_000), budget, 3, &[1; 20_000]), None, "more than a part");
+    assert!(heard.has(0) && !heard.has(989) && heard.has(990) && heard.octets.len() == 11);
+    heard.check(budget);
+    assert!(heard.named(0) && !heard.named(0), "once");
+    assert_eq!((heard.missed, heard.keep(at(1_000), budget, 3, &[1; 255])), (1, None));
+    // Of use it may keep half of all, and what it was told of stays.
+    let kept = (0..1_000).filter(|n| heard.keep(at(1_001), budget, 1, &octets(2_000 + n)).is_some()).count() as u64;
+    assert_eq!(kept, OF_NONE * 10 / OF_USE);
+    assert!(heard.has(2_000) && heard.crowded == 1_000 - kept);
+    heard.check(budget);
+    assert!(heard.keep(at(6_001), budget, 1, &octets(9_000)).is_some(), "nobody named them in time");
+    assert!(!heard.has(2_000) && heard.has(990), "another sender's go when that is heard again");
+    heard.check(budget);
 }
 
 #[test]
@@ -36,18 +62,27 @@ fn a_sender_that_is_of_no_use_makes_room_for_another() {
     for sender in 0..SENDERS_MAX as u64 {
         assert!(heard.keep(at(sender), budget, sender, &octets(sender)).is_some());
     }
-    heard.senders.get_mut(&0).unwrap().useful = true;
+    assert!(heard.named(0));
     assert_eq!((heard.keep(at(900), budget, 99, &octets(99)), heard.crowded), (None, 1));
     assert!(heard.keep(at(950), budget, 0, &octets(100)).is_some(), "it is heard still, and of use");
     assert!(heard.keep(at(950), budget, 1, &octets(101)).is_some(), "this one is heard and of none");
     assert!(heard.keep(at(1_001), budget, 99, &octets(99)).is_some());
-    let has = |heard: &Overheard, n| heard.octets.contains_key(&digest_of(&octets(n)));
-    assert!(has(&heard, 0) && has(&heard, 100) && !has(&heard, 1) && !has(&heard, 101));
+    assert!(heard.has(100) && !heard.has(1) && !heard.has(101));
     assert_eq!(heard.keep(at(1_001), budget, 98, &octets(98)), None, "the next came a moment later");
     assert!(heard.keep(at(2_000), budget, 98, &octets(98)).is_some());
-    assert!((2..40).all(|n| heard.keep(at(4_000), budget, n + 200, &octets(n + 200)).is_some() || n >= 18));
-    assert!(!has(&heard, 0), "it was of use, and is silent");
-    assert_eq!(heard.senders.len(), SENDERS_MAX);
-    let kept: u64 = heard.octets.values().map(|(_, octets)| octets.len() as u64 + DATAGRAM_OCTETS).sum();
-    assert_eq!(heard.held(), kept);
+    heard.check(budget);
+    let came = (200..240).filter(|n| heard.keep(at(4_000), budget, *n, &octets(*n)).is_some()).count();
+    assert_eq!((came, heard.has(100)), (SENDERS_MAX, false), "it was of use, and is silent");
+    heard.check(budget);
+}
+
+#[test]
+fn the_same_octets_of_two_senders_are_counted_once() {
+    let budget = OF_NONE * 2 * SIZE;
+    let mut heard = Overheard::default();
+    assert!(heard.keep(at(0), budget, 1, &octets(0)).is_some() && heard.named(0));
+    assert!(heard.keep(at(1), budget, 2, &octets(0)).is_some(), "heard again after they were named");
+    assert!(heard.keep(at(2), budget, 1, &octets(1)).is_some());
+    assert!(heard.has(0), "the first sender's record of them is old");
+    heard.check(budget);
 }

@@ -81,7 +81,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("cache_evicted_octets", "bytes passed on that were given up to make room for newer ones"),
     ("overheard_kept_octets", "bytes overheard of datagrams for peers, and kept in case that they are named"),
     ("overheard_missed", "times a peer named overheard bytes that were here no more; it sends them"),
-    ("dropped_overheard_crowded", "datagrams overheard of senders for which there was no room"),
+    ("dropped_overheard_crowded", "datagrams overheard for which there was no room"),
     (
         "dropped_stale_opens",
         "requests to take up a flow that came after a later one for the same flow, or at the edge that opened it",
