@@ -186,6 +186,8 @@ FRAMES = {
     "answer_passage": (0x19, [*ANSWER, ("received", LONG)]),
     "answer_sealed": (0x1A, [*ANSWER, ("received", LONG), ("seal", seal(49))]),
     "packet": (0x40, [("flags", number(1, 3)), ("number", LONG), (1, "back", LONG), (1, "hold_ms", LONG), (2, "offset", number(2)), (2, "total", number(2)), ("octets", REST)]),
+    "heard": (0x41, [("octets", REST)]),
+    "data_by_digest": (0x42, [("flow", FLOW), ("offset", LONG), ("length", LONG), ("digest", octets(16))]),
     "path_challenge": (0x48, [("octets", octets(8))]),
     "path_response": (0x49, [("octets", octets(8))]),
     "lane_gone": (0x4A, [("lane", BYTE), ("next", number(8))]),
@@ -222,6 +224,8 @@ def read(o: Octets) -> tuple[str, dict[str, str]]:
         name == "open_passage" and values.get("attempt") == "0",
         name == "packet" and (not values["octets"] or "back" in values and not 0 < int(values["back"]) <= int(values["number"])),
         name == "packet" and "offset" in values and int(values["offset"]) + len(values["octets"]) // 2 > int(values["total"]),
+        name == "heard" and len(values["octets"]) // 2 not in range(8, 513, 8),
+        name == "data_by_digest" and not 0 < int(values["length"]) <= 0xFFFF,
         name == "repair" and int(values["first"]) + int(values["mask"], 16).bit_length() - 1 > NUMBER_MAX,
     ]
     check(not any(forbidden))
@@ -249,6 +253,8 @@ def sample() -> list[tuple[str, str]]:
     lines += [("repair", f"lane=0 key=127 first=1099511627776 mask={mask} symbol=090909") for mask in ("1", "81", "101", f"{1 | 1 << 127:x}")]
     lines += [("repair", f"lane=2 key=0 first={NUMBER_MAX - 7} mask=81 symbol="), ("repaired", "lane=2 numbers=7-7,1-3")]
     lines += [("packet", f"flags={flags} number=16384 {more}octets=4500") for flags, more in [(0, ""), (1, "back=2 hold_ms=40 "), (2, "offset=1198 total=1200 "), (3, "back=16384 hold_ms=0 offset=0 total=2 ")]]
+    lines += [("heard", f"octets={'1112131415161718' * n}") for n in (1, 2, 64)]
+    lines += [("data_by_digest", f"flow=3+ offset={offset} length={length} digest={'0a' * 16}") for offset, length in [(0, 1), (1099511627776, 65535)]]
     lines += [("path_challenge", "octets=0102030405060708"), ("path_response", "octets=0909090909090909")]
     lines += [("lane_gone", "lane=3 next=258"), ("lane_gone", f"lane=7 next={NUMBER_MAX}")]
     return lines
@@ -261,6 +267,7 @@ REFUSED = [
     *("090206050600", "0902000506410100", "0902000506010305", "0300080502", "05020a09", "0b070a", "0b0700", "0d070502", "0600090010"),
     *("040005" + "00" * 10, "100080000101", "1000000000", "100000000102", "1000000011" + "01" * 17, "1000" + "00ffffffffffffffff0101"),
     *("0200000000000000", "110000", "404003040700", "4040020007", "4040050107000045", "4040050107080045", "404007020700010001" + "45"),
+    *("404100", "404107" + "01" * 7, "40414208" + "01" * 520, "404213020000" + "0a" * 16, "404216020080010000" + "0a" * 16, "404214020001" + "0a" * 17),
     *("40480701020304050607", "404809010203040506070809", "404a080301020304050607", "404a0a03010203040506070809", PASSAGE + "10", PASSAGE + "0400", PASSAGE + "0802"),
 ]
 

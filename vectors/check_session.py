@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second implementation of docs/protocol/session.md, checked against session-handshake.txt.
+"""A second implementation of docs/protocol/session.md, checked against session-handshake.txt and session-open.txt.
 
 Written from the page, not from the Rust code: it makes every datagram of the vector from the secrets alone and
 compares bytes. Needs the `cryptography` package. Exit 0 if everything agrees, 1 otherwise.
@@ -12,7 +12,7 @@ import sys
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-VECTOR = pathlib.Path(__file__).with_name("session-handshake.txt")
+VECTORS = [pathlib.Path(__file__).with_name(name) for name in ("session-handshake.txt", "session-open.txt")]
 NAME = b"Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s"
 
 
@@ -79,7 +79,17 @@ def seal(key: bytes, receiver: bytes, lane: int, number: int, plain: bytes) -> b
     return header + AESGCM(key).encrypt(nonce, plain, header)
 
 
+def seal_partly(key: bytes, receiver: bytes, lane: int, number: int, plain: bytes, opened: int) -> bytes:
+    header = bytes([6, lane]) + receiver + number.to_bytes(6, "big")
+    nonce = bytes([0, 0, 0, lane]) + number.to_bytes(8, "big")
+    hidden, octets = plain[:-opened], plain[-opened:]
+    length = opened.to_bytes(2, "big")
+    sealed = AESGCM(key).encrypt(nonce, hidden, header + length + hashlib.sha256(octets).digest())
+    return header + sealed[:-16] + octets + length + sealed[-16:]
+
+
 def make(v: dict[str, bytes]) -> dict[str, bytes]:
+    capabilities = v.get("capabilities", (1).to_bytes(4, "big"))
     si, sr, ei, er = (v[k] for k in ("initiator_private", "responder_private", "initiator_ephemeral", "responder_ephemeral"))
     initiator, responder = v["init"][2:6], v["response"][2:6]  # indices are free choices
     s = Symmetric(b"wavelane session" + b"\x01" + initiator, public(sr))
@@ -90,7 +100,7 @@ def make(v: dict[str, bytes]) -> dict[str, bytes]:
     s.mix_key(dh(ei, public(sr)))
     noise += s.encrypt(public(si))
     s.mix_key(dh(si, public(sr)))
-    noise += s.encrypt(b"\x01" + (1).to_bytes(4, "big") + v["initiator_epoch"] + (1).to_bytes(8, "big"))
+    noise += s.encrypt(b"\x01" + capabilities + v["initiator_epoch"] + (1).to_bytes(8, "big"))
     init = macs(b"\x01\x01" + initiator + noise, public(sr))
     # Answer: e, ee, se, psk.
     noise = public(er)
@@ -99,7 +109,7 @@ def make(v: dict[str, bytes]) -> dict[str, bytes]:
     s.mix_key(dh(er, public(ei)))
     s.mix_key(dh(er, public(si)))
     s.mix_key_and_hash(v["preshared"])
-    noise += s.encrypt(b"\x01" + (1).to_bytes(4, "big") + v["responder_epoch"] + responder + b"\x01")
+    noise += s.encrypt(b"\x01" + capabilities + v["responder_epoch"] + responder + b"\x01")
     response = macs(b"\x02\x01" + responder + initiator + noise, public(si))
     forth, back = hkdf(s.ck, b"", 2)
     return {
@@ -108,15 +118,19 @@ def make(v: dict[str, bytes]) -> dict[str, bytes]:
         "data_confirm": seal(forth, responder, 0, 0, b""),
         "data_forth": seal(forth, responder, 0, 1, v["plain_forth"]),
         "data_back": seal(back, initiator, 0, 0, v["plain_back"]),
-    }
+    } | ({"data_open": seal_partly(forth, responder, 0, 2, v["plain_open"], 6)} if "plain_open" in v else {})
+
+
+def wrong_in(path: pathlib.Path) -> list[str]:
+    lines = (line.split(" = ") for line in path.read_text().splitlines() if not line.startswith("#"))
+    vector = {name: bytes.fromhex(value) for name, value in lines}
+    return [name for name, made in make(vector).items() if made != vector[name]]
 
 
 def main() -> int:
-    lines = (line.split(" = ") for line in VECTOR.read_text().splitlines() if not line.startswith("#"))
-    vector = {name: bytes.fromhex(value) for name, value in lines}
-    wrong = [name for name, made in make(vector).items() if made != vector[name]]
-    for name in wrong:
-        print(f"{name} differs from {VECTOR.name}: the format changed, or the page is wrong", file=sys.stderr)
+    wrong = [(path, name) for path in VECTORS for name in wrong_in(path)]
+    for path, name in wrong:
+        print(f"{name} differs from {path.name}: the format changed, or the page is wrong", file=sys.stderr)
     return 1 if wrong else 0
 
 

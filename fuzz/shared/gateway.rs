@@ -78,8 +78,14 @@ impl World {
             preshared_key: None,
             ways: vec![Way { port: PORT, address: Some(address(1)), one_way: false }],
         };
-        let sessions =
-            SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, log_keys: false, peers: vec![keys] };
+        let sessions = SessionsConfig {
+            private_key: [2; 32],
+            boot_epoch: 1,
+            aes: false,
+            overhear: false,
+            log_keys: false,
+            peers: vec![keys],
+        };
         let mut world = Self {
             now,
             gateway: gateway(now),

@@ -119,8 +119,14 @@ fn hostile(now: Instant, epoch: u64) -> Sessions {
         preshared_key: None,
         ways: vec![Way { port: PORT, address: Some(address(HUB)), one_way: false }],
     };
-    let sessions =
-        SessionsConfig { private_key: [2; 32], boot_epoch: epoch, aes: false, log_keys: false, peers: vec![keys] };
+    let sessions = SessionsConfig {
+        private_key: [2; 32],
+        boot_epoch: epoch,
+        aes: false,
+        overhear: false,
+        log_keys: false,
+        peers: vec![keys],
+    };
     Sessions::new(now, sessions, Seed(epoch).entropy("hostile"))
 }
 

@@ -248,6 +248,12 @@ impl Learnt {
                 w.varint(length).ok()?;
                 return w.put(&[7; 20][..length.min(20) as usize]).ok();
             }
+            19 if source.byte() < 30 => {
+                let (number, offset, len) = (self.number(source), self.number(source), 1 + self.number(source) % 5_000);
+                let flow = FlowName { mine: source.byte() < 128, number };
+                Frame::DataByDigest { flow, offset, len, digest: [source.byte(); 16] }
+            }
+            19 if source.byte() < 30 => return Frame::Heard { digests: &[source.byte(); 24] }.emit(w).ok(),
             19 if source.byte() < 100 => Frame::PathChallenge([source.byte(); 8]),
             19 if source.byte() < 200 => Frame::PathResponse(source.pick(&self.challenges).unwrap_or([1; 8])),
             19 if source.byte() < 60 => Frame::LaneGone { lane: source.byte() % 10, next: self.number(source) },

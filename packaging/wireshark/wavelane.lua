@@ -8,13 +8,14 @@ local wavelane = Proto("wavelane", "Wavelane")
 
 local KINDS = {
   [1] = "HandshakeInit", [2] = "HandshakeResponse", [3] = "CookieReply", [4] = "Data", [5] = "UnknownKey",
+  [6] = "Data, partly open",
   [0x84] = "Opened data",
 }
 local FRAMES = {
   [0x00] = "Padding", [0x01] = "Ping", [0x02] = "LaneAck", [0x03] = "AckWish", [0x04] = "Open", [0x05] = "Answer",
   [0x06] = "Offer", [0x07] = "Data", [0x08] = "DataToEnd", [0x09] = "Receipt", [0x0a] = "Finish", [0x0b] = "Reset",
   [0x0c] = "Forget", [0x0d] = "Progress", [0x0e] = "Close", [0x0f] = "Protected", [0x10] = "Repair",
-  [0x11] = "Repaired", [0x12] = "ResetAfter", [0x18] = "OpenPassage", [0x19] = "AnswerPassage", [0x40] = "Packet",
+  [0x11] = "Repaired", [0x12] = "ResetAfter", [0x18] = "OpenPassage", [0x19] = "AnswerPassage", [0x40] = "Packet", [0x41] = "Heard", [0x42] = "DataByDigest",
   [0x48] = "PathChallenge", [0x49] = "PathResponse", [0x4a] = "LaneGone",
 }
 local STATES = { [0] = "accept", "wait", "complete", "already have", "unknown", "refuse" }
@@ -297,6 +298,16 @@ local SKIPPABLE = {
     end
     return string.format("number %d", number)
   end,
+  [0x41] = function(c, t)
+    local count = c:left() / 8
+    c:bytes(t, "octets", c:left())
+    return string.format("%d digests", count)
+  end,
+  [0x42] = function(c, t)
+    local flow, offset, length = c:flow(t), c:varint(t, "offset"), c:varint(t, "length")
+    c:bytes(t, "token", 16)
+    return string.format("flow %s, %d at %d", flow, length, offset)
+  end,
   [0x48] = function(c, t) c:bytes(t, "token", 8) end,
   [0x49] = function(c, t) c:bytes(t, "token", 8) end,
   [0x4a] = function(c, t)
@@ -383,6 +394,16 @@ DATAGRAM[4] = function(c, t)
   c:bytes(t, "tag", TAG)
   return info
 end
+DATAGRAM[6] = function(c, t, buf)
+  local info = clear_part(c, t)
+  local open = buf(buf:len() - TAG - 2, 2):uint()
+  if open > c:left() - TAG - 2 then error("past the start") end
+  c:bytes(t, "sealed", c:left() - TAG - 2 - open)
+  c:bytes(t, "octets", open)
+  t:add(F.length, c:take(2))
+  c:bytes(t, "tag", TAG)
+  return info
+end
 DATAGRAM[0x84] = function(c, t, buf, pinfo)
   local info = clear_part(c, t)
   return info .. ": " .. frames(buf, c, t, pinfo)
@@ -398,6 +419,7 @@ local function plausible(buf)
   if kind == 3 then return length == 61 end
   if kind == 5 then return length == 21 end
   if kind == 4 then return length >= HEADER + TAG and buf(1, 1):uint() < 8 end
+  if kind == 6 then return length > HEADER + 2 + TAG and buf(1, 1):uint() < 8 end
   return kind == 0x84 and length >= HEADER
 end
 

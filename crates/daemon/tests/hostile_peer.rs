@@ -128,8 +128,14 @@ impl Met {
             preshared_key: None,
             ways: vec![Way { port, address: at(1), one_way: false }],
         };
-        let sessions =
-            SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, log_keys: false, peers: vec![keys] };
+        let sessions = SessionsConfig {
+            private_key: [2; 32],
+            boot_epoch: 1,
+            aes: false,
+            overhear: false,
+            log_keys: false,
+            peers: vec![keys],
+        };
         let mut met = Self {
             now,
             gateway: Gateway::new(now, config, 1, Seed(1).entropy("gateway")).unwrap(),
@@ -387,7 +393,8 @@ fn a_hub_survives_a_hostile_configured_peer() {
         preshared_key: None,
         ways: vec![Way { port: PortId(0), address: Some(GATEWAY.parse().unwrap()), one_way: false }],
     };
-    let config = SessionsConfig { private_key, boot_epoch: 1, aes: false, log_keys: false, peers: vec![hub] };
+    let config =
+        SessionsConfig { private_key, boot_epoch: 1, aes: false, overhear: false, log_keys: false, peers: vec![hub] };
     let speaker = std::thread::spawn({
         let stop = Arc::clone(&stop);
         move || speak(&socket, config, &stop)

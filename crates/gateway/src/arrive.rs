@@ -64,7 +64,7 @@ impl Gateway {
 
     pub(super) fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
         match self.sessions.handle_datagram(now, port, datagram, Origin { from: meta.from, at: meta.at }) {
-            Incoming::Data { peer, lane, number, payload, newest, established } => {
+            Incoming::Data { peer, lane, number, payload, newest, established, open } => {
                 if let Some(session) = established {
                     self.established(now, &session, port);
                 }
@@ -82,7 +82,7 @@ impl Gateway {
                 self.heard(now, PeerId(peer));
                 self.peers[peer].note_heard_by(now, port);
                 self.lend(PeerId(peer));
-                let arrival = Arrival { now, rx_time: meta.rx_time, lane, back, number, ecn: meta.ecn };
+                let arrival = Arrival { now, rx_time: meta.rx_time, lane, back, number, ecn: meta.ecn, open };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);
                 self.take_path_responses(now, PeerId(peer));
                 self.take_gone(now, PeerId(peer));

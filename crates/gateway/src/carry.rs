@@ -133,6 +133,8 @@ impl Gateway {
             | HopEvent::Lacks(flow, _)
             | HopEvent::Again(flow, ..)
             | HopEvent::ProgressAgain(flow)
+            | HopEvent::Open(flow, ..)
+            | HopEvent::ByDigest(flow, ..)
             | HopEvent::Idle(flow)
             | HopEvent::Refused(flow, _)
             | HopEvent::Reset(flow, _)
@@ -143,6 +145,9 @@ impl Gateway {
             HopEvent::Idle(_) => return self.idle(now, (peer, name)),
             HopEvent::Asks(_) => return self.note_asking((peer, name)),
             HopEvent::Filled(_) => return self.end_turn(now, (peer, name)),
+            HopEvent::ByDigest(_, offset, len, digest) => {
+                return self.take_by_digest(now, (peer, name), (offset, len), &digest);
+            }
             HopEvent::Refused(..) | HopEvent::Reset(..) | HopEvent::Withdrawn(_) | HopEvent::Closed(_) => {
                 self.stop_asking(now, (peer, name));
             }
@@ -158,6 +163,8 @@ impl Gateway {
             | HopEvent::Asks(_)
             | HopEvent::Filled(_)
             | HopEvent::Receipted(_)
+            | HopEvent::Open(..)
+            | HopEvent::ByDigest(..)
             | HopEvent::Again(..) => {}
             HopEvent::Vtx(_, start, end) => self.edge_has(now, id, (peer, name), (start, end)),
             HopEvent::Lacks(_, parts) => self.edge_sends_again(id, (peer, name), &parts),

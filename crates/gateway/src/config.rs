@@ -246,6 +246,8 @@ pub struct Config {
     pub rounds: bool,
     /// How many large blocks are received at once; `None` for no limit.
     pub withhold: Option<Withholding>,
+    /// Whether the bytes of sealed flows leave radios openly to peers that take that, and what is overheard of peers' datagrams is used.
+    pub overhear: bool,
     /// Bytes of a relay's cache of forwarded data, for blocks that a downstream node loses. If zero, virtual retransmission is
     /// off.
     pub cache: Octets,
@@ -318,6 +320,7 @@ impl Default for Config {
             block: None,
             rounds: false,
             withhold: None,
+            overhear: false,
             cache: CACHE_DEFAULT,
         }
     }

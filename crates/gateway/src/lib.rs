@@ -23,6 +23,7 @@ mod lost;
 mod machine;
 mod mechanisms;
 mod moves;
+mod overheard;
 mod packets;
 mod policy;
 mod relay;
@@ -58,6 +59,7 @@ use desk::Desk;
 use ended::Ended;
 use flows::FlowTable;
 use grants::Grants;
+use overheard::Overheard;
 use relay::Relays;
 use setup::{new_link, peer_keys};
 use shares::{Arrivals, Lending};
@@ -107,6 +109,8 @@ pub struct Gateway {
     /// A relay's cache of forwarded bytes, and the VTX offers for them.
     cache: Cache,
     vtx: Vtx,
+    /// What was overheard of datagrams for neighbours.
+    overheard: Overheard,
     /// The senders whose large blocks are received now.
     grants: Grants,
     /// Links that changed and are not settled yet.
@@ -211,6 +215,7 @@ impl Gateway {
             private_key: config.private_key,
             boot_epoch,
             aes: config.aes_hardware,
+            overhear: config.overhear,
             peers: config.peers.iter().map(peer_keys).collect(),
             log_keys: config.log_keys,
         };
@@ -235,6 +240,7 @@ impl Gateway {
             table: Table::default(),
             cache: Cache::new(config.cache.get()),
             vtx: Vtx::default(),
+            overheard: Overheard::default(),
             grants: Grants::default(),
             dirty: BTreeSet::new(),
             desk: Desk::default(),

@@ -206,7 +206,14 @@ fn challenges_that_nobody_acknowledges_fill_no_memory() {
         preshared_key: None,
         ways: vec![Way { port: PortId(0), address: Some(A), one_way: false }],
     };
-    let config = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, log_keys: false, peers: vec![keys] };
+    let config = SessionsConfig {
+        private_key: [2; 32],
+        boot_epoch: 1,
+        aes: false,
+        overhear: false,
+        log_keys: false,
+        peers: vec![keys],
+    };
     let mut bad = Sessions::new(now, config, Seed(7).entropy("bad"));
     bad.want(now, 0, true);
     let (mut buf, meta) = ([0; 2048], FrameMeta { rx_time: now, from: Some(B), ..FrameMeta::default() });

@@ -234,7 +234,9 @@ impl Gateway {
             | HopEvent::Ending(_)
             | HopEvent::Idle(_)
             | HopEvent::Asks(_)
-            | HopEvent::Filled(_) => {}
+            | HopEvent::Filled(_)
+            | HopEvent::ByDigest(..) => {}
+            HopEvent::Open(_, bytes, digest) => self.pass_digest(now, other, bytes, digest),
             HopEvent::Accepted(_, received) => {
                 for side in [side, other] {
                     self.relays.note_answered(side);

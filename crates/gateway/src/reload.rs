@@ -35,6 +35,9 @@ impl Gateway {
         if (config.private_key, config.aes_hardware) != (old.private_key, old.aes_hardware) {
             return fixed("the private key");
         }
+        if config.overhear != old.overhear {
+            return fixed("whether it overhears");
+        }
         if config.mtu_max != old.mtu_max {
             return fixed("mtu_max");
         }

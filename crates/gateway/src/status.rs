@@ -34,6 +34,9 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("grants_given", gateway.grants.granted);
     counters.insert("grants_expired", gateway.grants.expired);
     counters.insert("cache_evicted_octets", gateway.cache.evicted_octets);
+    counters.insert("overheard_kept_octets", gateway.overheard.kept);
+    counters.insert("dropped_overheard_crowded", gateway.overheard.crowded);
+    counters.insert("overheard_missed", gateway.overheard.missed);
     counters.extend(gateway.packets.counters.named());
     let (mut buffered, mut packets_buffered) = (gateway.kept, 0);
     for link in &gateway.links {

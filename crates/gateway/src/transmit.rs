@@ -70,11 +70,14 @@ impl Gateway {
         buf: &mut [u8],
     ) -> Option<(Option<usize>, Class)> {
         let room = buf.len();
+        let overheard = self.config.overhear && self.is_radio(peer, lane) && self.sessions.overhears(peer);
+        self.links[peer].let_overhear(lane, overheard);
         let draft = match self.room_for_peer(peer, lane, room) {
             Ok(room) => self.links[peer].compose(now, lane, &mut buf[..room])?,
             Err(room) => self.links[peer].compose_path_frames(now, lane, &mut buf[..room])?,
         };
-        let sealed = self.sessions.seal(now, peer, draft.lane, draft.number, buf, draft.plain_len);
+        let plain = (draft.plain_len, draft.open);
+        let sealed = self.sessions.seal_partly(now, peer, (draft.lane, draft.number), buf, plain);
         self.note_sent_to_peer(now, peer, lane, sealed.unwrap_or(0));
         self.settle(now, PeerId(peer));
         self.counters.dropped_no_session += u64::from(sealed.is_none());

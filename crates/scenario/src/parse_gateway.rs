@@ -17,6 +17,7 @@ pub const GATEWAY_KEYS: &[&str] = &[
     "rounds",
     "withhold",
     "radio",
+    "overhear",
     "cache",
     "block-loss",
     "seal",
@@ -81,6 +82,9 @@ pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<Gat
     if let Some(value) = table.get("radio") {
         knobs.radio = Some(word(&value, "radio", RADIOS, "\"raw\"")?);
     }
+    if let Some(value) = table.get("overhear") {
+        knobs.overhear = value.bool()?;
+    }
     if let Some(value) = table.get("cache") {
         let cache: Octets = value.quantity()?;
         if cache != Octets::ZERO && !(CACHE_MIN..=CACHE_MAX).contains(&cache) {
@@ -120,6 +124,9 @@ pub(crate) fn write(knobs: &GatewayKnobs) -> String {
     if let Some((word, _)) = RADIOS.iter().find(|(_, raw)| Some(*raw) == knobs.radio) {
         let _ = writeln!(out, "radio = {}", text(word));
     }
+    if knobs.overhear {
+        let _ = writeln!(out, "overhear = true");
+    }
     let _ = writeln!(out, "micro-blocks = {}\nblock-loss = {}", knobs.micro_blocks, unit(&knobs.block_loss));
     if let Some(cache) = &knobs.cache {
         let _ = writeln!(out, "cache = {}", unit(cache));
@@ -151,7 +158,7 @@ mod tests {
     #[test]
     fn knobs_are_read_and_written_and_the_others_keep_their_defaults() {
         let text = "[gateways.b]\nbackpressure = \"limit-2\"\nmicro-blocks = false\nblock-loss = \"1/10\"\ncache = \"0 B\"\n\
-             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"";
+             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"\noverhear = true";
         let scenario = parse(text).expect("sound");
         let knobs = &scenario.gateways[0];
         assert_eq!(
@@ -161,7 +168,7 @@ mod tests {
         let of_2009 = (knobs.block, knobs.rounds, knobs.withhold, knobs.radio);
         assert_eq!(of_2009, (Some(Octets::new(1_000_000)), Some(true), Some(1), Some(true)));
         assert_eq!((knobs.cache, knobs.block_loss), (Some(Octets::ZERO), Ratio::new(1, 10).expect("a share")));
-        assert_eq!((knobs.seal, knobs.corruption), (true, Ratio::new(1, 100).expect("a share")));
+        assert_eq!((knobs.seal, knobs.overhear, knobs.corruption), (true, true, Ratio::new(1, 100).expect("a share")));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
         assert_eq!(parse("[gateways.a]").expect("sound").gateways, [GatewayKnobs::new("a")]);
     }

@@ -13,7 +13,7 @@ use hop::{Carried, Hop, HopConfig};
 use packet::{Packets, PacketsConfig};
 use share::{Share, Turn};
 use wavelane_base::{Class, Instant, Wakeup};
-use wavelane_transport::{Carries, Fill, NextBulk, PathView, RepairBudget, Service};
+use wavelane_transport::{Carries, Digest, Fill, NextBulk, PathView, RepairBudget, Service};
 use wavelane_wire::frame::Frame;
 
 /// Blocks and packets over one link.
@@ -78,11 +78,9 @@ impl Services {
     }
 
     fn fill_blocks(&mut self, now: Instant, class: Class, fill: &mut Fill<'_, '_, Load>) {
-        self.blocks.fill(
-            now,
-            class,
-            &mut hop::Datagram { w: fill.w, carried: &mut fill.load.blocks, budget: fill.budget },
-        );
+        let open = if fill.may_be_open { Some(&mut fill.open) } else { None };
+        let mut out = hop::Datagram { w: fill.w, carried: &mut fill.load.blocks, open, budget: fill.budget };
+        self.blocks.fill(now, class, &mut out);
     }
 }
 
@@ -125,6 +123,10 @@ impl Service for Services {
                 } else if fill.carries != Carries::Media {
                     self.fill_blocks(now, class, fill);
                     self.share.charge(turn, fill.w.len() - start);
+                }
+                if fill.open > 0 {
+                    // The datagram ends with what is open.
+                    return media;
                 }
             }
             if fill.w.len() == before && fill.carries != Carries::All {
@@ -206,6 +208,10 @@ impl Service for Services {
             (flow_frame, _) => self.blocks.handle_frame(now, flow_frame),
         }
         true
+    }
+
+    fn note_open(&mut self, frame: &Frame<'_>, digest: Digest) {
+        self.blocks.note_open(frame, digest);
     }
 
     fn heard(&mut self) {

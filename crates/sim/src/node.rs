@@ -374,6 +374,14 @@ impl GatewayNode {
         false
     }
 
+    /// The radio received a packet from station `sender` for the station that `port` leads to.
+    pub(crate) fn overhear(&mut self, moment: &mut Moment<'_>, port: usize, sender: usize, packet: &[u8]) {
+        let Ok(udp) = Udp4::parse(packet) else { return };
+        let local = self.clock.local(moment.now);
+        self.gateway.overhear(local, PortId(port as u16), sender as u64, udp.payload);
+        self.service(moment);
+    }
+
     pub(crate) fn drop_packet(&mut self, why: &'static str) {
         *self.dropped.entry(why).or_default() += 1;
     }

@@ -257,7 +257,7 @@ impl<'a> Shape<'a> {
         let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
         let keepalive = self.has_detours().then_some(KEEPALIVE);
-        let is_raw = self.knobs(gateway).and_then(|knobs| knobs.radio).unwrap_or(self.is_2009);
+        let is_raw = self.is_raw(gateway);
         let peers = self.neighbours(gateway).iter().map(|&(leaves_by, other)| {
             let channel = |join: usize| &self.scenario.channels[self.joins[join].channel];
             let mut joins = self.lanes_to(gateway, (leaves_by, other));
@@ -303,10 +303,21 @@ impl<'a> Shape<'a> {
         let knobs = self.knobs(gateway);
         let mut config = mechanisms(self.is_2009, knobs).put_into(config);
         config.seal = knobs.map_or(config.seal, |knobs| knobs.seal);
+        config.overhear = self.overhears(gateway);
         if config.seal {
             config.edges = self.edges_beside(seed, gateway);
         }
         config
+    }
+
+    /// Whether a gateway's radios are told how to send each frame.
+    fn is_raw(&self, gateway: usize) -> bool {
+        self.knobs(gateway).and_then(|knobs| knobs.radio).unwrap_or(self.is_2009)
+    }
+
+    /// Whether its radios hand up frames for others.
+    fn overhears(&self, gateway: usize) -> bool {
+        self.is_raw(gateway) && self.knobs(gateway).is_some_and(|knobs| knobs.overhear)
     }
 
     /// What a lane over a channel travels in, if its radio is told how to send each frame.
@@ -428,7 +439,9 @@ impl<'a> Shape<'a> {
                     let config = (**config).clone();
                     // WaveLAN has no RTS.
                     let threshold = if rts && config.rules.acknowledges { 0 } else { config.rts_threshold };
-                    let config = WifiConfig { rts_threshold: threshold, ..config };
+                    let places = stations.iter().enumerate();
+                    let listeners = places.filter(|(_, node)| self.overhears(**node)).map(|(place, _)| place).collect();
+                    let config = WifiConfig { rts_threshold: threshold, listeners, ..config };
                     let stations: Vec<NodeId> = stations.iter().map(|node| nodes[node]).collect();
                     let address = |at, far| self.lane_address(number, at, far);
                     let made = engine.connect_cell(&channel.name, &config, &stations, address);

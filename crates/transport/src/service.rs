@@ -4,7 +4,12 @@ use crate::RepairBudget;
 use core::fmt::Debug;
 use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::Writer;
+#[cfg(doc)]
+use wavelane_wire::datagram::OPEN_LEN_LEN;
 use wavelane_wire::frame::Frame;
+
+/// The digest of octets that were left open in a datagram.
+pub type Digest = [u8; wavelane_wire::datagram::DIGEST_LEN];
 
 /// What a link carries. The link decides when a datagram may be sent, how long it may be and how urgent its content has to be; the service
 /// provides the content, and is told its fate.
@@ -49,6 +54,9 @@ pub trait Service: Debug {
     /// A frame from the neighbour that is not the link's own. Returns whether it was traffic of a flow or a packet.
     fn handle_frame(&mut self, now: Instant, frame: &Frame<'_>) -> bool;
 
+    /// The bytes of the data frame handled last were open, so that others may have overheard them.
+    fn note_open(&mut self, frame: &Frame<'_>, digest: Digest);
+
     /// An authenticated datagram was received from the neighbour.
     fn heard(&mut self);
 
@@ -78,6 +86,10 @@ pub struct Fill<'a, 'w, L> {
     pub w: &'a mut Writer<'w>,
     /// What was written.
     pub load: &'a mut L,
+    /// Whether the datagram's last octets may be left open, so that others can overhear them; it then takes [`OPEN_LEN_LEN`] octets more.
+    pub may_be_open: bool,
+    /// How many of the last octets are to be left open.
+    pub open: usize,
     /// The link's repair budget: first transmissions pay in, retransmits and copies are charged.
     pub budget: &'a mut RepairBudget,
 }

@@ -5,6 +5,7 @@
 //! HandshakeResponse  2 | version 1 | sender u32 | receiver u32 | noise ... | mac1 16 | mac2 16
 //! CookieReply        3 | receiver u32 | nonce 24 | sealed cookie 32
 //! Data               4 | lane u8 | receiver u32 | number u48 | sealed frames ... | tag 16
+//! Data, partly open  6 | lane u8 | receiver u32 | number u48 | sealed frames ... | open octets ... | their length u16 | tag 16
 //! ```
 
 use crate::codec::{DecodeError, Reader};
@@ -23,6 +24,8 @@ pub mod kind {
     pub const DATA: u8 = 4;
     /// "You know my key, and I do not know yours."
     pub const UNKNOWN_KEY: u8 = 5;
+    /// Sealed frames, of which the last octets are authenticated but not encrypted.
+    pub const DATA_OPEN: u8 = 6;
     /// Data that was opened for reading: the header of sealed data, then the frames, without the tag. In capture files only;
     /// a node drops it.
     pub const OPENED: u8 = 0x84;
@@ -54,10 +57,10 @@ pub struct DataHeader {
 }
 
 impl DataHeader {
-    /// Reads the header of a data datagram and checks that a tag fits behind it.
+    /// Reads the header of a data datagram of either kind and checks that a tag fits behind it.
     pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
-        if r.u8()? != kind::DATA {
+        if !matches!(r.u8()?, kind::DATA | kind::DATA_OPEN) {
             return Err(DecodeError::Invalid("datagram kind"));
         }
         let lane = r.u8()?;
@@ -69,10 +72,14 @@ impl DataHeader {
         }
         Ok(Self { lane, receiver, number: u64::from(high) << 32 | u64::from(low) })
     }
-    /// The header as bytes.
+    /// The header of a sealed datagram as bytes.
     pub fn to_bytes(self) -> [u8; DATA_HEADER_LEN] {
+        self.to_bytes_of(kind::DATA)
+    }
+    /// The header of either kind as bytes.
+    pub fn to_bytes_of(self, kind: u8) -> [u8; DATA_HEADER_LEN] {
         let mut out = [0; DATA_HEADER_LEN];
-        out[0] = kind::DATA;
+        out[0] = kind;
         out[1] = self.lane;
         out[2..6].copy_from_slice(&self.receiver.to_be_bytes());
         out[6..12].copy_from_slice(&self.number.to_be_bytes()[2..]);
@@ -85,6 +92,31 @@ impl DataHeader {
         nonce[4..].copy_from_slice(&self.number.to_be_bytes());
         nonce
     }
+}
+
+/// Octets of the length that follows the open octets of a partly open datagram.
+pub const OPEN_LEN_LEN: usize = 2;
+/// Octets of a digest of open octets, as frames carry it: the first of SHA-256.
+pub const DIGEST_LEN: usize = 16;
+/// Octets of a digest in a report of what was overheard.
+pub const SHORT_DIGEST_LEN: usize = 8;
+
+/// Where the open octets of a partly open datagram stand. Anyone can read them; only its receiver can tell whether they are genuine.
+///
+/// The sealed octets begin behind the header and end where the open ones begin. The AEAD's additional data are the header, the
+/// length and the SHA-256 of the open octets.
+pub fn open_octets(datagram: &[u8]) -> Result<core::ops::Range<usize>, DecodeError> {
+    if datagram.first() != Some(&kind::DATA_OPEN) {
+        return Err(DecodeError::Invalid("datagram kind"));
+    }
+    let end = datagram.len().checked_sub(TAG_LEN + OPEN_LEN_LEN).ok_or(DecodeError::Truncated)?;
+    let len = usize::from(Reader::new(&datagram[end..]).u16()?);
+    // An empty stretch has no use, and its digest would name nothing.
+    if len == 0 {
+        return Err(DecodeError::Invalid("open octets"));
+    }
+    let start = end.checked_sub(len).filter(|start| *start >= DATA_HEADER_LEN).ok_or(DecodeError::Truncated)?;
+    Ok(start..end)
 }
 
 /// Bytes of each of the two macs that end a handshake message.
@@ -227,6 +259,8 @@ impl UnknownKey {
 pub mod capability {
     /// AES-256-GCM is fast here.
     pub const AES: u32 = 1;
+    /// Partly open datagrams are understood, and what was overheard is reported.
+    pub const OVERHEAR: u32 = 2;
 }
 
 /// The cipher that seals a session's data.
@@ -333,6 +367,26 @@ mod tests {
         datagram.extend([0; TAG_LEN]);
         assert_eq!(DataHeader::parse(&datagram), Ok(header));
         assert_eq!(header.nonce(), [0, 0, 0, 2, 0, 0, 0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6]);
+    }
+
+    #[test]
+    fn golden_partly_open_datagram() {
+        let header = DataHeader { lane: 2, receiver: 0x0102_0304, number: 7 };
+        let mut datagram = header.to_bytes_of(kind::DATA_OPEN).to_vec();
+        assert_eq!(datagram, [6, 2, 1, 2, 3, 4, 0, 0, 0, 0, 0, 7]);
+        datagram.extend([9, 9, 9]);
+        datagram.extend(b"hi");
+        datagram.extend([0, 2]);
+        datagram.extend([0; TAG_LEN]);
+        assert_eq!(DataHeader::parse(&datagram), Ok(header));
+        assert_eq!(open_octets(&datagram), Ok(15..17));
+        let with_len = |len: u8| [&datagram[..18], &[len], &[0; TAG_LEN]].concat();
+        assert_eq!(open_octets(&with_len(5)), Ok(12..17), "nothing is sealed but the tag");
+        assert_eq!(open_octets(&with_len(6)), Err(DecodeError::Truncated), "that would reach into the header");
+        assert_eq!(open_octets(&with_len(0)), Err(DecodeError::Invalid("open octets")));
+        assert_eq!(open_octets(&datagram[..TAG_LEN + 1]), Err(DecodeError::Truncated));
+        datagram[0] = kind::DATA;
+        assert!(open_octets(&datagram).is_err());
     }
 
     #[test]

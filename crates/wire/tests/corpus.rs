@@ -7,7 +7,9 @@ mod packet;
 mod tcp_packet;
 
 use std::path::{Path, PathBuf};
-use wavelane_wire::datagram::{CookieReply, DataHeader, Handshake, InitPayload, ResponsePayload};
+use wavelane_wire::datagram::{
+    CookieReply, DATA_HEADER_LEN, DataHeader, Handshake, InitPayload, ResponsePayload, open_octets,
+};
 use wavelane_wire::frame::Frames;
 use wavelane_wire::ip::Udp4;
 use wavelane_wire::parcel::Parcel;
@@ -59,7 +61,10 @@ fn frames(input: &[u8]) {
 
 fn datagram(input: &[u8]) {
     if let Ok(header) = DataHeader::parse(input) {
-        assert_eq!(&header.to_bytes()[..], &input[..header.to_bytes().len()]);
+        assert_eq!(&header.to_bytes_of(input[0])[..], &input[..DATA_HEADER_LEN]);
+    }
+    if let Ok(open) = open_octets(input) {
+        assert!(DataHeader::parse(input).is_ok() && open.start >= DATA_HEADER_LEN && open.end < input.len());
     }
     if let Ok(reply) = CookieReply::parse(input) {
         assert_eq!(&reply.to_bytes()[..], input);

@@ -54,9 +54,10 @@ impl Wifi {
         config.check()?;
         let (phy, rules, stations) = (config.phy, config.rules, config.reach.stations());
         let rates = Rates::of(config)?;
-        // Random draws are per listener, so with errors no two have the same view. Where all hear all, frames overlap only
+        // What a listener hands up is its own. Random draws are per listener, so with errors no two have the same view. Where all hear all, frames overlap only
         // if they begin together, which needs no draw.
         let lucky = config.errors.is_some()
+            || !config.listeners.is_empty()
             || config.noise_db.is_some()
             || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
         let holds = Self::holds(rules.sensed, config.reach.pairs());
@@ -131,6 +132,8 @@ impl Wifi {
             noise: config.noise_db.map(|level| Noise::new(seed, name, config, level)),
             controls: config.adapts.then(|| Box::new(controls(seed, name, config, rates.cts))),
             ready: VecDeque::with_capacity(READY_BOUND),
+            listens: (0..stations).map(|station| config.listeners.contains(&station)).collect(),
+            overheard: VecDeque::new(),
             events: VecDeque::with_capacity(stations * kinds),
             frames_missed: 0,
             events_missed: 0,

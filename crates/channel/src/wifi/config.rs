@@ -8,7 +8,7 @@ use super::queues::StationQueue;
 use super::reach::ReachMap;
 use super::{CW_MAX, ConfigError, Phy, Rules, STREAMS_MAX};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wavelane_base::{Rate, Ratio, Span};
 
 /// Most stations in one cell: a port names two stations in 16 bits.
@@ -61,6 +61,8 @@ pub struct WifiConfig {
     pub adapts: bool,
     /// Several data frames in one transmission; `None` sends each alone.
     pub aggregate: Option<Aggregate>,
+    /// Stations that also hand up unicast frames for others, as they receive them: without ACK or retries of their own.
+    pub listeners: BTreeSet<usize>,
     /// Where frames are captured from the start; fetched with [`super::Wifi::poll_capture`].
     pub captures: Vec<CapturePoint>,
     /// Most bytes kept of a captured frame, including the radiotap header.
@@ -128,6 +130,7 @@ impl WifiConfig {
             noise_db: None,
             adapts: false,
             aggregate: None,
+            listeners: BTreeSet::new(),
             captures: Vec::new(),
             snaplen: SNAPLEN_MAX,
         }
@@ -186,6 +189,9 @@ impl WifiConfig {
         self.check_rules()?;
         self.check_high_throughput()?;
         self.check_captures()?;
+        if let Some(&station) = self.listeners.iter().find(|station| **station >= stations) {
+            return Err(ConfigError::Unknown { station, stations });
+        }
         match self.rules.retry {
             super::Retry::PerFrame(0)
             | super::Retry::ShortLong { short: 0, .. }

@@ -143,6 +143,11 @@ impl Wifi {
             if receiver != Some(ear) {
                 self.reserve(ear, frame);
             }
+            // With listeners no ear is shared, so the ear is the station. Parts of an aggregate are not handed up.
+            let for_other = frame.kind == Kind::Data && frame.to != ear && frame.to != sender && frame.frames == 1;
+            if for_other && self.listens.get(ear).is_some_and(|listens| *listens) {
+                self.overhear(ear, sender, frame.to);
+            }
         }
         // A reception that is not the awaited response ends the wait; so does the end of one that was lost after the timeout
         // had passed.

@@ -132,6 +132,17 @@ struct Ready {
     bytes: Arc<Vec<u8>>,
 }
 
+/// A frame for another station that a listener received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Overheard {
+    /// The listener.
+    pub station: usize,
+    /// The sender.
+    pub sender: usize,
+    /// The station that it was for.
+    pub to: usize,
+}
+
 /// A radio cell; see the module.
 ///
 /// A late wake-up does not change the schedule: the cell follows its own deadlines and only delivers frames late.
@@ -187,6 +198,10 @@ pub struct Wifi {
     controls: Option<Box<adapt::Controls>>,
 
     ready: VecDeque<Ready>,
+    /// By station: whether it hands up frames for others.
+    listens: Vec<bool>,
+    /// At most [`READY_BOUND`].
+    overheard: VecDeque<(Overheard, Arc<Vec<u8>>)>,
     events: VecDeque<Event>,
     frames_missed: u64,
     events_missed: u64,
@@ -285,6 +300,25 @@ impl Wifi {
         into.extend_from_slice(&bytes);
         self.recycle(bytes);
         Some((port, ecn))
+    }
+    /// Replaces `into` with the oldest frame that a listener overheard. Frames not fetched in time count as missed.
+    pub fn take_overheard(&mut self, into: &mut Vec<u8>) -> Option<Overheard> {
+        let (overheard, bytes) = self.overheard.pop_front()?;
+        into.clear();
+        into.extend_from_slice(&bytes);
+        self.recycle(bytes);
+        Some(overheard)
+    }
+    /// A listener received the frame that `sender` has just sent to another station.
+    fn overhear(&mut self, station: usize, sender: usize, to: usize) {
+        let turn = self.turn_of(sender);
+        let Some(head) = self.contenders[turn].queue.front() else { return };
+        let bytes = Arc::clone(&head.bytes);
+        if self.overheard.len() >= READY_BOUND {
+            self.frames_missed += 1;
+            return self.recycle(bytes);
+        }
+        self.overheard.push_back((Overheard { station, sender, to }, bytes));
     }
     /// Events dropped because the caller had not fetched the earlier [`EVENTS_BOUND`].
     pub fn events_missed(&self) -> u64 {

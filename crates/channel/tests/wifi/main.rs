@@ -9,6 +9,7 @@ mod contract;
 mod drive;
 mod edca;
 mod fec;
+mod listeners;
 mod queues;
 mod reach;
 mod saturation;

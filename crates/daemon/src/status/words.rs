@@ -80,6 +80,9 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("grants_given", "times that a peer was let send a large block while others wait (gateway.withhold)"),
     ("grants_expired", "of those, turns that passed on because nothing of the block came, or for too long"),
     ("cache_evicted_octets", "bytes passed on that were given up to make room for newer ones"),
+    ("overheard_kept_octets", "bytes overheard of datagrams for peers, and kept in case that they are named"),
+    ("overheard_missed", "times a peer named overheard bytes that were here no more; it sends them"),
+    ("dropped_overheard_crowded", "datagrams overheard for which there was no room"),
     (
         "dropped_stale_opens",
         "requests to take up a flow that came after a later one for the same flow, or at the edge that opened it",
@@ -123,6 +126,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("hop_vtx_octets", "bytes sent again because a node further on had lost a whole block"),
     ("hop_vtx_offers", "questions to the next node which blocks it still has"),
     ("dropped_hop_vtx_often", "such questions of peers that came more often than once per round trip"),
+    ("hop_by_digest_octets", "bytes not sent because the peer had overheard them"),
+    ("hop_overheard_octets", "bytes taken from what was overheard"),
     ("hop_copy_octets", "bytes of small exchanges sent more than once as a precaution"),
     ("hop_control_copies", "small control frames sent more than once as a precaution"),
     ("first_octets", "bytes of connections and packets sent for the first time"),

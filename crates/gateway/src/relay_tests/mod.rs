@@ -3,6 +3,7 @@
 
 mod claims;
 mod deaths;
+mod overheard;
 mod sealed;
 
 use super::relay::HOPS_MAX;
@@ -20,6 +21,9 @@ const RATE: Rate = Rate::from_bps(20_000_000);
 /// Capacity of a hop's buffer.
 const QUEUE: Span = Span::from_millis(100);
 const CLIENT: &str = "10.0.0.2:40000";
+
+/// Instead of a port: what arrives was for the node before, which port 0 leads to.
+const OVERHEARD: u16 = u16::MAX;
 
 /// The network behind node `n`.
 fn behind(n: usize) -> IpPrefix {
@@ -119,6 +123,8 @@ struct Chain {
     chance: Chance,
     clients: Vec<Talk>,
     servers: Vec<Talk>,
+    /// Lanes are radios, and what the first node sends to the second is overheard by the third with this probability.
+    overhears: Option<Ratio>,
     /// What the next servers send, in order of incoming flows.
     answers: Vec<Vec<u8>>,
     incoming: usize,
@@ -144,6 +150,7 @@ impl Chain {
             answers: Vec::new(),
             incoming: 0,
             refuses: None,
+            overhears: None,
         };
         (0..count).for_each(|node| chain.boot(node));
         chain
@@ -156,6 +163,11 @@ impl Chain {
         let entropy = Seed(7).entropy(&format!("node {node} boot {epoch}"));
         let mut config = config(node, self.nodes.len(), self.pool);
         config.seal = self.seals[node];
+        if self.overhears.is_some() {
+            config.overhear = true;
+            let lanes = config.peers.iter_mut().flat_map(|peer| &mut peer.lanes);
+            lanes.for_each(|lane| lane.medium = Medium::Radio { rate: RATE, cell: 0 });
+        }
         config.edges = (0..self.nodes.len()).filter(|other| *other != node).map(edge).collect();
         self.nodes[node] = Some(Gateway::new(self.now, config, epoch, entropy).unwrap());
     }
@@ -231,6 +243,10 @@ impl Chain {
                         continue;
                     }
                     *free = starts + RATE.time_for(Octets::new(out.len as u64));
+                    if (node, port) == (0, 1) && self.overhears.is_some_and(|p| self.chance.happens(p)) {
+                        let frame = (2, OVERHEARD, lane(node, port), buf[..out.len].to_vec());
+                        self.pipe.insert((*free + DELAY, self.sent | 1 << 63), frame);
+                    }
                     if to <= last && !self.chance.happens(self.loss) {
                         let frame = (to, 1 - port, lane(node, port), buf[..out.len].to_vec());
                         self.pipe.insert((*free + DELAY, self.sent), frame);
@@ -260,7 +276,9 @@ impl Chain {
             while self.pipe.first_key_value().is_some_and(|(key, _)| key.0 <= self.now) {
                 let (_, (to, port, from, mut bytes)) = self.pipe.pop_first().unwrap();
                 let meta = FrameMeta { rx_time: self.now, from: Some(from), ..FrameMeta::default() };
-                if let Some(node) = &mut self.nodes[to] {
+                if let (Some(node), OVERHEARD) = (&mut self.nodes[to], port) {
+                    node.overhear(self.now, PortId(0), 0, &bytes);
+                } else if let Some(node) = &mut self.nodes[to] {
                     node.handle_frame(self.now, PortId(port), &mut bytes, meta);
                 }
             }

@@ -6,7 +6,7 @@ use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Unboun
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, Suite, TAG_LEN, kind};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, OPEN_LEN_LEN, Suite, TAG_LEN, kind, open_octets};
 use wavelane_wire::ip::{PROTOCOL_UDP, UDP_HEADER_LEN, checksum};
 use wavelane_wire::keylog::{LoggedKey, NotAKey};
 
@@ -94,11 +94,29 @@ impl Keys {
     fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         let header = DataHeader::parse(datagram).ok()?;
         let (clear, sealed) = datagram.split_at(DATA_HEADER_LEN);
+        if datagram[0] == kind::DATA_OPEN {
+            return self.open_partly(header, datagram);
+        }
         self.0.get(&header.receiver)?.iter().take(TRIES_MAX).find_map(|key| {
             let mut bytes = sealed.to_vec();
             let nonce = Nonce::assume_unique_for_key(header.nonce());
             let plain = key.open_in_place(nonce, Aad::from(clear), &mut bytes).ok()?;
             Some([&[kind::OPENED], &clear[1..], plain].concat())
+        })
+    }
+
+    /// Decrypts a data datagram whose last octets are open.
+    fn open_partly(&self, header: DataHeader, datagram: &[u8]) -> Option<Vec<u8>> {
+        let open = open_octets(datagram).ok()?;
+        let (clear, length) = (&datagram[..DATA_HEADER_LEN], &datagram[open.end..open.end + OPEN_LEN_LEN]);
+        let hash = ring::digest::digest(&ring::digest::SHA256, &datagram[open.clone()]);
+        let around = [clear, length, hash.as_ref()].concat();
+        let (sealed, tag) = (&datagram[DATA_HEADER_LEN..open.start], &datagram[open.end + OPEN_LEN_LEN..]);
+        self.0.get(&header.receiver)?.iter().take(TRIES_MAX).find_map(|key| {
+            let mut bytes = [sealed, tag].concat();
+            let nonce = Nonce::assume_unique_for_key(header.nonce());
+            let plain = key.open_in_place(nonce, Aad::from(&around), &mut bytes).ok()?;
+            Some([&[kind::OPENED], &clear[1..], plain, &datagram[open.clone()]].concat())
         })
     }
 
@@ -162,7 +180,9 @@ pub fn decrypt(
         };
         let behind = (packet.octets as usize).saturating_sub(packet.bytes.len() - ip.len());
         let whole = match Udp::find(ip) {
-            Some(udp) if udp.payload(ip).first() == Some(&kind::DATA) => sum.open(&udp, ip, keys),
+            Some(udp) if matches!(udp.payload(ip).first(), Some(&(kind::DATA | kind::DATA_OPEN))) => {
+                sum.open(&udp, ip, keys)
+            }
             _ => None,
         };
         block.clear();

@@ -19,6 +19,9 @@ pub struct GatewayKnobs {
     pub withhold: Option<u8>,
     /// Whether its lanes in radio cells specify for each frame how to send it.
     pub radio: Option<bool>,
+    /// Whether its radios hand up frames for others, and the bytes of sealed flows leave openly, so that neighbours overhear them; needs
+    /// lanes that specify how each frame is sent.
+    pub overhear: bool,
     /// How much relayed data it keeps; zero turns virtual retransmission off.
     pub cache: Option<Octets>,
     /// A fault: probability of losing a block that it has acknowledged.
@@ -54,6 +57,7 @@ impl GatewayKnobs {
             rounds: None,
             withhold: None,
             radio: None,
+            overhear: false,
             cache: None,
             block_loss: Ratio::ZERO,
             seal: false,

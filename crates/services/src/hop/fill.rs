@@ -3,15 +3,17 @@
 use super::Hop;
 use super::flow::{Flow, LastWord, State};
 use super::outgoing::{Kind, RANGES_WHOLE, Stretch};
+use super::overheard::OPEN_MIN;
 use super::schedule::{MICRO_RUN_MAX, QUANTUM};
 use super::shares::FLOOR;
 use super::sure::sends_max;
 use super::types::{Carried, Item};
 use wavelane_base::RangeSet;
 use wavelane_base::{Class, Instant};
-use wavelane_transport::{RepairBudget, VERY_THIN};
+use wavelane_transport::{Digest, RepairBudget, VERY_THIN};
 use wavelane_wire::Writer;
 use wavelane_wire::codec::varint_len;
+use wavelane_wire::datagram::OPEN_LEN_LEN;
 use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, ReceiptState, emit_data_to_end};
 
 /// Fewest payload bytes worth a data frame, unless the stretch is shorter.
@@ -50,6 +52,8 @@ pub struct Datagram<'a, 'w> {
     pub w: &'a mut Writer<'w>,
     /// What was written.
     pub carried: &'a mut Vec<Carried>,
+    /// Whether the last octets may be left open for others to overhear, and how many of them are to be.
+    pub open: Option<&'a mut usize>,
     /// The link's account: first transmissions credit it, retransmissions and copies debit it.
     pub budget: &'a mut RepairBudget,
 }
@@ -79,6 +83,9 @@ impl Hop {
             }
             self.counters.receipts += 1;
             self.strays.pop_front();
+        }
+        if !self.overheard.write(out.w) {
+            return false;
         }
         while let Some(name) = self.control.current() {
             for small in SMALL_ORDER {
@@ -236,7 +243,13 @@ impl Hop {
         let flow = self.flows.get_mut(&name)?;
         let Some(stretch) = flow.out.choose() else { return Some(0) };
         let before = out.w.len();
-        let longest = stretch.end - stretch.start;
+        let known = flow.out.stretches_known.at(stretch.start).filter(|_| stretch.kind == Kind::First);
+        let known = known.filter(|(len, _)| stretch.start + len <= stretch.end);
+        let longest = match (stretch.kind, known) {
+            (_, Some((len, _))) => len,
+            (Kind::First, None) => flow.out.stretches_known.next_heard(stretch.start, stretch.end) - stretch.start,
+            _ => stretch.end - stretch.start,
+        };
         let head = 1 + number_len(name.number << 1) + number_len(stretch.start);
         if stretch.kind == Kind::First {
             let after_offer = out.w.room().saturating_sub(OFFER_MAX + head + 2) as u64;
@@ -252,7 +265,14 @@ impl Hop {
                 self.counters.offers += 1;
             }
         }
+        if let Some(known) = known {
+            return self.write_digest(now, name, (before, stretch), known, out);
+        }
         let room = out.w.room().saturating_sub(head);
+        // What fills the datagram may be left open; its length follows it.
+        let opens = !micro && stretch.kind != Kind::Copy && out.open.is_some() && flow.may_be_open();
+        let opens = opens && room as u64 > OPEN_MIN + OPEN_LEN_LEN as u64 && longest >= (room - OPEN_LEN_LEN) as u64;
+        let room = if opens { room - OPEN_LEN_LEN } else { room };
         if (room as u64) < longest.min(CHUNK_MIN as u64) {
             out.w.truncate(before);
             return None;
@@ -265,7 +285,10 @@ impl Hop {
             out.w.truncate(before);
             return Some(0);
         }
-        write_chunk(flow, name, sent, out.w)?;
+        write_chunk(flow, name, sent, opens, out.w)?;
+        if let Some(open) = out.open.as_deref_mut().filter(|_| opens) {
+            *open = octets as usize;
+        }
         self.serial += 1;
         let sends = if micro { sends_max(&self.path) } else { 1 };
         flow.out.wrote(now, sent, self.serial, &self.path, sends);
@@ -273,6 +296,7 @@ impl Hop {
             Kind::First => {
                 self.counters.first_octets += octets;
                 out.budget.earn(octets, micro);
+                self.forget_digests(name, end);
             }
             Kind::Repair => {
                 self.counters.repair_octets += octets;
@@ -293,12 +317,40 @@ impl Hop {
     }
 }
 
+impl Hop {
+    /// Writes the digest of bytes that the peer overheard, instead of the bytes. `before` is where the datagram is cut if there is no room.
+    fn write_digest(
+        &mut self,
+        now: Instant,
+        name: FlowName,
+        (before, stretch): (usize, Stretch),
+        (len, digest): (u64, Digest),
+        out: &mut Datagram<'_, '_>,
+    ) -> Option<u64> {
+        let flow = self.flows.get_mut(&name)?;
+        let (offset, start) = (stretch.start, out.w.len());
+        if (Frame::DataByDigest { flow: name, offset, len, digest }).emit(out.w).is_err() {
+            out.w.truncate(before);
+            return None;
+        }
+        let octets = (out.w.len() - start) as u64;
+        self.serial += 1;
+        let sent = Stretch { end: offset + len, ..stretch };
+        flow.out.wrote(now, sent, self.serial, &self.path, 1);
+        self.counters.by_digest_octets += len;
+        out.carried.push(Carried { flow: name, item: Item::Data { offset, len: len as u32 }, serial: self.serial });
+        self.forget_digests(name, sent.end);
+        // It costs the medium what the frame takes.
+        Some(octets)
+    }
+}
+
 /// Appends the data frame: to the datagram's end if it fills it (give or take the length field), else with a length.
-fn write_chunk(flow: &Flow, name: FlowName, sent: Stretch, w: &mut Writer<'_>) -> Option<()> {
+fn write_chunk(flow: &Flow, name: FlowName, sent: Stretch, opens: bool, w: &mut Writer<'_>) -> Option<()> {
     let (front, back) = flow.out.bytes(sent);
     let len = (sent.end - sent.start) as usize;
     let head = 1 + number_len(name.number << 1) + number_len(sent.start);
-    if head + number_len(len as u64) + len > w.room() {
+    if opens || head + number_len(len as u64) + len > w.room() {
         emit_data_to_end(w, name, sent.start).ok()?;
         w.put(front).ok()?;
         return w.put(back).ok();

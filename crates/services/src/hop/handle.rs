@@ -68,6 +68,10 @@ impl Hop {
             }
             Frame::Forget { below, ranges } => self.on_forget(*below, ranges),
             Frame::Progress { flow, reach, word } => self.on_progress(flow.from_other_side(), *reach, *word),
+            Frame::Heard { digests } => self.on_heard(now, digests),
+            Frame::DataByDigest { flow, offset, len, digest } => {
+                self.on_digest(flow.from_other_side(), *offset, *len, *digest);
+            }
             Frame::Padding
             | Frame::Ping
             | Frame::LaneAck(_)
@@ -109,6 +113,7 @@ impl Hop {
         flow.inc.withheld = self.held_at_first();
         flow.out.grant(open.credit);
         flow.moved_at = _now;
+        self.overheard.sealed += usize::from(flow.is_sealed());
         self.flows.insert(name, flow);
         self.live += 1;
         self.counters.incoming += 1;
@@ -176,7 +181,7 @@ impl Hop {
         None
     }
 
-    fn on_data(&mut self, now: Instant, name: FlowName, offset: u64, bytes: &[u8]) {
+    pub(super) fn on_data(&mut self, now: Instant, name: FlowName, offset: u64, bytes: &[u8]) {
         let room = self.unread_room();
         let path = self.path;
         let mut losing = self.losing.take();
@@ -326,6 +331,7 @@ impl Hop {
             return self.on_reset(name, reason);
         }
         if flow.ended_by_peer.replace((reason, reach.finished)).is_none() {
+            self.overheard.forget(&flow.out.stretches_known.sent(u64::MAX));
             flow.out.discard();
             self.events.push_back(HopEvent::Ending(name));
         }

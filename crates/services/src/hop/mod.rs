@@ -14,6 +14,7 @@ mod incoming;
 mod memory;
 mod numbers;
 mod outgoing;
+mod overheard;
 mod room;
 mod schedule;
 mod shares;
@@ -24,6 +25,7 @@ mod vtx;
 mod withhold;
 
 pub use fill::Datagram;
+pub use overheard::OPEN_MIN;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Window};
 pub use vtx::VTX_OCTETS_MAX;
 
@@ -31,6 +33,7 @@ use flow::{Cause, Flow, LastWord, State};
 use greet::Greetings;
 use numbers::Over;
 use outgoing::Manner;
+use overheard::Overheard;
 use schedule::Ring;
 use shares::Held;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -86,6 +89,7 @@ pub struct Hop {
     losing: Option<Losing>,
     /// What withheld flows may take without a grant.
     bypass: Bypass,
+    overheard: Overheard,
     counters: Counters,
 }
 
@@ -120,6 +124,7 @@ impl Hop {
             held: Held::default(),
             losing: None,
             bypass: Bypass::default(),
+            overheard: Overheard::default(),
             counters: Counters::default(),
         }
     }
@@ -162,6 +167,7 @@ impl Hop {
         flow.open.ask();
         flow.promise(now, &self.path, self.unread_room());
         flow.moved_at = now;
+        self.overheard.sealed += usize::from(flow.is_sealed());
         self.flows.insert(name, flow);
         self.live += 1;
         self.settle(name);
@@ -301,7 +307,7 @@ impl Hop {
     /// with the least urgent class that the lane permits, or bulk is starved.
     pub fn wants(&self, now: Instant) -> Option<Class> {
         let greets = self.greeting_waits() && self.greetings.is_open(now);
-        if greets || !self.strays.is_empty() || !self.control.is_empty() {
+        if greets || self.overheard.is_due() || !self.strays.is_empty() || !self.control.is_empty() {
             return Some(Class::Control);
         }
         match (self.micro.is_empty(), self.bulk.is_empty()) {
@@ -340,6 +346,7 @@ impl Hop {
         self.receipts.clear();
         self.unheard.clear();
         self.offers = Offers::default();
+        self.overheard = Overheard::default();
         (self.greeters, self.control, self.micro, self.bulk) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
@@ -373,6 +380,7 @@ impl Hop {
             self.settle(name);
         }
         self.forget.tick(now);
+        self.overheard.tick(now);
         self.greetings.tick(now);
     }
 
@@ -380,7 +388,8 @@ impl Hop {
     pub fn poll_timeout(&self) -> Option<Wakeup> {
         let flow = self.timers.first().map(|(at, _)| *at);
         let greeting = self.greetings.deadline().filter(|_| self.greeting_waits());
-        earlier(earlier(flow, greeting), self.forget.deadline())
+        let report = self.overheard.deadline();
+        earlier(earlier(flow, report), earlier(greeting, self.forget.deadline()))
             .map(|at| Wakeup { at, cause: "hop: receipt, copy or question due" })
     }
 

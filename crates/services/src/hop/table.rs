@@ -28,6 +28,8 @@ impl Hop {
             self.live -= 1;
         }
         if to == State::Done {
+            self.forget_digests(name, u64::MAX);
+            let Some(flow) = self.flows.get_mut(&name) else { return false };
             flow.out.discard();
             flow.inc.discard();
             self.done.push_back(name);
@@ -51,6 +53,7 @@ impl Hop {
 
     /// Takes a flow out of every table and remembers that it is over.
     fn remove(&mut self, name: FlowName) {
+        self.forget_digests(name, u64::MAX);
         let Some(flow) = self.flows.remove(&name) else { return };
         self.held.change(flow.counted, Held::default());
         if let Some(at) = flow.timer {
@@ -59,6 +62,7 @@ impl Hop {
         self.receipts.remove(&name);
         self.unheard.remove(&name);
         self.offers.remove(name);
+        self.overheard.sealed -= usize::from(flow.is_sealed());
         for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk] {
             ring.set(name, false);
         }

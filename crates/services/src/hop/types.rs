@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{Chance, Instant, Octets, Ratio, Span};
+use wavelane_transport::Digest;
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
 
 /// A block service's configuration.
@@ -153,6 +154,10 @@ pub enum HopEvent {
     Lacks(FlowName, Vec<(u64, u64)>),
     /// Received again: bytes that were read here and that our answer reported as no longer held: offset and bytes.
     Again(FlowName, u64, Vec<u8>),
+    /// Received from the peer openly, so that others may have overheard them: these bytes (offset and number) have this digest.
+    Open(FlowName, (u64, u64), Digest),
+    /// The peer names so many bytes at this offset, which we overheard, by their digest; reply with [`super::Hop::take_overheard`].
+    ByDigest(FlowName, u64, u64, Digest),
     /// The other edge repeated its progress after we asked for bytes.
     ProgressAgain(FlowName),
     /// The peer has bytes of a withheld flow waiting for [`super::Hop::grant`].
@@ -229,6 +234,10 @@ pub struct Counters {
     pub dropped_vtx_often: u64,
     /// Payload bytes retransmitted because the peer lost them after it had receipted them; part of `repair_octets`.
     pub vtx_octets: u64,
+    /// Payload bytes not sent because the peer had overheard them: their digest was.
+    pub by_digest_octets: u64,
+    /// Payload bytes taken from what was overheard.
+    pub overheard_octets: u64,
 }
 
 impl Counters {
@@ -258,6 +267,8 @@ impl Counters {
             ("hop_vtx_offers", self.vtx_offers),
             ("hop_vtx_octets", self.vtx_octets),
             ("dropped_hop_vtx_often", self.dropped_vtx_often),
+            ("hop_by_digest_octets", self.by_digest_octets),
+            ("hop_overheard_octets", self.overheard_octets),
         ]
     }
 }

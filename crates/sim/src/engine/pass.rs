@@ -60,6 +60,7 @@ impl Engine {
             for (port, packet) in ready.drain(..) {
                 self.deliver(channel, port, packet);
             }
+            self.deliver_overheard(channel);
             for station in departed.drain(..) {
                 self.refill(channel, station);
             }

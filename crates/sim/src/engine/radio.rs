@@ -6,7 +6,7 @@ use crate::datagrams;
 use crate::node::INSIDE;
 use crate::traffic::FlowIndex;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Wifi, WifiConfig};
+use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Overheard, Wifi, WifiConfig};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP};
 use wavelane_wire::tcp::PROTOCOL_TCP;
 
@@ -106,6 +106,28 @@ impl Engine {
                 sink(ChannelId(channel), captured, &self.capture_buffer);
             }
         }
+    }
+
+    /// Hands frames that were overheard to the gateways behind their listeners.
+    pub(super) fn deliver_overheard(&mut self, channel: usize) {
+        let mut packet = self.spare.pop().unwrap_or_default();
+        loop {
+            let slot = &mut self.channels[channel];
+            let Medium::Wifi(wifi) = &mut slot.medium else { break };
+            let Some(Overheard { station, sender, to }) = wifi.take_overheard(&mut packet) else { break };
+            let (node, ports) = &slot.ends[station];
+            let (node, port) = (node.0, ports[to]);
+            if port >= INSIDE {
+                // The listener cannot talk to the station that it was for.
+                continue;
+            }
+            self.at_node(node, |node, moment| {
+                if let Node::Gateway(gateway) = node {
+                    gateway.overhear(moment, port, sender, &packet);
+                }
+            });
+        }
+        self.spare.push(packet);
     }
 
     /// Keeps the queue of the station by which `flow` leaves filled from now on; with `on` false no longer.

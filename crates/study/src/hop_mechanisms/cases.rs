@@ -162,6 +162,7 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
         judge: Box::new(judge::corrupted),
     });
     tasks.extend(super::radio::all());
+    tasks.extend(super::overhearing::all());
     tasks
 }
 

@@ -5,6 +5,7 @@
 
 mod cases;
 mod judge;
+mod overhearing;
 mod radio;
 
 use crate::cells::{self, Cell, Take};
@@ -16,7 +17,8 @@ use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError, RunHooks, Seri
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
 /// Its parts: one mechanism each, and some of them between kernels.
-pub(crate) const PARTS: [&str; 7] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed", "withholding", LAB];
+pub(crate) const PARTS: [&str; 8] =
+    ["backpressure", "vtx", "micro-blocks", "chain", "sealed", "withholding", "overhearing", LAB];
 /// The part that runs the shipped daemons between kernels: backpressure, micro-blocks and the chain.
 const LAB: &str = "lab";
 

@@ -29,7 +29,7 @@ fn editions_hold_every_experiment() {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), all);
-        for id in ["S2-E8", "S2-E9", "S2-E10", "S2-E11", "S2-E12", "chain", "sealed"] {
+        for id in ["S2-E8", "S2-E9", "S2-E10", "S2-E11", "S2-E12", "chain", "sealed", "overhearing"] {
             assert!(ids.iter().any(|found| found == id), "{id}");
         }
     }

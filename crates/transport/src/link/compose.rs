@@ -6,7 +6,7 @@ use crate::lane::{LaneReceiver, Probe, Room};
 use crate::{Carries, Fill, NextBulk, Service};
 use wavelane_base::{Class, Instant, Span};
 use wavelane_wire::Writer;
-use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, OPEN_LEN_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Ranges, RepairFrame};
 
 /// Most octets of a lane ack before its ranges.
@@ -23,6 +23,24 @@ const SYMBOL_OVERHEAD: usize = 56;
 const ACK_WAIT_MAX: Span = Span::from_millis(100);
 /// A batch takes at most this long at the lane's rate, so that more urgent data waits no longer.
 const BATCH_SPAN: Span = Span::from_millis(1);
+
+/// A datagram's plaintext: its length, and how many of its last octets are left open.
+pub(super) struct Plain {
+    len: usize,
+    open: usize,
+}
+
+impl From<usize> for Plain {
+    fn from(len: usize) -> Self {
+        Self { len, open: 0 }
+    }
+}
+
+impl From<(usize, usize)> for Plain {
+    fn from((len, open): (usize, usize)) -> Self {
+        Self { len, open }
+    }
+}
 
 impl<S: Service> Link<S> {
     /// Writes the plaintext of a lane's next datagram at `buf[DATA_HEADER_LEN..]`; `None` if nothing may be sent on it now.
@@ -113,13 +131,17 @@ impl<S: Service> Link<S> {
             self.asks = Asks { made_by: Some((at as u8, self.lanes[at].sender.next_number())), ..Asks::default() };
         }
         eliciting |= asked;
-        let (mut wrote_media, mut copied) = (false, 0..0);
+        let (mut wrote_media, mut copied, mut open) = (false, 0..0, 0);
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
             let before = w.len();
             self.liveness.used(now);
             let (load, budget) = (&mut record.load, &mut self.budget);
-            wrote_media = self.service.fill(now, &mut Fill { class, carries, full, w: &mut w, load, budget });
+            // What symbols cover, or another lane repeats, is sealed whole.
+            let may_be_open = self.lanes[at].may_be_open && why.is_none() && second.is_none();
+            let mut fill = Fill { class, carries, full, w: &mut w, load, may_be_open, open: 0, budget };
+            wrote_media = self.service.fill(now, &mut fill);
+            open = fill.open;
             record.carries = w.len() > before;
             eliciting |= record.carries;
             copied = before..w.len();
@@ -150,7 +172,8 @@ impl<S: Service> Link<S> {
         } else {
             lane.guard.went_on(now, lane.sender.next_number(), &lane.path);
         }
-        Some(self.send(now, at, plain_len, wanted.unwrap_or(Class::Control), eliciting, app_limited, record))
+        let class = wanted.unwrap_or(Class::Control);
+        Some(self.send(now, at, (plain_len, open), class, eliciting, app_limited, record))
     }
 
     /// Whether the acks that are due may wait for a datagram with data that leaves soon: sent alone they would cost a slow lane several per
@@ -169,15 +192,17 @@ impl<S: Service> Link<S> {
         &mut self,
         now: Instant,
         at: usize,
-        plain_len: usize,
+        plain: impl Into<Plain>,
         class: Class,
         eliciting: bool,
         app_limited: bool,
         record: SentDatagram<S::Load>,
     ) -> Draft {
+        let Plain { len: plain_len, open } = plain.into();
         let lane = &mut self.lanes[at];
-        let draft = Draft { lane: at as u8, number: lane.sender.next_number(), plain_len, class };
-        lane.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
+        let draft = Draft { lane: at as u8, number: lane.sender.next_number(), plain_len, open, class };
+        let around = DATA_HEADER_LEN + TAG_LEN + if open > 0 { OPEN_LEN_LEN } else { 0 };
+        lane.sender.sent(now, plain_len + around, eliciting, app_limited, record);
         if lane.skips.skips(lane.sender.next_number()) {
             lane.sender.skip_number(now);
         }
@@ -298,7 +323,7 @@ impl<S: Service> Link<S> {
         let number = sender.next_number();
         sender.sent_mtu_probe(now, datagram);
         self.note_sent(now, at, true);
-        Some(Draft { lane: at as u8, number, plain_len, class: Class::Bulk })
+        Some(Draft { lane: at as u8, number, plain_len, open: 0, class: Class::Bulk })
     }
 
     /// How many datagrams as long as `first` may be sent as one batch: one if it is shorter than the maximum, else at most `BATCH_SPAN`

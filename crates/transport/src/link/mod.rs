@@ -17,6 +17,7 @@ mod receive;
 use crate::fec::Decoder;
 use crate::lane::{LaneReceiver, LaneView, Outcome, RIDING_DELAY, SENT_MIN};
 pub use crate::session::LANES_MAX;
+use crate::session::OpenOctets;
 use crate::{Controller, PathView, RepairBudget, Service};
 pub use choice::Choice;
 use double::Double;
@@ -105,6 +106,8 @@ pub struct Draft {
     pub number: u64,
     /// Octets of plaintext.
     pub plain_len: usize,
+    /// How many of the last of them are to be left open.
+    pub open: usize,
     /// Service class of the most urgent content.
     pub class: Class,
 }
@@ -124,6 +127,8 @@ pub struct Arrival {
     pub number: u64,
     /// Its ECN mark.
     pub ecn: Ecn,
+    /// Which of its last octets were open.
+    pub open: Option<OpenOctets>,
 }
 
 /// Counters of a link; all only grow.
@@ -345,6 +350,11 @@ impl<S: Service> Link<S> {
     /// Sets whether the port of a lane takes no bulk until told otherwise.
     pub fn hold_bulk(&mut self, lane: usize, holds: bool) {
         self.lanes[lane].sender.hold_bulk(holds);
+    }
+
+    /// Sets whether datagrams of a lane may leave octets open for others to overhear.
+    pub fn let_overhear(&mut self, lane: usize, may: bool) {
+        self.lanes[lane].may_be_open = may;
     }
 
     /// Sets whether there is a device behind the port of a lane. Without one the lane counts as failed.

@@ -6,6 +6,7 @@ use super::{Arrival, Asks, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
 use crate::Service;
 use crate::fec::Decoder;
 use crate::lane::{Came, LaneReceiver};
+use crate::session::OpenOctets;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Frames, Ranges};
@@ -18,7 +19,7 @@ const LISTS_MAX: usize = 2 * LANES_MAX;
 impl<S: Service> Link<S> {
     /// Takes the plaintext of an authenticated datagram.
     pub fn handle_payload(&mut self, arrival: Arrival, payload: &[u8]) {
-        let Arrival { now, rx_time, lane, back, number, ecn } = arrival;
+        let Arrival { now, rx_time, lane, back, number, ecn, open } = arrival;
         self.counters.datagrams_received += 1;
         let known = receiver(&mut self.receivers, lane).is_some();
         let mut came = Came::default();
@@ -34,7 +35,7 @@ impl<S: Service> Link<S> {
         let mut asked = Asked { eliciting: true, now: false };
         // A datagram that was rebuilt from symbols before it arrived was handled then.
         if !protected || self.decoders[usize::from(lane)].source(number, payload) {
-            asked = self.take_frames(now, payload, Some(came));
+            asked = self.take_frames(now, payload, Some(came), open);
         }
         if known {
             asked.now |= self.take_recovered(now, lane);
@@ -53,7 +54,7 @@ impl<S: Service> Link<S> {
 
     /// Handles the frames of one datagram; `came` is the octets received on its lane so far. For a recovered datagram (`None`) lane acks
     /// are skipped: they are late.
-    fn take_frames(&mut self, now: Instant, payload: &[u8], came: Option<Came>) -> Asked {
+    fn take_frames(&mut self, now: Instant, payload: &[u8], came: Option<Came>, open: Option<OpenOctets>) -> Asked {
         let mut asked = Asked::default();
         let (mut frames, mut lists, mut tells) = (0, 0, 0);
         for frame in Frames::new(payload) {
@@ -119,6 +120,14 @@ impl<S: Service> Link<S> {
                     if self.service.handle_frame(now, &carried) {
                         self.liveness.used(now);
                     }
+                    // Only the last frame can be data of this length that ends with the payload: its octets are the open ones.
+                    let ends = |bytes: &[u8]| bytes.as_ptr_range().end == payload.as_ptr_range().end;
+                    if let (Frame::Data { bytes, .. }, Some(OpenOctets { len, digest })) = (&carried, open)
+                        && bytes.len() == len
+                        && ends(bytes)
+                    {
+                        self.service.note_open(&carried, digest);
+                    }
                 }
             }
         }
@@ -131,7 +140,7 @@ impl<S: Service> Link<S> {
         while let Some((number, payload)) = self.decoders[usize::from(lane)].poll_recovered() {
             any = true;
             self.counters.recovered += 1;
-            self.take_frames(now, &payload, None);
+            self.take_frames(now, &payload, None, None);
             if self.to_tell.len() < TO_TELL_MAX {
                 self.to_tell.push((lane, number));
             }

@@ -89,7 +89,8 @@ impl Sessions {
     }
 
     fn capabilities(&self) -> u32 {
-        if self.aes { capability::AES } else { 0 }
+        let aes = if self.aes { capability::AES } else { 0 };
+        aes | if self.overhear { capability::OVERHEAR } else { 0 }
     }
 
     /// An unused index of ours, from which the peer can be derived (see `Sessions::peer_of`).
@@ -232,6 +233,7 @@ impl Sessions {
             initiator: false,
             epoch: init.epoch,
             suite,
+            overhears: self.overhear && init.capabilities & capability::OVERHEAR != 0,
             split: noise.dangerously_get_raw_split(),
         };
         self.keys.note(&outcome);
@@ -297,6 +299,7 @@ impl Sessions {
             initiator: true,
             epoch: answer.epoch,
             suite: answer.suite,
+            overhears: self.overhear && answer.capabilities & capability::OVERHEAR != 0,
             split,
         };
         self.keys.note(&outcome);

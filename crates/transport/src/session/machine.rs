@@ -12,7 +12,7 @@ use super::{
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Wakeup};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, TAG_LEN, kind};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, OPEN_LEN_LEN, TAG_LEN, kind};
 use wavelane_wire::keylog::LoggedKey;
 
 /// Every key and handshake of one node.
@@ -21,6 +21,7 @@ pub struct Sessions {
     pub(super) public_key: [u8; 32],
     pub(super) boot_epoch: u64,
     pub(super) aes: bool,
+    pub(super) overhear: bool,
     pub(super) entropy: Entropy,
     /// The mac keys of our own public key, for others' messages to us.
     pub(super) mac: MacKeys,
@@ -49,6 +50,7 @@ impl Sessions {
             public_key,
             boot_epoch: config.boot_epoch,
             aes: config.aes,
+            overhear: config.overhear,
             guard: Guard::new(now, &mut entropy),
             entropy,
             mac: MacKeys::new(&public_key),
@@ -134,7 +136,9 @@ impl Sessions {
     ) -> Incoming {
         let from = from.into();
         let incoming = match datagram.first() {
-            Some(&kind::DATA) => self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped),
+            Some(&(kind::DATA | kind::DATA_OPEN)) => {
+                self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped)
+            }
             Some(&(kind::HANDSHAKE_INIT | kind::HANDSHAKE_RESPONSE)) => {
                 self.handle_handshake(now, (port, from), datagram)
             }
@@ -164,7 +168,12 @@ impl Sessions {
         if same_epoch && !p.is_new(header.lane, header.number) {
             return Err(DropReason::Replayed);
         }
-        let len = session.open(header, datagram).ok_or(DropReason::Forged)?;
+        let partly = datagram[0] == kind::DATA_OPEN;
+        let opened = match partly {
+            true => session.open_partly(header, datagram).map(|(len, open)| (len, Some(open))),
+            false => session.open(header, datagram).map(|len| (len, None)),
+        };
+        let (len, open) = opened.ok_or(DropReason::Forged)?;
         let confirms = p.answered.as_ref().is_some_and(|a| a.session.index == header.receiver);
         let established = if confirms { self.confirm_answered(now, peer, origin.from) } else { None };
         let p = &mut self.peers[peer];
@@ -172,7 +181,7 @@ impl Sessions {
         p.suspected = None;
         let newest = p.commit(header.lane, header.number);
         let payload = DATA_HEADER_LEN..DATA_HEADER_LEN + len;
-        Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established })
+        Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established, open })
     }
 
     /// The peer of one of our indices: it can be derived from the index as long as no peer is added or removed.
@@ -187,6 +196,11 @@ impl Sessions {
     /// Whether [`Sessions::seal`] would succeed now.
     pub fn can_seal(&self, now: Instant, peer: usize) -> bool {
         self.peers[peer].can_seal(now)
+    }
+
+    /// Whether the peer takes partly open datagrams now, and reports what it overhears.
+    pub fn overhears(&self, peer: usize) -> bool {
+        self.peers[peer].current.as_ref().is_some_and(|session| session.overhears)
     }
 
     /// Seals the `plain_len` bytes at `buf[DATA_HEADER_LEN..]` in place, writes the header before and the tag behind them, and returns the
@@ -204,15 +218,33 @@ impl Sessions {
         buf: &mut [u8],
         plain_len: usize,
     ) -> Option<usize> {
+        self.seal_partly(now, peer, (lane, number), buf, (plain_len, 0))
+    }
+
+    /// The same of a plaintext whose last `open` octets anyone may read: they are authenticated, not encrypted, if the peer takes that. It
+    /// needs [`OPEN_LEN_LEN`] octets of room besides.
+    ///
+    /// # Panics
+    /// As [`Sessions::seal`], or if there are not so many octets.
+    pub fn seal_partly(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        (lane, number): (u8, u64),
+        buf: &mut [u8],
+        (plain_len, open): (usize, usize),
+    ) -> Option<usize> {
+        let around = DATA_HEADER_LEN + TAG_LEN + if open > 0 { OPEN_LEN_LEN } else { 0 };
         assert!(usize::from(lane) < LANES_MAX, "lane {lane} is not below {LANES_MAX}");
-        assert!(buf.len() >= DATA_HEADER_LEN + plain_len + TAG_LEN, "no room for header, plaintext and tag");
+        assert!(buf.len() >= plain_len + around, "no room for header, plaintext and tag");
+        assert!(open <= plain_len && open <= usize::from(u16::MAX), "no {open} octets of {plain_len} can be open");
         let p = &mut self.peers[peer];
         if number > NUMBER_MAX || !p.can_seal(now) {
             return None;
         }
         p.take_number(lane, number);
         let session = p.current.as_mut()?;
-        let len = session.seal(lane, number, buf, plain_len);
+        let len = session.seal_partly(lane, number, buf, (plain_len, open));
         let rekey = session.sealed == REKEY_AFTER_PACKETS;
         p.unanswered_since.get_or_insert(now);
         if rekey {

@@ -31,6 +31,7 @@ mod world;
 
 pub(crate) use handshake::NO_PRESHARED_KEY;
 pub use keylog::KEYS_MAX;
+pub use keys::{OpenOctets, digest_of};
 pub use machine::Sessions;
 pub use noise::{generate, public_key};
 
@@ -130,6 +131,8 @@ pub struct SessionsConfig {
     pub boot_epoch: u64,
     /// Whether this machine has AES instructions. AES-256-GCM is used if both sides have them.
     pub aes: bool,
+    /// Whether partly open datagrams are taken, and sent to peers that take them too.
+    pub overhear: bool,
     /// The neighbours; elsewhere a peer is identified by its index in this list.
     pub peers: Vec<PeerKeys>,
     /// Whether [`Sessions::poll_key`] returns the data keys, so that captures can be decrypted.
@@ -176,6 +179,8 @@ pub enum Incoming {
         /// This datagram established a new session. Handle that before the payload: after `restarted`, the payload belongs to the new
         /// epoch.
         established: Option<Established>,
+        /// Which of its last octets were not encrypted, so that others may have overheard them.
+        open: Option<OpenOctets>,
     },
     /// Our handshake was answered; a new session is established.
     Established(Established),

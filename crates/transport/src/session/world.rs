@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{Entropy, Instant, Seed};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, TAG_LEN};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, OPEN_LEN_LEN, TAG_LEN};
 
 pub(super) const PORT: PortId = PortId(0);
 
@@ -23,6 +23,7 @@ pub(super) fn way(to: usize) -> Way {
 
 pub(super) fn config(node: usize, epoch: u64) -> SessionsConfig {
     SessionsConfig {
+        overhear: false,
         log_keys: false,
         private_key: private_key(node),
         boot_epoch: epoch,
@@ -67,6 +68,16 @@ impl Node {
         let len = self.sessions.seal(now, 0, 0, self.next_number, &mut buf, plain.len())?;
         self.next_number += 1;
         assert_eq!(len, buf.len());
+        Some(buf)
+    }
+    /// The same with the last `open` octets left open, if the peer takes that.
+    pub(super) fn seal_partly(&mut self, now: Instant, plain: &[u8], open: usize) -> Option<Vec<u8>> {
+        let mut buf = vec![0; DATA_HEADER_LEN + plain.len() + OPEN_LEN_LEN + TAG_LEN];
+        buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain.len()].copy_from_slice(plain);
+        let number = (0, self.next_number);
+        let len = self.sessions.seal_partly(now, 0, number, &mut buf, (plain.len(), open))?;
+        self.next_number += 1;
+        buf.truncate(len);
         Some(buf)
     }
 }

@@ -46,6 +46,20 @@ impl Frame<'_> {
                 numbers.emit(w)
             }
             Frame::Packet(packet) => packet.emit(w),
+            Frame::Heard { digests } => {
+                w.varint(kind::HEARD)?;
+                w.varint(digests.len() as u64)?;
+                w.put(digests)
+            }
+            Frame::DataByDigest { flow, offset, len, digest } => {
+                let lens = [flow.number << 1, *offset, *len].map(|n| varint_len(n).unwrap_or(8));
+                w.varint(kind::DATA_BY_DIGEST)?;
+                w.varint((lens.iter().sum::<usize>() + digest.len()) as u64)?;
+                flow.emit(w)?;
+                w.varint(*offset)?;
+                w.varint(*len)?;
+                w.put(digest)
+            }
             Frame::PathChallenge(token) => emit_token(kind::PATH_CHALLENGE, token, w),
             Frame::PathResponse(token) => emit_token(kind::PATH_RESPONSE, token, w),
             Frame::LaneGone { lane, next } => {
@@ -133,6 +147,8 @@ impl Frame<'_> {
             | Frame::Repair(_)
             | Frame::Repaired { .. }
             | Frame::Packet(_)
+            | Frame::Heard { .. }
+            | Frame::DataByDigest { .. }
             | Frame::PathChallenge(_)
             | Frame::PathResponse(_)
             | Frame::LaneGone { .. }

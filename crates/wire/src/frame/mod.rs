@@ -13,12 +13,17 @@ pub(crate) use field::emit_address;
 pub use repair::{RepairFrame, repair_head_max};
 
 use crate::codec::{DecodeError, Reader};
+use crate::datagram::DIGEST_LEN;
+#[cfg(doc)]
+use crate::datagram::SHORT_DIGEST_LEN;
 use std::net::SocketAddr;
 
 /// Frame types from here on are `type, length, body` and are skipped when unknown.
 pub const FIRST_SKIPPABLE: u64 = 0x40;
 /// Most ranges a lane ack or receipt may carry: what one 1,200-byte datagram holds.
 pub const RANGES_MAX: usize = 256;
+/// Most digests in one report of what was overheard.
+pub const HEARD_MAX: usize = 64;
 /// Most bytes of a whole parcel.
 pub const PARCEL_MAX: usize = 4096;
 
@@ -48,6 +53,8 @@ mod kind {
     pub(super) const ANSWER_SEALED: u64 = 0x1a;
     /// The first of the skippable types.
     pub(super) const PACKET: u64 = 0x40;
+    pub(super) const HEARD: u64 = 0x41;
+    pub(super) const DATA_BY_DIGEST: u64 = 0x42;
     pub(super) const PATH_CHALLENGE: u64 = 0x48;
     pub(super) const PATH_RESPONSE: u64 = 0x49;
     pub(super) const LANE_GONE: u64 = 0x4a;
@@ -336,6 +343,22 @@ pub enum Frame<'a> {
     },
     /// See [`PacketFrame`].
     Packet(PacketFrame<'a>),
+    /// Open octets of datagrams for the receiver of this frame that its sender has overheard.
+    Heard {
+        /// Their digests cut to [`SHORT_DIGEST_LEN`] octets each, in the order in which they were heard, back to back.
+        digests: &'a [u8],
+    },
+    /// Bytes of a flow that the receiver has overheard.
+    DataByDigest {
+        /// The flow.
+        flow: FlowName,
+        /// Offset of the first byte.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// The first octets of their SHA-256.
+        digest: [u8; DIGEST_LEN],
+    },
     /// Asks for [`Frame::PathResponse`] with the same octets, which proves that what is sent to the receiver's address
     /// arrives (RFC 9000, section 8.2).
     PathChallenge([u8; 8]),

@@ -2,10 +2,11 @@
 
 use super::field::{flag, parse_address, parse_reach};
 use super::{
-    Answered, FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reason,
+    Answered, FIRST_SKIPPABLE, FlowName, Frame, HEARD_MAX, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reason,
     ReceiptState, RepairFrame, Seal, Word, kind,
 };
 use crate::codec::{DecodeError, Reader};
+use crate::datagram::SHORT_DIGEST_LEN;
 
 impl<'a> Frame<'a> {
     /// Reads one frame.
@@ -32,6 +33,28 @@ impl<'a> Frame<'a> {
             kind::PACKET => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 Frame::Packet(PacketFrame::parse(&mut Reader::new(r.take(len)?))?)
+            }
+            kind::HEARD => {
+                let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
+                let digests = r.take(len)?;
+                if digests.is_empty() || !len.is_multiple_of(SHORT_DIGEST_LEN) {
+                    return Err(DecodeError::Invalid("digests"));
+                }
+                if len > HEARD_MAX * SHORT_DIGEST_LEN {
+                    return Err(DecodeError::TooLong("digests"));
+                }
+                Frame::Heard { digests }
+            }
+            kind::DATA_BY_DIGEST => {
+                let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
+                let mut body = Reader::new(r.take(len)?);
+                let (flow, offset, len) = (FlowName::parse(&mut body)?, body.varint()?, body.varint()?);
+                let digest = body.array()?;
+                // No datagram holds more open octets.
+                if !body.is_empty() || len == 0 || len > u64::from(u16::MAX) {
+                    return Err(DecodeError::Invalid("data by digest"));
+                }
+                Frame::DataByDigest { flow, offset, len, digest }
             }
             kind::PATH_CHALLENGE => Frame::PathChallenge(parse_token(r)?),
             kind::PATH_RESPONSE => Frame::PathResponse(parse_token(r)?),

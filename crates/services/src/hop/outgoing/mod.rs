@@ -9,6 +9,7 @@ pub(super) use blocks::{Block, block_octets};
 pub(super) use receipts::RANGES_WHOLE;
 
 use super::memory::make_room;
+use super::overheard::Stretches;
 use super::room::{START, WRITABLE_MIN};
 use super::shares::{FLOOR, WriteRoom};
 use super::sure::Sure;
@@ -118,6 +119,8 @@ pub(super) struct Outgoing {
     pub(super) query: Sure,
     query_at: Option<Instant>,
     query_wait: Span,
+    /// Bytes that the peer may have overheard before they are sent.
+    pub(super) stretches_known: Stretches,
     /// Receipted bytes that are sent again.
     pub(super) again: Again,
     /// How it is sent.
@@ -240,7 +243,7 @@ impl Outgoing {
     /// What to send next: repairs, then copies, then new bytes.
     pub(super) fn choose(&self) -> Option<Stretch> {
         let ceiling = self.ceiling();
-        let new_end = self.written().min(self.credit).min(ceiling);
+        let new_end = self.written().min(self.credit).min(ceiling).min(self.stretches_known.held_from());
         if let (true, Some(block)) = (self.manner.rounds, self.block_end())
             && self.next < new_end.min(block)
         {
@@ -265,6 +268,10 @@ impl Outgoing {
         self.copies = RangeSet::default();
     }
 
+    /// Every byte below was sent.
+    pub(super) fn sent_so_far(&self) -> u64 {
+        self.next
+    }
     /// Every byte below is receipted.
     pub(super) fn receipted(&self) -> u64 {
         self.base
@@ -282,12 +289,13 @@ impl Outgoing {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        super::sure::earliest([self.query_at, self.copy_at, self.finish.deadline()])
+        super::sure::earliest([self.query_at, self.copy_at, self.finish.deadline(), self.stretches_known.deadline()])
     }
 
     /// Time has passed. Returns whether a question became due.
     pub(super) fn tick(&mut self, now: Instant) -> bool {
         self.finish.tick(now);
+        self.stretches_known.tick(now);
         self.note_due_copies(now);
         if self.query_at.is_none_or(|at| at > now) {
             return false;

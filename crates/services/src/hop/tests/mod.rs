@@ -9,6 +9,7 @@ mod hostile;
 mod idle;
 mod laws;
 mod model;
+mod overheard;
 mod schedule;
 mod slow;
 mod vtx;
@@ -80,7 +81,7 @@ impl Lone {
         self.hop.set_path(path);
     }
     pub(super) fn fill(&mut self, now: Instant, class: Class, w: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
-        self.hop.fill(now, class, &mut Datagram { w, carried, budget: &mut self.budget })
+        self.hop.fill(now, class, &mut Datagram { w, carried, open: None, budget: &mut self.budget })
     }
 }
 

@@ -50,6 +50,8 @@ pub(in crate::link) struct Lane<L> {
     pub(super) failed: bool,
     /// Its port takes nothing now.
     pub(in crate::link) blocked: bool,
+    /// Its datagrams may leave octets open for others to overhear.
+    pub(in crate::link) may_be_open: bool,
     /// There is nothing behind its port.
     pub(super) unplugged: bool,
     /// When the last datagram that asks for an answer left by it.
@@ -90,6 +92,7 @@ impl<L> Lane<L> {
             measured: false,
             failed: false,
             blocked: false,
+            may_be_open: false,
             unplugged: false,
             asked_at: now,
             sent_at: now,

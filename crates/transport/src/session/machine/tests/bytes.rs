@@ -26,6 +26,63 @@ fn a_sealed_datagram_costs_28_bytes_and_hides_its_payload() {
     assert_eq!(take(lane), Incoming::Dropped(DropReason::Lane));
 }
 
+/// Two nodes with a session; whether each takes partly open datagrams.
+fn met(overhear: [bool; 2]) -> World {
+    let [a, b] = overhear;
+    let configs = [SessionsConfig { overhear: a, ..config(0, 1) }, SessionsConfig { overhear: b, ..config(1, 1) }];
+    let mut w = World::with(configs, MS50, 7);
+    w.want(0);
+    w.run(Span::from_millis(200));
+    w
+}
+
+#[test]
+fn open_octets_are_authentic_and_the_others_hidden() {
+    let mut w = met([true; 2]);
+    let plain = [&[7; 40][..], &[9; 900]].concat();
+    let sealed = w.nodes[0].seal_partly(w.now, &plain, 900).unwrap();
+    assert_eq!(sealed.len(), plain.len() + DATA_HEADER_LEN + 2 + TAG_LEN);
+    assert!(!sealed.windows(8).any(|b| b == [7; 8]));
+    assert_eq!(open_octets(&sealed), Ok(52..952));
+    assert_eq!(sealed[52..952], [9; 900]);
+    let now = w.now;
+    let mut take = |bytes: &mut Vec<u8>| w.nodes[1].sessions.handle_datagram(now, PORT, bytes, None);
+    // The header, what is sealed, what is open, its length, the tag; and another kind.
+    for (at, flip) in [(1, 1), (20, 1), (52, 1), (951, 0x80), (953, 1), (953, 2), (954, 1), (969, 1), (0, 2)] {
+        let mut forged = sealed.clone();
+        forged[at] ^= flip;
+        assert_eq!(take(&mut forged), Incoming::Dropped(DropReason::Forged), "octet {at}");
+    }
+    let mut genuine = sealed.clone();
+    let Incoming::Data { payload, open, .. } = take(&mut genuine) else { panic!("refused") };
+    assert_eq!(genuine[payload], plain);
+    assert_eq!(open, Some(OpenOctets { len: 900, digest: digest_of(&[9; 900]) }));
+    assert_eq!(take(&mut sealed.clone()), Incoming::Dropped(DropReason::Replayed));
+    for len in 0..60 {
+        let mut short = sealed[..len].to_vec();
+        assert!(matches!(take(&mut short), Incoming::Dropped(_)), "{len} octets");
+    }
+    let all = w.nodes[0].seal_partly(now, &[5; 30], 30).unwrap();
+    let Incoming::Data { open, .. } = w.nodes[1].sessions.handle_datagram(now, PORT, &mut all.clone(), None) else {
+        panic!("a datagram may be open as a whole")
+    };
+    assert_eq!(open.map(|open| open.len), Some(30));
+}
+
+#[test]
+fn nothing_is_open_unless_both_agree() {
+    for overhear in [[true, false], [false, true], [false, false]] {
+        let mut w = met(overhear);
+        assert!(!w.nodes[0].sessions.overhears(0) && !w.nodes[1].sessions.overhears(0));
+        let mut sealed = w.nodes[0].seal_partly(w.now, &[9; 500], 400).unwrap();
+        assert!(!sealed.windows(8).any(|b| b == [9; 8]));
+        assert_eq!((sealed[0], sealed.len()), (4, DATA_HEADER_LEN + 500 + TAG_LEN));
+        let taken = w.nodes[1].sessions.handle_datagram(w.now, PORT, &mut sealed, None);
+        assert!(matches!(taken, Incoming::Data { open: None, .. }), "{taken:?}");
+    }
+    assert!(met([true; 2]).nodes.iter().all(|node| node.sessions.overhears(0)));
+}
+
 #[test]
 fn the_same_dice_give_the_same_bytes() {
     let run = |seed| {
@@ -46,9 +103,16 @@ fn the_same_dice_give_the_same_bytes() {
 /// docs/protocol/session.md.
 #[test]
 fn golden_handshake() {
+    assert_eq!(golden(false), include_str!("../../../../../../vectors/session-handshake.txt"));
+    assert_eq!(golden(true), include_str!("../../../../../../vectors/session-open.txt"));
+}
+
+/// The vector; with partly open datagrams or without.
+fn golden(overhear: bool) -> String {
     let preshared = [0x42; 32];
     let mut configs = [config(0, 0x1111), config(1, 0x2222)];
     configs.iter_mut().for_each(|c| c.peers[0].preshared_key = Some(preshared));
+    configs.iter_mut().for_each(|c| c.overhear = overhear);
     let mut w = World::with(configs, MS50, 99);
     w.want(0);
     w.run(Span::from_millis(100));
@@ -87,5 +151,11 @@ fn golden_handshake() {
     ] {
         text += &format!("{name} = {}\n", hex(bytes));
     }
-    assert_eq!(text, include_str!("../../../../../../vectors/session-handshake.txt"), "\n{text}");
+    if overhear {
+        let open = w.nodes[0].seal_partly(w.now, b"frames, then octets", 6).unwrap();
+        let last =
+            [("capabilities", &3_u32.to_be_bytes()[..]), ("data_open", &open), ("plain_open", b"frames, then octets")];
+        last.into_iter().for_each(|(name, bytes)| text += &format!("{name} = {}\n", hex(bytes)));
+    }
+    text
 }

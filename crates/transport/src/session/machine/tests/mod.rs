@@ -14,7 +14,7 @@ use super::super::world::{Node, PORT, World, address, config, entropy, private_k
 use super::super::*;
 use proptest::prelude::*;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Seed, Transmit, Wakeup};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, MAC_LEN, Suite, TAG_LEN, kind};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, MAC_LEN, Suite, TAG_LEN, kind, open_octets};
 
 const MS50: Span = Span::from_millis(50);
 

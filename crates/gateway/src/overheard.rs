@@ -1,0 +1,206 @@
+//! Open octets overheard on a shared medium, until a neighbour names them by their digest.
+//!
+//! Anyone may have sent them. They are used only where a neighbour names them, in its session and by a digest of its own, so a forged
+//! one costs the room that it takes: a part of its sender's.
+
+use super::relay::Side;
+use super::{Gateway, PeerId};
+use std::collections::{BTreeMap, VecDeque};
+use wavelane_base::{Instant, PortId, Span};
+use wavelane_services::hop::OPEN_MIN;
+use wavelane_transport::Digest;
+use wavelane_transport::session::digest_of;
+use wavelane_wire::datagram::open_octets;
+
+/// The part of the cache's budget that overheard octets may take besides.
+const PART: u64 = 4;
+/// Senders heard at once.
+const SENDERS_MAX: usize = 16;
+/// Of that part a sender of which octets were named may take this fraction: a block of 1 MB waits at a relay that holds one.
+const OF_USE: u64 = 2;
+/// And any other, so that all of them together leave half.
+const OF_NONE: u64 = 2 * SENDERS_MAX as u64;
+/// A sender makes room for another if nothing of it was heard for so long, or nothing of use since it came so long ago: whoever invents names holds
+/// the room for a moment.
+const USELESS_FOR: Span = Span::from_secs(1);
+/// Octets are kept this long: a relay sends a block of 1 MB on at 2 Mbit/s in less.
+const KEPT_FOR: Span = Span::from_secs(5);
+/// Most datagrams of a sender remembered, named ones included: as many as fit in the default of what it may keep, five times over.
+const ORDER_MAX: usize = 1 << 13;
+/// Bookkeeping charged for each datagram.
+const DATAGRAM_OCTETS: u64 = 128;
+
+/// What was heard of one sender.
+#[derive(Debug)]
+struct Sender {
+    /// When it came, and when it was heard last.
+    since: Instant,
+    at: Instant,
+    /// A neighbour has named octets of it.
+    useful: bool,
+    octets: u64,
+    /// When each was heard, oldest first; some were named since.
+    order: VecDeque<(Instant, Digest)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Overheard {
+    /// By the medium's name for the sender, at most [`SENDERS_MAX`].
+    senders: BTreeMap<u64, Sender>,
+    /// With their senders.
+    octets: BTreeMap<Digest, (u64, Vec<u8>)>,
+    /// Of all senders, with bookkeeping.
+    held: u64,
+    /// Open octets kept.
+    pub(super) kept: u64,
+    /// Datagrams for which there was no room.
+    pub(super) crowded: u64,
+    /// Digests named by neighbours whose octets were not, or no longer, here.
+    pub(super) missed: u64,
+}
+
+impl Overheard {
+    /// Octets kept now, with bookkeeping.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Keeps octets, within `budget` for all. Returns their digest if they are new and were kept.
+    fn keep(&mut self, now: Instant, budget: u64, sender: u64, octets: &[u8]) -> Option<Digest> {
+        let size = octets.len() as u64 + DATAGRAM_OCTETS;
+        if (octets.len() as u64) < OPEN_MIN || !self.admit(now, sender) {
+            return None;
+        }
+        let digest = digest_of(octets);
+        if self.octets.contains_key(&digest) {
+            return None;
+        }
+        self.expire(now, sender);
+        let useful = self.senders.get(&sender).is_some_and(|of| of.useful);
+        let part = budget / if useful { OF_USE } else { OF_NONE };
+        // What a neighbour was told of is kept for it; of a sender of no use yet the newest is more likely to be of some.
+        while !useful && self.of(sender) + size > part && self.drop_oldest(sender) {}
+        if self.of(sender) + size > part || self.held + size > budget {
+            self.crowded += 1;
+            return None;
+        }
+        let of = self.senders.get_mut(&sender)?;
+        of.octets += size;
+        of.order.push_back((now, digest));
+        self.held += size;
+        self.octets.insert(digest, (sender, octets.to_vec()));
+        self.kept += octets.len() as u64;
+        Some(digest)
+    }
+
+    /// Takes octets out that a neighbour names.
+    fn take(&mut self, digest: &Digest, len: u64) -> Option<Vec<u8>> {
+        if self.octets.get(digest).is_none_or(|(_, octets)| octets.len() as u64 != len) {
+            self.missed += 1;
+            return None;
+        }
+        let (sender, octets) = self.remove(digest)?;
+        if let Some(of) = self.senders.get_mut(&sender) {
+            of.useful = true;
+        }
+        Some(octets)
+    }
+
+    /// Whether a sender is listed, or takes the place of one that is of no use.
+    fn admit(&mut self, now: Instant, sender: u64) -> bool {
+        if !self.senders.contains_key(&sender) && self.senders.len() >= SENDERS_MAX {
+            let since = |other: &Sender| if other.useful { other.at } else { other.since };
+            let oldest = self.senders.iter().min_by_key(|(_, other)| since(other));
+            let Some(goes) = oldest.filter(|(_, other)| now.since(since(other)) >= USELESS_FOR).map(|(name, _)| *name)
+            else {
+                self.crowded += 1;
+                return false;
+            };
+            while self.drop_oldest(goes) {}
+            self.senders.remove(&goes);
+        }
+        let new = || Sender { since: now, at: now, useful: false, octets: 0, order: VecDeque::new() };
+        self.senders.entry(sender).or_insert_with(new).at = now;
+        true
+    }
+
+    fn of(&self, sender: u64) -> u64 {
+        self.senders.get(&sender).map_or(0, |of| of.octets)
+    }
+
+    /// Octets that nobody named in time go, and the record of those that somebody did.
+    fn expire(&mut self, now: Instant, sender: u64) {
+        let first = |this: &Self| this.senders.get(&sender).and_then(|of| of.order.front().copied());
+        while let Some((at, digest)) = first(self) {
+            let many = self.senders.get(&sender).is_some_and(|of| of.order.len() >= ORDER_MAX);
+            if !many && now.since(at) < KEPT_FOR && self.octets.contains_key(&digest) {
+                break;
+            }
+            self.drop_oldest(sender);
+        }
+    }
+
+    /// Returns whether there was one.
+    fn drop_oldest(&mut self, sender: u64) -> bool {
+        let oldest = self.senders.get_mut(&sender).and_then(|of| of.order.pop_front());
+        if let Some((_, digest)) = oldest {
+            // Another sender may have sent the same since this one's were named.
+            if self.octets.get(&digest).is_some_and(|(of, _)| *of == sender) {
+                self.remove(&digest);
+            }
+        }
+        oldest.is_some()
+    }
+
+    fn remove(&mut self, digest: &Digest) -> Option<(u64, Vec<u8>)> {
+        let (sender, octets) = self.octets.remove(digest)?;
+        let size = octets.len() as u64 + DATAGRAM_OCTETS;
+        self.held -= size;
+        if let Some(of) = self.senders.get_mut(&sender) {
+            of.octets -= size;
+        }
+        Some((sender, octets))
+    }
+}
+
+impl Gateway {
+    /// A datagram was overheard: the station that `port` leads to was to receive it from `sender`, by whatever name the medium has for that.
+    /// Nothing in it is authentic. Only for media that hand up what is for others.
+    pub fn overhear(&mut self, now: Instant, port: PortId, sender: u64, datagram: &[u8]) {
+        let Ok(open) = open_octets(datagram) else { return };
+        let leads =
+            |peer: &usize| (0..self.sessions.ways(*peer)).any(|way| self.sessions.port(*peer, way) == Some(port));
+        let Some(peer) = (0..self.links.len()).find(leads).filter(|_| self.config.overhear) else { return };
+        if !self.sessions.overhears(peer) || !self.links[peer].service.blocks.has_sealed_flows() {
+            return;
+        }
+        let budget = self.config.cache.get() / PART;
+        if let Some(digest) = self.overheard.keep(now, budget, sender, &datagram[open]) {
+            self.blocks(PeerId(peer)).note_heard(now, sender, &digest);
+            self.settle(now, PeerId(peer));
+        }
+    }
+
+    /// A neighbour names octets that we reported.
+    pub(super) fn take_by_digest(&mut self, now: Instant, side: Side, (offset, len): (u64, u64), digest: &Digest) {
+        // Otherwise receipts show that the bytes are missing, and the neighbour sends them.
+        if let Some(octets) = self.overheard.take(digest, len) {
+            self.blocks(side.0).take_overheard(now, side.1, offset, &octets);
+        }
+        self.dirty.insert(side.0);
+    }
+
+    /// What is forwarded from `from` to `to` came openly: whoever is behind `to` may have overheard it.
+    pub(super) fn pass_digest(&mut self, now: Instant, to: Side, bytes: (u64, u64), digest: Digest) {
+        // A relay that changes what it forwards does not have the bytes of the digest.
+        if self.sessions.overhears(to.0.0) && self.faults.meddler.is_none() {
+            self.blocks(to.0).know_digest(now, to.1, bytes, digest);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "overheard_tests.rs"]
+mod tests;
