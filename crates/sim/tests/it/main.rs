@@ -20,6 +20,7 @@ mod media;
 mod mesh;
 mod packet_swarm;
 mod packets;
+mod path_mtu;
 mod people;
 mod queues;
 mod radio;
