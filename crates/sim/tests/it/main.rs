@@ -13,6 +13,7 @@ mod common;
 mod control;
 mod door;
 mod fill;
+mod first_window;
 mod hop;
 mod hop_swarm;
 mod lanes;
