@@ -72,13 +72,14 @@ fn lane(mbit: u64) -> (CableConfig, Ways) {
     both_ways(direction(mbit, 20, mbit * 12_500))
 }
 
-/// The lane is left to what still passes, and costs the other nothing, whichever of the two it is.
+/// The lane is left to what still passes, and costs the other nothing, whichever of the two it is. (Of packets of the floor's size a path of
+/// 575 bytes passes those that are not quite full, so it is found later: docs/decisions/0039-asymmetry.md.)
 #[test]
 fn a_lane_that_comes_to_drop_all_large_packets_costs_the_other_nothing() {
     for seed in 1..=2 {
         for (rest, gone) in [(4, 2), (2, 4)] {
             let alone = carry(seed, &[lane(rest)], &[None]);
-            for limit in [100, 575] {
+            for limit in [100, 500] {
                 for first in [false, true] {
                     let (mut cables, mut limits) = ([lane(rest), lane(gone)], [None, Some(limit)]);
                     if first {
