@@ -27,6 +27,7 @@ pub const DIRECTION_KEYS: &[&str] = &[
     "corrupt",
     "outages",
     "policer",
+    "mtu",
 ];
 
 /// Constructor of a preset's configuration.
@@ -131,6 +132,7 @@ fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, Sce
         }
         "corrupt" => Parameter::Corrupt(value.quantity()?),
         "outages" => Parameter::Outages(windows(value)?),
+        "mtu" => Parameter::Mtu(Some(value.quantity()?)),
         _ => {
             let table = value.table("{ rate = \"5 Mbit/s\", burst = \"10 kB\" }")?;
             table.only(&["rate", "burst"])?;

@@ -307,7 +307,7 @@ fn a_resolved_scenario_reads_back_as_itself() {
         "queue = \"250 kB\"",
         "queue = \"9 packets\", jitter = \"3 ms\", keep-order = false, duplicate = \"1/7\", corrupt = \"1/9\", \
          reorder = { p = \"1/3\", extra = \"2 ms\" }, outages = [{ at = \"1 s\", for = \"2 s\" }], \
-         policer = { rate = \"5 Mbit/s\", burst = \"10 kB\" }, \
+         policer = { rate = \"5 Mbit/s\", burst = \"10 kB\" }, mtu = \"576 B\", \
          loss = { kind = \"trace\", intervals = [{ at = \"1 ms\", for = \"2 ms\" }] }",
         1,
     );

@@ -200,6 +200,7 @@ fn direction(config: &DirectionConfig) -> String {
     part(config.corrupt != plain.corrupt, Parameter::Corrupt(config.corrupt));
     part(config.outages != plain.outages, Parameter::Outages(config.outages.clone()));
     part(config.policer.is_some(), Parameter::Policer(config.policer));
+    part(config.mtu.is_some(), Parameter::Mtu(config.mtu));
     format!("{{ {} }}", parts.join(", "))
 }
 
@@ -220,6 +221,7 @@ fn parameter(parameter: &Parameter) -> (&'static str, String) {
         Parameter::Corrupt(p) => ("corrupt", unit(p)),
         Parameter::Outages(list) => ("outages", windows(list)),
         Parameter::Policer(policer) => ("policer", policer.as_ref().map(policer_table).unwrap_or_default()),
+        Parameter::Mtu(mtu) => ("mtu", mtu.as_ref().map(unit).unwrap_or_default()),
     }
 }
 

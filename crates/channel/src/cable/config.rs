@@ -53,6 +53,8 @@ pub struct DirectionConfig {
     pub outages: Windows,
     /// A token bucket without a queue, before the queue.
     pub policer: Option<Policer>,
+    /// Longer frames are dropped on arrival, without a word to their sender.
+    pub mtu: Option<Octets>,
 }
 
 /// Limit of the queue for the serialiser.
@@ -156,6 +158,8 @@ pub enum Parameter {
     Outages(Windows),
     /// [`DirectionConfig::policer`]; a new bucket is full.
     Policer(Option<Policer>),
+    /// [`DirectionConfig::mtu`], for frames that arrive from now on.
+    Mtu(Option<Octets>),
 }
 
 /// Why a cable cannot be built, or a parameter cannot be changed.
@@ -219,6 +223,7 @@ impl Default for DirectionConfig {
             corrupt: Ratio::ZERO,
             outages: Windows::new(),
             policer: None,
+            mtu: None,
         }
     }
 }
@@ -286,6 +291,7 @@ impl DirectionConfig {
             Parameter::Corrupt(p) => changed.corrupt = p,
             Parameter::Outages(outages) => changed.outages = outages,
             Parameter::Policer(policer) => changed.policer = policer,
+            Parameter::Mtu(mtu) => changed.mtu = mtu,
         }
         changed.check()?;
         *self = changed;

@@ -14,7 +14,7 @@ pub struct Tally {
 /// Why a frame did not arrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cause {
-    /// Longer than [`super::FRAME_MAX`], or than the delivery buffer.
+    /// Longer than [`super::FRAME_MAX`], than [`super::DirectionConfig::mtu`], or than the delivery buffer.
     Oversize,
     /// More than the policer's tokens.
     Policer,

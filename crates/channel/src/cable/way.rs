@@ -96,7 +96,8 @@ impl Way {
         let number = self.counters.offered.frames;
         self.counters.offered.add(bytes.len());
         let luck = self.dice.roll();
-        let cause = if bytes.len() > FRAME_MAX {
+        let longest = self.config.mtu.map_or(FRAME_MAX as u64, |mtu| mtu.get().min(FRAME_MAX as u64));
+        let cause = if bytes.len() as u64 > longest {
             Some(Cause::Oversize)
         } else if self.bucket.as_mut().is_some_and(|bucket| !bucket.passes(now, bytes.len())) {
             Some(Cause::Policer)

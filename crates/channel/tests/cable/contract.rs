@@ -33,6 +33,7 @@ fn everything() -> DirectionConfig {
         corrupt: ratio(1, 9),
         outages: vec![(ms(300), ms(340))],
         policer: Some(Policer { rate: Rate::from_bps(6_000_000), burst: Octets::new(40_000) }),
+        mtu: Some(Octets::new(1_400)),
     }
 }
 
@@ -221,6 +222,7 @@ fn any_direction() -> impl Strategy<Value = DirectionConfig> {
             corrupt: ratio(flip, 10),
             outages: vec![(ms(20), ms(30))],
             policer: policer.map(|(bps, burst)| Policer { rate: Rate::from_bps(bps), burst: Octets::new(burst) }),
+            mtu: None,
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use crate::drive::{A, Arrival, cable, drive, frame, mbit, ms, ratio, steady, us};
 use wavelane_base::{FrameMeta, Instant, Machine, Octets, Rate, Span};
-use wavelane_channel::{Cause, Direction, DirectionConfig, LossConfig, Policer, QueueLimit};
+use wavelane_channel::{Cause, Direction, DirectionConfig, LossConfig, Parameter, Policer, QueueLimit};
 
 /// `ceil(bits * 10^9 / rate)`: the definition, computed apart from the code under test.
 fn exact_end(octets: u128, bps: u128) -> Instant {
@@ -131,6 +131,19 @@ fn a_policer_passes_its_burst_and_then_its_rate() {
     assert_eq!(idle.arrivals.len(), 1 + 20);
     // It adds no delay.
     assert!(out.arrivals.iter().all(|a| a.at == ms(a.number())));
+}
+
+#[test]
+fn a_frame_longer_than_the_mtu_takes_no_airtime() {
+    let config = DirectionConfig { rate: mbit(8), mtu: Some(Octets::new(1_000)), ..Default::default() };
+    let offers = [1_000, 1_001, 1_000].map(|len| (ms(0), frame(len, len as usize)));
+    let out = drive(1, config.clone(), &offers, &[]);
+    assert_eq!((out.lost(Cause::Oversize), out.arrivals.len()), (vec![1], 2));
+    assert_eq!(out.arrivals[1].at, ms(2), "behind the first alone");
+    // It may change, and end.
+    let changes = [(ms(5), Parameter::Mtu(Some(Octets::new(999)))), (ms(25), Parameter::Mtu(None))];
+    let out = drive(1, config, &steady(4, 1_000, ms(0), Span::from_millis(10)), &changes);
+    assert_eq!(out.lost(Cause::Oversize), [1, 2]);
 }
 
 #[test]

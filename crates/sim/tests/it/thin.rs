@@ -115,3 +115,29 @@ fn an_upload_works_with_a_1_kbit_return_path() {
         }
     }
 }
+
+/// Losses in an outage are no sign that a slow lane sends too fast: a trial of that would slow it down for a minute.
+#[test]
+fn a_slow_lane_carries_its_rate_after_an_outage() {
+    for (bps, ms) in [(33_600, 10_000), (33_600, 30_000), (128_000, 10_000)] {
+        for seed in 1..=2 {
+            let slow = DirectionConfig {
+                rate: Some(Rate::from_bps(bps)),
+                delay: Span::from_millis(50),
+                queue: QueueLimit::Octets(Octets::new(16_000)),
+                outages: vec![(secs(60), secs(60) + Span::from_millis(ms))],
+                ..DirectionConfig::default()
+            };
+            let mut pair = Pair::new(seed, CableConfig::symmetric(slow));
+            let up = pair.add(Work::Upload(None), Instant::ZERO);
+            pair.engine.run_until(secs(160));
+            let octets = |from, until| pair.engine.log(up).octets_between(secs(from), secs(until)) as f64;
+            let rate = |from: u64, until: u64| octets(from, until) * 8.0 / (until - from) as f64;
+            let after = 62 + ms / 1_000;
+            let (before, after) = (rate(30, 60), rate(after, after + 45));
+            let told = format!("{bps} bit/s, out for {ms} ms, seed {seed}: {before:.0} bit/s before, {after:.0} after");
+            println!("{told}");
+            assert!(after >= 0.95 * before, "{told}");
+        }
+    }
+}

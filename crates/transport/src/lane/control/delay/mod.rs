@@ -113,17 +113,12 @@ pub(crate) struct Delay {
 impl Delay {
     /// A controller that starts at `start_rate`, if that is less than [`INITIAL_RATE`].
     pub(crate) fn new(now: Instant, start_rate: Option<Rate>) -> Self {
-        let rate = start_rate.map_or(INITIAL_RATE, |rate| rate.clamp(RATE_MIN, INITIAL_RATE));
-        let first_window = match start_rate {
-            Some(_) => rate.octets_in(SLOW_START_SPAN).get().clamp(SLOW_START_WINDOW_MIN, INITIAL_WINDOW),
-            None => INITIAL_WINDOW,
-        };
-        Self {
+        let mut this = Self {
             phase: Phase::Startup,
-            rate,
-            pacing: start_rate.map_or(TRAIN_RATE, |_| rate.scale(2, 1)),
-            window: first_window,
-            first_window,
+            rate: INITIAL_RATE,
+            pacing: TRAIN_RATE,
+            window: INITIAL_WINDOW,
+            first_window: INITIAL_WINDOW,
             service: Service::default(),
             cause: Cause::new(),
             compete: Compete::default(),
@@ -147,6 +142,33 @@ impl Delay {
             last_drain: now,
             doubted: None,
             reverse: VecDeque::new(),
+        };
+        if let Some(rate) = start_rate {
+            this.start_slowly(rate);
+        }
+        this
+    }
+
+    /// The first window is what the lane carries in [`SLOW_START_SPAN`] at `rate`.
+    fn start_slowly(&mut self, rate: Rate) {
+        self.rate = rate.clamp(RATE_MIN, INITIAL_RATE);
+        self.pacing = self.rate.scale(2, 1);
+        self.window = self.rate.octets_in(SLOW_START_SPAN).get().clamp(SLOW_START_WINDOW_MIN, INITIAL_WINDOW);
+        self.first_window = self.window;
+    }
+
+    /// The lane carries at most `bound`, if there is one. Of effect only before anything else was measured.
+    pub(crate) fn start_at(&mut self, bound: Option<Rate>) {
+        if self.phase != Phase::Startup || self.best.as_bps() > 0 || self.busy > 0 {
+            return;
+        }
+        match bound.filter(|bound| bound.octets_in(SLOW_START_SPAN).get() < INITIAL_WINDOW) {
+            Some(bound) => self.start_slowly(bound),
+            None if self.first_window < INITIAL_WINDOW => {
+                (self.rate, self.pacing) = (self.rate.max(INITIAL_RATE), TRAIN_RATE);
+                (self.window, self.first_window) = (INITIAL_WINDOW, INITIAL_WINDOW);
+            }
+            None => {}
         }
     }
 
@@ -183,7 +205,7 @@ impl Delay {
     pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
         self.delivered += sample.delivered;
         let now = sample.now;
-        self.note_silence(now, sample.waited, sample.rtt);
+        self.note_silence(now, sample.waited, sample.rtt, losses);
         let Some(newest) = sample.newest else { return };
         self.sizes.see(now, u64::from(newest.bytes));
         self.busy = if newest.app_limited { 0 } else { self.busy + sample.delivered };
@@ -232,7 +254,7 @@ impl Delay {
 
     /// The lane's packets were not acknowledged for a while. If it was full then, the link may carry less now. A silence after a few small
     /// packets means nothing: otherwise a lane that is idle through several outages would end at the lowest rate.
-    fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
+    fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span, losses: &mut Losses) {
         if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
             if self.busy > 0 {
                 self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
@@ -244,6 +266,9 @@ impl Delay {
             self.stuck = None;
             self.round_start = now;
             self.service.forget();
+            // What was lost meanwhile does not follow our rate, and a trial of that takes a slow lane a minute.
+            self.cause.abort(now, rtt);
+            losses.reset_tally(now);
         }
     }
 
