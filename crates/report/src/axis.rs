@@ -20,6 +20,12 @@ impl Axis {
         let step = step_for(most);
         Self { low: 0.0, high: (most / step).ceil() * step, log: false }
     }
+    /// From zero to a round number a little above `most`, so that its curve does not touch the edge; not beyond 1 for values up to 1,
+    /// because a share has no more.
+    pub(crate) fn above(most: f64) -> Self {
+        let more = most * 1.04;
+        Self::linear(if most <= 1.0 { more.min(1.0) } else { more })
+    }
     /// From zero, or from a round number at or below `least` if that is negative, to a round number at or above `most`.
     pub(crate) fn holding(least: f64, most: f64) -> Self {
         // Limited so that their distance stays finite.
@@ -73,7 +79,14 @@ impl Axis {
         let first = (self.low / step - 1e-9).ceil();
         let count = ((self.high / step + 1e-9).floor() - first).max(0.0) as u32;
         let tick = |i: u32| (first + f64::from(i)) * step;
-        (0..=count).map(|i| (tick(i), number(tick(i)))).collect()
+        // Longer labels would run into the axis's own label on a narrow page.
+        let (by, thousands) = match self.high.abs().max(self.low.abs()) {
+            most if most >= 1e6 => (1e6, " M"),
+            most if most >= 1e5 => (1e3, " k"),
+            _ => (1.0, ""),
+        };
+        let label = |value: f64| if value == 0.0 { number(value) } else { number(value / by) + thousands };
+        (0..=count).map(|i| (tick(i), label(tick(i)))).collect()
     }
 }
 
@@ -102,7 +115,11 @@ mod tests {
         let axis = Axis::linear(19.3);
         let labels: Vec<String> = axis.ticks().into_iter().map(|t| t.1).collect();
         assert_eq!(labels, ["0", "2", "4", "6", "8", "10", "12", "14", "16", "18", "20"]);
+        assert_eq!((Axis::above(1.0).high, Axis::above(0.99).high), (1.0, 1.0));
+        assert_eq!(Axis::above(1.01), Axis::linear(1.01 * 1.04));
         let labels = |axis: Axis| axis.ticks().into_iter().map(|t| t.1).collect::<Vec<_>>();
+        assert_eq!(labels(Axis::linear(1_400_000.0))[..3], ["0", "0.2 M", "0.4 M"]);
+        assert_eq!(labels(Axis::linear(100_000.0))[9..], ["90 k", "100 k"]);
         let below = Axis::holding(-2_995.0, 12.0);
         assert_eq!((below.low, below.high), (-3_000.0, 500.0));
         assert_eq!(labels(below), ["-3000", "-2500", "-2000", "-1500", "-1000", "-500", "0", "500"]);

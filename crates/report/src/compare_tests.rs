@@ -155,6 +155,12 @@ fn the_headline_is_one_short_sentence() {
     let line = |records: &[Compared]| Comparison::of(records).headline();
     let two = line(&[a.clone(), b.clone()]).unwrap();
     assert_eq!(two, "B against A: 2 of 2 ratios differ from 1, the furthest wavelane page goodput x 2.00.");
+    // That all runs completed is no ratio.
+    let complete = |mut of: Compared| {
+        of.document.stacks[0].flows.iter_mut().for_each(|flow| flow.completed = true);
+        of
+    };
+    assert_eq!(line(&[complete(a.clone()), complete(b.clone())]).unwrap(), two);
     let same = line(&[a.clone(), a.clone()]).unwrap();
     assert_eq!(same, "B against A: no ratio differs from 1 beyond its interval.");
     let one = line(&[a.clone(), record("one", "wavelane", 9, &[16.0])]).unwrap();

@@ -47,7 +47,7 @@ impl Spread {
         if least > 0.0 && most / least >= LOG_FROM {
             return Axis::logarithmic(all.into_iter().filter(|v| *v >= least / 2.0));
         }
-        Axis::linear(all.into_iter().fold(0.0, f64::max) * 1.04)
+        Axis::above(all.into_iter().fold(0.0, f64::max))
     }
 
     /// The series of all pictures of a page, so that each has the same look in all of them, if there are enough colours; else none.

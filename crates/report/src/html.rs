@@ -10,7 +10,7 @@ use core::fmt::Write;
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
 
-/// A table that is wider than the page has a shadow at each side where more of it is hidden: of the four backgrounds of `.t` two shadows
+/// On a narrow screen each row of `.rows` is a few lines of its own. Another table that is wider than the page has a shadow at each side where more of it is hidden: of the four backgrounds of `.t` two shadows
 /// are fixed, and two covers in the paper's colour scroll with the table.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#111;--paper:#fff;--rule:#ddd;--edge:#333;--soft:#f4f4f4;--dim:#555;--good:#006b3c;--bad:#b00020;--open:#8a5a00;--hidden:rgba(0,0,0,.38)}
@@ -23,10 +23,12 @@ th{border-bottom:2px solid var(--edge);font-weight:600;font-size:.85em}
 td.l,th.l{text-align:left}td.why{min-width:14em}td.case{min-width:11em}td.metric{min-width:9em}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
 code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:var(--soft)}code{padding:.1em .3em}
 pre{padding:.8em;overflow-x:auto;font-size:.85em}
-p,li{max-width:62em}.n{white-space:nowrap}svg{width:100%;max-width:1000px;height:auto;border:1px solid var(--rule);margin-top:1.5em}.narrow{display:none}
+p,li{max-width:62em;overflow-wrap:anywhere}.n{white-space:nowrap}svg{width:100%;max-width:1000px;height:auto;border:1px solid var(--rule);margin-top:1.5em}.narrow{display:none}
 .v{font-weight:700}.pass{color:var(--good)}.fail{color:var(--bad)}.inconclusive{color:var(--open)}.note{color:var(--dim);font-size:.9em}
 .shade{color:#111}
-@media(max-width:640px){body{margin:.5em auto;padding:0 .6em}.wide{display:none}.narrow{display:block}th,td{padding:.3em .4em}}
+@media(max-width:640px){body{margin:.5em auto;padding:0 .6em}.wide{display:none}.narrow{display:block}th,td{padding:.3em .4em}
+.rows thead{display:none}.rows tr{display:block;padding:.5em 0;border-bottom:1px solid var(--rule)}.rows td{display:inline;padding:0 .5em 0 0;border:0;white-space:normal}
+.rows td.metric::before{content:'\\A';white-space:pre}.rows td.bound:not(:empty)::before{content:'bound ';color:var(--dim)}.rows td.why{display:block}}
 @media print{body{max-width:none;margin:0}svg{break-inside:avoid}}
 @media screen and (prefers-color-scheme:dark){
 :root{--ink:#e4e6e8;--paper:#15181b;--rule:#363b40;--edge:#8a9299;--soft:#22272b;--dim:#a4abb1;--good:#5fce97;--bad:#ff8a94;--open:#e6b450;--hidden:rgba(190,210,230,.55)}
@@ -157,7 +159,7 @@ fn flow_table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
     out.push_str(
         "<p class=\"note\">Goodput: bytes at the receiving application from first to last byte; unfinished flows over \
          the time given. Share of link: goodput over the rate of the slowest channel on the way, of which those side by side \
-         between two nodes count together as one link. Echo: questions due while the bulk flow ran; an unanswered one \
+         between two nodes count together as one link. Duration: of completed transfers only. Echo: questions due while the bulk flow ran; an unanswered one \
          ranks last and as at least 5 s. Bytes on the link: IP bytes offered to the bad channel, both directions, \
          before loss, per byte delivered.</p>\n",
     );

@@ -235,21 +235,36 @@ pub(crate) const GREY: &str = "class=\"grey\" stroke=\"#555\"";
 /// A horizontal axis at the bottom: grid, ticks with labels that do not overlap, and its label.
 pub(crate) fn horizontal(canvas: &mut Canvas, axis: &Axis, label: &str) {
     let (left, right, top, bottom) = (canvas.layout.left, canvas.right(), canvas.top, canvas.bottom());
-    let mut free = f64::NEG_INFINITY;
-    for (value, words) in axis.ticks() {
-        let x = left + axis.share(value) * (right - left);
-        let half = width_of(&words, TICKS) / 2.0;
+    let ticks = axis.ticks();
+    // Place, half width and words of each label.
+    let mut shown: Vec<(f64, f64, &str)> = Vec::new();
+    for (i, (value, words)) in ticks.iter().enumerate() {
+        let x = left + axis.share(*value) * (right - left);
+        let half = width_of(words, TICKS) / 2.0;
         canvas.line((x, top), (x, bottom), GRID);
-        if x - half > free {
-            canvas.text(x.min(canvas.layout.width - half - 2.0), bottom + 18.0, TICKS, "middle", &words);
-            free = x + half + 4.0;
+        // The last one is moved into the picture, and goes before those beside it.
+        let at = x.min(canvas.layout.width - half - 2.0);
+        let overlaps = |shown: &[(f64, f64, &str)]| shown.last().is_some_and(|s| at - half <= s.0 + s.1 + 4.0);
+        while i + 1 == ticks.len() && overlaps(&shown) {
+            shown.pop();
+        }
+        if !overlaps(&shown) {
+            shown.push((at, half, words));
         }
     }
+    for (at, _, words) in shown {
+        canvas.text(at, bottom + 18.0, TICKS, "middle", words);
+    }
     canvas.line((left, bottom), (right, bottom), FRAME);
-    let size = if width_of(label, WORDS) > canvas.layout.width - 16.0 { WORDS - 2 } else { WORDS };
-    let half = width_of(label, size) / 2.0;
-    let middle = ((left + right) / 2.0).min(canvas.layout.width - 4.0 - half).max(4.0 + half);
-    canvas.text(middle, bottom + 42.0, size, "middle", label);
+    let room = canvas.layout.width - 16.0;
+    let size = if width_of(label, WORDS) > room { WORDS - 2 } else { WORDS };
+    let rows = if width_of(label, size) > room { lines(label, size, room) } else { vec![label.to_owned()] };
+    let first = if rows.len() > 1 { 34.0 } else { 42.0 };
+    for (i, row) in rows.iter().enumerate() {
+        let half = width_of(row, size) / 2.0;
+        let middle = ((left + right) / 2.0).min(canvas.layout.width - 4.0 - half).max(4.0 + half);
+        canvas.text(middle, bottom + first + i as f64 * f64::from(size + 2), size, "middle", row);
+    }
 }
 
 impl Plot {
@@ -430,3 +445,7 @@ pub(crate) fn mark_in(fill: &str, look: Look, (x, y): (f64, f64), r: f64) -> Str
         }
     }
 }
+
+#[cfg(test)]
+#[path = "plot_tests.rs"]
+mod tests;

@@ -157,7 +157,7 @@ impl Chart {
             x_label: self.x_label.clone(),
             y_label: self.y_label.clone(),
             x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
-            y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::linear(top * 1.04) },
+            y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::above(top) },
             curves: self.curves.iter().zip(looks).map(|(own, look)| curve(own, look)).collect(),
             keys: Vec::new(),
             level: self.aim.clone(),
@@ -204,7 +204,10 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
         if rows.is_empty() {
             continue;
         }
-        let _ = write!(out, "<h2>{title}</h2>\n<div class=\"t\"><table>\n<thead><tr><th class=\"l\">verdict</th>");
+        let _ = write!(
+            out,
+            "<h2>{title}</h2>\n<div class=\"t\"><table class=\"rows\">\n<thead><tr><th class=\"l\">verdict</th>"
+        );
         for head in HEADS {
             let _ = write!(out, "<th class=\"l\">{head}</th>");
         }
@@ -218,6 +221,7 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
                 let class = match *head {
                     "case" => "l case",
                     "metric" => "l metric",
+                    "bound" => "l n bound",
                     _ => "l n",
                 };
                 let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell).replace('_', "_<wbr>"));

@@ -182,7 +182,7 @@ fn plot(
         x_label: labelled(&key_words(&axes[number].key), &x_unit),
         y_label: if y_unit.is_empty() { title.to_owned() } else { y_unit },
         x: if log { Scale::logarithmic(xs()) } else { Scale::exact(xs().fold(0.0, f64::max)) },
-        y: Scale::linear(top * 1.04),
+        y: Scale::above(top),
         curves,
         keys,
         level: None,

@@ -32,6 +32,11 @@ fn scales(unit: &str) -> &'static [(f64, f64, &'static str)] {
     }
 }
 
+/// Whether a unit only says what kind of number it is: a metric's name says that already.
+fn is_number(unit: &str) -> bool {
+    matches!(unit, "" | "1" | "ratio" | "share" | "index")
+}
+
 /// The name and divisor of `unit` for a value of this size.
 pub(crate) fn unit_for(value: f64, unit: &str) -> (f64, String) {
     let found = scales(unit).iter().find(|(from, _, _)| value.abs() >= *from && value != 0.0);
@@ -86,7 +91,7 @@ impl CommonUnit {
         sizes.sort_by(f64::total_cmp);
         let (by, name) = unit_for(sizes.get(sizes.len() / 2).copied().unwrap_or(0.0), unit);
         let far = sizes.first().zip(sizes.last()).is_some_and(|(least, most)| most / least > IN_COMMON_MAX);
-        let name = if matches!(name.as_str(), "ratio" | "1") { String::new() } else { name };
+        let name = if is_number(&name) { String::new() } else { name };
         (!far).then_some(Self { by, name })
     }
 
@@ -104,7 +109,7 @@ impl CommonUnit {
 /// `3.53 Gbit/s`, `18.2 ± 0.4 Mbit/s`, `97 ms`; numbers without a unit have no suffix.
 pub fn human(value: f64, half: Option<f64>, unit: &str) -> String {
     let (by, name) = unit_for(value, unit);
-    let name = if matches!(name.as_str(), "" | "ratio" | "1") { String::new() } else { format!(" {name}") };
+    let name = if is_number(&name) { String::new() } else { format!(" {name}") };
     scaled(value, half, by) + &name
 }
 
@@ -136,6 +141,8 @@ mod tests {
             (12_345.0, None, "ms", "12.3 s"),
             (0.8671, Some(0.01), "ratio", "0.867 \u{b1} 0.01"),
             (0.0, None, "ms", "0 ms"),
+            (0.9, None, "share", "0.9"),
+            (0.583, None, "index", "0.583"),
             (250.0, None, "frames", "250 frames"),
         ] {
             assert_eq!(human(value, half, unit), text);

@@ -124,9 +124,10 @@ impl Comparison {
         format!("{} against A: {} against {}", letter(record), self.names[record], self.names[0])
     }
 
-    /// The ratios of a record, and those of them that differ from 1 according to their intervals, the largest differences first.
+    /// The ratios of a record, those of counts of runs left out, and those of them that differ from 1 according to their intervals, the
+    /// largest differences first.
     fn ratios(&self, record: usize) -> (usize, Vec<(&Difference, Estimate)>) {
-        let of_record = self.differences.iter().filter(|d| d.record == record);
+        let of_record = self.differences.iter().filter(|d| d.record == record && !FIGURES[d.figure].is_counted());
         let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
         let all = ratios.len();
         let is_apart = |(_, _, (low, high)): &(_, _, (f64, f64))| *low > 1.0 || *high < 1.0;
