@@ -390,6 +390,8 @@ impl Gateway {
 #[cfg(test)]
 mod lanes_tests;
 #[cfg(test)]
+mod pairs_tests;
+#[cfg(test)]
 mod relay_tests;
 #[cfg(test)]
 mod shares_tests;

@@ -11,7 +11,8 @@ const SWINGS: Span = Span::from_secs(1);
 
 impl Gateway {
     /// Our lane for the other direction of `theirs`, a lane of the peer whose datagram came to `port`. A lane heard for the first
-    /// time is paired with an unpaired lane, or gets a new one. `None` if no lane of ours uses that port.
+    /// time is paired with an unpaired lane, unless only another lane leads to the host it comes from, or gets a new one. `None` if no
+    /// lane of ours uses that port.
     pub(super) fn lane_back(
         &mut self,
         now: Instant,
@@ -27,13 +28,19 @@ impl Gateway {
         }
         let lanes: Vec<usize> = (0..self.sessions.ways(peer.0)).filter(by_port).collect();
         lanes.first()?;
-        let mut free = lanes.into_iter().filter(|lane| !pairs.contains(&Some(*lane)));
-        let first = free.next();
-        let there = |lane: &usize| self.sessions.address(peer.0, *lane) == from;
-        let ours = match first.filter(there).or_else(|| free.find(there)).or(first) {
+        let address = |lane: usize| self.sessions.address(peer.0, lane);
+        let host = |lane: usize| address(lane).map(|address| address.ip().to_canonical());
+        let there = from.map(|from| from.ip().to_canonical());
+        // The other direction of a lane to another host would lead that lane away from its own path, for good.
+        let open = |lane: &usize| self.sessions.port(peer.0, *lane).is_some() && !self.links[peer.0].is_closed(*lane);
+        let others = there.is_some() && (0..self.sessions.ways(peer.0)).filter(open).any(|lane| host(lane) == there);
+        let leads_away = |lane: &&usize| others && host(**lane).is_some_and(|host| Some(host) != there);
+        let free: Vec<usize> = lanes.into_iter().filter(|lane| !pairs.contains(&Some(*lane))).collect();
+        let exact = free.iter().find(|lane| address(**lane) == from);
+        let ours = match exact.or_else(|| free.iter().find(|lane| !leads_away(lane))).copied() {
             Some(lane) => lane,
             None if self.links[peer.0].lanes() < LANES_MAX => self.add_lane(now, peer, port),
-            None => return None,
+            None => *free.first()?,
         };
         self.peers[peer.0].pairs[usize::from(theirs)] = Some(ours);
         Some(ours)
