@@ -34,6 +34,9 @@ const ACKS_AHEAD: Span = Span::from_millis(15);
 const ACKS_AHEAD_OCTETS: u64 = 2 * 1500;
 /// What may be in flight beside a padded ping that asks for the rate (RFC 3390, section 1, the upper bound of the initial window).
 const UNKNOWN_WINDOW: u64 = 4_380;
+/// Only a lower rate than this, as a padded ping shows it, decides the first window: the ping took 75 ms longer than a small packet,
+/// more than jitter often adds. At 150 kbit/s the first window of other lanes takes 2.6 s.
+const GAUGED_START_MAX: Rate = Rate::from_bps(150_000);
 /// Padded pings sent while none was answered in time to tell anything.
 const GAUGES_MAX: u32 = 3;
 /// None is sent where an answer takes this long: it might fill the path for seconds.

@@ -302,7 +302,7 @@ impl<S: Service> Link<S> {
             let number = sender.next_number();
             sender.sent_gauge(now, datagram);
             self.note_sent(now, at, true);
-            return Some(Draft { lane: at as u8, number, plain_len, class: Class::Bulk });
+            return Some(Draft { lane: at as u8, number, plain_len, open: 0, class: Class::Bulk });
         }
         Some(self.send(now, at, plain_len, Class::Bulk, true, true, SentDatagram::default()))
     }

@@ -1,6 +1,6 @@
 //! Acks and losses: what they tell the estimators and the controller, and the fate of packets.
 
-use super::LaneSender;
+use super::{GAUGED_START_MAX, LaneSender};
 use crate::LOSSY;
 use crate::lane::Outcome;
 use crate::lane::control::{AckSample, Newest};
@@ -51,7 +51,7 @@ impl<R> LaneSender<R> {
                 self.gauge.sample(newest.bytes, latest.saturating_sub(ack_delay));
                 if self.gauges > 0 && self.gauge.is_known() {
                     self.gauge_in = None;
-                    self.control.start_at(self.gauge.bound());
+                    self.control.start_at(self.gauge.bound().filter(|bound| *bound < GAUGED_START_MAX));
                 }
             }
             self.forward.sample(now, newest.number, newest.sent_at, arrival);
