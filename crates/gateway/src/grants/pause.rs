@@ -120,7 +120,7 @@ impl Pauses {
     pub(super) fn end(&mut self, now: Instant) {
         let Some(from) = self.current.take().and_then(|pause| pause.counts_from) else { return };
         let took = now.since(from);
-        self.debt = self.debt + took.saturating_sub(self.credit);
+        self.debt += took.saturating_sub(self.credit);
         self.credit = self.credit.saturating_sub(took);
     }
     /// When the asked one is given up.
