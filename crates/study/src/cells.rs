@@ -292,8 +292,8 @@ mod tests {
         assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.333");
         assert_eq!(judged(&[480.0], Aim::AtLeast(501.55102)).1, "480, wanted at least 501.6");
-        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2_460.735)).1, "2000, wanted at least 2460.735");
-        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2_460.7349)).1, "2000, wanted at least 2461");
+        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.735)).1, "2000, wanted at least 2460.735");
+        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.7349)).1, "2000, wanted at least 2461");
         assert_eq!(judged(&[0.5], Aim::Below(1e-5)).1, "0.500, wanted less than 0.00001");
         assert_eq!(judged(&[0.0], Aim::AtMost(0.0)).1, "0, wanted at most 0");
         // Mean 0.92, half-width about 0.25 at three runs.
