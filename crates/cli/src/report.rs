@@ -62,10 +62,21 @@ fn a_record_in(folder: &Path) -> Option<String> {
 
 /// Why a directory is no record, and what to do.
 fn no_record(dir: &Path) -> Failure {
+    if !dir.exists() {
+        return Failure::refused(format!(
+            "{} does not exist: name a directory that `wavelane run` or `wavelane study run` wrote",
+            dir.display()
+        ));
+    }
+    if dir.is_file() {
+        return Failure::refused(format!("{} is a file: name the directory of a record", dir.display()));
+    }
     let remedy: String = if dir.join("sweep.json").exists() {
         "this is a sweep's directory, whose report the same sweep command draws again; its records are in cells/".into()
     } else if wavelane_report::is_comparison(dir) {
         "this is a comparison's page: repeat the `wavelane compare` that stands at its end".into()
+    } else if dir.join("import.json").exists() {
+        "this is another tool's result, whose report the same `wavelane import` draws again; only records of runs are compared".into()
     } else if let Some(records) = records_of_study(dir) {
         records
     } else {
@@ -75,10 +86,7 @@ fn no_record(dir: &Path) -> Failure {
 }
 
 fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
-    if dir.is_file() {
-        return Err(Failure::refused(format!("{} is a file: name the directory of a record", dir.display())));
-    }
-    if dir.is_dir() && !dir.join("record.json").exists() {
+    if !dir.join("record.json").exists() {
         return Err(no_record(dir));
     }
     let document = RunDocument::load(dir).map_err(Failure::refused)?;

@@ -8,8 +8,8 @@ const GUIDE: &str = include_str!("../../../docs/guide/studies.md");
 /// Columns of running text on a terminal.
 const COLUMNS: usize = 100;
 
-/// Lines of the list, in columns.
-pub(crate) fn list(studies: &[Study]) -> String {
+/// Lines of the list, in columns; folded for a terminal, what a study is about stands on lines of its own.
+pub(crate) fn list(studies: &[Study], is_folded: bool) -> String {
     let places: Vec<String> = studies.iter().map(Study::places).collect();
     let widest = |of: &mut dyn Iterator<Item = usize>| of.max().unwrap_or(0);
     let ids = widest(&mut studies.iter().map(|s| s.id.len()));
@@ -18,7 +18,11 @@ pub(crate) fn list(studies: &[Study]) -> String {
     let mut out = String::new();
     let [quickest, longest] = times;
     for (Study { id, about, takes: [quick, full], .. }, at) in studies.iter().zip(&places) {
-        let _ = writeln!(out, "{id:<ids$}  on {at:<place$}  quick {quick:<quickest$}  full {full:<longest$}  {about}");
+        let _ = write!(out, "{id:<ids$}  on {at:<place$}  quick {quick:<quickest$}  full {full:<longest$}");
+        let _ = match is_folded {
+            true => writeln!(out, "\n  {}", wrapped(about, 2)),
+            false => writeln!(out, "  {about}"),
+        };
     }
     out
 }
@@ -76,7 +80,24 @@ fn plain(text: &str) -> String {
             }
         };
     }
-    (out + rest).replace("**", "").replace('`', "")
+    let mut out = (out + rest).replace("**", "").replace('`', "");
+    // An asterisk that begins or ends a word is emphasis; one between others, as in `tcp-*`, is meant.
+    while let Some((before, words, after)) = emphasis(&out) {
+        out = format!("{before}{words}{after}");
+    }
+    out
+}
+
+/// What stands before, in and after the first `*words*` of a text.
+fn emphasis(text: &str) -> Option<(&str, &str, &str)> {
+    let is_apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '-');
+    text.match_indices('*').find_map(|(at, _)| {
+        let (before, rest) = (&text[..at], &text[at + 1..]);
+        let (words, after) = rest.split_once('*')?;
+        let is_words = words.starts_with(char::is_alphanumeric) && words.ends_with(char::is_alphanumeric);
+        let stands = is_apart(before.chars().next_back()) && is_apart(after.chars().next());
+        (is_words && stands).then_some((before, words, after))
+    })
 }
 
 /// Words in lines of at most [`COLUMNS`], the second and further ones indented.
@@ -129,7 +150,9 @@ fn text(section: &str) -> String {
                         2 => named.map(|(cell, _)| cell.clone()).collect(),
                         _ => named.map(|(cell, head)| format!("{head}: {cell}")).collect(),
                     };
-                    let _ = writeln!(out, "  {}", wrapped(&format!("{first}: {}", others.join(" / ")), 6));
+                    // A cell that is empty goes on with the one above.
+                    let first = if first.is_empty() { String::new() } else { format!("{first}: ") };
+                    let _ = writeln!(out, "  {}", wrapped(&format!("{first}{}", others.join(" / ")), 6));
                 }
             }
             continue;
@@ -159,9 +182,24 @@ mod tests {
     #[test]
     fn markdown_becomes_plain_text() {
         assert_eq!(plain("see [the `lab`](lab.md#x), x[0] and `a`"), "see the lab, x[0] and a");
-        let shown = text("One\ntwo.\n\n| a | b |\n|---|---|\n| `x` | 1 |\n\n- item\n  more\n\n```sh\nrun   it\n```\n");
-        assert_eq!(shown, "One two.\n\n  x: 1\n\n- item more\n\n  run   it\n");
+        assert_eq!(
+            plain("`2001` is *fitted to it*: `tcp-*` and `x*y`, *so*"),
+            "2001 is fitted to it: tcp-* and x*y, so"
+        );
+        let shown =
+            text("One\ntwo.\n\n| a | b |\n|---|---|\n| `x` | 1 |\n| | 2 |\n\n- item\n  more\n\n```sh\nrun   it\n```\n");
+        assert_eq!(shown, "One two.\n\n  x: 1\n  2\n\n- item more\n\n  run   it\n");
         assert!(text(&"word ".repeat(60)).lines().all(|line| line.len() <= COLUMNS));
+    }
+
+    #[test]
+    fn on_a_terminal_the_list_is_no_wider_than_text() {
+        let (plain, folded) = (list(STUDIES, false), list(STUDIES, true));
+        assert_eq!(plain.lines().count(), STUDIES.len());
+        assert!(plain.lines().any(|line| line.len() > COLUMNS + 2));
+        assert!(folded.lines().all(|line| line.len() <= COLUMNS + 2), "{folded}");
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(&plain), words(&folded));
     }
 
     #[test]
@@ -178,7 +216,8 @@ mod tests {
                 assert!(shown.contains(part), "{}: {part}", study.id);
             }
             assert!(shown.contains("\nverdict    ") && shown.contains("\nAnswer. "), "{shown}");
-            assert!(!shown.contains("](") && !shown.contains("**"), "{shown}");
+            let marks = ["](", "**", " *", "(*", "  : "];
+            assert!(marks.iter().all(|mark| !shown.contains(mark)), "{shown}");
         }
     }
 }

@@ -165,7 +165,7 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
         (&["run", &smoke(), "--out", &mine.path("")], "exists and is not a record"),
         (&["run", &smoke(), "--out", "/dev/full"], "exists and is not a record"),
         (&["run", &smoke(), "--out", "/proc/nowhere/r"], "cannot write /proc/nowhere"),
-        (&["report", "/nonexistent"], "/nonexistent holds no record: name a directory"),
+        (&["report", "/nonexistent"], "/nonexistent does not exist: name a directory"),
         (&["study", "run", "mian-job"], "no study 'mian-job'; did you mean 'main-job'?"),
         (&["status", "--control", "/nonexistent.sock"], "/nonexistent.sock"),
     ];

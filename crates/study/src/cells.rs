@@ -203,7 +203,13 @@ impl Aim {
 fn spelled(limit: f64) -> String {
     const DIGITS_MAX: usize = 8;
     let all = limit.to_string();
-    if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.3}") } else { all }
+    let decimals = match limit.abs() {
+        1e3.. => 0,
+        1e2.. => 1,
+        1e1.. => 2,
+        _ => 3,
+    };
+    if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.decimals$}") } else { all }
 }
 
 /// Judges `row` by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
@@ -285,6 +291,9 @@ mod tests {
         assert_eq!(judged(&[150.1], Aim::AtMost(150.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.333");
+        assert_eq!(judged(&[480.0], Aim::AtLeast(501.55102)).1, "480, wanted at least 501.6");
+        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.735)).1, "2000, wanted at least 2460.735");
+        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.7349)).1, "2000, wanted at least 2461");
         assert_eq!(judged(&[0.5], Aim::Below(1e-5)).1, "0.500, wanted less than 0.00001");
         assert_eq!(judged(&[0.0], Aim::AtMost(0.0)).1, "0, wanted at most 0");
         // Mean 0.92, half-width about 0.25 at three runs.

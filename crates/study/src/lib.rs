@@ -168,7 +168,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: hop_swarm::ID,
         about: "meshes of 2 to 12 gateways with loss, damage, partitions, crashes and slow readers: every byte arrives once, or the application gets an error",
-        takes: ["3 min", "60 min"],
+        takes: ["3 min", "15 min"],
         backend: "sim",
         parts: &[],
         stacks: &[],
@@ -213,7 +213,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: petrovic::ID,
         about: "bulk, web and voice over 802.11 with bit errors: the tables of Petrovic and Aboelaze beside ours, two profiles",
-        takes: ["1 min", "7 min"],
+        takes: ["1 min", "10 min"],
         backend: "sim",
         parts: &petrovic::PARTS,
         stacks: &[],

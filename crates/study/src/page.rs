@@ -13,6 +13,8 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let edition = if document.edition == Edition::Full { "full" } else { "quick" };
     let draws = document.draws.as_ref().map(|draws| format!(" --draws {draws}")).unwrap_or_default();
     let parts: String = document.parts.iter().map(|part| format!(" --part {part}")).collect();
+    let some = document.parts.iter().map(|part| format!(", part {part}"));
+    let of: String = some.chain(document.draws.iter().map(|draws| format!(", draws {draws}"))).collect();
     let shown: Vec<&Row> = match document.study.as_str() {
         crate::population::ID => crate::population::page::shown(document),
         crate::petrovic::ID => crate::petrovic::shown(document),
@@ -24,7 +26,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let drawn = if charts.is_empty() { spreads(document) } else { Vec::new() };
     let (same, drawn): (Vec<Spread>, Vec<Spread>) = drawn.into_iter().partition(|spread| flat(spread).is_some());
     let page = StudyPage {
-        title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
+        title: format!("Study {} ({edition} edition, seed {}{of})", document.study, document.seed),
         verdict: document.verdict,
         sentences: sentences(document).into_iter().chain(same.iter().filter_map(flat)).collect(),
         spreads: drawn,
@@ -95,7 +97,9 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
             format!("Of {all} judged rows {} pass{rest}.", count(Verdict::Pass))
         }
     }];
-    let claims = judged.iter().filter(|row| row.case.is_empty() || row.verdict == Verdict::Fail);
+    // Where nothing is judged, such as of a few draws of a population, claims over all cases still say what came out.
+    let all: Vec<&Row> = if judged.is_empty() { document.rows.iter().collect() } else { judged.clone() };
+    let claims = all.iter().filter(|row| row.case.is_empty() || row.verdict == Verdict::Fail);
     let mut claims: Vec<&&Row> = claims.collect();
     if claims.is_empty() {
         // Nothing is claimed across the cases: those that were judged say what came out.
@@ -106,7 +110,11 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
     let say = |row: &&&Row| {
         let case = if row.case.is_empty() { String::new() } else { format!(" ({})", row.case_words()) };
         let value = row.value.map_or("none".into(), |v| human(v, row.ci95, &row.unit));
-        format!("{}: {}, {}{case}: {value}; {}", row.verdict.word(), name(&row.metric), row.stack, row.reason())
+        let verdict = if row.verdict == Verdict::Info { String::new() } else { format!("{}: ", row.verdict.word()) };
+        let what = of_experiment(row, String::new());
+        let what = if what.is_empty() { name(&row.metric) } else { format!("{what}, {}", name(&row.metric)) };
+        let why = if row.reason().is_empty() { String::new() } else { format!("; {}", row.reason()) };
+        format!("{verdict}{what}, {}{case}: {value}{why}", row.stack)
     };
     said.extend(claims.iter().take(SAID_MAX).map(say));
     if claims.len() > SAID_MAX {
@@ -303,12 +311,15 @@ mod tests {
         let document = StudyDocument::new("x", Edition::Quick, 1, rows);
         let said = sentences(&document);
         assert_eq!(said[0], "Of 3 judged rows 2 pass, 1 fail.");
-        assert_eq!(said[1], "fail: Goodput, wavelane (loss 5 %): 9 Mbit/s; the reason");
-        assert_eq!(said[2], "pass: Goodput, wavelane: 3.53 Gbit/s; the reason");
+        assert_eq!(said[1], "fail: x, Goodput, wavelane (loss 5 %): 9 Mbit/s; the reason");
+        assert_eq!(said[2], "pass: x, Goodput, wavelane: 3.53 Gbit/s; the reason");
         assert_eq!(said.len(), 3);
         let judged = vec![row("none", "wavelane", 18.4e6, Verdict::Pass), row("none", "tcp-bbr", 1.0, Verdict::Info)];
         let only = sentences(&StudyDocument::new("x", Edition::Quick, 1, judged));
-        assert_eq!(only[1..], ["pass: Goodput, wavelane (loss none): 18.4 Mbit/s; the reason"]);
+        assert_eq!(only[1..], ["pass: x, Goodput, wavelane (loss none): 18.4 Mbit/s; the reason"]);
+        let told = vec![row("none", "wavelane", 18.4e6, Verdict::Info), row("", "wavelane", 9.0e6, Verdict::Info)];
+        let told = sentences(&StudyDocument::new("x", Edition::Quick, 1, told));
+        assert_eq!(told, ["Nothing was judged; 2 values are reported.", "x, Goodput, wavelane: 9 Mbit/s; the reason"]);
         let drawn = spreads(&document);
         assert_eq!(drawn.len(), 1);
         assert_eq!(drawn[0].series, ["wavelane", "tcp-bbr"]);

@@ -107,6 +107,9 @@ pub(crate) fn name(metric: &str) -> String {
 fn plain(metric: &str) -> String {
     let name = UNITS.iter().find_map(|(end, ..)| metric.strip_suffix(end).filter(|name| !name.ends_with("_per")));
     let words = spaced(name.unwrap_or(metric));
+    if let Some(rest) = words.strip_prefix("rtt ") {
+        return format!("RTT {rest}");
+    }
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
@@ -137,7 +140,7 @@ mod tests {
     fn metrics_have_titles() {
         assert_eq!(title("limit_share"), "Share of what the link can deliver (limit_share)");
         assert_eq!(title("echoes"), "Echoes");
-        assert_eq!(title("rtt_peak_ms"), "Rtt peak (rtt_peak_ms)");
+        assert_eq!(title("rtt_peak_ms"), "RTT peak (rtt_peak_ms)");
         assert_eq!(title("opens_per_s"), "Opens per s");
         assert_eq!(name("limit_share"), "Share of what the link can deliver");
         // A ratio is called one: "over" is also what a curve is drawn over.

@@ -131,7 +131,8 @@ pub(super) fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, boun
     judge(&mut row, aim);
     if n < JUDGED_MIN {
         row.verdict = Verdict::Info;
-        row.why = format!("{}; {n} draws have it, and fewer than {JUDGED_MIN} are not judged", row.why);
+        let draws = if n == 1 { "draw" } else { "draws" };
+        row.why = format!("{}; {n} {draws}, judged from {JUDGED_MIN} on", row.why);
     }
     row
 }
