@@ -87,8 +87,8 @@ fn forged_octets_are_never_taken_and_leave_the_others_their_room() {
     let (mut genuine, mut next) = (Vec::new(), 0_u64);
     let mut spare = noise(3, 1_000);
     let done = chain.run(Span::from_secs(60), |chain| {
-        let heard = chain.pipe.values().filter(|frame| frame.1 == OVERHEARD && frame.3[0] == kind::DATA_OPEN);
-        if let Some(frame) = heard.last() {
+        let mut heard = chain.pipe.values().filter(|frame| frame.1 == OVERHEARD && frame.3[0] == kind::DATA_OPEN);
+        if let Some(frame) = heard.next_back() {
             genuine.clone_from(&frame.3);
         }
         let now = chain.now;

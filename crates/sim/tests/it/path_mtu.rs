@@ -52,7 +52,7 @@ fn carry(seed: u64, cables: &[(CableConfig, Ways)], limits: &[Option<u64>]) -> G
 
 /// The better of lanes that were limited each, alone.
 fn better(seed: u64, cables: &[(CableConfig, Ways)], limits: &[Option<u64>]) -> Got {
-    let alone = cables.iter().zip(limits).map(|(cable, limit)| carry(seed, &[cable.clone()], &[*limit]));
+    let alone = cables.iter().zip(limits).map(|(cable, limit)| carry(seed, std::slice::from_ref(cable), &[*limit]));
     alone.max_by_key(|got| got.octets).unwrap()
 }
 
