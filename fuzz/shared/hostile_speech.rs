@@ -249,8 +249,7 @@ impl Learnt {
                 return w.put(&[7; 20][..length.min(20) as usize]).ok();
             }
             19 if source.byte() < 30 => {
-                let (number, offset, len) = (self.number(source), self.number(source), 1 + self.number(source) % 5_000);
-                let flow = FlowName { mine: source.byte() < 128, number };
+                let (flow, offset, len) = (self.name(source), self.number(source), 1 + self.number(source) % 5_000);
                 Frame::DataByDigest { flow, offset, len, digest: [source.byte(); 16] }
             }
             19 if source.byte() < 30 => return Frame::Heard { digests: &[source.byte(); 24] }.emit(w).ok(),

@@ -14,23 +14,23 @@ use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Pl
 
 /// Which ways a cable carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ways {
+enum Ways {
     Both,
     Forward,
     Reverse,
 }
 
 /// Two gateways and the cables between them, each a port of both.
-pub(crate) struct World {
-    pub(crate) engine: Engine,
-    pub(crate) a: NodeId,
+struct World {
+    engine: Engine,
+    a: NodeId,
     b: NodeId,
-    pub(crate) cables: Vec<ChannelId>,
+    cables: Vec<ChannelId>,
     flows: u16,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, cables: &[(CableConfig, Ways)]) -> Self {
+    fn new(seed: u64, cables: &[(CableConfig, Ways)]) -> Self {
         Self::with(seed, cables, |_| {})
     }
 
@@ -61,7 +61,7 @@ impl World {
         Self { engine, a, b, cables: plugged, flows: 0 }
     }
 
-    pub(crate) fn add(&mut self, work: Work) -> FlowIndex {
+    fn add(&mut self, work: Work) -> FlowIndex {
         self.flows += 1;
         self.engine.add_flow(FlowSpec {
             node: self.a,
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-pub(crate) fn both_ways(config: DirectionConfig) -> (CableConfig, Ways) {
+fn both_ways(config: DirectionConfig) -> (CableConfig, Ways) {
     (CableConfig::symmetric(config), Ways::Both)
 }
 

@@ -32,15 +32,6 @@ const ANSWERS_BYTES: u64 = 64 << 10;
 /// Acks delay paced packets by at most this, on a slow lane by what that many octets take: two packets.
 const ACKS_AHEAD: Span = Span::from_millis(15);
 const ACKS_AHEAD_OCTETS: u64 = 2 * 1500;
-/// What may be in flight beside a padded ping that asks for the rate (RFC 3390, section 1, the upper bound of the initial window).
-const UNKNOWN_WINDOW: u64 = 4_380;
-/// Only a lower rate than this, as a padded ping shows it, decides the first window: the ping took 75 ms longer than a small packet,
-/// more than jitter often adds. At 150 kbit/s the first window of other lanes takes 2.6 s.
-const GAUGED_START_MAX: Rate = Rate::from_bps(150_000);
-/// Padded pings sent while none was answered in time to tell anything.
-const GAUGES_MAX: u32 = 3;
-/// None is sent where an answer takes this long: it might fill the path for seconds.
-const GAUGE_RTT_MAX: Span = Span::from_secs(1);
 /// After this many unanswered probes, packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
 
@@ -57,9 +48,6 @@ pub struct LaneSender<R> {
     arrivals: Arrivals,
     forward: Forward,
     gauge: Gauge,
-    /// Padded pings that were to show the rate before any data was sent, on a lane that is alone and is told none; and the one in flight.
-    gauges: u32,
-    gauge_in: Option<u64>,
     losses: Losses,
     crowd: Crowd,
     mtu: MtuSearch,
@@ -115,8 +103,6 @@ impl<R> LaneSender<R> {
             arrivals: Arrivals::default(),
             forward: Forward::default(),
             gauge: Gauge::default(),
-            gauges: 0,
-            gauge_in: None,
             losses: Losses::default(),
             crowd: Crowd::default(),
             mtu: new_search(now, &config),
@@ -239,23 +225,9 @@ impl<R> LaneSender<R> {
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
 
-    /// Whether a padded `Ping` is to show how much the first window may hold.
-    pub fn wants_gauge(&self) -> bool {
-        let quick = self.rtt.smoothed_or_initial() < GAUGE_RTT_MAX;
-        let first = self.gauges < GAUGES_MAX && self.gauge_in.is_none() && !self.sends_large && !self.gauge.is_known();
-        first && quick && self.config.start_rate.is_none() && self.config.controller == Controller::Delay
-    }
-
     /// The padded `Ping` that [`super::Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
     pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
         self.push(now, datagram_len, true, false, None);
-    }
-
-    /// The padded `Ping` that [`Self::wants_gauge`] asked for was sent, as packet [`Self::next_number`]. Its loss counts no more than that
-    /// of a path-MTU probe.
-    pub fn sent_gauge(&mut self, now: Instant, datagram_len: usize) {
-        (self.gauges, self.gauge_in) = (self.gauges + 1, Some(self.next_number()));
-        self.push(now, datagram_len, true, true, None);
     }
 
     fn push(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: Option<R>) {
@@ -311,8 +283,7 @@ impl<R> LaneSender<R> {
     }
 
     fn window(&self) -> u64 {
-        let window = self.control.window(self.rtt.smoothed_or_initial());
-        if self.gauge_in.is_some() { window.min(UNKNOWN_WINDOW) } else { window }
+        self.control.window(self.rtt.smoothed_or_initial())
     }
 
     /// The state of the path.
@@ -346,7 +317,7 @@ impl<R> LaneSender<R> {
         self.rtt.forget_base();
         self.crowd = Crowd::default();
         self.forward.forget();
-        (self.gauge, self.gauge_in) = (Gauge::default(), None);
+        self.gauge = Gauge::default();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         (self.mtu, self.sends_large) = (new_search(now, &self.config), false);

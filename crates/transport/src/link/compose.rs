@@ -288,22 +288,11 @@ impl<S: Service> Link<S> {
 
     /// A padded ping: the time it takes shows the lane's rate before data is sent on it.
     fn compose_gauge(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
-        let datagram = self.lanes[at].sender.datagram_max();
-        let plain_len = datagram.checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
+        let plain_len = self.lanes[at].sender.datagram_max().checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
         let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
         body.fill(0);
-        let mut w = Writer::new(body);
-        Frame::Ping.emit(&mut w).ok()?;
+        Frame::Ping.emit(&mut Writer::new(body)).ok()?;
         self.lanes[at].gauge_sent(now);
-        if !self.lanes.are_several() {
-            // Data follow as soon as the flow that begins now is accepted: the rate is to be known by then.
-            self.put_wish(now, at, false, true, &mut w);
-            let sender = &mut self.lanes[at].sender;
-            let number = sender.next_number();
-            sender.sent_gauge(now, datagram);
-            self.note_sent(now, at, true);
-            return Some(Draft { lane: at as u8, number, plain_len, open: 0, class: Class::Bulk });
-        }
         Some(self.send(now, at, plain_len, Class::Bulk, true, true, SentDatagram::default()))
     }
 

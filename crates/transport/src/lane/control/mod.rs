@@ -78,12 +78,6 @@ impl Control {
             Self::Fixed(_) => {}
         }
     }
-    /// The lane carries at most `bound`, if there is one; nothing more is known of it.
-    pub(super) fn start_at(&mut self, bound: Option<Rate>) {
-        if let Self::Delay(delay) = self {
-            delay.start_at(bound);
-        }
-    }
     /// A packet's fate became known.
     pub(super) fn resolved(&mut self, packet: &Resolved) {
         if let Self::Delay(delay) = self {

@@ -1,11 +1,10 @@
 //! Acks and losses: what they tell the estimators and the controller, and the fate of packets.
 
-use super::{GAUGED_START_MAX, LaneSender};
+use super::LaneSender;
 use crate::LOSSY;
 use crate::lane::Outcome;
 use crate::lane::control::{AckSample, Newest};
 use crate::lane::crowd::Found;
-use crate::lane::gauge::Gauge;
 use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use wavelane_base::{Instant, Span};
@@ -49,10 +48,6 @@ impl<R> LaneSender<R> {
                 }
                 self.rtt.sample(now, latest, ack_delay);
                 self.gauge.sample(newest.bytes, latest.saturating_sub(ack_delay));
-                if self.gauges > 0 && self.gauge.is_known() {
-                    self.gauge_in = None;
-                    self.control.start_at(self.gauge.bound().filter(|bound| *bound < GAUGED_START_MAX));
-                }
             }
             self.forward.sample(now, newest.number, newest.sent_at, arrival);
             let lossy = self.losses.share() > LOSSY;
@@ -113,7 +108,6 @@ impl<R> LaneSender<R> {
             self.losses.resolved(self.now, &resolved);
             self.control.resolved(&resolved);
         }
-        self.gauge_in.take_if(|number| *number == resolved.number);
         let size = resolved.bytes as usize;
         if resolved.mtu_probe {
             self.mtu.probed(self.now, size, resolved.lost);
@@ -122,8 +116,6 @@ impl<R> LaneSender<R> {
             self.losses = Losses::default();
             self.control.path_changed(self.now);
             self.pacer.set_rate(self.now, self.control.pacing());
-            // Beside other lanes this one carries bulk again once a packet of the new size was answered.
-            self.gauge = Gauge::default();
         }
         if resolved.lost {
             if self.wish_in == Some(resolved.number) {

@@ -20,7 +20,7 @@ const STALL_PACKETS: u64 = 3;
 /// ... this many jitters and this margin, whatever the round trip: most of that is queue, which does not delay one ack after another.
 const STALL_JITTERS: u64 = 4;
 const STALL_MARGIN: Span = Span::from_millis(100);
-/// A lane without large packets searches for a larger MTU only if its round trip is shorter than this, and a probe's time.
+/// A lane without large packets searches for a larger MTU only if its round trip is shorter than this.
 const MTU_RTT_MAX: Span = Span::from_millis(400);
 /// After this many packets that ask for no ack, one is requested.
 const SILENT_PACKETS_MAX: u32 = 32;
@@ -78,12 +78,10 @@ impl<R> LaneSender<R> {
         self.probe_due || self.silent_packets >= SILENT_PACKETS_MAX || self.searches_mtu() && self.mtu.waits(now)
     }
 
-    /// Whether the path-MTU search continues: not on a lane without large packets that a probe would fill for long, as its round trip or a
-    /// padded ping suggest.
+    /// Whether the path-MTU search continues: not on a lane without large packets whose long round trip suggests that a probe would fill it
+    /// for seconds.
     pub(super) fn searches_mtu(&self) -> bool {
-        let full = self.gauge.bound().map_or(Span::ZERO, |rate| rate.time_for(Octets::new(self.config.mtu_max as u64)));
-        let quick = |rtt: Span| rtt.max(full) < MTU_RTT_MAX;
-        self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || quick(rtt))
+        self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
     }
 
     /// When the next tail probe is due.
