@@ -119,9 +119,9 @@ enum State {
     Heard,
 }
 
-/// The stretches of a direction whose digests are known and that were not sent yet.
+/// See [`Stretches`].
 #[derive(Debug, Default)]
-pub(super) struct Stretches {
+struct Known {
     /// By their first byte; none overlap.
     all: BTreeMap<u64, Stretch>,
     /// The first that waits.
@@ -132,18 +132,18 @@ pub(super) struct Stretches {
     rested_at: Option<Instant>,
 }
 
-impl Stretches {
+impl Known {
     /// New bytes from here on wait.
-    pub(super) fn held_from(&self) -> u64 {
+    fn held_from(&self) -> u64 {
         self.held_from.unwrap_or(u64::MAX)
     }
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         match self.all.get(&self.held_from?)?.state {
             State::Waits(until) => Some(until),
             State::Goes | State::Heard => None,
         }
     }
-    pub(super) fn tick(&mut self, now: Instant) {
+    fn tick(&mut self, now: Instant) {
         while self.deadline().is_some_and(|until| until <= now) {
             self.let_go(self.held_from());
         }
@@ -203,16 +203,16 @@ impl Stretches {
         self.held_from = self.all.range(from..).find(waits).map(|(at, _)| *at);
     }
     /// The stretch that begins here, if the neighbour has it.
-    pub(super) fn at(&self, offset: u64) -> Option<(u64, Digest)> {
+    fn at(&self, offset: u64) -> Option<(u64, Digest)> {
         self.all.get(&offset).filter(|stretch| stretch.state == State::Heard).map(|found| (found.len, found.digest))
     }
     /// Where the next one that it has begins, within `start..end`; else `end`.
-    pub(super) fn next_heard(&self, start: u64, end: u64) -> u64 {
+    fn next_heard(&self, start: u64, end: u64) -> u64 {
         let mut within = self.all.range(start + 1..end.max(start + 1));
         within.find(|(_, stretch)| stretch.state == State::Heard).map_or(end, |(at, _)| *at)
     }
     /// Everything below `end` was sent. Returns the digests of what is forgotten by that.
-    pub(super) fn sent(&mut self, end: u64) -> Vec<Short> {
+    fn sent(&mut self, end: u64) -> Vec<Short> {
         let mut gone = Vec::new();
         while let Some((&at, &stretch)) = self.all.first_key_value().filter(|(at, _)| **at < end) {
             self.all.remove(&at);
@@ -223,6 +223,40 @@ impl Stretches {
             self.move_on();
         }
         gone
+    }
+}
+
+/// The stretches of a direction whose digests are known and that were not sent yet. Most directions have none, and take no memory for them.
+#[derive(Debug, Default)]
+pub(super) struct Stretches(Option<Box<Known>>);
+
+impl Stretches {
+    fn known(&mut self) -> &mut Known {
+        self.0.get_or_insert_default()
+    }
+    /// New bytes from here on wait.
+    pub(super) fn held_from(&self) -> u64 {
+        self.0.as_ref().map_or(u64::MAX, |known| known.held_from())
+    }
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.as_ref()?.deadline()
+    }
+    pub(super) fn tick(&mut self, now: Instant) {
+        if let Some(known) = &mut self.0 {
+            known.tick(now);
+        }
+    }
+    /// The stretch that begins here, if the neighbour has it.
+    pub(super) fn at(&self, offset: u64) -> Option<(u64, Digest)> {
+        self.0.as_ref()?.at(offset)
+    }
+    /// Where the next one that it has begins, within `start..end`; else `end`.
+    pub(super) fn next_heard(&self, start: u64, end: u64) -> u64 {
+        self.0.as_ref().map_or(end, |known| known.next_heard(start, end))
+    }
+    /// Everything below `end` was sent. Returns the digests of what is forgotten by that.
+    pub(super) fn sent(&mut self, end: u64) -> Vec<Short> {
+        self.0.as_mut().map_or_else(Vec::new, |known| known.sent(end))
     }
 }
 
@@ -285,7 +319,7 @@ impl Hop {
         }
         let early = overheard.early.iter().position(|other| *other == key);
         let listens = overheard.listens_until.is_some_and(|until| now < until);
-        let stretches = &mut flow.out.stretches_known;
+        let stretches = flow.out.stretches_known.known();
         let state = match early {
             Some(place) => {
                 overheard.early.remove(place);
@@ -313,7 +347,7 @@ impl Hop {
                 overheard.early.push_back(*key);
                 continue;
             };
-            let stretches = self.flows.get_mut(&name).map(|flow| &mut flow.out.stretches_known);
+            let stretches = self.flows.get_mut(&name).map(|flow| flow.out.stretches_known.known());
             if let Some(turn) = stretches.and_then(|stretches| stretches.heard(offset)) {
                 let last = last.entry(name).or_default();
                 *last = turn.max(*last);
@@ -321,7 +355,7 @@ impl Hop {
         }
         for (name, turn) in last {
             if let Some(flow) = self.flows.get_mut(&name) {
-                flow.out.stretches_known.pass_over(turn);
+                flow.out.stretches_known.known().pass_over(turn);
             }
             self.settle(name);
         }
