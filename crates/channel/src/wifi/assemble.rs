@@ -54,8 +54,8 @@ impl Wifi {
         config.check()?;
         let (phy, rules, stations) = (config.phy, config.rules, config.reach.stations());
         let rates = Rates::of(config)?;
-        // What a listener hands up is its own. Random draws are per listener, so with errors no two have the same view. Where all hear all, frames overlap only
-        // if they begin together, which needs no draw.
+        // What a listener hands up is its own. Random draws are per listener, so with errors no two have the same view. Where all hear
+        // all, frames overlap only if they begin together, which needs no draw.
         let lucky = config.errors.is_some()
             || !config.listeners.is_empty()
             || config.noise_db.is_some()
