@@ -242,7 +242,7 @@ def sample() -> list[tuple[str, str]]:
     lines += [("ack_wish", "lane=1 packets=8 delay_us=5000 now=1"), ("ack_wish", "lane=0 packets=63 delay_us=64 now=0"), ("open", opened)]
     lines += [("open_passage", f"{passage} flags={flags}{more}") for flags, more in [(0, ""), (2, ""), (3, " received=8589934592"), (7, " received=0 attempt=3"), (8, f" seal=keys:{'05' * 101}"), (13, f" received=1 attempt=1 seal=word:{word}")]]
     lines += [("answer", f"flow=1- refusal={reason} credit=9") for reason in range(10)]
-    lines += [("answer_passage", f"{answer} received=8589934592"), ("answer_sealed", f"{answer} received=0 seal=keys:{'06' * 49}"), ("answer_sealed", f"{answer} received=5 seal=word:{word}")]
+    lines += [("answer_passage", f"{answer} received=8589934592"), ("answer_passage", "flow=1- refusal=8 credit=9 received=5"), ("answer_sealed", f"{answer} received=0 seal=keys:{'06' * 49}"), ("answer_sealed", f"{answer} received=5 seal=word:{word}"), ("answer_sealed", f"flow=1- refusal=8 credit=9 received=5 seal=word:{word}")]
     lines += [("offer", f"flow=0+ block=9 start=8589934592 flags={flags}" + (" length=65536" if flags & 1 else "")) for flags in range(16)]
     lines += [("data", "flow=1+ offset=300 octets=6869"), ("data", "flow=1+ offset=0 octets="), ("data_to_end", "flow=100000000+ offset=1099511627776 octets=686900")]
     lines += [("receipt", f"flow=0- state={state} cumulative=5 credit=16384 ranges={ranges}") for state, ranges in enumerate(["8-9", "-", "-", "1000-2000,20-30,7-7", "-", "-"])]

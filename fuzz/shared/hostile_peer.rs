@@ -10,9 +10,14 @@ pub(crate) use speech::{Learnt, Source};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutcome, Seed, Span, Streams};
-use wavelane_gateway::{Config, Controller, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId, Reason};
-use wavelane_transport::session::{Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, Way, public_key};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
+use wavelane_gateway::{
+    Config, Controller, EdgeConfig, Event, Gateway, LaneConfig, Medium, PacketConfig, PeerConfig, PeerId, Reason,
+    Withholding,
+};
+use wavelane_transport::session::{
+    Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, Way, digest_of, public_key,
+};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, OPEN_LEN_LEN, TAG_LEN, kind};
 
 const PORT: PortId = PortId(0);
 const POOL: u64 = 1 << 20;
@@ -23,6 +28,8 @@ const FLOOR: u64 = 8192;
 const SENT_AT_ONCE_MAX: usize = 16_384;
 /// The way between the hub and an honest node.
 const DELAY: Span = Span::from_millis(5);
+/// Of the cell, if there is one.
+const CELL_RATE: Rate = Rate::from_bps(20_000_000);
 /// What the transfer's lane is set to.
 const RATE: Rate = Rate::from_bps(1_000_000);
 /// The transfer may be this far behind its rate: the start, headers, and one round trip.
@@ -50,6 +57,8 @@ pub(crate) struct Reached {
     pub(crate) packets: u64,
     /// Octets of the honest transfer.
     pub(crate) transfer: u64,
+    /// Octets that the hub kept of what it overheard, and that a neighbour then named.
+    pub(crate) overheard: u64,
 }
 
 /// One of the two honest neighbours.
@@ -65,6 +74,8 @@ struct World<'a> {
     source: Source<'a>,
     hub: Gateway,
     bad: Sessions,
+    /// Lanes are radios, and the hub overhears.
+    radio: bool,
     epoch: u64,
     numbers: [u64; LANES_MAX],
     /// Where the hostile peer's datagrams come from: last octet, and added to the port.
@@ -100,9 +111,15 @@ fn peer(key: u8, at: u8, routes: &str, controller: Controller) -> PeerConfig {
     }
 }
 
-fn gateway(now: Instant, key: u8, peers: Vec<PeerConfig>) -> Gateway {
+/// `radio`: it overhears, and has the blocks of its neighbours in a cell come one after the other.
+fn gateway(now: Instant, key: u8, radio: bool, peers: Vec<PeerConfig>) -> Gateway {
     let packets = PacketConfig { pool: POOL as usize, ..PacketConfig::default() };
     let config = Config {
+        overhear: radio,
+        // Flows that are passed on in the cell are sealed by the peer and the node behind the hub.
+        seal: radio && key == 4,
+        edges: vec![EdgeConfig { name: "bad".into(), public_key: public_key(&[2; 32]), routes: Vec::new() }],
+        withhold: radio.then_some(Withholding { at_once: 1, everywhere: false }),
         private_key: [key; 32],
         peers,
         flows_max: FLOWS_MAX,
@@ -113,7 +130,7 @@ fn gateway(now: Instant, key: u8, peers: Vec<PeerConfig>) -> Gateway {
     Gateway::new(now, config, 1, Seed(u64::from(key)).entropy("gateway")).expect("a valid configuration")
 }
 
-fn hostile(now: Instant, epoch: u64) -> Sessions {
+fn hostile(now: Instant, epoch: u64, overhear: bool) -> Sessions {
     let keys = PeerKeys {
         public_key: public_key(&[HUB; 32]),
         preshared_key: None,
@@ -123,7 +140,7 @@ fn hostile(now: Instant, epoch: u64) -> Sessions {
         private_key: [2; 32],
         boot_epoch: epoch,
         aes: false,
-        overhear: false,
+        overhear,
         log_keys: false,
         peers: vec![keys],
     };
@@ -140,25 +157,29 @@ impl<'a> World<'a> {
     fn new(source: Source<'a>) -> Self {
         let now = Instant::from_secs(1);
         let fixed = Controller::Fixed(RATE);
-        let hub = gateway(
-            now,
-            HUB,
-            vec![
-                peer(2, 2, "10.2.0.0/16", Controller::Delay),
-                peer(3, 3, "10.3.0.0/16", fixed),
-                peer(4, 4, "10.4.0.0/16", Controller::Delay),
-            ],
-        );
-        let node = |key| Node {
-            gateway: gateway(now, key, vec![peer(HUB, HUB, "10.1.0.0/16", fixed)]),
-            flows: Vec::new(),
-            read: 0,
+        let radio = source.has_radio();
+        let mut peers = vec![
+            peer(2, 2, "10.2.0.0/16", Controller::Delay),
+            peer(3, 3, "10.3.0.0/16", fixed),
+            peer(4, 4, "10.4.0.0/16", Controller::Delay),
+        ];
+        // The hostile peer and the node behind which flows are passed on are in one cell with the hub.
+        let in_cell = |peer: &mut PeerConfig| peer.lanes[0].medium = Medium::Radio { rate: CELL_RATE, cell: 0 };
+        [BAD, ONWARD].into_iter().filter(|_| radio).for_each(|one| in_cell(&mut peers[one]));
+        let hub = gateway(now, HUB, radio, peers);
+        let node = |key| {
+            let mut hub = peer(HUB, HUB, "10.1.0.0/16", fixed);
+            if radio && key == 4 {
+                in_cell(&mut hub);
+            }
+            Node { gateway: gateway(now, key, radio, vec![hub]), flows: Vec::new(), read: 0 }
         };
         let mut world = Self {
             now,
             source,
             hub,
-            bad: hostile(now, 1),
+            bad: hostile(now, 1, radio),
+            radio,
             epoch: 1,
             numbers: [0; LANES_MAX],
             place: (2, 0),
@@ -187,10 +208,15 @@ impl<'a> World<'a> {
             self.tell_hub(buf[..out.len].to_vec());
         }
         self.drain();
-        if let Some(ping) = self.seal(0, 0, &[1]) {
-            self.tell_hub(ping);
-        }
+        self.say(&[1]);
         self.drain();
+    }
+
+    fn restart(&mut self) {
+        self.epoch += 1;
+        self.bad = hostile(self.now, self.epoch, self.radio);
+        self.numbers = [0; LANES_MAX];
+        self.handshake();
     }
 
     fn tell_hub(&mut self, mut datagram: Vec<u8>) {
@@ -204,12 +230,20 @@ impl<'a> World<'a> {
     /// The hostile peer seals `payload`, leaving `skipped` numbers out.
     fn seal(&mut self, lane: u8, skipped: u64, payload: &[u8]) -> Option<Vec<u8>> {
         let number = self.numbers[usize::from(lane)] + skipped;
-        let mut buf = vec![0; DATA_HEADER_LEN + payload.len() + TAG_LEN];
+        let mut buf = vec![0; DATA_HEADER_LEN + payload.len() + OPEN_LEN_LEN + TAG_LEN];
         buf[DATA_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
-        let len = self.bad.seal(self.now, 0, lane, number, &mut buf, payload.len())?;
+        // In a cell the octets that run to the end are open, right or wrong.
+        let ends = self.learnt.open_octets(payload);
+        let open = if self.radio && self.source.byte() < 128 { ends } else { 0 };
+        let len = self.bad.seal_partly(self.now, 0, (lane, number), &mut buf, (payload.len(), open))?;
         self.numbers[usize::from(lane)] = number + 1;
         buf.truncate(len);
         Some(buf)
+    }
+
+    fn say(&mut self, payload: &[u8]) {
+        let datagram = self.seal(0, 0, payload);
+        datagram.into_iter().for_each(|datagram| self.tell_hub(datagram));
     }
 
     /// Everything that can leave leaves, and owners do what they do.
@@ -384,13 +418,39 @@ impl<'a> World<'a> {
             208..=215 => self.place = (2 + self.source.byte() % 2 * 7, u16::from(self.source.byte() % 4)),
             216 => {
                 // It lost its memory, or says so.
-                self.epoch += 1;
-                self.bad = hostile(self.now, self.epoch);
-                self.numbers = [0; LANES_MAX];
-                self.handshake();
+                self.restart();
             }
             217 => self.handshake(),
+            218..=235 if self.radio => self.speak_overheard(),
             _ => self.own(),
+        }
+    }
+
+    /// The hub overhears what looks like a datagram for the hostile peer, which it may name soon or at once.
+    fn speak_overheard(&mut self) {
+        let what = self.source.byte();
+        if what < 20 {
+            // A Forget that it sent may rule out its further flow numbers.
+            self.restart();
+        }
+        if what < 80 {
+            let target = SocketAddr::from(([10, 4, 0, 2], 80));
+            let open = self.learnt.sealed_flow(&[2; 32], &public_key(&[4; 32]), target);
+            self.say(&open);
+            self.run_to(self.now + DELAY.times(3));
+        }
+        let mut octets = vec![self.source.byte(); 200 + 5 * usize::from(self.source.byte())];
+        octets[0] = self.source.byte();
+        let mut datagram = vec![kind::DATA_OPEN; DATA_HEADER_LEN];
+        datagram.extend(&octets);
+        datagram.extend((octets.len() as u16 + u16::from(self.source.byte() < 10)).to_be_bytes());
+        datagram.extend([0; TAG_LEN]);
+        let sender = u64::from(self.source.byte() % 24);
+        self.hub.overhear(self.now, PORT, sender, &datagram);
+        self.learnt.may_name(digest_of(&octets), octets.len() as u64);
+        if self.source.byte() < 128 {
+            let names = self.learnt.names_overheard(&mut self.source);
+            self.say(&names);
         }
     }
 
@@ -419,6 +479,8 @@ impl<'a> World<'a> {
         assert!(status.flows <= FLOWS_MAX, "{status:?}");
         assert!(status.buffered <= 3 * POOL + FLOWS_MAX as u64 * FLOOR, "{status:?}");
         assert!(status.packets_buffered <= POOL, "{status:?}");
+        // Its part of the cache's budget.
+        assert!(status.overheard <= self.hub.config().cache.get() / 4, "{status:?}");
     }
 }
 
@@ -436,6 +498,8 @@ fn run(source: Source<'_>) -> Reached {
         world.drain();
         world.check();
     }
+    let counters = world.hub.status(world.now).counters;
+    world.reached.overheard = counters.iter().find(|(of, _)| *of == "hop_overheard_octets").expect("a counter").1;
     // The hostile peer falls silent; what was on its way arrives.
     world.run_to(world.now + Span::from_secs(1));
     let read = world.honest[0].read - before;

@@ -1,6 +1,9 @@
 //! What a hostile peer says: frames of every type whose fields are zero, small, learnt, learnt and a little beside it,
 //! or at the ends of their ranges.
 
+#[path = "hostile_overheard.rs"]
+mod overheard;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use wavelane_base::{Chance, Seed};
@@ -38,21 +41,29 @@ const ENDS: [u64; 16] = [
 
 /// Where the choices come from: a seed, or a fuzzer's bytes.
 pub(crate) enum Source<'a> {
-    Seed(Box<Chance>, usize),
+    /// Acts that are left, and whether there is a radio cell.
+    Seed(Box<Chance>, usize, bool),
     Bytes(&'a [u8]),
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn of_seed(seed: u64, acts: usize) -> Self {
-        Self::Seed(Box::new(Seed(seed).chance("hostile peer")), acts)
+        Self::Seed(Box::new(Seed(seed).chance("hostile peer")), acts, seed % 4 == 3)
     }
     pub(crate) fn of_bytes(bytes: &'a [u8]) -> Self {
         Self::Bytes(bytes)
     }
+    /// Whether lanes are radios in a cell: of a fuzzer's bytes the last one decides.
+    pub(crate) fn has_radio(&self) -> bool {
+        match self {
+            Self::Seed(_, _, radio) => *radio,
+            Self::Bytes(bytes) => bytes.last().is_some_and(|last| last % 4 == 3),
+        }
+    }
     /// Whether there is another act.
     pub(crate) fn goes_on(&mut self) -> bool {
         match self {
-            Self::Seed(_, acts) => {
+            Self::Seed(_, acts, _) => {
                 *acts = acts.saturating_sub(1);
                 *acts > 0
             }
@@ -61,7 +72,7 @@ impl<'a> Source<'a> {
     }
     pub(crate) fn byte(&mut self) -> u8 {
         match self {
-            Self::Seed(chance, _) => chance.next_u64() as u8,
+            Self::Seed(chance, ..) => chance.next_u64() as u8,
             Self::Bytes(rest) => rest.split_off_first().copied().unwrap_or(0),
         }
     }
@@ -91,6 +102,12 @@ pub(crate) struct Learnt {
     /// The next number of a flow of its own, and of a packet.
     next_flow: u64,
     next_packet: u64,
+    /// The newest one of [`Learnt::sealed_flow`].
+    sealed: Option<FlowName>,
+    /// Digests and lengths of what the hub may have overheard.
+    overheard: Vec<([u8; 16], u64)>,
+    /// Octets at the end of the last payload that nothing follows.
+    at_end: usize,
     /// Where the bytes of its flows go on.
     offsets: BTreeMap<FlowName, u64>,
 }
@@ -196,10 +213,16 @@ impl Learnt {
         Ranges(ranges)
     }
 
+    /// How many octets at the end of `payload`, the last one, are bytes of a flow.
+    pub(crate) fn open_octets(&mut self, payload: &[u8]) -> usize {
+        core::mem::take(&mut self.at_end).min(payload.len())
+    }
+
     /// The payload of a datagram: frames of every type, in any order.
     pub(crate) fn payload(&mut self, source: &mut Source<'_>) -> Vec<u8> {
         let mut buf = [0; PAYLOAD_MAX];
         let mut w = Writer::new(&mut buf);
+        self.at_end = 0;
         let count = if source.byte() < 16 { usize::MAX } else { 1 + source.below(6) };
         // A flood is of one type, or it would not be one.
         let flood = (count == usize::MAX).then(|| source.byte());
@@ -217,6 +240,8 @@ impl Learnt {
     fn frame(&mut self, source: &mut Source<'_>, kind: u8, w: &mut Writer<'_>) -> Option<()> {
         let lane = if source.byte() < 220 { 0 } else { source.byte() };
         let frame = match kind {
+            0 if !self.overheard.is_empty() && source.byte() < 200 => return self.by_digest(source, w),
+            1 if !self.overheard.is_empty() && source.byte() < 200 => return self.heard(source, w),
             0 => Frame::Padding,
             1 => Frame::Ping,
             2..=4 => return self.honest_ack(source, w),
@@ -248,11 +273,8 @@ impl Learnt {
                 w.varint(length).ok()?;
                 return w.put(&[7; 20][..length.min(20) as usize]).ok();
             }
-            19 if source.byte() < 30 => {
-                let (flow, offset, len) = (self.name(source), self.number(source), 1 + self.number(source) % 5_000);
-                Frame::DataByDigest { flow, offset, len, digest: [source.byte(); 16] }
-            }
-            19 if source.byte() < 30 => return Frame::Heard { digests: &[source.byte(); 24] }.emit(w).ok(),
+            19 if source.byte() < 30 => return self.by_digest(source, w),
+            19 if source.byte() < 30 => return self.heard(source, w),
             19 if source.byte() < 100 => Frame::PathChallenge([source.byte(); 8]),
             19 if source.byte() < 200 => Frame::PathResponse(source.pick(&self.challenges).unwrap_or([1; 8])),
             19 if source.byte() < 60 => Frame::LaneGone { lane: source.byte() % 10, next: self.number(source) },
@@ -379,7 +401,9 @@ impl Learnt {
             31 => {
                 let (offset, bytes) = (self.number(source), [3; PAYLOAD_MAX]);
                 let room = emit_data_to_end(w, flow, offset).ok()?;
-                w.put(&bytes[..room.min(source.below(256) * 6)]).ok()?;
+                let len = room.min(source.below(256) * 6);
+                w.put(&bytes[..len]).ok()?;
+                self.at_end = len;
                 return None;
             }
             32..=34 => {

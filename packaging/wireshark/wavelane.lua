@@ -15,16 +15,20 @@ local FRAMES = {
   [0x00] = "Padding", [0x01] = "Ping", [0x02] = "LaneAck", [0x03] = "AckWish", [0x04] = "Open", [0x05] = "Answer",
   [0x06] = "Offer", [0x07] = "Data", [0x08] = "DataToEnd", [0x09] = "Receipt", [0x0a] = "Finish", [0x0b] = "Reset",
   [0x0c] = "Forget", [0x0d] = "Progress", [0x0e] = "Close", [0x0f] = "Protected", [0x10] = "Repair",
-  [0x11] = "Repaired", [0x12] = "ResetAfter", [0x18] = "OpenPassage", [0x19] = "AnswerPassage", [0x40] = "Packet", [0x41] = "Heard", [0x42] = "DataByDigest",
+  [0x11] = "Repaired", [0x12] = "ResetAfter", [0x13] = "ProgressSealed", [0x18] = "OpenPassage", [0x19] = "AnswerPassage",
+  [0x1a] = "AnswerSealed", [0x40] = "Packet", [0x41] = "Heard", [0x42] = "DataByDigest",
   [0x48] = "PathChallenge", [0x49] = "PathResponse", [0x4a] = "LaneGone",
 }
 local STATES = { [0] = "accept", "wait", "complete", "already have", "unknown", "refuse" }
 local REASONS = {
   [0] = "accepted", "refused", "unreachable", "timed out", "prohibited", "no room", "aborted", "restarted", "complete",
+  "corrupted",
 }
 -- Types from here on carry their length and may be skipped.
 local FIRST_SKIPPABLE = 0x40
 local HEADER, TAG, MAC = 12, 16, 16
+-- The messages of a sealed flow's handshake.
+local OPEN_KEYS, ANSWER_KEYS = 101, 49
 -- The bounds of docs/protocol/wire.md.
 local RANGES_MAX, FRAMES_MAX = 256, 4096
 
@@ -72,6 +76,7 @@ field(ProtoField.uint8, "finished", "And the end")
 field(ProtoField.bytes, "token", "Token")
 field(ProtoField.uint8, "relays", "Relays passed")
 field(ProtoField.uint64, "attempt", "Asked before")
+field(ProtoField.uint64, "count", "Word's count")
 field(ProtoField.uint8, "key", "Repair key")
 field(ProtoField.bytes, "mask", "Mask")
 field(ProtoField.bytes, "symbol", "Repair symbol")
@@ -180,6 +185,29 @@ local function reset(c, t)
   return string.format("flow %s: %s", flow, REASONS[reason] or "?")
 end
 
+-- docs/protocol/parcels.md: what one edge says to the other, past the relays.
+local function word(c, t)
+  c:varint(t, "count")
+  c:bytes(t, "tag", TAG)
+end
+-- The flow's handshake, whose message has this length here, or a word.
+local function seal(c, t, length)
+  if c:u8() == 0 then c:bytes(t, "noise", length) else word(c, t) end
+end
+
+local function progress(c, t)
+  local flow, received = c:flow(t), c:varint(t, "received")
+  c:u8(t, "finished")
+  return string.format("flow %s: %d", flow, received)
+end
+
+local function answer_passage(c, t)
+  local flow, reason = c:flow(t), c:u8(t, "reason")
+  c:varint(t, "credit")
+  c:varint(t, "received")
+  return string.format("flow %s: %s", flow, REASONS[reason] or "?")
+end
+
 local BODY = {
   [0x00] = function() end,
   [0x01] = function() end,
@@ -232,11 +260,7 @@ local BODY = {
     local below = c:varint(t, "below")
     return string.format("below %d, %s", below, c:ranges(t))
   end,
-  [0x0d] = function(c, t)
-    local flow, received = c:flow(t), c:varint(t, "received")
-    c:u8(t, "finished")
-    return string.format("flow %s: %d", flow, received)
-  end,
+  [0x0d] = progress,
   [0x0e] = function() end,
   [0x0f] = function() end,
   [0x10] = function(c, t)
@@ -257,6 +281,11 @@ local BODY = {
     c:u8(t, "finished")
     return text
   end,
+  [0x13] = function(c, t)
+    local text = progress(c, t)
+    word(c, t)
+    return text
+  end,
   [0x18] = function(c, t)
     local text = open(c, t)
     c:bytes(t, "token", 16)
@@ -264,13 +293,14 @@ local BODY = {
     local flags = c:u8(t, "flags")
     if bit.band(flags, 1) ~= 0 then c:varint(t, "received") end
     if bit.band(flags, 4) ~= 0 then c:varint(t, "attempt") end
+    if bit.band(flags, 8) ~= 0 then seal(c, t, OPEN_KEYS) end
     return text
   end,
-  [0x19] = function(c, t)
-    local flow, reason = c:flow(t), c:u8(t, "reason")
-    c:varint(t, "credit")
-    c:varint(t, "received")
-    return string.format("flow %s: %s", flow, REASONS[reason] or "?")
+  [0x19] = answer_passage,
+  [0x1a] = function(c, t)
+    local text = answer_passage(c, t)
+    seal(c, t, ANSWER_KEYS)
+    return text
   end,
 }
 

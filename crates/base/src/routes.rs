@@ -39,6 +39,11 @@ impl core::str::FromStr for IpPrefix {
     }
 }
 
+/// The length of the longest of `prefixes` that contains `ip`.
+pub fn longest_match<'a>(prefixes: impl IntoIterator<Item = &'a IpPrefix>, ip: IpAddr) -> Option<u8> {
+    prefixes.into_iter().filter(|prefix| prefix.contains(ip)).map(|prefix| prefix.bits).max()
+}
+
 /// Longest-prefix match for `target`, with its value; of equal prefixes the first that is not `avoided`, else the first.
 pub fn route<T: Copy>(
     routes: impl IntoIterator<Item = (IpPrefix, T)>,

@@ -5,7 +5,7 @@ use crate::{Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
-use wavelane_run::Treatment;
+use wavelane_run::{Review, Treatment};
 use wavelane_scenario::{Scenario, Sweep, is_scenario, line_of_clause};
 
 /// Arguments of `wavelane check`.
@@ -48,18 +48,24 @@ fn describe(file: &str, text: &str, scenario: &Scenario) -> String {
     let mut out = format!("{file}: scenario in order: {}\n", scenario.title);
     let _ = writeln!(
         out,
-        "{} nodes, {} channels, {} flows, {} checks; at most {} per stack",
-        scenario.nodes.len(),
-        scenario.channels.len(),
-        scenario.flows.len(),
-        scenario.checks.len(),
+        "{}, {}, {}, {}; at most {} per stack",
+        several(scenario.nodes.len(), "node"),
+        several(scenario.channels.len(), "channel"),
+        several(scenario.flows.len(), "flow"),
+        several(scenario.checks.len(), "check"),
         scenario.duration
     );
     for place in [Place::Sim, Place::Lab] {
         let review = place.make().review(scenario);
         let word = place.word();
+        let refused = grouped(text, &review, "refused");
+        for (who, _, why) in &refused {
+            let _ = writeln!(out, "{word}: cannot run this scenario: {who}: {why}");
+        }
         for stack in &scenario.stacks {
             let _ = match review.treatment_of(*stack) {
+                // Where the whole is refused no stack runs.
+                Treatment::Imposed | Treatment::Approximated(_) if !refused.is_empty() => Ok(()),
                 Treatment::Imposed => writeln!(out, "{word}: stack {stack} runs"),
                 Treatment::Approximated(why) => writeln!(out, "{word}: stack {stack} runs approximately: {why}"),
                 Treatment::Omitted(why) | Treatment::Refused(why) => {
@@ -67,16 +73,96 @@ fn describe(file: &str, text: &str, scenario: &Scenario) -> String {
                 }
             };
         }
-        for clause in &review.clauses {
-            let (treatment, why) = match &clause.treatment {
-                Treatment::Imposed => continue,
-                Treatment::Approximated(why) => ("is approximated", why),
-                Treatment::Omitted(why) => ("is omitted", why),
-                Treatment::Refused(why) => ("is refused", why),
-            };
-            let line = line_of_clause(text, &clause.clause).map(|line| format!(" (line {line})")).unwrap_or_default();
-            let _ = writeln!(out, "{word}: {}{line} {treatment}: {why}", clause.clause);
+        for treatment in ["approximated", "omitted"] {
+            for (who, verb, why) in grouped(text, &review, treatment) {
+                let _ = writeln!(out, "{word}: {who} {verb} {treatment}: {why}");
+            }
         }
     }
+    for warning in warnings(text, scenario) {
+        let _ = writeln!(out, "{warning}");
+    }
     out
+}
+
+/// What of a scenario in order has no effect, or another than expected.
+pub(crate) fn warnings(text: &str, scenario: &Scenario) -> Vec<String> {
+    let remarks = scenario.remarks().into_iter();
+    remarks
+        .map(|remark| format!("warning: {}{}: {}", remark.clause, line_words(text, &remark.clause), remark.why))
+        .collect()
+}
+
+/// The clauses that suffer `treatment`: which, "is" or "are", and why. Those that do for the same reason, such as many flows, are together.
+fn grouped<'a>(text: &str, review: &'a Review, treatment: &str) -> Vec<(String, &'static str, &'a str)> {
+    let mut reasons: Vec<(&str, &str, usize)> = Vec::new();
+    for clause in &review.clauses {
+        let Some((_, why)) = spoken(&clause.treatment).filter(|(word, _)| *word == treatment) else { continue };
+        match reasons.iter_mut().find(|(reason, ..)| *reason == why) {
+            Some((.., more)) => *more += 1,
+            None => reasons.push((why, &clause.clause, 0)),
+        }
+    }
+    let said = |(why, first, more): (&'a str, &str, usize)| {
+        let who = format!("{first}{}", line_words(text, first));
+        if more == 0 { (who, "is", why) } else { (format!("{who} and {more} more"), "are", why) }
+    };
+    reasons.into_iter().map(said).collect()
+}
+
+/// " (line 7)", where a clause stands in the file.
+fn line_words(text: &str, clause: &str) -> String {
+    line_of_clause(text, clause).map(|line| format!(" (line {line})")).unwrap_or_default()
+}
+
+/// "1 flow", "2 flows".
+fn several(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What becomes of a clause that is not imposed as written, and why.
+fn spoken(treatment: &Treatment) -> Option<(&'static str, &str)> {
+    match treatment {
+        Treatment::Imposed => None,
+        Treatment::Approximated(why) => Some(("approximated", why)),
+        Treatment::Omitted(why) => Some(("omitted", why)),
+        Treatment::Refused(why) => Some(("refused", why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: &str = "duration = \"1 s\"\nstacks = [\"wavelane\"]\n\
+        nodes = { a = \"gateway\", b = \"gateway\" }\n\
+        flows = { page = { app = \"download\", from = \"a\", to = \"b\" } }\n\
+        [channels.air]\n";
+
+    fn described(channel: &str) -> String {
+        let text = format!("{CELL}{channel}\n[gateways.a]\nradio = \"raw\"\noverhear = true\n");
+        describe("a.toml", &text, &Scenario::parse(&text, Path::new(".")).expect("sound"))
+    }
+
+    #[test]
+    fn a_place_that_refuses_a_scenario_runs_none_of_its_stacks() {
+        let wifi = "kind = \"wifi\"\nnodes = [\"a\", \"b\"]\nphy = \"802.11b\"\npreamble = \"short\"\n\
+                    rate = \"11 Mbit/s\"\nrules = \"standard\"\nedca = \"standard\"";
+        let said = described(wifi);
+        assert!(said.contains("sim: stack wavelane runs\n"), "{said}");
+        assert!(
+            said.contains("lab: cannot run this scenario: ") && !said.contains("lab: stack wavelane runs"),
+            "{said}"
+        );
+        assert!(said.contains("\n2 nodes, 1 channel, 1 flow, 0 checks; "), "{said}");
+    }
+
+    #[test]
+    fn settings_without_effect_are_warned_of_with_their_lines() {
+        let said = described("between = [\"a\", \"b\"]\npreset = \"ethernet\"");
+        let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
+        assert_eq!(warnings.len(), 2, "{said}");
+        assert!(warnings[0].starts_with("warning: gateways.a.radio (line 9): no radio cell joins 'a'"), "{said}");
+        assert!(warnings[1].starts_with("warning: gateways.a.overhear (line 10): it has no effect"), "{said}");
+    }
 }

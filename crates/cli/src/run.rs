@@ -147,6 +147,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if !args.json {
         say!("seed {}; to repeat: {rerun}", scenario.seed.0);
     }
+    for warning in crate::check::warnings(&text, &scenario) {
+        say!("{warning}");
+    }
 
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();

@@ -72,7 +72,7 @@ struct RunStudies {
     /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED, and the draws if named].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace the results of another --seed or of the other edition.
+    /// Replace the results of another --seed, of the other edition, or of other parts or draws.
     #[arg(long)]
     replace: bool,
     /// Print one JSON document on standard output, and nothing else.
@@ -194,7 +194,8 @@ fn place(out: &Path, studies: &[&Study]) -> Result<(), Failure> {
     )))
 }
 
-/// Refuses results of other seeds, which took time: those of another first seed, or of the other edition, which has another number of them.
+/// Refuses to replace results that took time: those of another first seed, of the other edition, which has another number of seeds,
+/// and of parts or draws that are not asked for now.
 fn refuse_others(out: &Path, study: &Study, edition: Edition, args: &RunStudies) -> Result<(), Failure> {
     match study.results_in(out) {
         Some((there, seed)) if !args.replace && (there, seed) != (edition, args.seed) => {
@@ -208,7 +209,14 @@ fn refuse_others(out: &Path, study: &Study, edition: Edition, args: &RunStudies)
                 args.seed
             )))
         }
-        _ => Ok(()),
+        _ => match study.rows_lost(out, &args.parts, args.draws.as_ref()).filter(|_| !args.replace) {
+            Some(lost) => Err(Failure::refused(format!(
+                "{} holds rows {lost} of study {}, which would be lost: add --replace if they may be, or choose another --out",
+                out.display(),
+                study.id
+            ))),
+            None => Ok(()),
+        },
     }
 }
 

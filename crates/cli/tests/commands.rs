@@ -197,7 +197,8 @@ fn check_tells_where_a_scenario_runs() {
     let text = std::fs::read_to_string(smoke()).unwrap().replace("app = \"download\"", "app = \"quic\"");
     let o = wavelane(&["check", &place.file("quic.toml", &text)]);
     assert_eq!(o.status.code(), Some(0), "{}", err(&o));
-    assert!(out(&o).contains("sim: flows.page (line 27) is refused: the simulator has no QUIC"), "{}", out(&o));
+    let why = "sim: cannot run this scenario: flows.page (line 27): the simulator has no QUIC";
+    assert!(out(&o).contains(why) && !out(&o).contains("sim: stack wavelane runs"), "{}", out(&o));
 }
 
 #[test]

@@ -121,6 +121,12 @@ fn a_study_takes_no_folder_of_others() {
     );
     assert!(why.ends_with("add --replace to have them replaced, or choose another --out"), "{why}");
     assert_eq!(place.read("main-job.json"), document);
+    // Rows of other parts, which would be gone.
+    let rows = r#"{"format": "wavelane-study/1", "study": "asymmetry", "edition": "quick", "seed": 1, "verdict": "info", "rows": [], "parts": ["thin"]}"#;
+    std::fs::create_dir(place.0.join("parts")).unwrap();
+    place.file("parts/asymmetry.json", rows);
+    let why = refused(&["study", "run", "asymmetry", "--part", "steps", "--out", &place.path("parts")]);
+    assert!(why.contains("holds rows of part thin of study asymmetry, which would be lost: add --replace"), "{why}");
     std::fs::remove_file(place.0.join("main-job.json")).unwrap();
     assert!(run("/proc/nowhere/s").contains("cannot write /proc/nowhere/s"));
     place.file("file", "");

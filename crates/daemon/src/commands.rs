@@ -379,7 +379,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         let (address, remark) = place(peer, config.listen);
         let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
-        let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
+        let _ = writeln!(text, "peer {} {address}, routes {routes}", peer.name);
         text += &lanes::list(peer, config.listen);
         if let Some(remark) = remark {
             let _ = writeln!(text, "warning: peer '{}': {remark}", peer.name);

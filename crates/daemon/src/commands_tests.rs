@@ -286,6 +286,10 @@ fn init_writes_serves_and_check_warns_without_it() {
     std::fs::write(&path, &text).unwrap();
     let said = check_config(&path).unwrap();
     assert!(said.contains("warning: peer 'b' may reach nothing") && said.contains("gateway.serves = ["), "{said}");
+    assert!(said.contains("\npeer b calls us, routes "), "{said}");
+    std::fs::write(&path, text.replace("[gateway]", "[gateway]\nseal = \"end-to-end\"")).unwrap();
+    let said = check_config(&path).unwrap();
+    assert!(said.contains("note: gateway.seal: no [[edge]] is named"), "{said}");
     let other = keys::to_base64(&[8; 32]);
     let hub = text.replace("routes = []", "routes = [\"10.0.2.0/24\"]\nallow_targets = [\"10.0.3.0/24\"]")
         + &format!("[[peer]]\nname = \"c\"\npublic_key = \"{other}\"\nroutes = [\"10.0.3.0/24\"]\n");

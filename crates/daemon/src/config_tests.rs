@@ -97,7 +97,7 @@ fn bad_configurations_are_refused_in_one_line() {
         (text("", "", &edge(&keys::to_base64(&[8; 32]))), "gateway.seal"),
         (text("seal = \"end-to-end\"", "", &edge(&own)), "own key"),
         (text("seal = \"end-to-end\"", "", &edge("town")), "44 characters"),
-        (text("pool = \"64MiB\"", "", ""), "64 MiB"),
+        (text("pool = \"64MiB\"", "", ""), "one space and a unit"),
         (text("pool = \"1 kB\"", "", ""), "pool"),
         (text("on_failure = \"ajar\"", "", ""), "ajar"),
         (text("listen = \"4780\"", "", ""), "0.0.0.0:4780"),

@@ -28,5 +28,4 @@ pub mod shaper;
 pub mod start;
 pub mod status;
 mod supervisor;
-mod units;
 mod whereabouts;

@@ -69,7 +69,8 @@ impl Gateway {
                     self.established(now, &session, port);
                 }
                 let late = number < self.peers[peer].gone_below[usize::from(lane)];
-                let back = if late { None } else { self.lane_back(now, PeerId(peer), lane, (port, meta.from)) };
+                let back =
+                    if late { None } else { self.lane_back(now, PeerId(peer), lane, (port, meta.from, meta.at)) };
                 if let Some(ours) = back {
                     self.reopen_lane(now, PeerId(peer), ours);
                     if newest {

@@ -10,6 +10,19 @@ use wavelane_services::hop::{HopEvent, HopOpenError};
 use wavelane_transport::seal::Heard;
 use wavelane_wire::frame::{Answered, Passage, Reach, Reason, Seal, Word};
 
+/// Why a neighbour's request is refused, and how the flow ended if it did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    pub(super) reason: Reason,
+    ended: Option<Answered>,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self { reason, ended: None }
+    }
+}
+
 /// What a flow's handshake is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
@@ -65,7 +78,7 @@ impl Gateway {
         let at = self.flows.find(flow);
         self.forget(flow);
         if let Some((peer, name)) = at {
-            self.blocks(peer).refuse(now, name, why);
+            self.blocks(peer).refuse(now, name, why, None);
             self.settle(now, peer);
         }
     }
@@ -117,7 +130,7 @@ impl Gateway {
             HopEvent::Incoming { flow, source, target, passage } => {
                 match self.incoming(now, (peer, flow), (source, target), passage) {
                     Ok(()) => self.note_opening(peer),
-                    Err(why) => self.blocks(peer).refuse(now, flow, why),
+                    Err(Refusal { reason, ended }) => self.blocks(peer).refuse(now, flow, reason, ended),
                 }
                 return;
             }
@@ -136,7 +149,7 @@ impl Gateway {
             | HopEvent::Open(flow, ..)
             | HopEvent::ByDigest(flow, ..)
             | HopEvent::Idle(flow)
-            | HopEvent::Refused(flow, _)
+            | HopEvent::Refused(flow, ..)
             | HopEvent::Reset(flow, _)
             | HopEvent::Withdrawn(flow)
             | HopEvent::Closed(flow) => flow,
@@ -192,17 +205,14 @@ impl Gateway {
                 self.end_distrusted(now, id);
             }
             // The other edge was asked by another way.
-            HopEvent::Reset(_, Reason::Complete) if self.waits_at_left_way(id) => self.try_again(now, id),
-            HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
+            HopEvent::Reset(_, Reason::Complete) if self.waits_at_left_way(id) => self.ask_after(now, id),
+            HopEvent::Refused(_, Reason::Complete, ended) => self.ended_there(now, id, ended),
+            HopEvent::Refused(_, reason, _) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
             HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
-            HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.is_proven_finished()) => {
+            HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.knows_end()) => {
                 self.distrust(now, id, Deceit::Word);
             }
-            HopEvent::Closed(_) => {
-                self.remember_ended(id, true);
-                self.forget(id);
-                self.events.push_back(Event::Closed(id));
-            }
+            HopEvent::Closed(_) => self.closed(id),
         }
     }
 
@@ -220,10 +230,12 @@ impl Gateway {
         }
     }
 
-    /// For flows across relays: a repeated or late request for an ended flow can be answered.
+    /// For flows across relays: a repeated or late request for an ended flow can be answered. Only the answering edge is asked.
     pub(super) fn remember_ended(&mut self, id: FlowId, well: bool) {
-        if let Some(token) = self.flows.edge(id).map(|edge| edge.token) {
-            self.ended.insert(token, well);
+        if let Some(edge) = self.flows.edge(id).filter(|edge| edge.opener_peer().is_none()) {
+            let token = edge.token;
+            let end = well.then(|| edge.end());
+            self.ended.insert(token, end);
         }
     }
 
@@ -234,19 +246,19 @@ impl Gateway {
         side: Side,
         (source, target): (SocketAddr, SocketAddr),
         passage: Option<Passage>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Refusal> {
         self.check_incoming(side.0, source, target)?;
         let resumed = passage.is_some_and(|passage| passage.received.is_some());
         let next = self.next_hop(side.0, target.ip());
         // A resumed flow was admitted before. Its other edge can verify that; a relay cannot, and defers what exceeds the rate.
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
-            return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
+            return Err(if resumed { Reason::Restarted } else { Reason::NoRoom }.into());
         }
         // If the table has no route, or leads back, a flow is not for us, unless it is known here.
         let known = passage.is_some_and(|passage| self.is_known_here(&passage.token));
         if next.is_some() || !known && !self.ends_here(target.ip()) {
             let asked = Asked { source, target, passage, failed: 0 };
-            return self.relay(now, side, asked);
+            return Ok(self.relay(now, side, asked)?);
         }
         let across = passage
             .filter(|passage| passage.hops > 0 || passage.choice || passage.attempt > 0 || passage.seal.is_some());
@@ -254,20 +266,21 @@ impl Gateway {
             if let Some(id) = self.flows.id_of_token(&passage.token) {
                 if !self.flows.edge(id).is_some_and(|edge| edge.takes(&passage)) {
                     self.counters.dropped_stale_opens += 1;
-                    return Err(Reason::Restarted);
+                    return Err(Reason::Restarted.into());
                 }
                 if !self.is_resumed_by_edge(id, &passage) {
-                    return Err(Reason::Restarted);
+                    return Err(Reason::Restarted.into());
                 }
                 self.take_up(now, id, side, passage);
                 return Ok(());
             }
-            if let Some(well) = self.ended.find(&passage.token) {
-                return Err(if well { Reason::Complete } else { Reason::Aborted });
+            if let Some(end) = self.ended.find(&passage.token) {
+                let reason = if end.is_some() { Reason::Complete } else { Reason::Aborted };
+                return Err(Refusal { reason, ended: end });
             }
         }
         if resumed {
-            return Err(Reason::Aborted);
+            return Err(Reason::Aborted.into());
         }
         let token = across.map_or([0; 16], |passage| passage.token);
         let mut seal = self.agree_on_keys(&Around { token, source, target }, across.as_ref())?;
@@ -311,7 +324,7 @@ impl Gateway {
             // Our own application has not answered yet.
             Some((false, true, _)) => {}
             Some((_, false, _)) => {
-                self.blocks(side.0).refuse(now, side.1, Reason::Aborted);
+                self.blocks(side.0).refuse(now, side.1, Reason::Aborted, None);
                 self.end(id, Reason::Aborted, true);
             }
             None => {}
@@ -348,12 +361,13 @@ impl Gateway {
                 // It was reopened before it was answered: bytes written earlier are sent first.
                 edge.start_from(0);
             }
-            self.events.push_back(Event::Accepted(id));
+            self.events.extend([Event::Accepted(id), Event::Readable(id)]);
             return self.replay(now, id);
         };
         if first {
             self.watch_vtx(now, id);
-            self.events.push_back(Event::Accepted(id));
+            // Octets may have overtaken the answer.
+            self.events.extend([Event::Accepted(id), Event::Readable(id)]);
         }
         let Some(edge) = self.flows.edge(id) else { return };
         let anew = edge.awaiting;
@@ -382,6 +396,7 @@ impl Gateway {
         if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
             return self.abandon(id, Reason::Aborted);
         }
+        self.answer_end(now, id);
         if let Some(edge) = self.flows.edge(id) {
             // The opening edge sends this as soon as it has our answer.
             let is_first = edge.way_rtt.is_none() && matches!(edge.role, Role::Answerer);
@@ -398,6 +413,27 @@ impl Gateway {
             }
         }
         self.wake_writer(id);
+    }
+
+    /// Both applications have everything: the answering edge says so once it knows, so that the opening edge, which alone can
+    /// ask for a flow again, outlasts every word that the other one lacks.
+    fn answer_end(&mut self, now: Instant, id: FlowId) {
+        let Some((peer, name)) = self.flows.find(id) else { return };
+        let Some(edge) = self.flows.edge(id) else { return };
+        if matches!(edge.role, Role::Answerer) && edge.reach.finished && edge.other_finished {
+            let said = edge.say_reach();
+            self.blocks(peer).say_progress(now, name, said, true);
+            self.dirty.insert(peer);
+        }
+    }
+
+    /// The answering edge remembers the flow as ended well, and says so by a word if the flow is sealed.
+    fn ended_there(&mut self, now: Instant, id: FlowId, ended: Option<Answered>) {
+        let Some(edge) = self.flows.edge(id) else { return };
+        if edge.is_sealed() && !edge.hear_end(ended) {
+            return self.distrust(now, id, Deceit::Word);
+        }
+        self.lost(now, id, Reason::Complete);
     }
 
     /// A new way is established: sends what the other edge lacks and reports what we have.
@@ -457,12 +493,20 @@ impl Gateway {
         self.dirty.insert(peer);
     }
 
-    /// The flow ends abnormally.
+    /// The flow ended well.
+    pub(super) fn closed(&mut self, id: FlowId) {
+        self.remember_ended(id, true);
+        self.forget(id);
+        self.events.push_back(Event::Closed(id));
+    }
+
+    /// The flow ends abnormally, unless both applications have everything.
     pub(super) fn end(&mut self, id: FlowId, reason: Reason, accepted: bool) {
-        let opening = self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_some()) && !accepted;
-        if self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_none()) {
-            self.remember_ended(id, false);
+        if self.flows.edge(id).is_some_and(|edge| edge.is_over()) {
+            return self.closed(id);
         }
+        let opening = self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_some()) && !accepted;
+        self.remember_ended(id, false);
         self.forget(id);
         self.events.push_back(if opening { Event::Refused(id, reason) } else { Event::Reset(id, reason) });
     }

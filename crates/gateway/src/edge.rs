@@ -30,8 +30,6 @@ const RESUME_WAIT: Span = Span::from_millis(250);
 const RESUME_WAIT_MAX: Span = Span::from_secs(8);
 /// How long the answering edge waits for a flow to be resumed. A relay may have to be rebooted.
 pub(super) const DETACHED_MAX: Span = Span::from_secs(600);
-/// The same once both applications have every byte and only the other edge's last word is missing.
-pub(super) const LAST_WORD_MAX: Span = Span::from_secs(30);
 
 /// An edge's role in the flow.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +89,8 @@ pub(super) struct Edge {
     pub(super) writer_waits: bool,
     /// How much of the other direction our application has read.
     pub(super) reach: Reach,
+    /// The other edge said that its application has everything.
+    pub(super) other_finished: bool,
     /// What the other edge was last told.
     said: u64,
     /// The sealing state, if the flow is sealed against relays.
@@ -125,6 +125,7 @@ impl Edge {
             ended: false,
             writer_waits: false,
             reach: Reach::default(),
+            other_finished: false,
             said: 0,
             seal: None,
             distrusts: 0,
@@ -264,6 +265,10 @@ impl Edge {
     /// Whether both applications have everything, as far as known without the other's last word.
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.kept.is_empty() && self.reach.finished
+    }
+    /// Whether both applications have everything.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_done() && self.other_finished
     }
 }
 

@@ -73,7 +73,7 @@ impl Gate {
     /// The waiting flows that are offered a turn; those of the peers served longest ago first.
     fn in_turn(&self) -> Vec<Side> {
         let mut order: Vec<(u64, Side)> = self.waiting.first().collect();
-        order.sort_by_key(|(drew, side)| (self.served.iter().position(|peer| *peer == side.0), *drew));
+        order.sort_by_cached_key(|(drew, side)| (self.served.iter().position(|peer| *peer == side.0), *drew));
         order.into_iter().map(|(_, side)| side).collect()
     }
     fn leave(&mut self, now: Instant, side: Side) {
@@ -146,7 +146,7 @@ impl Gateway {
         let held: BTreeSet<PeerId> = gate.waiting.peers().chain(receives).chain([served]).collect();
         let here = (0..self.links.len()).map(PeerId).filter(|peer| may_ask && self.place_of(*peer) == place);
         let mut rest: Vec<PeerId> = here.filter(|peer| !held.contains(peer)).collect();
-        rest.sort_by_key(|peer| asked.iter().position(|of| of == peer));
+        rest.sort_by_cached_key(|peer| asked.iter().position(|of| of == peer));
         let mut pause = Pause::new(now, held, patience);
         if one_by_one {
             pause.last_word = Some(served).filter(|_| others_wait || !rest.is_empty());

@@ -127,7 +127,8 @@ impl Gateway {
             let state = &mut self.peers[peer.0];
             state.gone_below[usize::from(theirs)] = next;
             let Some(ours) = state.pairs[usize::from(theirs)].take() else { continue };
-            if !self.sessions.is_configured(peer.0, ours) {
+            let shared = state.pairs.contains(&Some(ours));
+            if !shared && !self.sessions.is_configured(peer.0, ours) {
                 self.links[peer.0].close_lane(now, ours);
                 if self.links[peer.0].is_closed(ours) {
                     self.sessions.forget_address(peer.0, ours);

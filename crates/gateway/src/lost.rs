@@ -1,7 +1,7 @@
 //! Flows whose way over a relay was lost: the opening edge asks for them again, the answering edge waits for that.
 
-use super::edge::{DETACHED_MAX, LAST_WORD_MAX, Role, resume_wait};
-use super::{Event, Gateway};
+use super::Gateway;
+use super::edge::{DETACHED_MAX, Role, resume_wait};
 use wavelane_base::{FlowId, Instant, Span};
 use wavelane_wire::frame::Reason;
 
@@ -16,19 +16,19 @@ impl Gateway {
     pub(super) fn lost(&mut self, now: Instant, id: FlowId, reason: Reason) {
         let Some(edge) = self.flows.edge(id) else { return self.end(id, reason, true) };
         let accepted = edge.accepted;
-        if reason == Reason::Complete && accepted && edge.reach.finished && edge.is_proven_finished() {
-            self.remember_ended(id, true);
-            self.forget(id);
-            return self.events.push_back(Event::Closed(id));
+        // The answering edge has nothing more to hear. If its last word is lost, the opening edge asks.
+        let answered_all = matches!(edge.role, Role::Answerer) && edge.is_over();
+        let told = reason == Reason::Complete && accepted && edge.reach.finished && edge.knows_end();
+        if told || answered_all {
+            return self.closed(id);
         }
         // A way with a failing relay is treated as lost.
         let restarted = reason == Reason::Restarted || reason == Reason::Corrupted && edge.is_sealed();
         // A relay or the other edge is full now: the flow was established before, so another try may find room.
         let full = reason == Reason::NoRoom && accepted && edge.awaiting && edge.opener_peer().is_some();
-        let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
         let Role::Opener { peer, target, choice, .. } = edge.role else {
             return if restarted {
-                self.wait_for_way(id, now + wait, accepted)
+                self.wait_for_way(id, now + DETACHED_MAX, accepted)
             } else {
                 self.end(id, reason, accepted)
             };
@@ -60,6 +60,15 @@ impl Gateway {
         match looks || at_once.unwrap_or_else(|| self.good_way(now, None, target).is_some()) {
             true => self.open_anew(now, id),
             false => self.put_off(now, id),
+        }
+    }
+
+    /// The other edge left this way for another, so nothing failed. The opening edge asks at once, but the next times later: a relay
+    /// may say so always.
+    pub(super) fn ask_after(&mut self, now: Instant, id: FlowId) {
+        match self.flows.edge(id).and_then(|edge| edge.tries().copied()) {
+            Some(0) => self.open_anew(now, id),
+            _ => self.put_off(now, id),
         }
     }
 
@@ -125,10 +134,12 @@ impl Gateway {
                 self.settle(now, peer);
                 continue;
             }
-            let done = self.flows.edge(id).is_some_and(|edge| edge.is_done());
-            self.forget(id);
-            self.counters.flows_given_up += u64::from(!done);
-            self.events.push_back(if done { Event::Closed(id) } else { Event::Reset(id, Reason::TimedOut) });
+            if self.flows.edge(id).is_some_and(|edge| edge.is_done()) {
+                self.closed(id);
+            } else {
+                self.counters.flows_given_up += 1;
+                self.end(id, Reason::TimedOut, true);
+            }
         }
     }
 }

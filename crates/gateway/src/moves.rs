@@ -10,34 +10,41 @@ use wavelane_transport::session::{Established, LANES_MAX, Way};
 const SWINGS: Span = Span::from_secs(1);
 
 impl Gateway {
-    /// Our lane for the other direction of `theirs`, a lane of the peer whose datagram came to `port`. A lane heard for the first
-    /// time is paired with an unpaired lane, unless only another lane leads to the host it comes from, or gets a new one. `None` if no
-    /// lane of ours uses that port.
+    /// Our lane for the other direction of `theirs`, a lane of the peer whose datagram came `from` there to `port` and to our address
+    /// `at`. A lane heard for the first time is paired with an unpaired lane, unless only another lane leads to the host it comes from,
+    /// or with one whose path is the same, or gets a new one. `None` if no lane of ours uses that port.
     pub(super) fn lane_back(
         &mut self,
         now: Instant,
         peer: PeerId,
         theirs: u8,
-        (port, from): (PortId, Option<SocketAddr>),
+        (port, from, at): (PortId, Option<SocketAddr>, Option<IpAddr>),
     ) -> Option<usize> {
         let pairs = self.peers[peer.0].pairs;
         let by_port =
             |lane: &usize| self.sessions.port(peer.0, *lane) == Some(port) && !self.sessions.is_one_way(peer.0, *lane);
-        if let Some(ours) = pairs[usize::from(theirs)].filter(by_port) {
+        let address = |lane: usize| self.sessions.address(peer.0, lane);
+        // Lanes of the peer share one of ours only while their path is the same.
+        let shared = |lane: usize| pairs.iter().filter(|pair| **pair == Some(lane)).count() > 1;
+        let holds = |lane: &usize| by_port(lane) && (!shared(*lane) || address(*lane) == from);
+        if let Some(ours) = pairs[usize::from(theirs)].filter(holds) {
             return Some(ours);
         }
         let lanes: Vec<usize> = (0..self.sessions.ways(peer.0)).filter(by_port).collect();
         lanes.first()?;
-        let address = |lane: usize| self.sessions.address(peer.0, lane);
         let host = |lane: usize| address(lane).map(|address| address.ip().to_canonical());
         let there = from.map(|from| from.ip().to_canonical());
         // The other direction of a lane to another host would lead that lane away from its own path, for good.
         let open = |lane: &usize| self.sessions.port(peer.0, *lane).is_some() && !self.links[peer.0].is_closed(*lane);
         let others = there.is_some() && (0..self.sessions.ways(peer.0)).filter(open).any(|lane| host(lane) == there);
         let leads_away = |lane: &&usize| others && host(**lane).is_some_and(|host| Some(host) != there);
+        // Each end made a lane for each lane that the other had made for its own, where one end's lane had left a path that the other's
+        // still used.
+        let same = |lane: &&usize| at.is_some() && address(**lane) == from && self.sessions.local(peer.0, **lane) == at;
+        let same = lanes.iter().find(same).copied();
         let free: Vec<usize> = lanes.into_iter().filter(|lane| !pairs.contains(&Some(*lane))).collect();
         let exact = free.iter().find(|lane| address(**lane) == from);
-        let ours = match exact.or_else(|| free.iter().find(|lane| !leads_away(lane))).copied() {
+        let ours = match exact.copied().or(same).or_else(|| free.iter().find(|lane| !leads_away(lane)).copied()) {
             Some(lane) => lane,
             None if self.links[peer.0].lanes() < LANES_MAX => self.add_lane(now, peer, port),
             None => *free.first()?,

@@ -43,13 +43,21 @@ struct Sender {
     order: VecDeque<(Instant, Digest)>,
 }
 
+/// Octets that were heard.
+#[derive(Debug)]
+struct Heard {
+    sender: u64,
+    /// The neighbour that was to receive them. No other may name them: it would take them from this one's flows.
+    peer: PeerId,
+    octets: Vec<u8>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Overheard {
     /// By the medium's name for the sender, at most [`SENDERS_MAX`].
     senders: BTreeMap<u64, Sender>,
-    /// With their senders.
-    octets: BTreeMap<Digest, (u64, Vec<u8>)>,
+    octets: BTreeMap<Digest, Heard>,
     /// Of all senders, with bookkeeping.
     held: u64,
     /// Open octets kept.
@@ -62,13 +70,12 @@ pub(super) struct Overheard {
 
 impl Overheard {
     /// Octets kept now, with bookkeeping.
-    #[cfg(test)]
     pub(super) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Keeps octets, within `budget` for all. Returns their digest if they are new and were kept.
-    fn keep(&mut self, now: Instant, budget: u64, sender: u64, octets: &[u8]) -> Option<Digest> {
+    /// Keeps octets for a neighbour, within `budget` for all. Returns their digest if they are new and were kept.
+    fn keep(&mut self, now: Instant, budget: u64, peer: PeerId, sender: u64, octets: &[u8]) -> Option<Digest> {
         let size = octets.len() as u64 + DATAGRAM_OCTETS;
         if (octets.len() as u64) < OPEN_MIN || !self.admit(now, sender) {
             return None;
@@ -82,6 +89,11 @@ impl Overheard {
         let part = budget / if useful { OF_USE } else { OF_NONE };
         // What a neighbour was told of is kept for it; of a sender of no use yet the newest is more likely to be of some.
         while !useful && self.of(sender) + size > part && self.drop_oldest(sender) {}
+        if self.held + size > budget {
+            // Senders that fell silent left theirs behind.
+            let senders: Vec<u64> = self.senders.keys().copied().collect();
+            senders.into_iter().for_each(|other| self.expire(now, other));
+        }
         if self.of(sender) + size > part || self.held + size > budget {
             self.crowded += 1;
             return None;
@@ -90,18 +102,18 @@ impl Overheard {
         of.octets += size;
         of.order.push_back((now, digest));
         self.held += size;
-        self.octets.insert(digest, (sender, octets.to_vec()));
+        self.octets.insert(digest, Heard { sender, peer, octets: octets.to_vec() });
         self.kept += octets.len() as u64;
         Some(digest)
     }
 
     /// Takes octets out that a neighbour names.
-    fn take(&mut self, digest: &Digest, len: u64) -> Option<Vec<u8>> {
-        if self.octets.get(digest).is_none_or(|(_, octets)| octets.len() as u64 != len) {
+    fn take(&mut self, peer: PeerId, digest: &Digest, len: u64) -> Option<Vec<u8>> {
+        if self.octets.get(digest).is_none_or(|heard| heard.peer != peer || heard.octets.len() as u64 != len) {
             self.missed += 1;
             return None;
         }
-        let (sender, octets) = self.remove(digest)?;
+        let Heard { sender, octets, .. } = self.remove(digest)?;
         if let Some(of) = self.senders.get_mut(&sender) {
             of.useful = true;
         }
@@ -147,21 +159,26 @@ impl Overheard {
         let oldest = self.senders.get_mut(&sender).and_then(|of| of.order.pop_front());
         if let Some((_, digest)) = oldest {
             // Another sender may have sent the same since this one's were named.
-            if self.octets.get(&digest).is_some_and(|(of, _)| *of == sender) {
+            if self.octets.get(&digest).is_some_and(|heard| heard.sender == sender) {
                 self.remove(&digest);
             }
         }
         oldest.is_some()
     }
 
-    fn remove(&mut self, digest: &Digest) -> Option<(u64, Vec<u8>)> {
-        let (sender, octets) = self.octets.remove(digest)?;
-        let size = octets.len() as u64 + DATAGRAM_OCTETS;
+    fn remove(&mut self, digest: &Digest) -> Option<Heard> {
+        let heard = self.octets.remove(digest)?;
+        let size = heard.octets.len() as u64 + DATAGRAM_OCTETS;
         self.held -= size;
-        if let Some(of) = self.senders.get_mut(&sender) {
+        if let Some(of) = self.senders.get_mut(&heard.sender) {
             of.octets -= size;
         }
-        Some((sender, octets))
+        Some(heard)
+    }
+
+    /// Peers were renumbered. What they name and is gone they send.
+    pub(super) fn forget(&mut self) {
+        (self.senders, self.octets, self.held) = Default::default();
     }
 }
 
@@ -177,7 +194,7 @@ impl Gateway {
             return;
         }
         let budget = self.config.cache.get() / PART;
-        if let Some(digest) = self.overheard.keep(now, budget, sender, &datagram[open]) {
+        if let Some(digest) = self.overheard.keep(now, budget, PeerId(peer), sender, &datagram[open]) {
             self.blocks(PeerId(peer)).note_heard(now, sender, &digest);
             self.settle(now, PeerId(peer));
         }
@@ -186,7 +203,7 @@ impl Gateway {
     /// A neighbour names octets that we reported.
     pub(super) fn take_by_digest(&mut self, now: Instant, side: Side, (offset, len): (u64, u64), digest: &Digest) {
         // Otherwise receipts show that the bytes are missing, and the neighbour sends them.
-        if let Some(octets) = self.overheard.take(digest, len) {
+        if let Some(octets) = self.overheard.take(side.0, digest, len) {
             self.blocks(side.0).take_overheard(now, side.1, offset, &octets);
         }
         self.dirty.insert(side.0);

@@ -72,8 +72,10 @@ impl World {
             self.now = next.max(self.now);
             while self.pipe.front().is_some_and(|f| f.0 <= self.now) {
                 let (_, to, port, from, mut bytes) = self.pipe.pop_front().unwrap();
-                self.came[usize::from(from.ip() == place(1, 1 - to, LISTEN).ip())] += 1;
-                let meta = FrameMeta { rx_time: self.now, from: Some(from), ..FrameMeta::default() };
+                let path = u8::from(from.ip() == place(1, 1 - to, LISTEN).ip());
+                self.came[usize::from(path)] += 1;
+                let at = Some(place(path, to, LISTEN).ip());
+                let meta = FrameMeta { rx_time: self.now, from: Some(from), at, ..FrameMeta::default() };
                 self.nodes[to].handle_frame(self.now, port, &mut bytes, meta);
             }
             self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
@@ -107,4 +109,41 @@ fn a_lane_that_begins_in_an_outage_keeps_its_path() {
     let before = world.came;
     world.run(Span::from_secs(10));
     assert!(world.came[0] > before[0] && world.came[1] <= before[1] + 2, "{before:?} {:?}", world.came);
+}
+
+#[test]
+fn a_lane_that_leaves_its_path_has_one_lane_made_and_not_all_that_there_can_be() {
+    let mut world = World::new();
+    let now = world.now;
+    // The first node calls the second by two paths from the port it listens on.
+    let lanes = |ports: [u16; 2]| {
+        [0, 1].map(|path: u8| LaneConfig::new(PortId(ports[usize::from(path)]), Some(place(path, 1, LISTEN)))).to_vec()
+    };
+    for (side, lanes) in [(0, lanes([0, 0])), (1, vec![LaneConfig::new(PortId(0), None)])] {
+        let mut config = world.nodes[side].config().clone();
+        config.peers[0].lanes = lanes;
+        world.nodes[side] = Gateway::new(now, config, 1, Seed(side as u64).entropy("pairs")).unwrap();
+    }
+    world.nodes[0].open(now, PeerId(0), "10.0.1.2:40000".parse().unwrap(), SERVER).unwrap();
+    world.run(Span::from_secs(5));
+    let counts = |world: &World| [0, 1].map(|side: usize| world.nodes[side].status(world.now).peers[0].lanes.len());
+    assert_eq!(counts(&world), [2, 2]);
+    // Its second lane goes by a device that is not there: the second node still answers it at the port it had.
+    let mut config = world.nodes[0].config().clone();
+    config.peers[0].lanes = lanes([0, 2]);
+    world.nodes[0].reload(world.now, config).unwrap();
+    world.nodes[0].set_port_there(world.now, PortId(2), false);
+    world.run(Span::from_secs(10));
+    let after = counts(&world);
+    assert!(after[0] <= 3 && after[1] <= 2, "{after:?}");
+    // It returns to its port: each path has lanes that work.
+    let mut config = world.nodes[0].config().clone();
+    config.peers[0].lanes = lanes([0, 0]);
+    world.nodes[0].reload(world.now, config).unwrap();
+    world.run(Span::from_secs(10));
+    assert_eq!(counts(&world), after);
+    for path in [0, 1] {
+        assert_eq!(world.lane(0, path), (Some(place(path as u8, 1, LISTEN)), true));
+        assert_eq!(world.lane(1, path), (Some(place(path as u8, 0, LISTEN)), true));
+    }
 }

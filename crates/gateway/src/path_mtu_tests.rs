@@ -48,7 +48,7 @@ fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
         assert_eq!(pair.events[0].iter().filter(|e| told(e)).count(), 1, "said once");
         // A repaired path is used in full again.
         pair.path_mtu = 1_500;
-        pair.run(Span::from_secs(130), |_| false);
+        pair.run(Span::from_secs(75), |_| false);
         let peer = &pair.nodes[0].status(pair.now).peers[0];
         assert!(peer.path_mtu > 1_200 && peer.path_mtu_cause.is_none(), "{}", peer.path_mtu);
     }

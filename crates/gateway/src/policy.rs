@@ -3,7 +3,7 @@
 
 use super::{Config, Gateway, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use wavelane_base::IpPrefix;
+use wavelane_base::{IpPrefix, longest_match};
 use wavelane_wire::frame::Reason;
 use wavelane_wire::packet::{Crossing, Packet, crossing};
 
@@ -64,11 +64,6 @@ fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The length of the longest of `prefixes` that contains `ip`.
-pub(super) fn longest<'a>(prefixes: impl IntoIterator<Item = &'a IpPrefix>, ip: IpAddr) -> Option<u8> {
-    prefixes.into_iter().filter(|prefix| prefix.contains(ip)).map(|prefix| prefix.bits).max()
-}
-
 impl PeerConfig {
     /// The networks behind it: replies to what we send there may come from there.
     fn networks(&self) -> impl Iterator<Item = &IpPrefix> {
@@ -80,12 +75,12 @@ impl Config {
     /// The longest prefix by which `ip` is elsewhere than behind `peer`.
     fn elsewhere(&self, peer: PeerId, ip: IpAddr) -> Option<u8> {
         let others = self.peers.iter().enumerate().filter(|(i, _)| *i != peer.0);
-        longest(others.flat_map(|(_, other)| other.networks()).chain(&self.serves), ip)
+        longest_match(others.flat_map(|(_, other)| other.networks()).chain(&self.serves), ip)
     }
 
     /// Whether `ip` is behind `peer`.
     fn is_behind(&self, peer: PeerId, ip: IpAddr) -> bool {
-        let theirs = longest(self.peers[peer.0].networks(), ip);
+        let theirs = longest_match(self.peers[peer.0].networks(), ip);
         theirs.is_some() && theirs >= self.elsewhere(peer, ip)
     }
 
@@ -95,7 +90,7 @@ impl Config {
         let source_kept = self.keep_sources && !source.ip().is_loopback() && source.is_ipv4() == target.is_ipv4();
         match &self.peers[peer.0].allow_sources {
             Some(listed) => {
-                let listed = longest(listed, source.ip());
+                let listed = longest_match(listed, source.ip());
                 listed.is_some() && listed >= self.elsewhere(peer, source.ip())
             }
             None => !source_kept || self.is_behind(peer, source.ip()),
@@ -127,7 +122,7 @@ impl Gateway {
         let by_source = as_us || !self.config.may_ask_for(peer, source, target);
         if by_source {
             self.counters.dropped_source_not_allowed += 1;
-        } else if longest(&self.config.peers[peer.0].allow_targets, target.ip()).is_none() {
+        } else if longest_match(&self.config.peers[peer.0].allow_targets, target.ip()).is_none() {
             self.counters.dropped_target_not_allowed += 1;
         } else {
             return Ok(());
@@ -161,7 +156,7 @@ impl Gateway {
     pub(super) fn stop_from_inside(&self, peer: PeerId, packet: &Packet<'_>) -> Option<Stop> {
         let config = &self.config;
         let is_here = |ip| {
-            let theirs = || longest(config.peers[peer.0].networks(), ip);
+            let theirs = || longest_match(config.peers[peer.0].networks(), ip);
             let here = || config.elsewhere(peer, ip).is_some_and(|bits| Some(bits) >= theirs());
             config.serves.is_empty() || self.packets.is_own(ip) || here()
         };

@@ -4,10 +4,10 @@
 //! towards the source mean custody: it repairs receipted bytes itself on the next hop. It takes no more than the next hop has
 //! room for, so the slowest hop's rate reaches the source through the credits.
 
-use super::policy::longest;
 use super::{Backpressure, Gateway, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use wavelane_base::longest_match;
 use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
 use wavelane_wire::frame::{FlowName, Passage, Reason};
@@ -161,9 +161,9 @@ impl Gateway {
     pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr) -> Option<PeerId> {
         let first = self.ways_to(Some(upstream), target).first().copied()?;
         let detours = self.config.detours.iter().filter(|detour| detour.peer == first).map(|detour| &detour.prefix);
-        let by_peers = || longest(self.config.peers[first.0].routes.iter().chain(detours), target);
+        let by_peers = || longest_match(self.config.peers[first.0].routes.iter().chain(detours), target);
         let there = if self.config.by_table { self.table_bits(target) } else { by_peers() };
-        (longest(&self.config.serves, target) <= there).then_some(first)
+        (longest_match(&self.config.serves, target) <= there).then_some(first)
     }
 
     /// Relays a flow. The answer upstream waits for the answer from downstream. Uses the first neighbour that leads to the
@@ -222,7 +222,7 @@ impl Gateway {
         let next = self.next_way(now, Some(up.0), asked.target.ip()).filter(|_| asked.failed < WAYS_ASKED_MAX);
         let refused = next.map_or(Err(reason), |next| self.pass_on(now, up, next, asked));
         if let Err(reason) = refused {
-            self.blocks(up.0).refuse(now, up.1, reason);
+            self.blocks(up.0).refuse(now, up.1, reason, None);
         }
     }
 
@@ -257,14 +257,14 @@ impl Gateway {
                 }
                 self.blocks(other.0).say_progress(now, other.1, (reach, word), true);
             }
-            HopEvent::Refused(_, reason @ (Reason::Restarted | Reason::Unreachable)) => {
+            HopEvent::Refused(_, reason @ (Reason::Restarted | Reason::Unreachable), _) => {
                 self.led_nowhere(now, other, side, reason);
             }
             HopEvent::Withdrawn(_) | HopEvent::Reset(_, Reason::Restarted) if asked.is_none() => {
                 self.led_nowhere(now, other, side, Reason::Restarted);
             }
             // One of the edges found that a relay on this way fails: it may be the next one.
-            HopEvent::Reset(_, Reason::Corrupted) | HopEvent::Refused(_, Reason::Corrupted) if asked.is_none() => {
+            HopEvent::Reset(_, Reason::Corrupted) | HopEvent::Refused(_, Reason::Corrupted, _) if asked.is_none() => {
                 self.led_nowhere(now, other, side, Reason::Corrupted);
             }
             // The answering edge was asked by another way: nothing failed on this one.
@@ -274,10 +274,10 @@ impl Gateway {
                     self.blocks(other.0).reset(other.1, reason);
                 }
             }
-            HopEvent::Refused(_, reason) => {
+            HopEvent::Refused(_, reason, ended) => {
                 self.leave(side);
                 if self.leave(other) {
-                    self.blocks(other.0).refuse(now, other.1, reason);
+                    self.blocks(other.0).refuse(now, other.1, reason, ended);
                 }
             }
             HopEvent::Withdrawn(_) => {

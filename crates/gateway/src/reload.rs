@@ -79,6 +79,7 @@ impl Gateway {
         self.relays.rename_peers(new_id);
         self.forget_all_passed_on();
         self.forget_grants();
+        self.overheard.forget();
         // Every link is settled below.
         self.dirty.clear();
         let pending = core::mem::take(&mut self.events);

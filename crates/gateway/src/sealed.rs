@@ -55,13 +55,11 @@ pub(super) struct Agreed {
     /// The plaintext opened last, and how much of it was read. It counts as delivered to the application.
     plain: Vec<u8>,
     taken: usize,
-    /// The other edge's application has everything, by an authentic word.
-    finished: bool,
 }
 
 impl Agreed {
     fn new(keys: FlowKeys, target: SocketAddr, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
-        Self { keys, answer, target, caller: None, plain: Vec::new(), taken: 0, finished: false }
+        Self { keys, answer, target, caller: None, plain: Vec::new(), taken: 0 }
     }
     #[cfg(test)]
     pub(super) fn asked_with(&self) -> Option<[u8; OPEN_KEYS_LEN]> {
@@ -166,16 +164,26 @@ impl Edge {
     }
     /// Our reach, for the other edge.
     pub(super) fn say_reach(&mut self) -> (Reach, Option<Word>) {
-        let reach = self.reach;
+        // The answering edge adds the end once it knows of the other one's: its last word says both.
+        let finished = self.reach.finished && (self.other_finished || matches!(self.role, Role::Opener { .. }));
+        let reach = Reach { finished, ..self.reach };
         (reach, self.agreed().map(|agreed| agreed.keys.word(WordIn::Progress, reach)))
     }
-    /// Whether the other edge provably has everything.
-    pub(super) fn is_proven_finished(&self) -> bool {
-        match &self.seal {
-            None => true,
-            Some(Sealing::Asking(_)) => false,
-            Some(Sealing::Agreed(agreed)) => agreed.finished,
+    /// What the answering edge says of a flow that ended well, if it is asked for again.
+    pub(super) fn end(&mut self) -> Answered {
+        let (reach, word) = self.say_reach();
+        Answered { received: reach.received, seal: word.map(Seal::Word) }
+    }
+    /// Takes what the answering edge of a sealed flow says of its end. Returns whether that proves it.
+    pub(super) fn hear_end(&mut self, ended: Option<Answered>) -> bool {
+        if let Some(Answered { received, seal: Some(Seal::Word(word)) }) = ended {
+            self.hear(Reach { received, finished: true }, Some(word));
         }
+        self.other_finished
+    }
+    /// Whether the other edge's application has everything, as far as this edge can know.
+    pub(super) fn knows_end(&self) -> bool {
+        self.other_finished || !self.is_sealed()
     }
     /// Appends the final parcel after what was written.
     fn seal_end(&mut self) {
@@ -225,17 +233,15 @@ impl Edge {
     }
     /// Takes the other edge's reach. `News` if it may be acted upon.
     pub(super) fn hear(&mut self, reach: Reach, word: Option<Word>) -> Heard {
-        match (&mut self.seal, word) {
+        let heard = match (&mut self.seal, word) {
             (None, _) => Heard::News,
-            (Some(Sealing::Agreed(agreed)), Some(word)) => {
-                let heard = agreed.keys.hear(WordIn::Progress, reach, word);
-                agreed.finished |= heard == Heard::News && reach.finished;
-                heard
-            }
+            (Some(Sealing::Agreed(agreed)), Some(word)) => agreed.keys.hear(WordIn::Progress, reach, word),
             // A word that overtook the answer is sent again.
             (Some(Sealing::Asking(_)), Some(_)) => Heard::Old,
             (Some(_), None) => Heard::Forged,
-        }
+        };
+        self.other_finished |= heard == Heard::News && reach.finished;
+        heard
     }
 }
 
@@ -254,7 +260,7 @@ impl Gateway {
     /// The key of the gateway behind which `target` is, as the configuration says.
     pub(super) fn egress_key(&self, target: IpAddr) -> Option<[u8; 32]> {
         let edges = self.config.edges.iter().filter(|_| self.config.seal);
-        let bits = |routes: &[wavelane_base::IpPrefix]| super::policy::longest(routes, target);
+        let bits = |routes: &[wavelane_base::IpPrefix]| wavelane_base::longest_match(routes, target);
         edges
             .filter_map(|edge| Some((bits(&edge.routes)?, edge.public_key)))
             .max_by_key(|(bits, _)| *bits)
@@ -464,7 +470,9 @@ impl Gateway {
         if edge.reach.finished {
             return ReadOutcome::End;
         }
-        let has_ended = edge.agreed().is_some_and(|agreed| agreed.keys.has_ended());
+        // Octets that overtook the answer wait for the keys that it brings.
+        let Some(agreed) = edge.agreed() else { return ReadOutcome::Blocked };
+        let has_ended = agreed.keys.has_ended();
         let Some((peer, name)) = self.flows.find(flow) else { return ReadOutcome::Blocked };
         self.lend(peer);
         let hop = self.blocks(peer);

@@ -77,6 +77,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
         flows_relayed: gateway.relays.len() / 2,
         buffered,
         packets_buffered,
+        overheard: gateway.overheard.held(),
         counters: counters.into_iter().collect(),
     }
 }

@@ -40,8 +40,11 @@ impl Streams for Gateway {
                 None => ReadOutcome::Reset,
             };
         };
-        if self.flows.edge(flow).is_some_and(|edge| edge.reach.finished) {
-            return ReadOutcome::End;
+        match self.flows.edge(flow) {
+            Some(edge) if edge.reach.finished => return ReadOutcome::End,
+            // Octets that overtook the answer wait for it: if the way is lost before, the flow is asked for from its start.
+            Some(edge) if !edge.accepted => return ReadOutcome::Blocked,
+            _ => {}
         }
         self.lend(peer);
         let outcome = self.blocks(peer).read(now, name, buf);
@@ -67,6 +70,8 @@ impl Streams for Gateway {
 
     fn reset(&mut self, now: Instant, flow: FlowId) {
         let at = self.flows.find(flow);
+        // A late request for it is not one for a new flow.
+        self.remember_ended(flow, false);
         self.forget(flow);
         if let Some((peer, name)) = at {
             self.blocks(peer).end(now, name, Reason::Aborted);
@@ -112,7 +117,7 @@ impl Gateway {
             return (self.unread_sealed(now, flow), &[]);
         }
         match self.flows.find(flow) {
-            Some((peer, name)) if self.flows.edge(flow).is_none_or(|edge| !edge.reach.finished) => {
+            Some((peer, name)) if self.flows.edge(flow).is_none_or(|edge| edge.accepted && !edge.reach.finished) => {
                 self.blocks(peer).unread(name)
             }
             _ => (&[], &[]),

@@ -3,10 +3,10 @@
 //! The table names next hops by address; the peers' configuration maps addresses to peers. Targets outside a peer's own routes
 //! are never sent to it: the routes bound what the table's maintainer can do.
 
-use super::policy::longest;
 use super::{Gateway, OpenError, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use wavelane_base::longest_match;
 use wavelane_base::{Instant, IpPrefix};
 
 /// Most routes of a table, those of IPv4 and IPv6 together.
@@ -128,7 +128,7 @@ impl Gateway {
             return true;
         }
         let route = self.table.route(target);
-        if longest(&self.config.serves, target) > route.map(|(bits, _)| bits) {
+        if longest_match(&self.config.serves, target) > route.map(|(bits, _)| bits) {
             return true;
         }
         route.is_some_and(|(_, hops)| !hops.is_empty() && hops.iter().all(|hop| self.peers_at(*hop, target).is_empty()))

@@ -137,7 +137,9 @@ fn asked_again(gateway: &mut Gateway, target: &str) -> Result<(), Reason> {
     let passage = Passage { token: [7; 16], hops: 0, received: Some(0), choice: true, attempt: 1, seal: None };
     let name = FlowName { mine: false, number: 1 };
     let target = SocketAddr::new(ip(target), 7);
-    gateway.incoming(T0, (PeerId(1), name), ("10.1.0.1:9".parse().unwrap(), target), Some(passage))
+    gateway
+        .incoming(T0, (PeerId(1), name), ("10.1.0.1:9".parse().unwrap(), target), Some(passage))
+        .map_err(|r| r.reason)
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn a_flow_without_a_route_yet_is_kept() {
     gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Aborted), "it ends here, and is unknown");
     // A flow that ended here is known whatever the table says now.
-    gateway.ended.insert([7; 16], true);
+    gateway.ended.insert([7; 16], Some(wavelane_wire::frame::Answered { received: 0, seal: None }));
     gateway.set_table(T0, Table::default());
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Complete));
 }
@@ -166,9 +168,9 @@ fn a_new_flow_without_route_is_refused() {
     let mut gateway = Gateway::new(T0, config, 1, Seed(1).entropy("table")).unwrap();
     let name = FlowName { mine: false, number: 1 };
     let ends = ("10.1.0.1:9".parse().unwrap(), "10.9.4.9:7".parse().unwrap());
-    assert_eq!(gateway.incoming(T0, (PeerId(1), name), ends, None), Err(Reason::Unreachable));
+    assert_eq!(gateway.incoming(T0, (PeerId(1), name), ends, None).map_err(|r| r.reason), Err(Reason::Unreachable));
     gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
-    assert_eq!(gateway.incoming(T0, (PeerId(1), name), ends, None), Ok(()));
+    assert_eq!(gateway.incoming(T0, (PeerId(1), name), ends, None).map_err(|r| r.reason), Ok(()));
 }
 
 #[test]

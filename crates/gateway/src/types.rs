@@ -198,6 +198,8 @@ pub struct Status {
     pub buffered: u64,
     /// Bytes the packet service holds now.
     pub packets_buffered: u64,
+    /// Overheard octets kept now, with bookkeeping.
+    pub overheard: u64,
     /// Named counters, ordered; drops are `dropped_<reason>`.
     pub counters: Vec<(&'static str, u64)>,
 }

@@ -10,7 +10,7 @@ use super::relay::{Asked, Side};
 use super::{Gateway, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use wavelane_base::{FlowId, Instant, Span};
+use wavelane_base::{FlowId, Instant, Span, longest_match};
 use wavelane_wire::frame::Reason;
 
 /// A neighbour that led nowhere is ranked after the others for this long.
@@ -106,7 +106,7 @@ impl Gateway {
             return self.ways_by_table(upstream, target);
         }
         let peers = || self.config.peers.iter().enumerate().filter(|(i, _)| Some(PeerId(*i)) != upstream);
-        let bits = |i: usize| self.config.peers[i].routes.iter().filter(|p| p.contains(target)).map(|p| p.bits).max();
+        let bits = |i: usize| longest_match(&self.config.peers[i].routes, target);
         let longest = peers().filter_map(|(i, _)| bits(i)).max();
         let best = peers().filter(|(i, _)| longest.is_some() && bits(*i) == longest);
         let mut ways: Vec<PeerId> = best.map(|(i, _)| PeerId(i)).collect();

@@ -53,6 +53,7 @@ fn the_gateway_survives_its_corpus() {
 fn a_hub_survives_the_corpus_of_hostile_peers() {
     let reached = replay("hostile_peer", hostile_peer::feed);
     assert!(reached.iter().any(|r| r.datagrams > 3) && reached.iter().all(|r| r.transfer > 0), "{reached:?}");
+    assert!(reached.iter().any(|r| r.overheard > 0), "{reached:?}");
 }
 
 /// A few episodes of the suite that `wavelane-daemon`'s test `hostile_peer` runs for longer.
@@ -63,5 +64,6 @@ fn a_hostile_peer_with_valid_keys_does_not_affect_others() {
     // It gets behind the door.
     assert!(sum(|r| r.flows) > 20 && sum(|r| r.octets) > 1_000, "{reached:?}");
     assert!(sum(|r| r.relayed) > 0 && sum(|r| r.packets) > 20, "{reached:?}");
+    assert!(sum(|r| r.overheard) > 0, "{reached:?}");
     assert!(sum(|r| r.datagrams) > 500 && sum(|r| r.transfer) > 1_000_000, "{reached:?}");
 }

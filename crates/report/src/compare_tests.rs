@@ -2,7 +2,7 @@
 
 use super::words::estimate;
 use super::*;
-use crate::overlay::{legends, recolour};
+use crate::overlay::{is_apart, legends, recolour};
 use crate::plot::{Curve, Look};
 use serde_json::Value;
 use std::path::Path;
@@ -208,13 +208,27 @@ fn colours_are_flows_and_dashes_are_records() {
     let names = ["wavelane up", "wavelane down", "tcp-bbr up", "tcp-bbr down"];
     let mut curves: Vec<Curve> =
         ["A", "B"].iter().flat_map(|letter| names.map(|name| curve(&format!("{letter} {name}")))).collect();
-    recolour(&mut curves);
+    recolour(&mut curves, &mut Vec::new());
     for (i, curve) in curves.iter().enumerate() {
         assert_eq!(curve.look, Look::of(i % 4).with_dash(i / 4), "{}", curve.name);
     }
     let said = legends(2, true);
     assert!(said.contains("A solid (dots: round), B dashed (square).") && !said.contains("C dotted"), "{said}");
     assert!(legends(30, false).contains("of its own"));
+}
+
+/// A record without the first stack of another numbers its own from 0.
+#[test]
+fn a_stack_has_one_colour_in_all_records() {
+    let curve =
+        |name: &str, i| Curve { name: name.into(), look: Look::of(i), pieces: vec![], band: vec![], marks: vec![] };
+    let mut curves = [curve("A wavelane", 0), curve("A tcp-bbr", 1), curve("B tcp-bbr", 0)];
+    assert!(is_apart(&curves) && !is_apart(&curves[..2]));
+    let mut names = vec!["tcp-cubic".to_owned()];
+    recolour(&mut curves, &mut names);
+    assert!(!is_apart(&curves));
+    assert_eq!((curves[1].look, curves[2].look), (Look::of(2).with_dash(0), Look::of(2).with_dash(1)));
+    assert_eq!(names, ["tcp-cubic", "wavelane", "tcp-bbr"]);
 }
 
 /// Whether a transfer completed is a yes or a no: an interval of its mean would reach beyond none and all.

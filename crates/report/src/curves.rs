@@ -16,6 +16,8 @@ use wavelane_scenario::{Quantity, Scenario};
 const BINS: f64 = 90.0;
 /// Round bin widths in seconds.
 const WIDTHS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 60.0];
+/// Flows of one stack up to which each has a curve; more are drawn together, as several seeds are.
+const CURVES_MAX: usize = 12;
 /// Steps of a distribution over several seeds.
 const SHARES: usize = 200;
 
@@ -77,7 +79,7 @@ impl Picture {
     }
 }
 
-/// One flow of one stack with its series, by seed.
+/// One flow of one stack with its series, by seed; or all of them, if they are many.
 struct FlowSeries<'a> {
     name: String,
     look: Look,
@@ -135,6 +137,11 @@ pub(crate) fn pictures(
     Ok(pictures)
 }
 
+/// Whether the flows of a stack may be too many for a curve each.
+pub(crate) fn has_many(document: &RunDocument) -> bool {
+    document.stacks.iter().any(|stack| stack.flows.len() > CURVES_MAX)
+}
+
 /// The flows whose application is `wanted`, of every stack, each with its own look.
 fn gather<'a>(
     record: &Path,
@@ -164,6 +171,12 @@ fn gather<'a>(
                 all.push(FlowSeries { name, look, stack: &stack.stack, runs });
             }
         }
+        if flows.len() > CURVES_MAX {
+            let runs = all.extract_if(.., |seen| seen.stack == stack.stack).flat_map(|seen| seen.runs).collect();
+            let of = if document.stacks.len() > 1 { format!("{} ", stack.stack) } else { String::new() };
+            let name = format!("{of}{} flows together", flows.len());
+            all.push(FlowSeries { name, look: Look::of(style), stack: &stack.stack, runs });
+        }
     }
     Ok(all)
 }
@@ -191,7 +204,7 @@ const THROUGHPUT: &str = "Throughput at the receiving application";
 
 fn throughput(bulks: &[FlowSeries<'_>], scenario: &Scenario, end: f64) -> (Plot, Rates) {
     let width = width_of_bins(end);
-    let curves: Vec<Curve> = bulks.iter().map(|b| rate_curve(b, width)).collect();
+    let curves: Vec<Curve> = bulks.iter().map(|seen| rate_curve(seen, scenario, width, end)).collect();
     let link = scenario.flow(bulks[0].flow()).and_then(|f| scenario.bottleneck(f));
     let points = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band));
     let largest = points.map(|p| p.1).fold(0.0, f64::max);
@@ -235,24 +248,34 @@ fn throughput(bulks: &[FlowSeries<'_>], scenario: &Scenario, end: f64) -> (Plot,
 }
 
 /// Bits per second over time, from connect() to the last byte; an unfinished flow continues at zero to its last arrival. With several seeds
-/// the mean of those running, and the area from the slowest to the fastest.
-fn rate_curve(seen: &FlowSeries<'_>, width: f64) -> Curve {
-    let one = |(figures, series): &(&FlowFigures, Series)| match series {
-        Series::Arrivals(arrivals) => {
-            binned(arrivals, seconds((figures.connect_ms * 1e6) as u64), width, figures.completed)
-        }
+/// or flows the mean of those running, and the area from the slowest to the fastest.
+fn rate_curve(seen: &FlowSeries<'_>, scenario: &Scenario, width: f64, end: f64) -> Curve {
+    let one = |(figures, series): &(&FlowFigures, Series), completed| match series {
+        Series::Arrivals(arrivals) => binned(arrivals, seconds((figures.connect_ms * 1e6) as u64), width, completed),
         _ => Vec::new(),
     };
-    let runs: Vec<Vec<(f64, f64)>> = seen.runs.iter().map(one).collect();
-    match runs.as_slice() {
-        [only] => seen.curve(vec![only.clone()]),
-        several => {
-            let spread = by_bin(several.iter().flatten().copied(), width);
-            let mean = spread.iter().map(|(at, v)| (*at, v.iter().sum::<f64>() / v.len() as f64)).collect();
-            let ends = spread.iter().map(|(at, v)| (*at, v[0], v[v.len() - 1]));
-            Curve { band: outline(ends), ..seen.curve(vec![mean]) }
-        }
-    }
+    let [.., _, _] = seen.runs.as_slice() else {
+        return seen.curve(seen.runs.iter().map(|run| one(run, run.0.completed)).collect());
+    };
+    let runs = seen.runs.iter().flat_map(|run| {
+        let stops = runs_until(scenario, run.0, end);
+        let mut points = one(run, run.0.completed && stops.is_none());
+        let last = points.last().map_or(0.0, |p| (p.0 / width).floor() + 1.0);
+        let middles = (0..).map(|i| (last + f64::from(i) + 0.5) * width).take_while(|at| *at < stops.unwrap_or(0.0));
+        points.extend(middles.map(|at| (at, 0.0)));
+        points
+    });
+    let spread = by_bin(runs, width);
+    let mean = spread.iter().map(|(at, v)| (*at, v.iter().sum::<f64>() / v.len() as f64)).collect();
+    let ends = spread.iter().map(|(at, v)| (*at, v[0], v[v.len() - 1]));
+    Curve { band: outline(ends), ..seen.curve(vec![mean]) }
+}
+
+/// Until when a flow runs that does not end with its last byte: of a given time, or unfinished.
+fn runs_until(scenario: &Scenario, figures: &FlowFigures, end: f64) -> Option<f64> {
+    let flow = scenario.flow(&figures.flow)?;
+    let stop = flow.stop.map_or(end, |stop| stop.as_secs_f64().min(end));
+    (flow.app.is_fixed_time() || !figures.completed).then_some(stop)
 }
 
 /// Sorted values by bin, each at the middle of its bin.
@@ -421,12 +444,14 @@ fn spread(runs: &[Vec<Option<f64>>]) -> Vec<(f64, f64)> {
 /// When the probes of an echo count, in ms since the start: while its bulk flow ran.
 fn window_of(seen: &FlowSeries<'_>, run: usize, document: &RunDocument, scenario: &Scenario) -> (f64, f64) {
     let always = (0.0, f64::INFINITY);
-    let Some(bulk) = scenario.flow(seen.flow()).and_then(|f| scenario.bulk_of(f)) else { return always };
+    let flow = &seen.runs[run].0.flow;
+    let Some(bulk) = scenario.flow(flow).and_then(|f| scenario.bulk_of(f)) else { return always };
     let stack = document.stacks.iter().find(|s| s.stack == seen.stack);
     let seed = seen.runs[run].0.seed;
     let figures = stack.and_then(|s| s.flows.iter().find(|f| f.flow == bulk.name && f.seed == seed));
     let Some(figures) = figures else { return always };
-    let end = figures.last_byte_ms.filter(|_| figures.completed).unwrap_or(f64::INFINITY);
+    let finished = figures.last_byte_ms.filter(|_| figures.completed && !bulk.app.is_fixed_time());
+    let end = finished.unwrap_or_else(|| bulk.stop.map_or(f64::INFINITY, |stop| stop.as_secs_f64() * 1e3));
     (figures.connect_ms, end)
 }
 

@@ -87,12 +87,12 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'s
     for (name, drawn) in pictures {
         let _ = writeln!(out, "<div id=\"{name}\">\n{}</div>", drawn.html());
     }
-    if document.repeat > 1 && !pictures.is_empty() {
+    let together = if document.repeat > 1 { "seed" } else { "flow" };
+    if !pictures.is_empty() && (document.repeat > 1 || crate::curves::has_many(document)) {
         let _ = writeln!(
             out,
-            "<p class=\"note\">The pictures show all {} seeds: lines are means (delays: medians) over them, areas reach \
-             from the least to the most of any seed (delays: from the 5th to the 95th percentile of all).</p>",
-            document.repeat
+            "<p class=\"note\">Lines that stand for several {together}s are means over those that run (delays: medians), areas reach \
+             from the least to the most of any {together} (delays: from the 5th to the 95th percentile of all).</p>"
         );
     }
     if !document.clauses.is_empty() {

@@ -25,8 +25,8 @@ pub(crate) fn legends(records: usize, by_dash: bool) -> String {
 }
 
 /// Gives curves of one name in different records the same colour, and those of different names different ones if there are enough.
-pub(crate) fn recolour(curves: &mut [Curve]) {
-    let mut names: Vec<String> = Vec::new();
+/// `names` are those that have one already.
+pub(crate) fn recolour(curves: &mut [Curve], names: &mut Vec<String>) {
     for curve in curves {
         let (letter, name) = curve.name.split_once(' ').unwrap_or(("A", &curve.name));
         let number = names.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -36,6 +36,15 @@ pub(crate) fn recolour(curves: &mut [Curve]) {
         let record = (0..).map(letter_of).take_while(|l| *l != "?").position(|l| l == letter).unwrap_or(0);
         curve.look = Look::of(number).with_dash(record);
     }
+}
+
+/// Whether one name has two colours.
+pub(crate) fn is_apart(curves: &[Curve]) -> bool {
+    let named = |curve: &Curve| curve.name.split_once(' ').map(|(_, name)| name.to_owned());
+    (1..curves.len()).any(|i| {
+        let of_name = |c: &&Curve| named(c) == named(&curves[i]);
+        curves[..i].iter().filter(of_name).any(|c| c.look.colour != curves[i].look.colour)
+    })
 }
 
 /// Meaning of colours and dashes; empty if a colour does not stand for one name, or if there is only one of either.
@@ -80,9 +89,12 @@ pub(crate) fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Resu
         }
     }
     let alike = |curves: &[Curve]| (1..curves.len()).any(|i| curves[..i].iter().any(|c| c.look == curves[i].look));
+    // Records of other stacks number theirs otherwise: then the names are numbered anew, in all pictures alike.
+    let apart = all.iter().any(|picture| is_apart(&picture.plot.curves));
+    let mut names = Vec::new();
     // Instead of dashes for several flows of a stack: a colour each.
-    for picture in all.iter_mut().filter(|picture| alike(&picture.plot.curves)) {
-        recolour(&mut picture.plot.curves);
+    for picture in all.iter_mut().filter(|picture| apart || alike(&picture.plot.curves)) {
+        recolour(&mut picture.plot.curves, &mut names);
     }
     let by_dash = records.len() <= DASHED_MAX && !all.iter().any(|picture| alike(&picture.plot.curves));
     if by_dash {

@@ -108,7 +108,7 @@ pub(crate) struct Curve {
     pub(crate) look: Look,
     /// Pieces without gaps, in data units.
     pub(crate) pieces: Vec<Vec<(f64, f64)>>,
-    /// The outline of the area that contains all repeats, in data units; empty for one run.
+    /// The outline of the area that contains all repeats or flows, in data units; empty for one.
     pub(crate) band: Vec<(f64, f64)>,
     /// Marks on the top edge (lost probes), in x units.
     pub(crate) marks: Vec<f64>,

@@ -337,6 +337,14 @@ fn every_flow_has_a_look_of_its_own() {
     found.dedup();
     assert_eq!(found.len(), 12);
     done(&out);
+    // One more, and they are drawn as one.
+    let more = wavelane_scenario::Flow { name: "s10".into(), ..scenario.flows[0].clone() };
+    scenario.flows.push(more);
+    let out = record_in(&scenario, || Box::new(Shapes), "many", 1);
+    let svg = std::fs::read_to_string(out.join("plots/throughput.svg")).unwrap();
+    assert_eq!((looks(&svg).len(), svg.matches("<polygon").count()), (1, 1), "{svg}");
+    assert!(svg.contains(">13 flows together</text>"), "{svg}");
+    done(&out);
     // Several stacks with several flows each.
     scenario.flows.truncate(2);
     scenario.stacks = ["tcp-cubic", "tcp-bbr", "wavelane"].map(|word| Stack::from_word(word).unwrap()).to_vec();

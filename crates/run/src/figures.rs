@@ -119,12 +119,13 @@ fn unsent_probes(flow: &Flow, raw: &FlowRaw) -> Vec<Probe> {
 }
 
 /// The probes that count: those due while the bulk flow ran, or all if there is none.
-fn counted_probes<'a>(probes: impl Iterator<Item = &'a Probe>, bulk: Option<&FlowRaw>) -> Vec<&'a Probe> {
+fn counted_probes<'a>(probes: impl Iterator<Item = &'a Probe>, bulk: Option<(&App, &FlowRaw)>) -> Vec<&'a Probe> {
     let (from, until) = match bulk {
         None => (0, u64::MAX),
-        Some(bulk) => {
-            let end = bulk.last_byte_ns.filter(|_| bulk.completed).unwrap_or(bulk.connect_ns + bulk.given_ns);
-            (bulk.connect_ns, end)
+        Some((app, bulk)) => {
+            // A flow of a given time runs to its stop, whether or not bytes still arrive.
+            let finished = bulk.last_byte_ns.filter(|_| bulk.completed && !app.is_fixed_time());
+            (bulk.connect_ns, finished.unwrap_or(bulk.connect_ns + bulk.given_ns))
         }
     };
     probes.filter(|p| (from..=until).contains(&p.sent_ns)).collect()
@@ -137,8 +138,8 @@ fn ranked(delays: impl Iterator<Item = Option<u64>>) -> Vec<f64> {
 
 /// The 95th percentile of the age of a bulk flow's bytes.
 fn age_p95(raw: &FlowRaw, app: &App) -> Option<f64> {
-    let warm_up = if app.is_fixed_time() { WARM_UP } else { Span::ZERO };
-    let from = raw.first_byte_ns? + warm_up.as_nanos();
+    raw.first_byte_ns?;
+    let from = timing(raw, app).window().0.since(Instant::ZERO).as_nanos();
     percentile(&ranked(raw.ages.iter().filter(|(at, _)| *at >= from).map(|(_, age)| Some(*age))), 95)
 }
 
@@ -153,8 +154,8 @@ fn of_fetches(raw: &FlowRaw) -> Option<FetchFigures> {
     })
 }
 
-/// The figures of one flow. `bulk` is the raw material of the flow during which an echo counts.
-pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -> FlowFigures {
+/// The figures of one flow. `bulk` is the application and raw material of the flow during which an echo counts.
+pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<(&App, &FlowRaw)>, seed: Seed) -> FlowFigures {
     let is_bulk = flow.app.is_bulk();
     let heard = people::of_voice(flow, raw);
     // A call has no answers: its delays are one way, and its own figures.
@@ -199,7 +200,7 @@ pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -
 pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigures> {
     let find = |name: &str| raw.flows.iter().find(|f| f.flow == name);
     let figures = scenario.flows.iter().filter_map(|flow| {
-        let bulk = scenario.bulk_of(flow).and_then(|b| find(&b.name));
+        let bulk = scenario.bulk_of(flow).and_then(|bulk| Some((&bulk.app, find(&bulk.name)?)));
         let raw = find(&flow.name)?;
         let figures = of_flow(flow, raw, bulk, seed);
         let link_share = figures.goodput_bps.and_then(|goodput| link_share(scenario, flow, raw, goodput));

@@ -335,7 +335,8 @@ impl RunDocument {
         let wrong = |why: String| RecordError::Unreadable { path: path.clone(), why };
         crate::draft::recover_record(record).map_err(|e| wrong(e.to_string()))?;
         let text = wavelane_scenario::read_regular(&path, RECORD_MAX).map_err(wrong)?;
-        let document: Self = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        let document: Self =
+            serde_json::from_str(&text).map_err(|e| wrong(format!("it is damaged ({e}): run it again")))?;
         if document.format != RUN_FORMAT {
             return Err(wrong(format!("its format is '{}', this program reads '{RUN_FORMAT}'", document.format)));
         }

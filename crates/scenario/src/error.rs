@@ -1,6 +1,6 @@
 //! Why a scenario file is rejected. Every message is one line with the place, the cause and the remedy.
 
-use crate::units::UnitError;
+use wavelane_base::UnitError;
 
 /// A scenario file that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -5,6 +5,7 @@
 
 mod differences;
 mod error;
+mod factor;
 mod model;
 mod parse;
 mod parse_apps;
@@ -19,10 +20,10 @@ mod parse_tcp;
 mod parse_wifi;
 #[cfg(test)]
 mod refusal_tests;
+mod remarks;
 mod settings;
 mod sweep;
 mod table;
-mod units;
 mod validate;
 mod words;
 mod write;
@@ -41,10 +42,11 @@ pub use parse_gateway::{BACKPRESSURES, GATEWAY_KEYS};
 pub use parse_link::{LANE_CHOICES, LINK_KEYS};
 pub use parse_tcp::TCP_KEYS;
 pub use parse_wifi::WIFI_KEYS;
+pub use remarks::Remark;
 pub use settings::{SETTINGS_MAX, Setting};
 pub use sweep::{AXES_MAX, Axis, CELLS_MAX, Cell, Sweep, VALUES_MAX, in_base_units};
-pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
+pub use wavelane_base::{Quantity, UnitError};
 pub use wavelane_channel::LossConfig;
 pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
 

@@ -1,6 +1,7 @@
 //! Parses the file's text into a [`Scenario`].
 
 use crate::error::{Problem, ScenarioError};
+use crate::factor::parse_factor;
 use crate::model::{App, Bound, Check, Flow, Metric, Node, Routing, Scenario, Side, Stack};
 use crate::parse_apps;
 use crate::parse_channel;
@@ -8,12 +9,12 @@ use crate::parse_edca::CATEGORIES;
 use crate::settings::{self, Setting};
 use crate::sweep::Sweep;
 use crate::table::{Table, Value, line_of};
-use crate::units::{Quantity, UnitError, parse_factor};
 use crate::validate;
 use crate::words::{CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS, look_up};
 use std::path::Path;
 use toml::de::DeTable;
 use wavelane_base::{Octets, Rate, Seed, Span};
+use wavelane_base::{Quantity, UnitError};
 
 /// Largest scenario file.
 const FILE_MAX: u64 = 4 << 20;

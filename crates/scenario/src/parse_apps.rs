@@ -1,11 +1,12 @@
 //! Applications that follow a model of people: `web`, `voice`, `on-off`, `telnet`. The models are in `docs/models/traffic.md`.
 
 use crate::error::ScenarioError;
+use crate::factor::parse_factor;
 use crate::model::{App, ChannelKind, Codec, Flow, Scenario, Spurts, Voice, Web};
 use crate::parse::word;
 use crate::table::{Table, Value};
-use crate::units::{Quantity, parse_factor};
 use core::fmt::Write;
+use wavelane_base::Quantity;
 use wavelane_base::{Octets, Rate, Span};
 
 /// Largest mean size of an object, and most objects of a page, at once, and pages of a session.

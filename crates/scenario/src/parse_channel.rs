@@ -4,8 +4,8 @@ use crate::error::{Problem, ScenarioError};
 use crate::model::{Change, Channel, ChannelKind, Direction, Scenario};
 use crate::parse::{read_bounded, word};
 use crate::table::{Table, Value};
-use crate::units::Quantity;
 use std::path::Path;
+use wavelane_base::Quantity;
 use wavelane_base::{Instant, Octets, Rate, Ratio, Span};
 use wavelane_channel::{
     CableConfig, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Reorder, Windows,

@@ -4,9 +4,9 @@ use crate::error::ScenarioError;
 use crate::model::{Backpressure, GatewayKnobs, Node, NodeKind};
 use crate::parse::word;
 use crate::table::Value;
-use crate::units::Quantity;
 use crate::write::{text, unit};
 use core::fmt::Write;
+use wavelane_base::Quantity;
 use wavelane_base::{Octets, Ratio};
 
 /// Keys of `[gateways.NAME]` in files.

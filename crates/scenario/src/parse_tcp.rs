@@ -4,8 +4,8 @@ use crate::error::{Problem, ScenarioError};
 use crate::model::{TcpKnobs, TcpProfile};
 use crate::parse::word;
 use crate::table::Value;
-use crate::units::Quantity;
 use core::fmt::Write;
+use wavelane_base::Quantity;
 use wavelane_base::{Octets, Span};
 
 /// Keys of `[tcp]` in files.

@@ -7,12 +7,12 @@ use crate::parse_edca;
 use crate::parse_ht;
 use crate::parse_queue;
 use crate::table::{Table, Value};
-use crate::units::{Quantity, UnitError};
 use std::collections::BTreeMap;
 use wavelane_base::{Octets, Rate, Span};
+use wavelane_base::{Quantity, UnitError};
 use wavelane_channel::wifi::{
-    AfterDrop, BitErrors, Capture, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, SNAPLEN_MAX,
-    STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
+    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules,
+    SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
 /// Keys of a wifi channel in files.
@@ -373,11 +373,11 @@ fn decibels(value: &Value<'_>) -> Result<i16, ScenarioError> {
     })
 }
 
-fn capture(value: &Value<'_>) -> Result<Capture, ScenarioError> {
+fn capture(value: &Value<'_>) -> Result<CaptureEffect, ScenarioError> {
     let table = value.table("{ margin = \"10 dB\" }")?;
     table.only(&["margin", "mid-frame"])?;
     let mid_frame = table.get("mid-frame").map(|v| v.bool()).transpose()?.unwrap_or(false);
-    Ok(Capture { margin_db: decibels(&table.need("margin", "\"10 dB\"")?)?, mid_frame })
+    Ok(CaptureEffect { margin_db: decibels(&table.need("margin", "\"10 dB\"")?)?, mid_frame })
 }
 
 fn errors(value: &Value<'_>, stations: &[String]) -> Result<BitErrors, ScenarioError> {

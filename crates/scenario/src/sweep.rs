@@ -3,10 +3,10 @@
 use crate::error::{Problem, ScenarioError};
 use crate::settings::{Setting, is_same, lies_in};
 use crate::table::{Table, Value};
-use crate::units::Quantity;
 use crate::{REPEATS_MAX, Scenario};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
+use wavelane_base::Quantity;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 
 /// Maximum number of keys that vary at once.

@@ -1,9 +1,9 @@
 //! A TOML table that knows its path and lines, and rejects unknown keys.
 
 use crate::error::{Problem, ScenarioError, hint};
-use crate::units::Quantity;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use wavelane_base::Quantity;
 
 /// A reader over one table of the file.
 #[derive(Clone)]

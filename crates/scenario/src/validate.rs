@@ -6,7 +6,7 @@ use crate::model::{
     Scenario, Stack,
 };
 use crate::table::Value;
-use crate::units::Quantity;
+use wavelane_base::Quantity;
 use wavelane_base::{Octets, Span};
 use wavelane_channel::wifi::WifiConfig;
 
@@ -206,13 +206,14 @@ fn saturated_once(scenario: &Scenario, way: &[(&Channel, Direction)], flow: &Flo
     let queue = |way: &[(&Channel, Direction)], flow: &Flow| {
         let (channel, _) = way.first()?;
         let category = channel.cell()?.edca.map(|_| flow.category.unwrap_or_default());
-        Some((channel.name.clone(), flow.from.clone(), category))
+        Some((channel.name.clone(), category))
     };
     let shares = |other: &&Flow| {
-        let theirs = scenario.path(&other.from, &other.to).unwrap_or_default();
         let saturates = matches!(other.app, App::Saturate { .. });
         let overlap = other.start < end(flow) && flow.start < end(other);
-        saturates && overlap && queue(&theirs, other) == queue(way, flow)
+        // A path takes time to find, and hundreds of stations may saturate a cell.
+        let beside = saturates && overlap && other.from == flow.from;
+        beside && queue(&scenario.path(&other.from, &other.to).unwrap_or_default(), other) == queue(way, flow)
     };
     match scenario.flows.iter().find(shares) {
         Some(other) => {

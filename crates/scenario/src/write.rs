@@ -2,8 +2,8 @@
 
 use crate::model::{App, Bound, ChannelKind, Check, Direction, Flow, Metric, Routing, Scenario, Side};
 use crate::parse_edca::category_word;
-use crate::units::Quantity;
 use core::fmt::Write;
+use wavelane_base::Quantity;
 use wavelane_base::{Instant, Octets, Ratio, Span};
 use wavelane_channel::{DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Queueing, Reorder};
 

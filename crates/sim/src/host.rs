@@ -131,7 +131,7 @@ fn copy_of(moment: &mut Moment<'_>, packet: &[u8]) -> Vec<u8> {
 }
 
 impl Resident for HostNode {
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]) {
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>) {
         let (target, protocol) = match Ipv4::parse(packet) {
             Ok(ip) => (ip.target, ip.protocol),
             Err(_) => return self.drop_packet("damaged"),
@@ -150,10 +150,7 @@ impl Resident for HostNode {
             return self.service(moment);
         }
         match self.routes.get(&target).filter(|to| **to != port) {
-            Some(&to) => {
-                let packet = copy_of(moment, packet);
-                moment.out.push(Outgoing::new(to, packet));
-            }
+            Some(&to) => moment.out.push(Outgoing::new(to, std::mem::take(packet))),
             None => self.drop_packet("no_route"),
         }
     }
@@ -210,7 +207,8 @@ impl Resident for HostNode {
                 self.take_event(moment, event);
                 continue;
             }
-            if !wake(&mut self.host, (moment.now, local), &mut woken, &self.name) {
+            let wakeup = self.host.poll_timeout();
+            if !wake(&mut self.host, wakeup, (moment.now, local), &mut woken, &self.name) {
                 return;
             }
         }

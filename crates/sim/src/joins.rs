@@ -1,6 +1,7 @@
 //! What channels join, as pairs of nodes: the ends of a cable, every two stations of a radio cell that hear each other.
 
 use crate::wiring::Shape;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use wavelane_scenario::{ChannelKind, NodeKind, Scenario};
 
@@ -91,12 +92,13 @@ impl Shape<'_> {
         SocketAddrV4::new(Ipv4Addr::new(10, 128 + high, low, 1 + side), LANE_PORT)
     }
 
-    /// The address of the port by which the node at `place` of a channel's list reaches the one at `far`, if that is a lane's.
-    pub(crate) fn lane_address(&self, channel: usize, place: usize, far: usize) -> Option<SocketAddrV4> {
-        let between =
-            |join: &Join| join.channel == channel && (join.places == [place, far] || join.places == [far, place]);
-        let join = self.joins.iter().position(between).filter(|join| !self.is_access(&self.joins[*join]))?;
-        let side = usize::from(self.joins[join].places[1] == place);
-        Some(self.port_address(join, self.joins[join].ends[side]))
+    /// The addresses of the ports by which the node at one place of a channel's list reaches the one at another, where these are lanes'.
+    pub(crate) fn lane_addresses(&self, channel: usize) -> BTreeMap<(usize, usize), SocketAddrV4> {
+        let joins = self.joins.iter().enumerate().filter(|(_, join)| join.channel == channel && !self.is_access(join));
+        let ports = joins.flat_map(|(number, join)| {
+            let [a, b] = join.places;
+            [((a, b), self.port_address(number, join.ends[0])), ((b, a), self.port_address(number, join.ends[1]))]
+        });
+        ports.collect()
     }
 }

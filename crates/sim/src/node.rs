@@ -92,32 +92,46 @@ pub(crate) struct Moment<'a> {
     pub(crate) piece: &'a mut [u8; PIECE],
 }
 
-/// A node with a machine and programs: a gateway, or an end host.
+/// A node: a gateway, an end host, or a router, which has neither a machine nor programs.
 pub(crate) trait Resident {
-    /// A packet arrived at `port`.
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]);
+    /// A packet arrived at `port`. A node that forwards it may take the buffer.
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>);
     /// The deadline came.
-    fn timeout(&mut self, moment: &mut Moment<'_>);
+    fn timeout(&mut self, _moment: &mut Moment<'_>) {}
     /// A client program connects.
-    fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId>;
+    fn open(&mut self, _moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
+        panic!("program {} runs on a router", index.0)
+    }
     /// A client program gives up.
-    fn abandon(&mut self, moment: &mut Moment<'_>, id: FlowId);
+    fn abandon(&mut self, _moment: &mut Moment<'_>, _id: FlowId) {}
     /// Lets the program behind `id` read and write. Returns whether anything moved.
-    fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool;
+    fn pump(&mut self, _moment: &mut Moment<'_>, _id: FlowId) -> bool {
+        false
+    }
     /// Drains the machine and lets programs act until nothing is left to do at this moment.
-    fn service(&mut self, moment: &mut Moment<'_>);
+    fn service(&mut self, _moment: &mut Moment<'_>) {}
     /// When the machine wants to be woken, in the engine's time.
-    fn deadline(&self) -> Option<Instant>;
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
     /// The server connection that serves `index` here, if there is one.
-    fn server_of(&self, index: FlowIndex) -> Option<FlowId>;
+    fn server_of(&self, _index: FlowIndex) -> Option<FlowId> {
+        None
+    }
 }
 
-/// Wakes a drained machine if what just happened made a deadline of this very moment. Returns whether it did.
+/// Wakes a drained machine if what just happened made its deadline, `wakeup`, of this very moment. Returns whether it did.
 ///
 /// # Panics
 /// If the machine was `woken` at this moment before: then its deadline is stale.
-pub(crate) fn wake(machine: &mut impl Machine, (now, local): (Instant, Instant), woken: &mut bool, name: &str) -> bool {
-    let Some(wakeup) = machine.poll_timeout().filter(|wakeup| wakeup.at <= local) else { return false };
+pub(crate) fn wake(
+    machine: &mut impl Machine,
+    wakeup: Option<Wakeup>,
+    (now, local): (Instant, Instant),
+    woken: &mut bool,
+    name: &str,
+) -> bool {
+    let Some(wakeup) = wakeup.filter(|wakeup| wakeup.at <= local) else { return false };
     assert!(
         !*woken,
         "node {name} breaks law 3 at {now:?} (its clock {local:?}): stale deadline {:?} for '{}'",
@@ -357,10 +371,14 @@ impl GatewayNode {
         panic!("node {} breaks law 2: the drain of its door does not end", self.name)
     }
 
+    fn door_timeout(&self) -> Option<Wakeup> {
+        self.door.as_ref()?.door.poll_timeout()
+    }
+
     /// As [`wake`], for the door.
-    fn wake_door(&mut self, now: Instant, local: Instant, woken: &mut bool) -> bool {
+    fn wake_door(&mut self, wakeup: Option<Wakeup>, (now, local): (Instant, Instant), woken: &mut bool) -> bool {
         let Some(node) = &mut self.door else { return false };
-        let Some(wakeup) = node.door.poll_timeout().filter(|wakeup| wakeup.at <= local) else { return false };
+        let Some(wakeup) = wakeup.filter(|wakeup| wakeup.at <= local) else { return false };
         assert!(!*woken, "node {} breaks law 3 at {now:?}: stale deadline for '{}'", self.name, wakeup.cause);
         node.door.handle_timeout(local, &mut self.gateway);
         *woken = true;
@@ -388,7 +406,7 @@ impl GatewayNode {
 }
 
 impl Resident for GatewayNode {
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]) {
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>) {
         if port == INSIDE {
             self.gateway.handle_packet(self.clock.local(moment.now), packet);
             return self.service(moment);
@@ -406,8 +424,9 @@ impl Resident for GatewayNode {
         let local = self.clock.local(moment.now);
         let from = Some(SocketAddr::V4(udp.source));
         let meta = FrameMeta { rx_time: local, ecn: udp.ecn, from, ..FrameMeta::default() };
-        let mut payload = udp.payload.to_vec();
-        self.gateway.handle_frame(local, PortId(port as u16), &mut payload, meta);
+        let payload = &mut self.buffer[..udp.payload.len()];
+        payload.copy_from_slice(udp.payload);
+        self.gateway.handle_frame(local, PortId(port as u16), payload, meta);
         self.service(moment);
     }
 
@@ -459,8 +478,9 @@ impl Resident for GatewayNode {
             if self.drain_events(moment) || self.serve_door(local, moment) {
                 continue;
             }
-            let woke = wake(&mut self.gateway, (moment.now, local), &mut woken, &self.name);
-            if !woke && !self.wake_door(moment.now, local, &mut door_woken) {
+            let (now, gateway, door) = ((moment.now, local), self.gateway.poll_timeout(), self.door_timeout());
+            let woke = wake(&mut self.gateway, gateway, now, &mut woken, &self.name);
+            if !woke && !self.wake_door(door, now, &mut door_woken) {
                 return;
             }
         }
@@ -468,8 +488,7 @@ impl Resident for GatewayNode {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let door = self.door.as_ref().and_then(|node| node.door.poll_timeout());
-        Wakeup::earliest(self.gateway.poll_timeout(), door).map(|wakeup| self.clock.global(wakeup.at))
+        Wakeup::earliest(self.gateway.poll_timeout(), self.door_timeout()).map(|wakeup| self.clock.global(wakeup.at))
     }
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {

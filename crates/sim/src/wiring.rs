@@ -148,7 +148,13 @@ impl<'a> Shape<'a> {
         if let Some(next) = self.next_gateway(ingress, egress) {
             return Ok(Route { client, ingress, next, egress, server });
         }
+        let one = ingress == egress;
         let (ingress, egress) = (self.name(ingress), self.name(egress));
+        if one {
+            return Err(format!(
+                "gateway '{ingress}' stands at both ends, and a flow under wavelane crosses two: add a gateway, or use stacks of plain TCP alone, such as tcp-cubic"
+            ));
+        }
         Err(format!("no channels, routers or gateways lead from gateway '{ingress}' to gateway '{egress}'"))
     }
 
@@ -426,11 +432,12 @@ impl<'a> Shape<'a> {
         let mut channels = BTreeMap::new();
         for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| crossed(*c)) {
             let stations: Vec<usize> = channel.between.iter().filter_map(|name| self.node(name)).collect();
+            let addresses = self.lane_addresses(number);
             let id = match &channel.kind {
                 ChannelKind::Cable(config) => {
                     let plug = |place: usize| Plug {
                         node: nodes[&stations[place]],
-                        address: self.lane_address(number, place, 1 - place),
+                        address: addresses.get(&(place, 1 - place)).copied(),
                     };
                     let made = engine.connect(&channel.name, (**config).clone(), plug(0), plug(1));
                     made.map_err(|why| WiringError::Channel(channel.name.clone(), why))?
@@ -443,7 +450,7 @@ impl<'a> Shape<'a> {
                     let listeners = places.filter(|(_, node)| self.overhears(**node)).map(|(place, _)| place).collect();
                     let config = WifiConfig { rts_threshold: threshold, listeners, ..config };
                     let stations: Vec<NodeId> = stations.iter().map(|node| nodes[node]).collect();
-                    let address = |at, far| self.lane_address(number, at, far);
+                    let address = |at, far| addresses.get(&(at, far)).copied();
                     let made = engine.connect_cell(&channel.name, &config, &stations, address);
                     made.map_err(|why| WiringError::Cell(channel.name.clone(), why))?
                 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{CaptureExtent, RunDocument, RunHooks, RunOptions, StackResult, Verdict};
+use wavelane_run::{CaptureExtent, Progress, RunDocument, RunHooks, RunOptions, StackResult, Verdict};
 use wavelane_scenario::Scenario;
 
 /// One cell: a scenario run over its stacks and seeds.
@@ -78,7 +78,13 @@ impl Cell<'_> {
         };
         // A mark left by an earlier run must not outlive the Record it speaks of.
         let _ = std::fs::remove_file(&done);
-        let document = wavelane_run::run(make, &scenario, &run, &hooks.without_count())?;
+        // A study has many cells of the same stacks: each says which it is.
+        let named = |told: Progress| {
+            let note = if told.note.is_empty() { String::new() } else { format!(", {}", told.note) };
+            (hooks.progress)(Progress { note: format!("cell {}{note}", self.name), ..told });
+        };
+        let hooks = RunHooks { progress: &named, ..hooks.without_count() };
+        let document = wavelane_run::run(make, &scenario, &run, &hooks)?;
         // Without the mark the cell is run again: that costs time and nothing else.
         let _ = std::fs::write(&done, mark);
         Ok((scenario, document))

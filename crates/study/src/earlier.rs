@@ -1,7 +1,8 @@
-//! Which edition and first seed the results in a study's directory are of.
+//! What the results in a study's directory are of: edition, first seed, parts and draws.
 
 use crate::document::Edition;
 use serde::Deserialize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Largest document of a study, or line file, that is read for it.
@@ -12,6 +13,15 @@ const READ_MAX: u64 = 256 << 20;
 struct Ended {
     edition: Edition,
     seed: u64,
+}
+
+/// Which part of a study is in `ID.json`: all unless it says otherwise.
+#[derive(Deserialize, Default)]
+struct Chosen {
+    #[serde(default)]
+    parts: Vec<String>,
+    #[serde(default)]
+    draws: Option<String>,
 }
 
 /// What is read of a line of `kept.jsonl`.
@@ -34,6 +44,27 @@ fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
 pub(crate) fn results_in(out: &Path, id: &str) -> Option<(Edition, u64)> {
     let ended = || read::<Ended>(&out.join(format!("{id}.json"))).map(|ended| (ended.edition, ended.seed));
     ended().or_else(|| of_lines(&out.join(id).join("kept.jsonl"))).or_else(|| of_cells(&out.join(id), id))
+}
+
+/// What of a study that ended in `out` would have no rows any more if these parts and draws (`A..B`) came in its place.
+pub(crate) fn rows_lost(out: &Path, id: &str, parts: &[String], draws: Option<&RangeInclusive<u64>>) -> Option<String> {
+    let there: Chosen = read(&out.join(format!("{id}.json")))?;
+    let part = there.parts.iter().find(|part| !parts.contains(part));
+    let other_part = match (part, parts) {
+        (_, []) => None,
+        (None, _) if there.parts.is_empty() => Some("of every part".to_owned()),
+        (part, _) => part.map(|part| format!("of part {part}")),
+    };
+    let within = |inner: &str, outer: &RangeInclusive<u64>| {
+        let ends = inner.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+        ends.is_some_and(|(from, to)| outer.contains(&from) && outer.contains(&to))
+    };
+    let other_draws = || match (&there.draws, draws) {
+        (_, None) => None,
+        (None, Some(_)) => Some("of every draw".to_owned()),
+        (Some(inner), Some(outer)) => (!within(inner, outer)).then(|| format!("of draws {inner}")),
+    };
+    other_part.or_else(other_draws)
 }
 
 /// A mark ends with edition and seed.
@@ -92,5 +123,24 @@ mod tests {
             r#"{"format": "wavelane-study/1", "study": "gettys", "edition": "quick", "seed": 5, "rows": []}"#;
         std::fs::write(folder.0.join("gettys.json"), document).unwrap();
         assert_eq!(results_in(&folder.0, "gettys"), Some((Edition::Quick, 5)));
+    }
+
+    #[test]
+    fn another_choice_loses_rows_unless_it_holds_the_first() {
+        let folder = Folder::new("choice");
+        let lost = |there: &str, parts: &[&str], draws: Option<(u64, u64)>| {
+            std::fs::write(folder.0.join("s.json"), there).unwrap();
+            let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+            rows_lost(&folder.0, "s", &parts, draws.map(|(from, to)| from..=to).as_ref())
+        };
+        assert_eq!(rows_lost(&folder.0, "other", &["a".into()], None), None);
+        assert_eq!(lost("{}", &[], None), None);
+        assert_eq!(lost("{}", &["a"], None).unwrap(), "of every part");
+        let some = r#"{"parts": ["a", "b"], "draws": "10..20"}"#;
+        assert_eq!(lost(some, &["b"], None).unwrap(), "of part a");
+        assert_eq!((lost(some, &["b", "a", "c"], None), lost(some, &[], None)), (None, None));
+        assert_eq!(lost(some, &[], Some((10, 19))).unwrap(), "of draws 10..20");
+        assert_eq!(lost(some, &[], Some((1, 20))), None);
+        assert_eq!(lost(r#"{"parts": []}"#, &[], Some((1, 20))).unwrap(), "of every draw");
     }
 }

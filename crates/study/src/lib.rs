@@ -248,6 +248,10 @@ impl Study {
     pub fn results_in(&self, out: &Path) -> Option<(Edition, u64)> {
         earlier::results_in(out, self.id)
     }
+    /// What of the results in `out` would have no rows any more if only these parts and draws came in their place.
+    pub fn rows_lost(&self, out: &Path, parts: &[String], draws: Option<&RangeInclusive<u64>>) -> Option<String> {
+        earlier::rows_lost(out, self.id, parts, draws)
+    }
     /// Where its parts run, and what that takes.
     pub fn places(&self) -> String {
         let lab = self.backend == "lab";

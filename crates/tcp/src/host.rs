@@ -48,6 +48,17 @@ pub enum HostEvent {
     Connection(FlowId, Event),
 }
 
+/// A connection, and what its host knows of it.
+struct Held {
+    connection: Connection,
+    /// Its entry among the deadlines.
+    armed: Option<Wakeup>,
+    /// It is in the queue of those that may have something to send.
+    active: bool,
+    /// It is in the queue of those that have something to report.
+    reporting: bool,
+}
+
 /// A host with addresses of either version of IP.
 pub struct Host {
     config: Config,
@@ -56,19 +67,15 @@ pub struct Host {
     listening: BTreeMap<SocketAddr, Option<Config>>,
     /// Connections to every other address are accepted too.
     transparent: bool,
-    connections: BTreeMap<FlowId, Connection>,
+    connections: BTreeMap<FlowId, Held>,
     /// (local, remote) to the connection.
     pairs: BTreeMap<(SocketAddr, SocketAddr), FlowId>,
     deadlines: BTreeSet<(Instant, FlowId)>,
-    /// Each connection's entry among the deadlines.
-    armed: BTreeMap<FlowId, Instant>,
-    /// Connections that may have something to send or to report.
+    /// Connections that may have something to send.
     active: VecDeque<FlowId>,
-    is_active: BTreeSet<FlowId>,
     resets: VecDeque<(SocketAddr, SocketAddr, TcpHeader)>,
     /// Connections that have something to report.
     reporting: VecDeque<FlowId>,
-    is_reporting: BTreeSet<FlowId>,
     half_open: usize,
     next: u64,
 }
@@ -84,12 +91,9 @@ impl Host {
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            armed: BTreeMap::new(),
             active: VecDeque::new(),
-            is_active: BTreeSet::new(),
             resets: VecDeque::new(),
             reporting: VecDeque::new(),
-            is_reporting: BTreeSet::new(),
             half_open: 0,
             next: 0,
         }
@@ -142,15 +146,15 @@ impl Host {
 
     /// A connection's view of itself.
     pub fn status(&self, flow: FlowId) -> Option<Status> {
-        self.connections.get(&flow).map(Connection::status)
+        self.connection(flow).map(Connection::status)
     }
     /// The state of the connection between two addresses, ours first.
     pub fn state_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<State> {
-        self.connections.get(self.pairs.get(&(local, remote))?).map(Connection::state)
+        self.connection(*self.pairs.get(&(local, remote))?).map(Connection::state)
     }
     /// A connection, for its owner to inspect.
     pub fn connection(&self, flow: FlowId) -> Option<&Connection> {
-        self.connections.get(&flow)
+        self.connections.get(&flow).map(|held| &held.connection)
     }
     /// Sets the receive buffer to `octets`, including bytes already waiting. The announced window is kept.
     pub fn set_receive_buffer(&mut self, flow: FlowId, octets: usize) {
@@ -158,7 +162,7 @@ impl Host {
     }
     /// Every connection's view of itself, oldest first.
     pub fn statuses(&self) -> impl Iterator<Item = Status> + '_ {
-        self.connections.values().map(Connection::status)
+        self.connections.values().map(|held| held.connection.status())
     }
     /// How many connections there are, TIME-WAIT included.
     pub fn connection_count(&self) -> usize {
@@ -169,36 +173,29 @@ impl Host {
         let flow = FlowId(self.next);
         self.next += 1;
         self.pairs.insert(connection.addresses(), flow);
-        self.connections.insert(flow, connection);
-        self.touch(flow);
+        self.connections.insert(flow, Held { connection, armed: None, active: true, reporting: false });
+        self.active.push_back(flow);
         flow
     }
 
-    /// `flow` may have something to send or to report.
-    fn touch(&mut self, flow: FlowId) {
-        if self.is_active.insert(flow) {
-            self.active.push_back(flow);
-        }
-        self.rearm(flow);
-    }
-
+    /// Sets a connection's entry among the deadlines.
     fn rearm(&mut self, flow: FlowId) {
-        let at = self.connections.get(&flow).and_then(Connection::poll_timeout).map(|wakeup| wakeup.at);
-        if self.armed.get(&flow).copied() == at {
-            return;
-        }
-        if let Some(old) = self.armed.remove(&flow) {
-            self.deadlines.remove(&(old, flow));
-        }
-        if let Some(at) = at {
-            self.deadlines.insert((at, flow));
-            self.armed.insert(flow, at);
+        let Some(held) = self.connections.get_mut(&flow) else { return };
+        let wakeup = held.connection.poll_timeout();
+        let old = core::mem::replace(&mut held.armed, wakeup).map(|old| old.at);
+        let new = wakeup.map(|new| new.at);
+        if old != new {
+            if let Some(at) = old {
+                self.deadlines.remove(&(at, flow));
+            }
+            self.deadlines.extend(new.map(|at| (at, flow)));
         }
     }
 
-    /// Applies `action` to a connection and updates the host's bookkeeping.
+    /// Applies `action` to a connection and updates the host's bookkeeping. The drain that follows sets its deadline.
     fn at<T>(&mut self, flow: FlowId, action: impl FnOnce(&mut Connection) -> T) -> Option<T> {
-        let connection = self.connections.get_mut(&flow)?;
+        let held = self.connections.get_mut(&flow)?;
+        let connection = &mut held.connection;
         let was = connection.state();
         let result = action(connection);
         let (is, passive) = (connection.state(), connection.passive);
@@ -209,24 +206,27 @@ impl Host {
                 connection.events = Default::default();
             }
         }
-        if connection.events != <[bool; 7]>::default() && self.is_reporting.insert(flow) {
+        if connection.events != <[bool; 7]>::default() && !core::mem::replace(&mut held.reporting, true) {
             self.reporting.push_back(flow);
         }
-        self.touch(flow);
+        if !core::mem::replace(&mut held.active, true) {
+            self.active.push_back(flow);
+        }
         Some(result)
     }
 
     /// Removes a connection that is closed and has nothing left to send or report.
     fn forget(&mut self, flow: FlowId) {
-        if !self.connections.get(&flow).is_some_and(Connection::is_done) {
+        if !self.connection(flow).is_some_and(Connection::is_done) {
             return;
         }
-        if let Some(connection) = self.connections.remove(&flow)
-            && self.pairs.get(&connection.addresses()) == Some(&flow)
-        {
+        let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
+        if self.pairs.get(&connection.addresses()) == Some(&flow) {
             self.pairs.remove(&connection.addresses());
         }
-        self.rearm(flow);
+        if let Some(armed) = armed {
+            self.deadlines.remove(&(armed.at, flow));
+        }
     }
 
     fn take_message(&mut self, now: Instant, packet: &[u8]) {
@@ -246,7 +246,7 @@ impl Host {
                 self.at(flow, |connection| connection.finish(Some(Event::Closed)));
                 self.forget(flow);
             } else {
-                if self.connections.get(&flow).is_some_and(|connection| connection.refuses(header)) {
+                if self.connection(flow).is_some_and(|connection| connection.refuses(header)) {
                     self.answer_with_reset(segment);
                 }
                 self.at(flow, |connection| connection.handle_segment(now, segment));
@@ -273,7 +273,7 @@ impl Host {
 
     /// Whether a SYN may replace `flow`: it is in TIME-WAIT, and the SYN is newer than any segment it received.
     fn may_follow(&self, flow: FlowId, header: &TcpHeader) -> bool {
-        self.connections.get(&flow).is_some_and(|c| c.state() == State::TimeWait && c.is_newer(header))
+        self.connection(flow).is_some_and(|c| c.state() == State::TimeWait && c.is_newer(header))
     }
 
     /// RFC 9293, section 3.10.7.1.
@@ -319,14 +319,11 @@ impl Machine for Host {
 
     fn handle_timeout(&mut self, now: Instant) {
         while let Some(&(at, flow)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
-            // A pacing deadline stays in place until the drain that follows; it must not be met again here.
             self.deadlines.remove(&(at, flow));
-            self.armed.remove(&flow);
-            self.at(flow, |connection| connection.handle_timeout(now));
-            if self.armed.get(&flow).is_some_and(|at| *at <= now) {
-                self.armed.remove(&flow);
-                self.deadlines.remove(&(at, flow));
+            if let Some(held) = self.connections.get_mut(&flow) {
+                held.armed = None;
             }
+            self.at(flow, |connection| connection.handle_timeout(now));
             self.forget(flow);
         }
     }
@@ -339,13 +336,13 @@ impl Machine for Host {
             }
         }
         while let Some(flow) = self.active.pop_front() {
-            self.is_active.remove(&flow);
-            let Some(connection) = self.connections.get_mut(&flow) else { continue };
-            if let Some(sent) = connection.poll_transmit(now, buf) {
+            let Some(held) = self.connections.get_mut(&flow) else { continue };
+            if let Some(sent) = held.connection.poll_transmit(now, buf) {
                 // The other connections are served first.
-                self.touch(flow);
+                self.active.push_back(flow);
                 return Some(sent);
             }
+            held.active = false;
             self.rearm(flow);
             self.forget(flow);
         }
@@ -354,22 +351,24 @@ impl Machine for Host {
 
     fn poll_timeout(&self) -> Option<Wakeup> {
         let (_, flow) = self.deadlines.first()?;
-        self.connections.get(flow)?.poll_timeout()
+        self.connections.get(flow)?.armed
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {
         while let Some(&flow) = self.reporting.front() {
-            if let Some(connection) = self.connections.get_mut(&flow)
-                && let Some(event) = connection.poll_event()
-            {
+            let Some(Held { connection, reporting, .. }) = self.connections.get_mut(&flow) else {
+                self.reporting.pop_front();
+                continue;
+            };
+            if let Some(event) = connection.poll_event() {
                 let (local, remote) = connection.addresses();
                 return Some(match event {
                     Event::Connected if connection.passive => HostEvent::Accepted { flow, local, remote },
                     event => HostEvent::Connection(flow, event),
                 });
             }
+            *reporting = false;
             self.reporting.pop_front();
-            self.is_reporting.remove(&flow);
             self.forget(flow);
         }
         None

@@ -194,19 +194,25 @@ impl<'a> Udp4<'a> {
 /// The Internet checksum (RFC 1071) of the concatenated `parts`; every part but the last must have even length.
 /// Over data that includes its own correct checksum, the result is zero.
 pub fn checksum(parts: &[&[u8]]) -> u16 {
-    // Eight octets at a time: 2^16 is 1 modulo 0xffff, so the carries of wide sums fold into the same result.
-    let mut sum = 0u128;
+    // Four octets at a time: 2^16 is 1 modulo 0xffff, so wide sums fold into the same result. The sum does not depend on the
+    // order of octets in words (RFC 1071, section 2, B), so the machine's own is taken.
+    let mut sum = 0u64;
     for part in parts {
-        let (words, rest) = part.as_chunks::<8>();
-        sum += words.iter().map(|word| u128::from(u64::from_be_bytes(*word))).sum::<u128>();
-        let mut last = [0; 8];
+        let (words, rest) = part.as_chunks::<4>();
+        sum += words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>();
+        let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        sum += u128::from(u64::from_be_bytes(last));
+        sum += u64::from(u32::from_ne_bytes(last));
     }
+    !u16::from_be(fold(sum))
+}
+
+/// The ones' complement sum of a sum's 16-bit words.
+fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
+    sum as u16
 }
 
 /// Writes an IPv4 header without options and with a checksum of zero; [`finish_header`] fills that in.
@@ -248,14 +254,13 @@ pub(crate) fn pseudo_header(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, le
 
 /// The pseudo-header of either version, summed up so that it has one size (RFC 768; RFC 8200, section 8.1).
 pub(crate) fn pseudo_sum(source: IpAddr, target: IpAddr, protocol: u8, len: u16) -> [u8; 2] {
-    let rest = [0, protocol, (len >> 8) as u8, len as u8];
-    let sum = match (source, target) {
-        (IpAddr::V4(source), IpAddr::V4(target)) => checksum(&[&source.octets(), &target.octets(), &rest]),
-        (IpAddr::V6(source), IpAddr::V6(target)) => checksum(&[&source.octets(), &target.octets(), &rest]),
+    let addresses = match (source, target) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => u64::from(source.to_bits()) + u64::from(target.to_bits()),
+        // `checksum` complements; a checksum's own input must not be.
+        (IpAddr::V6(source), IpAddr::V6(target)) => u64::from(!checksum(&[&source.octets(), &target.octets()])),
         _ => 0,
     };
-    // `checksum` complements; a checksum's own input must not be.
-    (!sum).to_be_bytes()
+    fold(addresses + u64::from(protocol) + u64::from(len)).to_be_bytes()
 }
 
 /// Writes a header of the addresses' version in front of `len` bytes; [`finish_ip`] completes it.

@@ -20,7 +20,7 @@ pub(crate) use luck::hits;
 pub(crate) use waiting::managed;
 
 use std::collections::VecDeque;
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Transmit, Wakeup};
+use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Seed, Transmit, Wakeup};
 use way::Way;
 
 /// Most events kept until they are fetched; later ones are counted in [`Cable::events_missed`].
@@ -145,6 +145,24 @@ impl Cable {
         self.ways[direction as usize].holding()
     }
 
+    /// Takes one frame with its memory, and copies nothing; otherwise as [`Machine::handle_frame`].
+    pub fn hand_in(&mut self, now: Instant, port: PortId, frame: Vec<u8>, meta: &FrameMeta) {
+        let way = &mut self.ways[Direction::from_port(port) as usize];
+        way.advance(now, &mut self.events);
+        way.accept(now, frame, meta, &mut self.events);
+        way.advance(now, &mut self.events);
+    }
+
+    /// The next frame that is due at either port, with its port and ECN mark. For drivers that keep frames; others poll
+    /// the ports.
+    pub fn take_ready(&mut self, now: Instant) -> Option<(PortId, Ecn, Vec<u8>)> {
+        [PortId(0), PortId(1)].into_iter().find_map(|port| {
+            let way = &mut self.ways[Direction::to_port(port) as usize];
+            way.advance(now, &mut self.events);
+            way.take_ready().map(|(ecn, frame)| (port, ecn, frame))
+        })
+    }
+
     /// Whether the queue of frames handed in at `port` uses their flow and ECN mark.
     pub fn looks_at_flows(&self, port: PortId) -> bool {
         let queueing = self.ways[Direction::from_port(port) as usize].config().queueing;
@@ -166,10 +184,10 @@ impl Machine for Cable {
         match meta.segment {
             Some(size) if size > 0 && usize::from(size) < frame.len() => {
                 for segment in frame.chunks(usize::from(size)) {
-                    way.accept(now, segment, &meta, &mut self.events);
+                    way.accept(now, segment.to_vec(), &meta, &mut self.events);
                 }
             }
-            _ => way.accept(now, frame, &meta, &mut self.events),
+            _ => way.accept(now, frame.to_vec(), &meta, &mut self.events),
         }
         way.advance(now, &mut self.events);
     }

@@ -92,7 +92,7 @@ impl Way {
     }
 
     /// Takes a frame from the near port. The caller has advanced to `now`.
-    pub(super) fn accept(&mut self, now: Instant, bytes: &[u8], meta: &FrameMeta, events: &mut Events) {
+    pub(super) fn accept(&mut self, now: Instant, bytes: Vec<u8>, meta: &FrameMeta, events: &mut Events) {
         let number = self.counters.offered.frames;
         self.counters.offered.add(bytes.len());
         let luck = self.dice.roll();
@@ -108,7 +108,7 @@ impl Way {
             return self.lose(now, cause, number, bytes.len(), events);
         }
         let (ecn, flow, hosts, dscp) = (meta.ecn, meta.flow, meta.hosts, meta.dscp);
-        let frame = Frame { bytes: bytes.to_vec(), ecn, flow, hosts, dscp, number, arrived: now, luck };
+        let frame = Frame { bytes, ecn, flow, hosts, dscp, number, arrived: now, luck };
         // With a FIFO, a frame that need not wait bypasses the queue.
         if self.service.is_none() && self.config.queueing.discipline == Discipline::Fifo {
             return self.serve(now, frame, events);
@@ -150,6 +150,14 @@ impl Way {
             self.lose(now, Cause::Oversize, frame.number, len, events);
         }
         None
+    }
+
+    /// The next due frame. The caller has advanced to the present.
+    pub(super) fn take_ready(&mut self) -> Option<(Ecn, Vec<u8>)> {
+        let frame = self.ready.pop_front()?;
+        self.in_flight.take(frame.bytes.len());
+        self.counters.delivered.add(frame.bytes.len());
+        Some((frame.ecn, frame.bytes))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {

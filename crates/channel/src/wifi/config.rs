@@ -41,7 +41,7 @@ pub struct WifiConfig {
     /// Who hears whom.
     pub reach: ReachMap,
     /// Whether a much stronger frame survives a collision.
-    pub capture: Option<Capture>,
+    pub capture: Option<CaptureEffect>,
     /// Bit errors.
     pub errors: Option<BitErrors>,
     /// Forward error correction while the channel is bad; needs `errors`.
@@ -71,7 +71,7 @@ pub struct WifiConfig {
 
 /// When the stronger of two overlapping frames is received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Capture {
+pub struct CaptureEffect {
     /// How much stronger it must be than any other (ns-2 `CPThresh`: 10 dB).
     pub margin_db: i16,
     /// Whether a receiver switches to a stronger frame that begins after the preamble of the first.

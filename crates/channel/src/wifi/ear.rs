@@ -1,7 +1,7 @@
 //! Carrier sense and reception state of a station: energy, the frame being received, and since when the medium is idle.
 
 use super::hold::Hold;
-use super::{Capture, Reach};
+use super::{CaptureEffect, Reach};
 use wavelane_base::{Instant, Span};
 
 /// Physical and virtual carrier sense of one station, or of several with the same view of the medium.
@@ -61,7 +61,7 @@ pub(super) enum Heard {
 pub(super) struct Hearing {
     /// Within this time of the start of a frame another one destroys its preamble.
     pub(super) window: Span,
-    pub(super) capture: Option<Capture>,
+    pub(super) capture: Option<CaptureEffect>,
     /// Whether frames that begin together count as a broken reception.
     pub(super) collision_is_error: bool,
 }

@@ -34,7 +34,7 @@ mod wheel;
 
 pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
-pub use config::{BitErrors, Capture, ErrorsPer, FRAME_MAX, RTS_NEVER, STATIONS_BOUND, WifiConfig};
+pub use config::{BitErrors, CaptureEffect, ErrorsPer, FRAME_MAX, RTS_NEVER, STATIONS_BOUND, WifiConfig};
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};

@@ -1,6 +1,6 @@
 //! The laws of every machine, conservation under everything at once, bounds, and frozen draws.
 
-use crate::drive::{A, B, cable, drive, frame, mbit, ms, ratio, steady, us};
+use crate::drive::{A, Arrival, B, cable, drive, frame, mbit, ms, ratio, steady, us};
 use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span};
@@ -118,6 +118,27 @@ fn a_late_driver_moves_no_fate() {
     }
     assert_eq!(got, exact.arrivals.into_iter().map(|a| a.bytes).collect::<Vec<_>>());
     assert_eq!(late.counters(Direction::Forward), exact.cable.counters(Direction::Forward));
+}
+
+/// With their memory, frames fare as they do in the caller's buffers.
+#[test]
+fn frames_handed_over_fare_as_copied_ones() {
+    let offers = steady(2_000, 700, ms(0), Span::from_millis(2));
+    let copied = drive(4, everything(), &offers, &[]);
+    let mut cable = cable(4, everything());
+    let mut got = Vec::new();
+    let mut offers = offers.into_iter().peekable();
+    while let Some(now) = [cable.poll_timeout().map(|w| w.at), offers.peek().map(|o| o.0)].into_iter().flatten().min() {
+        while let Some((_, bytes)) = offers.next_if(|(at, _)| *at <= now) {
+            cable.hand_in(now, A, bytes, &FrameMeta { ecn: Ecn::Ect0, ..FrameMeta::default() });
+        }
+        while let Some((port, ecn, bytes)) = cable.take_ready(now) {
+            assert_eq!((port, ecn), (B, Ecn::Ect0));
+            got.push(Arrival { at: now, bytes });
+        }
+    }
+    assert!(got.len() > 1_000 && got == copied.arrivals);
+    assert_eq!(cable.counters(Direction::Forward), copied.cable.counters(Direction::Forward));
 }
 
 #[test]

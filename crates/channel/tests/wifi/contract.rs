@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    Aggregate, BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy,
-    RTS_NEVER, Reach, ReachMap, Rules, StationQueue, Width, Wifi, WifiConfig, port,
+    Aggregate, BitErrors, CaptureEffect, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling,
+    Phy, RTS_NEVER, Reach, ReachMap, Rules, StationQueue, Width, Wifi, WifiConfig, port,
 };
 use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
 
@@ -26,7 +26,7 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
     }
     config.edca = (dice.below(2) == 0).then(|| Edca::standard(config.phy));
     config.rts_threshold = [0, 500, RTS_NEVER][dice.below(3) as usize];
-    config.capture = (dice.below(3) == 0).then_some(Capture { margin_db: 6, mid_frame: dice.below(2) == 0 });
+    config.capture = (dice.below(3) == 0).then_some(CaptureEffect { margin_db: 6, mid_frame: dice.below(2) == 0 });
     config.queue = 1 + dice.below(8) as usize;
     config.errors = (dice.below(3) == 0).then_some(BitErrors {
         good: Span::from_millis(5),

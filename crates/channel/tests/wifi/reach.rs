@@ -3,7 +3,7 @@
 use super::drive::*;
 use wavelane_base::{FrameMeta, Machine, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    BitErrors, Capture, ErrorsPer, Event, Phy, Reach, ReachMap, Rules, Sensed, Tally, Wifi, WifiConfig, port,
+    BitErrors, CaptureEffect, ErrorsPer, Event, Phy, Reach, ReachMap, Rules, Sensed, Tally, Wifi, WifiConfig, port,
 };
 
 const WARM: Span = Span::from_millis(500);
@@ -155,11 +155,11 @@ fn capture_saves_the_stronger_of_two_hidden_stations() {
     let flows = uplink(2);
     let without = saturate(1, &config, &flows, WARM, MEASURED);
     assert!(missing(&without.tallies[1]) > 0.5);
-    let first_only = WifiConfig { capture: Some(Capture { margin_db: 10, mid_frame: false }), ..config.clone() };
+    let first_only = WifiConfig { capture: Some(CaptureEffect { margin_db: 10, mid_frame: false }), ..config.clone() };
     let first_only = saturate(1, &first_only, &flows, WARM, MEASURED);
-    let any = WifiConfig { capture: Some(Capture { margin_db: 10, mid_frame: true }), ..config.clone() };
+    let any = WifiConfig { capture: Some(CaptureEffect { margin_db: 10, mid_frame: true }), ..config.clone() };
     let any = saturate(1, &any, &flows, WARM, MEASURED);
-    let too_weak = WifiConfig { capture: Some(Capture { margin_db: 13, mid_frame: true }), ..config };
+    let too_weak = WifiConfig { capture: Some(CaptureEffect { margin_db: 13, mid_frame: true }), ..config };
     let too_weak = saturate(1, &too_weak, &flows, WARM, MEASURED);
     assert_eq!(missing(&any.tallies[1]), 0.0, "stronger than all else, and found in mid-frame");
     // Whatever the receiver has begun with is lost, so the stronger one still loses what begins second.
@@ -258,5 +258,7 @@ fn impossible_cells_are_refused_with_a_remedy() {
     assert!(refused(WifiConfig { cw: Some((16, 1023)), ..good.clone() }).contains("power of two"));
     assert!(refused(WifiConfig { reach: ReachMap::full(1), ..good.clone() }).contains("outside 2 to 256"));
     assert!(refused(WifiConfig { reach: ReachMap::full(257), ..good.clone() }).contains("outside 2 to 256"));
-    assert!(refused(WifiConfig { capture: Some(Capture { margin_db: 0, mid_frame: true }), ..good }).contains("1 dB"));
+    assert!(
+        refused(WifiConfig { capture: Some(CaptureEffect { margin_db: 0, mid_frame: true }), ..good }).contains("1 dB")
+    );
 }

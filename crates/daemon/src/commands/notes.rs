@@ -6,24 +6,26 @@ use crate::medium;
 use crate::names;
 use std::net::SocketAddr;
 
-/// Where a peer is, its name looked up, and what is wrong with that.
+/// Where a peer is, its name looked up, such as `at 192.0.2.7:4780`, and what is wrong with that.
 pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
-    let (places, remarks): (Vec<String>, Vec<Option<String>>) =
+    let (places, remarks): (Vec<Option<String>>, Vec<Option<String>>) =
         peer.places(listen).iter().map(|(address, bound)| place_of(address.as_ref(), *bound)).unzip();
-    (places.join(" and "), remarks.into_iter().flatten().next())
+    let at: Vec<String> = places.into_iter().flatten().collect();
+    let words = if at.is_empty() { "calls us".into() } else { format!("at {}", at.join(" and ")) };
+    (words, remarks.into_iter().flatten().next())
 }
 
-/// The same of one lane, whose socket is bound to `bound`.
-fn place_of(address: Option<&String>, bound: SocketAddr) -> (String, Option<String>) {
-    let Some(written) = address else { return ("(calls us)".into(), None) };
+/// The same of one lane, whose socket is bound to `bound`; no place if the peer calls us by it.
+fn place_of(address: Option<&String>, bound: SocketAddr) -> (Option<String>, Option<String>) {
+    let Some(written) = address else { return (None, None) };
     if let Ok(number) = written.parse::<SocketAddr>() {
-        return (medium::address_text(number), None);
+        return (Some(medium::address_text(number)), None);
     }
     match names::look_up(written) {
         Ok(found) => match names::usable(&found, bound).first() {
-            Some(address) => (format!("{written} ({address})"), None),
+            Some(address) => (Some(format!("{written} ({address})")), None),
             None => (
-                written.clone(),
+                Some(written.clone()),
                 Some(format!(
                     "'{written}' is only {found:?}, which `listen` cannot reach: listen on [::]:4780 for both IP versions"
                 )),
@@ -33,7 +35,7 @@ fn place_of(address: Option<&String>, bound: SocketAddr) -> (String, Option<Stri
             let remark = format!(
                 "no address for '{written}' now ({e}): correct it, or write the number; wavelaned starts and goes on to ask"
             );
-            (written.clone(), Some(remark))
+            (Some(written.clone()), Some(remark))
         }
     }
 }
@@ -75,8 +77,16 @@ pub(super) fn unforwarded(config: &Config) -> Vec<String> {
 pub(super) fn notes(config: &Config) -> Vec<String> {
     let mut notes = lacking_versions(config);
     notes.extend(unrelayed(config));
+    notes.extend(unsealable(config));
     notes.extend(config.mechanisms_notes());
     notes
+}
+
+/// A gateway that seals and names nobody to seal for.
+fn unsealable(config: &Config) -> Option<String> {
+    (config.seal && config.edges.is_empty()).then(|| {
+        "gateway.seal: no [[edge]] is named, so every connection over other gateways is refused; name each gateway at whose end connections leave, with its key and networks, and set seal there too".into()
+    })
 }
 
 /// Peers that reach what we serve and not what is behind other peers.

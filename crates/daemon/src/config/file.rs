@@ -7,9 +7,9 @@ use super::{
     ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, Peer, Tun, TunAddress,
     default_control, default_state, value,
 };
-use crate::{keys, memory, units};
+use crate::{keys, memory};
 use std::path::Path;
-use wavelane_base::{IpPrefix, Span};
+use wavelane_base::{IpPrefix, Octets, Quantity, Span};
 use wavelane_gateway as gateway;
 use wavelane_host::routes;
 
@@ -30,14 +30,14 @@ impl Config {
         let g = file.gateway;
         let defaults = gateway::Config::default();
         let pool = match &g.pool {
-            Some(text) => units::octets(text).map_err(|e| value("gateway.pool", e))?,
+            Some(text) => Octets::parse(text).map_err(|e| value("gateway.pool", e.to_string()))?,
             None => memory::pool_default(),
         };
         let idle = match g.idle.as_deref() {
             None => defaults.idle,
             Some("off") => None,
             Some(text) => {
-                let span = units::span(text).ok().filter(|s| IDLE_RANGE.contains(s));
+                let span = Span::parse(text).ok().filter(|s| IDLE_RANGE.contains(s));
                 let wrong =
                     || format!("'{text}' is neither \"off\" nor a time from 1 s to 3600000 s, such as \"7440 s\"");
                 Some(span.ok_or_else(|| value("gateway.idle", wrong()))?)
@@ -124,7 +124,7 @@ fn forward(f: ForwardTable, peers: &[Peer]) -> Result<Forward, ConfigError> {
 
 fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
     let Some(t) = t else { return Ok(ClockSkew::default()) };
-    let offset = t.offset.map(|o| units::span(&o)).transpose().map_err(|e| value("clock.offset", e))?;
+    let offset = t.offset.map(|o| Span::parse(&o)).transpose().map_err(|e| value("clock.offset", e.to_string()))?;
     let drift_ppm = t.drift_ppm.unwrap_or(0);
     if !(-DRIFT_PPM_MAX..=DRIFT_PPM_MAX).contains(&drift_ppm) {
         return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));

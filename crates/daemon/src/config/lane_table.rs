@@ -5,9 +5,9 @@ use super::check::is_interface_name;
 use super::tables::LaneTable;
 use super::{ConfigError, Lane, LaneSocket, Ways, value};
 use crate::medium::Medium;
-use crate::{rules, units};
+use crate::rules;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::Rate;
+use wavelane_base::{Quantity, Rate};
 use wavelane_gateway::Controller;
 use wavelane_host::ether;
 
@@ -176,7 +176,7 @@ fn start_rate(text: &str, direction: Ways) -> Result<Rate, String> {
         return Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into());
     }
     let wrong = || format!("'{text}' is not a rate, such as \"33.6 kbit/s\"");
-    let rate = units::rate(text).ok().filter(|rate| rate.as_bps() > 0).ok_or_else(wrong)?;
+    let rate = Rate::parse(text).ok().filter(|rate| rate.as_bps() > 0).ok_or_else(wrong)?;
     if rate < Controller::START_RATE_MIN {
         let least = Controller::START_RATE_MIN.as_bps();
         return Err(format!("no line is slower than {least} bit/s: write the line's rate, such as \"33.6 kbit/s\""));

@@ -1,10 +1,9 @@
 //! The keys of block switching's mechanisms, and what `check` says of them.
 
 use super::{Config, ConfigError, value};
-use crate::units;
 use core::fmt::Write as _;
 use serde::Deserialize;
-use wavelane_base::Octets;
+use wavelane_base::{Octets, Quantity};
 use wavelane_gateway::{Backpressure, Mechanisms};
 
 /// Sizes of blocks.
@@ -53,8 +52,9 @@ pub(super) struct MechanismKeys<'a> {
 }
 
 pub(super) fn read(keys: &MechanismKeys<'_>) -> Result<Mechanisms, ConfigError> {
-    let size =
-        |key: &str, text: Option<&str>| text.map(|text| units::octets(text).map_err(|why| value(key, why))).transpose();
+    let size = |key: &str, text: Option<&str>| {
+        text.map(|text| Octets::parse(text).map_err(|why| value(key, why.to_string()))).transpose()
+    };
     let block = size("gateway.block", keys.block)?;
     if block.is_some_and(|size| !BLOCK.contains(&size)) {
         return Err(value("gateway.block", "must lie between \"4 KiB\" and \"64 MiB\", such as \"1 MB\""));

@@ -4,11 +4,11 @@ use super::addresses::{check_host_and_port, check_reachable, prefixes};
 use super::file::line_of;
 use super::tables::{LaneTable, PeerTable};
 use super::{ConfigError, KEEPALIVE, KEEPALIVE_RANGE, Lane, Peer, lane_key, value};
-use crate::{keys, units};
+use crate::keys;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use toml::Spanned;
-use wavelane_base::Rate;
+use wavelane_base::{Quantity, Rate, Span};
 use wavelane_gateway::Controller;
 
 impl Peer {
@@ -43,7 +43,7 @@ impl Peer {
                 .or(t.address.as_ref().map(|_| KEEPALIVE)),
             Some("off") => None,
             Some(text) => {
-                let span = units::span(text).ok().filter(|s| KEEPALIVE_RANGE.contains(s));
+                let span = Span::parse(text).ok().filter(|s| KEEPALIVE_RANGE.contains(s));
                 let wrong = || {
                     value(
                         key("keepalive"),
@@ -91,5 +91,5 @@ fn next_hop(text: &str, key: &str) -> Result<IpAddr, ConfigError> {
 fn fixed_rate(text: &str) -> Result<Rate, String> {
     let wrong = || format!("'{text}' is not \"delay\", \"cubic\" or \"fixed 20 Mbit/s\"");
     let rate = text.strip_prefix("fixed ").ok_or_else(wrong)?;
-    units::rate(rate).ok().filter(|r| r.as_bps() > 0).ok_or_else(wrong)
+    Rate::parse(rate).ok().filter(|r| r.as_bps() > 0).ok_or_else(wrong)
 }

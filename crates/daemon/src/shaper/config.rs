@@ -1,11 +1,10 @@
 //! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it has no peer.
 
 use crate::config::{ConfigError, is_interface_name, value};
-use crate::units;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use wavelane_base::{Rate, Span};
+use wavelane_base::{Quantity, Rate, Span};
 use wavelane_measure::{AutorateTerms, RISE_DEFAULT};
 use wavelane_queue::{Cells, Framing, RATE_MIN};
 
@@ -172,7 +171,7 @@ fn interface(t: Table) -> Result<Interface, ConfigError> {
 
 fn pace(t: &Table) -> Result<Pace, ConfigError> {
     let rate = |key: &str, text: &str| {
-        let rate = units::rate(text).map_err(|e| value(key, e))?;
+        let rate = Rate::parse(text).map_err(|e| value(key, e.to_string()))?;
         if rate < RATE_MIN {
             return Err(value(key, format!("'{text}' is below 8 kbit/s, the least that is shaped")));
         }
@@ -205,7 +204,8 @@ fn pace(t: &Table) -> Result<Pace, ConfigError> {
     let reflector = text.parse().map_err(|_| {
         value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link"))
     })?;
-    let rise = t.rise.as_deref().map_or(Ok(RISE_DEFAULT), units::span).map_err(|e| value("shaper.rise", e))?;
+    let rise =
+        t.rise.as_deref().map_or(Ok(RISE_DEFAULT), Span::parse).map_err(|e| value("shaper.rise", e.to_string()))?;
     if !RISE_RANGE.contains(&rise) {
         return Err(value("shaper.rise", "must lie between 2 ms and 1000 ms"));
     }

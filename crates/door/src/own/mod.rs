@@ -74,7 +74,9 @@ impl OwnDoor {
 
     /// A packet came from an application or a server. Call [`OwnDoor::service`] afterwards.
     pub fn handle_packet(&mut self, now: Instant, gateway: &mut Gateway, packet: &mut [u8]) {
-        if let (Some(syn), Ok(segment)) = (Syn::parse(packet), TcpPacket::parse(packet)) {
+        if let Some(syn) = Syn::parse(packet)
+            && let Ok(segment) = TcpPacket::parse(packet)
+        {
             let state = self.host.state_of(segment.target, segment.source);
             if matches!(state, None | Some(State::TimeWait)) {
                 return self.take_syn(now, gateway, syn, packet);

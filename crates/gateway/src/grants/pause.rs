@@ -172,6 +172,28 @@ mod tests {
         assert!((100..=190 + 6).contains(&paused), "{paused} ms of 19 s");
     }
 
+    /// Each asked one sends on and on, and never what was asked for.
+    #[test]
+    fn peers_that_never_end_their_answer_take_no_more() {
+        let (mut pauses, mut paused, mut now) = (Pauses::default(), 0, 0);
+        for _ in 0..1_000 {
+            now += 190;
+            pauses.turns_took(Span::from_millis(190));
+            let mut pause = Pause::new(ms(now), BTreeSet::new(), LISTEN_SLOW);
+            pause.rest = if pauses.may_ask() { [1, 2, 3].map(PeerId).into() } else { VecDeque::new() };
+            pauses.begin(ms(now), pause);
+            while let Some(peer) = pauses.next(ms(now)) {
+                while pauses.until().is_some_and(|until| until > ms(now)) {
+                    (now, paused) = (now + 1, paused + 1);
+                    pauses.opened(peer);
+                    pauses.heard(ms(now), peer);
+                }
+            }
+        }
+        let (most, last) = (190 * 1_000 / PART, LISTEN_SLOW.times(STEPS).as_millis());
+        assert!((most - 10..=most + last).contains(&paused), "{paused} ms of {now}");
+    }
+
     #[test]
     fn several_are_asked_as_long_as_there_is_time() {
         let mut pauses = Pauses::default();

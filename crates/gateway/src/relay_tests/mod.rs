@@ -3,6 +3,7 @@
 
 mod claims;
 mod deaths;
+mod ends;
 mod overheard;
 mod sealed;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::sealed::Sealing;
 use crate::{Faults, Meddler};
 use std::sync::{Arc, Mutex};
-use wavelane_wire::frame::{FlowName, Passage, Reach, Reason, Seal};
+use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Seal, Word};
 
 fn sealed_chain(count: usize) -> Chain {
     let mut chain = Chain::new(count, 1);
@@ -244,7 +244,8 @@ fn a_replayed_first_open_takes_no_flow_over() {
     let seal = Some(Seal::Keys(keys));
     let passage = Passage { token, hops: 1, received: None, choice: true, attempt: 1 << 61, seal };
     let side = (PeerId(0), FlowName { mine: false, number: 77 });
-    assert_eq!(node.incoming(now, side, (server(0), server(2)), Some(passage)), Err(Reason::Restarted));
+    let refused = node.incoming(now, side, (server(0), server(2)), Some(passage));
+    assert_eq!(refused.map_err(|r| r.reason), Err(Reason::Restarted));
     assert!(chain.run(Span::from_secs(120), Chain::all_closed), "{:?}", chain.ends_otherwise());
     chain.check_complete();
 }
@@ -272,5 +273,55 @@ fn the_edges_say_what_they_know_of_a_way() {
             let last = status.peers.iter().find_map(|peer| peer.distrusted_last.clone()).unwrap();
             assert_eq!(last.way.unwrap().to_string(), asked);
         }
+    }
+}
+
+/// The whole answer and its end overtake the word that accepts the flow and brings the keys, while the client already tries to read.
+#[test]
+fn an_answer_that_overtakes_its_keys_waits_for_them() {
+    for seed in 0..100 {
+        let mut chain = Chain::new(3, seed);
+        chain.seals = vec![true; 3];
+        (0..3).for_each(|node| chain.boot(node));
+        chain.loss = Ratio::new(1, 5).unwrap();
+        chain.talk(noise(seed, 10), noise(seed + 1, 3_000));
+        assert!(chain.run(Span::from_secs(60), Chain::all_closed), "{seed}");
+        chain.check_complete();
+        assert_eq!((chain.count(0, "dropped_parcels_foreign"), chain.count(0, "flows_resumed")), (0, 0), "{seed}");
+    }
+}
+
+/// A relay that claims that a flow ended well, when its opener has everything and asks for the other edge's word.
+#[test]
+fn a_relay_cannot_say_that_a_flow_ended() {
+    for proof in [None, Some(Answered { received: 500_000, seal: Some(Seal::Word(Word { count: 99, tag: [7; 16] })) })]
+    {
+        let mut chain = sealed_chain(3);
+        chain.talk(noise(1, 500_000), noise(2, 10));
+        // The server reads nothing more: the opener cannot have its last word.
+        assert!(chain.run(Span::from_secs(10), |chain| chain.servers.first().is_some_and(|s| s.heard.len() > 100_000)));
+        chain.servers[0].reads_from = Instant::from_secs(600);
+        chain.boot(1);
+        let mut claims = 0;
+        chain.run(Span::from_secs(8), |chain| {
+            let now = chain.now;
+            let names: Vec<_> = chain.node(1).relays.of_peer(PeerId(0));
+            for name in names {
+                let side = (PeerId(0), name);
+                if chain.node(1).relays.contains(side) && claims < 3 {
+                    claims += 1;
+                    chain.node(1).blocks(PeerId(0)).refuse(now, name, Reason::Complete, proof);
+                }
+            }
+            false
+        });
+        assert!(
+            claims > 0 && chain.distrusted(0) > 0 && chain.clients[0].fate.is_none(),
+            "{:?}",
+            chain.clients[0].fate
+        );
+        chain.servers[0].reads_from = chain.now;
+        assert!(chain.run(Span::from_secs(60), Chain::all_closed), "{:?}", chain.clients[0].fate);
+        chain.check_complete();
     }
 }

@@ -48,9 +48,11 @@ pub(crate) struct Half {
     pub(crate) last_data_ns: u64,
     pub(crate) last_ns: Option<u64>,
     pub(crate) idle_ns: u64,
-    /// The last segment that carried sequence space, and the last acknowledgement with new information.
+    /// The last segment that carried sequence space, the last acknowledgement with new information, and the last that
+    /// covered new octets.
     sent_ns: u64,
     told_ns: u64,
+    moved_ns: u64,
     edge: Option<u64>,
     /// The acknowledgement number last sent, in the other direction's sequence space.
     pub(crate) acked: Option<u64>,
@@ -210,6 +212,7 @@ impl Half {
         let ip_id = s.ip_id.unwrap_or(0);
         let sent = super::ledger::Sent { first, end, sent_ns: now, again: 0, tsval, ip_id, sacked: false };
         let quiet_ns = now.saturating_sub(self.sent_ns.max(self.told_ns));
+        let unmoved_ns = now.saturating_sub(self.moved_ns);
         let at_head = self.ledger.head().is_none_or(|h| first <= h.first);
         let added = self.ledger.add(sent, room);
         seen.out_of_order = added.out_of_order;
@@ -231,9 +234,11 @@ impl Half {
         }
         if (unseen || added.repeats.is_some() || added.above.is_some()) && !(keep_alive && s.flags == Flags::ACK) {
             let sack_permitted = self.sack_permitted && other.sack_permitted;
+            let sack_refused = !sack_permitted && self.counts.syns > 0 && other.counts.syns > 0;
             self.repairs.sent(&super::repair::Sending {
                 now,
                 quiet_ns,
+                unmoved_ns,
                 first,
                 end,
                 added: &added,
@@ -241,6 +246,7 @@ impl Half {
                 highest,
                 syn,
                 sack_permitted,
+                sack_refused,
                 duplicate_acks: self.repeated.saturating_sub(1),
                 tsval,
                 ip_id,
@@ -295,6 +301,9 @@ impl Half {
         let told = self.sacks(other, s, ack);
         if acked.segments > 0 || repeats || told.is_some() {
             other.told_ns = now;
+        }
+        if acked.segments > 0 {
+            other.moved_ns = now;
         }
         let newest = acked.newest_ns.filter(|_| acked.originals).max(told.flatten());
         other.repairs.acknowledged(ack, acked.segments > 0, newest, s.options.timestamps.map(|t| t.1));

@@ -118,6 +118,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) now: u64,
     /// Time since the direction's last data or the last acknowledgement with new information.
     pub(crate) quiet_ns: u64,
+    /// Time since the cumulative acknowledgement last advanced.
+    pub(crate) unmoved_ns: u64,
     pub(crate) first: u64,
     pub(crate) end: u64,
     pub(crate) added: &'a Added,
@@ -127,6 +129,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) highest: u64,
     pub(crate) syn: bool,
     pub(crate) sack_permitted: bool,
+    /// Both ends' SYNs were seen, and not both permit SACK.
+    pub(crate) sack_refused: bool,
     pub(crate) duplicate_acks: u32,
     pub(crate) tsval: u32,
     pub(crate) ip_id: u16,
@@ -150,6 +154,8 @@ pub(crate) struct Repairs {
     probed: bool,
     /// When the newest segment known to be delivered was sent.
     delivered_ns: u64,
+    /// When the last timeout sent its first segment.
+    timeout_ns: u64,
     /// TSval of the segment retransmitted after a timeout, until the next acknowledgement.
     timeout_tsval: Option<u32>,
     recent: VecDeque<(u64, u64, u64)>,
@@ -198,8 +204,11 @@ impl Repairs {
             Cause::Rto => {
                 self.counts.rto += s.segments;
                 let follows = matches!(self.state, State::Loss(until) if s.first < until);
-                if !follows || s.quiet_ns >= s.here.with(s.there).silence_ns() {
+                let fired = s.quiet_ns >= s.here.with(s.there).silence_ns()
+                    || s.added.repeats.as_ref().is_some_and(|known| self.only_timer(s, known));
+                if !follows || fired {
                     self.counts.timeouts += 1;
+                    self.timeout_ns = s.now;
                     self.state = State::Loss(s.highest);
                     self.timeout_tsval = (s.tsval != 0).then_some(s.tsval);
                 }
@@ -222,6 +231,9 @@ impl Repairs {
         if s.quiet_ns >= rtt.silence_ns() {
             return if may_probe { (Cause::Tlp, true) } else { (Cause::Rto, s.at_head) };
         }
+        if self.only_timer(s, known) {
+            return (Cause::Rto, known.segment.again > 0);
+        }
         // A probe waits for two RTTs (RFC 8985, section 7.2).
         if may_probe && s.quiet_ns >= rtt.mean_ns() + rtt.mean_ns() / 5 {
             return (Cause::Tlp, true);
@@ -233,6 +245,15 @@ impl Repairs {
             return (Cause::Rto, false);
         }
         (if may_probe { Cause::Tlp } else { Cause::Fast }, false)
+    }
+
+    /// Whether the timer sent this: without SACK nothing else sends a lost retransmission again, and duplicate
+    /// acknowledgements, which let new data out, do not restart it (RFC 6582, section 3.2).
+    fn only_timer(&self, s: &Sending<'_>, known: &Known) -> bool {
+        let before = known.segment.sent_ns;
+        let again = known.segment.again > 0 && before >= self.timeout_ns;
+        let timer_ns = s.unmoved_ns.min(s.now.saturating_sub(before));
+        s.sack_refused && s.at_head && (again || timer_ns >= s.here.with(s.there).silence_ns())
     }
 
     /// Classifies a segment that fills a gap; `Err` if it was only reordered.

@@ -38,6 +38,7 @@ impl Case {
         Sending {
             now,
             quiet_ns,
+            unmoved_ns: quiet_ns,
             first,
             end: first + 1_000,
             added: &self.added,
@@ -45,6 +46,7 @@ impl Case {
             highest: 10_000,
             syn: false,
             sack_permitted: true,
+            sack_refused: false,
             duplicate_acks: 0,
             tsval: 600,
             ip_id: 90,
@@ -92,6 +94,50 @@ fn a_second_tail_retransmission_is_a_timeout() {
     let mut without = Repairs::default();
     without.sent(&Sending { sack_permitted: false, ..case.sending(9_000, 300 * MS, 290 * MS) });
     assert_eq!((without.counts.tlp, without.counts.rto), (0, 1));
+}
+
+#[test]
+fn without_sack_only_the_timer_repeats_a_retransmission() {
+    // New data leaves with every duplicate acknowledgement, so the direction is never quiet.
+    let newreno = |unmoved_ns, permitted| {
+        let mut r = Repairs::default();
+        let case = Case::repeats(1_000, 10 * MS);
+        let of = |now| Sending {
+            duplicate_acks: 3,
+            sack_permitted: permitted,
+            sack_refused: !permitted,
+            ..case.sending(1_000, now, MS)
+        };
+        r.sent(&of(60 * MS));
+        let mut second = Case::repeats(1_000, 60 * MS);
+        second.added.repeats.as_mut().unwrap().segment.again = 1;
+        r.sent(&Sending { added: &second.added, unmoved_ns, duplicate_acks: 90, ..of(60 * MS + unmoved_ns) });
+        (r.counts.fast, r.counts.rto, r.counts.timeouts)
+    };
+    assert_eq!(newreno(220 * MS, false), (1, 1, 1));
+    assert_eq!(newreno(100 * MS, false), (1, 1, 1));
+    // Lost once more, among new data: another timeout, which retransmits what was sent before it.
+    let mut r = Repairs::default();
+    let mut sends = |first: u64, sent_ms: u64, again, now_ms: u64, unmoved_ms: u64, highest| {
+        let mut case = Case::repeats(first, sent_ms * MS);
+        case.added.repeats.as_mut().unwrap().segment.again = again;
+        let sending = Sending { highest, unmoved_ns: unmoved_ms * MS, ..case.sending(first, now_ms * MS, MS) };
+        r.sent(&Sending { sack_permitted: false, sack_refused: true, ..sending });
+        (r.counts.fast, r.counts.rto, r.counts.timeouts)
+    };
+    assert_eq!(sends(1_000, 10, 0, 300, 290, 10_000), (0, 1, 1));
+    assert_eq!(sends(2_000, 10, 0, 340, 0, 12_000), (0, 2, 1));
+    assert_eq!(sends(2_000, 340, 1, 560, 260, 20_000), (0, 3, 2));
+    assert_eq!(sends(15_000, 500, 0, 600, 0, 20_000), (0, 4, 2));
+    // With it RACK repeats a lost retransmission (RFC 8985, section 3.1).
+    assert_eq!(newreno(100 * MS, true), (2, 0, 0));
+    // The first one, too late for three duplicate acknowledgements.
+    let mut r = Repairs::default();
+    let case = Case::repeats(1_000, 10 * MS);
+    let late =
+        Sending { duplicate_acks: 77, sack_permitted: false, sack_refused: true, ..case.sending(1_000, 230 * MS, MS) };
+    r.sent(&Sending { unmoved_ns: 220 * MS, ..late });
+    assert_eq!((r.counts.rto, r.counts.timeouts), (1, 1));
 }
 
 #[test]

@@ -29,7 +29,7 @@ const CASES: [Case; 30] = [
     Case { name: "no-sack", loss: 20, settings: &[("net/ipv4/tcp_sack", "0")], ..Case::PLAIN },
     Case { name: "zero-window", end: End::Pauses, octets: 6_000_000, rate: "100mbit", snaplen: 96, ..Case::PLAIN },
     Case { name: "reset", end: End::Resets, snaplen: 68, ..Case::PLAIN },
-    Case { name: "outage", end: End::Outage, ..Case::PLAIN },
+    Case { name: "outage", end: End::Outage, octets: 4_000_000, ..Case::PLAIN },
     Case { name: "both-ways", end: End::Echoes, octets: 800_000, ..Case::PLAIN },
     Case { name: "many", connections: 12, octets: 20_000, ..Case::PLAIN },
     Case { name: "ecn", marks: 30, settings: &[ECN], ..Case::PLAIN },
@@ -57,7 +57,7 @@ const CASES: [Case; 30] = [
     },
     Case { name: "six-reset", six: true, end: End::Resets, snaplen: 88, ..Case::PLAIN },
     Case { name: "six-both-ways", six: true, end: End::Echoes, octets: 800_000, ..Case::PLAIN },
-    Case { name: "six-outage", six: true, end: End::Outage, ..Case::PLAIN },
+    Case { name: "six-outage", six: true, end: End::Outage, octets: 4_000_000, ..Case::PLAIN },
     Case { name: "no-window-scaling", loss: 20, settings: &[("net/ipv4/tcp_window_scaling", "0")], ..Case::PLAIN },
     Case { name: "no-dsack", loss: 20, settings: &[("net/ipv4/tcp_dsack", "0")], ..Case::PLAIN },
 ];

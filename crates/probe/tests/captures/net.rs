@@ -81,6 +81,8 @@ pub(crate) struct Kernel {
     pub(crate) dsacks: u64,
     /// Segments with a mark that arrived at the receiver.
     pub(crate) marked: u64,
+    /// Segments that arrived, of any kind.
+    pub(crate) arrived: u64,
 }
 
 /// Octets that wait on the slower way at most, and longer than it takes to send them at 3 Mbit/s. What was sent again meanwhile
@@ -147,7 +149,9 @@ fn wire(case: &Case) -> [Netns; 3] {
     let (rate, queue) = (case.rate, case.queue);
     run(&r, &format!("tc qdisc replace dev r1 root tbf rate {rate} burst 6000 limit {queue}"));
     if case.loss > 0 {
-        let drop = format!("iifname r0 meta l4proto tcp numgen random mod 1000 < {} drop", case.loss);
+        // A SYN that is sent again asks for no ECN (RFC 3168, section 6.1.1.1).
+        let which = if case.marks > 0 { "tcp flags & syn == 0" } else { "meta l4proto tcp" };
+        let drop = format!("iifname r0 {which} numgen random mod 1000 < {} drop", case.loss);
         rules(
             &r,
             &format!("table inet loss {{\n chain f {{\n type filter hook forward priority 0;\n {drop}\n }}\n}}\n"),
@@ -247,6 +251,7 @@ fn counters(ns: &Netns) -> Kernel {
         // Of octets below the cumulative acknowledgement, and of octets above it.
         dsacks: more("TCPDSACKRecv") + more("TCPDSACKOfoRecv"),
         marked: 0,
+        arrived: value(&own, "Tcp:", "InSegs"),
     }
 }
 
@@ -328,6 +333,26 @@ fn exchange(a: &Netns, b: &Netns, case: Case) {
     server.join().expect("the server");
 }
 
+/// Nothing passes from when some data has arrived until the sender has timed out: told by the kernels' counters, for a busy
+/// machine may need longer for `nft` than the transfer takes.
+fn outage(r: &Netns, a: &Netns, b: &Netns) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while counters(b).arrived < 100 {
+        assert!(Instant::now() < deadline, "no outage: no data arrived");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let before = counters(a).timeouts;
+    let drop = "iifname r0 meta l4proto tcp drop";
+    rules(r, &format!("table inet outage {{\n chain f {{\n type filter hook forward priority 0;\n {drop}\n }}\n}}\n"));
+    let timed_out = || counters(a).timeouts > before;
+    while !timed_out() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    run(r, "nft delete table inet outage");
+    assert!(timed_out(), "no outage: the sender has not timed out");
+}
+
 /// Runs a case and captures it at both ends.
 pub(crate) fn capture(case: Case, directory: &Path) -> Captured {
     let [a, r, b] = wire(&case);
@@ -338,18 +363,7 @@ pub(crate) fn capture(case: Case, directory: &Path) -> Captured {
     let at_receiver = Dump::start(&b, device, &case, file("receiver"));
     std::thread::scope(|s| {
         if case.end == End::Outage {
-            s.spawn(|| {
-                std::thread::sleep(Duration::from_millis(300));
-                let drop = "iifname r0 meta l4proto tcp drop";
-                rules(
-                    &r,
-                    &format!(
-                        "table inet outage {{\n chain f {{\n type filter hook forward priority 0;\n {drop}\n }}\n}}\n"
-                    ),
-                );
-                std::thread::sleep(Duration::from_millis(700));
-                run(&r, "nft delete table inet outage");
-            });
+            s.spawn(|| outage(&r, &a, &b));
         }
         exchange(&a, &b, case);
     });

@@ -1,6 +1,7 @@
 //! The path of a flow through the topology.
 
 use super::{Change, Channel, ChannelKind, Direction, Flow, NodeKind, Scenario};
+use std::collections::BTreeMap;
 use wavelane_base::{Instant, Rate, Span};
 use wavelane_channel::DirectionConfig;
 
@@ -68,7 +69,8 @@ impl Scenario {
     }
     /// Per hop: the node it leaves, the channel and the direction.
     fn way(&self, source: &str, sink: &str) -> Option<Vec<(usize, usize, Direction)>> {
-        let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
+        let index: BTreeMap<&str, usize> = self.nodes.iter().enumerate().map(|(n, node)| (&*node.name, n)).collect();
+        let place = |name: &str| index.get(name).copied();
         let (source, sink) = (place(source)?, place(sink)?);
         let places: Vec<Vec<Option<usize>>> =
             self.channels.iter().map(|c| c.between.iter().map(|name| place(name)).collect()).collect();

@@ -158,7 +158,7 @@ impl Hop {
                 self.settle(name);
             }
             Some(reason) => {
-                self.events.push_back(HopEvent::Refused(name, reason));
+                self.events.push_back(HopEvent::Refused(name, reason, edge));
                 self.step(name, Cause::PeerRefuses);
             }
         }
@@ -377,7 +377,7 @@ impl Hop {
     /// The flow ends abnormally: tells the owner unless it knows already.
     pub(super) fn lose(&mut self, name: FlowName, cause: Cause, reason: Reason) {
         match self.flows.get(&name).map(|f| f.state) {
-            Some(State::Opening) => self.events.push_back(HopEvent::Refused(name, reason)),
+            Some(State::Opening) => self.events.push_back(HopEvent::Refused(name, reason, None)),
             // If the peer itself says so, it has not lost its state, since it knows the flow.
             Some(State::Asked | State::Open) if (cause, reason) == (Cause::PeerResets, Reason::Restarted) => {
                 self.events.push_back(HopEvent::Withdrawn(name));

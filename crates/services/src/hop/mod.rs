@@ -186,8 +186,11 @@ impl Hop {
         self.answer(now, flow, None);
     }
 
-    /// Refuses an incoming flow. Ignored for any other flow.
-    pub fn refuse(&mut self, now: Instant, flow: FlowName, reason: Reason) {
+    /// Refuses an incoming flow, with what its answering edge says if it ended before. Ignored for any other flow.
+    pub fn refuse(&mut self, now: Instant, flow: FlowName, reason: Reason, edge: Option<Answered>) {
+        if let Some(f) = self.flows.get_mut(&flow).filter(|f| f.state == State::Asked) {
+            f.answered = edge;
+        }
         self.answer(now, flow, Some(reason));
     }
 
@@ -331,7 +334,7 @@ impl Hop {
     pub fn peer_restarted(&mut self, _now: Instant) {
         for (&name, flow) in &self.flows {
             match flow.state {
-                State::Opening => self.events.push_back(HopEvent::Refused(name, Reason::Restarted)),
+                State::Opening => self.events.push_back(HopEvent::Refused(name, Reason::Restarted, None)),
                 State::Asked | State::Open => self.events.push_back(HopEvent::Reset(name, Reason::Restarted)),
                 State::Ending | State::Done | State::Gone => continue,
             }

@@ -30,7 +30,8 @@ const MISSES_MAX: u32 = 64;
 const REST: Span = Span::from_secs(10);
 /// How many are tried.
 const TRIES: u32 = 8;
-/// Most stretches that wait to be forwarded with a digest known: 5 MB of full datagrams.
+/// Most stretches that wait to be forwarded with a digest known: 5 MB of full datagrams. The newest stay: nobody keeps for long what it heard, so
+/// those of a flow that stands still are of no use.
 const STRETCHES_MAX: usize = 4_096;
 /// Most digests that wait to be reported.
 const QUEUED_MAX: usize = 16 * HEARD_MAX;
@@ -48,8 +49,10 @@ pub(super) struct Overheard {
     heard: VecDeque<(u64, Short)>,
     report_at: Option<Instant>,
     due: bool,
-    /// Where stretches with these digests begin; at most [`STRETCHES_MAX`].
-    known: BTreeMap<Short, (FlowName, u64)>,
+    /// Where stretches with these digests begin, and the order in which they became known; at most [`STRETCHES_MAX`].
+    known: BTreeMap<Short, (FlowName, u64, u64)>,
+    order: BTreeMap<u64, Short>,
+    turns: u64,
     /// Reported and not known yet, at most [`EARLY_MAX`].
     early: VecDeque<Short>,
     listens_until: Option<Instant>,
@@ -69,7 +72,14 @@ impl Overheard {
     }
     /// These stretches are not to be forwarded any more.
     pub(super) fn forget(&mut self, digests: &[Short]) {
-        digests.iter().for_each(|key| _ = self.known.remove(key));
+        for (_, _, turn) in digests.iter().filter_map(|key| self.known.remove(key)) {
+            self.order.remove(&turn);
+        }
+    }
+    fn know(&mut self, key: Short, name: FlowName, offset: u64) {
+        self.turns += 1;
+        self.known.insert(key, (name, offset, self.turns));
+        self.order.insert(self.turns, key);
     }
     /// Digests to report, known, and reported early.
     #[cfg(test)]
@@ -211,6 +221,11 @@ impl Known {
         let mut within = self.all.range(start + 1..end.max(start + 1));
         within.find(|(_, stretch)| stretch.state == State::Heard).map_or(end, |(at, _)| *at)
     }
+    /// The stretch that begins here is sent as it is.
+    fn forget(&mut self, offset: u64) {
+        self.all.remove(&offset);
+        self.move_on();
+    }
     /// Everything below `end` was sent. Returns the digests of what is forgotten by that.
     fn sent(&mut self, end: u64) -> Vec<Short> {
         let mut gone = Vec::new();
@@ -297,6 +312,10 @@ impl Hop {
     pub(crate) fn note_open(&mut self, frame: &Frame<'_>, digest: Digest) {
         let Frame::Data { flow, offset, bytes } = frame else { return };
         let (name, len) = (flow.from_other_side(), bytes.len() as u64);
+        if len < OPEN_MIN {
+            // Nobody keeps it.
+            return;
+        }
         // Of what was dropped, beyond the credit for instance, nothing is remembered.
         let holds = |inc: &Incoming| {
             let end = offset.saturating_add(len);
@@ -313,8 +332,7 @@ impl Hop {
         let overheard = &mut self.overheard;
         let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.may_be_open()) else { return };
         let key = short(&digest);
-        let full = overheard.known.len() >= STRETCHES_MAX;
-        if full || offset < flow.out.sent_so_far() || overheard.known.contains_key(&key) {
+        if offset < flow.out.sent_so_far() || overheard.known.contains_key(&key) {
             return;
         }
         let early = overheard.early.iter().position(|other| *other == key);
@@ -329,7 +347,19 @@ impl Hop {
             None => State::Goes,
         };
         if stretches.add(offset, len, digest, state) {
-            overheard.known.insert(key, (name, offset));
+            overheard.know(key, name, offset);
+        }
+        self.settle(name);
+        if self.overheard.known.len() > STRETCHES_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((_, key)) = self.overheard.order.pop_first() else { return };
+        let Some((name, offset, _)) = self.overheard.known.remove(&key) else { return };
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.out.stretches_known.known().forget(offset);
         }
         self.settle(name);
     }
@@ -340,7 +370,7 @@ impl Hop {
         overheard.listens_until = Some(now + LISTENS_FOR);
         let mut last: BTreeMap<FlowName, u64> = BTreeMap::new();
         for key in digests.as_chunks::<SHORT_DIGEST_LEN>().0 {
-            let Some(&(name, offset)) = overheard.known.get(key) else {
+            let Some(&(name, offset, _)) = overheard.known.get(key) else {
                 if overheard.early.len() >= EARLY_MAX {
                     overheard.early.pop_front();
                 }

@@ -141,7 +141,7 @@ pub enum HopEvent {
     /// Across relays: how far the other edge has taken our bytes. The reach only grows, or its word is newer.
     Progress(FlowName, Reach, Option<Word>),
     /// The flow was not opened; it is forgotten.
-    Refused(FlowName, Reason),
+    Refused(FlowName, Reason, Option<Answered>),
     /// The far side reset the flow after bytes that are still unread; [`HopEvent::Reset`] follows once they are read.
     Ending(FlowName),
     /// `read` has something to return. Edge-triggered: read until `Blocked`.

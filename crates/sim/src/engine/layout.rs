@@ -63,7 +63,7 @@ impl Engine {
         let actor = self.join(Due::Node(id));
         self.node_actors.push(actor);
         // If nothing happens to it before, it is woken then.
-        self.agenda.set(actor, self.nodes[id].resident().and_then(|resident| resident.deadline()));
+        self.agenda.set(actor, self.nodes[id].resident().deadline());
         NodeId(id)
     }
 

@@ -41,20 +41,27 @@ impl Medium {
             Self::Wifi(_) => (port / STATIONS_BOUND, port % STATIONS_BOUND),
         }
     }
-    /// Takes a packet; `handling` says how a radio frame of it is to be sent. A cable reads no headers: what its queue
-    /// looks at is read here.
-    pub(super) fn handle_frame(&mut self, now: Instant, port: PortId, packet: &mut [u8], handling: Handling) {
-        let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
+    /// Takes a packet; `handling` says how a radio frame of it is to be sent. Neither medium reads headers: what its queue
+    /// looks at is read here. A cell copies the packet, whose memory goes to `spare`.
+    pub(super) fn hand_in(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        packet: Vec<u8>,
+        handling: Handling,
+        spare: &mut Vec<Vec<u8>>,
+    ) {
+        let looks = match self {
+            Self::Cable(cable) => cable.looks_at_flows(port),
+            Self::Wifi(wifi) => wifi.looks_at_flows(usize::from(port.0) / STATIONS_BOUND),
+        };
+        let read = if looks { queue_meta(&packet) } else { FrameMeta::default() };
+        let meta = FrameMeta { rx_time: now, ..read };
         match self {
-            Self::Cable(cable) if cable.looks_at_flows(port) => {
-                let read = queue_meta(packet);
-                cable.handle_frame(now, port, packet, FrameMeta { rx_time: now, ..read });
-            }
-            Self::Cable(cable) => cable.handle_frame(now, port, packet, meta),
+            Self::Cable(cable) => cable.hand_in(now, port, packet, &meta),
             Self::Wifi(wifi) => {
-                let station = usize::from(port.0) / STATIONS_BOUND;
-                let read = if wifi.looks_at_flows(station) { queue_meta(packet) } else { meta };
-                wifi.hand_in(now, port, packet, FrameMeta { rx_time: now, ..read }, handling);
+                wifi.hand_in(now, port, &packet, meta, handling);
+                spare.push(packet);
             }
         }
     }
@@ -64,22 +71,21 @@ impl Medium {
             Self::Wifi(wifi) => wifi.handle_timeout(now),
         }
     }
-    /// Puts the next packet that comes out into `packet`, and returns its port. `buffer` is room for a cable's.
-    pub(super) fn next_out(&mut self, now: Instant, buffer: &mut [u8], packet: &mut Vec<u8>) -> Option<PortId> {
-        let (port, ecn) = match self {
-            Self::Cable(cable) => {
-                let mut poll = |port| Some((port, cable.poll_transmit(now, port, buffer, 1)?));
-                let (port, sent) = poll(PortId(0)).or_else(|| poll(PortId(1)))?;
-                packet.clear();
-                packet.extend_from_slice(&buffer[..sent.len]);
-                (port, sent.ecn)
+    /// The next packet that comes out, and its port. A cell copies it into memory from `spare`.
+    pub(super) fn next_out(&mut self, now: Instant, spare: &mut Vec<Vec<u8>>) -> Option<(PortId, Vec<u8>)> {
+        let (port, ecn, mut packet) = match self {
+            Self::Cable(cable) => cable.take_ready(now)?,
+            Self::Wifi(wifi) => {
+                wifi.next_ready()?;
+                let mut packet = spare.pop().unwrap_or_default();
+                let (port, ecn) = wifi.take_ready(now, &mut packet)?;
+                (port, ecn, packet)
             }
-            Self::Wifi(wifi) => wifi.take_ready(now, packet)?,
         };
         if ecn == Ecn::Ce {
-            mark_congestion(packet);
+            mark_congestion(&mut packet);
         }
-        Some(port)
+        Some((port, packet))
     }
     /// How many frames of bulk a station takes from a gateway that keeps its queue short.
     pub(super) fn bulk_room(&self, station: usize) -> usize {

@@ -77,9 +77,6 @@ pub type Tap = Box<dyn FnMut(Crossing<'_>)>;
 /// What takes the frames that radio cells capture: of which cell, which frame, and the bytes kept of it.
 pub type CaptureSink = Box<dyn FnMut(ChannelId, Captured, &[u8])>;
 
-/// Room for one packet that comes out of a channel.
-const PACKET_ROOM: usize = 65_535;
-
 enum Node {
     Gateway(Box<GatewayNode>),
     Host(Box<HostNode>),
@@ -94,19 +91,18 @@ impl Node {
             Self::Router(router) => &router.name,
         }
     }
-    /// The node as one with a machine and programs.
-    fn resident(&self) -> Option<&dyn Resident> {
+    fn resident(&self) -> &dyn Resident {
         match self {
-            Self::Gateway(gateway) => Some(&**gateway),
-            Self::Host(host) => Some(&**host),
-            Self::Router(_) => None,
+            Self::Gateway(gateway) => &**gateway,
+            Self::Host(host) => &**host,
+            Self::Router(router) => router,
         }
     }
-    fn resident_mut(&mut self) -> Option<&mut dyn Resident> {
+    fn resident_mut(&mut self) -> &mut dyn Resident {
         match self {
-            Self::Gateway(gateway) => Some(&mut **gateway),
-            Self::Host(host) => Some(&mut **host),
-            Self::Router(_) => None,
+            Self::Gateway(gateway) => &mut **gateway,
+            Self::Host(host) => &mut **host,
+            Self::Router(router) => router,
         }
     }
 }
@@ -146,7 +142,6 @@ pub struct Engine {
     departed: Vec<usize>,
     /// Packet buffers to be used again.
     spare: Vec<Vec<u8>>,
-    buffer: Vec<u8>,
     /// What a program moves per call.
     piece: Box<[u8; PIECE]>,
     digest: u64,
@@ -183,7 +178,6 @@ impl Engine {
             ready: Vec::new(),
             departed: Vec::new(),
             spare: Vec::new(),
-            buffer: vec![0; PACKET_ROOM],
             piece: Box::new([0; PIECE]),
             digest: DIGEST_START,
             tap: None,
@@ -294,10 +288,7 @@ impl Engine {
 
     /// Lets a node's machine or programs act and takes what they send to the channels.
     fn at_resident<T>(&mut self, node: usize, act: impl FnOnce(&mut dyn Resident, &mut Moment<'_>) -> T) -> T {
-        self.at_node(node, |this, moment| match this.resident_mut() {
-            Some(resident) => act(resident, moment),
-            None => panic!("node {node} is a router, which has no machine"),
-        })
+        self.at_node(node, |this, moment| act(this.resident_mut(), moment))
     }
 
     fn at_node<T>(&mut self, node: usize, act: impl FnOnce(&mut Node, &mut Moment<'_>) -> T) -> T {
@@ -309,13 +300,10 @@ impl Engine {
             piece: &mut self.piece,
         };
         let result = act(&mut self.nodes[node], &mut moment);
-        if let Some(resident) = self.nodes[node].resident() {
-            self.agenda.set(self.node_actors[node], resident.deadline());
-        }
+        self.agenda.set(self.node_actors[node], self.nodes[node].resident().deadline());
         let mut out = std::mem::take(&mut self.out);
-        for Outgoing { port, mut packet, handling } in out.drain(..) {
-            self.offer(node, port, &mut packet, handling);
-            self.spare.push(packet);
+        for Outgoing { port, packet, handling } in out.drain(..) {
+            self.offer(node, port, packet, handling);
         }
         self.out = out;
         result

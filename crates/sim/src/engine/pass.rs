@@ -2,7 +2,7 @@
 
 use super::digest::{mix, mix_bytes};
 use super::medium::Medium;
-use super::{ChannelId, Crossing, Engine, Node, NodeId, Point};
+use super::{ChannelId, Crossing, Engine, NodeId, Point};
 use crate::node::INSIDE;
 use wavelane_base::PortId;
 use wavelane_channel::cable::Direction;
@@ -15,17 +15,17 @@ const INSIDE_KEPT: usize = 1_000_000;
 
 impl Engine {
     /// Hands a packet to the channel at a node's port.
-    pub(super) fn offer(&mut self, node: usize, port: usize, packet: &mut [u8], handling: Option<Handling>) {
+    pub(super) fn offer(&mut self, node: usize, port: usize, packet: Vec<u8>, handling: Option<Handling>) {
         let wire = if port >= INSIDE { self.inside_wires.get(&(node, port)) } else { self.wires[node].get(port) };
         let Some(&(channel, port)) = wire else {
             if port == INSIDE && self.inside.len() < INSIDE_KEPT {
-                self.inside.push((self.now, NodeId(node), packet.to_vec()));
+                self.inside.push((self.now, NodeId(node), packet));
             }
             return;
         };
-        self.note(channel, port, Point::Offered, packet);
-        let handling = handling.unwrap_or_else(|| self.handling_of(packet));
-        self.channels[channel].medium.handle_frame(self.now, port, packet, handling);
+        self.note(channel, port, Point::Offered, &packet);
+        let handling = handling.unwrap_or_else(|| self.handling_of(&packet));
+        self.channels[channel].medium.hand_in(self.now, port, packet, handling, &mut self.spare);
         self.dirty.push_back(channel);
     }
 
@@ -35,12 +35,9 @@ impl Engine {
             let Some(channel) = self.dirty.pop_front() else { return };
             let mut ready = std::mem::take(&mut self.ready);
             let slot = &mut self.channels[channel];
-            let mut packet = self.spare.pop().unwrap_or_default();
-            while let Some(port) = slot.medium.next_out(self.now, &mut self.buffer, &mut packet) {
-                ready.push((port, packet));
-                packet = self.spare.pop().unwrap_or_default();
+            while let Some(out) = slot.medium.next_out(self.now, &mut self.spare) {
+                ready.push(out);
             }
-            self.spare.push(packet);
             let mut departed = std::mem::take(&mut self.departed);
             while let Some(station) = slot.medium.next_departure() {
                 departed.push(station);
@@ -76,17 +73,10 @@ impl Engine {
         let (at, far) = slot.medium.places(port);
         let (node, ports) = &slot.ends[at];
         let (node, port) = (node.0, ports[far]);
-        match &mut self.nodes[node] {
-            Node::Gateway(_) | Node::Host(_) => {
-                self.at_resident(node, |resident, moment| resident.receive(moment, port, &mut packet));
-            }
-            Node::Router(router) => {
-                if let Some(to) = router.choose(port, &packet) {
-                    self.offer(node, to, &mut packet, None);
-                }
-            }
+        self.at_resident(node, |resident, moment| resident.receive(moment, port, &mut packet));
+        if packet.capacity() > 0 {
+            self.spare.push(packet);
         }
-        self.spare.push(packet);
     }
 
     fn note(&mut self, channel: usize, port: PortId, point: Point, packet: &[u8]) {

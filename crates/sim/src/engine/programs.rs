@@ -72,7 +72,7 @@ impl Engine {
 
     fn pump_both(&mut self, flow: FlowIndex) {
         for node in 0..self.nodes.len() {
-            let Some(resident) = self.nodes[node].resident() else { continue };
+            let resident = self.nodes[node].resident();
             let client = self.flows[flow.0].client.filter(|(at, _)| at.0 == node).map(|(_, id)| id);
             let ids = [client, resident.server_of(flow)];
             for id in ids.into_iter().flatten() {

@@ -1,5 +1,6 @@
 //! Routers: nodes that hold nothing and know the routes to addresses.
 
+use crate::node::{Moment, Outgoing, Resident};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wavelane_wire::ip::Ipv4;
@@ -18,7 +19,7 @@ impl Router {
     }
 
     /// The port a packet leaves by; never the one it came in by.
-    pub(super) fn choose(&mut self, came_by: usize, packet: &[u8]) -> Option<usize> {
+    fn choose(&mut self, came_by: usize, packet: &[u8]) -> Option<usize> {
         let (port, why) = match Ipv4::parse(packet) {
             Ok(ip) => (self.routes.get(&ip.target).copied().filter(|port| *port != came_by), "no_route"),
             Err(_) => (None, "damaged"),
@@ -27,5 +28,13 @@ impl Router {
             *self.dropped.entry(why).or_default() += 1;
         }
         port
+    }
+}
+
+impl Resident for Router {
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>) {
+        if let Some(to) = self.choose(port, packet) {
+            moment.out.push(Outgoing::new(to, std::mem::take(packet)));
+        }
     }
 }

@@ -14,23 +14,23 @@ use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Pl
 
 /// Which ways a cable carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ways {
+pub(crate) enum Ways {
     Both,
     Forward,
     Reverse,
 }
 
 /// Two gateways and the cables between them, each a port of both.
-struct World {
-    engine: Engine,
-    a: NodeId,
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) a: NodeId,
     b: NodeId,
-    cables: Vec<ChannelId>,
+    pub(crate) cables: Vec<ChannelId>,
     flows: u16,
 }
 
 impl World {
-    fn new(seed: u64, cables: &[(CableConfig, Ways)]) -> Self {
+    pub(crate) fn new(seed: u64, cables: &[(CableConfig, Ways)]) -> Self {
         Self::with(seed, cables, |_| {})
     }
 
@@ -61,7 +61,7 @@ impl World {
         Self { engine, a, b, cables: plugged, flows: 0 }
     }
 
-    fn add(&mut self, work: Work) -> FlowIndex {
+    pub(crate) fn add(&mut self, work: Work) -> FlowIndex {
         self.flows += 1;
         self.engine.add_flow(FlowSpec {
             node: self.a,
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-fn both_ways(config: DirectionConfig) -> (CableConfig, Ways) {
+pub(crate) fn both_ways(config: DirectionConfig) -> (CableConfig, Ways) {
     (CableConfig::symmetric(config), Ways::Both)
 }
 

@@ -264,6 +264,7 @@ fn where_no_honest_way_exists_the_failure_is_clear() {
 #[test]
 fn a_cycle_of_full_pools_does_not_deadlock() {
     const NODES: usize = 6;
+    const POOL: u64 = 1 << 20;
     let ring: Vec<[usize; 2]> = (0..NODES).map(|node| [node, (node + 1) % NODES]).collect();
     let usual = Backpressure::Adaptive;
     for (lossy, backpressure, seed) in
@@ -271,13 +272,19 @@ fn a_cycle_of_full_pools_does_not_deadlock() {
     {
         let cable = CableConfig::symmetric(direction(20, 40, 200_000));
         let cable = if lossy { with_loss(cable, &random_loss(1, 20)) } else { cable };
-        let spec = MeshSpec { pool: Octets::new(1 << 20), backpressure, ..MeshSpec::new(NODES, &ring, &cable) };
+        let spec = MeshSpec { pool: Octets::new(POOL), backpressure, ..MeshSpec::new(NODES, &ring, &cable) };
         let mut mesh = Mesh::new(Seed(seed), &spec);
         for (from, _) in (0..NODES).flat_map(|node| (0..6).map(move |flow| (node, flow))) {
             for work in [Work::Upload(Some(500_000)), Work::Download(Some(500_000))] {
                 add(&mut mesh, from, (from + 2) % NODES, work, Instant::ZERO);
             }
         }
+        let mut fullest = 0;
+        for ms in (0..5_000).step_by(50) {
+            mesh.engine.run_until(Instant::from_millis(ms));
+            fullest = fullest.max(mesh.nodes.iter().map(|node| mesh.engine.status(*node).buffered).max().unwrap_or(0));
+        }
+        assert!(fullest > POOL / 4 * 3, "{fullest} of {POOL}: no pool was nearly full");
         finish(&mut mesh, secs(60));
         let relayed: u64 = (0..NODES).map(|node| mesh.count(node, "flows_relayed")).sum();
         assert_eq!(relayed, 72, "every flow crosses one relay");

@@ -35,15 +35,15 @@ fn first_seconds(seed: u64, bps: u64, start_rate: Option<Rate>) -> (Span, u64) {
 }
 
 #[test]
-fn a_modem_that_is_told_its_rate_starts_without_a_queue_of_seconds() {
+fn a_modem_starts_without_a_queue_of_seconds_told_its_rate_or_not() {
     for seed in 1..=3 {
         let bps = 33_600;
         let (blind, blind_octets) = first_seconds(seed, bps, None);
         let (told, told_octets) = first_seconds(seed, bps, Some(Rate::from_bps(bps)));
         println!("seed {seed}: {blind:?} and {blind_octets} octets, told {told:?} and {told_octets}");
-        assert!(told <= Span::from_millis(2_500), "seed {seed}: {told:?}");
-        assert!(blind >= told.times(2), "seed {seed}: {blind:?} without");
-        assert!(told_octets as f64 >= 0.95 * blind_octets as f64, "seed {seed}: {told_octets} of {blind_octets}");
+        assert!(told.max(blind) <= Span::from_millis(2_500), "seed {seed}: {told:?}, {blind:?} without");
+        let share = told_octets as f64 / blind_octets as f64;
+        assert!((0.95..1.05).contains(&share), "seed {seed}: {told_octets}, {blind_octets} without");
     }
 }
 
@@ -71,8 +71,7 @@ fn both_files_know_the_same_start() {
     assert_eq!(wavelane_scenario::START_RATE_MIN, wavelane_gateway::Controller::START_RATE_MIN);
 }
 
-/// Small writes that come faster than a modem takes packets: what waits for the pacer travels together. A lane that knows no rate has
-/// filled the path by then, and empties it.
+/// Small writes that come faster than a modem takes packets: what waits for the pacer travels together.
 #[test]
 fn small_writes_do_not_fill_the_queue_of_a_modem() {
     for (seed, start_rate) in [(1, Some(33_600)), (2, Some(33_600)), (3, None), (4, None)] {
@@ -92,10 +91,7 @@ fn small_writes_do_not_fill_the_queue_of_a_modem() {
         let (first, last) = (rtts(5, 20), rtts(50, 60));
         println!("seed {seed}, told {start_rate:?}: median, longest {first:?}, from 45 s on {last:?}");
         // A window of two packets each way and one more for what is urgent are 1.1 s each.
-        assert!(
-            start_rate.is_none() || first.0 < Span::from_millis(2_500) && first.1 < Span::from_secs(4),
-            "{first:?}"
-        );
+        assert!(first.0 < Span::from_millis(2_500) && first.1 < Span::from_secs(4), "{first:?}");
         assert!(last.0 < Span::from_millis(1_500) && last.1 < Span::from_millis(2_500), "{last:?}");
     }
 }

@@ -114,12 +114,11 @@ pub(super) fn worst_of_all(head: &Head, metric: &str, found: Option<&StackSeen>,
     row
 }
 
-/// Between kernels, shorter: one of the lanes in the quick edition, either in the full one.
+/// Between kernels: one of the lanes and shorter in the quick edition, either in the full one.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
-    let outs: &[Out] = if edition == Edition::Full { &[Out::One, Out::Both] } else { &[Out::One] };
-    outs.iter()
-        .map(|&out| Outage { lasts_s: 10, out, thin: false, after_lane_s: LAB_AFTER_LANE_S }.task(LAB, 1))
-        .collect()
+    let full = edition == Edition::Full;
+    let (outs, lasts_s): (&[Out], _) = if full { (&[Out::One, Out::Both], 30) } else { (&[Out::One], 10) };
+    outs.iter().map(|&out| Outage { lasts_s, out, thin: false, after_lane_s: LAB_AFTER_LANE_S }.task(LAB, 1)).collect()
 }
 
 pub(super) fn tasks() -> Vec<Task> {

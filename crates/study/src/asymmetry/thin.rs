@@ -188,8 +188,10 @@ impl Thin {
 
 /// The modem's row between kernels, beside a tunnel.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
-    let modem = Thin { part: LAB, stacks: &[OURS, "boringtun-bbr"], seconds: LAB_SECONDS, ..MODEM };
-    let all = [modem, Thin { seconds: 65, stacks: &[OURS, "boringtun-bbr", "boringtun-cubic", "tcp-bbr"], ..modem }];
+    let quick: &[&str] = &[OURS, "boringtun-bbr", "kcptun-fast3"];
+    let full: &[&str] = &[OURS, "boringtun-bbr", "boringtun-cubic", "kcptun-fast3", "tcp-bbr"];
+    let modem = Thin { part: LAB, stacks: quick, seconds: LAB_SECONDS, ..MODEM };
+    let all = [modem, Thin { seconds: 65, stacks: full, ..modem }];
     let chosen = if edition == Edition::Full { &all[1..] } else { &all[..1] };
     chosen.iter().map(|thin| thin.task()).collect()
 }

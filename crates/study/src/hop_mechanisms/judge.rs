@@ -136,7 +136,7 @@ pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
         let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |chain, one| chain / one);
         let mut row = head.row("of_one_hop", "ratio", &share);
-        judge_between(&mut row, 0.97, 1.03);
+        judge_between(&mut row, 0.99, 1.01);
         row.bound = Some(1.0);
         vec![row]
     })
@@ -149,7 +149,7 @@ pub(super) fn sealed(found: &[Option<Seen>]) -> Vec<Row> {
         let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |sealed, plain| sealed / plain);
         let mut row = head.row("of_unsealed", "ratio", &share);
-        judge(&mut row, Aim::AtLeast(0.97));
+        judge(&mut row, Aim::AtLeast(0.99));
         // docs/protocol/parcels.md: a full parcel.
         row.bound = Some(4_078.0 / 4_096.0);
         vec![row]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use super::bottleneck::{App, Link, Loss, Policer, World};
+use super::bottleneck::{App, Bottleneck, Loss, Policer, World};
 use crate::Controller;
 use wavelane_base::{Rate, Seed, Span};
 
@@ -35,7 +35,7 @@ fn loss_costs_only_the_lost_share() {
     for (name, loss, p, frozen) in table {
         let mut sum = 0.0;
         for seed in 1..=3 {
-            let mut w = World::new(Link { loss, ..Link::new(20, 100) }, 1, seed);
+            let mut w = World::new(Bottleneck { loss, ..Bottleneck::new(20, 100) }, 1, seed);
             w.run_until(20.0);
             let goodput = w.goodput(0, 3.0, 20.0);
             let (queue, _) = w.queue_ms(3.0, 20.0);
@@ -63,7 +63,7 @@ fn partial_fades_are_not_taken_for_congestion() {
         let mean = bad as f64 / (good + bad) as f64 * lost;
         let mut sum = 0.0;
         for seed in 1..=3 {
-            let mut w = World::new(Link { loss, ..Link::new(20, 100) }, 1, seed);
+            let mut w = World::new(Bottleneck { loss, ..Bottleneck::new(20, 100) }, 1, seed);
             w.run_until(40.0);
             sum += w.goodput(0, 3.0, 40.0) / 3.0;
         }
@@ -79,7 +79,7 @@ fn a_policer_behind_a_fading_medium_is_found() {
     let policer = Some(Policer { rate: Rate::from_bps(8_000_000), depth: 20_000 });
     let loss = Loss::Fades { good: Span::from_millis(570), bad: Span::from_millis(30), lost: 0.5 };
     for seed in 1..=3 {
-        let mut w = World::new(Link { policer, loss, ..Link::new(20, 100) }, 1, seed);
+        let mut w = World::new(Bottleneck { policer, loss, ..Bottleneck::new(20, 100) }, 1, seed);
         w.run_until(10.0);
         let (offered, dropped) = (w.lanes[0].offered_packets, w.lanes[0].dropped_packets);
         w.run_until(60.0);
@@ -93,7 +93,7 @@ fn a_policer_behind_a_fading_medium_is_found() {
 #[test]
 fn a_ceiling_falls_when_the_policer_does() {
     let policer = Some(Policer { rate: Rate::from_bps(5_000_000), depth: 20_000 });
-    let mut w = World::new(Link { policer, ..Link::new(20, 100) }, 1, 1);
+    let mut w = World::new(Bottleneck { policer, ..Bottleneck::new(20, 100) }, 1, 1);
     w.run_until(30.0);
     w.link.policer = None;
     w.run_until(50.0);
@@ -104,7 +104,7 @@ fn a_ceiling_falls_when_the_policer_does() {
 #[test]
 fn capacity_is_found_under_jitter_on_a_long_path() {
     for seed in 1..=3 {
-        let link = Link { jitter: Span::from_millis(26), queue_bytes: 2_000_000, ..Link::new(35, 555) };
+        let link = Bottleneck { jitter: Span::from_millis(26), queue_bytes: 2_000_000, ..Bottleneck::new(35, 555) };
         let mut w = World::new(link, 1, seed);
         w.run_until(30.0);
         assert!(w.goodput(0, 15.0, 30.0) >= 0.85 * 35.0 * MBIT, "seed {seed}: {}", w.trace(0));
@@ -113,7 +113,7 @@ fn capacity_is_found_under_jitter_on_a_long_path() {
 
 #[test]
 fn startup_fills_the_link_within_1200_ms() {
-    let mut w = World::new(Link::new(20, 100), 1, 1);
+    let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
     w.run_until(2.0);
     assert!(w.goodput(0, 1.2, 2.0) >= 0.9 * LINK, "{}", w.trace(0));
     let (_, most) = w.queue_ms(0.0, 2.0);
@@ -124,7 +124,7 @@ fn startup_fills_the_link_within_1200_ms() {
 #[test]
 fn a_rate_step_down_leaves_no_standing_queue_and_up_is_followed() {
     for seed in 1..=3 {
-        let mut w = World::new(Link::new(20, 100), 1, seed);
+        let mut w = World::new(Bottleneck::new(20, 100), 1, seed);
         w.run_until(10.0);
         w.set_rate(Rate::from_bps(2_000_000));
         w.run_until(20.0);
@@ -141,14 +141,14 @@ fn a_rate_step_down_leaves_no_standing_queue_and_up_is_followed() {
 
 #[test]
 fn a_longer_way_or_jitter_is_not_taken_for_a_queue() {
-    let mut w = World::new(Link::new(20, 100), 1, 1);
+    let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
     w.run_until(10.0);
     w.link.delay += Span::from_millis(30);
     w.run_until(20.0);
     let goodput = w.goodput(0, 10.0, 20.0);
     assert!((0.8 * LINK..=LINK * SLACK).contains(&goodput), "base step: {goodput} {}", w.trace(0));
     for seed in 1..=5 {
-        let mut w = World::new(Link { jitter: Span::from_millis(20), ..Link::new(20, 100) }, 1, seed);
+        let mut w = World::new(Bottleneck { jitter: Span::from_millis(20), ..Bottleneck::new(20, 100) }, 1, seed);
         w.run_until(20.0);
         let goodput = w.goodput(0, 3.0, 20.0);
         assert!((0.8 * LINK..=LINK * SLACK).contains(&goodput), "jitter: {goodput} {}", w.trace(0));
@@ -158,14 +158,14 @@ fn a_longer_way_or_jitter_is_not_taken_for_a_queue() {
 #[test]
 fn a_short_queue_and_a_policer_drop_little() {
     for seed in 1..=3 {
-        let mut w = World::new(Link { queue_bytes: 25_000, ..Link::new(20, 100) }, 1, seed);
+        let mut w = World::new(Bottleneck { queue_bytes: 25_000, ..Bottleneck::new(20, 100) }, 1, seed);
         w.run_until(30.0);
         assert!(w.drop_share() <= 0.05, "short queue: {}", w.drop_share());
         assert!((0.8 * LINK..=LINK * SLACK).contains(&w.goodput(0, 3.0, 30.0)), "{}", w.trace(0));
     }
     for depth in [15_000, 30_000, 100_000] {
         let policer = Some(Policer { rate: Rate::from_bps(20_000_000), depth });
-        let mut w = World::new(Link { policer, ..Link::new(1000, 100) }, 1, 1);
+        let mut w = World::new(Bottleneck { policer, ..Bottleneck::new(1000, 100) }, 1, 1);
         w.run_until(5.0);
         let (offered, dropped) = (w.lanes[0].offered_packets, w.lanes[0].dropped_packets);
         w.run_until(30.0);
@@ -181,7 +181,7 @@ fn a_short_queue_and_a_policer_drop_little() {
 #[test]
 fn lanes_share_a_bottleneck_fairly() {
     for (lanes, seed) in [(2, 1), (2, 2), (3, 1), (3, 2)] {
-        let mut w = World::new(Link::new(20, 100), lanes, seed);
+        let mut w = World::new(Bottleneck::new(20, 100), lanes, seed);
         for i in 1..lanes {
             w.run_until(5.0 * i as f64);
             w.lanes[i].app = App::Greedy;
@@ -197,7 +197,7 @@ fn lanes_share_a_bottleneck_fairly() {
 
 #[test]
 fn application_pauses_do_not_change_the_rate() {
-    let mut w = World::new(Link::new(20, 100), 1, 1);
+    let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
     w.run_until(5.0);
     // 20 kB every 100 ms: 1.6 Mbit/s.
     w.lanes[0].app = App::Chunks { bytes: 20_000, every: Span::from_millis(100) };
@@ -217,7 +217,7 @@ fn application_pauses_do_not_change_the_rate() {
 
 #[test]
 fn outages_while_idle_do_not_lower_the_rate() {
-    let mut w = World::new(Link::new(20, 100), 1, 1);
+    let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
     w.run_until(5.0);
     w.lanes[0].app = App::Chunks { bytes: 200, every: Span::from_millis(500) };
     for n in 0..6 {
@@ -237,7 +237,7 @@ fn outages_while_idle_do_not_lower_the_rate() {
 #[test]
 fn other_paths_work_too() {
     for (mbit, rtt) in [(20, 600), (20, 5), (1, 100), (200, 20)] {
-        let link = Link { queue_bytes: 250_000.max(mbit * 12_500), ..Link::new(mbit, rtt) };
+        let link = Bottleneck { queue_bytes: 250_000.max(mbit * 12_500), ..Bottleneck::new(mbit, rtt) };
         let mut w = World::new(link, 1, 1);
         w.run_until(15.0);
         let bound = mbit as f64 * MBIT;
@@ -248,7 +248,7 @@ fn other_paths_work_too() {
 
 #[test]
 fn a_thin_way_back_is_fed_sparingly() {
-    let link = Link { reverse_rate: Rate::from_bps(33_600), ..Link::new(2, 100) };
+    let link = Bottleneck { reverse_rate: Rate::from_bps(33_600), ..Bottleneck::new(2, 100) };
     let mut w = World::new(link, 1, 1);
     w.run_until(20.0);
     let goodput = w.goodput(0, 5.0, 20.0);
@@ -260,7 +260,7 @@ fn a_thin_way_back_is_fed_sparingly() {
 #[test]
 fn after_an_outage_data_flows_within_a_second() {
     for seconds in [2.0, 30.0] {
-        let mut w = World::new(Link::new(20, 100), 1, 1);
+        let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
         w.run_until(10.0);
         w.link.outage = true;
         w.run_until(11.0);
@@ -284,7 +284,7 @@ fn after_an_outage_data_flows_within_a_second() {
 /// more than the doublings may pass until the first begins: 3 s at a round trip of 100 ms.
 #[test]
 fn after_bad_times_the_rate_is_back_within_three_seconds() {
-    type Change = fn(&mut Link);
+    type Change = fn(&mut Bottleneck);
     let slow: Change = |l| l.rate = Rate::from_bps(200_000);
     let lossy: Change = |l| l.loss = Loss::Random(0.5);
     let outage: Change = |l| l.outage = true;
@@ -297,14 +297,14 @@ fn after_bad_times_the_rate_is_back_within_three_seconds() {
     ];
     for (name, changes) in cases {
         for seed in 1..=3 {
-            let mut w = World::new(Link::new(20, 12), 1, seed);
+            let mut w = World::new(Bottleneck::new(20, 12), 1, seed);
             w.run_until(5.0);
             for (n, change) in changes.iter().enumerate() {
                 change(&mut w.link);
                 w.run_until(7.0 + 2.0 * n as f64);
             }
             let healed = w.time();
-            w.link = Link::new(20, 100);
+            w.link = Bottleneck::new(20, 100);
             w.run_until(healed + 6.0);
             let got = w.goodput(0, healed + 3.0, healed + 4.0);
             assert!(got >= 0.8 * LINK, "{name}, seed {seed}: {got} after {healed}: {}", w.trace(0));
@@ -315,7 +315,7 @@ fn after_bad_times_the_rate_is_back_within_three_seconds() {
 #[test]
 fn clock_drift_over_ten_minutes_changes_nothing() {
     let run = |ppm| {
-        let mut w = World::new(Link::new(2, 100), 1, 1);
+        let mut w = World::new(Bottleneck::new(2, 100), 1, 1);
         w.drift_ppm = ppm;
         w.run_until(600.0);
         (w.goodput(0, 10.0, 600.0), w.queue_ms(10.0, 600.0).0)
@@ -329,7 +329,7 @@ fn clock_drift_over_ten_minutes_changes_nothing() {
 
 #[test]
 fn roaming_costs_at_most_two_round_trips() {
-    let mut w = World::new(Link::new(20, 100), 1, 1);
+    let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
     w.run_until(10.0);
     let now = w.now;
     w.lanes[0].sender.address_changed(now);
@@ -340,7 +340,7 @@ fn roaming_costs_at_most_two_round_trips() {
 
 #[test]
 fn the_path_mtu_is_found_under_loss() {
-    let link = Link { mtu: 1400, loss: Loss::Random(0.1), ..Link::new(20, 100) };
+    let link = Bottleneck { mtu: 1400, loss: Loss::Random(0.1), ..Bottleneck::new(20, 100) };
     let mut w = World::new(link, 1, 1);
     w.run_until(10.0);
     let mtu = w.lanes[0].sender.path(w.now).path_mtu;
@@ -355,12 +355,12 @@ fn the_path_mtu_is_found_under_loss() {
 
 #[test]
 fn cubic_fills_a_clean_link_and_fixed_keeps_its_rate() {
-    let mut w = World::new(Link::new(20, 100), 0, 1);
+    let mut w = World::new(Bottleneck::new(20, 100), 0, 1);
     w.add_lane(Controller::Cubic, App::Greedy);
     w.run_until(20.0);
     let goodput = w.goodput(0, 3.0, 20.0);
     assert!((0.9 * LINK..=LINK * SLACK).contains(&goodput), "{goodput} {}", w.trace(0));
-    let mut w = World::new(Link { loss: Loss::Random(0.2), ..Link::new(20, 100) }, 0, 1);
+    let mut w = World::new(Bottleneck { loss: Loss::Random(0.2), ..Bottleneck::new(20, 100) }, 0, 1);
     w.add_lane(Controller::Fixed(Rate::from_bps(10_000_000)), App::Greedy);
     w.run_until(20.0);
     let goodput = w.goodput(0, 3.0, 20.0);
@@ -370,8 +370,8 @@ fn cubic_fills_a_clean_link_and_fixed_keeps_its_rate() {
 #[test]
 fn lost_acks_and_coarse_scheduling_cost_little() {
     for seed in 1..=3 {
-        let both = Link { loss: bursts(570, 30), ack_loss: bursts(570, 30), ..Link::new(20, 100) };
-        let coarse = |ms| Link { tick: Span::from_millis(ms), ..Link::new(20, 100) };
+        let both = Bottleneck { loss: bursts(570, 30), ack_loss: bursts(570, 30), ..Bottleneck::new(20, 100) };
+        let coarse = |ms| Bottleneck { tick: Span::from_millis(ms), ..Bottleneck::new(20, 100) };
         for (link, floor) in [(both, 0.93 * 0.95), (coarse(4), 0.95), (coarse(10), 0.8)] {
             let mut w = World::new(link, 1, seed);
             w.run_until(20.0);
@@ -396,13 +396,13 @@ fn no_path_of_a_swarm_starves_a_lane() {
             3 => (bursts(570, 30), 0.05),
             _ => (bursts(1000, 100), 0.09),
         };
-        let link = Link {
+        let link = Bottleneck {
             queue_bytes: (mbit * 125 * queue_ms).max(6000),
             loss,
             ack_loss: loss,
             jitter: Span::from_millis(jitter),
             tick: Span::from_nanos((tick * 1_000_000).max(1)),
-            ..Link::new(mbit, rtt)
+            ..Bottleneck::new(mbit, rtt)
         };
         let mut w = World::new(link, 1, seed);
         w.run_until(15.0);

@@ -3,30 +3,72 @@
 use wavelane_base::{Octets, Rate, Span};
 
 /// Octets on the medium up to which a packet is small ...
-const SMALL_MAX: u32 = 250;
-/// ... and from which it is large.
-const LARGE_MIN: u32 = 500;
+pub(crate) const SMALL_MAX: u32 = 250;
+/// ... and from which it is large. Below the smallest path MTU in use (RFC 1122, section 3.3.3: 576).
+pub(crate) const LARGE_MIN: u32 = 500;
 /// The size assumed for a small packet.
 const SMALL: u32 = 100;
 /// Once this many octets were delivered with more to send, the controller's rate is measured, not assumed.
 const SHOWN_MIN: u64 = 64_000;
+/// The first window is short only where a large packet takes longer by at least this: less is jitter on many paths.
+pub(crate) const FIRST_BOUND_MIN: Span = Span::from_millis(60);
 
-/// The shortest round trips of small and of large packets.
+/// The shortest times of small and of large packets, in ns from any origin.
 #[derive(Debug, Default)]
+struct Shortest {
+    small: Option<i64>,
+    large: Option<(i64, u32)>,
+}
+
+impl Shortest {
+    fn sample(&mut self, bytes: u32, large_min: u32, took: i64) {
+        if bytes <= SMALL_MAX {
+            self.small = Some(self.small.map_or(took, |small| small.min(took)));
+        } else if bytes >= large_min && self.large.is_none_or(|(large, _)| took < large) {
+            self.large = Some((took, bytes));
+        }
+    }
+
+    /// By how much the large one took longer, and the rate at which its octets take that long. `None` if it did not.
+    fn difference(&self) -> Option<(Span, Rate)> {
+        let (small, (large, bytes)) = (self.small?, self.large?);
+        let longer = Span::from_nanos(large.saturating_sub(small).max(0) as u64);
+        (longer > Span::ZERO).then(|| (longer, Rate::of(Octets::new(u64::from(bytes - SMALL)), longer)))
+    }
+}
+
+/// Round trips, which lanes of one link are compared by, and the way out alone: a busy way back delays acks, and says nothing of the lane.
+#[derive(Debug)]
 pub(super) struct Gauge {
-    small: Option<Span>,
-    large: Option<(Span, u32)>,
+    round: Shortest,
+    out: Shortest,
     shown: u64,
+    large_min: u32,
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self { round: Shortest::default(), out: Shortest::default(), shown: 0, large_min: LARGE_MIN }
+    }
 }
 
 impl Gauge {
-    /// A packet of `bytes` was acknowledged after `rtt`.
-    pub(super) fn sample(&mut self, bytes: u32, rtt: Span) {
-        if bytes <= SMALL_MAX {
-            self.small = Some(self.small.map_or(rtt, |small| small.min(rtt)));
-        } else if bytes >= LARGE_MIN && self.large.is_none_or(|(large, _)| rtt < large) {
-            self.large = Some((rtt, bytes));
+    /// After the path came to drop packets larger than `size`: nothing is known until one of that size was acknowledged, because shorter ones
+    /// may pass where that does not.
+    pub(super) fn after_fall(size: usize) -> Self {
+        Self { large_min: LARGE_MIN.max(size as u32), ..Self::default() }
+    }
+
+    /// A packet of `bytes` was acknowledged after `rtt`; it arrived after `way_ns` on a clock of unknown offset. Returns whether that may have
+    /// changed [`Self::first_bound`].
+    pub(super) fn sample(&mut self, bytes: u32, rtt: Span, way_ns: i64) -> bool {
+        self.round.sample(bytes, self.large_min, rtt.as_nanos() as i64);
+        // Small packets that come hours after the large one would show the drift of two clocks.
+        let counts = bytes >= self.large_min || self.out.large.is_none();
+        if counts {
+            self.out.sample(bytes, self.large_min, way_ns);
         }
+        counts
     }
 
     /// `bytes` were delivered while more was to be sent.
@@ -36,15 +78,18 @@ impl Gauge {
 
     /// Whether a large packet was acknowledged.
     pub(super) fn is_known(&self) -> bool {
-        self.large.is_some()
+        self.round.large.is_some()
     }
 
     /// Upper bound of the lane's rate; `None` if the controller's estimate is better. If no small packet was acked by itself, the large one
     /// was delayed no longer than an ack waits for the next packet.
     pub(super) fn bound(&self) -> Option<Rate> {
-        let (Some(small), Some((large, bytes))) = (self.small, self.large) else { return None };
-        let took = large.saturating_sub(small);
-        (self.shown < SHOWN_MIN && took > Span::ZERO).then(|| Rate::of(Octets::new(u64::from(bytes - SMALL)), took))
+        self.round.difference().filter(|_| self.shown < SHOWN_MIN).map(|(_, rate)| rate)
+    }
+
+    /// Upper bound of the rate, if it is so low that the first window follows it.
+    pub(super) fn first_bound(&self) -> Option<Rate> {
+        self.out.difference().filter(|(longer, _)| *longer >= FIRST_BOUND_MIN).map(|(_, rate)| rate)
     }
 }
 
@@ -52,18 +97,24 @@ impl Gauge {
 mod tests {
     use super::*;
 
+    /// A packet of `bytes` took `ms`, to a receiver whose clock is 5 s behind, and its ack 10 ms.
+    fn took(gauge: &mut Gauge, bytes: u32, ms: u64) {
+        gauge.sample(bytes, Span::from_millis(ms + 10), ms as i64 * 1_000_000 - 5_000_000_000);
+    }
+
     #[test]
     fn two_sizes_give_the_rate_until_bulk_shows_it() {
         let mut gauge = Gauge::default();
         assert!(!gauge.is_known() && gauge.bound().is_none());
         // 20 kbit/s and 10 ms: 100 octets take 40 ms, 1,200 take 480 ms.
-        gauge.sample(100, Span::from_millis(50));
-        gauge.sample(1_200, Span::from_millis(490));
+        took(&mut gauge, 100, 50);
+        took(&mut gauge, 1_200, 490);
         assert!(gauge.is_known());
         assert_eq!(gauge.bound(), Some(Rate::from_bps(20_000)));
+        assert_eq!(gauge.first_bound(), gauge.bound());
         // What was late says less than what was not.
-        gauge.sample(100, Span::from_millis(70));
-        gauge.sample(1_200, Span::from_millis(900));
+        took(&mut gauge, 100, 70);
+        took(&mut gauge, 1_200, 900);
         assert_eq!(gauge.bound(), Some(Rate::from_bps(20_000)));
         gauge.shown(64_000);
         assert_eq!(gauge.bound(), None);
@@ -72,9 +123,37 @@ mod tests {
     #[test]
     fn a_large_packet_that_is_no_later_bounds_nothing() {
         let mut gauge = Gauge::default();
-        gauge.sample(1_500, Span::from_millis(20));
+        took(&mut gauge, 1_500, 20);
         assert!(gauge.is_known() && gauge.bound().is_none());
-        gauge.sample(60, Span::from_millis(20));
+        took(&mut gauge, 60, 20);
         assert_eq!(gauge.bound(), None);
+    }
+
+    #[test]
+    fn a_busy_way_back_does_not_shorten_the_first_window() {
+        let mut gauge = Gauge::default();
+        gauge.sample(60, Span::from_millis(40), -1_000);
+        gauge.sample(1_200, Span::from_millis(400), 4_000_000);
+        assert!(gauge.bound().is_some() && gauge.first_bound().is_none());
+    }
+
+    /// 100 ppm are 60 ms after ten minutes.
+    #[test]
+    fn a_clock_that_drifts_does_not_shorten_the_first_window() {
+        let mut gauge = Gauge::default();
+        took(&mut gauge, 60, 20);
+        took(&mut gauge, 1_200, 25);
+        for second in 0..3_600 {
+            assert!(!gauge.sample(60, Span::from_millis(30), 20_000_000 - second * 100_000));
+        }
+        assert_eq!(gauge.first_bound(), None);
+    }
+
+    #[test]
+    fn a_little_later_does_not_shorten_the_first_window() {
+        let mut gauge = Gauge::default();
+        took(&mut gauge, 60, 20);
+        took(&mut gauge, 1_200, 79);
+        assert!(gauge.bound().is_some() && gauge.first_bound().is_none());
     }
 }

@@ -197,6 +197,33 @@ fn tail_probes_back_off_to_a_quarter_second_and_end_with_an_ack() {
     assert_eq!(gaps, [250; 5]);
 }
 
+/// The neighbour moved while a path-MTU probe was in flight. That it arrived by the path before says nothing of this one.
+#[test]
+fn a_probe_of_the_path_before_proves_nothing() {
+    let mut sender = sender_with(3);
+    sender.handle_ack(ms(50), &ack(&[(0, 2)], 1));
+    let probe = |sender: &mut LaneSender<u64>, now| {
+        while let Some(probe) = sender.poll_probe(now) {
+            let Probe::Mtu { datagram } = probe else {
+                sender.sent(now, 100, true, false, 0);
+                continue;
+            };
+            let number = sender.next_number();
+            sender.sent_mtu_probe(now, datagram);
+            return number;
+        }
+        panic!("no probe")
+    };
+    let before = probe(&mut sender, ms(60));
+    sender.address_changed(ms(70));
+    let after = probe(&mut sender, ms(70));
+    assert!(after > before);
+    sender.handle_ack(ms(110), &ack(&[(before, before)], 2));
+    assert_eq!(sender.path(ms(110)).path_mtu, 1200);
+    sender.handle_ack(ms(120), &ack(&[(after, after), (before, before)], 3));
+    assert_eq!(sender.path(ms(120)).path_mtu, 1500);
+}
+
 #[test]
 fn acks_leave_by_count_hole_and_delay() {
     let mut rx = LaneReceiver::new(3);

@@ -24,6 +24,8 @@ mod bottleneck;
 #[cfg(test)]
 mod control_tests;
 #[cfg(test)]
+mod first_tests;
+#[cfg(test)]
 mod lane_tests;
 #[cfg(test)]
 mod rival;
@@ -34,6 +36,7 @@ mod slow_tests;
 #[cfg(test)]
 mod start_tests;
 
+pub(crate) use gauge::{FIRST_BOUND_MIN, LARGE_MIN, SMALL_MAX};
 pub use receiver::LaneReceiver;
 pub(crate) use receiver::RIDING_DELAY;
 pub use sender::LaneSender;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use super::bottleneck::{App, Link, Loss, Policer, World};
+use super::bottleneck::{App, Bottleneck, Loss, Policer, World};
 use super::rival::Kind;
 use crate::Controller;
 use wavelane_base::{Rate, Span};
@@ -11,11 +11,11 @@ const MBIT: f64 = 1e6;
 const LINK: f64 = 20.0 * MBIT;
 
 /// 20 Mbit/s with a queue of so many quarters of the bandwidth-delay product.
-fn link(rtt_ms: u64, quarters: u64) -> Link {
-    Link { queue_bytes: 2_500 * rtt_ms * quarters / 4, ..Link::new(20, rtt_ms) }
+fn link(rtt_ms: u64, quarters: u64) -> Bottleneck {
+    Bottleneck { queue_bytes: 2_500 * rtt_ms * quarters / 4, ..Bottleneck::new(20, rtt_ms) }
 }
 
-fn world(link: Link, lanes: usize) -> World {
+fn world(link: Bottleneck, lanes: usize) -> World {
     let mut w = World::new(link, 0, 1);
     for _ in 0..lanes {
         w.add_lane(Controller::Delay, App::Greedy);
@@ -28,7 +28,7 @@ fn competing(w: &World) -> usize {
 }
 
 /// What a sender of `kind` gets that joins another of its kind.
-fn beside_its_own(kind: Kind, link: Link) -> f64 {
+fn beside_its_own(kind: Kind, link: Bottleneck) -> f64 {
     let mut w = world(link, 0);
     w.add_rival(kind);
     w.run_until(10.0);
@@ -170,22 +170,27 @@ fn competing_ends_after_a_path_change() {
 fn a_lane_alone_never_competes() {
     type Event = fn(&mut World);
     let bursts = Loss::Bursts { good: Span::from_millis(570), bad: Span::from_millis(30) };
-    let jitter = |ms| Link { jitter: Span::from_millis(ms), ..Link::new(20, 100) };
+    let jitter = |ms| Bottleneck { jitter: Span::from_millis(ms), ..Bottleneck::new(20, 100) };
     let policer = Some(Policer { rate: Rate::from_bps(20_000_000), depth: 30_000 });
     let nothing: Event = |_| {};
     let longer: Event = |w| w.link.delay += Span::from_millis(30);
     let slower: Event = |w| w.set_rate(Rate::from_bps(2_000_000));
-    let cases: [(&str, Link, usize, Event); 10] = [
-        ("a longer way", Link::new(20, 100), 1, longer),
-        ("a longer way, with bursts", Link { loss: bursts, ..Link::new(20, 100) }, 1, longer),
-        ("a slower link", Link::new(20, 100), 1, slower),
-        ("a slower link and a deep queue", Link { queue_bytes: 2_000_000, ..Link::new(20, 100) }, 1, slower),
+    let cases: [(&str, Bottleneck, usize, Event); 10] = [
+        ("a longer way", Bottleneck::new(20, 100), 1, longer),
+        ("a longer way, with bursts", Bottleneck { loss: bursts, ..Bottleneck::new(20, 100) }, 1, longer),
+        ("a slower link", Bottleneck::new(20, 100), 1, slower),
+        (
+            "a slower link and a deep queue",
+            Bottleneck { queue_bytes: 2_000_000, ..Bottleneck::new(20, 100) },
+            1,
+            slower,
+        ),
         ("jitter", jitter(20), 1, longer),
-        ("jitter of the scheduler", Link { tick: Span::from_millis(10), ..Link::new(20, 100) }, 1, longer),
-        ("loss", Link { loss: Loss::Random(0.2), ..Link::new(20, 100) }, 1, longer),
-        ("a policer", Link { policer, ..Link::new(1000, 100) }, 1, longer),
-        ("two lanes", Link::new(20, 100), 2, nothing),
-        ("two lanes with bursts", Link { loss: bursts, ..Link::new(20, 100) }, 2, nothing),
+        ("jitter of the scheduler", Bottleneck { tick: Span::from_millis(10), ..Bottleneck::new(20, 100) }, 1, longer),
+        ("loss", Bottleneck { loss: Loss::Random(0.2), ..Bottleneck::new(20, 100) }, 1, longer),
+        ("a policer", Bottleneck { policer, ..Bottleneck::new(1000, 100) }, 1, longer),
+        ("two lanes", Bottleneck::new(20, 100), 2, nothing),
+        ("two lanes with bursts", Bottleneck { loss: bursts, ..Bottleneck::new(20, 100) }, 2, nothing),
     ];
     for (name, link, lanes, event) in cases {
         for seed in 1..=3 {

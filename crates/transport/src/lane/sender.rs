@@ -32,6 +32,10 @@ const ANSWERS_BYTES: u64 = 64 << 10;
 /// Acks delay paced packets by at most this, on a slow lane by what that many octets take: two packets.
 const ACKS_AHEAD: Span = Span::from_millis(15);
 const ACKS_AHEAD_OCTETS: u64 = 2 * 1500;
+/// Most padded pings sent while none was answered: each holds bulk up until it is known to be lost.
+const GAUGES_MAX: u32 = 3;
+/// None is sent where an answer takes this long, or a handshake took a second: it might fill the path for seconds.
+const GAUGE_RTT_MAX: Span = Span::from_millis(400);
 /// After this many unanswered probes, packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
 
@@ -48,6 +52,9 @@ pub struct LaneSender<R> {
     arrivals: Arrivals,
     forward: Forward,
     gauge: Gauge,
+    /// Padded pings that were to show the rate before bulk is sent, on a lane that is alone and is told none; and the one in flight.
+    gauges: u32,
+    gauge_in: Option<u64>,
     losses: Losses,
     crowd: Crowd,
     mtu: MtuSearch,
@@ -103,6 +110,8 @@ impl<R> LaneSender<R> {
             arrivals: Arrivals::default(),
             forward: Forward::default(),
             gauge: Gauge::default(),
+            gauges: 0,
+            gauge_in: None,
             losses: Losses::default(),
             crowd: Crowd::default(),
             mtu: new_search(now, &config),
@@ -141,7 +150,7 @@ impl<R> LaneSender<R> {
             Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, self.urgent_bytes()),
             Class::Bulk => (Span::ZERO, 0),
         };
-        if class == Class::Bulk && self.holds_bulk {
+        if class == Class::Bulk && self.bulk_waits() {
             return Room::Closed;
         }
         let fits = self.sent.in_flight() + self.packet_max() as u64 <= self.window() + extra;
@@ -162,9 +171,14 @@ impl<R> LaneSender<R> {
         self.holds_bulk = holds;
     }
 
+    /// Whether bulk waits for its port, or for the answer of the padded ping that tells how long the first window may be.
+    fn bulk_waits(&self) -> bool {
+        self.holds_bulk || self.gauge_in.is_some()
+    }
+
     /// When the pacer next opens for a bulk datagram, if the window has room for it.
     pub fn bulk_opens(&self) -> Option<Instant> {
-        (!self.holds_bulk && self.sent.in_flight() + self.packet_max() as u64 <= self.window())
+        (!self.bulk_waits() && self.sent.in_flight() + self.packet_max() as u64 <= self.window())
             .then(|| self.pacer.gate())
     }
 
@@ -225,9 +239,23 @@ impl<R> LaneSender<R> {
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
 
+    /// Whether a padded `Ping` is to show how much the first window may hold.
+    pub fn wants_gauge(&self) -> bool {
+        let first = self.gauges < GAUGES_MAX && self.gauge_in.is_none() && !self.sends_large && !self.gauge.is_known();
+        let quick = self.rtt.smoothed_or_initial() < GAUGE_RTT_MAX;
+        first && quick && self.config.start_rate.is_none() && self.control.is_new()
+    }
+
     /// The padded `Ping` that [`super::Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].
     pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
         self.push(now, datagram_len, true, false, None);
+    }
+
+    /// The padded `Ping` that [`Self::wants_gauge`] asked for was sent, as packet [`Self::next_number`]. Its loss counts no more than that
+    /// of a path-MTU probe.
+    pub fn sent_gauge(&mut self, now: Instant, datagram_len: usize) {
+        (self.gauges, self.gauge_in) = (self.gauges + 1, Some(self.next_number()));
+        self.push(now, datagram_len, true, true, None);
     }
 
     fn push(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: Option<R>) {
@@ -246,6 +274,8 @@ impl<R> LaneSender<R> {
             self.pacer.sent(now, bytes as u64);
         }
         let mtu_probe = record.is_none();
+        // Bulk waits for the padded ping, so what leaves meanwhile shows no rate.
+        let app_limited = app_limited || self.gauge_in.is_some();
         let leaving = Leaving { bytes: bytes as u32, eliciting, app_limited, mtu_probe, record };
         if let Some((resolved, record)) = self.sent.push(now, leaving) {
             self.resolve(resolved, record);
@@ -317,7 +347,7 @@ impl<R> LaneSender<R> {
         self.rtt.forget_base();
         self.crowd = Crowd::default();
         self.forward.forget();
-        self.gauge = Gauge::default();
+        (self.gauge, self.gauge_in) = (Gauge::default(), None);
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         (self.mtu, self.sends_large) = (new_search(now, &self.config), false);

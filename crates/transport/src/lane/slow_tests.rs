@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use super::LaneReceiver;
-use super::bottleneck::{Link, World};
+use super::bottleneck::{Bottleneck, World};
 use super::forward::Forward;
 use wavelane_base::{Ecn, Instant, Rate, Span};
 
@@ -16,7 +16,7 @@ fn ms(n: u64) -> Instant {
 #[test]
 fn the_queue_of_a_slow_link_does_not_walk_up() {
     for kbit in [64, 130, 500] {
-        let mut w = World::new(Link { queue_bytes: 60_000, ..Link::new(1, 90) }, 1, 1);
+        let mut w = World::new(Bottleneck { queue_bytes: 60_000, ..Bottleneck::new(1, 90) }, 1, 1);
         w.set_rate(Rate::from_bps(kbit * 1_000));
         w.run_until(150.0);
         let packet = 12_000.0 / kbit as f64;
@@ -133,7 +133,8 @@ fn a_link_that_became_slow_has_no_jitter_of_before() {
     for kbit in [1_000, 2_000] {
         for rtt in [50, 200] {
             for jitter in [0, 60] {
-                let link = Link { queue_bytes: 150_000, jitter: Span::from_millis(jitter), ..Link::new(10, rtt) };
+                let link =
+                    Bottleneck { queue_bytes: 150_000, jitter: Span::from_millis(jitter), ..Bottleneck::new(10, rtt) };
                 let mut w = World::new(link, 1, 1);
                 w.run_until(10.0);
                 w.link.jitter = Span::ZERO;
@@ -152,7 +153,7 @@ fn a_link_that_became_slow_has_no_jitter_of_before() {
 /// The return path was thin for a while, and acks stay as rare as it made them. What arrives between two of them is in flight.
 #[test]
 fn rare_acks_leave_no_hole_in_the_window() {
-    let mut w = World::new(Link::new(5, 50), 1, 1);
+    let mut w = World::new(Bottleneck::new(5, 50), 1, 1);
     w.run_until(10.0);
     w.link.reverse_rate = Rate::from_bps(30_000);
     w.run_until(20.0);

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use super::bottleneck::{App, Link, Policer, World};
+use super::bottleneck::{App, Bottleneck, Policer, World};
 use wavelane_base::{Rate, Span};
 
 const MBIT: f64 = 1e6;
@@ -11,7 +11,8 @@ const MBIT: f64 = 1e6;
 /// Bound: the train, a round trip at one and a half of its rate, then doubling.
 #[test]
 fn a_fast_and_long_link_is_full_within_seven_round_trips() {
-    let link = Link { queue_bytes: 19_000_000, reverse_rate: Rate::from_bps(3_000_000), ..Link::new(250, 600) };
+    let link =
+        Bottleneck { queue_bytes: 19_000_000, reverse_rate: Rate::from_bps(3_000_000), ..Bottleneck::new(250, 600) };
     let mut w = World::new(link, 1, 1);
     w.run_until(6.0);
     let full = w.goodput(0, 7.0 * 0.6, 6.0);
@@ -25,7 +26,7 @@ fn a_token_bucket_is_not_taken_for_a_fast_link() {
     for depth in [60_000, 100_000, 200_000] {
         for mbit in [2, 5, 20] {
             let policer = Some(Policer { rate: Rate::from_bps(mbit * 1_000_000), depth });
-            let mut w = World::new(Link { policer, ..Link::new(1000, 600) }, 1, 1);
+            let mut w = World::new(Bottleneck { policer, ..Bottleneck::new(1000, 600) }, 1, 1);
             w.run_until(10.0);
             let sent = w.lanes[0].offered_packets as f64 * 1_500.0;
             let passed = mbit as f64 * MBIT / 8.0 * 10.0 + depth as f64;
@@ -43,7 +44,7 @@ fn a_token_bucket_is_not_taken_for_a_fast_link() {
 fn a_known_path_starts_at_its_last_rate() {
     for (outage, seconds, rates) in [(false, 20.0, &[20, 10, 5][..]), (true, 5.0, &[20, 10, 5])] {
         for &mbit in rates {
-            let mut w = World::new(Link::new(20, 100), 1, 1);
+            let mut w = World::new(Bottleneck::new(20, 100), 1, 1);
             w.run_until(10.0);
             if outage {
                 w.link.outage = true;
@@ -85,7 +86,7 @@ fn a_start_after_sparse_traffic_leaves_no_standing_queue() {
         let packet = 12_000.0 / kbit as f64;
         for (rtt, bytes) in [(20, 100), (100, 120), (200, 200)] {
             for packets in [30, 100, 200] {
-                let mut w = World::new(Link { queue_bytes: packets * 1_500, ..Link::new(1, rtt) }, 1, 1);
+                let mut w = World::new(Bottleneck { queue_bytes: packets * 1_500, ..Bottleneck::new(1, rtt) }, 1, 1);
                 w.set_rate(Rate::from_bps(kbit * 1_000));
                 w.lanes[0].app = App::Chunks { bytes, every: Span::from_millis(100) };
                 w.run_until(5.0);
@@ -108,7 +109,7 @@ fn a_start_after_sparse_traffic_leaves_no_standing_queue() {
 #[test]
 fn small_writes_that_overload_a_slow_link_end_startup() {
     for (kbit, bytes, every) in [(10, 60, 20), (34, 60, 5), (34, 200, 20), (64, 100, 5), (128, 60, 2)] {
-        let mut w = World::new(Link { queue_bytes: 64_000, ..Link::new(1, 100) }, 1, 1);
+        let mut w = World::new(Bottleneck { queue_bytes: 64_000, ..Bottleneck::new(1, 100) }, 1, 1);
         w.set_rate(Rate::from_bps(kbit * 1_000));
         w.lanes[0].app = App::Chunks { bytes, every: Span::from_millis(every) };
         w.run_until(60.0);
@@ -131,7 +132,7 @@ fn small_writes_that_overload_a_slow_link_end_startup() {
 fn late_timers_do_not_hold_a_short_path_to_the_first_rate() {
     for timer in [100, 500, 1_000, 2_000].map(Span::from_micros) {
         let delay = Span::from_micros(15);
-        let mut w = World::new(Link { timer, delay, queue_bytes: 4_000_000, ..Link::new(2_000, 1) }, 1, 1);
+        let mut w = World::new(Bottleneck { timer, delay, queue_bytes: 4_000_000, ..Bottleneck::new(2_000, 1) }, 1, 1);
         w.run_until(1.0);
         let got = w.goodput(0, 0.5, 1.0);
         assert!(got >= 0.9 * 2_000.0 * MBIT, "{timer} timers: {got:.0} bit/s: {}", w.trace(0));

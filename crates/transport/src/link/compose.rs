@@ -82,7 +82,7 @@ impl<S: Service> Link<S> {
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits() || asks;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
-            if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some()) {
+            if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some(), self.first.may_be_slow()) {
                 return self.compose_gauge(now, at, buf);
             }
             return None;
@@ -288,11 +288,22 @@ impl<S: Service> Link<S> {
 
     /// A padded ping: the time it takes shows the lane's rate before data is sent on it.
     fn compose_gauge(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
-        let plain_len = self.lanes[at].sender.datagram_max().checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
+        let datagram = self.lanes[at].sender.datagram_max();
+        let plain_len = datagram.checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
         let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
         body.fill(0);
-        Frame::Ping.emit(&mut Writer::new(body)).ok()?;
+        let mut w = Writer::new(body);
+        Frame::Ping.emit(&mut w).ok()?;
         self.lanes[at].gauge_sent(now);
+        if !self.lanes.are_several() {
+            // Data follow as soon as the flow that begins now is accepted: the rate is to be known by then.
+            self.put_wish(now, at, false, true, &mut w);
+            let sender = &mut self.lanes[at].sender;
+            let number = sender.next_number();
+            sender.sent_gauge(now, datagram);
+            self.note_sent(now, at, true);
+            return Some(Draft { lane: at as u8, number, plain_len, open: 0, class: Class::Bulk });
+        }
         Some(self.send(now, at, plain_len, Class::Bulk, true, true, SentDatagram::default()))
     }
 
@@ -344,6 +355,7 @@ impl<S: Service> Link<S> {
 
     fn note_sent(&mut self, now: Instant, at: usize, eliciting: bool) {
         self.lanes[at].note_sent(now, eliciting);
+        self.first.sent(eliciting);
         self.counters.datagrams_sent += 1;
         if self.lanes.counts(at) {
             self.liveness.sent(now, eliciting);

@@ -77,8 +77,8 @@ impl<L> Lanes<L> {
         let first = self.shaky(now, lane)?;
         // A retransmit is sent once the ack is overdue.
         let path = &first.path;
-        let repeated = path.rtt + path.rtt_var.times(4) + path.ack_delay + self.delay_of_small(lane);
-        self.seconds().find(|other| self.delay_of_small(*other) < repeated)
+        let repeated = path.rtt + path.rtt_var.times(4) + path.ack_delay + first.delay_of_small();
+        self.seconds().find(|other| self[*other].delay_of_small() < repeated)
     }
 }
 

@@ -6,6 +6,7 @@
 mod choice;
 mod compose;
 mod double;
+mod first;
 mod going;
 mod guard;
 mod inbound;
@@ -21,6 +22,7 @@ use crate::session::OpenOctets;
 use crate::{Controller, PathView, RepairBudget, Service};
 pub use choice::Choice;
 use double::Double;
+use first::First;
 use going::Going;
 use guard::Why;
 use inbound::InboundLoss;
@@ -193,6 +195,7 @@ pub struct Link<S: Service> {
     /// The neighbour's responses to our challenges, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
     going: Going,
+    first: First,
     double: Double,
     asks: Asks,
 }
@@ -220,6 +223,7 @@ impl<S: Service> Link<S> {
             busy_since: None,
             heard_responses: VecDeque::new(),
             going: Going::default(),
+            first: First::default(),
             double: Double::new(now),
             asks: Asks::default(),
             lanes: Lanes::new(now, &config.lanes, config.choice, sent_max, dice),
@@ -264,6 +268,7 @@ impl<S: Service> Link<S> {
         self.going = Going::default();
         self.double = Double::new(now);
         self.asks = Asks::default();
+        self.first = First::default();
         self.heard(now);
         self.service.restart(now);
     }

@@ -133,9 +133,9 @@ fn a_refused_flow_has_a_reason_and_is_dropped() {
     let incoming =
         HopEvent::Incoming { flow: flow.from_other_side(), source: source(), target: target(), passage: None };
     assert_eq!(world.events[1], vec![incoming]);
-    world.hops[1].refuse(world.now, flow.from_other_side(), Reason::Unreachable);
+    world.hops[1].refuse(world.now, flow.from_other_side(), Reason::Unreachable, None);
     world.run_until(ms(5_000));
-    assert_eq!(world.events[0], vec![HopEvent::Refused(flow, Reason::Unreachable)]);
+    assert_eq!(world.events[0], vec![HopEvent::Refused(flow, Reason::Unreachable, None)]);
     assert_eq!(world.events[1].len(), 1, "late copies of the Open do not ask again");
     assert_eq!((world.hops[0].status(), world.hops[1].status()), Default::default());
 }

@@ -28,7 +28,7 @@ fn beside(opens_per_s: u64) -> Span {
         }
         for event in core::mem::take(&mut world.events[1]) {
             if let HopEvent::Incoming { flow, .. } = event {
-                world.hops[1].refuse(now, flow, Reason::Unreachable);
+                world.hops[1].refuse(now, flow, Reason::Unreachable, None);
                 refused += 1;
             }
         }

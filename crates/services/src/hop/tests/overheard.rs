@@ -37,17 +37,25 @@ struct Cell {
 impl Cell {
     fn new(loss: Ratio) -> Self {
         let pipe = Pipe { loss, delay: Span::from_millis(2), ..Pipe::default() };
-        let mut world = World::new(5, pipe, HopConfig::default());
-        let near = world.hops[0].open(world.now, source(), target(), sealed_passage()).unwrap();
-        let far = near.from_other_side();
-        while world.hops[1].flows.is_empty() {
+        let world = World::new(5, pipe, HopConfig::default());
+        let none = FlowName { mine: true, number: u64::MAX };
+        let mut cell = Self { world, near: none, far: none, kept: BTreeMap::new(), came: 0, written: 0, read: 0 };
+        cell.opens();
+        cell
+    }
+    /// The flow from now on is another one.
+    fn opens(&mut self) {
+        let world = &mut self.world;
+        self.near = world.hops[0].open(world.now, source(), target(), sealed_passage()).unwrap();
+        self.far = self.near.from_other_side();
+        while !world.hops[1].flows.contains_key(&self.far) {
             world.step(ms(60_000));
         }
-        world.hops[1].accept(world.now, far, Some(Answered::default()));
+        world.hops[1].accept(world.now, self.far, Some(Answered::default()));
+        world.events[0].clear();
         while !world.events[0].iter().any(|event| matches!(event, HopEvent::Accepted(..))) {
             world.step(ms(60_000));
         }
-        Self { world, near, far, kept: BTreeMap::new(), came: 0, written: 0, read: 0 }
     }
     /// A stretch came to the relay; whether the neighbour heard it.
     fn comes(&mut self, heard: bool) {
@@ -234,4 +242,40 @@ fn false_reports_and_digests_cost_little() {
     cell.runs(100);
     assert_eq!(cell.world.hops[0].overheard.sizes()[1], 0, "digests go with their flow");
     assert!(!cell.world.hops[0].has_sealed_flows() && !cell.world.hops[1].has_sealed_flows());
+}
+
+/// The far edge of one flow does not read, or the flow's sender has its bytes lie at the relay on purpose.
+#[test]
+fn a_flow_that_stands_still_does_not_take_the_place_of_others() {
+    let mut cell = Cell::new(Ratio::ZERO);
+    let still = cell.near;
+    for n in 0..10_000_u64 {
+        cell.world.hops[0].know_digest(cell.world.now, still, (n * STRETCH, STRETCH), digest_of(&n.to_be_bytes()));
+    }
+    assert_eq!(cell.world.hops[0].overheard.sizes()[1], 4_096);
+    cell.opens();
+    for _ in 0..100 {
+        cell.comes(true);
+        cell.runs(1);
+    }
+    cell.runs(300);
+    assert_eq!((cell.came, cell.read), (100_000, 100_000));
+    let sent = cell.counters(0);
+    assert!(sent.by_digest_octets >= 90_000, "{sent:?}");
+    assert!(cell.world.hops[0].overheard.sizes()[1] <= 4_096);
+}
+
+/// Nobody keeps stretches this short: their digests would only take the place of others'.
+#[test]
+fn short_stretches_are_not_known() {
+    let mut cell = Cell::new(Ratio::ZERO);
+    let (now, far) = (cell.world.now, cell.far);
+    for (offset, len, known) in [(0, 255, false), (255, 256, true)] {
+        let bytes = bytes_at(offset, offset + len);
+        let frame = Frame::Data { flow: far.from_other_side(), offset, bytes: &bytes };
+        cell.world.hops[1].handle_frame(now, &frame);
+        cell.world.hops[1].note_open(&frame, digest_of(&bytes));
+        let events = core::iter::from_fn(|| cell.world.hops[1].poll_event());
+        assert_eq!(events.filter(|event| matches!(event, HopEvent::Open(..))).count() > 0, known, "{len}");
+    }
 }

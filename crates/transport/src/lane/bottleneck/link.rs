@@ -29,7 +29,7 @@ pub(crate) struct Policer {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub(crate) struct Bottleneck {
     pub(crate) rate: Rate,
     pub(crate) queue_bytes: u64,
     pub(crate) policer: Option<Policer>,
@@ -50,7 +50,7 @@ pub(crate) struct Link {
     pub(crate) reverse_rate: Rate,
 }
 
-impl Link {
+impl Bottleneck {
     pub(crate) fn new(mbit: u64, rtt_ms: u64) -> Self {
         Self {
             rate: Rate::from_bps(mbit * 1_000_000),

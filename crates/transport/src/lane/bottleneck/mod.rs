@@ -9,7 +9,7 @@ mod lanes;
 mod link;
 
 pub(super) use lanes::App;
-pub(super) use link::{Link, Loss, Policer};
+pub(super) use link::{Bottleneck, Loss, Policer};
 
 use super::rival::{Kind, RIVAL_BYTES, Rival};
 use crate::Controller;
@@ -45,7 +45,7 @@ enum What {
 
 pub(super) struct World {
     pub(super) now: Instant,
-    pub(super) link: Link,
+    pub(super) link: Bottleneck,
     pub(super) lanes: Vec<Lane>,
     pub(super) rivals: Vec<Rival>,
     events: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -67,7 +67,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(link: Link, lanes: usize, seed: u64) -> Self {
+    pub(super) fn new(link: Bottleneck, lanes: usize, seed: u64) -> Self {
         let mut world = Self {
             now: Instant::from_secs(1),
             link,

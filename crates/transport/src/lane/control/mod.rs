@@ -78,6 +78,16 @@ impl Control {
             Self::Fixed(_) => {}
         }
     }
+    /// Whether nothing of the lane was measured yet that a first window could follow.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self, Self::Delay(delay) if delay.is_new())
+    }
+    /// The lane carries at most `bound`, if there is one; nothing more is known of it.
+    pub(super) fn start_at(&mut self, bound: Option<Rate>) {
+        if let Self::Delay(delay) = self {
+            delay.start_at(bound);
+        }
+    }
     /// A packet's fate became known.
     pub(super) fn resolved(&mut self, packet: &Resolved) {
         if let Self::Delay(delay) = self {

@@ -5,6 +5,7 @@ use crate::LOSSY;
 use crate::lane::Outcome;
 use crate::lane::control::{AckSample, Newest};
 use crate::lane::crowd::Found;
+use crate::lane::gauge::Gauge;
 use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use wavelane_base::{Instant, Span};
@@ -47,7 +48,14 @@ impl<R> LaneSender<R> {
                     self.wish.suspect(now, latest.saturating_sub(ack_delay));
                 }
                 self.rtt.sample(now, latest, ack_delay);
-                self.gauge.sample(newest.bytes, latest.saturating_sub(ack_delay));
+                let way = (arrival as i64).wrapping_sub(newest.sent_at.as_nanos() as i64);
+                // What left before a move shows the path before.
+                let counts = newest.number >= self.moved_at
+                    && self.gauge.sample(newest.bytes, latest.saturating_sub(ack_delay), way);
+                if counts && self.gauges > 0 && self.gauge.is_known() {
+                    self.gauge_in = None;
+                    self.control.start_at(self.gauge.first_bound());
+                }
             }
             self.forward.sample(now, newest.number, newest.sent_at, arrival);
             let lossy = self.losses.share() > LOSSY;
@@ -102,20 +110,31 @@ impl<R> LaneSender<R> {
     }
 
     pub(super) fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
-        // Losses at the previous address say nothing about this path's medium.
-        let elsewhere = resolved.lost && resolved.number < self.moved_at;
+        // Losses at the previous address say nothing about this path's medium, nor do probes about its size.
+        let before_move = resolved.number < self.moved_at;
+        let elsewhere = resolved.lost && before_move;
         if !elsewhere {
             self.losses.resolved(self.now, &resolved);
             self.control.resolved(&resolved);
         }
+        self.gauge_in.take_if(|number| *number == resolved.number);
         let size = resolved.bytes as usize;
         if resolved.mtu_probe {
-            self.mtu.probed(self.now, size, resolved.lost);
-        } else if !elsewhere && self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
-            // Losses due to packet size say nothing about the medium.
-            self.losses = Losses::default();
-            self.control.path_changed(self.now);
-            self.pacer.set_rate(self.now, self.control.pacing());
+            if !before_move {
+                self.mtu.probed(self.now, size, resolved.lost);
+            }
+        } else if !elsewhere {
+            let could_fall = self.mtu.confirmed() > self.mtu.floor();
+            if self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
+                if could_fall {
+                    // Losses due to packet size say nothing about the medium. At the floor they may as well be due to the rate.
+                    self.losses = Losses::default();
+                    self.control.path_changed(self.now);
+                    self.pacer.set_rate(self.now, self.control.pacing());
+                }
+                // Beside other lanes this one carries bulk again once a packet of the new size was answered.
+                self.gauge = Gauge::after_fall(self.mtu.confirmed());
+            }
         }
         if resolved.lost {
             if self.wish_in == Some(resolved.number) {

@@ -20,8 +20,11 @@ const STALL_PACKETS: u64 = 3;
 /// ... this many jitters and this margin, whatever the round trip: most of that is queue, which does not delay one ack after another.
 const STALL_JITTERS: u64 = 4;
 const STALL_MARGIN: Span = Span::from_millis(100);
-/// A lane without large packets searches for a larger MTU only if its round trip is shorter than this.
+/// A lane without large packets searches for a larger MTU only if its round trip is shorter than this, and so is the time that a probe
+/// takes as far as a padded ping has shown it ...
 const MTU_RTT_MAX: Span = Span::from_millis(400);
+/// ... and if none has, only below this: a way back of 9.6 kbit/s would carry nothing else for 1.25 s.
+const MTU_RTT_UNGAUGED_MAX: Span = Span::from_millis(150);
 /// After this many packets that ask for no ack, one is requested.
 const SILENT_PACKETS_MAX: u32 = 32;
 
@@ -42,9 +45,10 @@ impl<R> LaneSender<R> {
     }
 
     /// Whether the second tail probe follows the first without backoff: other lanes take over the data as soon as this lane is known to
-    /// have failed.
-    pub fn probe_eagerly(&mut self, eagerly: bool) {
+    /// have failed. That may make one due at once.
+    pub fn probe_eagerly(&mut self, now: Instant, eagerly: bool) {
         self.probes_eagerly = eagerly;
+        self.probe_due |= self.probe_time().is_some_and(|at| at <= now);
     }
 
     /// Unanswered tail probes so far.
@@ -78,10 +82,13 @@ impl<R> LaneSender<R> {
         self.probe_due || self.silent_packets >= SILENT_PACKETS_MAX || self.searches_mtu() && self.mtu.waits(now)
     }
 
-    /// Whether the path-MTU search continues: not on a lane without large packets whose long round trip suggests that a probe would fill it
-    /// for seconds.
+    /// Whether the path-MTU search continues: not on a lane without large packets that a probe would fill for long, as its round trip or a
+    /// padded ping suggest.
     pub(super) fn searches_mtu(&self) -> bool {
-        self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
+        let full = self.gauge.bound().map_or(Span::ZERO, |rate| rate.time_for(Octets::new(self.config.mtu_max as u64)));
+        let most = if self.gauge.is_known() { MTU_RTT_MAX } else { MTU_RTT_UNGAUGED_MAX };
+        let quick = |rtt: Span| rtt.max(full) < most;
+        self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || quick(rtt))
     }
 
     /// When the next tail probe is due.

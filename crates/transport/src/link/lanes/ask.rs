@@ -40,14 +40,24 @@ impl<L> Lane<L> {
 impl<L> Lanes<L> {
     /// Whether a padded ping is to time a full packet on a lane: if no such time is known once small packets have left, and now and then if
     /// the time is so long that the lane is left out while something is `waiting`.
-    pub(in crate::link) fn gauges(&self, now: Instant, lane: usize, in_use: bool, waiting: bool) -> bool {
+    pub(in crate::link) fn gauges(
+        &self,
+        now: Instant,
+        lane: usize,
+        in_use: bool,
+        waiting: bool,
+        may_be_slow: bool,
+    ) -> bool {
         let out = &self.all[lane];
-        if !self.are_several() || self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
+        if !self.are_several() {
+            return may_be_slow && out.asked && out.bulk && out.sender.wants_gauge();
+        }
+        if self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
             return false;
         }
         let slow = out.measured && out.sender.is_gauged() && out.sender.gauged_rate().is_some() && !out.is_quick();
         let again = !out.sender.is_gauged() || slow && waiting && lane != self.first();
-        let spent = if out.sender.is_gauged() { out.path.packet_time.times(HELLO_SHARE) } else { Span::ZERO };
+        let spent = out.path.packet_time.times(HELLO_SHARE);
         again && out.gauge_at.is_none_or(|at| at + GAUGE_EVERY.max(spent) <= now)
     }
 

@@ -78,7 +78,7 @@ impl<L> Lanes<L> {
             (alone.failed, alone.spare) = (false, false);
             alone.sender.rest(None);
             alone.sender.probe_rarely(false);
-            alone.sender.probe_eagerly(false);
+            alone.sender.probe_eagerly(now, false);
         }
         self.sort(now, true);
     }

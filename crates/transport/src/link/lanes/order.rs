@@ -51,8 +51,12 @@ impl<L> Lanes<L> {
                 lane.shaky_until = now + SHAKY_FAILED_FOR;
             }
             lane.failed = lane.unplugged || fails;
-            lane.sender.probe_eagerly(bond);
+            lane.sender.probe_eagerly(now, bond);
         }
+        // The neighbour sends the acks of all lanes by one, the soonest.
+        let works = self.all.iter().filter(|lane| lane.measured && lane.works());
+        let back = works.map(|lane| lane.rtt_min.min(lane.path.rtt).scale(1, 2)).min().unwrap_or(Span::ZERO);
+        self.all.iter_mut().for_each(|lane| lane.back = back);
         let round = self.open().map(|(_, lane)| lane.path.rtt).max().unwrap_or(Span::ZERO);
         if self.choice == Choice::Delivery1998 {
             let failed = |first: bool| self.open().filter(|(_, l)| (l.place == 0) == first).all(|(_, l)| l.failed);
@@ -65,13 +69,13 @@ impl<L> Lanes<L> {
         let all = &self.all;
         // If none works they take turns: possibly only the acks are lost, and each side waits for the other's.
         let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
-        let rank = |i: usize| {
+        let rank = |i: usize, delay: Span| {
             let lane = &all[i];
             let (place, delay) = match self.choice {
-                Choice::Bond => (0, lane.delay()),
+                Choice::Bond => (0, delay),
                 Choice::Pinned => (lane.place, Span::ZERO),
                 Choice::PinnedFallback => (0, Span::ZERO),
-                Choice::Delivery1998 => (usize::from((lane.place == 0) != self.delivery.first), lane.delay()),
+                Choice::Delivery1998 => (usize::from((lane.place == 0) != self.delivery.first), delay),
             };
             let costs = unmetered && lane.metered;
             // A lane that answers small packets quickly may need a second for a full one.
@@ -83,8 +87,9 @@ impl<L> Lanes<L> {
         };
         let any_takes_small = all.iter().any(takes_small);
         self.bulk_order.clone_from(&self.order);
-        self.bulk_order.sort_by_key(|i| rank(*i));
-        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i)));
+        self.bulk_order.sort_by_key(|i| rank(*i, all[*i].delay()));
+        // Small packets do not wait for a full one's time, which is known only roughly where none are sent.
+        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i, all[*i].delay_of_small())));
         self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // If another lane still works, an answer there proves that the neighbour is up.

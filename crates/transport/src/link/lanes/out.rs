@@ -13,6 +13,8 @@ use wavelane_wire::frame::LaneAck;
 pub(super) const QUICK_PACKET: Span = Span::from_millis(20);
 /// Octets that a lane may have in flight, in addition to the amount it has delivered.
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
+/// Octets of a small exchange, with encapsulation.
+const SMALL_OCTETS: u64 = 300;
 /// A lane with this loss is assumed to stay that lossy for this long.
 const SHAKY_LOSS: f64 = 0.02;
 const SHAKY_LOSSY_FOR: Span = Span::from_secs(10);
@@ -27,6 +29,8 @@ pub(in crate::link) struct Lane<L> {
     pub(in crate::link) path: PathView,
     /// The lowest recent round trip.
     pub(super) rtt_min: Span,
+    /// What is taken for the way back of acks, the same of all lanes.
+    pub(super) back: Span,
     pub(in crate::link) challenge: Option<[u8; 8]>,
     pub(in crate::link) skips: Skips,
     /// The neighbour must see a datagram of this lane soon.
@@ -79,6 +83,7 @@ impl<L> Lane<L> {
             guard: Guard::default(),
             path: PathView { lane: id, ..PathView::default() },
             rtt_min: Span::MAX,
+            back: Span::ZERO,
             challenge: None,
             skips: Skips::new(dice),
             ping: false,
@@ -207,9 +212,24 @@ impl<L> Lane<L> {
     /// How long a full packet sent now takes to arrive, retransmits included.
     pub(super) fn delay(&self) -> Span {
         let path = &self.path;
-        let repeats = Span::from_nanos((path.rtt.as_nanos() as f64 * 2.0 * path.loss_outward) as u64);
-        // Any queue is assumed to be on the outward path.
-        path.rtt.saturating_sub(self.rtt_min.min(path.rtt).scale(1, 2)) + path.packet_time + repeats
+        // Any queue is assumed to be on the outward path. Lanes differ by what their round trips differ.
+        path.rtt.saturating_sub(self.back.min(path.rtt)) + path.packet_time + self.repeats()
+    }
+
+    /// The same for a small packet.
+    pub(in crate::link) fn delay_of_small(&self) -> Span {
+        let small = self.path.rate.time_for(Octets::new(SMALL_OCTETS)).min(self.path.packet_time);
+        self.delay().saturating_sub(self.path.packet_time) + small
+    }
+
+    /// The least that a full packet takes, whichever way acks return.
+    pub(super) fn least_delay(&self) -> Span {
+        let path = &self.path;
+        path.rtt.saturating_sub(self.rtt_min.min(path.rtt).scale(1, 2)) + path.packet_time + self.repeats()
+    }
+
+    fn repeats(&self) -> Span {
+        Span::from_nanos((self.path.rtt.as_nanos() as f64 * 2.0 * self.path.loss_outward) as u64)
     }
 
     /// Whether it may take one more packet: the rate of a lane that has delivered little is a guess, and packets on a slow lane hold up all

@@ -3,15 +3,13 @@
 use super::out::{Lane, QUICK_PACKET};
 use super::{Choice, Lanes};
 use crate::lane::Room;
-use wavelane_base::{Class, Instant, Octets, Span};
+use wavelane_base::{Class, Instant, Span};
 
 /// A lane with less than this share of the fastest lane's rate takes no bulk: its gain is smaller than the cost of its late bytes at the
 /// receiver.
 const BULK_SHARE_MIN: u64 = 20;
 /// A packet in flight on another lane is retransmitted on the first if it arrives this much sooner, or a quarter of the delay if more.
 const SOONER: Span = Span::from_millis(20);
-/// Octets of a small exchange, with encapsulation.
-const SMALL_OCTETS: u64 = 300;
 
 /// Permission for one datagram to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,8 +74,8 @@ impl<L> Lanes<L> {
         for lane in self.bulk_order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
             // A lane that takes no bulk is no reference for the delay of bulk.
-            let (lead, until) = *lead.get_or_insert((lane, out.delay() + busy));
-            if out.delay() > until {
+            let (lead, until) = *lead.get_or_insert((lane, out.least_delay() + busy));
+            if out.least_delay() > until {
                 return None;
             }
             let trusted = out.is_trusted() || self.choice != Choice::Bond || lane == lead && out.is_quick();
@@ -111,13 +109,6 @@ impl<L> Lanes<L> {
         let second =
             |lane: &Lane<L>| lane.works() && lane.sender.is_gauged() && lane.small && !lane.metered && !lane.spare;
         self.order.iter().copied().skip(1).filter(move |lane| second(&self.all[*lane]))
-    }
-
-    /// How long a small packet sent now takes on a lane.
-    pub(in crate::link) fn delay_of_small(&self, lane: usize) -> Span {
-        let lane = &self.all[lane];
-        let small = lane.path.rate.time_for(Octets::new(SMALL_OCTETS)).min(lane.path.packet_time);
-        lane.delay().saturating_sub(lane.path.packet_time) + small
     }
 
     /// Gives up a packet in flight on a lane that would arrive sooner on the first. Returns whether there is one.

@@ -48,6 +48,24 @@ fn a_policer_below_the_lower_rate_is_one_too() {
     assert!(matches!(verdict, Some(Verdict::Ours { .. })), "{verdict:?}");
 }
 
+/// Where the path MTU is small no packet is half as large as on other paths.
+#[test]
+fn small_packets_are_judged_too() {
+    let start = Instant::from_secs(1);
+    let mut trial = Trial::new(start, RTT, RATE, [(900, 1000), (1, 1)], 0.1, 4);
+    let mut now = start;
+    for number in 0..5_000 {
+        trial.advance(now);
+        trial.resolved(&Resolved { bytes: 576, ..Resolved::full(number, now, false) });
+        if trial.judge(now - Span::from_millis(1), now, Span::ZERO).is_some() {
+            return;
+        }
+        let (num, den) = trial.gain();
+        now += Span::from_micros(400).scale(den, num);
+    }
+    panic!("no verdict");
+}
+
 #[test]
 fn loss_that_stays_is_the_mediums_after_one_pair() {
     let (verdict, took) = judge(0.25, |_, _| 0.25, 1.0);

@@ -4,6 +4,7 @@
 //! ended. So the two rates alternate, in an order that matches no trend and no period of the medium, until the pairs agree or clearly do
 //! not.
 
+use crate::lane::LARGE_MIN;
 use crate::lane::control::PACKET;
 use crate::lane::sent::Resolved;
 use std::collections::VecDeque;
@@ -103,6 +104,8 @@ pub(super) struct Trial {
     odd: u32,
     /// Pairs in which the higher rate was not used.
     void: u32,
+    /// Octets on the medium of the largest packet so far, at least [`LARGE_MIN`].
+    largest: u64,
     /// Sums over the pairs of the mean queueing delay, at the lower and the higher rate.
     queues: [Span; 2],
 }
@@ -124,6 +127,7 @@ impl Trial {
             pairs: 0,
             odd: 0,
             void: 0,
+            largest: u64::from(LARGE_MIN),
             queues: [Span::ZERO; 2],
         };
         trial.begin_slot(now);
@@ -161,8 +165,9 @@ impl Trial {
         let slot = self.slots.iter_mut().rev().find(|slot| packet.sent_at >= slot.from);
         if let Some(slot) = slot.filter(|slot| packet.sent_at < slot.until) {
             let bytes = u64::from(packet.bytes);
-            // Packets smaller than half a full one say little.
-            slot.sent.packets += u64::from(2 * bytes >= PACKET);
+            // Packets smaller than half a full one say little, and a full one is as large as the path MTU lets it be.
+            self.largest = self.largest.max(bytes);
+            slot.sent.packets += u64::from(2 * bytes >= self.largest);
             slot.sent.bytes += bytes;
             slot.sent.lost_bytes += if packet.lost { bytes } else { 0 };
         }

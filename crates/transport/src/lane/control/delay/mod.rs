@@ -29,7 +29,7 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 /// The assumed rate of the link before anything is known.
 const INITIAL_RATE: Rate = Controller::START_RATE;
 const INITIAL_WINDOW: u64 = 32 * PACKET;
-/// For a lane configured to start slower the first window is what it carries in this time, and at least the minimum: less could not show
+/// For a lane configured or measured to start slower the first window is what it carries in this time, and at least the minimum: less could not show
 /// the rate.
 const SLOW_START_SPAN: Span = Span::from_millis(500);
 const SLOW_START_WINDOW_MIN: u64 = 2 * PACKET;
@@ -113,17 +113,12 @@ pub(crate) struct Delay {
 impl Delay {
     /// A controller that starts at `start_rate`, if that is less than [`INITIAL_RATE`].
     pub(crate) fn new(now: Instant, start_rate: Option<Rate>) -> Self {
-        let rate = start_rate.map_or(INITIAL_RATE, |rate| rate.clamp(RATE_MIN, INITIAL_RATE));
-        let first_window = match start_rate {
-            Some(_) => rate.octets_in(SLOW_START_SPAN).get().clamp(SLOW_START_WINDOW_MIN, INITIAL_WINDOW),
-            None => INITIAL_WINDOW,
-        };
-        Self {
+        let mut this = Self {
             phase: Phase::Startup,
-            rate,
-            pacing: start_rate.map_or(TRAIN_RATE, |_| rate.scale(2, 1)),
-            window: first_window,
-            first_window,
+            rate: INITIAL_RATE,
+            pacing: TRAIN_RATE,
+            window: INITIAL_WINDOW,
+            first_window: INITIAL_WINDOW,
             service: Service::default(),
             cause: Cause::new(),
             compete: Compete::default(),
@@ -147,6 +142,38 @@ impl Delay {
             last_drain: now,
             doubted: None,
             reverse: VecDeque::new(),
+        };
+        if let Some(rate) = start_rate {
+            this.start_slowly(rate);
+        }
+        this
+    }
+
+    /// The first window is what the lane carries in [`SLOW_START_SPAN`] at `rate`.
+    fn start_slowly(&mut self, rate: Rate) {
+        self.rate = rate.clamp(RATE_MIN, INITIAL_RATE);
+        self.pacing = self.rate.scale(2, 1);
+        self.window = self.rate.octets_in(SLOW_START_SPAN).get().clamp(SLOW_START_WINDOW_MIN, INITIAL_WINDOW);
+        self.first_window = self.window;
+    }
+
+    /// Whether nothing was measured yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.phase == Phase::Startup && self.best.as_bps() == 0 && self.busy == 0
+    }
+
+    /// The lane carries at most `bound`, if there is one. Of effect only before anything else was measured.
+    pub(crate) fn start_at(&mut self, bound: Option<Rate>) {
+        if !self.is_new() {
+            return;
+        }
+        match bound.filter(|bound| bound.octets_in(SLOW_START_SPAN).get() < INITIAL_WINDOW) {
+            Some(bound) => self.start_slowly(bound),
+            None if self.first_window < INITIAL_WINDOW => {
+                (self.rate, self.pacing) = (self.rate.max(INITIAL_RATE), TRAIN_RATE);
+                (self.window, self.first_window) = (INITIAL_WINDOW, INITIAL_WINDOW);
+            }
+            None => {}
         }
     }
 

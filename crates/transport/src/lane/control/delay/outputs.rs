@@ -57,6 +57,12 @@ impl Delay {
         self.window = (by_rate + unacked).max(4 * PACKET);
         if self.phase == Phase::Startup {
             self.window = self.window.max(self.first_window);
+            // While nothing has shown the rate, a window by that rate would overrun a slow path before the first acks come: slow start
+            // (RFC 5681, section 3.1).
+            let shown = self.best.max(self.round_best) >= self.rate || matches!(self.believed, Believed::Train(_));
+            if !shown {
+                self.window = self.window.min(self.first_window + self.delivered);
+            }
             if sample.acks_thin >= BLIND_APART && sample.rtt_min >= BLIND_RTT {
                 let most = self.first_window + self.delivered;
                 self.window = self.window.min(most);

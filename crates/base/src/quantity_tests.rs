@@ -13,7 +13,6 @@ fn quantities_parse_to_their_values() {
     assert_eq!(Octets::parse("64 KiB").unwrap().get(), 65_536);
     assert_eq!(Ratio::parse("0.05").unwrap().to_string(), "1/20");
     assert_eq!(Ratio::parse("1").unwrap(), Ratio::ONE);
-    assert!((parse_factor("1/2").unwrap() - 0.5).abs() < 1e-12);
 }
 
 #[test]
@@ -55,8 +54,6 @@ fn wrong_quantities_show_an_example() {
             Ratio::parse("1.5").unwrap_err(),
             "'1.5' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1",
         ),
-        (parse_factor("0").unwrap_err(), "'0' is not a factor above 0, such as \"1.2\""),
-        (parse_factor("inf").unwrap_err(), "'inf' is not a factor above 0, such as \"1.2\""),
     ];
     for (error, message) in cases {
         assert_eq!(error.to_string(), message);
@@ -77,6 +74,6 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in "\\PC{0,40}") {
-        let _ = (Rate::parse(&text), Span::parse(&text), Octets::parse(&text), Ratio::parse(&text), parse_factor(&text));
+        let _ = (Rate::parse(&text), Span::parse(&text), Octets::parse(&text), Ratio::parse(&text));
     }
 }

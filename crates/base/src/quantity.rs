@@ -3,7 +3,7 @@
 //! A number is decimal digits with at most one point, then a space, then a unit with its exact case. A value that cannot be represented
 //! exactly in the base unit (bit/s, ns, byte) is rejected instead of rounded.
 
-use wavelane_base::{Octets, Rate, Ratio, Span};
+use crate::{Octets, Rate, Ratio, Span};
 
 /// A unit and its size in base units.
 type Unit = (&'static str, u64);
@@ -28,8 +28,7 @@ const OCTET_UNITS: &[Unit] = &[
 ];
 
 /// Why a text is not the expected quantity.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("'{text}' is not {expected}, such as \"{example}\"{detail}")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitError {
     /// The text in the file.
     pub text: String,
@@ -40,6 +39,15 @@ pub struct UnitError {
     /// Details, beginning with `: `; or empty.
     pub detail: String,
 }
+
+impl core::fmt::Display for UnitError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { text, expected, example, detail } = self;
+        write!(f, "'{text}' is not {expected}, such as \"{example}\"{detail}")
+    }
+}
+
+impl core::error::Error for UnitError {}
 
 /// A quantity that can be written in a file.
 pub trait Quantity: Sized {
@@ -174,24 +182,6 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A positive factor such as `"1.2"` or `"1/2"`, for checks.
-pub(crate) fn parse_factor(text: &str) -> Result<f64, UnitError> {
-    let number = |t: &str| {
-        let plain = !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        t.parse::<f64>().ok().filter(|v| plain && v.is_finite())
-    };
-    let value = match text.split_once('/') {
-        Some((num, den)) => number(num).zip(number(den)).map(|(n, d)| n / d),
-        None => number(text),
-    };
-    value.filter(|v| v.is_finite() && *v > 0.0).ok_or_else(|| UnitError {
-        text: text.to_owned(),
-        expected: "a factor above 0",
-        example: "1.2",
-        detail: String::new(),
-    })
-}
-
 #[cfg(test)]
-#[path = "units_tests.rs"]
+#[path = "quantity_tests.rs"]
 mod tests;
