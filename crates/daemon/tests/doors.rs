@@ -310,7 +310,7 @@ fn a_crash_of_the_far_gateway_resets_both_ends() {
     stream.write_all(b"y").unwrap();
     let _b = world.start("b", "source = \"keep\"", "");
     assert_eq!(stream.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert!(a.log().contains("has restarted"), "{}", a.log());
+    a.wait_log("has restarted");
     // And the next connection works.
     let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
     stream.write_all(b"z").unwrap();

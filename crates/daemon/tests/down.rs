@@ -75,7 +75,7 @@ fn open_forwards_plainly_both_ways_while_the_peer_is_down() {
         let start = now();
         says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
         assert!(start.elapsed() <= KNOWN + DONE, "{tag}: {:?}", start.elapsed());
-        assert!(a.log().contains("peer 'b' is down"), "{}", a.log());
+        a.wait_log("peer 'b' is down");
         pause(DONE);
         // New ones cross although the other side's gateway is dead, and so do answers.
         let mut begun = Vec::new();
@@ -310,7 +310,7 @@ fn a_peer_with_the_same_networks_stands_in_for_one_that_is_down() {
         }
         assert_eq!(through(&a) - before, 2, "{on_failure}");
         assert!(a.status().peers.iter().all(|p| !p.given_back), "{}", a.status());
-        assert!(a.log().contains("peer 'gone' is down: what goes to its networks goes to other peers"), "{}", a.log());
+        a.wait_log("peer 'gone' is down: what goes to its networks goes to other peers");
         drop(b);
     }
 }
@@ -525,6 +525,6 @@ fn rules_of_a_killed_nft_are_made_anew() {
         says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
         assert_eq!(a.counter("connections_taken"), taken + 1);
     }
-    assert!(a.log().contains("they are made anew"), "{}", a.log());
+    a.wait_log("they are made anew");
     assert_eq!(a.stop(), Some(0));
 }

@@ -167,7 +167,7 @@ fn a_bad_peers_file_costs_one_log_line() {
     let child = world.b.spawn(command, ChildEnd::Kill).unwrap().unwrap();
     b = Daemon { child, log, control, own_folder: None };
     complains(&b);
-    assert!(b.log().contains("No space left"), "{}", b.log());
+    b.wait_log("No space left");
     assert_eq!(b.stop(), Some(0));
 }
 
