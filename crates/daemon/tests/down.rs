@@ -262,7 +262,7 @@ fn tcp_that_is_not_split_begins_plainly_instead_of_being_refused() {
     b.kill();
     // The first SYNs are lost in the device, a later one goes plainly.
     let (_, mut begun) = carry();
-    assert!(a.status().peers[0].given_back, "{}", a.status());
+    wait_for("its networks to be given back", || a.status().peers[0].given_back);
     assert!(a.status().to_string().contains("forwarded plainly"));
     assert!(!carry().0);
     let b = start("b");
@@ -474,7 +474,7 @@ fn programs_under_way_cross_a_death_and_a_return() {
     let mut serving = Command::new("iperf3");
     serving.args(["-s", "-1"]).stdout(Stdio::null());
     let mut server = world.server.spawn(serving, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
-    pause(Duration::from_millis(300));
+    wait_for("iperf3 to listen", || world.sh(&world.server, "ss -ltn").contains(":5201 "));
     // Begun plainly, it runs across the return.
     let mut client = Command::new("iperf3");
     client.args(["-c", SERVER, "-t", "6", "-b", "20M", "-J"]).stdout(Stdio::piped());

@@ -38,9 +38,9 @@ fn early_answers(world: &World, port: u16, answer: usize) {
         while stream.peek(&mut [0; 4096]).unwrap() < 4096 {}
         stream.write_all(&copy).unwrap();
         // What the kernel has not sent when the program closes it drops, and no gateway ever sees.
-        if copy.len() > FIRST_WINDOW {
-            pause(Duration::from_millis(20));
-        }
+        wait_for("the kernel to send", || {
+            copy.len() <= FIRST_WINDOW || wavelane_host::tcp::undelivered(&stream).is_none()
+        });
     });
     for round in 0..ROUNDS {
         let mut stream = world.connect(&world.client, &format!("10.3.0.2:{port}")).unwrap();

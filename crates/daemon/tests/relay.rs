@@ -129,6 +129,7 @@ fn a_relay_killed_twice_in_mid_transfer_costs_no_byte() {
     });
     for (number, slice) in data.chunks(SLICE).enumerate() {
         if number == 20 {
+            common::wait_for("the flow at town", || town.status().flow_list.first().is_some_and(|f| f.way.is_some()));
             let way = town.status().flow_list[0].way.clone().unwrap();
             assert_eq!((way.first.as_str(), way.relays, way.far), ("hill", Some(1), None));
         }

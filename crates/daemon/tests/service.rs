@@ -44,6 +44,8 @@ fn the_supervisor_gets_ready_watchdog_and_stopping() {
     let first = hear();
     assert!(first.starts_with("READY=1\nSTATUS=listens on UDP 127.0.0.1:"), "{first}");
     assert!(a.control.exists(), "ready only when it can be asked");
+    // The first comes by the time of the program's start.
+    assert_eq!(hear(), "WATCHDOG=1");
     let started = now();
     for _ in 0..5 {
         assert_eq!(hear(), "WATCHDOG=1");
