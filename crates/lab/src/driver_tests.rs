@@ -139,6 +139,7 @@ fn the_run_starts_and_changes_on_time() {
     // The machine's clock began at the run's start: its first frame came some 5 ms after that, not after its making.
     assert!(first >= Instant::from_millis(5) && first < Instant::from_millis(150), "{first:?}");
     crate::sockets::rest_until(start + at + Span::from_millis(5), || false);
+    assert_eq!(changed.lock().unwrap().len(), 1, "carried out");
     // A busy machine may hold up one of them.
     let mut took = cross();
     let mut crossed = 2;

@@ -13,7 +13,7 @@ use hop::{Carried, Hop, HopConfig};
 use packet::{Packets, PacketsConfig};
 use share::{Share, Turn};
 use wavelane_base::{Class, Instant, Wakeup};
-use wavelane_transport::{Carries, Digest, Fill, NextBulk, PathView, RepairBudget, Service};
+use wavelane_transport::{Bulk, Carries, Digest, Fill, NextBulk, PathView, RepairBudget, Service};
 use wavelane_wire::frame::Frame;
 
 /// Blocks and packets over one link.
@@ -93,6 +93,11 @@ impl Service for Services {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    fn bulk(&self) -> Bulk {
+        let packets = self.packets.as_ref().and_then(Packets::wants);
+        if packets == Some(Class::Bulk) { Bulk::Ready } else { self.blocks.bulk() }
     }
 
     fn micro_waits(&self, _now: Instant) -> bool {

@@ -16,4 +16,4 @@ pub mod session;
 pub use budget::{LOSSY, RepairBudget};
 pub use lane::Controller;
 pub use link::{Choice, VERY_THIN};
-pub use service::{Carries, Digest, Fill, NextBulk, PathView, Service};
+pub use service::{Bulk, Carries, Digest, Fill, NextBulk, PathView, Service};

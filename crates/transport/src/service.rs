@@ -20,6 +20,9 @@ pub trait Service: Debug {
     /// The class of the most urgent data that waits. Less urgent data may wait as well.
     fn wants(&self, now: Instant) -> Option<Class>;
 
+    /// Whether bulk waits, possibly behind more urgent data.
+    fn bulk(&self) -> Bulk;
+
     /// Whether a small exchange waits, possibly behind more urgent data.
     fn micro_waits(&self, now: Instant) -> bool;
 
@@ -71,6 +74,17 @@ pub trait Service: Debug {
 
     /// The next deadline. Deadlines that only send are left out unless `can_send`.
     fn poll_timeout(&self, can_send: bool) -> Option<Wakeup>;
+}
+
+/// What a service has of bulk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bulk {
+    /// Nothing.
+    None,
+    /// Some that cannot be sent now: the neighbour has granted no credit for it, or its writer waits for room.
+    Held,
+    /// Some that can be sent now.
+    Ready,
 }
 
 /// A datagram that a service fills.

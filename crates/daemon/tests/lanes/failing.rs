@@ -69,6 +69,7 @@ fn an_unplugged_lane_loses_nothing_and_returns() {
     works([true, true]);
     transfer_during(&world, 20_000_000, || {
         common::wait_for("the metered lane to be in reserve", || a.status().peers[0].lanes[1].spare);
+        common::wait_for("the first megabyte", || delivered(&a)[0] > 1_000_000);
         let bytes = delivered(&a);
         assert!(bytes[1] < bytes[0] / 5, "the metered one waits: {bytes:?}");
         plug(&world, "wan0", "down");

@@ -41,7 +41,7 @@ use std::net::SocketAddr;
 use sure::Sure;
 use types::{Lent, earlier};
 use wavelane_base::{Class, Instant, Octets, Wakeup};
-use wavelane_transport::PathView;
+use wavelane_transport::{Bulk, PathView};
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
 use withhold::{Bypass, Offers};
 
@@ -69,6 +69,8 @@ pub struct Hop {
     control: Ring,
     micro: Ring,
     bulk: Ring,
+    /// Bulk flows whose next bytes cannot be sent now: there is no credit for them, or no room to write them.
+    held_up: Ring,
     micro_run: u64,
     timers: BTreeSet<(Instant, FlowName)>,
     /// Flows with a receipt that is to leave before long.
@@ -113,6 +115,7 @@ impl Hop {
             control: Ring::default(),
             micro: Ring::default(),
             bulk: Ring::default(),
+            held_up: Ring::default(),
             micro_run: 0,
             timers: BTreeSet::new(),
             receipts: BTreeSet::new(),
@@ -320,6 +323,15 @@ impl Hop {
         }
     }
 
+    /// Whether bulk waits, and whether for credit, or its writer for room.
+    pub fn bulk(&self) -> Bulk {
+        match (self.bulk.is_empty(), self.held_up.is_empty()) {
+            (false, _) => Bulk::Ready,
+            (true, false) => Bulk::Held,
+            (true, true) => Bulk::None,
+        }
+    }
+
     /// Whether bytes of small exchanges wait.
     pub fn micro_waits(&self) -> bool {
         !self.micro.is_empty()
@@ -350,7 +362,7 @@ impl Hop {
         self.unheard.clear();
         self.offers = Offers::default();
         self.overheard = Overheard::default();
-        (self.greeters, self.control, self.micro, self.bulk) = Default::default();
+        (self.greeters, self.control, self.micro, self.bulk, self.held_up) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
         // Our flow numbers continue; the new peer learns that the old ones are over.

@@ -25,10 +25,11 @@ impl Hop {
 
     /// Requests a [`HopEvent::Writable`] once there is room worth writing for.
     pub fn want_room(&mut self, now: Instant, flow: FlowName) {
-        if let Some(f) = self.flows.get_mut(&flow) {
+        if let Some(f) = self.flows.get_mut(&flow).filter(|f| f.takes_bytes()) {
             f.out.blocked = true;
         }
         self.wake_writer(now, flow);
+        self.settle(flow);
     }
 
     /// Sets how far the flow's sender may be ahead of the bytes read here; credit already granted stays.

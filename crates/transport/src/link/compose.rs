@@ -67,7 +67,7 @@ impl<S: Service> Link<S> {
         if wanted.is_none() && self.repeat_late(now, at) {
             wanted = self.service.wants(now);
         }
-        self.busy_since = wanted.and(self.busy_since.or(Some(now)));
+        self.busy.note(now, self.service.bulk());
         if probe.is_none()
             && let Some(draft) = self.compose_symbol(now, at, wanted, buf)
         {
@@ -281,8 +281,7 @@ impl<S: Service> Link<S> {
         if tail {
             return (Some(if self.lanes[at].carries_bulk() { Class::Bulk } else { Class::Micro }), full);
         }
-        let busy = self.busy_since.map_or(Span::ZERO, |since| now.since(since));
-        let offer = self.lanes.offer(now, wanted, busy).filter(|offer| offer.lane == at);
+        let offer = self.lanes.offer(now, wanted, self.busy.span(now)).filter(|offer| offer.lane == at);
         offer.map_or((None, full), |offer| (Some(offer.class), offer.datagram_max))
     }
 

@@ -3,6 +3,7 @@
 //! [`Link`] decides what one datagram carries. [`crate::lane`] says whether and how large, its [`Service`] fills it,
 //! [`crate::session`] seals it. Nothing here knows a key or an address.
 
+mod busy;
 mod choice;
 mod compose;
 mod double;
@@ -20,6 +21,7 @@ use crate::lane::{LaneReceiver, LaneView, Outcome, RIDING_DELAY, SENT_MIN};
 pub use crate::session::LANES_MAX;
 use crate::session::OpenOctets;
 use crate::{Controller, PathView, RepairBudget, Service};
+use busy::Busy;
 pub use choice::Choice;
 use double::Double;
 use first::First;
@@ -190,8 +192,7 @@ pub struct Link<S: Service> {
     counters: LinkCounters,
     liveness: Liveness,
     responses: PathResponses,
-    /// Since when data has waited to be sent without a pause.
-    busy_since: Option<Instant>,
+    busy: Busy,
     /// The neighbour's responses to our challenges, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
     going: Going,
@@ -220,7 +221,7 @@ impl<S: Service> Link<S> {
         let sent_max = usize::try_from(config.in_flight_max.get() / PACKET_FULL).unwrap_or(usize::MAX).max(SENT_MIN);
         Self {
             responses: PathResponses::default(),
-            busy_since: None,
+            busy: Busy::default(),
             heard_responses: VecDeque::new(),
             going: Going::default(),
             first: First::default(),
@@ -269,6 +270,7 @@ impl<S: Service> Link<S> {
         self.double = Double::new(now);
         self.asks = Asks::default();
         self.first = First::default();
+        self.busy = Busy::default();
         self.heard(now);
         self.service.restart(now);
     }

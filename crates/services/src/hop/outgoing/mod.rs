@@ -204,6 +204,7 @@ impl Outgoing {
     }
     pub(super) fn shut(&mut self) {
         if self.fin.is_none() {
+            self.blocked = false;
             self.fin = Some(self.written());
             self.finish.ask();
         }
@@ -227,6 +228,10 @@ impl Outgoing {
     fn is_starved(&self) -> bool {
         (self.unsent() > 0 && self.next >= self.credit.min(self.ceiling()))
             || self.missing.first().is_some_and(|(start, _)| start >= self.ceiling())
+    }
+    /// Whether bytes will follow that cannot be sent now, for lack of credit or of room to write them.
+    pub(super) fn is_held(&self) -> bool {
+        self.blocked || self.is_starved()
     }
     /// Bytes from this offset on would be dropped now.
     fn ceiling(&self) -> u64 {

@@ -212,24 +212,15 @@ impl<L> Lane<L> {
     /// How long a full packet sent now takes to arrive, retransmits included.
     pub(super) fn delay(&self) -> Span {
         let path = &self.path;
+        let repeats = Span::from_nanos((path.rtt.as_nanos() as f64 * 2.0 * path.loss_outward) as u64);
         // Any queue is assumed to be on the outward path. Lanes differ by what their round trips differ.
-        path.rtt.saturating_sub(self.back.min(path.rtt)) + path.packet_time + self.repeats()
+        path.rtt.saturating_sub(self.back.min(path.rtt)) + path.packet_time + repeats
     }
 
     /// The same for a small packet.
     pub(in crate::link) fn delay_of_small(&self) -> Span {
         let small = self.path.rate.time_for(Octets::new(SMALL_OCTETS)).min(self.path.packet_time);
         self.delay().saturating_sub(self.path.packet_time) + small
-    }
-
-    /// The least that a full packet takes, whichever way acks return.
-    pub(super) fn least_delay(&self) -> Span {
-        let path = &self.path;
-        path.rtt.saturating_sub(self.rtt_min.min(path.rtt).scale(1, 2)) + path.packet_time + self.repeats()
-    }
-
-    fn repeats(&self) -> Span {
-        Span::from_nanos((self.path.rtt.as_nanos() as f64 * 2.0 * self.path.loss_outward) as u64)
     }
 
     /// Whether it may take one more packet: the rate of a lane that has delivered little is a guess, and packets on a slow lane hold up all

@@ -74,8 +74,8 @@ impl<L> Lanes<L> {
         for lane in self.bulk_order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
             // A lane that takes no bulk is no reference for the delay of bulk.
-            let (lead, until) = *lead.get_or_insert((lane, out.least_delay() + busy));
-            if out.least_delay() > until {
+            let (lead, until) = *lead.get_or_insert((lane, out.delay() + busy));
+            if out.delay() > until {
                 return None;
             }
             let trusted = out.is_trusted() || self.choice != Choice::Bond || lane == lead && out.is_quick();
