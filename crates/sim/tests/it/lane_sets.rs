@@ -37,6 +37,13 @@ fn lane(dice: &mut Chance) -> (CableConfig, Ways) {
     both_ways(way)
 }
 
+/// The lanes of a draw.
+fn drawn(draw: u64) -> Vec<(CableConfig, Ways)> {
+    let mut dice = Seed(draw).chance("lanes");
+    let count = 2 + dice.below(2);
+    (0..count).map(|_| lane(&mut dice)).collect()
+}
+
 /// 95th percentile of the echo, and octets uploaded beside it, from 5 to 45 s.
 fn figures(cables: &[(CableConfig, Ways)], seed: u64) -> (Span, u64) {
     let mut world = World::new(seed, cables);
@@ -52,14 +59,25 @@ fn figures(cables: &[(CableConfig, Ways)], seed: u64) -> (Span, u64) {
     (trips[trips.len() * 95 / 100], octets)
 }
 
+/// 40 Mbit/s and 150 ms beside 2 Mbit/s and 10 ms: what the writer may write is sent each time before it has room for more, which is no pause.
+#[test]
+fn a_fast_long_lane_is_found_beside_a_slow_short_one() {
+    let mut world = World::new(113, &drawn(113));
+    let up = world.add(Work::Upload(None));
+    world.add(Work::Echo { every: Span::from_millis(100), random: false, size: 64, during: None });
+    world.engine.run_until(secs(8));
+    let before = world.engine.log(up).octets;
+    world.engine.run_until(secs(13));
+    let bps = (world.engine.log(up).octets - before) * 8 / 5;
+    assert!(bps > 10_000_000, "{bps}");
+}
+
 #[test]
 #[ignore = "four minutes with --release; prints what 0039 counts"]
 fn few_sets_of_lanes_are_outside_the_guarantee() {
     let (mut echoes, mut goodputs) = (0, 0);
     for draw in DRAWS {
-        let mut dice = Seed(draw).chance("lanes");
-        let count = 2 + dice.below(2);
-        let lanes: Vec<_> = (0..count).map(|_| lane(&mut dice)).collect();
+        let lanes = drawn(draw);
         let alone: Vec<_> = lanes.iter().map(|lane| figures(std::slice::from_ref(lane), draw)).collect();
         let all = figures(&lanes, draw);
         let best = alone.iter().map(|a| a.0).min().unwrap();
@@ -70,5 +88,5 @@ fn few_sets_of_lanes_are_outside_the_guarantee() {
         println!("{draw}: echo {} beside {best}, {:.3} of the best lane's goodput", all.0, all.1 as f64 / most as f64);
     }
     println!("outside the guarantee: the echo of {echoes}, the goodput of {goodputs}");
-    assert!(echoes <= 10 && goodputs <= 1, "{echoes} {goodputs}");
+    assert!(echoes <= 5 && goodputs == 0, "{echoes} {goodputs}");
 }
