@@ -140,7 +140,7 @@ pub enum HopEvent {
     Accepted(FlowName, Option<Answered>),
     /// Across relays: how far the other edge has taken our bytes. The reach only grows, or its word is newer.
     Progress(FlowName, Reach, Option<Word>),
-    /// The flow was not opened; it is forgotten.
+    /// The flow was not opened; it is forgotten. The last word of the other edge where the flow is over there, and it has one.
     Refused(FlowName, Reason, Option<Answered>),
     /// The far side reset the flow after bytes that are still unread; [`HopEvent::Reset`] follows once they are read.
     Ending(FlowName),
