@@ -30,10 +30,13 @@ fn two_uplinks_add_up_and_either_may_fail() {
         for interface in ["wan0", "wan1", "wan0"] {
             cut(&world, interface);
             let expected = if interface == "wan0" { "0.0.0.0:4780" } else { "wan1" };
+            let start = common::now();
             common::wait_for("the cut lane alone to be unused", || {
                 let lanes = a.status().peers[0].lanes.clone();
                 lanes.iter().filter(|lane| !lane.works).map(|lane| lane.by.as_str()).eq([expected])
             });
+            let took = start.elapsed();
+            assert!(took <= Duration::from_millis(1_500), "{interface}: {took:?}");
             pause(Duration::from_millis(1_000));
         }
     });

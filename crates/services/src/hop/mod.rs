@@ -70,7 +70,7 @@ pub struct Hop {
     micro: Ring,
     bulk: Ring,
     /// Bulk flows whose next bytes cannot be sent now: there is no credit for them, or no room to write them.
-    held_up: Ring,
+    held_back: Ring,
     micro_run: u64,
     timers: BTreeSet<(Instant, FlowName)>,
     /// Flows with a receipt that is to leave before long.
@@ -115,7 +115,7 @@ impl Hop {
             control: Ring::default(),
             micro: Ring::default(),
             bulk: Ring::default(),
-            held_up: Ring::default(),
+            held_back: Ring::default(),
             micro_run: 0,
             timers: BTreeSet::new(),
             receipts: BTreeSet::new(),
@@ -325,7 +325,7 @@ impl Hop {
 
     /// Whether bulk waits, and whether for credit, or its writer for room.
     pub fn bulk(&self) -> Bulk {
-        match (self.bulk.is_empty(), self.held_up.is_empty()) {
+        match (self.bulk.is_empty(), self.held_back.is_empty()) {
             (false, _) => Bulk::Ready,
             (true, false) => Bulk::Held,
             (true, true) => Bulk::None,
@@ -362,7 +362,7 @@ impl Hop {
         self.unheard.clear();
         self.offers = Offers::default();
         self.overheard = Overheard::default();
-        (self.greeters, self.control, self.micro, self.bulk, self.held_up) = Default::default();
+        (self.greeters, self.control, self.micro, self.bulk, self.held_back) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
         // Our flow numbers continue; the new peer learns that the old ones are over.

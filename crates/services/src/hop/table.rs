@@ -63,7 +63,7 @@ impl Hop {
         self.unheard.remove(&name);
         self.offers.remove(name);
         self.overheard.sealed -= usize::from(flow.is_sealed());
-        for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk, &mut self.held_up] {
+        for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk, &mut self.held_back] {
             ring.set(name, false);
         }
         if name.mine {
@@ -107,7 +107,7 @@ impl Hop {
         self.control.set(name, flow.wants_control());
         self.micro.set(name, data && micro);
         self.bulk.set(name, data && !micro);
-        self.held_up.set(name, !data && !micro && flow.is_sending() && flow.out.is_held());
+        self.held_back.set(name, !data && !micro && flow.is_sending() && flow.out.is_held());
         match flow.inc.receipt_at.is_some() {
             true => self.receipts.insert(name),
             false => self.receipts.remove(&name),

@@ -1,6 +1,7 @@
 //! The order of service, the cost of copies, and the bounds of credit.
 use super::super::shares::FLOOR;
 use super::*;
+use wavelane_transport::Bulk;
 use wavelane_wire::frame::{Ranges, ReceiptState};
 
 fn config(pool_mib: u64) -> HopConfig {
@@ -290,6 +291,27 @@ fn a_writer_is_held_to_8_ms_and_woken_when_there_is_room() {
     let (flow, state, ranges) = (names[0].from_other_side(), ReceiptState::Accept, Ranges::default());
     hop.handle_frame(ms(4), &Frame::Receipt { flow, state, cumulative: 10_000, credit: 0, ranges });
     assert_eq!(hop.write(ms(4), names[0], &[0; 1_000]), 0, "a slower path lets the backlog drain first");
+}
+
+#[test]
+fn bulk_without_credit_is_held_until_some_comes() {
+    let (mut hop, names) = lone_hop(1);
+    hop.set_path(PathView { rate: Rate::from_bps(200_000_000), ..PathView::default() });
+    assert_eq!(hop.bulk(), Bulk::None);
+    while hop.write(ms(3), names[0], &[0; 1_000_000]) > 0 {
+        assert_eq!(hop.bulk(), Bulk::Ready);
+        while hop.wants(ms(3)).is_some() {
+            fill(&mut hop, ms(3), Class::Bulk);
+        }
+    }
+    assert_eq!(hop.bulk(), Bulk::Held);
+    let (flow, state, ranges) = (names[0].from_other_side(), ReceiptState::Accept, Ranges::default());
+    let cumulative = hop.counters().first_octets;
+    hop.handle_frame(ms(4), &Frame::Receipt { flow, state, cumulative, credit: cumulative + 100_000, ranges });
+    assert!(hop.write(ms(4), names[0], &[0; 50_000]) > 0);
+    assert_eq!(hop.bulk(), Bulk::Ready);
+    hop.peer_restarted(ms(5));
+    assert_eq!(hop.bulk(), Bulk::None);
 }
 
 #[test]
