@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally LOG CODE`.
+//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally CODE FILE...`.
 #![forbid(unsafe_code)]
 
 mod tally;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy            checks the house rules; exit 1 if one is broken
-       cargo xtask tally LOG CODE  counts the tests of a suite that printed LOG and ended with CODE";
+       cargo xtask tally CODE FILE...  counts the tests of a suite that ended with CODE, by what it printed and its JUnit files";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,16 +21,15 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
-        ["tally", log, code] => match (std::fs::read(log), code.parse::<u8>()) {
-            (Ok(log), Ok(code)) => {
-                println!("{}", tally::Tally::of(&String::from_utf8_lossy(&log), code));
+        ["tally", code, files @ ..] => match code.parse::<u8>() {
+            Ok(code) => {
+                // A suite that ended early has not written all of them.
+                let logs = files.iter().filter_map(|file| std::fs::read(file).ok());
+                let text: Vec<String> = logs.map(|log| String::from_utf8_lossy(&log).into_owned()).collect();
+                println!("{}", tally::Tally::of(&text.join("\n"), code));
                 ExitCode::SUCCESS
             }
-            (Err(error), _) => {
-                eprintln!("tally: {log}: {error}");
-                ExitCode::from(2)
-            }
-            (_, Err(error)) => {
+            Err(error) => {
                 eprintln!("tally: '{code}' is no exit code: {error}");
                 ExitCode::from(2)
             }

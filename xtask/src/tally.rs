@@ -9,8 +9,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Of a log that holds the harness's result lines and tests' own `SKIPPED (why)`. `ended` is how the suite ended: one that
-    /// failed outside a test counts as one failure.
+    /// Of logs that hold harnesses' result lines, JUnit's totals and tests' own `SKIPPED (why)`. `ended` is how the suite ended:
+    /// one that failed outside a test counts as one failure.
     pub(crate) fn of(log: &str, ended: u8) -> Self {
         let mut tally = Self::default();
         for line in log.lines() {
@@ -23,6 +23,14 @@ impl Tally {
                 tally.passed += count("passed");
                 tally.failed += count("failed");
                 tally.skipped += count("ignored");
+            } else if let Some(totals) = line.trim_start().strip_prefix("<testsuites ") {
+                let count = |key: &str| -> u64 {
+                    let value = totals.split_once(&format!(" {key}=\"")).and_then(|(_, rest)| rest.split_once('"'));
+                    value.and_then(|(value, _)| value.parse().ok()).unwrap_or(0)
+                };
+                let failed = count("failures") + count("errors");
+                tally.passed += count("tests").saturating_sub(failed);
+                tally.failed += failed;
             } else if line.contains("SKIPPED (") {
                 tally.skipped += 1;
             }
@@ -57,6 +65,14 @@ SKIPPED (python3 is missing): vectors
     fn results_and_skips_are_summed() {
         assert_eq!(Tally::of(LOG, 1).to_string(), "31 passed, 2 failed, 3 skipped");
         assert_eq!(Tally::of("", 0).to_string(), "0 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn the_totals_of_junit_count() {
+        let junit = r#"<testsuites name="nextest-run" tests="7" failures="1" errors="1" uuid="x" time="1.2">
+    <testsuite name="a" tests="7" disabled="0" errors="1" failures="1">
+            <system-err>SKIPPED (1 test): x needs root</system-err>"#;
+        assert_eq!(Tally::of(junit, 100).to_string(), "5 passed, 2 failed, 1 skipped");
     }
 
     #[test]

@@ -10,23 +10,34 @@ macro_rules! say {
 }
 
 mod check;
+#[cfg(feature = "full")]
 mod cluster;
+#[cfg(feature = "full")]
 mod cure;
+#[cfg(feature = "full")]
 mod import;
 mod interrupt;
 mod manuals;
+#[cfg(feature = "full")]
 mod probe;
+#[cfg(feature = "full")]
 mod probe_record;
+#[cfg(feature = "full")]
 mod probe_screen;
 mod progress;
 mod record_place;
 mod report;
 mod run;
+#[cfg(feature = "full")]
 mod study;
+#[cfg(feature = "full")]
 mod study_show;
+#[cfg(feature = "full")]
 mod sweep;
+#[cfg(feature = "full")]
 mod trace;
 
+#[cfg(feature = "full")]
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
@@ -44,6 +55,13 @@ const EXIT_INCONCLUSIVE: u8 = 3;
 /// Ctrl-C (128 + SIGINT, as shells count).
 const EXIT_INTERRUPTED: u8 = 130;
 
+#[cfg(not(feature = "full"))]
+const EXAMPLES: &str = "\
+This program was built for `make demo` alone; `make install` builds the one with every command.
+
+Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.";
+
+#[cfg(feature = "full")]
 const EXAMPLES: &str = "\
 Examples:
   wavelane check scenarios/demo.toml              is this file in order, and where can it run?
@@ -78,22 +96,28 @@ enum Command {
     /// Run a scenario and write its record: figures, series, captures and report.html.
     Run(run::RunArgs),
     /// Repeat a published experiment and judge it.
+    #[cfg(feature = "full")]
     Study(study::StudyArgs),
     /// Check a scenario or a gateway's configuration (told apart by their tables) without running it.
     Check(check::CheckArgs),
     /// Draw the report of a record or a study again: report.html and plots/.
     Report(report::ReportArgs),
     /// Run a scenario at many values of some of its keys: one table, a picture per metric.
+    #[cfg(feature = "full")]
     Sweep(sweep::SweepArgs),
     /// Compare records: differences and ratios with intervals, and overlaid pictures.
     Compare(report::CompareArgs),
     /// Analyse a capture file: connections, retransmissions and their causes, round trips, hosts.
+    #[cfg(feature = "full")]
     Trace(trace::TraceArgs),
     /// Measure latency under load to a machine where `wavelane probe serve` runs.
+    #[cfg(feature = "full")]
     Probe(Box<probe::ProbeArgs>),
     /// Read a result file of flent, iperf3 or irtt into a record with a report.
+    #[cfg(feature = "full")]
     Import(import::ImportArgs),
     /// Keep the queue of a slow link short: measure, propose a shaper, set it up, take it back.
+    #[cfg(feature = "full")]
     Cure(cure::CureArgs),
     /// Make a gateway's key pair.
     Keygen(commands::KeygenArgs),
@@ -199,6 +223,7 @@ fn unparsed(error: &clap::Error) -> Outcome {
     if error.use_stderr() {
         error.exit();
     }
+    #[cfg(feature = "full")]
     if let Some(about) = study::asked(std::env::args_os()).filter(|_| error.kind() == ErrorKind::DisplayHelp) {
         print(&format!("{about}\n"))?;
     }
@@ -210,19 +235,29 @@ fn unparsed(error: &clap::Error) -> Outcome {
 
 fn command(command: Command) -> Outcome {
     // What takes long, or makes something, says so before and not after.
-    if matches!(command, Command::Run(_) | Command::Study(_) | Command::Sweep(_) | Command::Init(_)) {
+    #[cfg(feature = "full")]
+    let long = matches!(command, Command::Run(_) | Command::Study(_) | Command::Sweep(_) | Command::Init(_));
+    #[cfg(not(feature = "full"))]
+    let long = matches!(command, Command::Run(_) | Command::Init(_));
+    if long {
         closed()?;
     }
     match command {
         Command::Run(args) => run::run(&args),
+        #[cfg(feature = "full")]
         Command::Study(args) => study::study(&args),
         Command::Check(args) => check::check(&args),
         Command::Report(args) => report::report(&args),
+        #[cfg(feature = "full")]
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Compare(args) => report::compare(&args),
+        #[cfg(feature = "full")]
         Command::Trace(args) => trace::trace(&args),
+        #[cfg(feature = "full")]
         Command::Probe(args) => probe::probe(&args),
+        #[cfg(feature = "full")]
         Command::Cure(args) => cure::cure(&args),
+        #[cfg(feature = "full")]
         Command::Import(args) => import::import(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_report::{Compared, Comparison};
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
+#[cfg(feature = "full")]
 use wavelane_study::StudyDocument;
 
 /// Arguments of `wavelane report`.
@@ -41,7 +42,13 @@ pub(crate) struct CompareArgs {
     json: bool,
 }
 
+#[cfg(not(feature = "full"))]
+fn records_of_study(_dir: &Path) -> Option<String> {
+    None
+}
+
 /// Where a study's directory has its records, if it is one: a study that was interrupted has no document yet.
+#[cfg(feature = "full")]
 fn records_of_study(dir: &Path) -> Option<String> {
     let id = wavelane_study::STUDIES.iter().map(|study| study.id).find(|id| {
         let kept = dir.join(id);
@@ -54,6 +61,7 @@ fn records_of_study(dir: &Path) -> Option<String> {
 }
 
 /// The name of the first record in a folder.
+#[cfg(feature = "full")]
 fn a_record_in(folder: &Path) -> Option<String> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     let records = entries.filter(|entry| entry.path().join("record.json").is_file());
@@ -112,36 +120,45 @@ pub(crate) fn show_page(page: &Path) -> Result<(), Failure> {
 /// Draws the report of a record or a study.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
     wavelane_run::recover_record(&args.dir).map_err(Failure::refused)?;
-    let studies = if args.dir.join("record.json").exists() { Vec::new() } else { StudyDocument::find(&args.dir) };
-    let page = match studies.as_slice() {
-        [] => {
-            if !args.dir.join("record.json").exists() {
-                return Err(no_record(&args.dir));
-            }
-            let (document, scenario) = load(&args.dir)?;
-            let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
-            let table = wavelane_report::summary_text(&document, &scenario);
-            print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.display()))?;
-            page
-        }
-        [study] => {
-            let page = wavelane_study::report(&args.dir, study).map_err(Failure::refused)?;
-            print(&format!("study {} verdict {}\nreport {}\n", study.study, study.verdict.word(), page.display()))?;
-            page
-        }
-        several => {
-            let names: Vec<&str> = several.iter().map(|s| s.study.as_str()).collect();
-            return Err(Failure::refused(format!(
-                "{} holds several studies ({}), and one page is of one: run each with an --out of its own",
-                args.dir.display(),
-                names.join(", ")
-            )));
-        }
-    };
+    let page =
+        if args.dir.join("record.json").exists() { page_of_record(&args.dir)? } else { page_of_study(&args.dir)? };
     if args.open {
         show_page(&page)?;
     }
     Ok(0)
+}
+
+fn page_of_record(dir: &Path) -> Result<PathBuf, Failure> {
+    let (document, scenario) = load(dir)?;
+    let page = wavelane_report::render(dir).map_err(Failure::refused)?;
+    let table = wavelane_report::summary_text(&document, &scenario);
+    print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.display()))?;
+    Ok(page)
+}
+
+#[cfg(not(feature = "full"))]
+fn page_of_study(dir: &Path) -> Result<PathBuf, Failure> {
+    Err(no_record(dir))
+}
+
+#[cfg(feature = "full")]
+fn page_of_study(dir: &Path) -> Result<PathBuf, Failure> {
+    match StudyDocument::find(dir).as_slice() {
+        [] => Err(no_record(dir)),
+        [study] => {
+            let page = wavelane_study::report(dir, study).map_err(Failure::refused)?;
+            print(&format!("study {} verdict {}\nreport {}\n", study.study, study.verdict.word(), page.display()))?;
+            Ok(page)
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|s| s.study.as_str()).collect();
+            Err(Failure::refused(format!(
+                "{} holds several studies ({}), and one page is of one: run each with an --out of its own",
+                dir.display(),
+                names.join(", ")
+            )))
+        }
+    }
 }
 
 /// A path without links, also of what is yet to be made.

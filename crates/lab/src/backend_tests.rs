@@ -258,6 +258,7 @@ fn different_congestion_controls_need_separate_endpoints() {
 }
 
 #[test]
+#[ignore = "make test-all: other people's tunnels"]
 fn peers_carry_every_kind_of_flow_and_leave_nothing() {
     if skip() {
         return;
@@ -323,6 +324,7 @@ stop = "2 s"
 }
 
 #[test]
+#[ignore = "make test-all: other people's tunnels"]
 fn multipath_tcp_takes_both_channels() {
     if skip() {
         return;
@@ -383,6 +385,7 @@ fn plain_routers_take_the_channels_that_routes_name() {
 }
 
 #[test]
+#[ignore = "make test-all: other people's tunnels"]
 fn the_quic_proxies_carry_quic_as_datagrams() {
     if skip() {
         return;

@@ -28,6 +28,7 @@ mod pcapng;
 mod peers;
 mod ping;
 mod program;
+#[cfg_attr(not(feature = "quic"), path = "no_quic.rs")]
 mod quic;
 mod review;
 mod run;

@@ -23,7 +23,8 @@ impl Drawn {
             |path: &Path, e: std::io::Error| ReportError::Unwritable { path: path.into(), why: e.to_string() };
         std::fs::create_dir_all(plots).map_err(|e| unwritable(plots, e))?;
         let png = rasteriser.png(&self.wide).map_err(|why| ReportError::Picture { picture: name.to_owned(), why })?;
-        for (ending, content) in [("svg", self.wide.as_bytes()), ("png", &png[..])] {
+        let png = png.as_deref().map(|png| ("png", png));
+        for (ending, content) in [("svg", self.wide.as_bytes())].into_iter().chain(png) {
             let path = plots.join(format!("{name}.{ending}"));
             wavelane_run::write_whole(&path, content).map_err(|e| unwritable(&path, e))?;
         }

@@ -12,10 +12,12 @@ mod html;
 mod legend;
 mod overlay;
 mod page;
+#[cfg(feature = "full")]
 mod parquet;
 mod people;
 mod plot;
 mod radio;
+#[cfg_attr(not(feature = "full"), path = "no_raster.rs")]
 mod raster;
 mod single;
 mod study;
@@ -32,6 +34,7 @@ pub use compare_place::{foreign_to_comparison, is_comparison};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
+#[cfg(feature = "full")]
 pub use parquet::parquet;
 pub use single::Single;
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};

@@ -20,12 +20,12 @@ impl Rasteriser {
         let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
         Self { options }
     }
-    /// The PNG file's bytes.
-    pub(crate) fn png(&self, svg: &str) -> Result<Vec<u8>, String> {
+    /// The PNG file's bytes; `None` in a program built without them.
+    pub(crate) fn png(&self, svg: &str) -> Result<Option<Vec<u8>>, String> {
         let tree = usvg::Tree::from_str(svg, &self.options).map_err(|e| e.to_string())?;
         let size = tree.size().to_int_size().scale_by(SCALE).ok_or("the picture is empty")?;
         let mut pixels = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or("the picture is too large")?;
         resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
-        pixels.encode_png().map_err(|e| e.to_string())
+        pixels.encode_png().map(Some).map_err(|e| e.to_string())
     }
 }

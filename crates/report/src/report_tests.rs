@@ -176,7 +176,7 @@ fn pictures_exist_as_svg_and_png_with_text_in_them() {
         assert!(png.starts_with(b"\x89PNG"), "{name}");
         // Without a font the text would vanish: the same picture without text is much smaller.
         let mute: String = svg.lines().filter(|l| !l.starts_with("<text")).collect::<Vec<_>>().join("\n");
-        let mute = raster::Rasteriser::new().png(&mute).unwrap();
+        let mute = raster::Rasteriser::new().png(&mute).unwrap().unwrap();
         assert!(png.len() > mute.len() + 3_000, "{name}: {} against {}", png.len(), mute.len());
     }
     done(&out);

@@ -26,6 +26,7 @@ mod path_mtu;
 mod people;
 mod queues;
 mod radio;
+mod radiotap;
 mod repair;
 mod resilience;
 mod routes;

@@ -17,6 +17,11 @@ const REUNION: Span = Span::from_secs(3);
 /// How long a healed link of at least 1 Mbit/s may take for what is left.
 const HEALING: Span = Span::from_secs(120);
 
+/// Whether the long editions are asked for: `make test-all`.
+pub(crate) fn all() -> bool {
+    std::env::var_os("WAVELANE_TEST_ALL").is_some()
+}
+
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }

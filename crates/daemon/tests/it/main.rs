@@ -1,0 +1,31 @@
+//! What the shipped `wavelaned` does, one file per group: one executable, since each would link the whole daemon again.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod common;
+mod corpus;
+mod door_window;
+mod doors;
+mod down;
+mod failure;
+mod faults;
+mod guide;
+mod hostile;
+mod hostile_peer;
+mod lanes;
+mod last_bytes;
+mod mesh;
+mod packets;
+mod places;
+mod programs;
+mod quic;
+mod reach;
+mod relay;
+mod reload;
+mod restart;
+mod service;
+mod shaper;
+mod six;
+mod slow;
+mod soak;
+mod stress;
+mod telephony;
