@@ -1,6 +1,8 @@
-//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally LOG CODE`.
+//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally LOG CODE`, `cargo xtask results`.
 #![forbid(unsafe_code)]
 
+mod render;
+mod results;
 mod tally;
 mod tidy;
 
@@ -8,7 +10,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy            checks the house rules; exit 1 if one is broken
-       cargo xtask tally LOG CODE  counts the tests of a suite that printed LOG and ended with CODE";
+       cargo xtask tally LOG CODE  counts the tests of a suite that printed LOG and ended with CODE
+       cargo xtask results [--check] [FILE...]  takes studies' ID.json into docs/results and renders the tables of README and guide";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,10 +19,7 @@ fn main() -> ExitCode {
         ["tidy"] => match tidy::run(&root()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
-            Err(error) => {
-                eprintln!("tidy: {error}");
-                ExitCode::from(2)
-            }
+            Err(error) => failed("tidy", &error),
         },
         ["tally", log, code] => match (std::fs::read(log), code.parse::<u8>()) {
             (Ok(log), Ok(code)) => {
@@ -35,11 +35,35 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
+        ["results", "--check"] => match results::stale(&root()) {
+            Ok(stale) if stale.is_empty() => ExitCode::SUCCESS,
+            Ok(stale) => {
+                stale.iter().for_each(|(path, _)| eprintln!("results: {path} differs; {}", results::REMEDY));
+                ExitCode::FAILURE
+            }
+            Err(error) => failed("results", &error),
+        },
+        ["results", files @ ..] if files.iter().all(|file| !file.starts_with('-')) => {
+            let taken: Result<Vec<_>, String> =
+                files.iter().map(|file| results::take(&root(), Path::new(file))).collect();
+            match taken.and_then(|_| results::write(&root())) {
+                Ok(written) => {
+                    written.iter().for_each(|path| println!("results: {path} written"));
+                    ExitCode::SUCCESS
+                }
+                Err(error) => failed("results", &error),
+            }
+        }
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
     }
+}
+
+fn failed(task: &str, error: &str) -> ExitCode {
+    eprintln!("{task}: {error}");
+    ExitCode::from(2)
 }
 
 /// The workspace's root: the folder above this package.
