@@ -113,7 +113,7 @@ pub(crate) fn block(name: &str, studies: &[Study], page: Page) -> Result<String,
         "published" => published(studies, page),
         id => {
             let study = studies.iter().find(|study| study.id == id);
-            table(study.ok_or(format!("docs/results/rows.toml has no study `{id}`"))?)
+            table(study.ok_or(format!("docs/results/rows.toml has no study `{id}`"))?, page)
         }
     }
 }
@@ -169,7 +169,7 @@ fn sorted(study: &Study) -> Vec<&Value> {
 }
 
 /// The rows to show: those that the list names, what fails, what is open, then judged ones.
-fn table(study: &Study) -> Result<String, String> {
+fn table(study: &Study, page: Page) -> Result<String, String> {
     let id = &study.id;
     let Some(document) = &study.document else {
         return Ok(format!("No result committed; run `wavelane study run {id} --quick`.\n"));
@@ -202,7 +202,8 @@ fn table(study: &Study) -> Result<String, String> {
     }
     let more = study.rows().len() - shown.len();
     if more > 0 {
-        out += &format!("\n{more} more rows are in [{id}.json](../results/{id}.json).\n");
+        let folder = if page == Page::Guide { ".." } else { "docs" };
+        out += &format!("\n{more} more rows are in [{id}.json]({folder}/results/{id}.json).\n");
     }
     Ok(out)
 }
