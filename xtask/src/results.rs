@@ -151,6 +151,8 @@ fn filled(page: &str, block: &dyn Fn(&str) -> Result<String, String>) -> Result<
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
     use serde_json::json;
 
