@@ -267,7 +267,10 @@ fn digits(number: f64) -> String {
 /// The reason without the value that it may begin with, shortened.
 fn reason(row: &Value) -> String {
     let why = text(row, "why");
-    let number = row["value"].as_f64().map(|value| format!("{value:.3}, "));
+    let number = row["value"].as_f64().map(|value| match value.fract() == 0.0 {
+        true => format!("{value:.0}, "),
+        false => format!("{value:.3}, "),
+    });
     let why = number.and_then(|number| why.strip_prefix(&number)).unwrap_or(why);
     match why.char_indices().nth(WHY_MAX) {
         Some((at, _)) => format!("{} ...", why[..at].trim_end()),
