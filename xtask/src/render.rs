@@ -76,7 +76,9 @@ impl Study {
         counts.extend((fail > 0).then(|| format!("{fail} fail")));
         counts.extend((open > 0).then(|| format!("{open} inconclusive")));
         let word = |key: &str| document[key].as_str().unwrap_or_default();
-        format!("{} ({}): {}", word("verdict"), word("edition"), counts.join(", "))
+        let parts: Vec<&str> = document["parts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let parts = if parts.is_empty() { String::new() } else { format!("; only {}", parts.join(", ")) };
+        format!("{} ({}{parts}): {}", word("verdict"), word("edition"), counts.join(", "))
     }
 }
 
@@ -183,12 +185,7 @@ fn table(study: &Study, page: Page) -> Result<String, String> {
         }
     }
     shown.truncate(ROWS_MAX);
-    let parts = document["parts"].as_array().map_or(String::new(), |parts| {
-        let parts: Vec<&str> = parts.iter().filter_map(Value::as_str).collect();
-        format!(", parts {}", parts.join(", "))
-    });
-    let mut out =
-        format!("`wavelane study run {id}`, first seed {}{parts}: {}.\n\n", document["seed"], study.verdict());
+    let mut out = format!("`wavelane study run {id}`, first seed {}: {}.\n\n", document["seed"], study.verdict());
     let has = |key: &str| shown.iter().any(|row| !row[key].is_null());
     let columns: Vec<&str> = ["published", "bound"].into_iter().filter(|key| has(key)).collect();
     let heads: String = columns.iter().map(|key| format!(" {key} |")).collect();
@@ -234,7 +231,10 @@ fn value(row: &Value) -> String {
 /// `1.23 ± 0.04`, both in the value's multiple of the unit.
 fn interval(value: f64, half: f64, unit: &str) -> String {
     let (number, divisor, _) = scaled(value, unit);
-    format!("{number} ± {}", digits(half / divisor))
+    let half = half / divisor;
+    let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let decimals = if half >= 1.0 { decimals } else { (decimals + 1).min(3) };
+    format!("{number} ± {half:.decimals$}")
 }
 
 fn with_unit(value: f64, unit: &str) -> String {
