@@ -4,6 +4,8 @@ use serde_json::Value;
 
 /// Rows of one study's table; how many more there are is said below it.
 const ROWS_MAX: usize = 8;
+/// Rows that passed are added up to so many rows.
+const ROWS_WANTED: usize = 4;
 /// Characters of a row's reason.
 const WHY_MAX: usize = 110;
 /// Figures of a study in a table of all, where the list names none.
@@ -179,7 +181,7 @@ fn table(study: &Study, page: Page) -> Result<String, String> {
     let mut shown: Vec<&Value> = study.figures()?.into_iter().map(|(row, _)| row).collect();
     for verdict in ["fail", "inconclusive", "pass"] {
         for row in sorted(study).into_iter().filter(|row| row["verdict"] == verdict) {
-            if !shown.contains(&row) {
+            if !shown.contains(&row) && (verdict != "pass" || shown.len() < ROWS_WANTED) {
                 shown.push(row);
             }
         }

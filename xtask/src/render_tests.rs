@@ -49,10 +49,12 @@ fn both_pages_have_the_same_figures() {
 
 #[test]
 fn a_table_is_short_and_counts_the_rest() {
-    let rows = (0..50).map(|rate| row("limit_share", rate, 0.5, "pass")).collect();
-    let table = block("x", &[study(Some(rows))], Page::Guide).unwrap();
-    assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), ROWS_MAX);
-    assert!(table.contains(&format!("\n{} more rows", 50 - ROWS_MAX)));
+    for (verdict, most) in [("pass", ROWS_WANTED), ("fail", ROWS_MAX)] {
+        let rows = (0..50).map(|rate| row("limit_share", rate, 0.5, verdict)).collect();
+        let table = block("x", &[study(Some(rows))], Page::Guide).unwrap();
+        assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), most);
+        assert!(table.contains(&format!("\n{} more rows", 50 - most)), "{table}");
+    }
 }
 
 #[test]
