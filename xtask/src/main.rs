@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally LOG CODE`, `cargo xtask results`.
+//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally LOG CODE`.
 #![forbid(unsafe_code)]
 
 mod render;
@@ -10,16 +10,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy            checks the house rules; exit 1 if one is broken
-       cargo xtask tally LOG CODE  counts the tests of a suite that printed LOG and ended with CODE
-       cargo xtask results [--check] [FILE...]  takes studies' ID.json into docs/results and renders the tables of README and guide";
+       cargo xtask tally LOG CODE  counts the tests of a suite that printed LOG and ended with CODE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["results", rest @ ..] => results::command(&root(), rest),
         ["tidy"] => match tidy::run(&root()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
-            Err(error) => failed("tidy", &error),
+            Err(error) => {
+                eprintln!("tidy: {error}");
+                ExitCode::from(2)
+            }
         },
         ["tally", log, code] => match (std::fs::read(log), code.parse::<u8>()) {
             (Ok(log), Ok(code)) => {
@@ -35,35 +38,12 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
-        ["results", "--check"] => match results::stale(&root()) {
-            Ok(stale) if stale.is_empty() => ExitCode::SUCCESS,
-            Ok(stale) => {
-                stale.iter().for_each(|(path, _)| eprintln!("results: {path} differs; {}", results::REMEDY));
-                ExitCode::FAILURE
-            }
-            Err(error) => failed("results", &error),
-        },
-        ["results", files @ ..] if files.iter().all(|file| !file.starts_with('-')) => {
-            let taken: Result<Vec<_>, String> =
-                files.iter().map(|file| results::take(&root(), Path::new(file))).collect();
-            match taken.and_then(|_| results::write(&root())) {
-                Ok(written) => {
-                    written.iter().for_each(|path| println!("results: {path} written"));
-                    ExitCode::SUCCESS
-                }
-                Err(error) => failed("results", &error),
-            }
-        }
         _ => {
             eprintln!("{USAGE}");
+            eprintln!("{}", results::USAGE);
             ExitCode::from(2)
         }
     }
-}
-
-fn failed(task: &str, error: &str) -> ExitCode {
-    eprintln!("{task}: {error}");
-    ExitCode::from(2)
 }
 
 /// The workspace's root: the folder above this package.

@@ -4,7 +4,9 @@
 use crate::render::{self, Page};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
+pub(crate) const USAGE: &str = "       cargo xtask results [--check] [FILE...]  takes studies' ID.json into docs/results and renders README's and the guide's tables";
 /// Where the results are, and the list of what is shown of each.
 const FOLDER: &str = "docs/results";
 const LIST: &str = "docs/results/rows.toml";
@@ -22,8 +24,31 @@ pub(crate) const REMEDY: &str = "run `cargo xtask results`, and change figures i
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end -->";
 
+/// The command: with `--check` it says which pages differ, else it takes `files` and renders.
+pub(crate) fn command(root: &Path, files: &[&str]) -> ExitCode {
+    let done = match files {
+        ["--check"] => stale(root).map(|stale| {
+            stale.iter().for_each(|(path, _)| eprintln!("results: {path} differs; {REMEDY}"));
+            stale.is_empty()
+        }),
+        files if files.iter().any(|file| file.starts_with('-')) => Err(format!("unknown option; usage:\n{USAGE}")),
+        files => files.iter().try_for_each(|file| take(root, Path::new(file)).map(drop)).and_then(|()| {
+            write(root)?.iter().for_each(|path| println!("results: {path} written"));
+            Ok(true)
+        }),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("results: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 /// Renders all pages and writes those that differ; their names.
-pub(crate) fn write(root: &Path) -> Result<Vec<&'static str>, String> {
+fn write(root: &Path) -> Result<Vec<&'static str>, String> {
     let stale = stale(root)?;
     for (path, text) in &stale {
         std::fs::write(root.join(path), text).map_err(|e| format!("cannot write {path}: {e}"))?;
@@ -48,7 +73,7 @@ pub(crate) fn stale(root: &Path) -> Result<Vec<(&'static str, String)>, String> 
 }
 
 /// Copies a study's document into the folder of results, one row a line, so that a change of a row is a change of a line.
-pub(crate) fn take(root: &Path, file: &Path) -> Result<PathBuf, String> {
+fn take(root: &Path, file: &Path) -> Result<PathBuf, String> {
     let document = document(file)?;
     let id = document["study"].as_str().expect("checked when it was read");
     if !studies(root)?.iter().any(|study| study.id == id) {
