@@ -1,6 +1,8 @@
 //! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally CODE FILE...`.
 #![forbid(unsafe_code)]
 
+mod render;
+mod results;
 mod tally;
 mod tidy;
 
@@ -13,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask tidy            checks the house rules; 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["results", rest @ ..] => results::command(&root(), rest),
         ["tidy"] => match tidy::run(&root()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         },
         _ => {
             eprintln!("{USAGE}");
+            eprintln!("{}", results::USAGE);
             ExitCode::from(2)
         }
     }

@@ -136,6 +136,8 @@ fn text(section: &str) -> String {
             code = !code;
         } else if code {
             let _ = writeln!(out, "  {line}");
+        } else if line.starts_with("<!--") {
+            // A mark of `cargo xtask results`.
         } else if let Some(row) = line.strip_prefix('|') {
             flush(&mut paragraph, &mut out);
             let cells: Vec<String> = row.trim_end_matches('|').split(" | ").map(|cell| plain(cell.trim())).collect();
@@ -216,7 +218,7 @@ mod tests {
                 assert!(shown.contains(part), "{}: {part}", study.id);
             }
             assert!(shown.contains("\nverdict    ") && shown.contains("\nAnswer. "), "{shown}");
-            let marks = ["](", "**", " *", "(*", "  : "];
+            let marks = ["](", "**", " *", "(*", "  : ", "<!--"];
             assert!(marks.iter().all(|mark| !shown.contains(mark)), "{shown}");
         }
     }

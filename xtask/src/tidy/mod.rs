@@ -61,14 +61,21 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     let rules = read(root, "xtask/arrows.toml").and_then(|text| arrows::Rules::parse(&text))?;
     let mut findings = arrows::check(&rules, &metadata(root)?, &|path| read(root, path).unwrap_or_default())?;
     let decisions = read(root, pages::DECISIONS)?;
+    let mut octets = 0;
     for path in &files {
         if path.ends_with(".rs") {
             findings.extend(source::check(&rules, path, &read(root, path)?));
         } else if path.ends_with(".md") {
-            findings.extend(pages::check(path, &read(root, path)?, &|target| root.join(target).exists()));
+            let text = read(root, path)?;
+            octets += if pages::is_bounded(path) { text.len() } else { 0 };
+            findings.extend(pages::check(path, &text, &|target| root.join(target).exists()));
             findings.extend(pages::unlisted(path, &decisions));
         }
     }
+    findings.extend(pages::too_long(octets));
+    findings.extend(crate::results::stale(root)?.iter().map(|(path, _)| {
+        Finding::refuse(path, 1, "its tables of results differ from docs/results", crate::results::REMEDY)
+    }));
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
         println!("{finding}");

@@ -26,6 +26,22 @@ pub(crate) fn unlisted(path: &str, list: &str) -> Option<Finding> {
         .then(|| Finding::refuse(path, 1, format!("{DECISIONS} does not list this page"), "add a row for it"))
 }
 
+/// Octets of all pages below `docs/` together; results are not counted.
+const PAGES_MAX: usize = 620_000;
+
+/// Whether a file is one of the pages whose length is bounded.
+pub(crate) fn is_bounded(path: &str) -> bool {
+    path.starts_with("docs/") && path.ends_with(".md") && !path.starts_with("docs/results/")
+}
+
+/// A finding if the bounded pages have more octets together than is allowed.
+pub(crate) fn too_long(octets: usize) -> Option<Finding> {
+    (octets > PAGES_MAX).then(|| {
+        let what = format!("the pages below docs/ have {octets} octets, more than {PAGES_MAX}");
+        Finding::refuse("docs", 1, what, "delete what is said twice, what a command prints, and history")
+    })
+}
+
 /// The lines outside code fences, with their numbers from 1.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fence: Option<&str> = None;
@@ -154,6 +170,14 @@ mod tests {
         let found = |path| unlisted(path, list).is_some();
         assert!(!found("docs/decisions/0001-a.md") && !found(DECISIONS) && !found("docs/guide/lab.md"));
         assert!(found("docs/decisions/0002-b.md"));
+    }
+
+    #[test]
+    fn pages_are_bounded_together_and_results_are_not() {
+        let bounded = ["docs/README.md", "docs/guide/lab.md"];
+        assert!(bounded.iter().all(|path| is_bounded(path)));
+        assert!(!is_bounded("docs/results/ns3.md") && !is_bounded("README.md") && !is_bounded("docs/guide/lab.txt"));
+        assert!(too_long(PAGES_MAX).is_none() && too_long(PAGES_MAX + 1).is_some());
     }
 
     #[test]

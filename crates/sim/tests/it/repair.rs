@@ -47,7 +47,7 @@ fn wire(pair: &Pair) -> u64 {
     Direction::BOTH.map(|direction| pair.engine.cable(pair.air).counters(direction).offered.octets).iter().sum()
 }
 
-/// `docs/decisions/0014-one-repair-budget.md` prints this table. Share of the limit rate x (1 - p), in application
+/// The rules are those of `docs/decisions/0014-one-repair-budget.md`; `--nocapture` prints this table. Share of the limit rate x (1 - p), in application
 /// bytes of a whole transfer with its start; ages are those of bytes inside the bulk flow.
 #[test]
 fn bulk_and_echo_by_loss() {
@@ -177,7 +177,7 @@ fn an_echo_alone_costs_at_most_four_times_its_octets() {
     }
 }
 
-/// `docs/decisions/0016-peers-and-link-studies.md` names these figures: the echo beside a download over the demo's bursts.
+/// The echo beside a download over the demo's bursts.
 /// The copies' spacing was chosen on the seeds 1 to 16.
 #[test]
 fn an_echo_in_bursts_beside_bulk_stays_below_150_ms() {

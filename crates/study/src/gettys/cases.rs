@@ -6,7 +6,7 @@ use crate::document::Edition;
 use crate::home::{Air, Home, fifo, named, two_stage};
 
 /// 802.11g signalling rates in Mbit/s, and what TCP gets of each in kbit/s: the acknowledged exchange of one frame of 1500
-/// bytes, with the mean back-off, per frame (the table of `docs/decisions/0033-gettys.md`).
+/// bytes, with the mean back-off, per frame (the rates of `docs/decisions/0033-gettys.md`).
 pub(super) const RATES: [(u32, u32); 4] = [(54, 24_200), (24, 15_000), (12, 8_900), (6, 4_900)];
 /// The laptop's driver ring: the transmit descriptors of its radio card.
 pub(super) const RING: u32 = 256;

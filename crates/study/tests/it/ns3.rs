@@ -1,4 +1,4 @@
-//! Every row of ns-3's reference values beside ours; `docs/models/ns3.md` reprints them.
+//! Every row of ns-3's reference values beside ours; `docs/results/ns3.md` reprints them.
 //!
 //! `WAVELANE_BLESS=1 cargo test -p wavelane-study --test it ns3 -- --include-ignored` writes the page anew, which is only
 //! right together with a reviewed change of a model.
@@ -37,7 +37,7 @@ fn row(cell: &Reference, compared: &Compared) -> String {
 }
 
 fn page() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/models/ns3.md")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/ns3.md")
 }
 
 /// The table between the marks of `name`, for each cell that `which` picks.
@@ -65,7 +65,7 @@ fn table(name: &str, which: impl Fn(&Reference) -> bool) -> Vec<(Reference, Vec<
     if std::env::var_os("WAVELANE_BLESS").is_some() {
         std::fs::write(page(), format!("{head}{begin}{new}{end}{tail}")).unwrap();
     } else {
-        assert_eq!(old, new, "docs/models/ns3.md holds other values");
+        assert_eq!(old, new, "docs/results/ns3.md holds other values");
     }
     cells
 }
