@@ -178,6 +178,7 @@ fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
     let headline = match (document.grade, document.rpm) {
         (Some(letter), Some(rpm)) => format!("{letter} on the {} scale, {rpm:.0} RPM", document.grade_scale),
         (Some(letter), None) => format!("{letter} on the {} scale", document.grade_scale),
+        (None, _) if document.grade_bound.is_some() => "No grade: a transfer did not come about".into(),
         _ => "Not measured under load".into(),
     };
     // Without datagrams nothing is known of one way.

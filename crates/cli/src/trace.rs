@@ -7,14 +7,14 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use wavelane_probe::trace::{self, Direction, Trace};
+use wavelane_probe::trace::{self, Direction, Input, Trace, Unread};
 use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs, parquet};
 use wavelane_run::NewFile;
 
 /// Arguments of `wavelane trace`.
 #[derive(Args)]
 pub(crate) struct TraceArgs {
-    /// A pcap or pcapng file, also compressed with gzip or zstd.
+    /// A pcap or pcapng file, also compressed with gzip or zstd; - for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// One JSON document.
@@ -52,10 +52,10 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
     let at = |path: &Path, why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.display()));
     let log = File::open(keys).map_err(|e| at(keys, &e))?;
     let known = trace::Keys::read(BufReader::new(log)).map_err(|e| at(keys, &e))?;
-    let file = File::open(&args.file).map_err(|e| at(&args.file, &e))?;
+    let stop = interrupt::flag()?;
+    let file = Input::open(&args.file, &stop).map_err(|e| at(&args.file, &e))?;
     // A capture that exists is not worth the chance that it is the one being read.
     let made = NewFile::begin(out).map_err(|e| at(out, &e))?;
-    let stop = interrupt::flag()?;
     let meter = Meter::new();
     let go_on = |packets: u64| {
         meter.say(&format!("{packets} packets"));
@@ -107,14 +107,19 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         return decrypt(args, keys, out);
     }
     let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
-    let open = || File::open(&args.file).map_err(|e| refused(&e));
     let stop = interrupt::flag()?;
+    let mut input = Input::open(&args.file, &stop).map_err(|e| refused(&e))?;
+    if args.plots.is_some() && input.is_stream() {
+        // Graphs are of the largest connections, which are known at the end: it is read twice.
+        input = input.kept().map_err(|e| refused(&format!("keeping it for --plots in {TEMPORARY}: {e}")))?;
+    }
+    let again = if args.plots.is_some() { Some(input.twin().map_err(|e| refused(&e))?) } else { None };
     let meter = Meter::new();
     let go_on = |packets: u64| {
         meter.say(&format!("{packets} packets"));
         !stop.load(Ordering::Relaxed)
     };
-    let analysed = trace::analyse(open()?, go_on);
+    let analysed = trace::analyse(input, go_on);
     meter.finish();
     let analysed = analysed.map_err(|e| refused(&e))?;
     if stop.load(Ordering::Relaxed) {
@@ -127,9 +132,10 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
             analysed.packets
         );
     }
-    if let Some(directory) = &args.plots {
+    if let (Some(directory), Some(mut again)) = (&args.plots, again) {
+        again.rewind().map_err(|e| refused(&e))?;
         let chosen = largest(&analysed, usize::from(args.plot_top));
-        let points = trace::points(open()?, &chosen, go_on);
+        let points = trace::points(again, &chosen, go_on);
         meter.finish();
         let points = points.map_err(|e| refused(&e))?;
         if stop.load(Ordering::Relaxed) {
@@ -157,7 +163,8 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     }
     let name = args.file.display().to_string();
     if args.json {
-        return write_document(&analysed, &name, &stop);
+        write_document(&analysed, &name, &stop)?;
+        return Ok(judged(&analysed, &args.file));
     }
     print(&if args.csv {
         trace::csv(&analysed)
@@ -168,8 +175,23 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     } else {
         trace::table(&analysed)
     })?;
-    Ok(0)
+    Ok(judged(&analysed, &args.file))
 }
+
+/// The exit code: figures of the smaller part of a capture are no success.
+fn judged(analysed: &Trace, file: &Path) -> u8 {
+    if !analysed.is_mostly_unread() {
+        return 0;
+    }
+    let worst = analysed.unread.iter().filter(|(cause, _)| **cause != Unread::NoPacket).max_by_key(|(_, n)| **n);
+    let (unread, packets, file) = (analysed.unreadable(), analysed.packets, file.display());
+    let most = worst.map_or(String::new(), |(cause, n)| format!(", most of them ({n}) {}", cause.words()));
+    say!("wavelane: {file}: {unread} of {packets} packets were not read{most}: the figures are of the others");
+    crate::EXIT_FAIL
+}
+
+/// Where standard input is kept to be read twice.
+const TEMPORARY: &str = "the folder of temporary files (TMPDIR)";
 
 /// Writes the JSON document to standard output until `stop` is set.
 fn write_document(analysed: &Trace, name: &str, stop: &AtomicBool) -> Outcome {

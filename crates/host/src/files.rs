@@ -6,6 +6,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// The flag with which opening and reading a pipe do not wait for its writer.
+pub const NONBLOCKING: i32 = libc::O_NONBLOCK;
+
 /// Reads a file of at most `max` bytes; `InvalidData` if it is longer, or not a regular file.
 pub fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     // Opening a pipe would block until it has a writer.

@@ -1,4 +1,4 @@
-//! Bufferbloat as a letter grade and as a ratio.
+//! Bufferbloat as a letter grade and as a ratio. Loss bounds the letter: delays are known of answered probes only.
 
 use crate::stats::mean;
 
@@ -18,6 +18,23 @@ pub fn letter(rise_ms: f64) -> &'static str {
 pub fn grade(rise_down_ms: Option<f64>, rise_up_ms: Option<f64>) -> Option<&'static str> {
     let rises: Vec<f64> = rise_down_ms.into_iter().chain(rise_up_ms).collect();
     mean(&rises).map(letter)
+}
+
+/// From which share of lost packets on a letter is the best that a connection can get. Voice bears less than 3 % (ITU-T G.1010,
+/// table I.1); a stream of small packets falls apart long before every fifth is lost.
+const LOSS_EDGES: [(f64, &str); 4] = [(0.2, "F"), (0.1, "D"), (0.03, "C"), (0.01, "B")];
+/// [`LOSS_EDGES`] in words.
+pub const LOSS_RULE: &str = "no better than B from 1 % of loss on, C from 3, D from 10, F from 20";
+
+/// The best letter at this share of lost packets; `None` if any is possible.
+pub fn best_at_loss(share: f64) -> Option<&'static str> {
+    LOSS_EDGES.iter().find(|(edge, _)| share >= *edge).map(|(_, letter)| *letter)
+}
+
+/// Whether a letter is worse than another.
+pub fn is_worse(letter: &str, than: &str) -> bool {
+    let rank = |l: &str| EDGES.iter().position(|(_, edge)| *edge == l).unwrap_or(EDGES.len());
+    rank(letter) > rank(than)
 }
 
 /// Bytes in flight over the path's capacity without a queue, `rate x unloaded round trip` (as `bbperf` has it): 1 without a
@@ -48,6 +65,22 @@ mod tests {
         assert_eq!(grade(None, Some(58.0)), Some("B"));
         assert_eq!(grade(Some(2.0), None), Some("A+"));
         assert_eq!(grade(None, None), None);
+    }
+
+    #[test]
+    fn loss_bounds_the_letter() {
+        for (edge, below, from) in
+            [(0.01, None, "B"), (0.03, Some("B"), "C"), (0.1, Some("C"), "D"), (0.2, Some("D"), "F")]
+        {
+            assert_eq!((best_at_loss(f64::next_down(edge)), best_at_loss(edge)), (below, Some(from)), "{edge}");
+        }
+        assert_eq!((best_at_loss(0.0), best_at_loss(1.0)), (None, Some("F")));
+        let order = ["A+", "A", "B", "C", "D", "F"];
+        for (i, one) in order.iter().enumerate() {
+            for (j, other) in order.iter().enumerate() {
+                assert_eq!(is_worse(one, other), i > j, "{one} {other}");
+            }
+        }
     }
 
     #[test]

@@ -83,6 +83,14 @@ pub fn rpm(intervals: &[RpmInterval]) -> Option<Rpm> {
     Some(Rpm { rpm: (foreign + loaded) / 2.0, foreign, loaded, confidence })
 }
 
+/// The most that a score can be where `ranked_ms` are the round trips of packets beside the load, lost ones ranked by
+/// [`crate::ranked_ms`]. The draft has samples only of what was answered; with more than its excluded twentieth lost, the rest says little.
+/// `None` if no more than that was lost.
+pub fn rpm_bound(ranked_ms: &[f64], lost: usize) -> Option<f64> {
+    let told = lost > ranked_ms.len() / TRIMMED_ONE_IN;
+    trimmed_mean(ranked_ms).filter(|_| told).map(|ms| MS_PER_MINUTE / ms)
+}
+
 fn last<T>(of: &[T]) -> &[T] {
     &of[of.len().saturating_sub(RPM_INTERVALS)..]
 }
@@ -195,6 +203,19 @@ mod tests {
         assert_eq!(rpm(&[without]), None);
         assert_eq!(rpm(&[]), None);
         assert_eq!(rpm(&[interval(0.0, None, 0.0, 0.0, 1e7)]), None, "no time at all is no rate");
+    }
+
+    #[test]
+    fn losses_beyond_the_excluded_twentieth_bound_a_score() {
+        let at = |lost: usize| {
+            let delays = (0..100).map(|i| (i >= lost).then_some(20.0));
+            rpm_bound(&crate::ranked_ms(delays), lost)
+        };
+        assert_eq!((at(0), at(5)), (None, None));
+        assert!(at(6).unwrap() < 60_000.0 / 20.0 && at(6) > at(20));
+        // Of 95 that count, 45 take 5 s.
+        assert!((at(50).unwrap() - 60_000.0 / (45.0 * 5_000.0 + 50.0 * 20.0) * 95.0).abs() < 1e-9);
+        assert_eq!(at(100), Some(12.0));
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub struct PhaseFigures {
     pub probes: u64,
     /// Skipped because the measuring machine was busy for more than 100 ms.
     pub probes_skipped: u64,
+    /// Share of small packets without an answer in the part that the delays cover; what sockets dropped is left out.
+    pub unanswered_share: f64,
     /// Those within the part covered by the delays.
     pub probes_counted: u64,
     /// Answers inside the load within that part.
@@ -200,8 +202,12 @@ pub struct ProbeDocument {
     pub rpm_phase: Option<&'static str>,
     /// The draft's word for it.
     pub rpm_class: Option<&'static str>,
+    /// It is as low as the small packets lost beside the load allow; the draft has samples of answers only.
+    pub rpm_bounded_by_loss: bool,
     /// The letter grade.
     pub grade: Option<&'static str>,
+    /// Why it is worse than the delays are, or missing; null if the delays alone decide.
+    pub grade_bound: Option<String>,
     /// Its scale.
     pub grade_scale: &'static str,
     /// The worst phase's.

@@ -2,6 +2,7 @@
 
 use crate::document::{Explained, PhaseFigures, ProbeDocument};
 use crate::plan::SocketDrops;
+use wavelane_measure::LOSS_RULE;
 
 /// The limits of the grades.
 const GRADE_RULE: &str = "A+ below 5 ms, A 30, B 60, C 200, D 400, then F";
@@ -99,7 +100,12 @@ fn bloat(d: &ProbeDocument, ratio: f64) -> String {
 pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     let mut all = Vec::new();
     let mut say = |figure, sentence: String| all.push(Explained { figure, sentence });
-    if let Some(letter) = d.grade {
+    if let (Some(letter), Some(bound)) = (d.grade, &d.grade_bound) {
+        let sentence = format!("{bound}, and others feel that more than any delay ({LOSS_RULE})");
+        say("grade", format!("Grade {letter} ({} scale, bounded by loss): {sentence}.", d.grade_scale));
+    } else if let Some(bound) = &d.grade_bound {
+        say("grade", format!("No grade: {bound}, so nothing is known of the delay beside such a transfer."));
+    } else if let Some(letter) = d.grade {
         let meaning = match letter {
             "A+" => "a transfer is not felt by others",
             "A" => "calls and games go on beside a transfer",
@@ -112,10 +118,11 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     }
     if let (Some(rpm), Some(class), Some(confidence)) = (d.rpm, d.rpm_class, d.rpm_confidence) {
         let more = if confidence == "low" { "; phases of 25 s and more (--seconds 25) give a surer one" } else { "" };
+        let why = if d.rpm_bounded_by_loss { "; bounded by lost packets, each as one of 5 s" } else { "" };
         say(
             "rpm",
             format!(
-                "Responsiveness {rpm:.0} round trips per minute, {class} ({}, {confidence} confidence{more}): \
+                "Responsiveness {rpm:.0} round trips per minute, {class} ({}, {confidence} confidence{more}{why}): \
                  under load, so often in a minute something can be asked and answered.",
                 d.rpm_draft
             ),

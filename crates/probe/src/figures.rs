@@ -3,7 +3,7 @@
 use crate::document::{ClassFigures, PhaseFigures, ProbeDocument, VantageFigures, VantagePhase};
 use crate::plan::{Beside, Kind, Measurement, Stage};
 use crate::train::{Sample, Train};
-use crate::{explain, queue};
+use crate::{bounds, explain, queue};
 use std::collections::BTreeMap;
 use wavelane_base::{Instant, Ratio, Span};
 use wavelane_measure::{
@@ -206,19 +206,18 @@ fn is_void(phase: &str, goodput_bps: Option<f64>) -> bool {
     loads.contains(&phase) && goodput_bps.is_none_or(|bps| bps <= 0.0)
 }
 
-fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) -> (PhaseFigures, Option<Rpm>) {
+/// A score, and whether losses bound it.
+type Score = (Rpm, bool);
+
+fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) -> (PhaseFigures, Option<Score>) {
     let stage = &m.stages[index];
     let window = Window::of(stage);
     let samples = counted(m, index, 0, window);
-    let handshakes = || stage.smalls.iter().filter(|s| window.holds(s.begun)).map(|s| s.connect);
-    let beside: Vec<Span> = match m.beside {
-        Beside::Datagrams => samples.iter().filter_map(round_trip).collect(),
-        Beside::Connections(_) => handshakes().collect(),
-    };
-    let longest = beside.iter().copied().max();
+    let beside = bounds::smalls(m, stage, window, &samples);
+    let longest = beside.answered.iter().copied().max();
     let foreign = match m.beside {
         Beside::Datagrams => probes(&samples),
-        Beside::Connections(_) => Probes::new(beside, 0),
+        Beside::Connections(_) => Probes::new(beside.answered.clone(), beside.lost),
     };
     let at = |p| foreign.percentile(percent(p)).map(ms);
     let ways = |way: fn(&ClockLine, &Exchange) -> f64, p| {
@@ -234,7 +233,12 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     let total = down.into_iter().chain(up).reduce(|a, b| a + b);
     // Without load there is no delay under load.
     let is_void = is_void(stage.kind.word(), total);
-    let score = if total.is_some() && !is_void { rpm(&intervals(stage, &samples, window)) } else { None };
+    let score = || {
+        let mut intervals = intervals(stage, &samples, window);
+        bounds::add_missing(stage, window, &mut intervals);
+        rpm(&intervals).map(|score| bounds::score(score, &beside))
+    };
+    let score = if total.is_some() && !is_void { score() } else { None };
     // An HTTP server does not report its bytes in flight.
     let told = m.beside == Beside::Datagrams || !stage.kind.ways().0;
     let bloat = in_flight(stage, window).filter(|_| told).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
@@ -275,14 +279,15 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
         reordered_down: counts.reordered.1,
         probes: counts.sent,
         probes_skipped: trains(m, index, 0).map(|t| t.skipped).sum(),
+        unanswered_share: beside.lost_share(),
         probes_counted: foreign.sent(),
         self_probes: selfs.len() as u64,
         self_failures: stage.unanswered.0,
         connections: stage.smalls.len() as u64,
         congestion_control: stage.congestions.clone(),
         load_failures: stage.failures.0,
-        rpm: score.map(|s| s.rpm),
-        rpm_confidence: score.map(|s| s.confidence.word()),
+        rpm: score.map(|(s, _)| s.rpm),
+        rpm_confidence: score.map(|(s, _)| s.confidence.word()),
         bloat_ratio: bloat.and_then(|((flying, bps), idle)| bloat_ratio(flying, bps, idle)),
         classes: classes.into_iter().map(|dscp| class(m, index, dscp, window)).collect(),
     };
@@ -351,9 +356,9 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
     }
     let after = find(Kind::After).map(|index| phase(m, index, line.as_ref(), idle).0);
     let rise = |kind: Kind| phases.iter().find(|p| p.phase == kind.word()).and_then(|p| p.rise_ms);
-    let worst = scores.into_iter().min_by(|a, b| a.1.rpm.total_cmp(&b.1.rpm));
+    let worst = scores.into_iter().min_by(|a, b| a.1.0.rpm.total_cmp(&b.1.0.rpm));
     let bloat = phases.iter().filter_map(|p| p.bloat_ratio).reduce(f64::max);
-    let letter = grade(rise(Kind::Down), rise(Kind::Up));
+    let graded = bounds::grade(grade(rise(Kind::Down), rise(Kind::Up)), &phases, after.as_ref());
     let trains =
         1 + m.trains.iter().map(|t| t.dscp).filter(|d| *d != 0).collect::<std::collections::BTreeSet<_>>().len();
     let per_second = if m.interval == Span::ZERO { 0.0 } else { 1.0 / m.interval.as_secs_f64() };
@@ -362,12 +367,14 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
         target: target.to_owned(),
         phases,
         after,
-        rpm: worst.as_ref().map(|(_, score)| score.rpm),
+        rpm: worst.as_ref().map(|(_, (score, _))| score.rpm),
         rpm_draft: RPM_DRAFT,
-        rpm_confidence: worst.as_ref().map(|(_, score)| score.confidence.word()),
+        rpm_confidence: worst.as_ref().map(|(_, (score, _))| score.confidence.word()),
         rpm_phase: worst.as_ref().map(|(word, _)| *word),
-        rpm_class: worst.as_ref().map(|(_, score)| rpm_class(score.rpm)),
-        grade: letter,
+        rpm_class: worst.as_ref().map(|(_, (score, _))| rpm_class(score.rpm)),
+        rpm_bounded_by_loss: worst.as_ref().is_some_and(|(_, (_, bounded))| *bounded),
+        grade: graded.letter,
+        grade_bound: graded.bound,
         grade_scale: GRADE_SCALE,
         bloat_ratio: bloat,
         queue_at: queue::locate(target, m),

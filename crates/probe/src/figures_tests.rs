@@ -107,12 +107,86 @@ fn a_known_path_gives_its_own_figures() {
     // Mean rises of 100 and 60 ms.
     assert_eq!((d.grade, d.grade_scale), (Some("C"), "DSLReports bufferbloat"));
     // Every delay of the download is 110 ms.
-    assert!(close(d.rpm, 60_000.0 / 110.0) && d.rpm_phase == Some("down"), "{:?}", d.rpm);
-    assert_eq!((d.rpm_confidence, d.rpm_class), (Some("high"), Some("fair")));
+    assert!(close(down.rpm, 60_000.0 / 110.0) && down.rpm_confidence == Some("high"), "{:?}", down.rpm);
+    // Seven of 100 small packets of the upload are lost, two more than the draft excludes: two of 95 count as 5 s.
+    let bound = 60_000.0 / ((2.0 * 5_000.0 + 93.0 * 70.0) / 95.0);
+    assert!((d.rpm.unwrap() / bound - 1.0).abs() < 0.05, "{:?} {bound}", d.rpm);
+    assert_eq!((d.rpm_phase, d.rpm_bounded_by_loss, d.rpm_class), (Some("up"), true, Some("fair")));
     assert!(close(d.bloat_ratio, 11.0), "{:?}", d.bloat_ratio);
     assert!(close(Some(d.probe_cost_bps), 86_400.0));
     assert!(d.after.is_some_and(|p| close(p.foreign_p50_ms, 10.0)));
     assert!(d.clock_drift_ppm.unwrap().abs() < 1.0);
+}
+
+/// Loses the probes of a stage from a share of it on.
+fn dies(m: &mut Measurement, stage: usize, from_percent: usize) {
+    let samples = &mut m.trains[stage].samples;
+    let kept = samples.len() * from_percent / 100;
+    for sample in &mut samples[kept..] {
+        (sample.echo, sample.reached) = (None, false);
+    }
+    m.trains[stage].tally = Some(Tally { received: kept as u32, ..Tally::default() });
+}
+
+#[test]
+fn a_link_that_dies_under_load_gets_no_good_grade_and_no_good_score() {
+    let down = Known { kind: Kind::Down, seconds: 30, bps: 170_000, ..QUIET };
+    let mut m = measured(&[QUIET, down, Known { kind: Kind::After, ..QUIET }]);
+    let fine = document("path", &m);
+    assert_eq!((fine.grade, fine.rpm_class, fine.grade_bound), (Some("A+"), Some("excellent"), None));
+    // Half of the probes are lost and all those afterwards; the answers of requests end with them.
+    dies(&mut m, 1, 50);
+    dies(&mut m, 2, 0);
+    let d = document("path", &m);
+    assert_eq!((d.grade, d.rpm_class, d.rpm_bounded_by_loss), (Some("F"), Some("poor"), true), "{d:?}");
+    let said = |figure| d.explained.iter().find(|e| e.figure == figure).map(|e| e.sentence.clone()).unwrap();
+    assert!(said("grade").contains("after the load 100.0 % of all small packets had no answer"), "{}", said("grade"));
+    assert!(!said("grade").contains("not felt") && said("rpm").contains("bounded by lost packets"));
+    // Random loss, before the load as well as during it.
+    let lossy = |every| {
+        let idle = Known { lost_up: every, ..QUIET };
+        document("path", &measured(&[idle, Known { lost_up: every, ..down }]))
+    };
+    let at = |every| (lossy(every).grade, lossy(every).rpm_class);
+    assert_eq!(at(5), (Some("F"), Some("poor")));
+    assert_eq!(at(8).0, Some("D"));
+    assert_eq!(at(25), (Some("C"), Some("excellent")));
+    assert_eq!(at(50).0, Some("B"));
+    assert_eq!(at(200).0, Some("A+"));
+    // What a busy machine's socket drops is not the network's loss.
+    let mut busy = measured(&[QUIET, Known { lost_down: 25, ..down }]);
+    busy.socket_drops.own = 10_000;
+    assert_eq!(document("path", &busy).grade, Some("A+"));
+}
+
+#[test]
+fn a_phase_that_carried_nothing_and_answers_that_never_came_are_no_good_news() {
+    let down = Known { kind: Kind::Down, seconds: 30, bps: 10_000_000, ..QUIET };
+    let mut m = measured(&[QUIET, down, Known { kind: Kind::Up, seconds: 30, bps: 0, ..QUIET }]);
+    let d = document("path", &m);
+    assert_eq!((d.grade, d.grade_bound.as_deref()), (None, Some("in the upload nothing was transferred")));
+    assert!(d.explained.iter().any(|e| e.figure == "grade" && e.sentence.starts_with("No grade: in the upload")));
+    // Requests inside the load: most have no answer.
+    m = measured(&[QUIET, down]);
+    m.stages[1].unanswered = (1_000, None);
+    assert!(document("path", &m).rpm.unwrap() < 0.6 * document("path", &measured(&[QUIET, down])).rpm.unwrap());
+    // None after a third of the phase.
+    m = measured(&[QUIET, down]);
+    let end = m.stages[1].from + Span::from_secs(10);
+    m.stages[1].selfs.retain(|s| s.back < end);
+    assert!(document("path", &m).rpm.unwrap() < 0.6 * document("path", &measured(&[QUIET, down])).rpm.unwrap());
+    // Handshakes are the small packets of an HTTP server: from then on none succeeds.
+    m = measured(&[QUIET, down]);
+    m.beside = Beside::Connections("HTTP/2");
+    m.stages[0].smalls = m.stages[1].smalls.iter().take(20).copied().collect();
+    let from = m.stages[0].from;
+    for (i, small) in m.stages[0].smalls.iter_mut().enumerate() {
+        small.begun = from + Span::from_millis(200 * i as u64);
+    }
+    assert_eq!(document("path", &m).grade, Some("A+"));
+    m.stages[1].smalls.retain(|s| s.begun < end);
+    let d = document("path", &m);
+    assert_eq!((d.grade, d.rpm_class), (Some("F"), Some("poor")), "{:?}", d.phases[1]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! the result files of other tools ([`formats`]).
 #![forbid(unsafe_code)]
 
+mod bounds;
 pub mod client;
 pub mod document;
 pub mod drive;

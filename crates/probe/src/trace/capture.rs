@@ -2,9 +2,9 @@
 //!
 //! Memory is one buffer, whatever the file's size. Damage ends the reading; everything read before it is used.
 
-use super::packet::LinkType;
+use super::link::{LinkType, Unread};
 use pcap_parser::pcapng::Block;
-use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -12,13 +12,17 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A larger block ends the reading: the largest frame that tcpdump keeps is 262,144 octets.
+/// A larger block is skipped: the largest frame that tcpdump keeps is 262,144 octets, but key logs and comments may be longer.
 const BLOCK_MAX: usize = 1 << 20;
 /// Maximum number of interfaces remembered per pcapng section; packets of others are counted as unreadable.
 const INTERFACES_MAX: usize = 4_096;
 const NS_PER_S: u128 = 1_000_000_000;
 /// The type of the obsolete Packet Block.
 const OLD_PACKET: u32 = 2;
+/// Types of all blocks that hold a packet (draft-ietf-opsawg-pcapng, section 11.1).
+const PACKET_BLOCKS: [u32; 3] = [OLD_PACKET, 3, 6];
+/// The length that a block has twice, at its beginning and at its end.
+const LENGTH_OCTETS: u64 = 4;
 
 /// Why a file cannot be read as a capture.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +48,8 @@ pub enum CaptureError {
 pub(crate) struct Packet<'a> {
     /// Time stamp in nanoseconds since 1970.
     pub(crate) unix_ns: u64,
-    /// `None` if the interface's link type is not supported.
-    pub(crate) link: Option<LinkType>,
+    /// Why nothing can be read of it, instead of its link type.
+    pub(crate) link: Result<LinkType, Unread>,
     /// The captured bytes.
     pub(crate) bytes: &'a [u8],
     /// The original length.
@@ -164,7 +168,7 @@ fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Se
 /// An interface of a section, or the one of a pcap file.
 #[derive(Clone, Copy)]
 struct Interface {
-    link: Option<LinkType>,
+    link: Result<LinkType, Unread>,
     snaplen: u32,
     /// Ticks per second and their offset in seconds.
     ticks_per_s: u128,
@@ -230,8 +234,22 @@ pub(crate) fn packets(
             }
             Err(PcapError::UnexpectedEof | PcapError::Incomplete(_)) if empty => break,
             Err(e) => {
-                ending.damage = Some(damage(&e));
-                break;
+                let why = damage(&e);
+                let Some((kind, length)) = large_block(reader.data(), &state) else {
+                    ending.damage = Some(why);
+                    break;
+                };
+                match skip(&mut *reader, length, state.big_endian) {
+                    Ok(()) => ending.octets += length,
+                    Err(why) => {
+                        ending.damage = Some(why.to_owned());
+                        break;
+                    }
+                }
+                let too_large = Packet { unix_ns: 0, link: Err(Unread::TooLarge), bytes: &[], octets: 0 };
+                if PACKET_BLOCKS.contains(&kind) && !each(too_large) {
+                    break;
+                }
             }
         }
     }
@@ -242,6 +260,39 @@ pub(crate) fn packets(
         _ if state.old => Err(CaptureError::Old),
         (false, Some(number)) => Err(CaptureError::LinkType(number)),
         _ => Ok(ending),
+    }
+}
+
+/// The type and length of a block that begins here and is longer than what a full buffer holds; `None` if it is not one.
+fn large_block(data: &[u8], state: &State) -> Option<(u32, u64)> {
+    let word = |at: usize| {
+        let bytes = data.get(at..at + 4)?.try_into().ok()?;
+        Some(if state.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    };
+    let (kind, length) = (word(0)?, u64::from(word(4)?));
+    // A buffer that is not full ends with the file; the parser wants some room beyond a block.
+    const ROOM: u64 = 64;
+    let is_large = data.len() > BLOCK_MAX / 2 && length + ROOM >= data.len() as u64;
+    (state.next_generation && length.is_multiple_of(4) && is_large).then_some((kind, length))
+}
+
+/// Passes over `length` octets, of which the last repeat that length.
+fn skip(reader: &mut dyn PcapReaderIterator, length: u64, big_endian: bool) -> Result<(), &'static str> {
+    const CUT_OFF: &str = "a block larger than the rest of the file begins: it is damaged or cut off";
+    let mut left = length - LENGTH_OCTETS;
+    loop {
+        let step = left.min(reader.data().len() as u64);
+        reader.consume(step as usize);
+        left -= step;
+        if let (0, Some(end)) = (left, reader.data().first_chunk()) {
+            let stated = if big_endian { u32::from_be_bytes(*end) } else { u32::from_le_bytes(*end) };
+            reader.consume(end.len());
+            return if u64::from(stated) == length { Ok(()) } else { Err("a block is damaged") };
+        }
+        let before = reader.data().len();
+        if reader.refill().is_err() || reader.data().len() == before {
+            return Err(CUT_OFF);
+        }
     }
 }
 
@@ -265,6 +316,8 @@ struct State {
     old: bool,
     /// The section is big-endian.
     big_endian: bool,
+    /// A pcapng file.
+    next_generation: bool,
 }
 
 /// The body of an obsolete Packet Block (draft-ietf-opsawg-pcapng, appendix A), which files before 2010 have: its interface, ticks,
@@ -282,10 +335,10 @@ pub(super) fn old_packet(body: &[u8], big_endian: bool) -> Option<(usize, u64, u
 
 impl State {
     fn interface(&mut self, number: i32, snaplen: u32, ticks_per_s: u128, offset_s: i64) {
-        let link = LinkType::of(number);
+        let link = LinkType::of(number).ok_or(Unread::LinkType);
         match link {
-            Some(_) => self.read_any = true,
-            None => self.refused = Some(number),
+            Ok(_) => self.read_any = true,
+            Err(_) => self.refused = Some(number),
         }
         if self.interfaces.len() < INTERFACES_MAX {
             self.interfaces.push(Interface { link, snaplen, ticks_per_s, offset_s });
@@ -295,7 +348,7 @@ impl State {
     fn packet<'a>(&self, interface: usize, ticks: u64, octets: u32, bytes: &'a [u8]) -> Packet<'a> {
         let interface = self.interfaces.get(interface);
         let unix_ns = interface.map_or(0, |interface| interface.time(ticks));
-        let link = interface.and_then(|interface| interface.link);
+        let link = interface.map_or(Err(Unread::Interface), |interface| interface.link);
         Packet { unix_ns, link, bytes, octets: octets.max(bytes.len() as u32) }
     }
     /// Processes a block; false ends the reading.
@@ -314,14 +367,15 @@ impl State {
                 let (link, bytes) = (interface.link, packet.data);
                 return each(Packet { unix_ns, link, bytes, octets: packet.origlen.max(bytes.len() as u32) });
             }
-            PcapBlockOwned::NG(block) => return self.next_generation(&block, each),
+            PcapBlockOwned::NG(block) => return self.block_of_pcapng(&block, each),
         }
         true
     }
-    fn next_generation(&mut self, block: &Block<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
+    fn block_of_pcapng(&mut self, block: &Block<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
         match block {
             Block::SectionHeader(b) => {
                 self.interfaces.clear();
+                self.next_generation = true;
                 self.big_endian = b.big_endian();
             }
             Block::InterfaceDescription(b) => {
@@ -341,7 +395,7 @@ impl State {
                 // Without times, RTT and rates are unknown: the packet counts as unreadable.
                 let data = b.packet_data();
                 let kept = if interface.snaplen == 0 { data.len() } else { data.len().min(interface.snaplen as usize) };
-                return each(Packet { unix_ns: 0, link: None, bytes: &data[..kept], octets: b.origlen });
+                return each(Packet { unix_ns: 0, link: Err(Unread::NoTime), bytes: &data[..kept], octets: b.origlen });
             }
             _ => {}
         }

@@ -127,6 +127,8 @@ impl Connection {
         let half = &self.halves[self.way(s)];
         match half.syn {
             Some(syn) => late || (syn as u32 != s.seq && (self.closed() || !s.has(Flags::ACK))),
+            // Files of several buffers may have it behind what it began.
+            None if now < self.last_ns && half.begins_behind(s) => false,
             None => half.counts.packets > 0 && (late || self.closed()),
         }
     }
@@ -178,6 +180,7 @@ impl Table {
         let room = Room::of(self.in_flight > FLIGHT_TOTAL_MAX, self.waiting > WAITING_TOTAL_MAX);
         let connection = &mut self.connections[at];
         connection.last_ns = connection.last_ns.max(now);
+        connection.first_ns = connection.first_ns.min(now);
         let way = connection.way(s);
         let [a, b] = &mut connection.halves;
         let held =

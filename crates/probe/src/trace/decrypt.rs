@@ -1,7 +1,7 @@
 //! Decrypts captured data datagrams with logged keys and writes their contents as another capture.
 
 use super::capture::{self, CaptureError, Ending};
-use super::packet::ip_of;
+use super::link::ip_of;
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -174,7 +174,7 @@ pub fn decrypt(
     let mut wrote = out.write_all(&block);
     let ending = capture::packets(file, |packet| {
         sum.packets += 1;
-        let Some(ip) = packet.link.and_then(|link| ip_of(link, packet.bytes)) else {
+        let Ok(ip) = packet.link.and_then(|link| ip_of(link, packet.bytes)) else {
             sum.not_ip += 1;
             return true;
         };

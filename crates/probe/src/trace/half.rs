@@ -3,6 +3,7 @@
 //! Where a definition of tcptrace's (S. Ostermann, tcptrace 6.6.7) is wrong, the correct value is used here and
 //! `docs/decisions/0032-trace.md` explains the difference.
 
+use super::copies::Copies;
 use super::counts::{Counts, Outstanding, Window};
 use super::ledger::{Acked, FLIGHT_MAX, Ledger, Sample};
 use super::moments::Moments;
@@ -13,8 +14,6 @@ use super::upstream::Upstream;
 use wavelane_measure::Quantiles;
 use wavelane_wire::tcp::Flags;
 
-/// Number of recent segments compared to detect duplicates made below IP.
-const DUPLICATES_REMEMBERED: usize = 8;
 /// Offset of unwrapped sequence numbers, so that earlier ones are not negative.
 const BASE: u64 = 1 << 33;
 
@@ -60,8 +59,9 @@ pub(crate) struct Half {
     repeated: u32,
     /// Its data was acknowledged at least once.
     data_acked: bool,
-    recent: [(u32, u16); DUPLICATES_REMEMBERED],
-    next_recent: usize,
+    copies: Copies,
+    /// The end of the largest window that the other side offered, in this direction's sequence space.
+    offered: u64,
 }
 
 impl Half {
@@ -69,6 +69,10 @@ impl Half {
     pub(crate) fn unwrapped(&mut self, seq: u32) -> u64 {
         let edge = *self.edge.get_or_insert(BASE + u64::from(seq));
         edge.wrapping_add_signed(i64::from(seq.wrapping_sub(edge as u32) as i32))
+    }
+    /// The acknowledgement number of the other side's segment `s`, if it has one.
+    fn unwrapped_if(&mut self, s: &Segment) -> Option<u64> {
+        s.has(Flags::ACK).then(|| self.unwrapped(s.ack))
     }
     fn reached(&mut self, end: u64) {
         self.edge = self.edge.max(Some(end));
@@ -95,15 +99,27 @@ impl Half {
         }
     }
 
+    /// Whether what was seen of this direction begins right behind this SYN.
+    pub(crate) fn begins_behind(&self, s: &Segment) -> bool {
+        let lowest = self.ledger.lowest();
+        lowest.is_none_or(|lowest| lowest as u32 == s.seq.wrapping_add(1))
+    }
+
     /// Processes a segment of this direction.
     pub(crate) fn segment(&mut self, other: &mut Self, s: &Segment, now: u64, room: Room) -> SegmentFate {
         let window = self.effective_window(other, s);
+        if self.is_copy(other, s, now) {
+            self.counts.hardware_duplicates += 1;
+            return SegmentFate { copy: true, ..SegmentFate::default() };
+        }
+        if s.has(Flags::SYN) && self.syn.is_none() && self.last_ns.is_some_and(|last| now < last) {
+            return self.late_syn(other, s, window);
+        }
         self.times(now);
         let first = self.unwrapped(s.seq);
         let mut seen = SegmentFate { first, end: first + u64::from(s.data), window, ..SegmentFate::default() };
         self.control(other, s, &seen);
         self.data(s, now);
-        self.duplicate_below_ip(s);
         if let Some(id) = s.ip_id {
             self.upstream.identified(id);
         }
@@ -130,13 +146,16 @@ impl Half {
             return seen;
         }
         self.window(other, s, window);
+        if let Some(ack) = seen.ack {
+            other.offered = other.offered.max(ack + window);
+        }
         self.after_window(other, s, &seen, now);
         seen
     }
 
     fn times(&mut self, now: u64) {
         self.idle_ns = self.idle_ns.max(now.saturating_sub(self.last_ns.unwrap_or(now)));
-        self.last_ns = Some(now);
+        self.last_ns = self.last_ns.max(Some(now));
     }
 
     fn control(&mut self, other: &mut Self, s: &Segment, seen: &SegmentFate) {
@@ -186,21 +205,33 @@ impl Half {
         self.last_data_ns = now;
     }
 
-    /// Counts a segment that was seen with the same IP identification just before: a copy made below IP.
-    fn duplicate_below_ip(&mut self, s: &Segment) {
-        let Some(id) = s.ip_id else { return };
-        if id != 0 && s.seq != 0 && self.recent.contains(&(s.seq, id)) {
-            self.counts.hardware_duplicates += 1;
-            return;
-        }
-        self.recent[self.next_recent] = (s.seq, id);
-        self.next_recent = (self.next_recent + 1) % DUPLICATES_REMEMBERED;
+    /// Whether a segment is a copy that another port, or a mirror, added to the capture.
+    fn is_copy(&mut self, other: &mut Self, s: &Segment, now: u64) -> bool {
+        self.copies.known(&other.copies);
+        let (first, ack) = (self.unwrapped(s.seq), other.unwrapped_if(s));
+        let Self { copies, ledger, acked, .. } = self;
+        copies.is_copy(s, now, || {
+            let end = first + u64::from(s.length());
+            (end > first && !ledger.holds(first, end)) || ack > *acked
+        })
+    }
+
+    /// The SYN of a connection that was stored behind its later packets: it has no more to say than its options.
+    fn late_syn(&mut self, other: &mut Self, s: &Segment, window: u64) -> SegmentFate {
+        let first = self.unwrapped(s.seq);
+        let seen = SegmentFate { first, end: first, window, ..SegmentFate::default() };
+        let acked = other.acked;
+        self.control(other, s, &seen);
+        other.acked = acked.or(other.acked);
+        seen
     }
 
     /// Records a segment with sequence space.
     fn sequence(&mut self, other: &mut Self, s: &Segment, now: u64, room: usize, seen: &mut SegmentFate) {
         let syn = s.has(Flags::SYN);
-        if other.window.last == 0 && other.counts.packets > 0 && !syn {
+        // What fits into a window offered before it shrank to nothing is no probe (RFC 9293, section 3.8.6).
+        let is_beyond = seen.first + u64::from(s.length()) > self.offered;
+        if other.window.last == 0 && other.counts.packets > 0 && !syn && is_beyond {
             seen.probe = true;
             self.counts.zero_window_probes += 1;
             self.counts.zero_window_probe_octets += u64::from(s.data);
@@ -487,4 +518,6 @@ pub(crate) struct SegmentFate {
     pub(crate) again: bool,
     pub(crate) out_of_order: bool,
     pub(crate) probe: bool,
+    /// A copy of another segment; nothing else is known of it.
+    pub(crate) copy: bool,
 }

@@ -102,6 +102,12 @@ impl Ledger {
         let flying = self.flight.back().map(|s| s.end);
         acked.max(flying)
     }
+    /// The beginning of what was seen.
+    pub(crate) fn lowest(&self) -> Option<u64> {
+        let acked = self.acked.front().map(|r| r.0);
+        let flying = self.flight.front().map(|s| s.first);
+        acked.into_iter().chain(flying).min()
+    }
     /// Number of segments waiting for acknowledgement.
     pub(crate) fn in_flight(&self) -> usize {
         self.flight.len()
@@ -141,6 +147,18 @@ impl Ledger {
             (None, Some(r)) => Some((Known { segment: r, acked: true }, None)),
             (None, None) => None,
         }
+    }
+
+    /// Whether all these octets were seen.
+    pub(crate) fn holds(&self, first: u64, end: u64) -> bool {
+        let mut at = first;
+        while at < end {
+            match self.next_known(at) {
+                Some((known, _)) if known.segment.first <= at => at = known.segment.end,
+                _ => return false,
+            }
+        }
+        true
     }
 
     fn add_among(&mut self, sent: Sent, added: &mut Added) {

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::fields::{fields, goodput_bps, passive_rtt};
-use super::{Host, Trace, Vantage};
+use super::{Host, Trace, Unread, Vantage};
 use core::fmt::Write;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -47,7 +47,9 @@ impl Serialize for Document<'_> {
             })
         };
         let mut all = serializer.serialize_map(None)?;
+        let unread = |(cause, n): (&Unread, &u64)| (cause.key().to_owned(), json!(n));
         all.serialize_entry("connections", &Connections(&trace.connections))?;
+        all.serialize_entry("copies", &trace.copies)?;
         all.serialize_entry("damage", &trace.ending.damage)?;
         all.serialize_entry("file", self.file)?;
         all.serialize_entry("format", TRACE_FORMAT)?;
@@ -57,7 +59,8 @@ impl Serialize for Document<'_> {
         all.serialize_entry("left_out_segments", &trace.left_out)?;
         all.serialize_entry("packets", &trace.packets)?;
         all.serialize_entry("short_segments", &trace.short)?;
-        all.serialize_entry("unreadable_packets", &trace.unreadable)?;
+        all.serialize_entry("unreadable_packets", &trace.unreadable())?;
+        all.serialize_entry("unread", &trace.unread.iter().map(unread).collect::<Map<_, _>>())?;
         all.end()
     }
 }
@@ -218,7 +221,7 @@ fn shown(value: Option<f64>, decimals: usize) -> String {
 pub fn table(trace: &Trace) -> String {
     let mut out = format!("{} packets, {} TCP connections", trace.packets, trace.connections.len());
     for (n, what) in [
-        (trace.unreadable, "unreadable packets"),
+        (trace.copies, "copies of segments, seen at a second port and left out"),
         (trace.short, "segments cut off in their header"),
         (trace.left_out, "segments of further connections left out"),
     ] {
@@ -227,6 +230,9 @@ pub fn table(trace: &Trace) -> String {
         }
     }
     out.push('\n');
+    for (cause, n) in &trace.unread {
+        let _ = writeln!(out, "not read: {n} {}", cause.words());
+    }
     let ends = |c: &Connection| [c.a.to_string(), c.b.to_string()];
     let width = trace.connections.iter().flat_map(ends).map(|e| e.len()).max().unwrap_or(0).max(4);
     let _ = writeln!(

@@ -4,6 +4,7 @@
 //! are often not yet filled in by the network card. So lengths are taken from the IP header and the available bytes are used. Nothing here
 //! allocates, and every loop is bounded by the frame.
 
+use super::link::{LinkType, Unread, ip_of};
 use std::net::{IpAddr, Ipv6Addr};
 use wavelane_wire::tcp::{Flags, PROTOCOL_TCP, SACK_BLOCKS_MAX, TCP_HEADER_LEN, WINDOW_SCALE_MAX};
 
@@ -50,8 +51,8 @@ pub(crate) enum Frame {
     Other { from: Address, to: Address, ip_octets: u32 },
     /// A TCP segment truncated before the end of its fixed header.
     ShortTcp { from: Address, to: Address, ip_octets: u32 },
-    /// Not IP, or too damaged to tell.
-    Unreadable,
+    /// No IP packet that can be read.
+    Unread(Unread),
 }
 
 /// The relevant options of a segment.
@@ -82,6 +83,8 @@ pub(crate) struct Segment {
     pub(crate) ip_octets: u32,
     /// Identification field of IPv4.
     pub(crate) ip_id: Option<u16>,
+    /// Time to live, or hop limit.
+    pub(crate) ttl: u8,
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: Flags,
@@ -104,45 +107,6 @@ impl Segment {
     }
 }
 
-/// Link types by their number in tcpdump.org/linktypes.html.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LinkType {
-    /// 0: BSD loopback, a protocol family in the byte order of the capturing host.
-    Null,
-    /// 1
-    Ethernet,
-    /// 101 and 228, 229; also 12 and 14, which some systems write for it.
-    Raw,
-    /// 108: OpenBSD loopback, a protocol family in network byte order.
-    Loop,
-    /// 113
-    Sll,
-    /// 276
-    Sll2,
-}
-
-impl LinkType {
-    pub(crate) fn of(number: i32) -> Option<Self> {
-        Some(match number {
-            0 => Self::Null,
-            1 => Self::Ethernet,
-            12 | 14 | 101 | 228 | 229 => Self::Raw,
-            108 => Self::Loop,
-            113 => Self::Sll,
-            276 => Self::Sll2,
-            _ => return None,
-        })
-    }
-    /// Names of the link types, for an error's remedy.
-    pub(crate) const READ: &str = "Ethernet, raw IP, Linux cooked (SLL, SLL2) and loopback";
-}
-
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// 802.1Q, 802.1ad and the older stacked tag.
-const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88A8, 0x9100];
-/// More stacked tags than any network uses.
-const VLAN_TAGS_MAX: usize = 4;
 /// Maximum number of extension headers before TCP (RFC 8200, section 4.1, has six kinds).
 const EXTENSIONS_MAX: usize = 8;
 
@@ -154,46 +118,19 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The IP packet in a frame: the bytes after the link's header, if its type is IP.
-pub(super) fn ip_of(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
-    match link {
-        LinkType::Raw => Some(frame),
-        LinkType::Ethernet => behind_ethertype(frame, 12),
-        // Families differ between systems (tcpdump.org/linktypes/LINKTYPE_NULL.html); the IP version decides.
-        LinkType::Null | LinkType::Loop => frame.get(4..),
-        LinkType::Sll => behind_ethertype(frame, 14),
-        LinkType::Sll2 => {
-            let kind = u16_at(frame, 0)?;
-            (kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6).then(|| frame.get(20..)).flatten()
-        }
-    }
-}
-
-/// The bytes after the type field at `at` and any VLAN tags, if they are IP.
-fn behind_ethertype(frame: &[u8], mut at: usize) -> Option<&[u8]> {
-    for _ in 0..=VLAN_TAGS_MAX {
-        let kind = u16_at(frame, at)?;
-        if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 {
-            return frame.get(at + 2..);
-        }
-        if !ETHERTYPES_VLAN.contains(&kind) {
-            return None;
-        }
-        at += 4;
-    }
-    None
-}
-
 /// Parses a frame of original length `octets`, of which `frame` was captured.
 pub(crate) fn read(link: LinkType, frame: &[u8], octets: u32) -> Frame {
-    let Some(packet) = ip_of(link, frame) else { return Frame::Unreadable };
+    let packet = match ip_of(link, frame) {
+        Ok(packet) => packet,
+        Err(why) => return Frame::Unread(why),
+    };
     let behind = (octets as usize).saturating_sub(frame.len() - packet.len());
     match packet.first().map(|b| b >> 4) {
         Some(4) => ipv4(packet, behind),
         Some(6) => ipv6(packet, behind),
         _ => None,
     }
-    .unwrap_or(Frame::Unreadable)
+    .unwrap_or(Frame::Unread(Unread::Damaged))
 }
 
 struct Ip {
@@ -201,6 +138,7 @@ struct Ip {
     to: Address,
     octets: u32,
     id: Option<u16>,
+    ttl: u8,
     protocol: u8,
     first_fragment: bool,
     header: usize,
@@ -221,6 +159,7 @@ fn ipv4(packet: &[u8], behind: usize) -> Option<Frame> {
         to: Address::v4([fixed[16], fixed[17], fixed[18], fixed[19]]),
         octets: u32::try_from(octets).ok()?,
         id: Some(u16::from_be_bytes([fixed[4], fixed[5]])),
+        ttl: fixed[8],
         protocol: fixed[9],
         first_fragment: fragment & 0x1FFF == 0,
         header,
@@ -237,6 +176,7 @@ fn ipv6(packet: &[u8], behind: usize) -> Option<Frame> {
         to: Address::v6(fixed[24..40].try_into().ok()?),
         octets: u32::try_from(octets).ok()?,
         id: None,
+        ttl: fixed[7],
         protocol: fixed[6],
         first_fragment: true,
         header: 40,
@@ -287,6 +227,7 @@ fn segment(ip: &Ip, tcp: &[u8]) -> Option<Segment> {
         to: Endpoint { address: ip.to, port: u16::from_be_bytes([fixed[2], fixed[3]]) },
         ip_octets: ip.octets,
         ip_id: ip.id,
+        ttl: ip.ttl,
         seq: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
         ack: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
         flags: Flags(fixed[13]),
@@ -344,4 +285,4 @@ fn option(options: &mut Options, kind: u8, body: &[u8]) {
 
 #[cfg(test)]
 #[path = "packet_tests.rs"]
-mod tests;
+pub(super) mod tests;

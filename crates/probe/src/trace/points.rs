@@ -164,8 +164,9 @@ pub fn points(
     capture::packets(file, |packet| {
         packets += 1;
         let now = packet.unix_ns;
-        if let Some(Frame::Tcp(s)) = packet.link.map(|link| packet::read(link, packet.bytes, packet.octets))
+        if let Ok(Frame::Tcp(s)) = packet.link.map(|link| packet::read(link, packet.bytes, packet.octets))
             && let Some((at, way, seen)) = table.segment(&s, now)
+            && !seen.copy
             && let Some(both) = collected.get_mut(&at)
         {
             let t = now.saturating_sub(table.connections[at].first_ns) as f64 / 1e9;
