@@ -98,7 +98,7 @@ fn seven_judged_cells_are_as_reprinted() {
         for compared in compare(cell, Seed(1), jobs).unwrap() {
             let row = row(cell, &compared);
             assert_ne!(compared.holds(), Some(false), "{row}");
-            assert!(text.contains(&row), "docs/models/ns3.md holds other values than {row}");
+            assert!(text.contains(&row), "docs/results/ns3.md holds other values than {row}");
         }
     }
 }
