@@ -19,6 +19,7 @@ to = "server"
 size = "1 GB"
 "#,
     );
+    // real time: 2 s, a run that does not finish
     scenario.duration = Span::from_secs(2);
     let begun = realtime::now();
     let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "unfinished");

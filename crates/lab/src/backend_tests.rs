@@ -213,6 +213,7 @@ every = "100 ms"
 stop = "1 s"
 "#,
     );
+    // real time: 5 s, the scenario's own
     scenario.duration = Span::from_secs(5);
     let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "fetch");
     let raw = raw.unwrap();
@@ -304,6 +305,7 @@ stop = "2 s"
             eprintln!("SKIPPED (lab test of {stack}): {why}");
             continue;
         }
+        // real time: 21 s, three for each of seven peers
         scenario.duration = Span::from_secs(15);
         let (raw, _, out) = run(&scenario, stack, stack.word());
         let raw = raw.unwrap();
@@ -340,6 +342,7 @@ fn multipath_tcp_takes_both_channels() {
         eprintln!("SKIPPED (lab test of mptcp): {why}");
         return;
     }
+    // real time: 5 s, the transfers' own
     scenario.duration = Span::from_secs(15);
     let (raw, _, _out) = run(&scenario, Stack::Mptcp, "mptcp");
     // A run without a second path fails.
@@ -355,6 +358,7 @@ fn by_way(flow: &str, routes: &str) -> Vec<(String, u64)> {
     let modem = "[channels.modem]\nbetween = [\"b\", \"a\"]\n\
                  forward = { rate = \"1 Mbit/s\", delay = \"5 ms\", queue = \"50 kB\" }\nreverse = \"same\"\n";
     let mut scenario = scenario(&format!("{modem}[routes]\n{routes}\n[flows.body]\n{flow}\nsize = \"1 MB\"\n"));
+    // real time: 8 s, the transfers' own
     scenario.duration = Span::from_secs(8);
     let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "routes");
     let raw = raw.unwrap();
@@ -425,6 +429,7 @@ to = "server"
 size = "3 MB"
 "#,
     );
+    // real time: 8 s, two uploads' own
     scenario.duration = Span::from_secs(10);
     for kind in [TcpKind::Reno, TcpKind::Bbr] {
         let (raw, _, _out) = run(&scenario, tcp(kind), "upload");

@@ -4,6 +4,7 @@ mod arrows;
 mod code;
 mod pages;
 mod source;
+mod waits;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -61,10 +62,16 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     let rules = read(root, "xtask/arrows.toml").and_then(|text| arrows::Rules::parse(&text))?;
     let mut findings = arrows::check(&rules, &metadata(root)?, &|path| read(root, path).unwrap_or_default())?;
     let decisions = read(root, pages::DECISIONS)?;
-    let mut octets = 0;
+    let (mut octets, mut seconds) = (0, 0);
     for path in &files {
         if path.ends_with(".rs") {
-            findings.extend(source::check(&rules, path, &read(root, path)?));
+            let text = read(root, path)?;
+            findings.extend(source::check(&rules, path, &text));
+            if source::is_test_file(path) {
+                let (taken, silent) = waits::check(path, &text);
+                seconds += taken;
+                findings.extend(silent);
+            }
         } else if path.ends_with(".md") {
             let text = read(root, path)?;
             octets += if pages::is_bounded(path) { text.len() } else { 0 };
@@ -73,6 +80,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
         }
     }
     findings.extend(pages::too_long(octets));
+    findings.extend(waits::too_long(seconds));
     findings.extend(crate::results::stale(root)?.iter().map(|(path, _)| {
         Finding::refuse(path, 1, "its tables of results differ from docs/results", crate::results::REMEDY)
     }));
@@ -81,7 +89,8 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
         println!("{finding}");
     }
     let refused = findings.iter().filter(|f| f.severity == Severity::Refuse).count();
-    println!("tidy: {} files, {refused} refused, {} warnings", files.len(), findings.len() - refused);
+    let warnings = findings.len() - refused;
+    println!("tidy: {} files, {refused} refused, {warnings} warnings; {seconds} s of real time in tests", files.len());
     Ok(refused == 0)
 }
 

@@ -74,7 +74,7 @@ fn room_of(path: &str) -> Option<&str> {
 }
 
 /// Whether the whole file is tests, by its place.
-fn is_test_file(path: &str) -> bool {
+pub(crate) fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.contains("/benches/") || path.ends_with("_tests.rs") || path.ends_with("/tests.rs")
 }
 

@@ -332,6 +332,7 @@ fn an_outage_of_the_link_is_survived_without_a_reset() {
         world.sh(ns, "nft add table ip t; nft 'add chain ip t i { type filter hook input priority 0; }'; nft add rule ip t i udp dport 4780 drop");
     }
     stream.write_all(b"y").unwrap();
+    // real time: 5 s, an outage as long as a user notices
     pause(Duration::from_secs(5));
     for ns in [&world.a, &world.b] {
         world.sh(ns, "nft delete table ip t");

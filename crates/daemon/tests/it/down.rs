@@ -222,6 +222,7 @@ fn closed_refuses_packets_too_whatever_ends_the_gateway() {
     assert!(slipped.contains("counter packets 0 "), "{slipped}");
     world.sh(&world.a, "nft delete table inet watch");
     // The kernel told the sender more often than it tells anybody for long (icmp_ratelimit in icmp(7)).
+    // real time: 4 s, the kernel's allowance of ICMP messages fills again
     pause(Duration::from_secs(4));
     refused("after the second kill");
     // What the log tells to run opens it, once the other side has no door either.
@@ -477,6 +478,7 @@ fn programs_under_way_cross_a_death_and_a_return() {
     let mut client = Command::new("iperf3");
     client.args(["-c", SERVER, "-t", "6", "-b", "20M", "-J"]).stdout(Stdio::piped());
     let client = world.client.spawn(client, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
+    // real time: 7 s, a program of six seconds that runs across the return
     pause(Duration::from_secs(1));
     let b = gateway(&world, "b", "open", true);
     wait_for("the peer to be up", || a.status().peers[0].up && b.status().peers[0].up);

@@ -282,6 +282,7 @@ fn without_a_list_of_own_addresses_doubtful_targets_are_refused() {
     // Of the calls that its thread makes only those for the addresses ask for a socket's own name.
     let Some(mut strace) = inject(&b, "getsockname", "error=ENOMEM") else { return };
     // The list is believed for five seconds.
+    // real time: 5 s, until the list of addresses is read again
     pause(Duration::from_secs(5));
     assert!(connect("10.3.0.1:80").is_err() && connect("10.3.0.2:80").is_err());
     b.wait_log("cannot read this machine's own addresses");

@@ -265,6 +265,7 @@ fn a_wrong_key_is_said_at_both_ends() {
     let own = a.status().public_key;
     a.wait_log(&format!("does not know our public key: make it the public_key of this gateway there ({own})"));
     b.wait_log(&format!("calls with the key {own}, which no [[peer]] has"));
+    // real time: 6 s, in which a second line would be written
     pause(std::time::Duration::from_secs(6));
     assert_eq!(a.log().matches("does not answer").count(), 1, "once and in one text:\n{}", a.log());
     assert_eq!(b.log().matches(&own).count(), 1, "{}", b.log());
@@ -295,6 +296,7 @@ fn an_unreachable_peer_is_said_once() {
     let config = write_config(&dir, "a", &key_pair(), &format!("listen = \"127.0.0.1:{}\"", free_port()), &peer);
     let a = start_as_nobody(&config);
     a.wait_log("peer 'b' does not answer: the host at 127.0.0.1");
+    // real time: 2 s, in which a second line would be written
     pause(std::time::Duration::from_secs(2));
     assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
     a.wait_log("nothing listens on that UDP port");
@@ -369,6 +371,7 @@ fn an_idle_gateway_sleeps() {
     let mut stream = TcpStream::connect(&forward).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(stream.read(&mut [0; 8]).is_err());
+    // real time: 5 s, of which three are measured
     pause(std::time::Duration::from_secs(2));
     let before = usage(a.child.id()).1 + usage(b.child.id()).1;
     pause(std::time::Duration::from_secs(3));

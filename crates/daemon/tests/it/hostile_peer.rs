@@ -399,6 +399,7 @@ fn a_hub_survives_a_hostile_configured_peer() {
     });
     b.wait_log("peer 'hostile' is up");
     // Its own bytes come back whole, and in the time that the test gives them.
+    // real time: 4 s, of a hostile peer at full speed
     transfer_during(&world, 3_000_000, || pause(Duration::from_secs(4)));
     stop.store(true, Ordering::Relaxed);
     let (said, heard) = speaker.join().unwrap();

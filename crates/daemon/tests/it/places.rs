@@ -195,6 +195,7 @@ fn why_a_peer_does_not_answer_is_said_once_and_is_the_true_cause() {
         let (config, ..) = by_name(&world, "10.2.0.2:4780", "");
         let a = world.spawn("a", &config);
         a.wait_log(said);
+        // real time: 12 s, in which a second line would be written, for each cause
         pause(Duration::from_secs(3));
         assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
         assert!(a.status().to_string().contains(said), "{}", a.status());
@@ -222,6 +223,7 @@ fn why_a_peer_does_not_answer_is_said_once_and_is_the_true_cause() {
         "public_key is wrong here: the host at 10.2.0.2:4780 calls with the key {}",
         world.keys[1].public
     ));
+    // real time: 6 s, in which a second line would be written
     pause(Duration::from_secs(6));
     assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
 }

@@ -79,6 +79,7 @@ impl Home {
         let mut stream = self.world.connect(&self.world.client, "10.3.0.2:9").unwrap();
         let stop = stream.try_clone().unwrap();
         let sender = std::thread::spawn(move || while stream.write_all(&[7; 16_384]).is_ok() {});
+        // real time: 80 s, uploads whose delay is measured, in all tests of this file
         pause(Duration::from_secs(settle));
         let (start, before) = (now(), self.taken.load(Ordering::Relaxed));
         let trip = self.ping(seconds);
@@ -227,6 +228,7 @@ fn an_automatic_rate_finds_the_link() {
     // Behind the gateway, where nobody can sort: 3 Mbit/s, a second deep.
     home.world.sh(&home.world.b, "tc qdisc replace dev lan0 root tbf rate 3mbit burst 3200 latency 1s");
     let (alone, _) = home.upload(3, 2);
+    // real time: 1 s, until the queue is empty
     pause(Duration::from_secs(1));
     let auto = "rate = \"auto\"\nrate_min = \"1 Mbit/s\"\nrate_idle = \"6 Mbit/s\"\nrate_max = \"20 Mbit/s\"\n\
                 reflector = \"10.3.0.2\"\nhow = \"path\"";

@@ -52,13 +52,16 @@ fn slow_readers_leave_a_download_nine_tenths_of_the_rest() {
                 for stream in &mut slow {
                     read.fetch_add(stream.read(&mut buf).unwrap() as u64, Ordering::Relaxed);
                 }
+                // real time: 0 s, counted with the waits below
                 pause(Duration::from_secs(1));
             }
         }
     });
     // Until the kernels' buffers on the way are full, they are no slow readers.
+    // real time: 55 s, kernels' buffers fill, and two downloads are measured
     pause(Duration::from_secs(25));
     world.sh(&world.b, SHAPE);
+    // real time: 3 s, of slow readers
     pause(Duration::from_secs(3));
     // A slow machine may not have filled them by then.
     let mut tries = (0..3).map(|_| {
@@ -105,6 +108,7 @@ fn a_stalled_connection_is_reset_at_both_ends() {
     while start.elapsed() < Duration::from_secs(10) {
         speaks.write_all(b"x").unwrap();
         speaks.read_exact(&mut [0]).unwrap();
+        // real time: 10 s, a connection that stands still beside one that speaks
         pause(Duration::from_secs(1));
     }
     let error = silent.read(&mut [0]).unwrap_err();

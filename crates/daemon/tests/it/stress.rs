@@ -56,6 +56,7 @@ fn nine_hundred_stopped_readers_cost_a_hundred_others_nothing() {
             })
             .collect();
         // The start, when every buffer on the way fills, is not counted.
+        // real time: 22 s, the start that is not counted, and what is
         pause(Duration::from_secs(2));
         let before: Vec<u64> = total.iter().map(|t| t.load(Ordering::Relaxed)).collect();
         pause(time);
@@ -71,6 +72,7 @@ fn nine_hundred_stopped_readers_cost_a_hundred_others_nothing() {
     while b.counter("datagrams_sent") > carried + 1000 {
         carried = b.counter("datagrams_sent");
         assert!(start.elapsed() < 6 * PATIENCE, "datagrams still go although nobody reads: {carried}");
+        // real time: 10 s, until nine hundred readers stand still
         pause(Duration::from_secs(2));
     }
     // What the others share: 40 Mbit/s, by the kernel's token bucket.
@@ -151,6 +153,7 @@ fn a_gateway_survives_sigstop_for_20_s() {
     world.serve(7, echo);
     transfer_during(&world, 10_000_000, || {
         signal(&b, "-STOP");
+        // real time: 20 s, the process is stopped
         pause(Duration::from_secs(20));
         signal(&b, "-CONT");
     });

@@ -36,6 +36,7 @@ fn two_uplinks_add_up_and_either_may_fail() {
             });
             let took = start.elapsed();
             assert!(took <= Duration::from_millis(1_500), "{interface}: {took:?}");
+            // real time: 2 s, traffic after each change
             pause(Duration::from_millis(1_000));
         }
     });
@@ -78,6 +79,7 @@ fn an_unplugged_lane_loses_nothing_and_returns() {
         assert!(bytes[1] < bytes[0] / 5, "the metered one waits: {bytes:?}");
         plug(&world, "wan0", "down");
         works([false, true]);
+        // real time: 1 s, traffic while the lane is away
         pause(Duration::from_millis(1_000));
         // Nobody waits for an answer on the one that is kept in reserve.
         plug(&world, "wan0", "up");

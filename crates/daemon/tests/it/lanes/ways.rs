@@ -105,6 +105,7 @@ fn ethernet_and_udp_lanes_share_the_load() {
     }
     transfer_during(&world, 10_000_000, || {
         plug(&world, "wan1", "down");
+        // real time: 2 s, traffic while the lane is away, for each kind of lane
         pause(Duration::from_millis(1_000));
         plug(&world, "wan1", "up");
         crate::common::wait_for("the lane", || a.status().peers[0].lanes.iter().all(|lane| lane.works));
