@@ -25,7 +25,7 @@ The record (default records/import-FILE-N) holds import.json, report.html with c
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// A file of flent's (.flent or .flent.gz), iperf3's (-J) or irtt's (-o), also packed with gzip.
+    /// A file of flent's (.flent or .flent.gz), iperf3's (-J, --json-stream) or irtt's (-o), also packed with gzip.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The record's directory; an earlier import there is replaced.
@@ -62,6 +62,9 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     let place = place(&name, args.out.as_deref(), &IMPORTS)?;
     let document = document(&args.file, &results, place.path());
     place.keep(|draft| write(draft, args, &results, &document))?;
+    for note in &results.repaired {
+        say!("wavelane: {}: {note}", args.file.display());
+    }
     let text = || format!("{}\nreport {}/report.html\n", table_text(&results), place.path().display());
     print(&if args.json { pretty(&document) } else { text() })?;
     Ok(0)
@@ -98,7 +101,7 @@ fn document(file: &Path, results: &Results, record: &Path) -> Value {
     };
     json!({
         "format": FORMAT, "tool": results.tool.word(), "file": file.display().to_string(), "title": results.title,
-        "start_unix_s": results.start_unix_s, "totals": results.totals,
+        "start_unix_s": results.start_unix_s, "totals": results.totals, "repaired": results.repaired,
         "series": results.series.iter().map(one).collect::<Vec<_>>(), "record": record.display().to_string(),
     })
 }
@@ -179,6 +182,7 @@ fn page(file: &Path, results: &Results) -> Page {
         tables.push(PageTable { title: "Of the whole test".into(), heads: words(&["figure", "value"]), rows });
     }
     let mut sentences = vec![format!("Measured by {tool}; read from {}.", file.display())];
+    sentences.extend(results.repaired.iter().map(|note| format!("Repaired: {note}.")));
     let charts = charts(results);
     let curves: usize = charts.iter().map(|chart| chart.curves.len()).sum();
     let (all, with_values) = (results.series.len(), results.series.iter().filter(|s| has_values(s)).count());
@@ -214,7 +218,14 @@ mod tests {
     use super::*;
 
     fn results(tool: Tool, series: Vec<SeriesData>) -> Results {
-        Results { tool, title: String::new(), start_unix_s: None, series, totals: BTreeMap::new() }
+        Results {
+            tool,
+            title: String::new(),
+            start_unix_s: None,
+            series,
+            totals: BTreeMap::new(),
+            repaired: Vec::new(),
+        }
     }
 
     fn series(name: &str, units: &str, points: Vec<(f64, Option<f64>)>) -> SeriesData {

@@ -8,8 +8,10 @@ use crate::packet::Refusal;
 
 /// Budgets are reset after this time.
 const HOUR: Span = Span::from_secs(3_600);
-/// Maximum number of remembered sources; a further one is refused until the oldest hour is over.
+/// Maximum number of remembered sources; for a further one the least-used is forgotten.
 pub const SOURCES_MAX: usize = 4_096;
+/// Times as much as a source's budget is what all sources of one site have together.
+pub const SITE_BUDGETS: u64 = 8;
 
 /// Capacity of a bucket in seconds.
 pub(crate) const SECONDS_SAVED: u64 = 2;
@@ -62,7 +64,15 @@ pub fn source_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Usage of a source in its hour.
+/// The site of a source: of IPv6 the network of 48 bits, which one customer gets (RFC 6177, section 2); of IPv4 the address itself.
+pub fn site_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 80 << 80).into(),
+        v4 => v4,
+    }
+}
+
+/// Usage of a source, or of a site, in its hour.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     since: Instant,
@@ -70,44 +80,71 @@ struct Used {
     bytes: u64,
 }
 
-/// The budgets of all sources.
+/// Usage by owner, of a bounded number of owners.
+#[derive(Debug, Default)]
+struct Ledger(BTreeMap<IpAddr, Used>);
+
+impl Ledger {
+    /// The owner's usage. For a new owner the least-used one is forgotten where all places are taken: it loses least of what is
+    /// known, and whoever used much cannot have himself forgotten by opening from many addresses.
+    fn of(&mut self, now: Instant, owner: IpAddr) -> &mut Used {
+        self.0.retain(|_, used| now.since(used.since) < HOUR);
+        if self.0.len() >= SOURCES_MAX && !self.0.contains_key(&owner) {
+            let least = self.0.iter().min_by_key(|(_, used)| (used.bytes, used.seconds)).map(|(owner, _)| *owner);
+            least.inspect(|least| drop(self.0.remove(least)));
+        }
+        self.0.entry(owner).or_insert(Used { since: now, ..Used::default() })
+    }
+    fn give_back(&mut self, owner: IpAddr, seconds: u64) {
+        if let Some(used) = self.0.get_mut(&owner) {
+            used.seconds = used.seconds.saturating_sub(seconds);
+            if (used.seconds, used.bytes) == (0, 0) {
+                self.0.remove(&owner);
+            }
+        }
+    }
+    fn take_bytes(&mut self, owner: IpAddr, bytes: u64, most: u64) -> bool {
+        // A session may outlast the hour in which it was opened.
+        let Some(used) = self.0.get_mut(&owner) else { return true };
+        used.bytes = used.bytes.saturating_add(bytes);
+        used.bytes < most
+    }
+}
+
+/// The budgets of all sources and of their sites.
 #[derive(Debug, Default)]
 pub struct Budgets {
-    used: BTreeMap<IpAddr, Used>,
+    sources: Ledger,
+    sites: Ledger,
 }
 
 impl Budgets {
     /// Takes `seconds` of the source's time and returns its remaining bytes. `Err` if nothing is left.
     pub fn take_time(&mut self, now: Instant, source: IpAddr, seconds: u64, limits: &Limits) -> Result<u64, Refusal> {
-        self.used.retain(|_, used| now.since(used.since) < HOUR);
-        if self.used.len() >= SOURCES_MAX && !self.used.contains_key(&source) {
-            return Err(Refusal::Full);
+        let mut left = u64::MAX;
+        let site = site_of(source);
+        for (used, times) in [(self.sources.of(now, source), 1), (self.sites.of(now, site), SITE_BUDGETS)] {
+            let bytes_left = limits.hour_bytes.saturating_mul(times).saturating_sub(used.bytes);
+            if used.seconds.saturating_add(seconds) > limits.hour_seconds.saturating_mul(times) || bytes_left == 0 {
+                return Err(Refusal::UsedUp);
+            }
+            left = left.min(bytes_left);
         }
-        let used = self.used.entry(source).or_insert(Used { since: now, ..Used::default() });
-        let bytes_left = limits.hour_bytes.saturating_sub(used.bytes);
-        if used.seconds.saturating_add(seconds) > limits.hour_seconds || bytes_left == 0 {
-            return Err(Refusal::UsedUp);
-        }
-        used.seconds += seconds;
-        Ok(bytes_left)
+        self.sources.of(now, source).seconds += seconds;
+        self.sites.of(now, site).seconds += seconds;
+        Ok(left)
     }
 
     /// Returns time that was taken and not used.
     pub fn give_back(&mut self, source: IpAddr, seconds: u64) {
-        if let Some(used) = self.used.get_mut(&source) {
-            used.seconds = used.seconds.saturating_sub(seconds);
-            if (used.seconds, used.bytes) == (0, 0) {
-                self.used.remove(&source);
-            }
-        }
+        self.sources.give_back(source, seconds);
+        self.sites.give_back(site_of(source), seconds);
     }
 
     /// Counts bytes of load; false once the hour's budget is used up.
     pub fn take_bytes(&mut self, source: IpAddr, bytes: u64, limits: &Limits) -> bool {
-        // A session may outlast the hour in which it was opened.
-        let Some(used) = self.used.get_mut(&source) else { return true };
-        used.bytes = used.bytes.saturating_add(bytes);
-        used.bytes < limits.hour_bytes
+        let of_site = self.sites.take_bytes(site_of(source), bytes, limits.hour_bytes.saturating_mul(SITE_BUDGETS));
+        self.sources.take_bytes(source, bytes, limits.hour_bytes) && of_site
     }
 }
 
@@ -130,8 +167,10 @@ impl Bucket {
         Self { per_second, most, held: most, at: now }
     }
 
-    fn is_full(&self, now: Instant) -> bool {
-        self.held.saturating_add(now.since(self.at).as_nanos().saturating_mul(self.per_second)) >= self.most
+    /// The share of it that is taken, in billionths of a token.
+    fn missing(&self, now: Instant) -> u64 {
+        let earned = now.since(self.at).as_nanos().saturating_mul(self.per_second);
+        self.most.saturating_sub(self.held.saturating_add(earned))
     }
 
     /// Takes one token if available.
@@ -157,10 +196,11 @@ impl Buckets {
     /// Takes one of the source's tokens if available.
     pub fn take(&mut self, now: Instant, source: IpAddr, per_second: u64) -> bool {
         if self.held.len() >= SOURCES_MAX && !self.held.contains_key(&source) {
-            // A bucket that is full again equals a new one.
-            self.held.retain(|_, bucket| !bucket.is_full(now));
+            // A bucket that is full again equals a new one; of others the fullest is forgotten.
+            self.held.retain(|_, bucket| bucket.missing(now) > 0);
             if self.held.len() >= SOURCES_MAX {
-                return false;
+                let fullest = self.held.iter().min_by_key(|(_, bucket)| bucket.missing(now)).map(|(source, _)| *source);
+                fullest.inspect(|fullest| drop(self.held.remove(fullest)));
             }
         }
         self.held.entry(source).or_insert_with(|| Bucket::full(now, per_second, SECONDS_SAVED)).take(now)
@@ -191,13 +231,25 @@ mod tests {
     fn sources_are_bounded_and_addresses_of_one_host_are_one() {
         let mut budgets = Budgets::default();
         let limits = Limits::default();
-        for i in 0..SOURCES_MAX as u32 {
-            budgets.take_time(Instant::ZERO, IpAddr::from(i.to_be_bytes()), 1, &limits).unwrap();
+        let heavy = "198.51.100.1".parse().unwrap();
+        budgets.take_time(Instant::ZERO, heavy, limits.hour_seconds, &limits).unwrap();
+        for i in 0..3 * SOURCES_MAX as u32 {
+            assert!(budgets.take_time(Instant::ZERO, IpAddr::from(i.to_be_bytes()), 1, &limits).is_ok(), "{i}");
         }
-        let further = budgets.take_time(Instant::ZERO, "203.0.113.1".parse().unwrap(), 1, &limits);
-        assert_eq!(further, Err(Refusal::Full));
+        assert!(budgets.sources.0.len() <= SOURCES_MAX && budgets.sites.0.len() <= SOURCES_MAX);
+        assert_eq!(budgets.take_time(Instant::ZERO, heavy, 1, &limits), Err(Refusal::UsedUp), "it is not forgotten");
         assert_eq!(source_of("2001:db8::1".parse().unwrap()), source_of("2001:db8::ffff:2".parse().unwrap()));
         assert_eq!(source_of("::ffff:192.0.2.1".parse().unwrap()), source_of("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn networks_of_one_site_have_eight_budgets_together() {
+        let (mut budgets, limits) = (Budgets::default(), Limits::default());
+        let network = |i: u128| IpAddr::from(Ipv6Addr::from((0x2001_0db8_u128 << 96) + (i << 64)));
+        let mut take = |i: u128| budgets.take_time(Instant::ZERO, network(i), limits.hour_seconds, &limits).is_ok();
+        assert!((0..u128::from(SITE_BUDGETS)).all(&mut take));
+        assert!(!take(99), "of the same 48 bits");
+        assert!(take(1 << 16), "of others");
     }
 
     #[test]
@@ -229,7 +281,10 @@ mod tests {
             assert!(buckets.take(at(0), IpAddr::from(i.to_be_bytes()), 10));
         }
         let further = "203.0.113.1".parse().unwrap();
-        assert!(!buckets.take(at(99), further, 10));
+        let busy = "192.0.2.9".parse().unwrap();
+        assert!((0..20).all(|_| buckets.take(at(0), busy, 10)));
+        assert!(buckets.take(at(99), further, 10), "one of the fullest gave way");
+        assert!(!buckets.take(at(0), busy, 10), "and not the emptiest");
         assert!(buckets.take(at(100), further, 10), "the first ones are full again");
         assert!(buckets.held.len() <= SOURCES_MAX);
     }

@@ -1,6 +1,6 @@
 //! Connection slots, shared so that no client can keep others out.
 
-use crate::limits::source_of;
+use crate::limits::{site_of, source_of};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Shutdown, TcpStream};
 
@@ -8,6 +8,8 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 const CONNECTIONS_MAX: usize = 256;
 /// Maximum of these from one source, which may not be a client at all ...
 const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
+/// ... from one site, which may have 65,536 sources ...
+const CONNECTIONS_PER_SITE_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 /// ... and from one source without a request so far.
 const OPENINGS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 4;
 
@@ -34,8 +36,16 @@ impl Places {
         let of_source = || self.held.values().filter(|place| place.source == source);
         let alone = of_source().count() >= CONNECTIONS_PER_SOURCE_MAX
             || of_source().filter(|place| place.opening.is_some()).count() >= OPENINGS_PER_SOURCE_MAX;
-        if alone || self.held.len() >= CONNECTIONS_MAX {
-            let gives_way = |place: &Place| place.opening.is_some() && (!alone || place.source == source);
+        let site = site_of(ip);
+        let of_site = self.held.values().filter(|place| site_of(place.source) == site).count();
+        let is_site_full = of_site >= CONNECTIONS_PER_SITE_MAX;
+        if alone || is_site_full || self.held.len() >= CONNECTIONS_MAX {
+            let theirs = |place: &Place| match (alone, is_site_full) {
+                (true, _) => place.source == source,
+                (false, true) => site_of(place.source) == site,
+                (false, false) => true,
+            };
+            let gives_way = |place: &Place| place.opening.is_some() && theirs(place);
             let oldest = self.held.iter().find(|(_, place)| gives_way(place)).map(|(id, _)| *id)?;
             if let Some(Place { opening: Some(stream), .. }) = self.held.remove(&oldest) {
                 let _ = stream.shutdown(Shutdown::Both);
@@ -73,7 +83,8 @@ mod tests {
         let first = enter(one, 100);
         assert_eq!(first.len(), 100);
         assert_eq!(enter(neighbour, 100).len(), 28, "of the same network of 64 bits");
-        assert_eq!(enter(other, 300).len(), 128);
+        assert_eq!(enter("2001:db8:0:7::1", 100).len(), 64, "of the same site");
+        assert_eq!(enter(other, 300).len(), 64);
         assert!(enter("192.0.2.2", 1).is_empty(), "all are taken");
         first.iter().for_each(|id| places.leave(*id));
         assert!(places.held.len() == 156 && places.enter("192.0.2.2".parse().unwrap(), None).is_some());

@@ -2,7 +2,7 @@
 //!
 //! It keeps no state about a sender until that has repeated a cookie sent to its address.
 
-use crate::limits::{Bucket, Buckets, Budgets, Limits, SECONDS_SAVED, source_of};
+use crate::limits::{Bucket, Buckets, Budgets, Limits, SECONDS_SAVED, site_of, source_of};
 use crate::packet::{Cookie, Echo, Grant, Message, Nonce, Probe, Refusal, Tally, Token};
 use ring::hmac;
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ const COOKIE_SLOT: Span = Span::from_secs(10);
 const WINDOW_WORDS: usize = 16;
 /// A session ends after this time without a datagram or connection.
 const IDLE_MAX: Span = Span::from_secs(60);
+/// A session, or a measurement over HTTP, that says nothing for this long gives way to another where all places are taken: probes come
+/// several times a second, and a client whose session is gone opens another.
+const GIVES_WAY_AFTER: Span = Span::from_secs(5);
 /// A measurement over HTTP ends after this time without a request of load.
 const VISIT_PAUSE: Span = Span::from_secs(10);
 
@@ -50,6 +53,8 @@ pub struct Drops {
     pub gave_way: u64,
     /// HTTP requests beyond a source's rate.
     pub requests: u64,
+    /// Silent measurements that lost their place to others.
+    pub silent: u64,
     /// Datagrams that the socket dropped before they were read.
     pub socket: u64,
 }
@@ -204,11 +209,7 @@ impl Server {
         ended.iter().for_each(|token| self.end(now, token));
         let over = |v: &Visit| v.requests == 0 && (now >= v.until || now.since(v.seen) >= VISIT_PAUSE);
         let left: Vec<IpAddr> = self.visits.iter().filter(|(_, v)| over(v)).map(|(source, _)| *source).collect();
-        for source in left {
-            if let Some(visit) = self.visits.remove(&source) {
-                self.budgets.give_back(source, visit.until.since(now).as_nanos() / 1_000_000_000);
-            }
-        }
+        left.into_iter().for_each(|source| self.end_visit(now, source));
     }
 
     fn end(&mut self, now: Instant, token: &Token) {
@@ -267,7 +268,7 @@ impl Server {
 
     fn admit(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, seconds: u16) -> Result<(Token, Grant), Refusal> {
         let source = source_of(from.ip());
-        self.room(source)?;
+        self.room(now, source)?;
         let seconds = seconds.min(self.limits.session_seconds).max(1);
         let bytes = self.budgets.take_time(now, source, seconds.into(), &self.limits)?;
         let grant = Grant {
@@ -295,16 +296,41 @@ impl Server {
         Ok((token, grant))
     }
 
-    /// Whether one more measurement of `source` is possible.
-    fn room(&self, source: IpAddr) -> Result<(), Refusal> {
-        let of_source = self.sessions.values().filter(|s| source_of(s.client.ip()) == source).count();
-        if of_source + usize::from(self.visits.contains_key(&source)) >= self.limits.sessions_per_source {
-            return Err(Refusal::TooMany);
+    /// Makes room for one more measurement of `source`, if that is possible: a source has a few places, a site half of them, and
+    /// whoever has been silent for longest gives way.
+    fn room(&mut self, now: Instant, source: IpAddr) -> Result<(), Refusal> {
+        let site = site_of(source);
+        self.room_within(now, self.limits.sessions_per_source, |other| other == source).ok_or(Refusal::TooMany)?;
+        let of_site = (self.limits.sessions / 2).max(self.limits.sessions_per_source);
+        self.room_within(now, of_site, |other| site_of(other) == site).ok_or(Refusal::TooMany)?;
+        self.room_within(now, self.limits.sessions, |_| true).ok_or(Refusal::Full)
+    }
+
+    /// The same among the sources that `among` names, which have `most` places.
+    fn room_within(&mut self, now: Instant, most: usize, among: impl Fn(IpAddr) -> bool) -> Option<()> {
+        let sessions = || self.sessions.iter().filter(|(_, s)| among(source_of(s.client.ip())));
+        let visits = || self.visits.iter().filter(|(source, _)| among(**source));
+        if sessions().count() + visits().count() < most {
+            return Some(());
         }
-        if self.sessions.len() + self.visits.len() >= self.limits.sessions {
-            return Err(Refusal::Full);
+        let session = sessions().min_by_key(|(_, s)| s.seen).map(|(token, s)| (s.seen, *token));
+        let visit = visits().min_by_key(|(_, v)| v.seen).map(|(source, v)| (v.seen, *source));
+        let silent = |seen: Instant| now.since(seen) >= GIVES_WAY_AFTER;
+        match (session, visit) {
+            (Some((seen, token)), _) if silent(seen) && visit.is_none_or(|(other, _)| seen <= other) => {
+                self.end(now, &token);
+            }
+            (_, Some((seen, source))) if silent(seen) => self.end_visit(now, source),
+            _ => return None,
         }
-        Ok(())
+        self.drops.silent += 1;
+        Some(())
+    }
+
+    fn end_visit(&mut self, now: Instant, source: IpAddr) {
+        if let Some(visit) = self.visits.remove(&source) {
+            self.budgets.give_back(source, visit.until.since(now).as_nanos() / 1_000_000_000);
+        }
     }
 
     /// Whether an HTTP request from `from` is answered: each source has a rate limit over all its connections.
@@ -319,7 +345,7 @@ impl Server {
         self.expire(now);
         let source = source_of(from);
         if !self.visits.contains_key(&source) {
-            self.room(source)?;
+            self.room(now, source)?;
             let seconds = u64::from(self.limits.session_seconds);
             self.budgets.take_time(now, source, seconds, &self.limits)?;
             self.visits.insert(source, Visit { until: now + Span::from_secs(seconds), seen: now, requests: 0 });

@@ -161,6 +161,46 @@ fn rate_sessions_trains_time_bytes_and_connections_are_bounded() {
 }
 
 #[test]
+fn who_opens_and_says_nothing_gives_way() {
+    let limits = Limits::default();
+    let mut s = server(limits);
+    let now = Instant::from_secs(100);
+    // Sessions of eight sources, as many as there are; one of them probes.
+    let tokens: Vec<Token> = (0..limits.sessions)
+        .map(|i| open(&mut s, now, &format!("192.0.2.{}:{}", i / 4 + 1, i + 1), [i as u8; 8]).unwrap().0)
+        .collect();
+    assert_eq!(open(&mut s, now, "198.51.100.1:1", NONCE), Err(Refusal::Full));
+    let later = now + GIVES_WAY_AFTER;
+    assert!(ask(&mut s, later, "192.0.2.1:1", probe(tokens[0], 0, 0)).is_some());
+    for i in 0..limits.sessions as u8 - 1 {
+        open(&mut s, later, &format!("198.51.100.{}:1", i + 1), NONCE).unwrap();
+    }
+    assert_eq!(open(&mut s, later, "203.0.113.1:1", NONCE), Err(Refusal::Full), "all are busy now");
+    assert!(ask(&mut s, later, "192.0.2.1:1", probe(tokens[0], 0, 1)).is_some(), "it was never silent");
+    assert_eq!((s.sessions(), s.drops().silent), (limits.sessions, limits.sessions as u64 - 1));
+}
+
+#[test]
+fn one_site_closes_the_server_to_nobody() {
+    let mut s = server(Limits::default());
+    let mut now = Instant::from_secs(100);
+    let mut opened = 0_u32;
+    // All networks of 64 bits within one of 52, a session of a second each, and more than there are places for sources.
+    for i in 0..5_000_u32 {
+        now = now + Span::from_millis(40);
+        opened +=
+            u32::from(open(&mut s, now, &format!("[2001:db8:{:x}:{:x}::1]:1", i / 4_096, i % 4_096), NONCE).is_ok());
+    }
+    assert!(opened > 100, "{opened}");
+    assert!(open(&mut s, now, "192.0.2.1:1", NONCE).is_ok());
+    assert!(open(&mut s, now, "[2001:db8:ffff::1]:1", NONCE).is_ok());
+    // At one moment it has half of the places at most.
+    let mut s = server(Limits::default());
+    let at_once = (0..64).filter(|i| open(&mut s, now, &format!("[2001:db8:7:{i:x}::1]:1"), NONCE).is_ok()).count();
+    assert_eq!(at_once, Limits::default().sessions / 2);
+}
+
+#[test]
 fn trains_of_a_session_are_bounded() {
     let mut s = server(Limits::default());
     let now = Instant::from_secs(1);

@@ -24,6 +24,14 @@ pub(super) fn read(text: &[u8], memory: u64) -> Result<Value, FormatError> {
     }
 }
 
+/// The same of one among several, which have `left` together.
+pub(super) fn read_some(text: &[u8], left: &mut u64) -> Result<Value, FormatError> {
+    let mut room = Some(*left);
+    let value = Room(&mut room).deserialize(&mut serde_json::Deserializer::from_slice(text));
+    *left = room.ok_or(FormatError::TooLarge)?;
+    Ok(value?)
+}
+
 /// The remaining memory; `None` once it was exceeded.
 struct Room<'a>(&'a mut Option<u64>);
 

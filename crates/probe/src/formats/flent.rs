@@ -36,7 +36,14 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
             totals.insert(format!("{}_s", key.to_lowercase()), n);
         }
     }
-    Ok(Results { tool: Tool::Flent, title: text(metadata, "TITLE"), start_unix_s, series, totals })
+    Ok(Results {
+        tool: Tool::Flent,
+        title: text(metadata, "TITLE"),
+        start_unix_s,
+        series,
+        totals,
+        repaired: Vec::new(),
+    })
 }
 
 /// Seconds since 1970 of `2026-11-23T17:13:08.778139Z`; `None` for anything else.

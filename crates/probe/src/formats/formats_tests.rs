@@ -83,6 +83,58 @@ fn iperf3_gives_its_intervals() {
     assert_eq!(read.totals["sum_sent_bytes"], 2_621_440.0);
 }
 
+/// The points of a file's throughput, and what was repaired.
+fn throughput(file: &[u8]) -> (Vec<(f64, Option<f64>)>, Vec<String>) {
+    let results = read_results(file).unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(file)));
+    (results.series("sum::throughput").expect("its sum").points.clone(), results.repaired)
+}
+
+#[test]
+fn files_as_they_are_found_are_read_and_repairs_said() {
+    let interrupted = include_bytes!("samples/iperf3-interrupted.json");
+    let stream = include_bytes!("samples/iperf3-json-stream.json");
+    let nan = include_bytes!("samples/iperf3-nan.json");
+    let (whole, none) = throughput(IPERF3);
+    assert!(none.is_empty());
+    let repaired = |file: &[u8], points: usize, part: &str| {
+        let (found, notes) = throughput(file);
+        assert!(found.len() == points && notes.len() == 1 && notes[0].contains(part), "{part}: {notes:?} {found:?}");
+    };
+    repaired(interrupted, 3, "ended early (interrupt - the client has terminated)");
+    let (found, notes) = throughput(stream);
+    assert!(found.len() == 3 && notes.is_empty(), "a stream is in order: {notes:?}");
+    assert!(read_results(&nan[..]).unwrap().repaired[0].contains("NaN or Infinity"));
+    let n = whole.len();
+    let with = |before: &[u8], after: &[u8]| [before, IPERF3, after].concat();
+    repaired(&with(b"\xEF\xBB\xBF", b""), n, "byte order mark");
+    repaired(&with(b"warning: this system has no \x1b[31mclock\n", b""), n, "octets of other text");
+    repaired(&with(b"", b"\niperf3: done {}\n"), n, "octets of other text");
+    repaired(&with(b"", IPERF3), n, "the same document stands there 2 times");
+    repaired(&with(b"{\"start\":{},\"error\":\"busy\"}\n", b""), n, "of 2 documents number 2");
+    let wide: Vec<u8> = String::from_utf8_lossy(IPERF3).encode_utf16().flat_map(u16::to_le_bytes).collect();
+    repaired(&[b"\xFF\xFE", &wide[..]].concat(), n, "UTF-16");
+    // Cut off in its last interval, and a stream in its last line.
+    let text = String::from_utf8_lossy(interrupted).into_owned();
+    let cut = text.find("\"end\": {").unwrap() - 40;
+    repaired(&text.as_bytes()[..cut], 2, "ends within its document");
+    let (found, notes) = throughput(&stream[..stream.len() - 9]);
+    assert!(found.len() == 3 && notes.len() == 1, "{notes:?}");
+    // Numbers of other languages and systems.
+    for word in ["NaN", "-nan", "Infinity", "-Infinity", "inf", "-inf", "nan(ind)", "-1.#IND", "1.#QNAN", "1.#INF"] {
+        let mut file = String::from_utf8_lossy(interrupted).into_owned();
+        file = file.replacen("\"retransmits\": 0", &format!("\"retransmits\": {word}"), 1);
+        let notes = throughput(file.as_bytes()).1;
+        assert!(notes.len() == 2 && notes[0].starts_with("1 values"), "{word}: {notes:?}");
+    }
+    // Nothing remains.
+    for file in [&IPERF3[..40], b"warning: no result\n", b"{\"start\": {\"connected\": [{}]"] {
+        let why = read_results(file).unwrap_err().to_string();
+        assert!(why.contains("complete?"), "{why}");
+    }
+    let deep = "[".repeat(100_000);
+    assert!(read_results(format!("{{\"a\":{deep}").as_bytes()).is_err());
+}
+
 #[test]
 fn irtt_files_have_one_way_delays_and_losses() {
     let read = read_results(IRTT).unwrap();

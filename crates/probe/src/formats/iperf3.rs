@@ -17,9 +17,7 @@ const KINDS: [Kind; 5] = [
 ];
 
 pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
-    if let Some(error) = json.get("error").and_then(Value::as_str) {
-        return Err(FormatError::Failed(error.to_owned()));
-    }
+    let error = json.get("error").map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned));
     let missing = |what| FormatError::Missing { tool: "iperf3", what };
     let intervals = json["intervals"].as_array().ok_or(missing("intervals"))?;
     let mut series = Named::default();
@@ -34,6 +32,13 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
                 take(&mut series, sum, name);
             }
         }
+    }
+    let mut repaired = Vec::new();
+    match error {
+        // A test that was interrupted has the intervals until then.
+        Some(error) if series.list.is_empty() => return Err(FormatError::Failed(error)),
+        Some(error) => repaired.push(format!("the test ended early ({error}); its values until then were read")),
+        None => {}
     }
     let mut totals = BTreeMap::new();
     for key in ["sum_sent", "sum_received"] {
@@ -51,6 +56,7 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
         start_unix_s: number(&start["timestamp"], "timesecs"),
         series: series.list,
         totals,
+        repaired,
     })
 }
 

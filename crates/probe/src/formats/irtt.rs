@@ -51,5 +51,12 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
     // One-way delays need a synchronised clock; without the server's timestamps they are absent.
     let series = all.into_iter().filter(|s| s.points.iter().any(|p| p.1.is_some())).collect();
     let title = text(&json["config"], "remote_address");
-    Ok(Results { tool: Tool::Irtt, title, start_unix_s: start.map(|ns| ns / 1e9), series, totals })
+    Ok(Results {
+        tool: Tool::Irtt,
+        title,
+        start_unix_s: start.map(|ns| ns / 1e9),
+        series,
+        totals,
+        repaired: Vec::new(),
+    })
 }

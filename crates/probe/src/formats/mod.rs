@@ -1,12 +1,13 @@
 //! Reads result files of other tools into series over time, and writes flent's.
 //!
-//! Readable: flent (`.flent` and `.flent.gz`, versions 3 and 4), iperf3 (`-J`) and irtt (`-o FILE`), distinguished by their contents. All
+//! Readable: flent (`.flent` and `.flent.gz`, versions 3 and 4), iperf3 (`-J` and `--json-stream`) and irtt (`-o FILE`), distinguished by their contents. All
 //! times are seconds since the test began. A file is read whole, up to [`FILE_MAX`] octets of JSON.
 
 mod bounded;
 mod flent;
 mod iperf3;
 mod irtt;
+mod repair;
 
 pub use flent::{FLENT_VERSION, FlentMeta, write_flent};
 pub use irtt::IRTT_PING;
@@ -36,6 +37,9 @@ pub enum FormatError {
     /// JSON of another kind.
     #[error("neither flent's, iperf3's nor irtt's: write it with `flent`, `iperf3 -J` or `irtt client -o FILE`")]
     Unknown,
+    /// What could be repaired is no result.
+    #[error("no result remains ({0}): is the file complete?")]
+    Remains(String),
     /// An unsupported version.
     #[error("flent's file version {0} is not read; open and save it with a current flent")]
     Version(u64),
@@ -103,6 +107,8 @@ pub struct Results {
     pub series: Vec<SeriesData>,
     /// Figures for the whole test, with the unit in the name.
     pub totals: BTreeMap<String, f64>,
+    /// What was not as the tool should have written it, and what was done.
+    pub repaired: Vec<String>,
 }
 
 impl Results {
@@ -125,15 +131,17 @@ pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
     if text.len() as u64 > FILE_MAX {
         return Err(FormatError::TooLarge);
     }
-    let json = bounded::read(&text, bounded::MEMORY_MAX)?;
+    let (json, repaired) = repair::read(&text)?;
     drop(text);
     let results = match &json {
         v if v.get("metadata").is_some() && v.get("results").is_some() => flent::read(v),
         v if v.get("round_trips").is_some() => irtt::read(v),
         v if v.get("start").is_some() && v.get("intervals").is_some() => iperf3::read(v),
+        _ if !repaired.is_empty() => Err(FormatError::Remains(repaired.join("; "))),
         _ => Err(FormatError::Unknown),
     };
-    let results = results?;
+    let mut results = results?;
+    results.repaired.splice(0..0, repaired);
     let has_values = |series: &SeriesData| series.points.iter().any(|point| point.1.is_some());
     if !results.series.iter().any(has_values) {
         return Err(FormatError::NoValues(results.tool.word()));
@@ -149,6 +157,7 @@ fn with_short_names(mut results: Results) -> Results {
         }
         clip(&mut series.units);
     }
+    results.repaired.iter_mut().for_each(|note| drop(clip(note)));
     results
 }
 
