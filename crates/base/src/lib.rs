@@ -14,6 +14,7 @@ mod quantity;
 mod ranges;
 mod routes;
 mod stream;
+pub mod text;
 mod time;
 mod units;
 

@@ -96,7 +96,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
         return Ok(0);
     }
     let said = apply(&args.file, &file).map_err(Failure::refused)?;
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
+    said.lines().for_each(crate::tell);
     // What was set up stays, whatever becomes of the second measurement.
     let after = measured(&target, phases, args.seconds, &stop).inspect_err(|_| {
         say!(

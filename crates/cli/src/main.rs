@@ -1,12 +1,11 @@
 //! `wavelane`: argument parsing and glue. Every command's work lives in the room that owns it.
 #![forbid(unsafe_code)]
 
-/// `eprintln!` without the panic: a standard error that is closed or full must not change a command's exit code.
+/// `eprintln!` without the panic, and without what text of others may do to a terminal.
 macro_rules! say {
-    ($($part:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($part)*);
-    }};
+    ($($part:tt)*) => {
+        crate::tell(format_args!($($part)*))
+    };
 }
 
 mod check;
@@ -43,6 +42,7 @@ use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use wavelane_base::text;
 use wavelane_daemon::commands;
 use wavelane_run::Verdict;
 
@@ -148,6 +148,14 @@ impl Failure {
     }
 }
 
+/// Most characters of one message on standard error: a file of others may have a name of a megabyte.
+const MESSAGE_MAX: usize = 16_384;
+
+/// Writes a message to standard error; one that is closed or full must not change a command's exit code.
+pub(crate) fn tell(message: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{}", text::lines(&message.to_string(), MESSAGE_MAX));
+}
+
 /// What a command returns: its exit code.
 pub(crate) type Outcome = Result<u8, Failure>;
 
@@ -164,7 +172,8 @@ pub(crate) fn exit_of(verdict: Verdict) -> u8 {
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     closed()?;
     let mut out = std::io::stdout().lock();
-    let text = if out.is_terminal() { without_controls(text) } else { text.into() };
+    // What files of others hold, such as a scenario's title, moves no cursor.
+    let text = if out.is_terminal() { text::lines(text, usize::MAX) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),
         _ => Ok(()),
@@ -192,15 +201,6 @@ pub(crate) fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> Result<(), 
 /// That standard output takes no more.
 pub(crate) fn unwritable(why: &std::io::Error) -> Failure {
     Failure::refused(format!("cannot write to standard output: {why}; free space or send it elsewhere"))
-}
-
-/// Text for a terminal: what files of others hold, such as a scenario's title, moves no cursor.
-fn without_controls(text: &str) -> std::borrow::Cow<'_, str> {
-    let moves = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if !text.contains(moves) {
-        return text.into();
-    }
-    text.chars().map(|c| if moves(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 fn daemon(text: Result<String, commands::CommandError>) -> Outcome {
@@ -280,15 +280,5 @@ fn main() -> ExitCode {
             say!("wavelane: {}", failure.line);
             ExitCode::from(failure.code)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn escapes_in_text_do_not_reach_the_terminal() {
-        let said = super::without_controls("a\u{1b}[2Jb\tc\nd\u{9b}e");
-        assert_eq!(said, "a\\u{1b}[2Jb\tc\nd\\u{9b}e");
-        assert!(matches!(super::without_controls("Ω µ\n"), std::borrow::Cow::Borrowed(_)));
     }
 }

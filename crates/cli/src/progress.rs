@@ -13,6 +13,8 @@ const REDRAW: Duration = Duration::from_millis(200);
 const LINE: Duration = Duration::from_secs(5);
 /// How long what a run told last stands beside a count that is shown again.
 const FRESH: Duration = Duration::from_secs(30);
+/// Longest line of progress.
+const LINE_MAX: usize = 1_000;
 /// Between checks whether the count is due to be shown again.
 const GLANCE: Duration = Duration::from_secs(1);
 
@@ -137,6 +139,8 @@ impl State {
         let count = self.count.map(|c| counted(&c.count, c.last.duration_since(c.since), now.duration_since(c.since)));
         let run = self.run.iter().filter(|(_, told)| now.duration_since(*told) < FRESH).map(|(run, _)| run.clone());
         let text = count.into_iter().chain(run).collect::<Vec<_>>().join("; ");
+        // A run is named by its scenario.
+        let text = wavelane_base::text::line(&text, LINE_MAX);
         let mut err = std::io::stderr().lock();
         // Progress is a courtesy: a closed standard error must not stop the run.
         let _ = if self.terminal { write!(err, "\r\x1b[K{text}") } else { writeln!(err, "{text}") };

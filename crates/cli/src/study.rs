@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use wavelane_base::text;
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::{Seed, hint};
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
@@ -294,7 +295,7 @@ fn announce(row: &Row) {
     }
     // Progress is a courtesy: a closed standard error must not stop the study.
     let wipe = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-    let _ = std::io::stderr().write_all(format!("{wipe}{}\n", line(row)).as_bytes());
+    let _ = std::io::stderr().write_all(format!("{wipe}{}\n", text::lines(&line(row), crate::MESSAGE_MAX)).as_bytes());
 }
 
 /// One row as a line of text.

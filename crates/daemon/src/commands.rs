@@ -54,6 +54,16 @@ pub enum CommandError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A name that is none.
+    #[error(
+        "--{flag} '{name}' is no name: use letters, digits, '-', '_' and '.', {NAME_MAX} at most, such as \"ship\""
+    )]
+    Name {
+        /// Which argument.
+        flag: &'static str,
+        /// As it was given.
+        name: String,
+    },
     /// No public key.
     #[error(
         "--peer-key '{0}' is not a public key: give the {KEY_TEXT} characters of base64 that `wavelane init` or `wavelane keygen` printed at the other gateway"
@@ -231,12 +241,26 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     if intercepts(args) && args.routes.is_empty() {
         return Err(CommandError::NothingRouted(if args.interfaces.is_empty() { "--local" } else { "--interface" }));
     }
+    for (flag, name) in [("name", &args.name), ("peer-name", &args.peer_name)] {
+        if !is_name(name) {
+            return Err(CommandError::Name { flag, name: wavelane_base::text::line(name, NAME_MAX).into_owned() });
+        }
+    }
     let missing = missing_folders(&args.dir);
     let made = init_in_folder(args);
     if made.is_err() {
         remove_empty(&missing);
     }
     made
+}
+
+/// Longest name of a gateway that `init` takes: files are named after it.
+const NAME_MAX: usize = 64;
+
+/// Whether a gateway can be called so: the name stands in file names, on terminals and in pages.
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    (1..=NAME_MAX).contains(&name.chars().count()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
 }
 
 /// The folders that `create_dir_all` makes for `path`, the innermost first.

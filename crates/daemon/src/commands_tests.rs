@@ -42,8 +42,16 @@ fn init_writes_a_valid_file_without_link_keys() {
     let wrong = InitArgs { routes: vec!["10.0.3.0/99".into()], ..args.clone() };
     assert!(init(&wrong).is_err());
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "what is refused leaves nothing behind");
+    for name in ["", "a/b", "../a", "-a", ".", "a b", "a\u{1b}[2J", "a\u{202e}b", "a\n", &"n".repeat(65)] {
+        let of_us = init(&InitArgs { name: name.into(), ..args.clone() }).unwrap_err().to_string();
+        let of_peer = init(&InitArgs { peer_name: name.into(), ..args.clone() }).unwrap_err().to_string();
+        assert!(of_us.starts_with("--name '") && of_peer.starts_with("--peer-name '"), "{of_us} {of_peer}");
+        assert!(!of_us.contains(['\u{1b}', '\u{202e}', '\n']) && of_us.len() < 300, "{of_us}");
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     let made = init(&args).unwrap();
     let summary = check_config(&made.config).unwrap();
+    assert!(!summary.contains("goes plainly"), "{summary}");
     assert!(summary.contains(&made.public_key) && summary.contains("192.0.2.7:4780"), "{summary}");
     assert!(summary.contains("warning: interface lan0 does not exist"), "{summary}");
     let config = Config::load(&made.config).unwrap();
@@ -217,13 +225,18 @@ fn init_reports_its_key_and_the_missing_ip_version() {
     };
     let made = init(&args).unwrap();
     let said = made.to_string();
+    assert_eq!(said.contains("note: while a peer is down"), args.local || !args.interfaces.is_empty(), "{said}");
     assert!(said.contains(&format!("made the new key {}\n", dir.join("keys/own").display())), "{said}");
     assert!(said.contains("note: peer 'b' has the route 0.0.0.0/0 and not ::/0: IPv6 goes another way"), "{said}");
     assert!(check_config(&made.config).unwrap().contains("note: peer 'b' has the route 0.0.0.0/0 and not ::/0"));
     std::fs::remove_file(&made.config).unwrap();
     let again = init(&InitArgs { routes: vec!["0.0.0.0/0".into(), "::/0".into()], ..args }).unwrap();
     assert_eq!((again.public_key, again.made_key), (made.public_key, false));
-    assert!(!dir.join("etc/a.key").exists() && again.notes.is_empty());
+    assert!(
+        !dir.join("etc/a.key").exists() && again.notes.iter().all(|note| note.contains("goes plainly")),
+        "{:?}",
+        again.notes
+    );
     std::fs::remove_dir_all(dir).unwrap();
 }
 

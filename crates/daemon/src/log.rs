@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Instant, Span, text};
 
 /// Lines that may come at once.
 const BURST: u32 = 100;
@@ -82,7 +82,7 @@ impl Log {
 
 /// One line as it is written.
 fn printable(text: &str) -> String {
-    text.chars().take(LINE_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(LINE_MAX).map(|c| if text::moves(c) { ' ' } else { c }).collect()
 }
 
 enum Order {

@@ -89,8 +89,16 @@ fn put(cell: Option<impl Display>, out: &mut String) {
     }
 }
 
-/// A text as a field of a CSV file (RFC 4180, section 2).
+/// A text as a field of a CSV file (RFC 4180, section 2). One that a spreadsheet would take for a formula begins with an
+/// apostrophe; a number does not.
 pub fn csv_field(text: &str) -> String {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err() {
+        return quoted(&format!("'{text}"));
+    }
+    quoted(text)
+}
+
+fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
@@ -107,6 +115,19 @@ mod tests {
             column("t", Cells::Texts(vec![Some("say \"no\"".into()), None])),
         ]);
         assert_eq!(table.csv(), "n,\"x, y\",t\n18446744073709551615,1000000,\"say \"\"no\"\"\"\n,0.1,\n");
+        for (text, field) in [
+            ("=1+1", "'=1+1"),
+            ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("-2+3", "'-2+3"),
+            ("\t=1", "'\t=1"),
+            ("-2.5", "-2.5"),
+            ("+1e3", "+1e3"),
+            ("a=b", "a=b"),
+        ] {
+            assert_eq!(csv_field(text), field);
+        }
         assert_eq!(csv_field("a\rb"), "\"a\rb\"", "a carriage return alone ends a row for some readers");
         assert_eq!((table.rows(), Table::new(vec![]).csv().as_str()), (2, "\n"));
     }

@@ -91,7 +91,7 @@ impl Ledger {
         self.0.retain(|_, used| now.since(used.since) < HOUR);
         if self.0.len() >= SOURCES_MAX && !self.0.contains_key(&owner) {
             let least = self.0.iter().min_by_key(|(_, used)| (used.bytes, used.seconds)).map(|(owner, _)| *owner);
-            least.inspect(|least| drop(self.0.remove(least)));
+            least.and_then(|least| self.0.remove(&least));
         }
         self.0.entry(owner).or_insert(Used { since: now, ..Used::default() })
     }
@@ -200,7 +200,7 @@ impl Buckets {
             self.held.retain(|_, bucket| bucket.missing(now) > 0);
             if self.held.len() >= SOURCES_MAX {
                 let fullest = self.held.iter().min_by_key(|(_, bucket)| bucket.missing(now)).map(|(source, _)| *source);
-                fullest.inspect(|fullest| drop(self.held.remove(fullest)));
+                fullest.and_then(|fullest| self.held.remove(&fullest));
             }
         }
         self.held.entry(source).or_insert_with(|| Bucket::full(now, per_second, SECONDS_SAVED)).take(now)

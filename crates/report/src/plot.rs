@@ -5,6 +5,7 @@ use crate::axis::Axis;
 use crate::legend::Key;
 use core::fmt::Write;
 use std::collections::BTreeSet;
+use wavelane_base::text::moves;
 
 const TITLE_Y: f64 = 28.0;
 pub(crate) const LEGEND_ROW: f64 = 20.0;
@@ -135,9 +136,11 @@ pub(crate) struct Plot {
     pub(crate) marks_mean: &'static str,
 }
 
-/// Text escaped for XML.
+/// Text escaped for XML, which has no place for most controls and no number for them either (XML 1.0, section 2.2).
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let is_bad = |c: char| (moves(c) && c != '\n' && c != '\t') || matches!(c, '\u{fffe}' | '\u{ffff}');
+    let clean: String = text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    clean.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The look's number of a stack among `stacks`: 0, the solid one, is always `wavelane`'s.

@@ -2,6 +2,7 @@
 
 use crate::legend::{Key, KeyLook};
 use crate::plot::{COLOURS, DASHES, Look, style_of};
+use std::collections::BTreeSet;
 use wavelane_run::SweepCell;
 
 /// A mean over the seeds of one cell, with its half-width.
@@ -24,13 +25,8 @@ pub(crate) struct Points {
 
 /// Each once, in order.
 pub(crate) fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    of.for_each(|one| {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    });
-    found
+    let mut known = BTreeSet::new();
+    of.filter(|one| known.insert(*one)).collect()
 }
 
 /// The stacks in the scenario's order: those of the cell with the most stacks, then those that only other cells have.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use wavelane_base::Seed;
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_scenario::{Flow, Scenario, Stack};
 
 /// Most seeds of one run.
 pub const REPEAT_MAX: u32 = wavelane_scenario::REPEATS_MAX;
@@ -113,6 +113,23 @@ pub(crate) fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError
 /// The stacks to run, those left out, and what else is not as written.
 pub(crate) type Reviewed = (Vec<Stack>, Vec<Omitted>, Vec<ClauseNote>);
 
+/// Why a stack would give the figures of one before it: nothing in the scenario depends on which of the two it is.
+fn repeated(scenario: &Scenario, stack: Stack, before: &[Stack]) -> Option<String> {
+    let plain = |stack: &Stack| match stack {
+        Stack::Tcp { rts, .. } => Some(*rts),
+        Stack::Udp => Some(false),
+        _ => None,
+    };
+    let of_its_own = |flow: &Flow| flow.app.is_datagrams() || flow.control.is_some();
+    if scenario.flows.is_empty() || !scenario.flows.iter().all(of_its_own) {
+        return None;
+    }
+    let same = before.iter().find(|other| plain(other).is_some() && plain(other) == plain(&stack))?;
+    Some(format!(
+        "every flow sends datagrams or has a `control` of its own, so it would repeat {same}: take one of them out"
+    ))
+}
+
 /// Sorts the scenario's stacks into those to run and those omitted; refuses what the backend refuses.
 pub(crate) fn review(backend: &dyn Backend, scenario: &Scenario) -> Result<Reviewed, RunError> {
     let review = backend.review(scenario);
@@ -122,7 +139,9 @@ pub(crate) fn review(backend: &dyn Backend, scenario: &Scenario) -> Result<Revie
     let (mut run, mut omitted) = (Vec::new(), Vec::new());
     let mut notes: Vec<ClauseNote> = Vec::new();
     for &stack in &scenario.stacks {
-        match review.treatment_of(stack) {
+        let treatment = review.treatment_of(stack);
+        let repeated = repeated(scenario, stack, &run).filter(|_| treatment == Treatment::Imposed);
+        match repeated.map_or(treatment, Treatment::Omitted) {
             Treatment::Imposed => run.push(stack),
             Treatment::Approximated(why) => {
                 run.push(stack);

@@ -322,3 +322,25 @@ fn seeds_do_not_wrap() {
     }
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1);
 }
+
+#[test]
+fn a_stack_that_would_repeat_another_is_omitted_with_the_reason() {
+    let words = |scenario: &Scenario| {
+        let (run, omitted, _) = review(&Fake::default(), scenario).unwrap();
+        let run: Vec<String> = run.iter().map(ToString::to_string).collect();
+        (run, omitted.into_iter().map(|o| (o.stack, o.why)).collect::<Vec<_>>())
+    };
+    let mut scenario = scenario();
+    let stacks = ["wavelane", "tcp-reno", "tcp-cubic", "tcp-cubic+rts"];
+    scenario.stacks = stacks.map(|word| Stack::from_word(word).unwrap()).to_vec();
+    assert_eq!(words(&scenario).0, stacks);
+    for flow in &mut scenario.flows {
+        flow.control = Some(wavelane_scenario::TcpKind::Bbr);
+    }
+    let (run, omitted) = words(&scenario);
+    assert_eq!(run, ["wavelane", "tcp-reno", "tcp-cubic+rts"]);
+    assert!(
+        omitted.len() == 1 && omitted[0].0 == "tcp-cubic" && omitted[0].1.contains("repeat tcp-reno"),
+        "{omitted:?}"
+    );
+}

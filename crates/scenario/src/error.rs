@@ -85,10 +85,12 @@ impl Problem {
     }
 }
 
-/// A problem's message, in which control characters of the file's own keys and texts are escaped.
+/// Most characters of a problem's message: a file may hold a key of any length.
+const PROBLEM_MAX: usize = 4_096;
+
+/// A problem's message, in which what the file's own keys and texts could do to a terminal is escaped.
 fn one_line(problem: &Problem) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
-    problem.to_string().chars().map(escape).collect()
+    wavelane_base::text::line(&problem.to_string(), PROBLEM_MAX).into_owned()
 }
 
 /// `did you mean 'x'?` if a word of `known` is similar, else the whole list.

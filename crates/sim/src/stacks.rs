@@ -1,5 +1,6 @@
 //! Which stacks the simulator runs, and the TCP of those that are plain TCP.
 
+use crate::wiring::Shape;
 use wavelane_run::Treatment;
 use wavelane_scenario::{Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
 use wavelane_tcp::{Config, CongestionControl, RtoFloor};
@@ -8,11 +9,17 @@ use wavelane_tcp::{Config, CongestionControl, RtoFloor};
 pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let has_rts = scenario.channels.iter().any(|c| c.cell().is_some_and(|cell| cell.rules.acknowledges));
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
+    let shape = Shape::new(scenario);
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
     let why = match stack {
         nowhere if nowhere.runs_nowhere() => "it runs nowhere yet: take it out of `stacks`",
         Stack::Wavelane | Stack::Hop2009 if has_datagrams => {
             "the simulated gateways carry streams only: use a tcp-* stack or udp"
+        }
+        Stack::Wavelane | Stack::Hop2009 if scenario.flows.iter().all(|flow| shape.is_plain(flow)) => {
+            let why = "no flow crosses a gateway, so it changes nothing and every flow is plain TCP: make nodes on the way gateways";
+            let alone = scenario.stacks.len() == 1;
+            return if alone { Treatment::Approximated(why.into()) } else { Treatment::Omitted(why.into()) };
         }
         Stack::Wavelane | Stack::Hop2009 => return Treatment::Imposed,
         Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",

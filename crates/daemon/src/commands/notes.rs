@@ -1,6 +1,6 @@
 //! What `init` and `check` remark besides errors: where names lead, and what may have been overlooked.
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, OnFailure};
 use crate::device;
 use crate::medium;
 use crate::names;
@@ -77,9 +77,17 @@ pub(super) fn unforwarded(config: &Config) -> Vec<String> {
 pub(super) fn notes(config: &Config) -> Vec<String> {
     let mut notes = lacking_versions(config);
     notes.extend(unrelayed(config));
+    notes.extend(plain(config));
     notes.extend(unsealable(config));
     notes.extend(config.mechanisms_notes());
     notes
+}
+
+/// Traffic that goes past the gateways while they cannot carry it: a first transfer "works" with a wrong key.
+fn plain(config: &Config) -> Option<String> {
+    (config.intercept.is_some() && config.on_failure == OnFailure::Open).then(|| {
+        "while a peer is down, or its key is wrong, traffic for its networks goes plainly, past the gateways: `wavelane status` says whether it is up; on_failure = \"closed\" refuses such traffic".into()
+    })
 }
 
 /// A gateway that seals and names nobody to seal for.

@@ -157,7 +157,9 @@ fn with_short_names(mut results: Results) -> Results {
         }
         clip(&mut series.units);
     }
-    results.repaired.iter_mut().for_each(|note| drop(clip(note)));
+    for note in &mut results.repaired {
+        clip(note);
+    }
     results
 }
 

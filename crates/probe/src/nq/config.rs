@@ -88,9 +88,7 @@ struct Urls {
 
 /// Foreign text, shortened and without characters that a terminal would interpret or reorder.
 pub(crate) fn quoted(text: &str) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let safe = text.chars().take(QUOTED_MAX).map(|c| if c.is_control() || turns(c) { '?' } else { c });
+    let safe = text.chars().take(QUOTED_MAX).map(|c| if wavelane_base::text::moves(c) { '?' } else { c });
     let safe: String = safe.collect();
     if text.chars().count() > QUOTED_MAX { safe + " ..." } else { safe }
 }

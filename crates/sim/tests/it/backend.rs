@@ -106,6 +106,12 @@ fn the_review_names_deviations() {
     let external = parse(&TWO_ROUTERS.replace("tcp-cubic", "kcptun"));
     let review = SimBackend.review(&external);
     assert!(matches!(&review.stacks[1].1, Treatment::Omitted(_)), "{:?}", review.stacks);
+    // Without a gateway on the way `wavelane` would be TCP compared with itself.
+    let plain = TWO_ROUTERS.replace("a = \"gateway\"", "a = \"router\"").replace("b = \"gateway\"", "b = \"endpoint\"");
+    assert_ne!(plain, TWO_ROUTERS);
+    let review = SimBackend.review(&parse(&plain));
+    let wavelane = review.treatment_of(Stack::Wavelane);
+    assert!(matches!(&wavelane, Treatment::Omitted(why) if why.contains("changes nothing")), "{wavelane:?}");
     let review = SimBackend.review(&parse(TWO_ROUTERS));
     assert_eq!((review.refusal(), &review.clauses), (None, &Vec::new()), "all of it is as written");
 }
