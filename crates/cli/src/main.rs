@@ -1,5 +1,6 @@
 //! `wavelane`: argument parsing and glue. Every command's work lives in the room that owns it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "full"), allow(dead_code, reason = "what only the commands of the whole program use"))]
 
 /// `eprintln!` without the panic, and without what text of others may do to a terminal.
 macro_rules! say {

@@ -23,7 +23,7 @@ pub fn grade(rise_down_ms: Option<f64>, rise_up_ms: Option<f64>) -> Option<&'sta
 /// From which share of lost packets on a letter is the best that a connection can get. Voice bears less than 3 % (ITU-T G.1010,
 /// table I.1); a stream of small packets falls apart long before every fifth is lost.
 const LOSS_EDGES: [(f64, &str); 4] = [(0.2, "F"), (0.1, "D"), (0.03, "C"), (0.01, "B")];
-/// [`LOSS_EDGES`] in words.
+/// `LOSS_EDGES` in words.
 pub const LOSS_RULE: &str = "no better than B from 1 % of loss on, C from 3, D from 10, F from 20";
 
 /// The best letter at this share of lost packets; `None` if any is possible.

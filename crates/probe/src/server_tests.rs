@@ -187,7 +187,7 @@ fn one_site_closes_the_server_to_nobody() {
     let mut opened = 0_u32;
     // All networks of 64 bits within one of 52, a session of a second each, and more than there are places for sources.
     for i in 0..5_000_u32 {
-        now = now + Span::from_millis(40);
+        now += Span::from_millis(40);
         opened +=
             u32::from(open(&mut s, now, &format!("[2001:db8:{:x}:{:x}::1]:1", i / 4_096, i % 4_096), NONCE).is_ok());
     }

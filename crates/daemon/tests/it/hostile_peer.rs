@@ -4,10 +4,10 @@
 //! begin. A failure prints the command that repeats it.
 
 #[path = "../../../../fuzz/shared/hostile_peer.rs"]
-mod hostile_peer;
+mod episodes;
 
 use crate::common::{World, alone, echo, now, pause, resident, root_or_skip, transfer_during};
-use hostile_peer::{Learnt, Reached, Source};
+use episodes::{Learnt, Reached, Source};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +62,7 @@ fn hostile_messages_neither_end_a_hub_nor_reach_others() {
     let (start, mut episodes, mut all) = (now(), 0, Reached::default());
     loop {
         let replay = Replay(first + episodes);
-        let reached = hostile_peer::episode(replay.0, ACTS);
+        let reached = episodes::episode(replay.0, ACTS);
         all.datagrams += reached.datagrams;
         all.flows += reached.flows;
         all.octets += reached.octets;
