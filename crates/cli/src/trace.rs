@@ -64,9 +64,10 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
     let opened = trace::decrypt(file, &known, &mut BufWriter::new(made.file()), go_on);
     meter.finish();
     let failed = match &opened {
+        // What ended early because of it is not damaged.
+        _ if stop.load(Ordering::Relaxed) => Some(Failure::interrupted("interrupted")),
         Err(why @ trace::DecryptError::Write(_)) => Some(at(out, why)),
         Err(why) => Some(at(&args.file, why)),
-        Ok(_) if stop.load(Ordering::Relaxed) => Some(Failure::interrupted("interrupted")),
         Ok(_) => None,
     };
     let sum = opened.unwrap_or_default();
@@ -121,10 +122,11 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     };
     let analysed = trace::analyse(input, go_on);
     meter.finish();
-    let analysed = analysed.map_err(|e| refused(&e))?;
+    // First, since what ended early because of it is not damaged.
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::interrupted("interrupted"));
     }
+    let analysed = analysed.map_err(|e| refused(&e))?;
     if let Some(damage) = &analysed.ending.damage {
         say!(
             "wavelane: {}: {damage} after {} packets; what came before is analysed",
@@ -137,10 +139,10 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         let chosen = largest(&analysed, usize::from(args.plot_top));
         let points = trace::points(again, &chosen, go_on);
         meter.finish();
-        let points = points.map_err(|e| refused(&e))?;
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::interrupted("interrupted"));
         }
+        let points = points.map_err(|e| refused(&e))?;
         let drawn: Vec<_> = chosen
             .iter()
             .zip(&points)

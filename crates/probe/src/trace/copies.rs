@@ -82,9 +82,10 @@ impl Copies {
         let is_copy = if named {
             this.id == other.id && (routed || passed < WITHIN_NS)
         } else {
-            // Equal acknowledgements without data may be several, in a row.
-            let told = s.length() > 0 || routed || self.any;
-            this.id == other.id && told && passed < if routed { WITHIN_NS } else { UNNAMED_WITHIN_NS }
+            // Without a name equal segments are no evidence: a host may send one twice within the millisecond. What a router
+            // lowered is, and what stands in a capture that holds other copies.
+            let near = if routed { WITHIN_NS } else { UNNAMED_WITHIN_NS };
+            this.id == other.id && (routed || self.any) && passed < near
         };
         self.any |= is_copy;
         if is_copy && routed {

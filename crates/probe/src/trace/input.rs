@@ -17,6 +17,8 @@ use wavelane_host::poller::{Poller, Watch};
 const TURN: Duration = Duration::from_millis(100);
 /// Octets copied at once.
 const PIECE: usize = 1 << 16;
+/// Largest stream that is kept on disk to be read twice.
+const KEPT_MAX: u64 = 8 << 30;
 /// The name of standard input.
 const STDIN: &str = "-";
 
@@ -56,11 +58,19 @@ impl Input {
         let mut kept = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&place)?;
         std::fs::remove_file(&place)?;
         let mut piece = vec![0; PIECE];
+        let mut octets = 0;
         loop {
-            match self.read(&mut piece)? {
-                0 => break,
-                n => kept.write_all(&piece[..n])?,
+            let n = self.read(&mut piece)?;
+            octets += n as u64;
+            if n == 0 {
+                break;
             }
+            if octets > KEPT_MAX {
+                return Err(io::Error::other(format!(
+                    "a stream of more than {KEPT_MAX} bytes: write it to a file first"
+                )));
+            }
+            kept.write_all(&piece[..n])?;
         }
         kept.rewind()?;
         Ok(Self { file: kept, poller: None, stop: self.stop })
