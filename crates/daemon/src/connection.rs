@@ -1,7 +1,7 @@
 //! A connection of the kernel's, and how the door uses it.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use wavelane_base::Span;
 use wavelane_door::{Got, Put, Receiving, Rooms, Socket};
 use wavelane_host::tcp;
@@ -9,25 +9,6 @@ use wavelane_host::tcp;
 /// A socket that [`tcp::prepare`] has put in order.
 #[derive(Debug)]
 pub(crate) struct KernelSocket(pub(crate) TcpStream);
-
-/// Both ends of the connection, and the peer that carries it.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Parties {
-    /// The peer's public key: its place in the configuration may change.
-    pub(crate) peer: [u8; 32],
-    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
-}
-
-/// What the daemon keeps with a connection of its door.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) socket: KernelSocket,
-    /// Whose it is, for `status`.
-    pub(crate) parties: Parties,
-}
-
-/// A connection of the daemon's door.
-pub(crate) type Connection = wavelane_door::Connection<Kept>;
 
 impl Socket for KernelSocket {
     fn read(&mut self, into: &mut [u8]) -> Got {

@@ -16,6 +16,12 @@ impl Counters {
     pub(crate) fn one(&mut self, name: &'static str) {
         self.add(name, 1);
     }
+    /// These and `more`.
+    pub(crate) fn with(&self, more: &BTreeMap<&'static str, u64>) -> Self {
+        let mut all = Self(self.0.clone());
+        more.iter().for_each(|(name, n)| all.add(name, *n));
+        all
+    }
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.0.iter().map(|(name, n)| (*name, *n))
     }

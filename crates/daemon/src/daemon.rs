@@ -25,10 +25,10 @@ use self::lane::LanePort;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
 use crate::config::{Config, OnFailure};
-use crate::connection::Kept;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::diagnosis::Examiner;
+use crate::engine::KernelEngine;
 use crate::epoch;
 use crate::kernel::Kernel;
 use crate::key_log::KeyLog;
@@ -37,7 +37,7 @@ use crate::log::Log;
 use crate::names::Names;
 use crate::routes::Routes;
 use crate::rules;
-use crate::start::{self, StartError, Transparent};
+use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
 use crate::whereabouts::Whereabouts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -48,7 +48,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use wavelane_base::{Entropy, Instant, Machine, Span};
-use wavelane_door::{Attempts, CHUNK, Connections, Limits, Moved};
+use wavelane_door::Door;
 use wavelane_gateway::Gateway;
 use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
@@ -74,8 +74,6 @@ const TOKEN_LANES: u64 = 1 << 31;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
 
-/// How long a server may take to answer our connect.
-const CONNECT_PATIENCE: Span = Span::from_secs(10);
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
 const TICK: Span = Span::from_millis(50);
 /// How long a peer may be silent before the cause is looked for.
@@ -118,24 +116,18 @@ pub struct Daemon {
     /// See [`epoch::hold`].
     _state_held: Option<std::fs::File>,
     forwards: Vec<TcpListener>,
-    transparent: Option<Transparent>,
+    door: Door<KernelEngine>,
     kernel: Option<Kernel>,
     /// Where data keys go, if they are logged.
     key_log: Option<KeyLog>,
-    packet_door: Option<PacketDoor>,
     mark: Option<u32>,
-    /// Each with the public key of the peer that was asked: its place in the configuration may change.
-    attempts: Attempts<Held, [u8; 32]>,
+    packet_door: Option<PacketDoor>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
     /// When refused requests of each peer were last logged.
     denials_told: BTreeMap<usize, Instant>,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
-    connections: Connections<Kept>,
-    next_token: u64,
-    scratch: Box<[u8; CHUNK]>,
-    moved: Moved,
     peers: Vec<Contact>,
     /// Keys of unknown callers that were logged, at most [`contact::CALLERS_KEPT`].
     callers: VecDeque<[u8; 32]>,
@@ -200,12 +192,15 @@ impl Daemon {
             gateway.set_table(now, table);
             routes
         });
+        let poller = Poller::new().map_err(system("epoll"))?;
+        let watch = poller.share().map_err(system("epoll"))?;
+        let engine = KernelEngine::new(opened.transparent, watch, opened.mark, TOKEN_CONNECTIONS);
         let mut daemon = Self {
             clock,
             now,
             started: now,
             gateway,
-            poller: Poller::new().map_err(system("epoll"))?,
+            poller,
             log,
             counters: Counters::default(),
             lanes: opened.lanes.into_iter().map(LanePort::new).collect(),
@@ -222,19 +217,14 @@ impl Daemon {
             devices: Devices::new(now, &config),
             _state_held: state_held,
             forwards: opened.forwards,
-            transparent: opened.transparent,
+            door: Door::new(engine),
             kernel,
             key_log,
-            packet_door: opened.tun.map(PacketDoor::new),
             mark: opened.mark,
-            attempts: Attempts::new(Limits::default()),
+            packet_door: opened.tun.map(PacketDoor::new),
             to_pass: Vec::new(),
             denials_told: BTreeMap::new(),
             give_back_again: None,
-            connections: Connections::default(),
-            next_token: TOKEN_CONNECTIONS,
-            scratch: Box::new([0; CHUNK]),
-            moved: Moved::default(),
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),
             examiner: Examiner::new().map_err(system("a pipe"))?,
@@ -276,7 +266,7 @@ impl Daemon {
         for (i, listener) in self.forwards.iter().enumerate() {
             poller.add(listener, TOKEN_FORWARDS + i as u64, Watch::Edges)?;
         }
-        if let Some(t) = &self.transparent {
+        if let Some(t) = &self.door.engine.transparent {
             for (listener, token) in t.listeners.iter().zip(TOKEN_TPROXY..) {
                 poller.add(listener, token, Watch::Edges)?;
             }
@@ -323,8 +313,8 @@ impl Daemon {
                 }
                 self.dispatch(r);
             }
-            if self.connections.deadline().is_some_and(|at| at <= self.now) {
-                self.look_after_last_bytes();
+            if self.door.deadline().is_some_and(|at| at <= self.now) {
+                self.door.look_after_last_bytes(self.now, &mut self.gateway);
             }
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
@@ -340,12 +330,12 @@ impl Daemon {
     }
     /// How long the loop may sleep.
     fn patience(&self) -> Option<Duration> {
-        let waiting = self.attempts.count() > 0 || self.connections.any_connecting() || self.retry_listeners;
+        let waiting = self.door.waits() || self.retry_listeners;
         let ticking = waiting.then(|| self.ticked + TICK);
         let tick = |at: Instant| at.max(self.ticked + TICK);
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
-        let others = [self.supervisor.deadline(), self.connections.deadline(), self.names.deadline().map(tick)];
+        let others = [self.supervisor.deadline(), self.door.deadline(), self.names.deadline().map(tick)];
         let others = others.into_iter().chain(
             [self.whereabouts.deadline(), self.epoch_keeper.deadline(), self.devices.deadline()].map(|at| at.map(tick)),
         );
@@ -398,9 +388,10 @@ impl Daemon {
                 self.handle_event(event);
             }
             for _ in 0..TURNS_PER_ROUND {
-                let Some(token) = self.connections.next_to_serve() else { break };
+                if !self.door.serve_next(self.now, &mut self.gateway) {
+                    break;
+                }
                 busy = true;
-                self.serve(token);
             }
             if !busy {
                 return false;

@@ -14,6 +14,7 @@ mod counters;
 pub mod daemon;
 mod device;
 mod diagnosis;
+mod engine;
 mod epoch;
 mod kernel;
 mod key_log;

@@ -11,7 +11,7 @@ use wavelane_base::{FlowId, Instant, Span};
 
 /// Longest a SYN is held; its retransmission, which comes after one second, and after two more, takes its place (RFC 6298,
 /// section 2). So one is available to be forwarded plainly when the peer turns out to be down.
-pub const HOLD: Span = Span::from_secs(4);
+pub(crate) const HOLD: Span = Span::from_secs(4);
 /// An attempt is given up this long after its last SYN.
 const PATIENCE: Span = Span::from_secs(20);
 /// An answered attempt waits this long for the application's SYN or its handshake's end.
@@ -35,7 +35,7 @@ impl Default for Limits {
 }
 
 /// Who connects where.
-pub type Key = (SocketAddr, SocketAddr);
+pub(crate) type Key = (SocketAddr, SocketAddr);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -61,7 +61,7 @@ struct Attempt<H, A> {
 
 /// What to do with a SYN that arrived.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Arrival<H> {
+pub(crate) enum Arrival<H> {
     /// It is new: open a flow and call [`Attempts::begin`] with it, or refuse.
     New(H),
     /// It joins an existing attempt; this older packet is discarded.
@@ -76,18 +76,18 @@ pub enum Arrival<H> {
 
 /// An attempt that ended; its flow is reset by the caller, its SYN discarded.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Ended<H> {
+pub(crate) struct Ended<H> {
     /// The flow that was asked for.
-    pub flow: FlowId,
+    pub(crate) flow: FlowId,
     /// Its SYN, if still held.
-    pub held: Option<H>,
+    pub(crate) held: Option<H>,
     /// Why.
-    pub cause: Cause,
+    pub(crate) cause: Cause,
 }
 
 /// Why an attempt ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Its source has too many.
     SourceFull,
     /// The table is full and its target has the most.
@@ -99,7 +99,7 @@ pub enum Cause {
 /// The table. `H` is the handle of a held packet; `A` is kept with each attempt and names the peer that was asked, because the
 /// routes may have changed when the answer arrives.
 #[derive(Debug)]
-pub struct Attempts<H, A = ()> {
+pub(crate) struct Attempts<H, A = ()> {
     limits: Limits,
     by_key: BTreeMap<Key, Attempt<H, A>>,
     by_flow: BTreeMap<FlowId, Key>,
@@ -111,7 +111,7 @@ pub struct Attempts<H, A = ()> {
 
 impl<H, A> Attempts<H, A> {
     /// An empty table.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
             by_key: BTreeMap::new(),
@@ -122,11 +122,11 @@ impl<H, A> Attempts<H, A> {
         }
     }
     /// Number of attempts.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.by_key.len()
     }
     /// A SYN arrived and waits as `held`.
-    pub fn arrive(&mut self, now: Instant, syn: Syn, held: H) -> Arrival<H> {
+    pub(crate) fn arrive(&mut self, now: Instant, syn: Syn, held: H) -> Arrival<H> {
         if let Some(attempt) = self.by_key.get_mut(&(syn.source, syn.target)) {
             attempt.syn = syn;
             attempt.since = now;
@@ -152,7 +152,7 @@ impl<H, A> Attempts<H, A> {
         self.targets.values().max_by_key(|set| set.len())
     }
     /// The far side, `asked`, was asked about a new SYN. Returns the attempts evicted for it.
-    pub fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, asked: A, held: H) -> Vec<Ended<H>> {
+    pub(crate) fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, asked: A, held: H) -> Vec<Ended<H>> {
         let mut ended = Vec::new();
         if let Some(set) = self.sources.get(&syn.source.ip()).filter(|s| s.len() >= self.limits.per_source) {
             let oldest = set.first().map(|(_, key)| *key);
@@ -172,7 +172,7 @@ impl<H, A> Attempts<H, A> {
         ended
     }
     /// The far server answered. `None`: not ours. `Some(Some(held))`: forward that SYN.
-    pub fn answered(&mut self, now: Instant, flow: FlowId) -> Option<Option<H>> {
+    pub(crate) fn answered(&mut self, now: Instant, flow: FlowId) -> Option<Option<H>> {
         let attempt = self.by_flow.get(&flow).and_then(|key| self.by_key.get_mut(key))?;
         let held = attempt.held.take().map(|(h, _)| h);
         attempt.stage = if held.is_some() { Stage::Admitted } else { Stage::Answered };
@@ -180,17 +180,17 @@ impl<H, A> Attempts<H, A> {
         Some(held)
     }
     /// The far side refused, or the flow ended. The SYN to answer, the peer that was asked, and the packet to discard.
-    pub fn refused(&mut self, flow: FlowId) -> Option<(Syn, A, Option<H>)> {
+    pub(crate) fn refused(&mut self, flow: FlowId) -> Option<(Syn, A, Option<H>)> {
         let key = *self.by_flow.get(&flow)?;
         self.remove(key).map(|a| (a.syn, a.asked, a.held.map(|(h, _)| h)))
     }
     /// The listener saw the connection: its flow, and the peer that was asked for it.
-    pub fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A)> {
+    pub(crate) fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A)> {
         self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
         self.remove((source, target)).map(|a| (a.flow, a.asked))
     }
     /// Time has passed: SYNs held too long, and attempts given up.
-    pub fn expire(&mut self, now: Instant) -> (Vec<H>, Vec<Ended<H>>) {
+    pub(crate) fn expire(&mut self, now: Instant) -> (Vec<H>, Vec<Ended<H>>) {
         let (mut overdue, mut dead) = (Vec::new(), Vec::new());
         for (key, attempt) in &mut self.by_key {
             if attempt.held.as_ref().is_some_and(|(_, since)| now.since(*since) >= HOLD) {
@@ -205,7 +205,7 @@ impl<H, A> Attempts<H, A> {
         (overdue, ended)
     }
     /// Ends everything, for an orderly stop.
-    pub fn drain(&mut self) -> Vec<Ended<H>> {
+    pub(crate) fn drain(&mut self) -> Vec<Ended<H>> {
         let keys: Vec<Key> = self.by_key.keys().copied().collect();
         keys.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect()
     }

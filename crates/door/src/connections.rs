@@ -21,7 +21,7 @@ pub struct Connection<T> {
 
 /// What to do with a connection whose last bytes are all taken, or are no longer being taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Due {
+pub(crate) enum Due {
     /// It is finished: drop it, which resets its socket.
     Drop,
     /// Reset the flow and drop it.
@@ -29,7 +29,7 @@ pub enum Due {
 }
 
 /// All connections of a door.
-pub struct Connections<T> {
+pub(crate) struct Connections<T> {
     all: BTreeMap<u64, Connection<T>>,
     of_flow: BTreeMap<FlowId, u64>,
     /// Connections in [`Stage::Connecting`].
@@ -57,13 +57,13 @@ fn is_connecting(splice: &Splice) -> bool {
 
 impl<T> Connections<T> {
     /// Adds a connection. A token is unique among current connections.
-    pub fn insert(&mut self, token: u64, splice: Splice, own: T) {
+    pub(crate) fn insert(&mut self, token: u64, splice: Splice, own: T) {
         self.connecting += usize::from(is_connecting(&splice));
         self.of_flow.insert(splice.flow, token);
         self.all.insert(token, Connection { splice, own, queued: false });
     }
     /// Takes it out of the table.
-    pub fn forget(&mut self, token: u64) -> Option<Connection<T>> {
+    pub(crate) fn forget(&mut self, token: u64) -> Option<Connection<T>> {
         let connection = self.all.remove(&token)?;
         // The flow may already have been removed because it was reset.
         self.of_flow.remove(&connection.splice.flow);
@@ -72,31 +72,35 @@ impl<T> Connections<T> {
         Some(connection)
     }
     /// The connection of this token.
-    pub fn get(&self, token: u64) -> Option<&Connection<T>> {
+    pub(crate) fn get(&self, token: u64) -> Option<&Connection<T>> {
         self.all.get(&token)
     }
+    /// See [`Connections::get`].
+    pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut Connection<T>> {
+        self.all.get_mut(&token)
+    }
     /// The token of a flow's connection, until the flow is reset.
-    pub fn token_of(&self, flow: FlowId) -> Option<u64> {
+    pub(crate) fn token_of(&self, flow: FlowId) -> Option<u64> {
         self.of_flow.get(&flow).copied()
     }
     /// All, in the order of their tokens.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Connection<T>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Connection<T>)> {
         self.all.iter().map(|(token, connection)| (*token, connection))
     }
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
     /// Whether a connect is pending.
-    pub fn any_connecting(&self) -> bool {
+    pub(crate) fn any_connecting(&self) -> bool {
         self.connecting > 0
     }
     /// Those whose connect took too long.
-    pub fn late(&self, now: Instant) -> Vec<u64> {
+    pub(crate) fn late(&self, now: Instant) -> Vec<u64> {
         if !self.any_connecting() {
             return Vec::new();
         }
@@ -104,7 +108,7 @@ impl<T> Connections<T> {
         self.iter().filter(|(_, connection)| late(connection)).map(|(token, _)| token).collect()
     }
     /// The far server, or ours, has answered: bytes may move. Returns the connection's flow.
-    pub fn opened(&mut self, now: Instant, token: u64) -> Option<FlowId> {
+    pub(crate) fn opened(&mut self, now: Instant, token: u64) -> Option<FlowId> {
         let connection = self.all.get_mut(&token)?;
         self.connecting -= usize::from(is_connecting(&connection.splice));
         connection.splice.opened(now);
@@ -113,7 +117,7 @@ impl<T> Connections<T> {
         Some(flow)
     }
     /// The socket has bytes, or room.
-    pub fn ready(&mut self, token: u64, readable: bool, writable: bool) {
+    pub(crate) fn ready(&mut self, token: u64, readable: bool, writable: bool) {
         if let Some(connection) = self.all.get_mut(&token) {
             connection.splice.readable |= readable;
             connection.splice.writable |= writable;
@@ -121,14 +125,14 @@ impl<T> Connections<T> {
         }
     }
     /// The socket was reset or failed.
-    pub fn fail(&mut self, token: u64) {
+    pub(crate) fn fail(&mut self, token: u64) {
         if let Some(connection) = self.all.get_mut(&token) {
             connection.splice.fail();
             self.enqueue(token);
         }
     }
     /// Queues it to be served.
-    pub fn enqueue(&mut self, token: u64) {
+    pub(crate) fn enqueue(&mut self, token: u64) {
         if let Some(connection) = self.all.get_mut(&token)
             && !core::mem::replace(&mut connection.queued, true)
         {
@@ -136,13 +140,13 @@ impl<T> Connections<T> {
         }
     }
     /// The flow has bytes, or room.
-    pub fn enqueue_flow(&mut self, flow: FlowId) {
+    pub(crate) fn enqueue_flow(&mut self, flow: FlowId) {
         if let Some(token) = self.token_of(flow) {
             self.enqueue(token);
         }
     }
     /// The flow ended in order.
-    pub fn flow_closed(&mut self, flow: FlowId) {
+    pub(crate) fn flow_closed(&mut self, flow: FlowId) {
         let Some(token) = self.token_of(flow) else { return };
         if let Some(connection) = self.all.get_mut(&token) {
             connection.splice.flow_closed = true;
@@ -150,18 +154,23 @@ impl<T> Connections<T> {
         self.enqueue(token);
     }
     /// The far side reset the flow; bytes from before are still to come.
-    pub fn flow_ending(&mut self, now: Instant, flow: FlowId) {
+    pub(crate) fn flow_ending(&mut self, now: Instant, flow: FlowId) {
         if let Some(token) = self.token_of(flow) {
             self.last_bytes.begin(now, token);
             self.enqueue(token);
         }
     }
     /// The next one to serve.
-    pub fn next_to_serve(&mut self) -> Option<u64> {
+    pub(crate) fn next_to_serve(&mut self) -> Option<u64> {
         self.to_serve.pop_front()
     }
     /// Serves one by `turn`, and returns what its owner has to handle: a reset of the socket or of the flow, or an orderly end.
-    pub fn serve(&mut self, now: Instant, token: u64, turn: impl FnOnce(&mut Splice, &mut T) -> Turn) -> Option<Turn> {
+    pub(crate) fn serve(
+        &mut self,
+        now: Instant,
+        token: u64,
+        turn: impl FnOnce(&mut Splice, &mut T) -> Turn,
+    ) -> Option<Turn> {
         let connection = self.all.get_mut(&token)?;
         connection.queued = false;
         if connection.splice.stage != Stage::Open {
@@ -184,7 +193,7 @@ impl<T> Connections<T> {
     }
     /// The flow was reset, and so is the connection, but not before its other end has what was sent to it: `leave` says whether
     /// any of that is missing. If nothing delays the reset, the connection is returned: drop it.
-    pub fn leave(
+    pub(crate) fn leave(
         &mut self,
         now: Instant,
         token: u64,
@@ -199,22 +208,22 @@ impl<T> Connections<T> {
         None
     }
     /// When to check last bytes next.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.last_bytes.deadline()
     }
     /// The connections whose last bytes are done: all taken, or none for too long. `undelivered` returns how far the other end of
     /// a connection's socket is, if bytes wait there; `silent` whether nothing is known of a flow's other end.
-    pub fn last_bytes_over(
+    pub(crate) fn last_bytes_over(
         &mut self,
         now: Instant,
-        mut undelivered: impl FnMut(u64, &T) -> Option<u32>,
+        mut undelivered: impl FnMut(u64, &mut T) -> Option<u32>,
         silent: impl Fn(FlowId) -> bool,
     ) -> Vec<(u64, Due)> {
         let mut over = Vec::new();
         for token in self.last_bytes.due(now) {
-            let Some(connection) = self.all.get(&token) else { continue };
+            let Some(connection) = self.all.get_mut(&token) else { continue };
             let taken = match connection.splice.failed() {
-                None => undelivered(token, &connection.own),
+                None => undelivered(token, &mut connection.own),
                 Some(taken) => (!silent(connection.splice.flow)).then_some(taken),
             };
             match (connection.splice.stage, taken) {

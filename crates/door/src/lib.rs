@@ -1,24 +1,33 @@
-//! Terminating TCP at a gateway, sans-IO: bytes between an application's connection and a flow, the last bytes before a reset,
+//! Terminating TCP, sans-IO: bytes between an application's connection and a flow, the last bytes before a reset,
 //! connections whose SYN is held until the far server has answered, and refusals by TCP reset or ICMP.
 //!
-//! [`Socket`] abstracts the TCP: the kernel's in the daemon, our own in the simulator. Reading order: [`Splice`] (one
-//! connection), [`Connections`], [`Attempts`], [`Syn`].
+//! A [`Door`] joins an [`Engine`], the TCP, with a [`FarSide`], what carries flows on: a gateway over its links, or a [`Pair`],
+//! which joins two sockets of one machine without a link. Engines: the kernel's sockets in the daemon, and [`Own`], our TCP.
+//! Reading order: [`Door`], [`Splice`] (one connection), [`Attempts`], [`Syn`].
 #![forbid(unsafe_code)]
 
 mod attempts;
 mod connections;
+mod door;
+mod engine;
+mod far;
 mod last_bytes;
 mod own;
+mod pair;
 mod socket;
 mod splice;
 mod syn;
 mod window;
 
-pub use attempts::{Arrival, Attempts, Cause, Ended, HOLD, Key, Limits};
-pub use connections::{Connection, Connections, Due};
+pub use attempts::Limits;
+pub use connections::Connection;
+pub use door::{CONNECT_PATIENCE, Door, Gone, Kept};
+pub use engine::Engine;
+pub use far::{FarSide, FlowEvent, Flows, NotOpened};
 pub use last_bytes::PATIENCE;
-pub use own::OwnDoor;
+pub use own::{Own, OwnDoor, OwnSocket};
+pub use pair::{Pair, PairConfig};
 pub use socket::{Got, Put, Receiving, Rooms, Socket};
-pub use splice::{CHUNK, Flows, Moved, Splice, Stage, Turn};
+pub use splice::{CHUNK, Moved, Splice, Stage, Turn};
 pub use syn::{Refusal, Syn, Unreachable};
 pub use window::Window;

@@ -26,6 +26,36 @@ pub trait Socket {
     fn receive_rooms(&self) -> Rooms;
 }
 
+impl<S: Socket> Socket for &mut S {
+    fn read(&mut self, into: &mut [u8]) -> Got {
+        (**self).read(into)
+    }
+    fn write(&mut self, front: &[u8], back: &[u8]) -> Put {
+        (**self).write(front, back)
+    }
+    fn shutdown(&mut self) -> bool {
+        (**self).shutdown()
+    }
+    fn end_orderly(&mut self) {
+        (**self).end_orderly();
+    }
+    fn undelivered(&self) -> Option<u32> {
+        (**self).undelivered()
+    }
+    fn has_bytes(&self) -> bool {
+        (**self).has_bytes()
+    }
+    fn receiving(&self) -> Option<Receiving> {
+        (**self).receiving()
+    }
+    fn set_receive_room(&mut self, octets: usize) {
+        (**self).set_receive_room(octets);
+    }
+    fn receive_rooms(&self) -> Rooms {
+        (**self).receive_rooms()
+    }
+}
+
 /// The result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Got {

@@ -3,10 +3,10 @@
 //! It holds no bytes itself. Bytes that the flow has no room for stay in the socket; bytes that the socket has no room for stay
 //! in the flow, where they count in the pool.
 
+use crate::far::Flows;
 use crate::socket::{Got, Put, Rooms, Socket};
 use crate::window::Window;
-use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
-use wavelane_gateway::Gateway;
+use wavelane_base::{FlowId, Instant, ReadOutcome};
 
 /// Most bytes moved per call.
 pub const CHUNK: usize = 64 << 10;
@@ -39,28 +39,6 @@ pub enum Turn {
     FlowReset,
     /// Both directions ended in order, end to end: drop the connection.
     Done,
-}
-
-/// Access to a flow's bytes in place, besides the copying calls.
-pub trait Flows: Streams {
-    /// How many bytes `write` would take now; with none a writable event follows.
-    fn room(&mut self, now: Instant, flow: FlowId) -> usize;
-    /// What `read` would return, in two parts.
-    fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]);
-    /// Marks the first `octets` of it as read.
-    fn consume(&mut self, now: Instant, flow: FlowId, octets: usize);
-}
-
-impl Flows for Gateway {
-    fn room(&mut self, now: Instant, flow: FlowId) -> usize {
-        Gateway::room(self, now, flow)
-    }
-    fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
-        Gateway::unread(self, now, flow)
-    }
-    fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
-        Gateway::consume(self, now, flow, octets);
-    }
 }
 
 /// A connection and its flow; the connection's socket is handed in.

@@ -13,6 +13,7 @@ const QUOTE: usize = IP6_HEADER + TCP_HEADER;
 const QUOTE_OF_TCP_IN_4: usize = 8;
 const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_ICMP6: u8 = 58;
 const FLAG_SYN: u8 = 0x02;
 const FLAG_RST: u8 = 0x04;
 const FLAG_ACK: u8 = 0x10;
@@ -39,6 +40,36 @@ pub enum Refusal {
     Packet(Vec<u8>),
     /// An ICMPv6 message, to be sent from an address of ours with the checksum that depends on it.
     Icmp6(Vec<u8>),
+}
+
+impl Refusal {
+    /// The whole packet to `to`, sent from `own` where it has no source yet. `None` if that is of the other IP version.
+    pub fn into_packet(self, own: IpAddr, to: IpAddr) -> Option<Vec<u8>> {
+        match (self, own, to) {
+            (Self::Packet(mut packet), IpAddr::V4(own), _) => {
+                let header = packet.get_mut(..IP4_HEADER)?;
+                if header[0] >> 4 == 4 && header[12..16] == [0; 4] {
+                    header[12..16].copy_from_slice(&own.octets());
+                    header[10..12].fill(0);
+                    let sum = checksum(&[header]);
+                    header[10..12].copy_from_slice(&sum.to_be_bytes());
+                }
+                Some(packet)
+            }
+            (Self::Packet(packet), IpAddr::V6(_), IpAddr::V6(_)) => Some(packet),
+            // A reset comes from the server's address, an error has none.
+            (Self::Packet(packet), IpAddr::V6(_), IpAddr::V4(_)) => (packet.get(12..16)? != [0; 4]).then_some(packet),
+            (Self::Icmp6(mut icmp), IpAddr::V6(own), IpAddr::V6(to)) => {
+                let length = u16::try_from(icmp.len()).expect("refusals are under 100 bytes").to_be_bytes();
+                // The pseudo-header (RFC 8200, section 8.1).
+                let pseudo = [&own.octets()[..], &to.octets(), &[0, 0], &length, &[0, 0, 0, PROTOCOL_ICMP6]].concat();
+                let sum = checksum(&[&pseudo, &icmp]);
+                icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+                Some(packet6(&own.octets(), &to.octets(), PROTOCOL_ICMP6, &icmp))
+            }
+            (Self::Icmp6(_), ..) => None,
+        }
+    }
 }
 
 /// What we keep of a SYN.

@@ -12,6 +12,7 @@ mod cache;
 mod carry;
 mod config;
 mod desk;
+mod door;
 mod edge;
 mod ended;
 mod faults;

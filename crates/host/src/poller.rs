@@ -59,6 +59,10 @@ impl Poller {
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(self.epoll.delete(fd)?)
     }
+    /// Another handle on the same set, to add to it.
+    pub fn share(&self) -> io::Result<Self> {
+        Ok(Self { epoll: Epoll(self.epoll.0.try_clone()?), events: Vec::new() })
+    }
     /// Waits until something is ready or `timeout` has passed (`None`: indefinitely). A signal ends the wait early.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<Ready>> {
         let spec = timeout.map(|t| libc::timespec {

@@ -12,6 +12,7 @@ mod clock;
 mod connection;
 mod content;
 mod datagrams;
+mod door;
 mod engine;
 mod faults;
 mod host;

@@ -2,6 +2,7 @@
 
 use crate::clock::NodeClock;
 use crate::connection::{Connection, PIECE, Seam, request};
+use crate::door::NodeDoor;
 use crate::faults::NodeFaults;
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use wavelane_base::{Class, FlowId, FrameMeta, Instant, Machine, PortId, Seed, St
 use wavelane_channel::wifi::Handling;
 use wavelane_door::OwnDoor;
 use wavelane_gateway::{Config, ConfigError, Event, Gateway, LaneConfig, Reason};
-use wavelane_wire::ip::{Ipv4, Udp4};
+use wavelane_wire::ip::Udp4;
 
 /// Frames or events one drain may give before the machine is called broken.
 const DRAIN_LIMIT: usize = 100_000;
@@ -68,17 +69,6 @@ pub(crate) struct GatewayNode {
     boots: u64,
     faults: NodeFaults,
     buffer: Vec<u8>,
-}
-
-/// A gateway's door on a TCP of its own, and where its packets go.
-pub(crate) struct NodeDoor {
-    address: Ipv4Addr,
-    config: wavelane_tcp::Config,
-    door: OwnDoor,
-    /// Channels plugged in.
-    pub(crate) ports: usize,
-    /// Endpoint to the port that leads to it.
-    pub(crate) routes: BTreeMap<Ipv4Addr, usize>,
 }
 
 /// What the engine lends a node while it acts.
@@ -177,12 +167,12 @@ impl GatewayNode {
     /// Ends TCP at the gateway's own `address` from now on.
     pub(crate) fn open_door(&mut self, now: Instant, address: Ipv4Addr, config: wavelane_tcp::Config) {
         let door = self.new_door(now, address, &config);
-        self.door = Some(Box::new(NodeDoor { address, config, door, ports: 0, routes: BTreeMap::new() }));
+        self.door = Some(Box::new(NodeDoor::new(address, config, door)));
     }
 
     fn new_door(&self, now: Instant, address: Ipv4Addr, config: &wavelane_tcp::Config) -> OwnDoor {
         let entropy = self.seed.entropy(&format!("node {} / door {}", self.name, self.boots));
-        OwnDoor::new(self.clock.local(now), address.into(), config.clone(), entropy)
+        OwnDoor::on_own_tcp(self.clock.local(now), address.into(), config.clone(), entropy)
     }
 
     /// The process dies and starts again: memory gone, new boot epoch, programs see their connections reset.
@@ -305,11 +295,11 @@ impl GatewayNode {
 
     fn take_event(&mut self, moment: &mut Moment<'_>, event: Event) -> bool {
         let local = self.clock.local(moment.now);
-        if let Some(flow) = flow_of(&event)
-            && let Some(node) = self.door.as_mut().filter(|_| !self.connections.contains_key(&flow))
+        if let Some(of_flow) = event.of_flow()
+            && let Some(node) = self.door.as_mut().filter(|_| !self.connections.contains_key(&of_flow.flow()))
             && !matches!(event, Event::Incoming { target, .. } if self.listening.contains(&target))
         {
-            node.door.handle_event(local, &mut self.gateway, &event);
+            node.door.handle_event(local, &mut self.gateway, of_flow);
             return true;
         }
         match event {
@@ -355,34 +345,17 @@ impl GatewayNode {
     fn serve_door(&mut self, local: Instant, moment: &mut Moment<'_>) -> bool {
         let Some(node) = &mut self.door else { return false };
         let acted = node.door.service(local, &mut self.gateway);
-        for _ in 0..DRAIN_LIMIT {
-            let Some(len) = node.door.poll_packet(local, &mut self.buffer) else { return acted };
-            let target = Ipv4::parse(&self.buffer[..len]).ok().map(|ip| ip.target);
-            match target.and_then(|target| node.routes.get(&target)) {
-                Some(&port) => {
-                    let mut packet = moment.spare.pop().unwrap_or_default();
-                    packet.clear();
-                    packet.extend_from_slice(&self.buffer[..len]);
-                    moment.out.push(Outgoing::new(port, packet));
-                }
-                None => *self.dropped.entry("no_route").or_default() += 1,
-            }
-        }
-        panic!("node {} breaks law 2: the drain of its door does not end", self.name)
+        node.drain(local, &self.name, &mut self.buffer, moment, &mut self.dropped);
+        acted
     }
 
     fn door_timeout(&self) -> Option<Wakeup> {
         self.door.as_ref()?.door.poll_timeout()
     }
 
-    /// As [`wake`], for the door.
-    fn wake_door(&mut self, wakeup: Option<Wakeup>, (now, local): (Instant, Instant), woken: &mut bool) -> bool {
+    fn wake_door(&mut self, wakeup: Option<Wakeup>, now: (Instant, Instant), woken: &mut bool) -> bool {
         let Some(node) = &mut self.door else { return false };
-        let Some(wakeup) = wakeup.filter(|wakeup| wakeup.at <= local) else { return false };
-        assert!(!*woken, "node {} breaks law 3 at {now:?}: stale deadline for '{}'", self.name, wakeup.cause);
-        node.door.handle_timeout(local, &mut self.gateway);
-        *woken = true;
-        true
+        node.wake(&mut self.gateway, wakeup, now, woken, &self.name)
     }
 
     fn forget(&mut self, moment: &mut Moment<'_>, id: FlowId, how: Option<FlowEnd>) -> bool {
@@ -493,21 +466,6 @@ impl Resident for GatewayNode {
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
         self.connections.values().find(|c| c.serves(index)).map(|c| c.id)
-    }
-}
-
-/// Which flow an event is about.
-fn flow_of(event: &Event) -> Option<FlowId> {
-    match *event {
-        Event::Incoming { flow, .. }
-        | Event::Accepted(flow)
-        | Event::Refused(flow, _)
-        | Event::Ending(flow)
-        | Event::Readable(flow)
-        | Event::Writable(flow)
-        | Event::Reset(flow, _)
-        | Event::Closed(flow) => Some(flow),
-        _ => None,
     }
 }
 

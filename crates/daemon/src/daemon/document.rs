@@ -1,10 +1,10 @@
 //! The status document.
 
 use super::Daemon;
-use crate::connection::Connection;
+use crate::engine::KernelEngine;
 use crate::{config, keys, status};
-use std::net::SocketAddr;
 use wavelane_base::Span;
+use wavelane_door::{Connection, Kept};
 use wavelane_gateway::Controller;
 
 impl Daemon {
@@ -48,11 +48,14 @@ impl Daemon {
                 .map(|(place, _)| config::lane_name(place)),
             lanes: self.lane_documents(i, &p.lanes),
         });
-        let moved =
-            [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];
+        let moved = [
+            ("bytes_from_applications", self.door.moved.from_socket),
+            ("bytes_to_applications", self.door.moved.to_socket),
+        ];
         let counts = self.packet_door.as_ref().map(|d| d.tun.counts());
         let refused = counts.map(|c| [("dropped_packet_device", c.refused), ("dropped_packet_malformed", c.malformed)]);
-        let own = self.counters.iter().chain(refused.into_iter().flatten());
+        let counters = self.counters.with(&self.door.counts);
+        let own = counters.iter().chain(refused.into_iter().flatten());
         let own = own.chain(self.log.dropped());
         let counted = own.chain(moved).chain(gateway.counters.iter().copied());
         let report = status::Report {
@@ -70,8 +73,8 @@ impl Daemon {
             door: status::Door {
                 intercepting: self.config.intercept.is_some(),
                 honest: self.kernel.as_ref().is_some_and(|k| k.holds_syns),
-                pending: self.attempts.count(),
-                connections: self.connections.len(),
+                pending: self.door.pending(),
+                connections: self.door.len(),
             },
             packet_door: self.packet_door(),
             routing: self.routing(),
@@ -81,17 +84,16 @@ impl Daemon {
         serde_json::to_string(&report).unwrap_or_default() + "\n"
     }
     fn flow_list(&self) -> Vec<status::Flow> {
-        let mut all: Vec<&Connection> = self.connections.iter().map(|(_, c)| c).collect();
-        let octets = |c: &Connection| c.splice.moved.from_socket + c.splice.moved.to_socket;
+        let mut all: Vec<&Connection<Kept<KernelEngine>>> = self.door.connections().collect();
+        let octets = |c: &Connection<Kept<KernelEngine>>| c.splice.moved.from_socket + c.splice.moved.to_socket;
         all.sort_by_key(|c| std::cmp::Reverse(octets(c)));
         all.truncate(status::FLOWS_SHOWN);
         let name = |key: [u8; 32]| self.config.peers.iter().find(|p| p.public_key == key).map(|p| p.name.clone());
-        let end = |end: Option<SocketAddr>| end.map(|a| a.to_string()).unwrap_or_default();
-        let flow = |c: &Connection| status::Flow {
-            peer: name(c.own.parties.peer).unwrap_or_default(),
+        let flow = |c: &Connection<Kept<KernelEngine>>| status::Flow {
+            peer: name(c.own.tag).unwrap_or_default(),
             way: self.gateway.known_way(c.splice.flow).map(status::Way::of),
-            source: end(c.own.parties.ends.map(|e| e.0)),
-            target: end(c.own.parties.ends.map(|e| e.1)),
+            source: c.own.ends.0.to_string(),
+            target: c.own.ends.1.to_string(),
             state: c.splice.state().into(),
             age_s: self.now.since(c.splice.born).as_secs_f64(),
             state_s: self.now.since(c.splice.stage_from).as_secs_f64(),

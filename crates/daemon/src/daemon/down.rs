@@ -87,7 +87,7 @@ impl Daemon {
         }
         // Nothing is left to wait for; a peer that is back already takes them.
         for held in std::mem::take(&mut self.to_pass) {
-            self.let_go(held);
+            self.door.let_go(self.now, held);
         }
     }
     /// The kernel has answered.
@@ -115,7 +115,7 @@ impl Daemon {
                     "the rules for peers that are down could not be installed, so until then new connections may be refused, or bypass the gateway: {e}"
                 ));
                 for held in std::mem::take(&mut self.to_pass) {
-                    self.discard(Some(held));
+                    self.door.discard(Some(held));
                 }
                 // An immediate retry would fail again.
                 self.give_back_again = Some(self.now + AGAIN);
@@ -131,25 +131,23 @@ impl Daemon {
     pub(super) fn pass_or_refuse(&mut self, peer: usize, syn: &Syn, held: Option<Held>) {
         if !self.gives_back(peer) {
             self.counters.one("connections_refused");
-            self.discard(held);
-            return self.answer_refusal(syn, Reason::Unreachable);
+            return self.door.refuse_syn(syn, held, Reason::Unreachable);
         }
         let is_told = self.kernel.as_ref().is_some_and(Kernel::is_busy);
         match held {
             None => {}
             Some(held) if self.is_passed(syn.target.ip()) => {
                 self.counters.one("connections_passed");
-                self.let_go(held);
+                self.door.let_go(self.now, held);
             }
             Some(held) if is_told && self.to_pass.len() < WAITING_MAX => {
                 self.counters.one("connections_passed");
                 self.to_pass.push(held);
             }
-            Some(held) if is_told => self.discard(Some(held)),
+            Some(held) if is_told => self.door.discard(Some(held)),
             Some(held) => {
                 self.counters.one("connections_refused");
-                self.discard(Some(held));
-                self.answer_refusal(syn, Reason::Unreachable);
+                self.door.refuse_syn(syn, Some(held), Reason::Unreachable);
             }
         }
     }

@@ -27,11 +27,11 @@ impl Daemon {
             }
             Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
             Event::Denied { peer, address, by_source } => self.denied(peer, address, by_source),
-            Event::Accepted(flow) => self.accepted(flow),
+            Event::Accepted(flow) => self.door.accepted(self.now, flow),
             Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
-            Event::Ending(flow) => self.connections.flow_ending(self.now, flow),
-            Event::Readable(flow) | Event::Writable(flow) => self.connections.enqueue_flow(flow),
-            Event::Closed(flow) => self.connections.flow_closed(flow),
+            Event::Ending(flow) => self.door.flow_ending(self.now, flow),
+            Event::Readable(flow) | Event::Writable(flow) => self.door.flow_ready(flow),
+            Event::Closed(flow) => self.door.flow_closed(flow),
             Event::Notice(text) => self.say(&text),
             Event::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
         }

@@ -2,24 +2,11 @@
 
 use super::{Daemon, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
 use crate::config::Source;
-use std::io::ErrorKind;
 
 impl Daemon {
     pub(super) fn tick(&mut self) {
         self.ticked = self.now;
-        if self.attempts.count() > 0 {
-            let (overdue, ended) = self.attempts.expire(self.now);
-            self.counters.add("dropped_syn_held_too_long", overdue.len() as u64);
-            for held in overdue {
-                self.discard(Some(held));
-            }
-            self.end_attempts(ended);
-        }
-        for token in self.connections.late(self.now) {
-            if let Some(c) = self.connections.forget(token) {
-                self.refuse(c.splice.flow, &ErrorKind::TimedOut.into());
-            }
-        }
+        self.door.tick(self.now, &mut self.gateway);
         if std::mem::take(&mut self.retry_listeners) {
             for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
                 self.accept_transparent(listener);

@@ -72,7 +72,7 @@ impl Daemon {
             // The kernel takes nothing from outside that claims to come from itself (RFC 1812, section 5.3.7), so what
             // the gateway answers as a router leaves as our own. A peer's packets from that address end in the gateway.
             Some((source, target)) if Some(source) == router => {
-                if let Some(t) = &self.transparent
+                if let Some(t) = &self.door.engine.transparent
                     && t.raw.send(packet, target.into()).is_err()
                 {
                     self.counters.one("dropped_packet_unsent");

@@ -20,13 +20,7 @@ impl Daemon {
         self.log.pen().flush();
     }
     fn take_leave(&mut self) {
-        let ended = self.attempts.drain();
-        self.end_attempts(ended);
-        let tokens: Vec<u64> = self.connections.iter().map(|(token, _)| token).collect();
-        let open = tokens.len();
-        for token in tokens {
-            self.socket_reset(token);
-        }
+        let open = self.door.stop(self.now, &mut self.gateway);
         while self.transmit() {}
         if open > 0 {
             self.farewell();

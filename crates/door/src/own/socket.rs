@@ -5,11 +5,11 @@ use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
 use wavelane_tcp::Host;
 
 /// A connection of `host`, at one moment.
-pub(super) struct OwnSocket<'a> {
-    pub(super) host: &'a mut Host,
-    pub(super) now: Instant,
-    pub(super) flow: FlowId,
-    pub(super) rooms: Rooms,
+pub struct OwnSocket<'a> {
+    pub(crate) host: &'a mut Host,
+    pub(crate) now: Instant,
+    pub(crate) flow: FlowId,
+    pub(crate) rooms: Rooms,
 }
 
 impl Socket for OwnSocket<'_> {

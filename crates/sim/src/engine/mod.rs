@@ -15,6 +15,7 @@ mod router;
 
 use crate::agenda::Agenda;
 use crate::connection::PIECE;
+use crate::door::ProxyNode;
 use crate::host::HostNode;
 use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::Flow;
@@ -81,6 +82,7 @@ enum Node {
     Gateway(Box<GatewayNode>),
     Host(Box<HostNode>),
     Router(Router),
+    Proxy(Box<ProxyNode>),
 }
 
 impl Node {
@@ -89,6 +91,7 @@ impl Node {
             Self::Gateway(gateway) => &gateway.name,
             Self::Host(host) => &host.name,
             Self::Router(router) => &router.name,
+            Self::Proxy(proxy) => &proxy.name,
         }
     }
     fn resident(&self) -> &dyn Resident {
@@ -96,6 +99,7 @@ impl Node {
             Self::Gateway(gateway) => &**gateway,
             Self::Host(host) => &**host,
             Self::Router(router) => router,
+            Self::Proxy(proxy) => &**proxy,
         }
     }
     fn resident_mut(&mut self) -> &mut dyn Resident {
@@ -103,6 +107,7 @@ impl Node {
             Self::Gateway(gateway) => &mut **gateway,
             Self::Host(host) => &mut **host,
             Self::Router(router) => router,
+            Self::Proxy(proxy) => &mut **proxy,
         }
     }
 }

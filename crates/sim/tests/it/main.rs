@@ -24,6 +24,7 @@ mod packet_swarm;
 mod packets;
 mod path_mtu;
 mod people;
+mod proxy;
 mod queues;
 mod radio;
 mod radiotap;

@@ -1,10 +1,13 @@
 //! The laws of machines for a gateway with its door: applications whose SYNs are held, forwarded and refused.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::{Choice, Config, LaneConfig, PeerConfig};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
-use wavelane_base::{IpPrefix, Seed, Transmit};
-use wavelane_gateway::{LaneConfig, PeerConfig};
-use wavelane_wire::tcp::{Flags, Options, TcpHeader};
+use wavelane_base::{FrameMeta, IpPrefix, Machine, PortId, Seed, Transmit, Wakeup};
+use wavelane_door::{Limits, OwnDoor};
+use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
 
 /// Lanes to peers.
 const LANES: PortId = PortId(0);
@@ -27,16 +30,16 @@ impl Doorway {
             public_key: [9; 32],
             preshared_key: None,
             lanes: vec![LaneConfig::new(LANES, Some("192.0.2.2:4780".parse().unwrap()))],
-            choice: wavelane_gateway::Choice::Bond,
+            choice: Choice::Bond,
             keepalive: None,
             allow_sources: None,
             allow_targets: vec![prefix("10.0.0.0/8")],
             routes: vec![prefix("10.0.3.0/24")],
         };
-        let config = wavelane_gateway::Config { private_key: [1; 32], peers: vec![peer], ..Default::default() };
+        let config = Config { private_key: [1; 32], peers: vec![peer], ..Default::default() };
         let gateway = Gateway::new(Instant::ZERO, config, 1, Seed(1).entropy("gateway")).unwrap();
         let own = Ipv4Addr::new(10, 0, 1, 1).into();
-        let door = OwnDoor::new(Instant::ZERO, own, Config::default(), Seed(1).entropy("door"));
+        let door = OwnDoor::on_own_tcp(Instant::ZERO, own, Default::default(), Seed(1).entropy("door"));
         Self { gateway, door, events: VecDeque::new() }
     }
 
@@ -44,7 +47,8 @@ impl Doorway {
     fn settle(&mut self, now: Instant) {
         loop {
             while let Some(event) = self.gateway.poll_event() {
-                self.door.handle_event(now, &mut self.gateway, &event);
+                let of_flow = event.of_flow();
+                of_flow.into_iter().for_each(|event| self.door.handle_event(now, &mut self.gateway, event));
                 self.events.push_back(event);
             }
             if !self.door.service(now, &mut self.gateway) {

@@ -1,0 +1,192 @@
+//! Flows between two connections of one door, without a link: what a split proxy in one box needs.
+//!
+//! Each flow has two ends. What is written at one waits, up to a bound, to be read at the other; a reset arrives behind what
+//! was written before it, and an orderly end is complete once both sides have read it.
+
+use crate::far::{FarSide, FlowEvent, Flows, NotOpened};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
+use wavelane_wire::frame::Reason;
+
+/// The bounds of a pair.
+#[derive(Clone, Copy, Debug)]
+pub struct PairConfig {
+    /// Bytes that wait in each direction of a flow.
+    pub room: usize,
+    /// Flows at a time.
+    pub flows_max: usize,
+}
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self { room: 256 << 10, flows_max: 16_384 }
+    }
+}
+
+/// One end of a flow.
+#[derive(Default)]
+struct End {
+    /// Written at the other end and unread here.
+    waiting: VecDeque<u8>,
+    /// The writer at the other end waits for room.
+    wanted: bool,
+    /// The other end has ended its direction, and that was read here.
+    ended: bool,
+    read_end: bool,
+    /// The other end was reset; this one is once it has read everything.
+    dying: bool,
+}
+
+/// See the module's description.
+pub struct Pair {
+    config: PairConfig,
+    ends: BTreeMap<FlowId, End>,
+    events: VecDeque<FlowEvent>,
+    next: u64,
+}
+
+/// The other end of a flow.
+fn other(flow: FlowId) -> FlowId {
+    FlowId(flow.0 ^ 1)
+}
+
+impl Pair {
+    /// A pair without flows.
+    pub fn new(config: PairConfig) -> Self {
+        Self { config, ends: BTreeMap::new(), events: VecDeque::new(), next: 0 }
+    }
+    /// What to tell the door next; at most a few events per call and flow.
+    pub fn poll_event(&mut self) -> Option<FlowEvent> {
+        self.events.pop_front()
+    }
+    /// Flows at present.
+    pub fn flows(&self) -> usize {
+        self.ends.len().div_ceil(2)
+    }
+    /// The end has read all that there was: a reset that waited behind it arrives, and a writer has room.
+    fn was_read(&mut self, flow: FlowId) {
+        let Some(end) = self.ends.get_mut(&flow) else { return };
+        // Not for every byte: a writer is woken for something worth writing.
+        if end.wanted && end.waiting.len() <= self.config.room - self.config.room / 4 {
+            end.wanted = false;
+            self.events.push_back(FlowEvent::Writable(other(flow)));
+        }
+        if end.dying && end.waiting.is_empty() && (end.read_end || !end.ended) {
+            self.ends.remove(&flow);
+            self.events.push_back(FlowEvent::Reset(flow, Reason::Aborted));
+        }
+    }
+    fn is_over(&self, flow: FlowId) -> bool {
+        self.ends.get(&flow).is_some_and(|end| end.read_end)
+    }
+}
+
+impl Streams for Pair {
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let taken = self.room(now, flow).min(data.len());
+        let Some(end) = self.ends.get_mut(&other(flow)).filter(|_| taken > 0) else { return 0 };
+        if end.waiting.is_empty() {
+            self.events.push_back(FlowEvent::Readable(other(flow)));
+        }
+        end.wanted |= taken < data.len();
+        end.waiting.extend(&data[..taken]);
+        taken
+    }
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        let Some(end) = self.ends.get_mut(&flow) else { return ReadOutcome::Reset };
+        if end.waiting.is_empty() {
+            if !end.ended {
+                return ReadOutcome::Blocked;
+            }
+            if !std::mem::replace(&mut end.read_end, true) {
+                self.was_read(flow);
+                if self.is_over(flow) && self.is_over(other(flow)) {
+                    for flow in [flow, other(flow)] {
+                        self.ends.remove(&flow);
+                        self.events.push_back(FlowEvent::Closed(flow));
+                    }
+                }
+            }
+            return ReadOutcome::End;
+        }
+        let octets = end.waiting.len().min(buf.len());
+        for (byte, into) in end.waiting.iter().zip(buf.iter_mut()) {
+            *into = *byte;
+        }
+        self.consume(now, flow, octets);
+        ReadOutcome::Data(octets)
+    }
+    fn shutdown(&mut self, _: Instant, flow: FlowId) {
+        let Some(end) = self.ends.get_mut(&other(flow)) else { return };
+        if !std::mem::replace(&mut end.ended, true) && end.waiting.is_empty() {
+            self.events.push_back(FlowEvent::Readable(other(flow)));
+        }
+    }
+    fn reset(&mut self, _: Instant, flow: FlowId) {
+        if self.ends.remove(&flow).is_none() {
+            return;
+        }
+        if let Some(end) = self.ends.get_mut(&other(flow)) {
+            end.dying = true;
+            self.events.push_back(FlowEvent::Ending(other(flow)));
+            self.was_read(other(flow));
+        }
+    }
+}
+
+impl Flows for Pair {
+    fn room(&mut self, _: Instant, flow: FlowId) -> usize {
+        let alive = self.ends.contains_key(&flow);
+        let Some(end) = self.ends.get_mut(&other(flow)).filter(|end| alive && !end.ended) else { return 0 };
+        let room = self.config.room.saturating_sub(end.waiting.len());
+        end.wanted |= room == 0;
+        room
+    }
+    fn unread(&mut self, _: Instant, flow: FlowId) -> (&[u8], &[u8]) {
+        self.ends.get(&flow).map_or((&[], &[]), |end| end.waiting.as_slices())
+    }
+    fn consume(&mut self, _: Instant, flow: FlowId, octets: usize) {
+        if let Some(end) = self.ends.get_mut(&flow) {
+            end.waiting.drain(..octets.min(end.waiting.len()));
+        }
+        self.was_read(flow);
+    }
+}
+
+impl FarSide for Pair {
+    type Way = ();
+    fn towards(&self, _: Instant, _: IpAddr) -> Option<()> {
+        Some(())
+    }
+    fn open(&mut self, _: Instant, (): (), source: SocketAddr, target: SocketAddr) -> Result<FlowId, NotOpened> {
+        if self.flows() >= self.config.flows_max {
+            return Err(NotOpened::NoRoom);
+        }
+        let near = FlowId(self.next);
+        self.next += 2;
+        for flow in [near, other(near)] {
+            self.ends.insert(flow, End::default());
+        }
+        self.events.push_back(FlowEvent::Incoming { flow: other(near), source, target });
+        Ok(near)
+    }
+    fn accept(&mut self, _: Instant, flow: FlowId) {
+        if self.ends.contains_key(&other(flow)) {
+            self.events.push_back(FlowEvent::Accepted(other(flow)));
+        }
+    }
+    fn refuse(&mut self, _: Instant, flow: FlowId, why: Reason) {
+        self.ends.remove(&flow);
+        if self.ends.remove(&other(flow)).is_some() {
+            self.events.push_back(FlowEvent::Refused(other(flow), why));
+        }
+    }
+    fn is_silent(&self, flow: FlowId) -> bool {
+        !self.ends.contains_key(&flow)
+    }
+}
+
+#[cfg(test)]
+#[path = "pair_tests.rs"]
+mod tests;

@@ -1,0 +1,61 @@
+//! A gateway as the far side of a door: its flows over links, and what it reports of them.
+
+use super::{Event, Gateway, OpenError, PeerId, Reason};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{FlowId, Instant};
+use wavelane_door::{FarSide, FlowEvent, Flows, NotOpened};
+
+impl Flows for Gateway {
+    fn room(&mut self, now: Instant, flow: FlowId) -> usize {
+        Gateway::room(self, now, flow)
+    }
+    fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
+        Gateway::unread(self, now, flow)
+    }
+    fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
+        Gateway::consume(self, now, flow, octets);
+    }
+}
+
+impl FarSide for Gateway {
+    type Way = PeerId;
+    fn towards(&self, now: Instant, target: IpAddr) -> Option<PeerId> {
+        self.peer_towards(now, target)
+    }
+    fn open(&mut self, now: Instant, way: PeerId, source: SocketAddr, target: SocketAddr) -> Result<FlowId, NotOpened> {
+        Gateway::open(self, now, way, source, target).map_err(|why| match why {
+            OpenError::NoWay(_) => NotOpened::NoWay,
+            OpenError::TableFull(_) | OpenError::UnknownPeer => NotOpened::NoRoom,
+        })
+    }
+    fn accept(&mut self, now: Instant, flow: FlowId) {
+        Gateway::accept(self, now, flow);
+    }
+    fn refuse(&mut self, now: Instant, flow: FlowId, why: Reason) {
+        Gateway::refuse(self, now, flow, why);
+    }
+    fn is_silent(&self, flow: FlowId) -> bool {
+        Gateway::is_silent(self, flow)
+    }
+}
+
+impl Event {
+    /// What it tells a door, if it is about a flow.
+    pub fn of_flow(&self) -> Option<FlowEvent> {
+        Some(match *self {
+            Self::Incoming { flow, source, target, .. } => FlowEvent::Incoming { flow, source, target },
+            Self::Accepted(flow) => FlowEvent::Accepted(flow),
+            Self::Refused(flow, why) => FlowEvent::Refused(flow, why),
+            Self::Ending(flow) => FlowEvent::Ending(flow),
+            Self::Readable(flow) => FlowEvent::Readable(flow),
+            Self::Writable(flow) => FlowEvent::Writable(flow),
+            Self::Reset(flow, why) => FlowEvent::Reset(flow, why),
+            Self::Closed(flow) => FlowEvent::Closed(flow),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;
