@@ -29,7 +29,7 @@ fn main() -> ExitCode {
                 // A suite that ended early has not written all of them.
                 let logs = files.iter().filter_map(|file| std::fs::read(file).ok());
                 let text: Vec<String> = logs.map(|log| String::from_utf8_lossy(&log).into_owned()).collect();
-                println!("{}", tally::Tally::of(&text.join("\n"), code));
+                println!("{}", tally::Tally::of(&text, code));
                 ExitCode::SUCCESS
             }
             Err(error) => {

@@ -11,19 +11,12 @@ pub(crate) struct Tally {
 impl Tally {
     /// Of logs that hold harnesses' result lines, JUnit's totals and tests' own `SKIPPED (why)`. `ended` is how the suite ended:
     /// one that failed outside a test counts as one failure.
-    pub(crate) fn of(log: &str, ended: u8) -> Self {
+    pub(crate) fn of(logs: &[String], ended: u8) -> Self {
         let mut tally = Self::default();
-        for line in log.lines() {
-            if let Some(result) = line.strip_prefix("test result:") {
-                let count = |word: &str| -> u64 {
-                    let words: Vec<&str> = result.split_whitespace().collect();
-                    let pair = words.windows(2).find(|pair| pair[1].trim_end_matches(';') == word);
-                    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
-                };
-                tally.passed += count("passed");
-                tally.failed += count("failed");
-                tally.skipped += count("ignored");
-            } else if let Some(totals) = line.trim_start().strip_prefix("<testsuites ") {
+        for log in logs {
+            // A JUnit file holds what each test's own harness said as well.
+            let totals = log.lines().find_map(|line| line.trim_start().strip_prefix("<testsuites "));
+            if let Some(totals) = totals {
                 let count = |key: &str| -> u64 {
                     let value = totals.split_once(&format!(" {key}=\"")).and_then(|(_, rest)| rest.split_once('"'));
                     value.and_then(|(value, _)| value.parse().ok()).unwrap_or(0)
@@ -31,8 +24,20 @@ impl Tally {
                 let failed = count("failures") + count("errors");
                 tally.passed += count("tests").saturating_sub(failed);
                 tally.failed += failed;
-            } else if line.contains("SKIPPED (") {
-                tally.skipped += 1;
+            }
+            for line in log.lines() {
+                if let Some(result) = line.strip_prefix("test result:").filter(|_| totals.is_none()) {
+                    let count = |word: &str| -> u64 {
+                        let words: Vec<&str> = result.split_whitespace().collect();
+                        let pair = words.windows(2).find(|pair| pair[1].trim_end_matches(';') == word);
+                        pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+                    };
+                    tally.passed += count("passed");
+                    tally.failed += count("failed");
+                    tally.skipped += count("ignored");
+                } else if line.contains("SKIPPED (") {
+                    tally.skipped += 1;
+                }
             }
         }
         if ended != 0 {
@@ -63,22 +68,24 @@ SKIPPED (python3 is missing): vectors
 
     #[test]
     fn results_and_skips_are_summed() {
-        assert_eq!(Tally::of(LOG, 1).to_string(), "31 passed, 2 failed, 3 skipped");
-        assert_eq!(Tally::of("", 0).to_string(), "0 passed, 0 failed, 0 skipped");
+        assert_eq!(Tally::of(&[LOG.into()], 1).to_string(), "31 passed, 2 failed, 3 skipped");
+        assert_eq!(Tally::of(&[], 0).to_string(), "0 passed, 0 failed, 0 skipped");
     }
 
     #[test]
     fn the_totals_of_junit_count() {
         let junit = r#"<testsuites name="nextest-run" tests="7" failures="1" errors="1" uuid="x" time="1.2">
     <testsuite name="a" tests="7" disabled="0" errors="1" failures="1">
-            <system-err>SKIPPED (1 test): x needs root</system-err>"#;
-        assert_eq!(Tally::of(junit, 100).to_string(), "5 passed, 2 failed, 1 skipped");
+            <system-out>
+test result: ok. 1 passed; 0 failed; 0 ignored
+</system-out><system-err>SKIPPED (1 test): x needs root</system-err>"#;
+        assert_eq!(Tally::of(&[junit.into()], 100).to_string(), "5 passed, 2 failed, 1 skipped");
     }
 
     #[test]
     fn a_suite_that_failed_outside_a_test_has_a_failure() {
         assert_eq!(
-            Tally::of("test result: ok. 5 passed; 0 failed; 0 ignored", 101).to_string(),
+            Tally::of(&["test result: ok. 5 passed; 0 failed; 0 ignored".into()], 101).to_string(),
             "5 passed, 1 failed, 0 skipped"
         );
     }

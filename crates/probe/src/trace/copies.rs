@@ -57,7 +57,7 @@ impl Copies {
         let this = Seen { print: print(s), ns: now, id: s.ip_id.unwrap_or(0), ttl: s.ttl };
         let last = self.recent[(self.next + REMEMBERED - 1) % REMEMBERED];
         for at in 0..REMEMBERED {
-            if self.recent[at].print == this.print && self.same(s, self.recent[at], this) {
+            if self.recent[at].print == this.print && self.same(self.recent[at], this) {
                 return true;
             }
         }
@@ -75,7 +75,7 @@ impl Copies {
     }
 
     /// Whether a segment with the same contents is a copy of `other`.
-    fn same(&mut self, s: &Segment, other: Seen, this: Seen) -> bool {
+    fn same(&mut self, other: Seen, this: Seen) -> bool {
         let passed = this.ns.abs_diff(other.ns);
         let routed = this.ttl < other.ttl;
         let named = this.id != 0 && !self.is_constant;
