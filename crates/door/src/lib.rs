@@ -3,7 +3,7 @@
 //!
 //! A [`Door`] joins an [`Engine`], the TCP, with a [`FarSide`], what carries flows on: a gateway over its links, or a [`Pair`],
 //! which joins two sockets of one machine without a link. Engines: the kernel's sockets in the daemon, and [`Own`], our TCP.
-//! Reading order: [`Door`], [`Splice`] (one connection), [`Attempts`], [`Syn`].
+//! Reading order: [`Door`], [`Splice`] (one connection), `Attempts`, [`Syn`].
 #![forbid(unsafe_code)]
 
 mod attempts;
