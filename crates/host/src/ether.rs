@@ -245,6 +245,21 @@ mod tests {
         assert_eq!(datagram_of(&mut [0, 0, 9]), Some(&mut [][..]));
     }
 
+    /// Waits until the kernel has set up the queues of a device: a busy machine does so later, and until then drops what is sent.
+    fn wait_for_device(name: &str) {
+        let is_up = || {
+            let out = std::process::Command::new("ip").args(["link", "show", name]).output().unwrap();
+            String::from_utf8_lossy(&out.stdout).contains("state UP")
+        };
+        for _ in 0..500 {
+            if is_up() {
+                return;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+        panic!("{name} does not come up");
+    }
+
     /// Reads until `datagrams` have come: a veth pair hands over in a softirq, which a busy machine defers.
     fn received(lane: &mut EtherLane, datagrams: usize) -> Vec<(Vec<u8>, SocketAddr)> {
         let mut got = Vec::new();
@@ -273,6 +288,7 @@ mod tests {
             ] {
                 assert!(std::process::Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
             }
+            ["e0", "e1"].iter().for_each(|name| wait_for_device(name));
             let (mut a, mut b) = (EtherLane::open("e0", 0).unwrap(), EtherLane::open("e1", 0).unwrap());
             assert!(EtherLane::open("none", 0).is_err());
             for len in [1, 40, 44, 45, 1_000, 1_498] {
@@ -306,6 +322,7 @@ mod tests {
                 String::from_utf8_lossy(&out.stdout).into_owned()
             };
             sh("ip link add e0 type veth peer name e1 address 02:00:00:00:00:0b; ip link set e0 up; ip link set e1 up");
+            wait_for_device("e0");
             // nft writes a priority as a class of tc: 0x106 is 256 and 6.
             sh("nft 'table netdev t { chain e { type filter hook egress device e0 priority 0; ether type 0x88b5 jump c; }; \
                 chain c { meta priority 0:106 counter comment \"six\"; meta priority 0:0 counter comment \"none\"; }; }'");
