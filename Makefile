@@ -1,4 +1,4 @@
-# `make demo` shows the main job, `make test` is the whole suite. Both install what they need.
+# `make demo` shows the main job, `make test` is what a change must pass, `make test-all` is everything. They install what they need.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
@@ -51,7 +51,8 @@ endef
 help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 70 s after the build; root)"
 	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
-	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
+	echo "make test     what a change must pass: formatting, lints, house rules, tests, determinism, lab smoke (some 25 minutes the first time)"
+	echo "make test-all all of that, the long editions, other people's tunnels, the Python package (hours)"
 	echo "make soak     hostile peers, damaged captures and result files, probe packets, property tests: ten minutes (SOAK_SECONDS=600), from a new seed each time"
 
 demo:

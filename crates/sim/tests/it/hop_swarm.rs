@@ -1,4 +1,4 @@
-//! Meshes that the seed draws, as many as `wavelane study run hop-swarm --quick` does; `--full` runs twenty times as many.
+//! Meshes that the seed draws: in `make test-all` as many as `wavelane study run hop-swarm --quick`, in `make test` an eighth of them.
 //!
 //! `WAVELANE_SWARM_SEEDS=1000` runs more seeds, `WAVELANE_SWARM_FIRST=17 WAVELANE_SWARM_SEEDS=1` replays one.
 
