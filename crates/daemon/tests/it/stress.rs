@@ -238,6 +238,8 @@ fn a_path_mtu_below_1200_carries_flows_and_packets() {
         world.serve(7, echo);
         transfer_during(&world, 3_000_000, || {});
         for (daemon, peer) in [(&a, "b"), (&b, "a")] {
+            // A transfer may be over before the search has proved what is lost.
+            wait_for("the cause of the small path MTU", || daemon.status().peers[0].path_mtu_cause.is_some());
             let status = daemon.status();
             let found = &status.peers[0];
             assert!(found.up && (576..=path_mtu).contains(&found.path_mtu), "{status}");

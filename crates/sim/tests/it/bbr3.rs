@@ -1,6 +1,7 @@
 //! Two TCP senders, each with a congestion control of its own, over one bottleneck.
 
 use crate::common::{direction, secs};
+use crate::swarm::cases;
 use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Seed, Span};
 use wavelane_channel::CableConfig;
@@ -72,7 +73,7 @@ fn two_flows_of_version_3_share_evenly() {
 /// this order; `docs/decisions/0025-bbr-v3.md` has the figures.
 #[test]
 fn version_3_leaves_cubic_and_reno_more_of_a_shallow_buffer() {
-    for queue in [20_000, 50_000] {
+    for &queue in cases(&[20_000, 50_000], 1) {
         for rival in [Cubic, NewReno] {
             let [three, one] = [Bbr3, Bbr].map(|bbr| shares([bbr, rival], queue, 1));
             println!("{queue} B, {rival:?}: version 3 {three:.2?}, version 1 {one:.2?} Mbit/s");

@@ -2,6 +2,7 @@
 
 use crate::capacity::{Row, cable};
 use crate::common::{run_scenario, secs};
+use crate::swarm::cases;
 use std::path::Path;
 use wavelane_base::Instant;
 use wavelane_run::{FlowRaw, StackRaw};
@@ -62,7 +63,7 @@ fn shared(knobs: &str) -> f64 {
 fn backpressure_leaves_the_shared_link_to_the_flow_that_moves() {
     let off = shared("backpressure = \"off\"");
     assert!((0.57..=0.63).contains(&off), "without backpressure {off}");
-    for knobs in ["limit-1", "limit-2", "adaptive"] {
+    for knobs in cases(&["limit-1", "adaptive", "limit-2"], 2) {
         let share = shared(&format!("backpressure = \"{knobs}\""));
         assert!(share >= 0.95, "{knobs}: {share}");
     }
@@ -103,8 +104,8 @@ fn transmissions(hops: usize, lost: &str) -> f64 {
 /// S2-E9: a block that a node loses after it receipted it crosses that node's hop again and no other: `hops / (1 - q)`.
 #[test]
 fn a_lost_block_is_sent_again_over_the_hop_that_lost_it_alone() {
-    for (lost, q) in [("1/10", 0.1), ("1/5", 0.2), ("3/10", 0.3)] {
-        for hops in [3, 4, 6] {
+    for &(lost, q) in cases(&[("3/10", 0.3), ("1/10", 0.1), ("1/5", 0.2)], 1) {
+        for &hops in cases(&[3, 6, 4], 2) {
             let (seen, form) = (transmissions(hops, lost), hops as f64 / (1.0 - q));
             assert!((seen / form - 1.0).abs() <= 0.05, "{hops} hops, q = {q}: {seen} instead of {form}");
         }

@@ -3,13 +3,15 @@
 
 use crate::common::Direction;
 use crate::packets::{Tunnel, read, udp};
-use crate::swarm::{heal_cable, number, one_in, some_direction, some_loss, spread};
+use crate::swarm::{all, heal_cable, number, one_in, some_direction, some_loss, spread};
 use std::collections::{BTreeMap, BTreeSet};
 use wavelane_base::{Chance, Instant, Rate, Seed, Span};
 use wavelane_channel::{CableConfig, Parameter};
 
 /// Seeds tried when nothing is asked for.
 const SEEDS: u64 = 40;
+/// As many in `make test`.
+const FEW_SEEDS: u64 = 15;
 const FAULTY: Span = Span::from_secs(8);
 /// How long after the link healed packets must cross again: a restart is found out by then.
 const REUNION: Span = Span::from_secs(5);
@@ -142,7 +144,8 @@ fn run(seed: u64) {
 
 #[test]
 fn packet_swarm() {
-    let (first, count) = (number("WAVELANE_SWARM_FIRST", 1), number("WAVELANE_SWARM_SEEDS", SEEDS));
+    let (first, count) =
+        (number("WAVELANE_SWARM_FIRST", 1), number("WAVELANE_SWARM_SEEDS", if all() { SEEDS } else { FEW_SEEDS }));
     for seed in first..first + count {
         if let Err(why) = std::panic::catch_unwind(|| run(seed)) {
             let why = why.downcast_ref::<String>().cloned().unwrap_or_default();

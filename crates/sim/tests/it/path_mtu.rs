@@ -2,6 +2,7 @@
 
 use crate::common::{Direction, direction, secs};
 use crate::lanes::{Ways, World, both_ways};
+use crate::swarm::cases;
 use wavelane_base::{Instant, Octets, Span};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_sim::Work;
@@ -75,8 +76,8 @@ fn lane(mbit: u64) -> (CableConfig, Ways) {
 /// The lane is left to what still passes, and costs the other nothing, whichever of the two it is.
 #[test]
 fn a_lane_that_comes_to_drop_all_large_packets_costs_the_other_nothing() {
-    for (seed, limit) in [(1, 100), (2, 300), (3, 575)] {
-        for (rest, gone) in [(4, 2), (2, 4)] {
+    for &(seed, limit) in cases(&[(1, 100), (3, 575), (2, 300)], 2) {
+        for &(rest, gone) in cases(&[(4, 2), (2, 4)], 1) {
             let alone = carry(seed, &[lane(rest)], &[None]);
             for first in [false, true] {
                 let (mut cables, mut limits) = ([lane(rest), lane(gone)], [None, Some(limit)]);
@@ -94,8 +95,8 @@ fn a_lane_that_comes_to_drop_all_large_packets_costs_the_other_nothing() {
 /// Both paths shrink at once, to less than is used unproven.
 #[test]
 fn two_lanes_that_come_to_carry_less_carry_more_than_one() {
-    for limits in [[576, 1_000], [1_000, 576], [1_300, 900]] {
-        for mbit in [[4, 2], [4, 4]] {
+    for &limits in cases(&[[576, 1_000], [1_300, 900], [1_000, 576]], 2) {
+        for &mbit in cases(&[[4, 2], [4, 4]], 1) {
             let (cables, limits) = (mbit.map(lane), limits.map(Some));
             let told = format!("{limits:?} B on {mbit:?} Mbit/s");
             check(&told, &carry(1, &cables, &limits), &better(1, &cables, &limits));
@@ -106,7 +107,7 @@ fn two_lanes_that_come_to_carry_less_carry_more_than_one() {
 /// A lane alone carries little until the black hole is found, and has its rate soon after.
 #[test]
 fn a_lane_alone_has_its_rate_again_within_seconds() {
-    for limit in [576, 600, 1_000, 1_400] {
+    for &limit in cases(&[576, 1_400, 600, 1_000], 2) {
         let got = carry(1, &[lane(4)], &[Some(limit)]);
         // Of each packet 63 octets are headers (docs/protocol/wire.md).
         let most = 4_000_000 / 8 * (END - FALLS) * (limit - 63) / limit;

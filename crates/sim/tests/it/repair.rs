@@ -182,7 +182,7 @@ fn an_echo_alone_costs_at_most_four_times_its_octets() {
 #[test]
 fn an_echo_in_bursts_beside_bulk_stays_below_150_ms() {
     let (mut all, mut runs) = (Vec::new(), Vec::new());
-    for seed in 17..33 {
+    for seed in 17..if all() { 33 } else { 25 } {
         let mut pair = Pair::new(seed, with_loss(clean_demo(), &bursts()));
         let spec = pair.spec(Work::Download(None), millis(100));
         let down = pair.engine.add_flow(FlowSpec { stop: Some(secs(20)), ..spec });

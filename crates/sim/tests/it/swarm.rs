@@ -22,6 +22,11 @@ pub(crate) fn all() -> bool {
     std::env::var_os("WAVELANE_TEST_ALL").is_some()
 }
 
+/// All of these cases in `make test-all`, the first few in `make test`.
+pub(crate) fn cases<T>(cases: &[T], few: usize) -> &[T] {
+    if all() { cases } else { &cases[..few] }
+}
+
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
