@@ -181,8 +181,9 @@ fn an_echo_alone_costs_at_most_four_times_its_octets() {
 /// The copies' spacing was chosen on the seeds 1 to 16.
 #[test]
 fn an_echo_in_bursts_beside_bulk_stays_below_150_ms() {
+    let seeds = 17..if all() { 33 } else { 25 };
     let (mut all, mut runs) = (Vec::new(), Vec::new());
-    for seed in 17..if all() { 33 } else { 25 } {
+    for seed in seeds {
         let mut pair = Pair::new(seed, with_loss(clean_demo(), &bursts()));
         let spec = pair.spec(Work::Download(None), millis(100));
         let down = pair.engine.add_flow(FlowSpec { stop: Some(secs(20)), ..spec });
