@@ -196,7 +196,7 @@ fn a_path_mtu_that_falls_in_mid_flow_is_detected() {
     let (a, b) = world.start_both("", LAN);
     world.serve(7, echo);
     // First in silence, as a tunnel on the way would: nobody says that packets are too long.
-    transfer_during(&world, 10_000_000, || {
+    transfer_during(&world, 5_000_000, || {
         world.sh(
             &world.b,
             "nft 'add table ip narrow; add chain ip narrow in { type filter hook prerouting priority -400; }; \
@@ -205,7 +205,7 @@ fn a_path_mtu_that_falls_in_mid_flow_is_detected() {
     });
     assert!(a.status().peers[0].path_mtu <= 1400, "{}", a.status().peers[0].path_mtu);
     // Then the device itself refuses to send them.
-    transfer_during(&world, 10_000_000, || {
+    transfer_during(&world, 5_000_000, || {
         world.sh(&world.b, "ip link set wan0 mtu 1300");
     });
     assert!(b.status().peers[0].path_mtu <= 1300, "{}", b.status().peers[0].path_mtu);
