@@ -43,7 +43,7 @@ pub use sender::LaneSender;
 pub(crate) use sent::SENT_MIN;
 pub(crate) use wish::Came;
 
-use wavelane_base::{Rate, Span};
+use wavelane_base::{Carrier, Rate, Span};
 
 /// Which congestion controller a lane uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,10 +79,8 @@ pub struct LaneConfig {
     pub controller: Controller,
     /// The rate at which the delay controller starts, if less than its own 4 Mbit/s; measured from then on.
     pub start_rate: Option<Rate>,
-    /// Largest IP packet path-MTU search may try, in bytes.
-    pub mtu_max: usize,
-    /// Bytes of encapsulation of a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.
-    pub overhead: usize,
+    /// What carries its datagrams.
+    pub carrier: Carrier,
     /// Most packets tracked until their fate is known, and a little longer.
     pub sent_max: usize,
 }
