@@ -88,9 +88,9 @@ pub struct LaneConfig {
 /// Whether a datagram may leave now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// Yes, with at most this many bytes of UDP payload.
+    /// Yes, with at most this many octets of datagram.
     Open {
-        /// Largest UDP payload.
+        /// Largest datagram.
         datagram_max: usize,
     },
     /// Not now: the window is full (an ack will open it) or the pacer waits (`poll_timeout` says until when).
@@ -112,10 +112,10 @@ pub enum Probe {
     /// No ack came although one is overdue: send one eliciting packet now (a `Ping`, or better, a retransmit of the oldest data), ignoring
     /// the window and the pacer.
     Tail,
-    /// Send a `Ping` padded to exactly this many bytes of UDP payload and report it with
+    /// Send a `Ping` padded to exactly this many octets of datagram and report it with
     /// [`LaneSender::sent_mtu_probe`].
     Mtu {
-        /// UDP payload in bytes.
+        /// Octets of datagram.
         datagram: usize,
     },
     /// Many packets that ask for no ack were sent: put a `Ping` into the next one.

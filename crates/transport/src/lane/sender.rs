@@ -108,7 +108,7 @@ impl<R> LaneSender<R> {
             control,
             arrivals: Arrivals::default(),
             forward: Forward::default(),
-            gauge: Gauge::default(),
+            gauge: Gauge::new(config.carrier.mtu_max),
             gauges: 0,
             gauge_in: None,
             losses: Losses::default(),
@@ -181,7 +181,7 @@ impl<R> LaneSender<R> {
             .then(|| self.pacer.gate())
     }
 
-    /// Largest UDP payload the path is known to carry.
+    /// Largest datagram the path is known to carry.
     pub fn datagram_max(&self) -> usize {
         self.packet_max().saturating_sub(self.config.carrier.overhead)
     }
@@ -231,7 +231,7 @@ impl<R> LaneSender<R> {
         self.sent.next_number()
     }
 
-    /// Packet [`Self::next_number`] was sent with `datagram_len` bytes of UDP payload. `eliciting`: some frame in it asks for an ack.
+    /// Packet [`Self::next_number`] was sent with `datagram_len` octets of datagram. `eliciting`: some frame in it asks for an ack.
     /// `app_limited`: the link had no more to send although there was room.
     pub fn sent(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: R) {
         self.push(now, datagram_len, eliciting, app_limited, Some(record));
@@ -346,7 +346,7 @@ impl<R> LaneSender<R> {
         self.rtt.forget_base();
         self.crowd = Crowd::default();
         self.forward.forget();
-        (self.gauge, self.gauge_in) = (Gauge::default(), None);
+        (self.gauge, self.gauge_in) = (Gauge::new(self.config.carrier.mtu_max), None);
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         (self.mtu, self.sends_large) = (new_search(now, &self.config), false);
