@@ -39,8 +39,8 @@ pub(crate) struct Reached {
     pub(crate) packets: u64,
 }
 
-fn address(last: u8) -> std::net::SocketAddr {
-    std::net::SocketAddr::from(([192, 0, 2, last], 4780))
+fn address(last: u8) -> wavelane_base::Address {
+    wavelane_base::Address::Ip(([192, 0, 2, last], 4780).into())
 }
 
 fn gateway(now: Instant) -> Gateway {

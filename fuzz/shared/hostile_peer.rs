@@ -9,10 +9,11 @@ mod speech;
 pub(crate) use speech::{Learnt, Source};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutcome, Seed, Span, Streams};
+use wavelane_base::{
+    Address, FlowId, FrameMeta, Instant, Machine, Octets, PortId, Radio, Rate, ReadOutcome, Seed, Span, Streams,
+};
 use wavelane_gateway::{
-    Config, Controller, EdgeConfig, Event, Gateway, LaneConfig, Medium, PacketConfig, PeerConfig, PeerId, Reason,
-    Withholding,
+    Config, Controller, EdgeConfig, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId, Reason, Withholding,
 };
 use wavelane_transport::session::{
     Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, Way, digest_of, public_key,
@@ -92,8 +93,8 @@ struct World<'a> {
     reached: Reached,
 }
 
-fn address(last: u8) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, last], 4780))
+fn address(last: u8) -> Address {
+    Address::Ip(([192, 0, 2, last], 4780).into())
 }
 
 fn peer(key: u8, at: u8, routes: &str, controller: Controller) -> PeerConfig {
@@ -164,7 +165,7 @@ impl<'a> World<'a> {
             peer(4, 4, "10.4.0.0/16", Controller::Delay),
         ];
         // The hostile peer and the node behind which flows are passed on are in one cell with the hub.
-        let in_cell = |peer: &mut PeerConfig| peer.lanes[0].medium = Medium::Radio { rate: CELL_RATE, cell: 0 };
+        let in_cell = |peer: &mut PeerConfig| peer.lanes[0].carrier.radio = Some(Radio { rate: CELL_RATE, cell: 0 });
         [BAD, ONWARD].into_iter().filter(|_| radio).for_each(|one| in_cell(&mut peers[one]));
         let hub = gateway(now, HUB, radio, peers);
         let node = |key| {
@@ -221,8 +222,7 @@ impl<'a> World<'a> {
 
     fn tell_hub(&mut self, mut datagram: Vec<u8>) {
         let (ip, port) = self.place;
-        let mut from = address(ip);
-        from.set_port(4780 + port);
+        let from = Address::Ip(([192, 0, 2, ip], 4780 + port).into());
         let meta = FrameMeta { rx_time: self.now, from: Some(from), ..FrameMeta::default() };
         self.hub.handle_frame(self.now, PORT, &mut datagram, meta);
     }

@@ -1,7 +1,7 @@
 //! Frames between machines and ports.
 
-use crate::Instant;
-use std::net::{IpAddr, SocketAddr};
+use crate::{Address, Instant};
+use std::net::IpAddr;
 
 /// One place where frames enter and leave a node. The node's owner numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -42,9 +42,9 @@ pub struct FrameMeta {
     pub ecn: Ecn,
     /// If the buffer holds several frames of equal size (GRO), that size; the last may be shorter.
     pub segment: Option<u16>,
-    /// Who sent it, on media that say so (UDP lanes do).
-    pub from: Option<SocketAddr>,
-    /// Which of this node's addresses it was sent to, on media that say so (UDP lanes do).
+    /// Who sent it, on carriers that say so.
+    pub from: Option<Address>,
+    /// Which of this node's addresses it was sent to, on carriers that say so.
     pub at: Option<IpAddr>,
     /// Hash of the flow it belongs to, for queues that tell flows apart; set by the caller that reads headers; 0 is unknown.
     pub flow: u64,
@@ -61,8 +61,8 @@ pub struct Transmit {
     pub len: usize,
     /// If the buffer holds several frames (GSO), the size of each but the last, which may be shorter.
     pub segment_size: Option<u16>,
-    /// Destination, on media that need an address.
-    pub to: Option<SocketAddr>,
+    /// Destination, on carriers that need an address.
+    pub to: Option<Address>,
     /// Source, one of this node's addresses; `None` leaves it to the system.
     pub from: Option<IpAddr>,
     /// Service class.

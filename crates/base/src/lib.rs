@@ -5,6 +5,7 @@
 //! through the same [`Machine`] trait.
 #![forbid(unsafe_code)]
 
+mod carrier;
 mod chance;
 mod frame;
 pub mod laws;
@@ -18,6 +19,7 @@ pub mod text;
 mod time;
 mod units;
 
+pub use carrier::{Address, Carrier, Host, NoAddress, Radio};
 pub use chance::{Chance, Entropy, Seed};
 pub use frame::{Class, Ecn, FrameMeta, PortId, Transmit};
 pub use machine::{Machine, Wakeup};

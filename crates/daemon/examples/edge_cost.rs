@@ -8,7 +8,6 @@
 )]
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Seed, Span, Streams};
 use wavelane_gateway::{Choice, Config, EdgeConfig, Event, Gateway, LaneConfig, NextHop, PeerConfig, PeerId, Table};
 use wavelane_transport::session::public_key;
@@ -59,7 +58,7 @@ fn main() {
     let total = 1_000_000 * arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(400);
     let mut now = Instant::from_secs(1);
     let mut nodes = [gateway(1, "192.0.2.2:4780", mode), gateway(2, "192.0.2.1:4780", mode)];
-    let addresses: [SocketAddr; 2] = ["192.0.2.1:4780".parse().unwrap(), "192.0.2.2:4780".parse().unwrap()];
+    let addresses: [wavelane_base::Address; 2] = ["192.0.2.1:4780".parse().unwrap(), "192.0.2.2:4780".parse().unwrap()];
     let (mut pipe, mut buf) = (Pipe::new(), vec![0; CHUNK]);
     let (mut ours, mut theirs): (Option<FlowId>, Option<FlowId>) = (None, None);
     let (mut written, mut read, mut deliveries) = (0, 0, 0_u64);

@@ -453,7 +453,8 @@ pub fn warnings(config: &Config) -> Vec<String> {
             ));
         }
     }
-    let mut obstacles: Vec<&str> = config.lane_sockets().iter().filter_map(|socket| socket.medium.obstacle()).collect();
+    let mut obstacles: Vec<&str> =
+        config.lane_sockets().iter().filter_map(|socket| (socket.medium.obstacle)()).collect();
     obstacles.dedup();
     warnings.extend(obstacles.into_iter().map(str::to_owned));
     if config.clock != config::ClockSkew::default() {

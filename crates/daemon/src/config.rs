@@ -15,6 +15,8 @@ mod tables;
 pub(crate) use check::is_interface_name;
 pub use lane::{Lane, LaneSocket, Ways};
 pub(crate) use lane::{lane_key, lane_name};
+pub(crate) use lane_table::{LaneEnds, ethernet_ends, udp_ends};
+pub(crate) use tables::LaneTable;
 
 use crate::device;
 use crate::keys::KeyError;
@@ -23,7 +25,7 @@ use crate::rules;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use wavelane_base::{IpPrefix, Octets, PortId, Span};
+use wavelane_base::{Address, IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Choice, Controller, LaneConfig, Mechanisms, PacketConfig, PeerConfig};
 
@@ -273,7 +275,7 @@ impl Config {
         &self,
         peer: &Peer,
         sockets: &[Option<LaneSocket>],
-        addresses: &[Option<SocketAddr>],
+        addresses: &[Option<Address>],
     ) -> Vec<LaneConfig> {
         let at = |lane: usize| addresses.get(lane).copied().flatten();
         if peer.lanes.is_empty() {
@@ -287,7 +289,7 @@ impl Config {
                 port: PortId(port(of) as u16),
                 address,
                 one_way: of.ways == Ways::Out,
-                medium: Medium::of(of.socket.as_ref()).to_gateway(),
+                carrier: Medium::of(of.socket.as_ref()).carrier,
                 metered: of.metered,
                 bulk: of.bulk,
                 small: of.small,
@@ -299,7 +301,7 @@ impl Config {
     }
 
     /// The gateway machine's configuration at the start. `addresses` are the resolved addresses of each peer's lanes out, in order.
-    pub fn to_gateway(&self, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
+    pub fn to_gateway(&self, addresses: &[Vec<Option<Address>>]) -> gateway::Config {
         let sockets: Vec<_> = self.lane_sockets().into_iter().map(Some).collect();
         self.to_gateway_by(addresses, &sockets)
     }
@@ -307,7 +309,7 @@ impl Config {
     /// The same with `sockets` as the ports 1, 2, ..., some of which may be unused.
     pub(crate) fn to_gateway_by(
         &self,
-        addresses: &[Vec<Option<SocketAddr>>],
+        addresses: &[Vec<Option<Address>>],
         sockets: &[Option<LaneSocket>],
     ) -> gateway::Config {
         let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {

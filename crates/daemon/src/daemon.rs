@@ -159,7 +159,7 @@ impl Daemon {
         let key_log = key_log.map(KeyLog::open).transpose()?;
         // Before there are other threads, and once everything is open.
         let sockets = config.lane_sockets();
-        let of_media: Vec<u8> = sockets.iter().filter_map(|socket| socket.medium.capability()).collect();
+        let of_media: Vec<u8> = sockets.iter().filter_map(|socket| socket.medium.capability).collect();
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
             // A lane's socket is opened again when its device or address comes back.

@@ -85,3 +85,7 @@ pub(crate) fn why(error: &io::Error) -> Reason {
         _ => Reason::NoRoom,
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -1,158 +1,109 @@
-//! What the lanes' datagrams travel in, and what the daemon does differently from one medium to another once its keys are read.
+//! What the lanes' datagrams travel in: one table, from a medium's word to its keys, its port and what can be found out about it.
 //!
-//! To add a medium: a variant of [`Medium`] and of `MediumSocket` here, whose matches the compiler then asks for; the other places are
-//! in `docs/decisions/0030-rooms-by-permission.md`, "Consequence". Addresses are `SocketAddr` everywhere; a medium without IP maps its own into them, as [`ether`] does.
+//! To add a medium: its port in `wavelane_host::media`, behind the trait [`media::Medium`], and a row here.
 
-use crate::config::LaneSocket;
-use serde::Deserialize;
+use crate::config::{ConfigError, LaneEnds, LaneSocket, LaneTable, ethernet_ends, udp_ends};
+use serde::{Deserialize, Deserializer, de};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use wavelane_base::Ecn;
-use wavelane_gateway as gateway;
+use wavelane_base::{Address, Carrier};
 use wavelane_host::caps;
 use wavelane_host::ether::{self, EtherLane};
-use wavelane_host::udp::{Datagram, Destination, Sent, UdpLane};
+use wavelane_host::media;
+use wavelane_host::udp::UdpLane;
 
-/// What a lane's datagrams travel in, in the file's words.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Medium {
-    /// UDP over either version of IP.
-    #[default]
-    Udp,
-    /// Frames between stations, by a packet socket of a device.
-    Ethernet,
-}
+/// A lane's port.
+pub(crate) type Port = Box<dyn media::Medium>;
 
-impl Medium {
-    /// That of a lane whose socket is this, or that of `gateway.listen`.
-    pub(crate) fn of(socket: Option<&LaneSocket>) -> Self {
-        socket.map_or(Self::Udp, |socket| socket.medium)
-    }
-
-    /// Its name for people.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Ethernet => "ethernet",
-        }
-    }
-
-    /// The gateway's name for it.
-    pub(crate) fn to_gateway(self) -> gateway::Medium {
-        match self {
-            Self::Udp => gateway::Medium::Udp,
-            Self::Ethernet => gateway::Medium::Ethernet,
-        }
-    }
-
+/// A row of the table.
+pub struct Kind {
+    /// Its name in the file and for people.
+    pub(crate) word: &'static str,
+    /// What it does to a datagram.
+    pub(crate) carrier: Carrier,
     /// Whether this machine's IP addresses, ports, routes and filters are about its datagrams.
-    pub(crate) fn has_ip(self) -> bool {
-        match self {
-            Self::Udp => true,
-            Self::Ethernet => false,
-        }
-    }
-
-    /// The capability needed to open its socket again when its device comes back.
-    pub(crate) fn capability(self) -> Option<u8> {
-        match self {
-            Self::Udp => None,
-            Self::Ethernet => Some(caps::NET_RAW),
-        }
-    }
-
-    /// Why this process can have no such socket, and what to do, if that is so.
-    pub(crate) fn obstacle(self) -> Option<&'static str> {
-        match self {
-            Self::Udp => None,
-            Self::Ethernet if ether::is_available() => None,
-            Self::Ethernet => Some(NO_PACKET_SOCKETS),
-        }
-    }
+    pub(crate) has_ip: bool,
+    /// The capability needed to open its port again when its device comes back.
+    pub(crate) capability: Option<u8>,
+    /// Reads the keys of a lane's table that depend on the medium.
+    pub(crate) keys: fn(&LaneTable, &str, SocketAddr) -> Result<LaneEnds, ConfigError>,
+    /// Opens a lane's port. The mark keeps its datagrams out of our own rules, if it has none itself.
+    pub(crate) open: fn(&LaneSocket, Option<u32>) -> io::Result<Port>,
+    /// Why this process can have no such port, and what to do, if that is so.
+    pub(crate) obstacle: fn() -> Option<&'static str>,
+    /// What to do about a port that was refused for a reason of the medium's own.
+    pub(crate) remedy: fn(&io::Error) -> Option<&'static str>,
+    /// What to ask why nothing comes back from an address.
+    pub(crate) diagnose: fn(Address) -> Option<SocketAddr>,
 }
 
 const NO_PACKET_SOCKETS: &str = "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
 
-/// What to do about a socket that was refused for a reason of the medium's own.
-pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
-    ether::is_forbidden(error).then_some(NO_PACKET_SOCKETS)
+static KINDS: &[Kind] = &[
+    Kind {
+        word: "udp",
+        carrier: Carrier::UDP,
+        has_ip: true,
+        capability: None,
+        keys: udp_ends,
+        open: |socket, mark| Ok(Box::new(UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?)),
+        obstacle: || None,
+        remedy: |_| None,
+        diagnose: Address::ip,
+    },
+    Kind {
+        word: "ethernet",
+        carrier: ether::CARRIER,
+        has_ip: false,
+        capability: Some(caps::NET_RAW),
+        keys: ethernet_ends,
+        open: |socket, _| Ok(Box::new(EtherLane::open(socket.device.as_deref().unwrap_or_default(), socket.priority)?)),
+        obstacle: || (!ether::is_available()).then_some(NO_PACKET_SOCKETS),
+        remedy: |error| ether::is_forbidden(error).then_some(NO_PACKET_SOCKETS),
+        diagnose: |_| None,
+    },
+    #[cfg(test)]
+    tests::PIPE,
+];
+
+/// A row of the table: UDP over either version of IP, unless the file names another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Medium(usize);
+
+impl core::ops::Deref for Medium {
+    type Target = Kind;
+    fn deref(&self) -> &Kind {
+        &KINDS[self.0]
+    }
 }
 
-/// An address of any medium as people write it.
-pub(crate) fn address_text(address: SocketAddr) -> String {
-    ether::address_text(address)
+impl Medium {
+    /// That of a lane whose port is this, or that of `gateway.listen`.
+    pub(crate) fn of(socket: Option<&LaneSocket>) -> Self {
+        socket.map_or(Self::default(), |socket| socket.medium)
+    }
 }
 
-/// Whether it is one of IP.
-pub(crate) fn is_ip(address: SocketAddr) -> bool {
-    ether::mac_of(address).is_none()
-}
-
-/// A port of the gateway's.
-pub(crate) enum MediumSocket {
-    Udp(UdpLane),
-    Ethernet(EtherLane),
-}
-
-impl MediumSocket {
-    /// Opens a lane's own socket. `mark` is what keeps its datagrams out of our own rules, if it has none itself.
-    pub(crate) fn open(socket: &LaneSocket, mark: Option<u32>) -> io::Result<Self> {
-        let device = socket.device.as_deref();
-        Ok(match socket.medium {
-            Medium::Udp => Self::Udp(UdpLane::bind(socket.local, socket.mark.or(mark), device)?),
-            Medium::Ethernet => Self::Ethernet(EtherLane::open(device.unwrap_or_default(), socket.priority)?),
+impl<'de> Deserialize<'de> for Medium {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(from)?;
+        KINDS.iter().position(|kind| kind.word == word).map(Self).ok_or_else(|| {
+            let known: Vec<String> = KINDS.iter().map(|kind| format!("`{}`", kind.word)).collect();
+            de::Error::custom(format!("unknown medium `{word}`, expected {}", known.join(" or ")))
         })
     }
-
-    /// Datagrams that it sends at once.
-    pub(crate) fn segments_max(&self) -> usize {
-        match self {
-            Self::Udp(socket) => socket.segments_max(),
-            Self::Ethernet(_) => 1,
-        }
-    }
-
-    pub(crate) fn receive(&mut self, take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
-        match self {
-            Self::Udp(socket) => socket.receive(take),
-            Self::Ethernet(socket) => socket.receive(take),
-        }
-    }
-
-    pub(crate) fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Sent {
-        match self {
-            Self::Udp(socket) => socket.send(bytes, segment, to, ecn),
-            Self::Ethernet(socket) => socket.send(bytes, segment, to.to),
-        }
-    }
 }
 
-impl AsFd for MediumSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Udp(socket) => socket.as_fd(),
-            Self::Ethernet(socket) => socket.as_fd(),
-        }
-    }
+/// What to do about a port that was refused for a reason of a medium's own.
+pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
+    KINDS.iter().find_map(|kind| (kind.remedy)(error))
+}
+
+/// What to ask why nothing comes back from `address`, if any medium can.
+pub(crate) fn to_examine(address: Address) -> Option<SocketAddr> {
+    KINDS.iter().find_map(|kind| (kind.diagnose)(address))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The file's words are those of `status`, and what has IP is what the gateway counts IP headers for.
-    #[test]
-    fn words_and_kinds_agree() {
-        for medium in [Medium::Udp, Medium::Ethernet] {
-            #[derive(Deserialize)]
-            struct Table {
-                medium: Medium,
-            }
-            let read: Table = toml::from_str(&format!("medium = \"{}\"", medium.word())).expect("its own word");
-            assert_eq!(read.medium, medium);
-            assert_eq!(medium.has_ip(), medium.to_gateway() == gateway::Medium::Udp);
-        }
-    }
-}
+#[path = "medium_tests.rs"]
+mod tests;

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Address, Instant, Span};
 
 /// Most lookups at once; the others wait for their turn.
 const LOOKUPS_MAX: usize = 8;
@@ -45,7 +45,7 @@ struct Answer {
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum News {
     /// The peer is to be called there from now on.
-    At(SocketAddr),
+    At(Address),
     /// Nothing was found; said once until something is.
     Nowhere(String),
 }
@@ -59,7 +59,7 @@ struct Entry {
     /// What its socket is bound to: which addresses it can reach.
     bound: SocketAddr,
     text: Option<String>,
-    known: Option<SocketAddr>,
+    known: Option<Address>,
     /// Since when it is called there.
     tried: Instant,
     asking: bool,
@@ -142,7 +142,7 @@ impl Names {
         }
     }
     /// Where each peer is to be called, by each lane out, as far as that is known.
-    pub(crate) fn addresses(&self) -> Vec<Vec<Option<SocketAddr>>> {
+    pub(crate) fn addresses(&self) -> Vec<Vec<Option<Address>>> {
         let mut all = vec![Vec::new(); self.peers];
         self.entries.iter().for_each(|e| all[e.way.0].push(e.known));
         all
@@ -242,7 +242,7 @@ impl Names {
 
 impl Entry {
     fn is_name(&self) -> bool {
-        self.text.as_ref().is_some_and(|text| text.parse::<SocketAddr>().is_err())
+        self.text.as_ref().is_some_and(|text| text.parse::<Address>().is_err())
     }
     fn silent(&mut self, now: Instant) {
         if self.is_name() {
@@ -261,8 +261,8 @@ impl Entry {
         self.wait = self.wait.times(2).min(AGAIN_MAX);
     }
     /// Chooses among what was found; `Some` if that is another address than before.
-    fn settle(&mut self, now: Instant, found: &[SocketAddr]) -> Option<SocketAddr> {
-        let place = self.known.and_then(|known| found.iter().position(|a| *a == known));
+    fn settle(&mut self, now: Instant, found: &[SocketAddr]) -> Option<Address> {
+        let place = self.known.and_then(|known| found.iter().position(|a| Address::Ip(*a) == known));
         let choice = match place {
             // The next address is tried only if this one was given its time and did not answer.
             Some(i) if self.due.is_some() && now.since(self.tried) >= TRIAL => found[(i + 1) % found.len()],
@@ -270,6 +270,7 @@ impl Entry {
             None => found[0],
         };
         self.complained = false;
+        let choice = Address::Ip(choice);
         if self.known == Some(choice) {
             return None;
         }

@@ -37,6 +37,10 @@ fn round(names: &mut Names, now: Instant) -> Vec<(usize, usize, News)> {
     news
 }
 
+fn place(text: &str) -> Address {
+    Address::Ip(address(text))
+}
+
 fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
@@ -49,7 +53,7 @@ fn an_unknown_name_is_retried_and_logged_once() {
         _ => Ok(vec!["[2001:db8::7]:4780".parse().unwrap(), "192.0.2.7:4780".parse().unwrap()]),
     };
     let mut names = Names::with(at(0), &config(&["shore.example:4780", "192.0.2.9:4780"]), lookup).unwrap();
-    assert_eq!(names.addresses(), [[None], [Some(address("192.0.2.9:4780"))]]);
+    assert_eq!(names.addresses(), [[None], [Some(place("192.0.2.9:4780"))]]);
     assert_eq!(round(&mut names, at(0)), [(0, 0, News::Nowhere("Temporary failure in name resolution".into()))]);
     let mut now = at(0);
     let mut waits = Vec::new();
@@ -63,7 +67,7 @@ fn an_unknown_name_is_retried_and_logged_once() {
         }
     };
     assert_eq!(waits, [1, 2, 4].map(Span::from_secs));
-    assert_eq!(news, [(0, 0, News::At(address("192.0.2.7:4780")))], "of the IP version that the socket speaks");
+    assert_eq!(news, [(0, 0, News::At(place("192.0.2.7:4780")))], "of the IP version that the socket speaks");
     names.up(0);
     assert_eq!(names.deadline(), None, "a peer that answers has its name left alone");
 }
@@ -75,16 +79,16 @@ fn a_silent_peer_is_tried_at_its_other_addresses() {
     let set = |texts: &[&str]| *NOW.lock().unwrap() = texts.iter().map(|t| address(t)).collect();
     set(&["192.0.2.1:4780", "192.0.2.2:4780"]);
     let mut names = Names::with(at(0), &config(&["shore.example:4780"]), lookup).unwrap();
-    assert_eq!(round(&mut names, at(0)), [(0, 0, News::At(address("192.0.2.1:4780")))]);
+    assert_eq!(round(&mut names, at(0)), [(0, 0, News::At(place("192.0.2.1:4780")))]);
     // It has not answered yet: its first address has five seconds, then the next has.
     assert_eq!(round(&mut names, at(1)), []);
-    assert_eq!(round(&mut names, at(6)), [(0, 0, News::At(address("192.0.2.2:4780")))]);
+    assert_eq!(round(&mut names, at(6)), [(0, 0, News::At(place("192.0.2.2:4780")))]);
     names.up(0);
     assert_eq!(round(&mut names, at(1_000)), []);
     // It moved.
     set(&["192.0.2.3:4780"]);
     names.silent(at(2_000), 0);
-    assert_eq!(round(&mut names, at(2_000)), [(0, 0, News::At(address("192.0.2.3:4780")))]);
+    assert_eq!(round(&mut names, at(2_000)), [(0, 0, News::At(place("192.0.2.3:4780")))]);
     // However long it is silent, a name server is asked once a minute at the most.
     let mut now = at(3_000);
     for _ in 0..20 {
@@ -103,8 +107,8 @@ fn a_reload_keeps_addresses_and_repeats_lookups() {
     names.up(0);
     names.up(1);
     names.arrange(at(10), &config(&["a.example:1", "a.example:3", "192.0.2.8:4"]));
-    assert_eq!(names.addresses(), [[Some(address("192.0.2.1:1"))], [None], [Some(address("192.0.2.8:4"))]]);
-    assert_eq!(round(&mut names, at(10)), [(1, 0, News::At(address("192.0.2.1:1")))]);
+    assert_eq!(names.addresses(), [[Some(place("192.0.2.1:1"))], [None], [Some(place("192.0.2.8:4"))]]);
+    assert_eq!(round(&mut names, at(10)), [(1, 0, News::At(place("192.0.2.1:1")))]);
     names.up(1);
     assert_eq!(names.deadline(), None);
 }
@@ -139,16 +143,16 @@ fn a_late_lookup_leads_no_peer_away_that_answers() {
     static MOVED: AtomicUsize = AtomicUsize::new(0);
     let lookup: Lookup = |_| Ok(vec![address(["192.0.2.1:1", "192.0.2.2:2"][MOVED.load(Ordering::Relaxed)])]);
     let mut names = Names::with(at(0), &config(&["shore.example:1"]), lookup).unwrap();
-    assert_eq!(round(&mut names, at(0)), [(0, 0, News::At(address("192.0.2.1:1")))]);
+    assert_eq!(round(&mut names, at(0)), [(0, 0, News::At(place("192.0.2.1:1")))]);
     names.up(0);
     MOVED.store(1, Ordering::Relaxed);
     names.silent(at(10), 0);
     names.tick(at(10));
     names.up(0);
     assert_eq!(round(&mut names, at(11)), []);
-    assert_eq!(names.addresses(), [[Some(address("192.0.2.1:1"))]]);
+    assert_eq!(names.addresses(), [[Some(place("192.0.2.1:1"))]]);
     names.silent(at(20), 0);
-    assert_eq!(round(&mut names, at(20)), [(0, 0, News::At(address("192.0.2.2:2")))]);
+    assert_eq!(round(&mut names, at(20)), [(0, 0, News::At(place("192.0.2.2:2")))]);
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
         socket: local.map(|local| crate::config::LaneSocket {
             local: address(local),
             device: None,
-            medium: crate::medium::Medium::Udp,
+            medium: crate::medium::Medium::default(),
             priority: 0,
             mark: None,
         }),
@@ -174,17 +178,17 @@ fn a_silent_lanes_name_is_looked_up_again() {
     config.peers[0].lanes = vec![lane("sat.example:1", None), lane("lte.example:1", None)];
     config.peers[0].lanes.push(lane("lte.example:1", Some("[::1]:0")));
     let mut names = Names::with(at(0), &config, lookup).unwrap();
-    let first = || News::At(address("192.0.2.1:1"));
+    let first = || News::At(place("192.0.2.1:1"));
     let mut news = round(&mut names, at(0));
     news.sort_by_key(|(_, lane, _)| *lane);
-    assert_eq!(news, [(0, 0, first()), (0, 1, first()), (0, 2, News::At(address("[2001:db8::1]:1")))]);
+    assert_eq!(news, [(0, 0, first()), (0, 1, first()), (0, 2, News::At(place("[2001:db8::1]:1")))]);
     names.up(0);
     assert_eq!(names.deadline(), None);
     MOVED.store(1, Ordering::Relaxed);
     names.look_at_lanes(at(10), |_, lane| Some(lane == 1));
-    assert_eq!(round(&mut names, at(10)), [(0, 1, News::At(address("192.0.2.2:2")))]);
+    assert_eq!(round(&mut names, at(10)), [(0, 1, News::At(place("192.0.2.2:2")))]);
     let four = address("192.0.2.2:2");
-    assert_eq!(names.addresses(), [[Some(address("192.0.2.1:1")), Some(four), Some(address("[2001:db8::1]:1"))]]);
+    assert_eq!(names.addresses(), [[Some(place("192.0.2.1:1")), Some(four.into()), Some(place("[2001:db8::1]:1"))]]);
     names.look_at_lanes(at(11), |_, _| Some(false));
     assert_eq!(names.deadline(), None, "all answer");
 }

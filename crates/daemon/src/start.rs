@@ -4,7 +4,7 @@ use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
 use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
-use crate::medium::{self, MediumSocket};
+use crate::medium::{self, Port};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -130,7 +130,7 @@ pub(crate) struct Transparent {
 pub(crate) struct Opened {
     /// The socket of `listen`, then the lanes' own.
     /// The gateway's ports. One whose device is not there yet has no socket.
-    pub(crate) lanes: Vec<Option<MediumSocket>>,
+    pub(crate) lanes: Vec<Option<Port>>,
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
@@ -189,11 +189,11 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 }
 
 /// Opens a lane's own socket; `None` if its device or its local address is not there yet.
-pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<MediumSocket>, StartError> {
+pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<Port>, StartError> {
     if socket.device.as_deref().is_some_and(|device| !wavelane_host::interface_exists(device)) {
         return Ok(None);
     }
-    match MediumSocket::open(socket, mark) {
+    match (socket.medium.open)(socket, mark) {
         Ok(medium) => Ok(Some(medium)),
         Err(why) if socket.own_address().is_some() && lacks_address(&why) => Ok(None),
         Err(source) => Err(match &socket.device {
@@ -213,7 +213,7 @@ pub(crate) fn lacks_address(error: &io::Error) -> bool {
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
     let listen = UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?;
-    let mut lanes = vec![Some(MediumSocket::Udp(listen))];
+    let mut lanes: Vec<Option<Port>> = vec![Some(Box::new(listen))];
     for socket in config.lane_sockets() {
         lanes.push(open_lane_if_there(&socket, mark)?);
     }

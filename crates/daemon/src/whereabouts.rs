@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Address, Instant, Span};
 use wavelane_host::files;
 
 /// The suffix to the epoch file's name.
@@ -30,7 +30,7 @@ const WRITE_EVERY: Span = Span::from_secs(10);
 /// Where a peer was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Address,
     /// By which of our addresses it was reached: what lies between may let only that through.
     pub(crate) local: Option<IpAddr>,
 }
@@ -137,7 +137,8 @@ fn is_kept(peer: &Peer) -> bool {
 }
 
 /// Whether `address` can belong to a host, and has an IP version that our socket can reach.
-fn is_callable(address: SocketAddr, listen: SocketAddr) -> bool {
+fn is_callable(address: Address, listen: SocketAddr) -> bool {
+    let Some(address) = address.ip() else { return false };
     let ip = address.ip().to_canonical();
     let nobodys = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::from([255; 4]);
     address.port() != 0 && !nobodys && !names::usable(&[address], listen).is_empty()

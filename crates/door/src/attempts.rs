@@ -54,6 +54,8 @@ struct Attempt<H, A> {
     syn: Syn,
     held: Option<(H, Instant)>,
     stage: Stage,
+    /// The far side reset the flow, after bytes that are still to come.
+    ending: bool,
     /// When the stage began or the last SYN arrived.
     since: Instant,
     order: u64,
@@ -164,7 +166,8 @@ impl<H, A> Attempts<H, A> {
         }
         let (key, order) = ((syn.source, syn.target), self.next_order);
         self.next_order += 1;
-        let attempt = Attempt { flow, asked, syn, held: Some((held, now)), stage: Stage::Asked, since: now, order };
+        let held = Some((held, now));
+        let attempt = Attempt { flow, asked, syn, held, stage: Stage::Asked, ending: false, since: now, order };
         self.by_key.insert(key, attempt);
         self.by_flow.insert(flow, key);
         self.sources.entry(syn.source.ip()).or_default().insert((order, key));
@@ -184,10 +187,15 @@ impl<H, A> Attempts<H, A> {
         let key = *self.by_flow.get(&flow)?;
         self.remove(key).map(|a| (a.syn, a.asked, a.held.map(|(h, _)| h)))
     }
-    /// The listener saw the connection: its flow, and the peer that was asked for it.
-    pub(crate) fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A)> {
+    /// The flow ends once its last bytes are read. Returns whether it is an attempt's.
+    pub(crate) fn ending(&mut self, flow: FlowId) -> bool {
+        let attempt = self.by_flow.get(&flow).and_then(|key| self.by_key.get_mut(key));
+        attempt.map(|attempt| attempt.ending = true).is_some()
+    }
+    /// The listener saw the connection: its flow, the peer that was asked for it, and whether the flow is ending.
+    pub(crate) fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A, bool)> {
         self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
-        self.remove((source, target)).map(|a| (a.flow, a.asked))
+        self.remove((source, target)).map(|a| (a.flow, a.asked, a.ending))
     }
     /// Time has passed: SYNs held too long, and attempts given up.
     pub(crate) fn expire(&mut self, now: Instant) -> (Vec<H>, Vec<Ended<H>>) {

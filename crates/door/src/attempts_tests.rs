@@ -34,7 +34,7 @@ fn a_syn_waits_for_the_answer_and_its_connection_is_found() {
     assert_eq!(table.take(s.source, s.target), None, "not admitted yet");
     assert_eq!(table.answered(at(100), FlowId(7)), Some(Some(7)));
     assert_eq!(table.answered(at(100), FlowId(8)), None);
-    assert_eq!(table.take(s.source, s.target), Some((FlowId(7), asked(7))));
+    assert_eq!(table.take(s.source, s.target), Some((FlowId(7), asked(7), false)));
     assert_eq!(table.count(), 0);
 }
 
@@ -50,7 +50,7 @@ fn a_syn_held_too_long_is_dropped_and_its_repeat_joins() {
     assert_eq!(table.expire(at(8_200)).0, vec![71]);
     assert_eq!(table.answered(at(8_300), FlowId(7)), Some(None));
     assert_eq!(table.arrive(at(8_400), s, 72), Arrival::GoOn(72));
-    assert_eq!(table.take(s.source, s.target), Some((FlowId(7), asked(7))));
+    assert_eq!(table.take(s.source, s.target), Some((FlowId(7), asked(7), false)));
 }
 
 #[test]

@@ -170,9 +170,12 @@ impl<E: Engine> Door<E> {
         fresh: E::Fresh,
         (source, target): (SocketAddr, SocketAddr),
     ) -> Option<E::Fresh> {
-        let Some((flow, tag)) = self.attempts.take(source, target) else { return Some(fresh) };
+        let Some((flow, tag, ending)) = self.attempts.take(source, target) else { return Some(fresh) };
         self.count("connections_taken");
         self.insert(now, far, fresh, Stage::Open, Joins { flow, tag, ends: (source, target) });
+        if ending {
+            self.connections.flow_ending(now, flow);
+        }
         None
     }
     /// The application is connected already: asks the far side, and resets the application if that refuses.
@@ -185,10 +188,16 @@ impl<E: Engine> Door<E> {
         fresh: E::Fresh,
         (source, target): (SocketAddr, SocketAddr),
     ) {
-        match far.open(now, way, source, target) {
-            Ok(flow) => self.insert(now, far, fresh, Stage::Waiting, Joins { flow, tag, ends: (source, target) }),
-            Err(NotOpened::NoWay) => self.count("connections_refused"),
-            Err(NotOpened::NoRoom) => self.count("dropped_syn_flow_table_full"),
+        let why = match far.open(now, way, source, target) {
+            Ok(flow) => {
+                return self.insert(now, far, fresh, Stage::Waiting, Joins { flow, tag, ends: (source, target) });
+            }
+            Err(NotOpened::NoWay) => "connections_refused",
+            Err(NotOpened::NoRoom) => "dropped_syn_flow_table_full",
+        };
+        self.count(why);
+        if let Some((token, kept)) = self.engine.adopt(fresh) {
+            self.engine.reset(now, token, kept);
         }
     }
     /// The far server has answered.
@@ -216,7 +225,9 @@ impl<E: Engine> Door<E> {
     }
     /// The flow was reset, after bytes that are still unread.
     pub fn flow_ending(&mut self, now: Instant, flow: FlowId) {
-        self.connections.flow_ending(now, flow);
+        if !self.attempts.ending(flow) {
+            self.connections.flow_ending(now, flow);
+        }
     }
     /// The flow has bytes, or room.
     pub fn flow_ready(&mut self, flow: FlowId) {
@@ -278,9 +289,10 @@ impl<E: Engine> Door<E> {
     pub fn ready(&mut self, token: u64, readable: bool, writable: bool) {
         self.connections.ready(token, readable, writable);
     }
-    /// The server has answered our connect.
+    /// The server has answered our connect. Harmless for any other connection.
     pub fn connected(&mut self, now: Instant, far: &mut impl FarSide, token: u64) {
-        if let Some(flow) = self.connections.opened(now, token) {
+        if matches!(self.stage(token), Some(Stage::Connecting(_)))
+            && let Some(flow) = self.connections.opened(now, token) {
             self.count("connections_made");
             far.accept(now, flow);
         }
@@ -407,3 +419,7 @@ impl<E: Engine> Door<E> {
         tokens.len()
     }
 }
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;

@@ -16,11 +16,21 @@ pub struct PairConfig {
     pub room: usize,
     /// Flows at a time.
     pub flows_max: usize,
+    /// Bytes that wait altogether. Half of it is for whoever needs more than an equal share of the other half.
+    pub pool: usize,
 }
 
 impl Default for PairConfig {
     fn default() -> Self {
-        Self { room: 256 << 10, flows_max: 16_384 }
+        Self { room: 256 << 10, flows_max: 16_384, pool: 256 << 20 }
+    }
+}
+
+impl PairConfig {
+    /// What each direction may hold whatever others do, and what all may hold before they get no more than that. Both together
+    /// stay below the pool.
+    fn shares(&self) -> (usize, usize) {
+        ((self.pool / (4 * self.flows_max.max(1))).max(1), self.pool / 2)
     }
 }
 
@@ -42,6 +52,10 @@ struct End {
 pub struct Pair {
     config: PairConfig,
     ends: BTreeMap<FlowId, End>,
+    /// Flows with an end or two.
+    flows: usize,
+    /// Bytes that wait in all of them.
+    waiting: usize,
     events: VecDeque<FlowEvent>,
     next: u64,
 }
@@ -54,26 +68,44 @@ fn other(flow: FlowId) -> FlowId {
 impl Pair {
     /// A pair without flows.
     pub fn new(config: PairConfig) -> Self {
-        Self { config, ends: BTreeMap::new(), events: VecDeque::new(), next: 0 }
+        Self { config, ends: BTreeMap::new(), flows: 0, waiting: 0, events: VecDeque::new(), next: 0 }
     }
     /// What to tell the door next; at most a few events per call and flow.
     pub fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()
     }
-    /// Flows at present.
+    /// Flows at present, those included of which one end has yet to hear of a reset.
     pub fn flows(&self) -> usize {
-        self.ends.len().div_ceil(2)
+        self.flows
+    }
+    /// Bytes that wait in all of them.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+    /// Takes an end away; the flow is over with the second one. Returns whether there was such an end.
+    fn remove(&mut self, flow: FlowId) -> bool {
+        let Some(end) = self.ends.remove(&flow) else { return false };
+        self.waiting -= end.waiting.len();
+        self.flows -= usize::from(!self.ends.contains_key(&other(flow)));
+        true
+    }
+    /// How much may wait at an end where `held` bytes do.
+    fn limit(&self, held: usize) -> usize {
+        let (own, shared) = self.config.shares();
+        let free = shared.saturating_sub(self.waiting);
+        self.config.room.min(own.max(held.saturating_add(free)))
     }
     /// The end has read all that there was: a reset that waited behind it arrives, and a writer has room.
     fn was_read(&mut self, flow: FlowId) {
+        let limit = self.ends.get(&flow).map_or(0, |end| self.limit(end.waiting.len()));
         let Some(end) = self.ends.get_mut(&flow) else { return };
         // Not for every byte: a writer is woken for something worth writing.
-        if end.wanted && end.waiting.len() <= self.config.room - self.config.room / 4 {
+        if end.wanted && end.waiting.len() <= limit - limit / 4 {
             end.wanted = false;
             self.events.push_back(FlowEvent::Writable(other(flow)));
         }
         if end.dying && end.waiting.is_empty() && (end.read_end || !end.ended) {
-            self.ends.remove(&flow);
+            self.remove(flow);
             self.events.push_back(FlowEvent::Reset(flow, Reason::Aborted));
         }
     }
@@ -91,6 +123,7 @@ impl Streams for Pair {
         }
         end.wanted |= taken < data.len();
         end.waiting.extend(&data[..taken]);
+        self.waiting += taken;
         taken
     }
     fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
@@ -103,7 +136,7 @@ impl Streams for Pair {
                 self.was_read(flow);
                 if self.is_over(flow) && self.is_over(other(flow)) {
                     for flow in [flow, other(flow)] {
-                        self.ends.remove(&flow);
+                        self.remove(flow);
                         self.events.push_back(FlowEvent::Closed(flow));
                     }
                 }
@@ -124,7 +157,7 @@ impl Streams for Pair {
         }
     }
     fn reset(&mut self, _: Instant, flow: FlowId) {
-        if self.ends.remove(&flow).is_none() {
+        if !self.remove(flow) {
             return;
         }
         if let Some(end) = self.ends.get_mut(&other(flow)) {
@@ -138,8 +171,10 @@ impl Streams for Pair {
 impl Flows for Pair {
     fn room(&mut self, _: Instant, flow: FlowId) -> usize {
         let alive = self.ends.contains_key(&flow);
+        let held = self.ends.get(&other(flow)).map_or(0, |end| end.waiting.len());
+        let limit = self.limit(held);
         let Some(end) = self.ends.get_mut(&other(flow)).filter(|end| alive && !end.ended) else { return 0 };
-        let room = self.config.room.saturating_sub(end.waiting.len());
+        let room = limit.saturating_sub(held);
         end.wanted |= room == 0;
         room
     }
@@ -148,7 +183,9 @@ impl Flows for Pair {
     }
     fn consume(&mut self, _: Instant, flow: FlowId, octets: usize) {
         if let Some(end) = self.ends.get_mut(&flow) {
-            end.waiting.drain(..octets.min(end.waiting.len()));
+            let octets = octets.min(end.waiting.len());
+            end.waiting.drain(..octets);
+            self.waiting -= octets;
         }
         self.was_read(flow);
     }
@@ -168,6 +205,7 @@ impl FarSide for Pair {
         for flow in [near, other(near)] {
             self.ends.insert(flow, End::default());
         }
+        self.flows += 1;
         self.events.push_back(FlowEvent::Incoming { flow: other(near), source, target });
         Ok(near)
     }
@@ -177,8 +215,8 @@ impl FarSide for Pair {
         }
     }
     fn refuse(&mut self, _: Instant, flow: FlowId, why: Reason) {
-        self.ends.remove(&flow);
-        if self.ends.remove(&other(flow)).is_some() {
+        self.remove(flow);
+        if self.remove(other(flow)) {
             self.events.push_back(FlowEvent::Refused(other(flow), why));
         }
     }

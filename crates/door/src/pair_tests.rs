@@ -4,7 +4,7 @@ const NOW: Instant = Instant::ZERO;
 
 /// A pair with one accepted flow: its two ends.
 fn open() -> (Pair, FlowId, FlowId) {
-    let mut pair = Pair::new(PairConfig { room: 8, flows_max: 1 });
+    let mut pair = Pair::new(PairConfig { room: 8, flows_max: 1, pool: 1 << 10 });
     let (source, target) = (SocketAddr::from(([10, 0, 0, 1], 40_000)), SocketAddr::from(([10, 0, 0, 2], 80)));
     let near = pair.open(NOW, (), source, target).expect("room for one");
     let far = other(near);
@@ -78,4 +78,51 @@ fn a_refusal_names_its_cause() {
     let (mut pair, near, far) = open();
     pair.refuse(NOW, far, Reason::Unreachable);
     assert_eq!((events(&mut pair), pair.flows()), (vec![FlowEvent::Refused(near, Reason::Unreachable)], 0));
+}
+
+/// A pair of `flows` flows whose directions share `pool` bytes, and their near ends.
+fn several(flows: usize, pool: usize) -> (Pair, Vec<FlowId>) {
+    let mut pair = Pair::new(PairConfig { room: 1 << 10, flows_max: flows, pool });
+    let (source, target) = (SocketAddr::from(([10, 0, 0, 1], 40_000)), SocketAddr::from(([10, 0, 0, 2], 80)));
+    let near = (0..flows).map(|_| pair.open(NOW, (), source, target).expect("room")).collect();
+    (pair, near)
+}
+
+#[test]
+fn a_flow_counts_until_its_second_end_is_gone() {
+    let (mut pair, near) = several(4, 1 << 20);
+    for flow in &near {
+        pair.write(NOW, *flow, b"unread");
+        pair.reset(NOW, *flow);
+    }
+    let ends = (SocketAddr::from(([10, 0, 0, 1], 40_001)), SocketAddr::from(([10, 0, 0, 2], 80)));
+    assert_eq!((pair.flows(), pair.open(NOW, (), ends.0, ends.1)), (4, Err(NotOpened::NoRoom)));
+    let mut buf = [0; 16];
+    assert_eq!(pair.read(NOW, other(near[0]), &mut buf), ReadOutcome::Data(6));
+    assert_eq!((pair.flows(), pair.waiting()), (3, 18));
+    pair.open(NOW, (), ends.0, ends.1).expect("one is over");
+    pair.reset(NOW, other(near[1]));
+    assert_eq!((pair.flows(), pair.waiting()), (3, 12));
+}
+
+#[test]
+fn readers_that_stop_leave_the_others_their_share_of_the_pool() {
+    let (mut pair, near) = several(16, 2_048);
+    let data = [7; 1 << 10];
+    let taken: Vec<usize> = near.iter().map(|flow| pair.write(NOW, *flow, &data)).collect();
+    assert_eq!(taken[0], 1 << 10, "who comes first may have it all");
+    assert!(taken[1..].iter().all(|taken| *taken == 2_048 / 64), "{taken:?}");
+    let back: Vec<usize> = near.iter().map(|flow| pair.write(NOW, other(*flow), &data)).collect();
+    assert!(back.iter().all(|taken| *taken == 2_048 / 64), "{back:?}");
+    assert!(pair.waiting() <= 2_048, "{}", pair.waiting());
+    events(&mut pair);
+    // Once somebody reads, it is woken, although the pool is still full.
+    let mut buf = [0; 64];
+    assert_eq!(pair.read(NOW, other(near[1]), &mut buf), ReadOutcome::Data(32));
+    assert_eq!(events(&mut pair), [FlowEvent::Writable(near[1])]);
+    assert_eq!(pair.write(NOW, near[1], &data), 32);
+    // And once the first is read, there is more for all.
+    let mut all = [0; 1 << 10];
+    assert_eq!(pair.read(NOW, other(near[0]), &mut all), ReadOutcome::Data(1 << 10));
+    assert_eq!(pair.room(NOW, near[2]), 32);
 }

@@ -4,8 +4,7 @@
 //! them from elsewhere. So a new address is used at once, but is sent no more than three times the octets received from it until
 //! an answer proves that datagrams sent there reach the peer (RFC 9000, sections 8 and 9).
 
-use std::net::SocketAddr;
-use wavelane_base::{Instant, Span, Wakeup};
+use wavelane_base::{Address, Instant, Span, Wakeup};
 
 /// Until it is proven, an address is sent at most this many times the octets received from it (RFC 9000, section 8).
 const UNPROVEN_FACTOR: u64 = 3;
@@ -38,7 +37,7 @@ enum Ask {
 /// An address being validated.
 #[derive(Debug)]
 struct Trial {
-    address: SocketAddr,
+    address: Address,
     token: Token,
     /// Octets of datagrams.
     received: u64,
@@ -51,13 +50,13 @@ struct Trial {
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     /// (address, when it was last heard from), the latest last.
-    proven: Vec<(SocketAddr, Instant)>,
+    proven: Vec<(Address, Instant)>,
     trials: Vec<Trial>,
 }
 
 impl Addresses {
     /// The peer is proven to be at `address`.
-    pub(super) fn prove(&mut self, now: Instant, address: SocketAddr) {
+    pub(super) fn prove(&mut self, now: Instant, address: Address) {
         self.trials.retain(|trial| trial.address != address);
         self.proven.retain(|(other, _)| *other != address);
         if self.proven.len() >= PROVEN_MAX {
@@ -67,19 +66,19 @@ impl Addresses {
     }
 
     /// Whether the peer was at `address` recently.
-    pub(super) fn is_proven(&self, now: Instant, address: SocketAddr) -> bool {
+    pub(super) fn is_proven(&self, now: Instant, address: Address) -> bool {
         self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
     }
 
     /// Whether the peer has proven within the last day ([`PROVEN_KEPT`]) that it is at an address, and has not used too many
     /// others since. Valid longer than [`PROVEN_FOR`]: a silent peer, to which nothing is sent by mistake, still is the next hop
     /// that a route names.
-    pub(super) fn was_proven(&self, address: SocketAddr) -> bool {
+    pub(super) fn was_proven(&self, address: Address) -> bool {
         self.proven.iter().any(|(other, _)| *other == address)
     }
 
     /// An authenticated datagram of `octets` came from there.
-    pub(super) fn heard(&mut self, now: Instant, from: SocketAddr, octets: usize) {
+    pub(super) fn heard(&mut self, now: Instant, from: Address, octets: usize) {
         if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == from) {
             trial.received = trial.received.saturating_add(octets as u64);
         } else if self.is_proven(now, from) {
@@ -88,7 +87,7 @@ impl Addresses {
     }
 
     /// The peer seems to be at the unknown `address`: `octets` came from there. Starts validation.
-    pub(super) fn doubt(&mut self, now: Instant, address: SocketAddr, octets: usize, rtt: Option<Span>, token: Token) {
+    pub(super) fn doubt(&mut self, now: Instant, address: Address, octets: usize, rtt: Option<Span>, token: Token) {
         if self.trials.iter().any(|trial| trial.address == address) {
             return;
         }
@@ -100,25 +99,25 @@ impl Addresses {
     }
 
     /// Octets of datagrams that may be sent there now; `None` if unlimited.
-    pub(super) fn allowance(&self, to: SocketAddr) -> Option<u64> {
+    pub(super) fn allowance(&self, to: Address) -> Option<u64> {
         let trial = self.trials.iter().find(|trial| trial.address == to)?;
         Some(trial.received.saturating_mul(UNPROVEN_FACTOR).saturating_sub(trial.sent))
     }
 
     /// A datagram of `octets` was sent there.
-    pub(super) fn sent(&mut self, to: SocketAddr, octets: usize) {
+    pub(super) fn sent(&mut self, to: Address, octets: usize) {
         if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == to) {
             trial.sent += octets as u64;
         }
     }
 
     /// The challenge that the next datagram there is to carry.
-    pub(super) fn challenge(&self, to: SocketAddr) -> Option<Token> {
+    pub(super) fn challenge(&self, to: Address) -> Option<Token> {
         self.trials.iter().find(|trial| trial.address == to && trial.ask == Ask::Due).map(|trial| trial.token)
     }
 
     /// The challenge was sent.
-    pub(super) fn asked(&mut self, now: Instant, to: SocketAddr, rtt: Option<Span>) {
+    pub(super) fn asked(&mut self, now: Instant, to: Address, rtt: Option<Span>) {
         if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == to) {
             trial.ask = Ask::At(now + rtt.unwrap_or(ASK_EVERY).max(ASK_EVERY));
         }
@@ -131,7 +130,7 @@ impl Addresses {
     }
 
     /// Time has passed. If `current` was not proven in time and another address is proven, returns that one.
-    pub(super) fn handle_timeout(&mut self, now: Instant, current: Option<SocketAddr>) -> Option<SocketAddr> {
+    pub(super) fn handle_timeout(&mut self, now: Instant, current: Option<Address>) -> Option<Address> {
         self.proven.retain(|(_, at)| now.since(*at) < PROVEN_KEPT);
         for trial in &mut self.trials {
             if matches!(trial.ask, Ask::At(at) if at <= now) {
@@ -179,8 +178,8 @@ fn trial_time(rtt: Option<Span>) -> Span {
 mod tests {
     use super::*;
 
-    fn address(port: u16) -> SocketAddr {
-        SocketAddr::from(([192, 0, 2, 1], port))
+    fn address(port: u16) -> Address {
+        Address::Ip(([192, 0, 2, 1], port).into())
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Gateway {
             self.links[peer.0].confirm_session();
         }
         self.established_from(now, session, port);
-        (0..self.sessions.ways(peer.0)).for_each(|lane| self.fit_overhead(peer, lane));
+        (0..self.sessions.ways(peer.0)).for_each(|lane| self.fit_carrier(peer, lane));
         self.heard(now, peer);
     }
 

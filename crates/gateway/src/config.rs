@@ -1,42 +1,21 @@
 //! A gateway's configuration. Rate, loss and delay of a link are measured; only the start rate of a slow lane may be configured.
 
 use super::{PeerId, Withholding};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use wavelane_base::{IpPrefix, Octets, PortId, Rate, Span};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Rate, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
 
-/// What carries a lane's datagrams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Medium {
-    /// UDP over either version of IP.
-    #[default]
-    Udp,
-    /// Ethernet frames: an address identifies a station.
-    Ethernet,
-    /// UDP over IPv4 in frames of an 802.11 radio with options per frame: bulk without link-layer ACK, in bursts up to the
-    /// TXOP limit. The radio's access to the medium sets the pace.
-    Radio {
-        /// The highest rate of its PHY.
-        rate: Rate,
-        /// Lanes of one cell share its medium, though their ports differ.
-        cell: u16,
-    },
-}
-
 impl LaneConfig {
-    /// The controller: for a radio that of its medium.
+    /// The controller: for a radio its own.
     pub(crate) fn effective_controller(&self) -> Controller {
-        match self.medium {
-            Medium::Radio { rate, .. } => Controller::Radio(rate),
-            Medium::Udp | Medium::Ethernet => self.controller,
-        }
+        self.carrier.radio.map_or(self.controller, |radio| Controller::Radio(radio.rate))
     }
     /// Whether it is a radio.
     pub(crate) fn is_radio(&self) -> bool {
-        matches!(self.medium, Medium::Radio { .. })
+        self.carrier.radio.is_some()
     }
 }
 
@@ -46,11 +25,11 @@ pub struct LaneConfig {
     /// The port by which its datagrams leave.
     pub port: PortId,
     /// Their destination; `None` if the neighbour calls us.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
     /// Whether nothing comes back on it: the peer uses other lanes, and what arrives at the port does not concern this one.
     pub one_way: bool,
-    /// What its datagrams travel in.
-    pub medium: Medium,
+    /// What carries its datagrams.
+    pub carrier: Carrier,
     /// Its traffic costs money: it is used only while no other lane works.
     pub metered: bool,
     /// Whether it may carry bulk.
@@ -65,12 +44,12 @@ pub struct LaneConfig {
 
 impl LaneConfig {
     /// A lane by `port` to `address`, with the default controller.
-    pub fn new(port: PortId, address: Option<SocketAddr>) -> Self {
+    pub fn new(port: PortId, address: Option<Address>) -> Self {
         Self {
             port,
             address,
             one_way: false,
-            medium: Medium::Udp,
+            carrier: Carrier::default(),
             metered: false,
             bulk: true,
             small: true,
@@ -228,7 +207,7 @@ pub struct Config {
     pub pool: Octets,
     /// A flow without any progress for this long is reset; `None` waits for ever.
     pub idle: Option<Span>,
-    /// Largest IP packet ever tried on a UDP lane; path-MTU search stays at or below it.
+    /// Largest packet ever tried on a lane, if its carrier takes that; path-MTU search stays at or below it.
     pub mtu_max: usize,
     /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
     pub aes_hardware: bool,

@@ -7,14 +7,19 @@ use wavelane_base::{FlowId, FrameMeta, Machine, Ratio, ReadOutcome, Seed, Span, 
 use wavelane_wire::datagram::UDP4_OVERHEAD;
 
 const DELAY: Span = Span::from_millis(10);
-pub(super) const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 4780);
-pub(super) const B: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)), 4780);
+pub(super) const A: Address = at(1, 4780);
+pub(super) const B: Address = at(2, 4780);
 /// An allowed target behind B.
+/// A port of a gateway.
+pub(super) const fn at(node: u8, port: u16) -> Address {
+    Address::Ip(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, node)), port))
+}
+
 pub(super) const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 3, 2)), 80);
 pub(super) const CLIENT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 2)), 40_000);
 
-fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
+fn config(me: u8, peer: u8, address: Address) -> Config {
     let everything = vec!["10.0.0.0/8".parse().unwrap()];
     Config {
         private_key: [me; 32],
@@ -33,7 +38,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
     }
 }
 
-pub(super) fn gateway(now: Instant, me: u8, peer: u8, address: SocketAddr, epoch: u64) -> Gateway {
+pub(super) fn gateway(now: Instant, me: u8, peer: u8, address: Address, epoch: u64) -> Gateway {
     let entropy = Seed(u64::from(me)).entropy(&format!("gateway {me} boot {epoch}"));
     Gateway::new(now, config(me, peer, address), epoch, entropy).unwrap()
 }

@@ -8,7 +8,7 @@ mod pause;
 mod waiting;
 
 use super::relay::Side;
-use super::{Config, Gateway, LaneConfig, Medium, PeerConfig, PeerId};
+use super::{Config, Gateway, LaneConfig, PeerConfig, PeerId};
 use pause::{Pause, Pauses};
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::Waiting;
@@ -97,10 +97,8 @@ pub(super) fn withholds(config: &Config, peer: &PeerConfig) -> bool {
 
 impl Gateway {
     fn place_of(&self, peer: PeerId) -> Place {
-        match self.config.peers[peer.0].lanes[0] {
-            LaneConfig { medium: Medium::Radio { cell, .. }, .. } => Place::Cell(cell),
-            LaneConfig { port, .. } => Place::Port(port.0),
-        }
+        let LaneConfig { port, carrier, .. } = self.config.peers[peer.0].lanes[0];
+        carrier.radio.map_or(Place::Port(port.0), |radio| Place::Cell(radio.cell))
     }
 
     /// A neighbour has bytes that wait for a grant.

@@ -4,10 +4,10 @@
 //! A lane's number is independent of its place in the configuration: a lane keeps its number while it exists, and its packet
 //! numbers are continued by the next lane with that number.
 
-use super::setup::{lane_options, overhead};
-use super::{Gateway, LaneConfig, LaneState, Medium, PeerId};
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Instant, PortId};
+use super::setup::{carrier, lane_options};
+use super::{Gateway, LaneConfig, LaneState, PeerId};
+use std::net::IpAddr;
+use wavelane_base::{Address, Carrier, Instant, PortId};
 use wavelane_transport::session::{LANES_MAX, Way};
 
 /// The numbers of a configuration's lanes, given `known` numbers so far.
@@ -16,8 +16,8 @@ use wavelane_transport::session::{LANES_MAX, Way};
 /// removed ones; then, in this order, numbers never used, numbers of lanes closed earlier, and numbers of lanes created for lanes
 /// of the peer.
 fn numbers(old: &[(usize, Option<LaneConfig>)], new: &[LaneConfig], known: usize, closed: &[bool]) -> Vec<usize> {
-    fn way(lane: &LaneConfig) -> (PortId, bool, Medium) {
-        (lane.port, lane.one_way, lane.medium)
+    fn way(lane: &LaneConfig) -> (PortId, bool, Carrier) {
+        (lane.port, lane.one_way, lane.carrier)
     }
     fn same(a: &LaneConfig, b: &LaneConfig) -> bool {
         way(a) == way(b) && a.address == b.address
@@ -76,7 +76,7 @@ impl Gateway {
     }
 
     fn set_lane(&mut self, now: Instant, peer: PeerId, number: usize, lane: &LaneConfig) {
-        let LaneConfig { port, address, one_way, medium, .. } = *lane;
+        let LaneConfig { port, address, one_way, .. } = *lane;
         let (way, options) = (Way { port, address, one_way }, lane_options(&self.config, lane));
         while self.links[peer.0].lanes() <= number {
             self.sessions.add_way(peer.0, way);
@@ -98,9 +98,9 @@ impl Gateway {
             }
             return;
         }
-        let host = |address: Option<SocketAddr>| address.map(|address| address.ip());
+        let host = |address: Option<Address>| address.map(Address::host);
         if before.0 != Some(port) || before.1.is_some() && host(before.1) != host(address) {
-            self.links[peer.0].set_overhead(number, overhead(medium, address));
+            self.links[peer.0].set_carrier(number, carrier(&self.config, lane, address));
             self.links[peer.0].lane_moved(now, number);
         }
     }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn lane(port: u16, last: u8) -> LaneConfig {
-        LaneConfig::new(PortId(port), Some(SocketAddr::from(([192, 0, 2, last], 4780))))
+        LaneConfig::new(PortId(port), Some(Address::Ip(([192, 0, 2, last], 4780).into())))
     }
 
     fn of(old: &[LaneConfig], new: &[LaneConfig]) -> Vec<usize> {

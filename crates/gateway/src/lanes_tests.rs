@@ -6,14 +6,15 @@ use crate::tests::{SERVER, gateway};
 use crate::{Choice, Event, Gateway, LaneConfig, PeerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams};
+use wavelane_base::{Address, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams};
 use wavelane_transport::session::LANES_MAX;
 
-const HUB: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 100)), 4780);
+const HUB: Address =
+    Address::Ip(std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 100)), 4780));
 const DELAY: Span = Span::from_millis(20);
 
-fn uplink(port: u16) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, 1 + port as u8], 4780))
+fn uplink(port: u16) -> Address {
+    Address::Ip(([192, 0, 2, 1 + port as u8], 4780).into())
 }
 
 /// A (two ports) and a hub without configured addresses (one port).
@@ -21,7 +22,7 @@ struct World {
     now: Instant,
     nodes: [Gateway; 2],
     /// (arrival, to, port, from, bytes).
-    pipe: VecDeque<(Instant, usize, PortId, SocketAddr, Vec<u8>)>,
+    pipe: VecDeque<(Instant, usize, PortId, Address, Vec<u8>)>,
     /// The hub's port.
     hub_port: PortId,
     /// Uplinks that carry nothing.
@@ -187,7 +188,7 @@ impl World {
     }
 
     /// The addresses of the hub's lanes.
-    fn led_to(&self) -> Vec<SocketAddr> {
+    fn led_to(&self) -> Vec<Address> {
         let mut to: Vec<_> =
             self.nodes[1].status(self.now).peers[0].lanes.iter().filter_map(|lane| lane.address).collect();
         to.sort_unstable();

@@ -40,7 +40,7 @@ fn a_flooded_gateway_stays_within_its_memory() {
         let mut chance = Seed(n).chance("junk");
         let mut bytes: Vec<u8> = (0..148).map(|_| chance.next_u64() as u8).collect();
         bytes[0] = 1 + (n % 4) as u8;
-        let from = Some(SocketAddr::from(([198, 51, (n >> 8) as u8, n as u8], 4780)));
+        let from = Some(Address::Ip(([198, 51, (n >> 8) as u8, n as u8], 4780).into()));
         Stimulus::Frame(PortId(0), bytes, FrameMeta { from, ..FrameMeta::default() })
     };
     let at = |n: u64| Instant::from_millis(5) + Span::from_micros(200).times(n);

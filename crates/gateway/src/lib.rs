@@ -41,8 +41,8 @@ mod vtx;
 mod ways;
 
 pub use config::{
-    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, Medium,
-    NEXT_HOPS_KNOWN_MAX, POOL_DEFAULT, PacketConfig, PeerConfig,
+    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, NEXT_HOPS_KNOWN_MAX,
+    POOL_DEFAULT, PacketConfig, PeerConfig,
 };
 pub use faults::{Faults, Meddler};
 pub use grants::Withholding;
@@ -67,7 +67,7 @@ use shares::{Arrivals, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vtx::Vtx;
-use wavelane_base::{Entropy, Instant, Octets, PortId, Span};
+use wavelane_base::{Address, Entropy, Instant, Octets, PortId, Span};
 pub use wavelane_queue::Discipline;
 use wavelane_services::Services;
 pub use wavelane_services::arq::Repair;
@@ -87,7 +87,7 @@ const NEW_FLOWS: u64 = 2;
 /// Most ports per peer for which the time last heard is remembered: each lane has at most its own.
 const HEARD_BY_MAX: usize = 2 * LANES_MAX;
 
-/// The gateway machine. Port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node; several lanes, of one neighbour or
+/// The gateway machine. Port `PortId(n)` is the `n`-th port of the node by which lanes leave; several lanes, of one neighbour or
 /// of several, may share a port.
 #[derive(Debug)]
 pub struct Gateway {
@@ -272,22 +272,22 @@ impl Gateway {
     }
 
     /// Where a peer's datagrams go, if known.
-    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
+    pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.sessions.address(peer.0, self.links.get(peer.0)?.best_lane())
     }
 
     /// A lane's configured address changed, or is known for the first time: the peer is called there.
-    pub fn relocate(&mut self, now: Instant, peer: PeerId, lane: usize, address: SocketAddr) {
+    pub fn relocate(&mut self, now: Instant, peer: PeerId, lane: usize, address: Address) {
         let config = self.config.peers.get_mut(peer.0);
         let Some(config) = config.and_then(|config| config.lanes.get_mut(lane)) else { return };
         config.address = Some(address);
         let lane = self.peers[peer.0].numbers[lane];
         let before = self.sessions.address(peer.0, lane);
         self.sessions.rehome(now, peer.0, lane, address);
-        self.fit_overhead(peer, lane);
+        self.fit_carrier(peer, lane);
         if self.links[peer.0].is_closed(lane) {
             self.reopen_lane(now, peer, lane);
-        } else if before.is_some_and(|before| before.ip() != address.ip()) {
+        } else if before.is_some_and(|before| before.host() != address.host()) {
             // Estimates of the path to another host do not apply to this one.
             self.links[peer.0].lane_moved(now, lane);
         }

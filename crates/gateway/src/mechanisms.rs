@@ -19,7 +19,7 @@ pub struct Mechanisms {
     pub block: Option<Octets>,
     /// See [`Config::rounds`].
     pub rounds: Option<bool>,
-    /// Large blocks received at once on every medium, UDP included; zero for no limit.
+    /// Large blocks received at once on every carrier, also where access is not contended for; zero for no limit.
     pub withhold: Option<u8>,
     /// See [`Config::cache`].
     pub cache: Option<Octets>,

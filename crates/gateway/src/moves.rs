@@ -1,9 +1,9 @@
 //! A peer's datagrams come from a new address: following it there, and validating the address.
 
-use super::setup::{lane_options, overhead};
+use super::setup::{carrier, lane_options};
 use super::{Gateway, LaneState, PeerId};
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Instant, PortId, Span};
+use std::net::IpAddr;
+use wavelane_base::{Address, Instant, PortId, Span};
 use wavelane_transport::session::{Established, LANES_MAX, Way};
 
 /// A peer that alternates between addresses faster than this has both.
@@ -18,7 +18,7 @@ impl Gateway {
         now: Instant,
         peer: PeerId,
         theirs: u8,
-        (port, from, at): (PortId, Option<SocketAddr>, Option<IpAddr>),
+        (port, from, at): (PortId, Option<Address>, Option<IpAddr>),
     ) -> Option<usize> {
         let pairs = self.peers[peer.0].pairs;
         let by_port =
@@ -32,8 +32,8 @@ impl Gateway {
         }
         let lanes: Vec<usize> = (0..self.sessions.ways(peer.0)).filter(by_port).collect();
         lanes.first()?;
-        let host = |lane: usize| address(lane).map(|address| address.ip().to_canonical());
-        let there = from.map(|from| from.ip().to_canonical());
+        let host = |lane: usize| address(lane).map(Address::host);
+        let there = from.map(Address::host);
         // The other direction of a lane to another host would lead that lane away from its own path, for good.
         let open = |lane: &usize| self.sessions.port(peer.0, *lane).is_some() && !self.links[peer.0].is_closed(*lane);
         let others = there.is_some() && (0..self.sessions.ways(peer.0)).filter(open).any(|lane| host(lane) == there);
@@ -69,7 +69,7 @@ impl Gateway {
         now: Instant,
         peer: PeerId,
         lane: usize,
-        from: SocketAddr,
+        from: Address,
         octets: usize,
         newest: bool,
     ) {
@@ -86,10 +86,10 @@ impl Gateway {
             addresses.doubt(now, from, octets, self.links[peer.0].path(now, lane).rtt, token);
         }
         self.sessions.set_address(now, peer.0, lane, from);
-        self.fit_overhead(peer, lane);
+        self.fit_carrier(peer, lane);
         // A change of port alone is most likely a new NAT mapping of the same path (RFC 9000, section 9.4), and a peer that
         // returns at once has not moved: estimates are kept.
-        let same_host = before.is_some_and(|before| before.ip() == from.ip());
+        let same_host = before.is_some_and(|before| before.host() == from.host());
         let at_once = self.peers[peer.0].lanes[lane].moved.replace(now);
         let swings = known && at_once.is_some_and(|at| now.since(at) < SWINGS);
         if !same_host && !swings {
@@ -106,7 +106,7 @@ impl Gateway {
         let there = |lane: &usize| sessions.address(peer, *lane) == Some(from);
         let lane =
             lanes().filter(by_port).find(there).or_else(|| lanes().find(there)).or_else(|| lanes().find(by_port));
-        // An address that belongs to no lane's medium proves nothing about the lanes.
+        // An address that no lane can have proves nothing about the lanes.
         let Some(lane) = lane else { return };
         let addresses = &mut self.peers[session.peer].lanes[lane].addresses;
         // Our call may have reached the peer at another of its addresses, so its answer does not end a trial.
@@ -117,7 +117,7 @@ impl Gateway {
 
     /// The peer's address on its first lane and our address it is reached from, if it was heard there recently and the address is
     /// proven: worth remembering for [`Gateway::recall`].
-    pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(SocketAddr, Option<IpAddr>)> {
+    pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(Address, Option<IpAddr>)> {
         let state = self.peers.get(peer.0)?;
         let first = *state.numbers.first()?;
         let address = self.sessions.address(peer.0, first)?;
@@ -127,7 +127,7 @@ impl Gateway {
 
     /// Right after the start: a peer without a configured address was last at this one. It is called there a few times; until it
     /// answers from there nothing else is sent to that address.
-    pub fn recall(&mut self, now: Instant, peer: PeerId, address: SocketAddr, local: Option<IpAddr>) {
+    pub fn recall(&mut self, now: Instant, peer: PeerId, address: Address, local: Option<IpAddr>) {
         self.sessions.recall(now, peer.0, address, local);
     }
 
@@ -146,17 +146,17 @@ impl Gateway {
             if let Some(back) = self.peers[peer.0].lanes[lane].addresses.handle_timeout(now, current) {
                 self.sessions.set_address(now, peer.0, lane, back);
                 self.counters.addresses_unproven += 1;
-                self.fit_overhead(peer, lane);
+                self.fit_carrier(peer, lane);
             }
         }
     }
 
     /// The peer may have moved to an address of the other IP version.
-    pub(super) fn fit_overhead(&mut self, peer: PeerId, lane: usize) {
+    pub(super) fn fit_carrier(&mut self, peer: PeerId, lane: usize) {
         let (address, port) = (self.sessions.address(peer.0, lane), self.sessions.port(peer.0, lane));
         if let (Some(address), Some(port)) = (address, port) {
-            let medium = self.lane_like(peer, lane, port).medium;
-            self.links[peer.0].set_overhead(lane, overhead(medium, Some(address)));
+            let carrier = carrier(&self.config, &self.lane_like(peer, lane, port), Some(address));
+            self.links[peer.0].set_carrier(lane, carrier);
         }
     }
 

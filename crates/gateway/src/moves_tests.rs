@@ -1,11 +1,10 @@
 //! Two gateways over a link of 20 Mbit/s whose one end changes its address.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
-use crate::tests::{A, B, CLIENT, SERVER, gateway};
+use crate::tests::{A, B, CLIENT, SERVER, at, gateway};
 use crate::{Event, Gateway, PeerId};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams};
+use wavelane_base::{Address, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams};
 
 const RATE: Rate = Rate::from_bps(20_000_000);
 const DELAY: Span = Span::from_millis(25);
@@ -17,9 +16,9 @@ const QUEUE: Span = Span::from_millis(100);
 struct Moving {
     now: Instant,
     nodes: [Gateway; 2],
-    pipe: VecDeque<(Instant, usize, Vec<u8>, Option<SocketAddr>)>,
+    pipe: VecDeque<(Instant, usize, Vec<u8>, Option<Address>)>,
     free: [Instant; 2],
-    place: fn(Instant) -> SocketAddr,
+    place: fn(Instant) -> Address,
     strict: bool,
     /// Octets that A sent, by whether to B's first host.
     sent: [u64; 2],
@@ -28,7 +27,7 @@ struct Moving {
 }
 
 impl Moving {
-    fn new(place: fn(Instant) -> SocketAddr, strict: bool) -> Self {
+    fn new(place: fn(Instant) -> Address, strict: bool) -> Self {
         let now = Instant::from_secs(1);
         Self {
             now,
@@ -112,20 +111,20 @@ impl Moving {
     }
 }
 
-fn at_home(_: Instant) -> SocketAddr {
+fn at_home(_: Instant) -> Address {
     B
 }
 
-fn two_ports(now: Instant) -> SocketAddr {
-    SocketAddr::new(B.ip(), 4780 + (now.as_nanos() / 20_000_000 % 2) as u16)
+fn two_ports(now: Instant) -> Address {
+    at(2, 4780 + (now.as_nanos() / 20_000_000 % 2) as u16)
 }
 
-fn two_hosts(now: Instant) -> SocketAddr {
+fn two_hosts(now: Instant) -> Address {
     if two_ports(now) == B { B } else { "198.51.100.7:4780".parse().unwrap() }
 }
 
 /// Octets delivered in ten seconds, and octets retransmitted.
-fn ten_seconds(place: fn(Instant) -> SocketAddr) -> (u64, u64) {
+fn ten_seconds(place: fn(Instant) -> Address) -> (u64, u64) {
     let mut moving = Moving::new(place, false);
     moving.open();
     moving.run(Span::from_secs(10));
@@ -145,7 +144,7 @@ fn alternating_proven_addresses_are_cheap() {
 
 #[test]
 fn a_moved_peer_is_followed_and_proves_its_address() {
-    fn moves(now: Instant) -> SocketAddr {
+    fn moves(now: Instant) -> Address {
         if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }
     }
     let mut moving = Moving::new(moves, true);
@@ -163,7 +162,7 @@ fn a_moved_peer_is_followed_and_proves_its_address() {
 #[test]
 fn an_unanswered_challenge_limits_to_three_times_received() {
     // From the fifth second on B's datagrams carry the source address of an uninvolved host.
-    fn lies(now: Instant) -> SocketAddr {
+    fn lies(now: Instant) -> Address {
         if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }
     }
     let mut moving = Moving::new(lies, false);
@@ -172,7 +171,7 @@ fn an_unanswered_challenge_limits_to_three_times_received() {
     // What A sends there is lost, and B, which spoofs the address, acknowledges nothing that it did not receive.
     let received = moving.counter(0, "datagrams_received");
     let mut octets = 0;
-    let spoofed: SocketAddr = lies(Instant::from_secs(9));
+    let spoofed: Address = lies(Instant::from_secs(9));
     for _ in 0..4_000 {
         // Only B's datagrams are delivered, from the spoofed address; A's to that address are dropped.
         moving.drain();

@@ -6,23 +6,22 @@
 use crate::tests::{SERVER, gateway};
 use crate::{Event, Gateway, LaneConfig, PeerId};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Span};
+use wavelane_base::{Address, FrameMeta, Instant, Machine, PortId, Seed, Span};
 
 const LISTEN: u16 = 4780;
 const DEVICE: u16 = 50_001;
 const DELAY: Span = Span::from_millis(20);
 
 /// The address of a node on a path.
-fn place(path: u8, node: usize, port: u16) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2 + path, 1 + node as u8], port))
+fn place(path: u8, node: usize, port: u16) -> Address {
+    Address::Ip(([192, 0, 2 + path, 1 + node as u8], port).into())
 }
 
 struct World {
     now: Instant,
     nodes: [Gateway; 2],
     /// (arrival, to, port, from, bytes).
-    pipe: VecDeque<(Instant, usize, PortId, SocketAddr, Vec<u8>)>,
+    pipe: VecDeque<(Instant, usize, PortId, Address, Vec<u8>)>,
     /// A path that carries nothing.
     cut: Option<u8>,
     /// Datagrams that arrived by each path.
@@ -82,7 +81,7 @@ impl World {
         }
     }
 
-    fn lane(&self, side: usize, at: usize) -> (Option<SocketAddr>, bool) {
+    fn lane(&self, side: usize, at: usize) -> (Option<Address>, bool) {
         let lane = &self.nodes[side].status(self.now).peers[0].lanes[at];
         (lane.address, lane.works)
     }

@@ -62,7 +62,7 @@ fn a_peer_is_called_at_a_new_or_changed_address() {
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, B);
     assert!(pair.run(Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
     // It is called at its new address although it was heard at the old one.
-    let new: SocketAddr = "198.51.100.9:4780".parse().unwrap();
+    let new: Address = "198.51.100.9:4780".parse().unwrap();
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, new);
     assert_eq!(pair.nodes[0].peer_address(PeerId(0)), Some(new));
     assert_eq!(pair.nodes[0].config().peers[0].lanes[0].address, Some(new), "a reload begins from there");
@@ -102,7 +102,7 @@ fn a_name_that_leads_to_another_host_is_another_path() {
     pair.run(Span::from_secs(1), |_| false);
     let rtt_min = |pair: &Pair| pair.nodes[0].status(pair.now).peers[0].rtt_min;
     assert_eq!(rtt_min(&pair), Some(DELAY.times(2)));
-    pair.nodes[0].relocate(pair.now, PeerId(0), 0, SocketAddr::new(B.ip(), 4781));
+    pair.nodes[0].relocate(pair.now, PeerId(0), 0, at(2, 4781));
     assert!(rtt_min(&pair).is_some(), "another port of the same host");
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, "198.51.100.7:4780".parse().unwrap());
     assert_eq!(rtt_min(&pair), None);

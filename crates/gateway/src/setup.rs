@@ -1,22 +1,17 @@
 //! What sessions, links, lanes and services are set up with.
 
-use super::{Config, LaneConfig, Link, Medium, PeerConfig, grants};
-use std::net::SocketAddr;
-use wavelane_base::{Entropy, Instant, Octets};
+use super::{Config, LaneConfig, Link, PeerConfig, grants};
+use wavelane_base::{Address, Carrier, Entropy, Instant, Octets};
 use wavelane_services::Services;
 use wavelane_services::hop::HopConfig;
 use wavelane_services::packet::PacketsConfig;
 use wavelane_transport::link::{LaneOptions, LinkConfig};
 use wavelane_transport::session::{PeerKeys, Way};
-use wavelane_wire::datagram::{ETHERNET_OVERHEAD, UDP4_OVERHEAD, UDP6_OVERHEAD};
 
-/// Header octets around a datagram to `address`.
-pub(super) fn overhead(medium: Medium, address: Option<SocketAddr>) -> usize {
-    match (medium, address) {
-        (Medium::Ethernet, _) => ETHERNET_OVERHEAD,
-        (Medium::Udp, Some(SocketAddr::V6(_))) => UDP6_OVERHEAD,
-        (Medium::Udp | Medium::Radio { .. }, _) => UDP4_OVERHEAD,
-    }
+/// What carries datagrams of `lane` to `address`; a packet is never longer than the configuration allows.
+pub(super) fn carrier(config: &Config, lane: &LaneConfig, address: Option<Address>) -> Carrier {
+    let carrier = lane.carrier.towards(address);
+    Carrier { mtu_max: carrier.mtu_max.min(config.mtu_max), ..carrier }
 }
 
 pub(super) fn hop_config(config: &Config, peer: &PeerConfig) -> HopConfig {
@@ -41,10 +36,10 @@ pub(super) fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 pub(super) fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { metered, bulk, small, address, medium, start_rate, .. } = *lane;
+    let LaneConfig { metered, bulk, small, address, start_rate, .. } = *lane;
     let controller = lane.effective_controller();
-    let overhead = overhead(medium, address);
-    LaneOptions { controller, start_rate, mtu_max: config.mtu_max, overhead, metered, bulk, small }
+    let carrier = carrier(config, lane, address);
+    LaneOptions { controller, start_rate, carrier, metered, bulk, small }
 }
 
 pub(super) fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {

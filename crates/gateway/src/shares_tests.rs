@@ -11,7 +11,7 @@ const RATE: Rate = Rate::from_bps(20_000_000);
 const POOL: u64 = 64 << 20;
 
 /// The address that node `n` sends to over `port`.
-fn lane(node: usize, port: u16) -> SocketAddr {
+fn lane(node: usize, port: u16) -> Address {
     format!("192.0.2.{}:{}", node + 1, 4780 + port).parse().unwrap()
 }
 
@@ -38,7 +38,7 @@ fn node(me: usize, flows_max: usize) -> Gateway {
 }
 
 /// A datagram in flight: destination node and port, and source address.
-type Frame = (usize, u16, SocketAddr, Vec<u8>);
+type Frame = (usize, u16, Address, Vec<u8>);
 
 /// The hub is node 0. Nodes 1 and 2 open flows to it; it writes to each as much as it takes.
 struct Hub {

@@ -6,8 +6,7 @@
 use super::{Gateway, OpenError, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use wavelane_base::longest_match;
-use wavelane_base::{Instant, IpPrefix};
+use wavelane_base::{Host, Instant, IpPrefix, longest_match};
 
 /// Most routes of a table, those of IPv4 and IPv6 together.
 pub const TABLE_MAX: usize = 1 << 17;
@@ -159,12 +158,12 @@ impl Gateway {
             let lanes = &self.config.peers[peer].lanes;
             let mut configured = lanes.iter().filter_map(|lane| lane.address).peekable();
             if named.peek().is_some() || configured.peek().is_some() {
-                return named.any(|(at, _)| *at == address) || configured.any(|at| at.ip().to_canonical() == address);
+                return named.any(|(at, _)| *at == address) || configured.any(|at| at.host() == Host::Ip(address));
             }
             // Only a proven address counts: the peer could claim to be another peer's next hop.
             let lanes = self.peers[peer].lanes.iter().enumerate();
             let heard = lanes.filter_map(|(lane, state)| Some((state, self.sessions.address(peer, lane)?)));
-            heard.into_iter().any(|(state, at)| at.ip().to_canonical() == address && state.addresses.was_proven(at))
+            heard.into_iter().any(|(state, at)| at.host() == Host::Ip(address) && state.addresses.was_proven(at))
         };
         (0..self.config.peers.len()).filter(|peer| is_there(*peer)).map(PeerId).collect()
     }

@@ -1,11 +1,7 @@
 //! Transmission: one sealed datagram, or a batch of equal-size ones for the same neighbour.
 
 use super::{Gateway, PeerId};
-use wavelane_base::{Class, Ecn, Instant, PortId, Transmit};
-use wavelane_wire::datagram::UDP6_OVERHEAD;
-
-/// Most octets of a batch: what one send takes on either IP version (a 16-bit length field minus the headers).
-const BATCH_MAX: usize = 65_535 - UDP6_OVERHEAD;
+use wavelane_base::{Carrier, Class, Ecn, Instant, PortId, Transmit};
 
 impl Gateway {
     /// The next datagram for `port`, or a batch.
@@ -56,6 +52,13 @@ impl Gateway {
         None
     }
 
+    fn carrier_of(&self, peer: usize, lane: usize) -> Carrier {
+        let place = self.peers[peer].numbers.iter().position(|number| *number == lane);
+        let own = place.map(|place| self.config.peers[peer].lanes[place].carrier);
+        let like = || self.sessions.port(peer, lane).map(|port| self.lane_like(PeerId(peer), lane, port).carrier);
+        own.or_else(like).unwrap_or_default()
+    }
+
     fn is_radio(&self, peer: usize, lane: usize) -> bool {
         let place = self.peers[peer].numbers.iter().position(|number| *number == lane);
         place.is_some_and(|place| self.config.peers[peer].lanes[place].is_radio())
@@ -94,7 +97,7 @@ impl Gateway {
         first: usize,
         segments_max: usize,
     ) -> usize {
-        let room = buf.len().min(BATCH_MAX) / first;
+        let room = buf.len().min(self.carrier_of(peer, lane).batch) / first;
         let most = self.links[peer].batch_max(lane, first).min(segments_max).min(room);
         let mut len = first;
         while len < most * first

@@ -2,7 +2,7 @@
 
 use super::{KnownWay, Reason};
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{FlowId, PortId, Rate, Span};
+use wavelane_base::{Address, FlowId, PortId, Rate, Span};
 
 /// One configured neighbour, by its place in [`crate::Config::peers`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -83,7 +83,7 @@ pub enum Event {
         /// Whom we called.
         peer: PeerId,
         /// Where.
-        address: SocketAddr,
+        address: Address,
     },
     /// The peer says that it does not know our key. Rate-limited.
     OwnKeyUnknown(PeerId),
@@ -96,7 +96,7 @@ pub enum Event {
         /// The caller's public key; its possession is proven.
         public_key: [u8; 32],
         /// From where.
-        from: Option<SocketAddr>,
+        from: Option<Address>,
     },
 }
 
@@ -121,7 +121,7 @@ pub struct PeerStatus {
     /// Whether a session is established and the peer was heard recently.
     pub up: bool,
     /// Where its datagrams come from.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
     /// Time since the last authenticated datagram.
     pub silence: Option<Span>,
     /// Smoothed round-trip time of the lane.
@@ -158,7 +158,7 @@ pub struct LaneStatus {
     /// The port that sends its datagrams.
     pub port: PortId,
     /// Where they go.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
     /// Whether it is used: it is answered, or no other lane is either.
     pub works: bool,
     /// Whether it is a spare: others are preferred, by cost or by the choice of lane.

@@ -3,12 +3,12 @@
 pub mod caps;
 pub mod clock;
 pub mod entropy;
-pub mod ether;
 pub mod files;
 pub mod hops;
 pub mod icmp;
 pub mod links;
 pub mod load;
+pub mod media;
 pub mod netns;
 pub mod nfqueue;
 pub mod nft;
@@ -20,7 +20,7 @@ pub mod routes;
 pub mod streams;
 pub mod tcp;
 pub mod tun;
-pub mod udp;
+pub use media::{ether, udp};
 
 /// Whether this process runs with user id 0.
 pub fn is_root() -> bool {

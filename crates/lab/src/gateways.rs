@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::folder::Folder;
 use crate::lanes;
+use crate::media;
 use crate::mesh::Known;
 use crate::program::{self, Ending, GLANCE, Program};
 use crate::review::needs_udp;
@@ -20,8 +21,6 @@ use wavelane_host::realtime;
 use wavelane_run::PacketsRaw;
 use wavelane_scenario::{NodeKind, Scenario, Stack};
 
-/// UDP port of the gateways' lanes: `wavelane init`'s default.
-pub(crate) const LANE_PORT: u16 = 4780;
 /// Time limit for the gateways' session to be established.
 const READY_WITHIN: Span = Span::from_secs(20);
 /// The second gateway's clock: nothing may assume that two nodes' clocks agree.
@@ -363,7 +362,12 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     let mut init = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
     init.arg("init").arg("--dir").arg(dir);
     init.args(["--name", &scenario.nodes[n].name, "--peer-name", &scenario.nodes[peer].name]);
-    init.args(["--peer-key", peer_key, "--peer-address", &format!("{theirs}:{LANE_PORT}")]);
+    init.args(["--peer-key", peer_key]);
+    let nearest = if link.ends[0] == n { link.channels.last() } else { link.channels.first() };
+    let named = nearest.is_some_and(|place| !media::of(&plan.wires[*place]).is_default());
+    if !named {
+        init.args(["--peer-address", &theirs]);
+    }
     for route in plan.beyond(n, peer) {
         init.args(["--route", &route.prefix]);
     }
@@ -382,10 +386,10 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     }
     init.arg("--control").arg(dir.join("control.sock"));
     output(&world.nodes[n], init, REMEDY)?;
-    let nearest = if link.ends[0] == n { link.channels.last() } else { link.channels.first() };
     let places: Vec<usize> = nearest.into_iter().chain(&link.beside).copied().collect();
     if let [place] = places[..]
         && !plan.wires[place].one_way
+        && !named
         && !scenario.links.iter().any(|link| link.start_rate(&scenario.channels[place].name).is_some())
     {
         return Ok(());

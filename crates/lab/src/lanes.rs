@@ -1,6 +1,6 @@
 //! The part of a gateway's configuration that describes its lanes to a neighbour over several channels, or over one-way ones.
 
-use crate::gateways::LANE_PORT;
+use crate::media;
 use crate::topology::Wire;
 use wavelane_scenario::Scenario;
 
@@ -21,8 +21,8 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
         let bulk = several.is_none_or(|link| !link.no_bulk.contains(name(&place)));
         let small = several.is_none_or(|link| !link.no_small.contains(name(&place)));
         text += &format!(
-            "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
-            wire.addresses[end]
+            "[[peer.lane]]\n{}direction = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
+            media::of(wire).lines(wire, 1 - end)
         );
         if let Some(rate) = link.and_then(|link| link.start_rate(name(&place))) {
             text += &format!("start_rate = \"{} bit/s\"\n", rate.as_bps());

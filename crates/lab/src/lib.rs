@@ -22,6 +22,7 @@ mod http;
 mod judge;
 mod lanes;
 mod lateness;
+mod media;
 mod mesh;
 mod mptcp;
 mod pcapng;

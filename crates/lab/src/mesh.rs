@@ -1,6 +1,6 @@
 //! Configuration of gateways with several neighbours, and of gateways with non-default settings.
 
-use crate::gateways::LANE_PORT;
+use crate::media;
 use crate::topology::{Link, Plan};
 use core::fmt::Write;
 use wavelane_base::Ratio;
@@ -34,14 +34,14 @@ impl Known<'_> {
         self.links.iter().filter(move |link| link.ends.contains(&node))
     }
 
-    /// The address and place of the far end of a link of `node`.
-    pub(crate) fn neighbour(&self, node: usize, link: &Link) -> (usize, std::net::Ipv4Addr) {
+    /// The place of the far end of a link of `node`, and where it is called.
+    pub(crate) fn neighbour(&self, node: usize, link: &Link) -> (usize, String) {
         let mine = usize::from(link.ends[1] == node);
         let peer = link.ends[1 - mine];
         // The peer is reached at its address on the channel that connects it to the link.
         let nearest = if mine == 0 { link.channels.last() } else { link.channels.first() };
         let wire = &self.plan.wires[*nearest.expect("a link has channels")];
-        (peer, wire.addresses[wire.end_of(peer).expect("the link ends at the peer")])
+        (peer, (media::of(wire).address)(wire, wire.end_of(peer).expect("the link ends at the peer")))
     }
 
     /// The networks of endpoints attached to `node`.
@@ -76,7 +76,7 @@ impl Known<'_> {
                 let routes = self.beyond(node, *peer);
                 let _ = write!(
                     all[2],
-                    "\n[[peer]]\nname = {name:?}\npublic_key = {key:?}\naddress = \"{address}:{LANE_PORT}\"\n\
+                    "\n[[peer]]\nname = {name:?}\npublic_key = {key:?}\naddress = \"{address}\"\n\
                      routes = {routes:?}\n{allowed}"
                 );
             }

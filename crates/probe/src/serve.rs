@@ -179,11 +179,11 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
     let _ = lane.receive(|datagram| {
         let mut out = [0; DATAGRAM_ROOM];
         let size = datagram.segment.map_or(datagram.bytes.len(), usize::from).max(1);
-        let (from, at) = (datagram.from, datagram.at);
+        let (Some(from), at) = (datagram.from.ip(), datagram.at) else { return };
         for one in datagram.bytes.chunks(size) {
             let now = since_boot();
             if let Some(answer) = shared.server().handle(now, now - datagram.waited, from, one, &mut out) {
-                answers.push((Destination { to: from, from: at }, out[..answer.len].to_vec(), answer.dscp));
+                answers.push((Destination { to: from.into(), from: at }, out[..answer.len].to_vec(), answer.dscp));
             }
         }
     });

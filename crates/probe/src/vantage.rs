@@ -150,7 +150,7 @@ impl Session {
 pub(crate) fn hear(lane: &mut UdpLane, server: SocketAddr, client: &mut Client) {
     // An ICMP error about an earlier probe is reported here; the missing answers show the rest.
     let _ = lane.receive(|datagram| {
-        if datagram.from != server {
+        if datagram.from != server.into() {
             return;
         }
         let size = datagram.segment.map_or(datagram.bytes.len(), usize::from).max(1);

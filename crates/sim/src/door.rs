@@ -108,7 +108,7 @@ impl ProxyNode {
 impl Resident for ProxyNode {
     fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>) {
         let Ok(ip) = Ipv4::parse(packet) else { return *self.dropped.entry("damaged").or_default() += 1 };
-        if ip.protocol != PROTOCOL_TCP {
+        if ip.protocol != PROTOCOL_TCP && !self.door.door.is_about_ours(packet) {
             match self.door.routes.get(&ip.target).filter(|to| **to != port) {
                 Some(to) => moment.out.push(Outgoing::new(*to, std::mem::take(packet))),
                 None => *self.dropped.entry("no_route").or_default() += 1,

@@ -17,6 +17,7 @@ mod engine;
 mod faults;
 mod host;
 mod joins;
+mod media;
 mod mesh;
 mod node;
 mod plain;
@@ -32,6 +33,7 @@ pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{CaptureSink, ChannelId, Crossing, Engine, NodeId, Plug, Point, Tap};
 pub use faults::{Deed, Lie, NodeFaults};
+pub use media::carrier_of;
 pub use mesh::{Mesh, MeshLink, MeshSpec};
 pub use traffic::{
     AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec,

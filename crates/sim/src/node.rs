@@ -4,14 +4,14 @@ use crate::clock::NodeClock;
 use crate::connection::{Connection, PIECE, Seam, request};
 use crate::door::NodeDoor;
 use crate::faults::NodeFaults;
+use crate::media::{self, Carried};
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{Class, FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
+use std::net::{Ipv4Addr, SocketAddr};
+use wavelane_base::{Address, Class, FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_channel::wifi::Handling;
 use wavelane_door::OwnDoor;
 use wavelane_gateway::{Config, ConfigError, Event, Gateway, LaneConfig, Reason};
-use wavelane_wire::ip::Udp4;
 
 /// Frames or events one drain may give before the machine is called broken.
 const DRAIN_LIMIT: usize = 100_000;
@@ -56,8 +56,8 @@ pub(crate) struct GatewayNode {
     pub(crate) name: String,
     pub(crate) clock: NodeClock,
     pub(crate) gateway: Gateway,
-    /// The address of each UDP port.
-    pub(crate) ports: Vec<SocketAddrV4>,
+    /// The address of each lanes' port.
+    pub(crate) ports: Vec<Address>,
     pub(crate) listening: BTreeSet<SocketAddr>,
     pub(crate) peer_events: Vec<(Instant, Event)>,
     /// Packets the node threw away, by reason.
@@ -233,8 +233,8 @@ impl GatewayNode {
                     "node {} breaks law 2: the drain of port {port} does not end",
                     self.name
                 );
-                let Some(SocketAddr::V4(target)) = sent.to else {
-                    *self.dropped.entry("no_ipv4_target").or_default() += 1;
+                let Some(to) = sent.to else {
+                    *self.dropped.entry("no_target").or_default() += 1;
                     continue;
                 };
                 if let Some(radio) = radio.filter(|_| sent.class == Class::Bulk) {
@@ -244,13 +244,13 @@ impl GatewayNode {
                 let handling = radio.map(|_| Handling::from(&sent));
                 let segment = sent.segment_size.map_or(sent.len, usize::from).max(1);
                 for payload in self.buffer[..sent.len].chunks(segment) {
-                    let udp = Udp4 { source: self.ports[port], target, ecn: sent.ecn, payload };
+                    let from = self.ports[port];
+                    let datagram = Carried { from, to, ecn: sent.ecn, payload };
                     let mut packet = moment.spare.pop().unwrap_or_default();
                     packet.clear();
-                    packet.resize(wavelane_wire::datagram::UDP4_OVERHEAD + payload.len(), 0);
-                    match udp.emit(&mut packet) {
-                        Ok(_) => moment.out.push(Outgoing { port, packet, handling }),
-                        Err(_) => *self.dropped.entry("too_long").or_default() += 1,
+                    match (media::of(from).wrap)(&datagram, &mut packet) {
+                        true => moment.out.push(Outgoing { port, packet, handling }),
+                        false => *self.dropped.entry("not_carried").or_default() += 1,
                     }
                 }
             }
@@ -261,7 +261,7 @@ impl GatewayNode {
     /// The lanes at `ports` share one radio, which takes `room` bulk frames, if they say of each frame how to send it.
     pub(crate) fn plug_radio(&mut self, ports: Vec<usize>, room: usize) {
         let lanes = self.gateway.config().peers.iter().flat_map(|peer| &peer.lanes);
-        let is_raw = |lane: &LaneConfig| matches!(lane.medium, wavelane_gateway::Medium::Radio { .. });
+        let is_raw = |lane: &LaneConfig| lane.carrier.radio.is_some();
         let raw: Vec<usize> = lanes.filter(|lane| is_raw(lane)).map(|lane| usize::from(lane.port.0)).collect();
         if ports.iter().any(|port| raw.contains(port)) {
             self.radios.push(Radio { ports, room });
@@ -367,9 +367,9 @@ impl GatewayNode {
 
     /// The radio received a packet from station `sender` for the station that `port` leads to.
     pub(crate) fn overhear(&mut self, moment: &mut Moment<'_>, port: usize, sender: usize, packet: &[u8]) {
-        let Ok(udp) = Udp4::parse(packet) else { return };
+        let Some(datagram) = (media::of(self.ports[port]).unwrap)(packet) else { return };
         let local = self.clock.local(moment.now);
-        self.gateway.overhear(local, PortId(port as u16), sender as u64, udp.payload);
+        self.gateway.overhear(local, PortId(port as u16), sender as u64, datagram.payload);
         self.service(moment);
     }
 
@@ -390,15 +390,14 @@ impl Resident for GatewayNode {
             }
             return self.service(moment);
         }
-        let Ok(udp) = Udp4::parse(packet) else { return self.drop_packet("damaged") };
-        if udp.target != self.ports[port] {
+        let Some(datagram) = (media::of(self.ports[port]).unwrap)(packet) else { return self.drop_packet("damaged") };
+        if datagram.to != self.ports[port] {
             return self.drop_packet("not_ours");
         }
         let local = self.clock.local(moment.now);
-        let from = Some(SocketAddr::V4(udp.source));
-        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, from, ..FrameMeta::default() };
-        let payload = &mut self.buffer[..udp.payload.len()];
-        payload.copy_from_slice(udp.payload);
+        let meta = FrameMeta { rx_time: local, ecn: datagram.ecn, from: Some(datagram.from), ..FrameMeta::default() };
+        let payload = &mut self.buffer[..datagram.payload.len()];
+        payload.copy_from_slice(datagram.payload);
         self.gateway.handle_frame(local, PortId(port as u16), payload, meta);
         self.service(moment);
     }

@@ -4,12 +4,13 @@ use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
 use crate::faults::{Lie, NodeFaults};
 use crate::joins::Join;
+use crate::media;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, PortId, Seed, Span};
+use wavelane_base::{Address, Carrier, IpPrefix, PortId, Radio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, Medium, PeerConfig, PeerId};
+use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PeerConfig, PeerId};
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
 };
@@ -280,11 +281,14 @@ impl<'a> Shape<'a> {
                 LaneConfig {
                     one_way: channel(join).one_way,
                     metered: says(|link| &link.metered, join),
-                    medium: if is_raw { self.medium_of(self.joins[join].channel) } else { Medium::Udp },
+                    carrier: Carrier {
+                        radio: self.radio_of(self.joins[join].channel).filter(|_| is_raw),
+                        ..media::UDP.carrier
+                    },
                     bulk: !says(|link| &link.no_bulk, join),
                     small: !says(|link| &link.no_small, join),
                     start_rate: link.and_then(|link| link.start_rate(&channel(join).name)),
-                    ..LaneConfig::new(PortId(port as u16), address)
+                    ..LaneConfig::new(PortId(port as u16), address.map(Address::Ip))
                 }
             };
             PeerConfig {
@@ -326,10 +330,9 @@ impl<'a> Shape<'a> {
         self.is_raw(gateway) && self.knobs(gateway).is_some_and(|knobs| knobs.overhear)
     }
 
-    /// What a lane over a channel travels in, if its radio is told how to send each frame.
-    fn medium_of(&self, channel: usize) -> Medium {
-        let cell = self.scenario.channels[channel].cell();
-        cell.map_or(Medium::Udp, |cell| Medium::Radio { rate: cell.rate, cell: channel as u16 })
+    /// The radio of a channel, which may be told how to send each frame.
+    fn radio_of(&self, channel: usize) -> Option<Radio> {
+        self.scenario.channels[channel].cell().map(|cell| Radio { rate: cell.rate, cell: channel as u16 })
     }
 
     /// What the scenario says of a gateway.
@@ -437,7 +440,7 @@ impl<'a> Shape<'a> {
                 ChannelKind::Cable(config) => {
                     let plug = |place: usize| Plug {
                         node: nodes[&stations[place]],
-                        address: addresses.get(&(place, 1 - place)).copied(),
+                        address: addresses.get(&(place, 1 - place)).map(|at| (*at).into()),
                     };
                     let made = engine.connect(&channel.name, (**config).clone(), plug(0), plug(1));
                     made.map_err(|why| WiringError::Channel(channel.name.clone(), why))?

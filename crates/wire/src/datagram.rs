@@ -41,8 +41,6 @@ pub const NUMBER_MAX: u64 = (1 << 48) - 1;
 pub const UDP4_OVERHEAD: usize = 28;
 /// IPv6 and UDP headers around a datagram on a UDP lane.
 pub const UDP6_OVERHEAD: usize = 48;
-/// What precedes a datagram in the payload of an Ethernet frame: its length.
-pub const ETHERNET_OVERHEAD: usize = 2;
 
 /// The clear header of a data datagram. Its twelve bytes are the AEAD's additional data; the AEAD nonce is
 /// `lane` in the first four bytes (zero-extended) and `number` in the last eight.

@@ -62,11 +62,12 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     let rules = read(root, "xtask/arrows.toml").and_then(|text| arrows::Rules::parse(&text))?;
     let mut findings = arrows::check(&rules, &metadata(root)?, &|path| read(root, path).unwrap_or_default())?;
     let decisions = read(root, pages::DECISIONS)?;
-    let (mut octets, mut seconds) = (0, 0);
+    let (mut octets, mut seconds, mut lines) = (0, 0, 0);
     for path in &files {
         if path.ends_with(".rs") {
             let text = read(root, path)?;
             findings.extend(source::check(&rules, path, &text));
+            lines += source::code_lines(path, &text);
             if source::is_test_file(path) {
                 let (taken, silent) = waits::check(path, &text);
                 seconds += taken;
@@ -81,6 +82,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     }
     findings.extend(pages::too_long(octets));
     findings.extend(waits::too_long(seconds));
+    findings.extend(source::too_much(lines));
     findings.extend(crate::results::stale(root)?.iter().map(|(path, _)| {
         Finding::refuse(path, 1, "its tables of results differ from docs/results", crate::results::REMEDY)
     }));
@@ -90,7 +92,10 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     }
     let refused = findings.iter().filter(|f| f.severity == Severity::Refuse).count();
     let warnings = findings.len() - refused;
-    println!("tidy: {} files, {refused} refused, {warnings} warnings; {seconds} s of real time in tests", files.len());
+    println!(
+        "tidy: {} files, {refused} refused, {warnings} warnings; {lines} lines of code in crates/ without tests; {seconds} s of real time in tests",
+        files.len()
+    );
     Ok(refused == 0)
 }
 

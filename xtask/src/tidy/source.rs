@@ -65,6 +65,47 @@ const BANNED: &[Banned] = &[
 const BANNED_MODULES: &[(&str, bool, &str)] =
     &[("thread", false, THREAD), ("env", true, WORLD), ("fs", true, WORLD), ("process", true, WORLD)];
 
+/// Rooms that name no medium: what carries a lane's datagrams reaches them as a `Carrier` and an `Address`.
+const WITHOUT_MEDIA: &[&str] = &["transport", "gateway"];
+/// Names of media and of their addresses.
+const MEDIA: &[&str] = &[
+    "Carrier::UDP",
+    "Address::Station",
+    "Address::Line",
+    "Host::Station",
+    "Host::Line",
+    "SocketAddrV4",
+    "SocketAddrV6",
+    "UDP4_OVERHEAD",
+    "Udp4",
+    "Medium",
+    "ethernet",
+    "udp",
+];
+
+/// Lines of code in `crates/`, without tests, comments and blank lines: what is added elsewhere is taken away first.
+const CODE_LINES_MAX: usize = 1;
+
+/// Counts them in a file of `crates/`.
+pub(crate) fn code_lines(path: &str, text: &str) -> usize {
+    if !path.starts_with("crates/") || !path.contains("/src/") || is_test_file(path) {
+        return 0;
+    }
+    let code = strip(text);
+    let tests = inline_tests(&code);
+    let counts = |n: usize, line: &str| {
+        !line.trim().is_empty() && !tests.iter().any(|&(from, to)| (from..=to).contains(&n))
+    };
+    code.lines().enumerate().filter(|(i, line)| counts(i + 1, line)).count()
+}
+
+/// Whether there are more than recorded.
+pub(crate) fn too_much(lines: usize) -> Option<Finding> {
+    let what = format!("{lines} lines of code in crates/ without tests, more than the {CODE_LINES_MAX} recorded");
+    let remedy = "delete what is built twice, or record the new number in the same commit and say why";
+    (lines > CODE_LINES_MAX).then(|| Finding::refuse("xtask/src/tidy/source.rs", 1, what, remedy))
+}
+
 /// The room a file belongs to: `crates/ROOM/..`, `xtask/..`, or none.
 fn room_of(path: &str) -> Option<&str> {
     match path.strip_prefix("crates/") {
@@ -93,6 +134,9 @@ pub(crate) fn check(rules: &Rules, path: &str, text: &str) -> Vec<Finding> {
         }
         if rules.is_pure(room) {
             findings.extend(impure(path, &code, &tests));
+        }
+        if WITHOUT_MEDIA.contains(&room) {
+            findings.extend(media(path, &code, &tests));
         }
     }
     findings
@@ -209,6 +253,19 @@ fn impure(path: &str, code: &str, tests: &[(usize, usize)]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Names of media outside tests.
+fn media(path: &str, code: &str, tests: &[(usize, usize)]) -> Vec<Finding> {
+    let in_tests = |line: usize| is_test_file(path) || tests.iter().any(|&(from, to)| (from..=to).contains(&line));
+    let lines = MEDIA.iter().flat_map(|word| lines_with(code, word).map(move |line| (word, line)));
+    lines
+        .filter(|(_, line)| !in_tests(*line))
+        .map(|(word, line)| {
+            let remedy = "say it in base::Carrier or base::Address, or in the tables of media of daemon, lab and sim";
+            Finding::refuse(path, line, format!("{word}, a medium's, in a room that names none"), remedy)
+        })
+        .collect()
 }
 
 /// The first word of each item of a brace list, with its offset.

@@ -91,3 +91,20 @@ fn unfinished_code_is_refused() {
     assert_eq!(refused("crates/host/src/a.rs", &text), [1, 2, 3]);
     assert!(refused("crates/host/src/a.rs", "// a todo list\nconst A: &str = \"todo!\";\n").is_empty());
 }
+
+#[test]
+fn rooms_that_name_no_medium_are_told_where_to_name_it() {
+    let rules = Rules::parse("[rooms]\ntransport = []\nsim = []\n[permissions]\npure = []\nunsafe = []\nimpure-crates = []\n").unwrap();
+    let lines = |path: &str| check(&rules, path, "fn f() {\n    g(Carrier::UDP, Address::Station(m));\n}\n").len();
+    assert_eq!(lines("crates/transport/src/lane/a.rs"), 2);
+    assert_eq!((lines("crates/transport/src/lane/a_tests.rs"), lines("crates/sim/src/media.rs")), (0, 0));
+}
+
+#[test]
+fn lines_of_code_leave_out_comments_and_tests() {
+    let text = "//! A.\n\nfn a() {\n    b(); // c\n}\n#[cfg(test)]\nmod tests {\n    fn x() {}\n}\n";
+    assert_eq!(code_lines("crates/base/src/a.rs", text), 3);
+    let elsewhere = ["crates/base/src/a_tests.rs", "crates/base/tests/it/a.rs", "xtask/src/a.rs"];
+    assert_eq!(elsewhere.map(|path| code_lines(path, text)), [0; 3]);
+    assert!(too_much(CODE_LINES_MAX + 1).is_some() && too_much(CODE_LINES_MAX).is_none());
+}

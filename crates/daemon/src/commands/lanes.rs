@@ -4,6 +4,7 @@ use crate::config::{Config, Lane, LaneSocket, Peer, lane_name};
 use crate::medium::Medium;
 use crate::status;
 use std::net::IpAddr;
+use wavelane_base::Address;
 use wavelane_host::routes::{interface_mtu, towards};
 use wavelane_host::{interface_index, interface_needs_no_arp};
 
@@ -20,7 +21,7 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
             (Some(to), _) => format!(" to {to}"),
             (None, _) => " (the peer calls)".into(),
         };
-        let medium = Medium::of(socket).word();
+        let medium = Medium::of(socket).word;
         let kinds = status::kinds(medium, lane.ways.word(), [lane.metered, lane.bulk, lane.small]);
         let start = lane.start_rate.map(|rate| format!(", starts at {} kbit/s", rate.as_bps() as f64 / 1e3));
         format!("  {} by {by}{to} ({kinds}{})\n", lane_name(place), start.unwrap_or_default())
@@ -43,7 +44,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
                     "{name}: device {device} has an MTU of {mtu}, and a lane needs {LEAST_MTU}, better 1500: run `ip link set {device} mtu 1500` if the medium can carry that"
                 ));
             }
-            let to = lane.number().map(|to| to.ip()).filter(|_| socket.medium.has_ip());
+            let to = lane.number().and_then(Address::ip).map(|to| to.ip()).filter(|_| socket.medium.has_ip);
             // A link with a single far end needs no ARP.
             if let Some(to) = to.filter(|to| has_no_route(*to, index) && interface_needs_no_arp(device) == Some(false))
             {

@@ -2,9 +2,9 @@
 
 use crate::config::{self, Config, OnFailure};
 use crate::device;
-use crate::medium;
 use crate::names;
 use std::net::SocketAddr;
+use wavelane_base::Address;
 
 /// Where a peer is, its name looked up, such as `at 192.0.2.7:4780`, and what is wrong with that.
 pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
@@ -18,8 +18,8 @@ pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<
 /// The same of one lane, whose socket is bound to `bound`; no place if the peer calls us by it.
 fn place_of(address: Option<&String>, bound: SocketAddr) -> (Option<String>, Option<String>) {
     let Some(written) = address else { return (None, None) };
-    if let Ok(number) = written.parse::<SocketAddr>() {
-        return (Some(medium::address_text(number)), None);
+    if let Ok(number) = written.parse::<Address>() {
+        return (Some(number.to_string()), None);
     }
     match names::look_up(written) {
         Ok(found) => match names::usable(&found, bound).first() {

@@ -4,6 +4,7 @@ use crate::config::{Config, Lane, Ways, lane_name};
 use crate::medium::Medium;
 use std::net::IpAddr;
 use std::path::Path;
+use wavelane_base::Address;
 use wavelane_host::routes::towards;
 
 /// The value of `rp_filter` that drops what comes from an address reached by another interface (ip-sysctl).
@@ -23,9 +24,11 @@ fn filtered_by_device(config: &Config, conf: &Path, by: impl Fn(IpAddr) -> Optio
     let mut warnings = Vec::new();
     for peer in &config.peers {
         for (place, lane) in peer.lanes.iter().enumerate().filter(|(_, lane)| lane.ways == Ways::Both) {
-            let Some(socket) = lane.socket.as_ref().filter(|socket| socket.medium.has_ip()) else { continue };
+            let Some(socket) = lane.socket.as_ref().filter(|socket| socket.medium.has_ip) else { continue };
             let Some(device) = &socket.device else { continue };
-            let Some(to) = lane.number().map(|to| to.ip()).filter(IpAddr::is_ipv4) else { continue };
+            let Some(to) = lane.number().and_then(Address::ip).map(|to| to.ip()).filter(IpAddr::is_ipv4) else {
+                continue;
+            };
             if setting(conf, device).max(setting(conf, "all")) != STRICT {
                 continue;
             }
@@ -52,7 +55,7 @@ fn setting(conf: &Path, interface: &str) -> u8 {
 /// The same, of the settings in the folder `conf`.
 fn filtered(config: &Config, conf: &Path) -> Vec<String> {
     let value = |name: &str| setting(conf, name);
-    let udp = |lane: &&Lane| Medium::of(lane.socket.as_ref()).has_ip();
+    let udp = |lane: &&Lane| Medium::of(lane.socket.as_ref()).has_ip;
     let taken = config.intercept.iter().flat_map(|intercept| &intercept.interfaces);
     let others: Vec<&str> = taken.map(String::as_str).chain(["all", "default", "lo"]).collect();
     let mut warnings = Vec::new();

@@ -1,9 +1,9 @@
 //! One lane of a peer's, as the file describes it.
 
-use crate::medium::{self, Medium};
+use crate::medium::Medium;
 use serde::Deserialize;
 use std::net::SocketAddr;
-use wavelane_base::Rate;
+use wavelane_base::{Address, Rate};
 
 /// Which ways a lane carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -77,12 +77,12 @@ impl Default for Lane {
 
 impl Lane {
     /// Its address, if that is a number.
-    pub fn number(&self) -> Option<SocketAddr> {
+    pub fn number(&self) -> Option<Address> {
         self.address.as_ref().and_then(|text| text.parse().ok())
     }
     /// Its address as the file has it.
     pub(crate) fn written_address(&self) -> Option<String> {
-        self.number().map(medium::address_text).or_else(|| self.address.clone())
+        self.address.clone()
     }
 }
 
@@ -112,6 +112,6 @@ impl LaneSocket {
     }
     /// The local address that it needs, unless any will do.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {
-        Some(self.local).filter(|local| self.medium.has_ip() && !local.ip().is_unspecified())
+        Some(self.local).filter(|local| self.medium.has_ip && !local.ip().is_unspecified())
     }
 }

@@ -4,23 +4,22 @@ use super::addresses::{check_host_and_port, check_reachable};
 use super::check::is_interface_name;
 use super::tables::LaneTable;
 use super::{ConfigError, Lane, LaneSocket, Ways, value};
-use crate::medium::Medium;
 use crate::rules;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Quantity, Rate};
+use wavelane_base::{Address, Quantity, Rate};
 use wavelane_gateway::Controller;
 use wavelane_host::ether;
 
+/// Both ends of a lane, as its medium reads them from its table.
+pub(crate) struct LaneEnds {
+    /// See [`Lane::address`].
+    pub(crate) address: Option<String>,
+    /// See [`Lane::socket`].
+    pub(crate) socket: Option<LaneSocket>,
+}
+
 impl Lane {
     pub(super) fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
-        let ethernet = t.medium == Medium::Ethernet;
-        if let Some(text) = t.address.as_ref().filter(|_| !ethernet) {
-            check_host_and_port(text)
-                .and_then(|()| check_reachable(text))
-                .map_err(|e| value(format!("{key}: address"), e))?;
-        }
-        // For a name, the lane's socket decides which IP version counts.
-        let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
         if t.address.is_some() && t.direction == Ways::In {
             return Err(value(
                 format!("{key}: address"),
@@ -44,48 +43,9 @@ impl Lane {
         }
         let start_rate = t.start_rate.as_deref().map(|text| start_rate(text, t.direction));
         let start_rate = start_rate.transpose().map_err(|why| value(format!("{key}: start_rate"), why))?;
-        if ethernet {
-            return Ok(Self { start_rate, ..Self::of_ethernet(t, key)? });
-        }
-        if t.priority.is_some() {
-            return Err(value(
-                format!("{key}: priority"),
-                "is of Ethernet lanes alone: remove it, or add medium = \"ethernet\"",
-            ));
-        }
-        let local = t.local.as_ref().map(|text| {
-            let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
-            text.parse::<SocketAddr>().map_err(|_| value(format!("{key}: local"), wrong()))
-        });
-        let local = local.transpose()?;
-        if local
-            .zip(address)
-            .is_some_and(|(local, address)| local.is_ipv6() && !local.ip().is_unspecified() && address.is_ipv4())
-        {
-            return Err(value(
-                format!("{key}: local"),
-                "is of IPv6 and the lane's address of IPv4: give both the same version",
-            ));
-        }
-        let six = address.map_or(listen.is_ipv6(), |address| address.is_ipv6());
-        if local.zip(address).is_some_and(|(local, address)| local.is_ipv4() && address.is_ipv6()) {
-            return Err(value(
-                format!("{key}: local"),
-                "is of IPv4 and the lane's address of IPv6: give both the same version",
-            ));
-        }
-        let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
-        check_mark(t.mark, t.direction).map_err(|why| value(format!("{key}: mark"), why))?;
-        let own = t.device.is_some() || local.is_some() || t.mark.is_some();
-        let socket = own.then(|| LaneSocket {
-            local: local.unwrap_or(SocketAddr::new(any, 0)),
-            device: t.device.clone(),
-            medium: Medium::Udp,
-            priority: 0,
-            mark: t.mark,
-        });
+        let LaneEnds { address, socket } = (t.medium.keys)(t, key, listen)?;
         Ok(Self {
-            address: t.address.clone(),
+            address,
             socket,
             ways: t.direction,
             metered: t.metered,
@@ -95,65 +55,95 @@ impl Lane {
             line: 0,
         })
     }
-    /// A lane over a packet socket, without IP.
-    fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
-        let refuse = |field: &str, what: String| Err(value(format!("{key}: {field}"), what));
-        if t.device.is_none() {
-            return refuse(
-                "device",
-                "is missing: an Ethernet lane needs the name of its interface (see `ip link`)".into(),
-            );
-        }
-        if t.device.as_deref() == Some("lo") {
-            return refuse(
-                "device",
-                "the loopback interface leads to no station: name an Ethernet or Wi-Fi interface".into(),
-            );
-        }
-        if t.mark.is_some() {
-            return refuse("mark", "no routing rule sees an Ethernet lane's frames: remove it".into());
-        }
-        if t.local.is_some() {
-            return refuse("local", "an Ethernet lane has its device's address: remove it".into());
-        }
-        let mac = t.address.as_deref().map(|text| ether::parse_mac(text).ok_or(text)).transpose();
-        let mac = match mac {
-            Ok(mac) => mac,
-            Err(text) => {
-                return refuse(
-                    "address",
-                    format!("'{text}' is no station's address, such as 02:00:00:00:00:01 (see `ip link`)"),
-                );
-            }
-        };
-        if t.direction == Ways::Out && mac.is_none() {
+}
+
+/// The ends of a lane over UDP.
+pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<LaneEnds, ConfigError> {
+    if let Some(text) = &t.address {
+        check_host_and_port(text)
+            .and_then(|()| check_reachable(text))
+            .map_err(|e| value(format!("{key}: address"), e))?;
+    }
+    // For a name, the lane's socket decides which IP version counts.
+    let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
+    if t.priority.is_some() {
+        return Err(value(
+            format!("{key}: priority"),
+            "is of Ethernet lanes alone: remove it, or add medium = \"ethernet\"",
+        ));
+    }
+    let local = t.local.as_ref().map(|text| {
+        let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
+        text.parse::<SocketAddr>().map_err(|_| value(format!("{key}: local"), wrong()))
+    });
+    let local = local.transpose()?;
+    if local
+        .zip(address)
+        .is_some_and(|(local, address)| local.is_ipv6() && !local.ip().is_unspecified() && address.is_ipv4())
+    {
+        return Err(value(
+            format!("{key}: local"),
+            "is of IPv6 and the lane's address of IPv4: give both the same version",
+        ));
+    }
+    let six = address.map_or(listen.is_ipv6(), |address| address.is_ipv6());
+    if local.zip(address).is_some_and(|(local, address)| local.is_ipv4() && address.is_ipv6()) {
+        return Err(value(
+            format!("{key}: local"),
+            "is of IPv4 and the lane's address of IPv6: give both the same version",
+        ));
+    }
+    let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
+    check_mark(t.mark, t.direction).map_err(|why| value(format!("{key}: mark"), why))?;
+    let own = t.device.is_some() || local.is_some() || t.mark.is_some();
+    let socket = own.then(|| LaneSocket {
+        local: local.unwrap_or(SocketAddr::new(any, 0)),
+        device: t.device.clone(),
+        medium: t.medium,
+        priority: 0,
+        mark: t.mark,
+    });
+    Ok(LaneEnds { address: t.address.clone(), socket })
+}
+
+/// The ends of a lane over a packet socket, without IP.
+pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<LaneEnds, ConfigError> {
+    let refuse = |field: &str, what: String| Err(value(format!("{key}: {field}"), what));
+    if t.device.is_none() {
+        return refuse("device", "is missing: an Ethernet lane needs the name of its interface (see `ip link`)".into());
+    }
+    if t.device.as_deref() == Some("lo") {
+        return refuse(
+            "device",
+            "the loopback interface leads to no station: name an Ethernet or Wi-Fi interface".into(),
+        );
+    }
+    if t.mark.is_some() {
+        return refuse("mark", "no routing rule sees an Ethernet lane's frames: remove it".into());
+    }
+    if t.local.is_some() {
+        return refuse("local", "an Ethernet lane has its device's address: remove it".into());
+    }
+    let station = t.address.as_deref().map(|text| Address::station(text).ok_or(text)).transpose();
+    let station = match station {
+        Ok(station) => station,
+        Err(text) => {
             return refuse(
                 "address",
-                "is missing: nothing comes back by this lane that would show where it leads".into(),
+                format!("'{text}' is no station's address, such as 02:00:00:00:00:01 (see `ip link`)"),
             );
         }
-        let priority = t.priority.unwrap_or(0);
-        if priority > ether::PRIORITY_MAX {
-            return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
-        }
-        let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
-        Ok(Self {
-            address: mac.map(|mac| ether::address_of(mac).to_string()),
-            socket: Some(LaneSocket {
-                local,
-                device: t.device.clone(),
-                medium: Medium::Ethernet,
-                priority,
-                mark: None,
-            }),
-            ways: t.direction,
-            metered: t.metered,
-            bulk: t.bulk,
-            small: t.small,
-            start_rate: None,
-            line: 0,
-        })
+    };
+    if t.direction == Ways::Out && station.is_none() {
+        return refuse("address", "is missing: nothing comes back by this lane that would show where it leads".into());
     }
+    let priority = t.priority.unwrap_or(0);
+    if priority > ether::PRIORITY_MAX {
+        return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
+    }
+    let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
+    let socket = LaneSocket { local, device: t.device.clone(), medium: t.medium, priority, mark: None };
+    Ok(LaneEnds { address: station.map(|station| station.to_string()), socket: Some(socket) })
 }
 
 /// Whether a lane may have that firewall mark.

@@ -1,8 +1,8 @@
 //! Errors of lanes beyond their grammar, alone and against one another.
 
 use super::{Config, ConfigError, Lane, LaneSocket, Peer, Ways, lane_key, lane_name, value};
-use crate::medium::Medium;
 use std::net::SocketAddr;
+use wavelane_base::Address;
 
 impl Config {
     pub(super) fn check_lanes(&self) -> Result<(), ConfigError> {
@@ -18,7 +18,7 @@ impl Config {
             for (other_peer, other_place, _, other) in sockets[..i].iter().filter(|(_, _, _, other)| other != socket) {
                 let whose = format!("peer '{}', {}", other_peer.name, lane_name(*other_place));
                 // Two packet sockets on one device would each receive everything.
-                if [socket.medium, other.medium] == [Medium::Ethernet; 2] && socket.device == other.device {
+                if socket.medium == other.medium && !socket.medium.has_ip && socket.device == other.device {
                     let device = socket.device.as_deref().unwrap_or_default();
                     return Err(value(
                         key("priority"),
@@ -55,7 +55,7 @@ impl Config {
                 format!("{local} has the port of `listen`, {}: choose another port", self.listen),
             ));
         }
-        let by_listen = lane.number().filter(|_| lane.socket.is_none());
+        let by_listen = lane.number().and_then(Address::ip).filter(|_| lane.socket.is_none());
         if let Some(address) = by_listen.filter(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
             return Err(value(
                 key("address"),
@@ -103,5 +103,5 @@ fn overlap(a: &LaneSocket, b: &LaneSocket) -> bool {
     let covers = |x: std::net::IpAddr, y: std::net::IpAddr| x.is_unspecified() && (x.is_ipv6() || y.is_ipv4());
     let same_device = a.device.is_none() || b.device.is_none() || a.device == b.device;
     let same_port = a.local.port() == b.local.port() && a.local.port() != 0;
-    a.medium.has_ip() && b.medium.has_ip() && same_device && same_port && (x == y || covers(x, y) || covers(y, x))
+    a.medium.has_ip && b.medium.has_ip && same_device && same_port && (x == y || covers(x, y) || covers(y, x))
 }

@@ -110,23 +110,23 @@ pub(super) struct PeerTable {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LaneTable {
+pub(crate) struct LaneTable {
     #[serde(default)]
-    pub(super) medium: Medium,
-    pub(super) address: Option<String>,
-    pub(super) device: Option<String>,
-    pub(super) local: Option<String>,
+    pub(crate) medium: Medium,
+    pub(crate) address: Option<String>,
+    pub(crate) device: Option<String>,
+    pub(crate) local: Option<String>,
     #[serde(default)]
-    pub(super) direction: Ways,
+    pub(crate) direction: Ways,
     #[serde(default)]
-    pub(super) metered: bool,
+    pub(crate) metered: bool,
     #[serde(default = "yes")]
-    pub(super) bulk: bool,
+    pub(crate) bulk: bool,
     #[serde(default = "yes")]
-    pub(super) small: bool,
-    pub(super) start_rate: Option<String>,
-    pub(super) priority: Option<u8>,
-    pub(super) mark: Option<u32>,
+    pub(crate) small: bool,
+    pub(crate) start_rate: Option<String>,
+    pub(crate) priority: Option<u8>,
+    pub(crate) mark: Option<u32>,
 }
 
 /// How lanes are used, in the file's words.

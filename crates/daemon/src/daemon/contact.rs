@@ -7,8 +7,7 @@ use crate::keys;
 use crate::medium;
 use crate::names::News;
 use crate::whereabouts::Place;
-use std::net::SocketAddr;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Address, Instant, Span};
 use wavelane_gateway::PeerId;
 
 /// For how long a message about a wrong key, from a peer or a caller, explains a peer's silence.
@@ -40,7 +39,7 @@ pub(super) struct Contact {
     /// What the peer, or somebody in its place, reported as the cause, and when.
     evidence: Option<(Instant, Cause)>,
     /// When its host last said that nothing listens, and where.
-    refused: Option<(Instant, SocketAddr)>,
+    refused: Option<(Instant, Address)>,
 }
 
 impl Contact {
@@ -78,7 +77,7 @@ impl Contact {
         (!self.up && !self.doubted).then(|| self.since + GREETING_PATIENCE)
     }
     /// The conclusion from an examination of `address` that found `cause`, and from what was heard before.
-    fn weigh(&mut self, now: Instant, address: SocketAddr, cause: Cause) -> Cause {
+    fn weigh(&mut self, now: Instant, address: Address, cause: Cause) -> Cause {
         let heard = self.refused.filter(|(at, place)| *place == address && now.since(*at) < REFUSAL_FRESH);
         self.refused = match cause {
             Cause::NothingListens => Some((now, address)),
@@ -160,12 +159,14 @@ impl Daemon {
         // A name without an address was logged before, and a peer that calls us has no address to examine.
         let Some(address) = self.address_of(peer) else { return };
         let (mark, device) = self.way_to(peer, address);
-        if !medium::is_ip(address) || !self.examiner.examine(address, mark.or(self.mark), device) {
+        let asked = medium::to_examine(address);
+        if !asked.is_some_and(|at| self.examiner.examine(at, mark.or(self.mark), device)) {
             self.found(peer, address, Cause::Silent);
         }
     }
     pub(super) fn hear_of_examinations(&mut self) {
         for (address, cause) in self.examiner.take() {
+            let address = Address::Ip(address);
             for peer in 0..self.peers.len() {
                 let told = self.peers[peer].evidence.is_some();
                 if self.address_of(peer) == Some(address) && !told && self.peers[peer].doubted {
@@ -174,7 +175,7 @@ impl Daemon {
             }
         }
     }
-    fn found(&mut self, peer: usize, address: SocketAddr, cause: Cause) {
+    fn found(&mut self, peer: usize, address: Address, cause: Cause) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer) {
             let cause = match contact.weigh(now, address, cause) {
@@ -205,7 +206,7 @@ impl Daemon {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
         // A peer that calls us may have been called at its address from before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
-        let found = self.address_of(peer).or_else(recalled).map(medium::address_text);
+        let found = self.address_of(peer).or_else(recalled).map(|at| at.to_string());
         let place = match (written, found) {
             (Some(name), Some(found)) if name != found => format!("{name} ({found})"),
             (Some(name), _) => name,
@@ -214,14 +215,14 @@ impl Daemon {
         cause.text(&place, &keys::to_base64(&keys::public_key(&self.config.private_key)))
     }
     /// Where the peer is called, or else where it was last heard.
-    fn address_of(&self, peer: usize) -> Option<SocketAddr> {
+    fn address_of(&self, peer: usize) -> Option<Address> {
         let configured = self.config.peers.get(peer)?.address.is_some();
         let named = self.names.addresses().get(peer).and_then(|lanes| lanes.first().copied().flatten());
         if configured { named } else { self.gateway.peer_address(PeerId(peer)) }
     }
     /// A caller's key belongs to no configured peer.
-    pub(super) fn unknown_caller(&mut self, public_key: [u8; 32], from: Option<SocketAddr>) {
-        let is_there = |peer: &usize| self.address_of(*peer).zip(from).is_some_and(|(a, b)| a.ip() == b.ip());
+    pub(super) fn unknown_caller(&mut self, public_key: [u8; 32], from: Option<Address>) {
+        let is_there = |peer: &usize| self.address_of(*peer).zip(from).is_some_and(|(a, b)| a.host() == b.host());
         if let Some(peer) = (0..self.peers.len()).filter(|p| !self.peers[*p].up).find(is_there) {
             return self.tell(peer, Cause::KeyHere(public_key));
         }
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn port_unreachable_explains_silence_for_a_minute() {
-        let (here, there) = (SocketAddr::from(([192, 0, 2, 7], 4780)), SocketAddr::from(([192, 0, 2, 8], 4780)));
+        let (here, there) = (Address::Ip(([192, 0, 2, 7], 4780).into()), Address::Ip(([192, 0, 2, 8], 4780).into()));
         let mut contact = Contact::new(Instant::ZERO);
         let mut weigh = |s, address, cause: &Cause| contact.weigh(Instant::from_secs(s), address, cause.clone());
         let (refused, silent) = (Cause::NothingListens, Cause::Silent);

@@ -5,7 +5,7 @@ use super::changes::Changes;
 use super::lane::LanePort;
 use super::{Daemon, TOKEN_LANES, Watch};
 use crate::config::{Config, LaneSocket};
-use crate::medium::MediumSocket;
+use crate::medium::Port;
 use crate::start::{self, StartError};
 use std::io;
 use wavelane_base::{Instant, PortId, Span};
@@ -71,7 +71,7 @@ pub(super) struct PortPlan {
     /// What each port is bound to.
     pub(super) sockets: Vec<Option<LaneSocket>>,
     /// New sockets by their place in that list; `None` if the device is not there yet, or the old socket is in the way.
-    opened: Vec<(usize, Option<MediumSocket>)>,
+    opened: Vec<(usize, Option<Port>)>,
 }
 
 impl Devices {
@@ -168,10 +168,10 @@ impl Daemon {
         }
     }
     fn open_port(&mut self, port: usize, socket: &LaneSocket) -> io::Result<()> {
-        let medium = MediumSocket::open(socket, self.mark)?;
+        let medium = (socket.medium.open)(socket, self.mark)?;
         self.watch_lane(port, medium)
     }
-    fn watch_lane(&mut self, port: usize, medium: MediumSocket) -> io::Result<()> {
+    fn watch_lane(&mut self, port: usize, medium: Port) -> io::Result<()> {
         self.poller.add(&medium, TOKEN_LANES + port as u64, Watch::Edges)?;
         self.lanes[port].replace(Some(medium));
         self.gateway.forget_heard_by(PortId(port as u16));

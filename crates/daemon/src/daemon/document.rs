@@ -20,7 +20,7 @@ impl Daemon {
             given_back: self.is_given_back(i),
             refused: self.is_refused(i),
             cause: contact(i).map(|cause| self.cause_text(i, cause)),
-            address: p.address.map(crate::medium::address_text),
+            address: p.address.map(|at| at.to_string()),
             silence_ms: ms(p.silence),
             rtt_ms: ms(p.rtt),
             rtt_min_ms: ms(p.rtt_min),

@@ -1,7 +1,7 @@
 //! Datagrams between the lanes' sockets and the gateway.
 
 use super::Daemon;
-use crate::medium::MediumSocket;
+use crate::medium::Port;
 use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
 use wavelane_host::poller::Ready;
 use wavelane_host::udp::Destination;
@@ -14,7 +14,7 @@ const OCTETS_PER_ROUND: usize = 256 << 10;
 /// One socket: a port of the gateway, by which lanes leave and come.
 pub(super) struct LanePort {
     /// `None` while its device is not there, or if no lane has it.
-    pub(super) socket: Option<MediumSocket>,
+    pub(super) socket: Option<Port>,
     readable: bool,
     writable: bool,
     /// What did not fit the socket buffer.
@@ -22,12 +22,12 @@ pub(super) struct LanePort {
 }
 
 impl LanePort {
-    pub(super) fn new(socket: Option<MediumSocket>) -> Self {
+    pub(super) fn new(socket: Option<Port>) -> Self {
         let there = socket.is_some();
         Self { socket, readable: there, writable: there, stalled: None }
     }
     /// Continues with another socket, or none; what did not fit the old socket is lost.
-    pub(super) fn replace(&mut self, socket: Option<MediumSocket>) {
+    pub(super) fn replace(&mut self, socket: Option<Port>) {
         *self = Self::new(socket);
     }
     /// Whether there is a socket that takes nothing now.
@@ -72,7 +72,7 @@ impl Daemon {
         for _ in 0..READS_PER_ROUND {
             let (clock, gateway) = (&self.clock, &mut self.gateway);
             let mut read_at = None;
-            let got = socket.receive(|d| {
+            let got = socket.receive(&mut |d| {
                 // The clock is read once per call, and after it: an arrival time ahead of `now`, or before the true
                 // one, would pass for delay on the link.
                 let now = *read_at.get_or_insert_with(|| clock.now());

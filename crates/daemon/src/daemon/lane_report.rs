@@ -3,10 +3,9 @@
 use super::Daemon;
 use super::changes::Changes;
 use crate::config::{self, Lane, LaneSocket, Ways};
-use crate::medium::{self, Medium};
+use crate::medium::Medium;
 use crate::status;
-use std::net::SocketAddr;
-use wavelane_base::{PortId, Span};
+use wavelane_base::{Address, PortId, Span};
 use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId};
 use wavelane_host::interface_is_up;
 
@@ -77,13 +76,13 @@ impl Daemon {
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
-            address: known.and_then(|lane| lane.address).map(medium::address_text),
+            address: known.and_then(|lane| lane.address).map(|at| at.to_string()),
             configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
             device: own.and_then(|socket| socket.device.clone()),
             mark: own.and_then(|socket| socket.mark),
-            local: own.filter(|socket| socket.medium.has_ip()).map(|socket| socket.local.to_string()),
+            local: own.filter(|socket| socket.medium.has_ip).map(|socket| socket.local.to_string()),
             direction: table.ways.word().into(),
-            medium: Medium::of(own).word().into(),
+            medium: Medium::of(own).word.into(),
             metered: known.map_or(table.metered, |lane| lane.metered),
             bulk: known.map_or(table.bulk, |lane| lane.bulk),
             small: known.map_or(table.small, |lane| lane.small),
@@ -193,7 +192,7 @@ impl Daemon {
     }
 
     /// The mark and the device of the lane that leads to `address`.
-    pub(super) fn way_to(&self, peer: usize, address: SocketAddr) -> (Option<u32>, Option<String>) {
+    pub(super) fn way_to(&self, peer: usize, address: Address) -> (Option<u32>, Option<String>) {
         let found = self.names.addresses();
         let place = found.get(peer).and_then(|lanes| lanes.iter().position(|at| *at == Some(address)));
         let lane = place.and_then(|out| self.out_lane(peer, out));
@@ -253,7 +252,7 @@ impl Daemon {
                 .checked_sub(1)
                 .and_then(|own| self.devices.sockets().get(usize::from(own))?.as_ref().map(LaneSocket::name));
             let by = socket.unwrap_or_else(|| self.config.listen.to_string());
-            let to = lane.address.map(|to| format!(" to {}", medium::address_text(to))).unwrap_or_default();
+            let to = lane.address.map(|to| format!(" to {to}")).unwrap_or_default();
             let what = if works { "works again" } else { "has failed: no answer" };
             let text = format!("peer '{}', lane by {by}{to} {what}{}", p.name, Changes::unsaid(unsaid));
             self.say(&text);

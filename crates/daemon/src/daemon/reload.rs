@@ -6,9 +6,9 @@ use crate::config::{Config, ConfigError, Peer};
 use crate::kernel::Kernel;
 use crate::start::StartError;
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use wavelane_base::Address;
 use wavelane_gateway as gateway;
 use wavelane_gateway::ReloadError;
 use wavelane_host::nft::ToolError;
@@ -130,7 +130,7 @@ impl Daemon {
         }
         Ok(())
     }
-    fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<SocketAddr>>], ports: &PortPlan) -> gateway::Config {
+    fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<Address>>], ports: &PortPlan) -> gateway::Config {
         let mut gateway = config.to_gateway_by(addresses, &ports.sockets);
         // The interfaces' addresses may have changed; where our ICMP errors come from does not.
         gateway.packets = self.gateway.config().packets;

@@ -100,7 +100,8 @@ struct Met {
 impl Met {
     /// The session stands. `change` has a word on what the gateway is told.
     fn new(change: impl FnOnce(&mut Config)) -> Self {
-        let (now, port, at) = (Instant::from_secs(1), PortId(0), |n: u8| Some(SocketAddr::from(([192, 0, 2, n], 1))));
+        let (now, port, at) =
+            (Instant::from_secs(1), PortId(0), |n: u8| Some(SocketAddr::from(([192, 0, 2, n], 1)).into()));
         let everywhere = vec!["0.0.0.0/0".parse().unwrap()];
         let peer = PeerConfig {
             name: "peer".into(),
@@ -343,7 +344,7 @@ fn speak(socket: &UdpSocket, config: SessionsConfig, stop: &AtomicBool) -> (u64,
         }
         while let Ok((n, from)) = socket.recv_from(&mut buf) {
             if let Incoming::Data { number, payload, .. } =
-                sessions.handle_datagram(clock(), port, &mut buf[..n], Some(from))
+                sessions.handle_datagram(clock(), port, &mut buf[..n], Some(from.into()))
             {
                 learnt.read(number, &buf[payload]);
                 heard += 1;

@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Streams, Wakeup};
 use wavelane_tcp::{Config, Event as TcpEvent, Host, HostEvent, State};
 use wavelane_wire::frame::Reason;
+use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::TcpPacket;
 
 /// Send buffer of each of the door's connections, and half of the maximum receive buffer; the same as the daemon's.
@@ -126,6 +127,11 @@ impl Door<Own> {
             }
         }
         self.engine.give_host(now, packet);
+    }
+
+    /// Whether it is a router's message about a connection of the door's TCP: that a packet was too long.
+    pub fn is_about_ours(&self, packet: &[u8]) -> bool {
+        TooBig::parse(packet).is_ok_and(|said| self.engine.host.state_of(said.source, said.target).is_some())
     }
 
     /// Takes what the far side reports. Call [`OwnDoor::service`] afterwards.

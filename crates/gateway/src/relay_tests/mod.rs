@@ -11,7 +11,7 @@ use super::relay::HOPS_MAX;
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{
-    Chance, FlowId, FrameMeta, IpPrefix, Machine, Octets, Rate, Ratio, ReadOutcome, Seed, Span, Streams,
+    Address, Chance, FlowId, FrameMeta, IpPrefix, Machine, Octets, Radio, Rate, Ratio, ReadOutcome, Seed, Span, Streams,
 };
 use wavelane_wire::frame::Passage;
 
@@ -36,7 +36,7 @@ fn server(n: usize) -> SocketAddr {
 }
 
 /// The lane address of `node` towards its neighbour on side 0 (before it) or 1 (after it).
-fn lane(node: usize, side: u16) -> SocketAddr {
+fn lane(node: usize, side: u16) -> Address {
     format!("192.0.2.{}:{}", node + 1, 4780 + side).parse().unwrap()
 }
 
@@ -106,7 +106,7 @@ impl Talk {
 }
 
 /// A datagram in flight: destination node and port, and source address.
-type Frame = (usize, u16, SocketAddr, Vec<u8>);
+type Frame = (usize, u16, Address, Vec<u8>);
 
 /// A chain, with a client program at the first node and servers at the last.
 struct Chain {
@@ -167,7 +167,7 @@ impl Chain {
         if self.overhears.is_some() {
             config.overhear = true;
             let lanes = config.peers.iter_mut().flat_map(|peer| &mut peer.lanes);
-            lanes.for_each(|lane| lane.medium = Medium::Radio { rate: RATE, cell: 0 });
+            lanes.for_each(|lane| lane.carrier.radio = Some(Radio { rate: RATE, cell: 0 }));
         }
         config.edges = (0..self.nodes.len()).filter(|other| *other != node).map(edge).collect();
         self.nodes[node] = Some(Gateway::new(self.now, config, epoch, entropy).unwrap());

@@ -17,7 +17,7 @@ const FLOWS: usize = 1_024;
 const DENSE_MIN: u32 = 10;
 /// Packets up to this size do not make a flow dense: voice stays unordered at any RTT.
 const DENSE_OCTETS_MIN: usize = 300;
-/// Minimum bytes of a piece.
+/// Minimum bytes of a piece, or three quarters of a datagram where that is less.
 const PIECE_MIN: usize = 256;
 /// Bytes that a piece's offset and length add to a frame's head.
 const PIECE_FIELDS: usize = 4;
@@ -306,7 +306,8 @@ impl Sender {
         let end = if head + wanted <= out.w.room() {
             piece.end
         } else {
-            let room = out.w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= PIECE_MIN)?;
+            let least = PIECE_MIN.min(out.full - out.full / 4);
+            let room = out.w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= least)?;
             // A piece that fits the next datagram whole is not split, unless this one cannot hold more either.
             if small || !out.fresh && head + wanted <= out.full {
                 return None;

@@ -11,7 +11,7 @@ use crate::host::HostNode;
 use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::PortId;
+use wavelane_base::{Address, PortId};
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Cable;
 use wavelane_gateway::{Config, ConfigError};
@@ -97,7 +97,7 @@ impl Engine {
 
     /// Gives a node a port at the end of `wire`, a channel's port; a gateway's has an address unless it leads to an
     /// endpoint. Returns its number.
-    pub(super) fn plug(&mut self, node: NodeId, address: Option<SocketAddrV4>, wire: (usize, PortId)) -> usize {
+    pub(super) fn plug(&mut self, node: NodeId, address: Option<Address>, wire: (usize, PortId)) -> usize {
         let mut port = self.wires[node.0].len();
         match (&mut self.nodes[node.0], address) {
             (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),

@@ -23,8 +23,7 @@ use digest::DIGEST_START;
 use medium::{ChannelSlot, Medium};
 use router::Router;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddrV4;
-use wavelane_base::{Instant, PortId, Seed, Span};
+use wavelane_base::{Address, Instant, PortId, Seed, Span};
 use wavelane_channel::Parameter;
 use wavelane_channel::cable::Direction;
 use wavelane_channel::wifi::{Captured, Handling};
@@ -42,9 +41,9 @@ pub struct ChannelId(pub usize);
 pub struct Plug {
     /// The node.
     pub node: NodeId,
-    /// The port's UDP address on a gateway; without one it is a port of the gateway's door, or if that has none its inside,
+    /// The port's address on a gateway; without one it is a port of the gateway's door, or if that has none its inside,
     /// where the packet service takes and gives IP packets. A router's port needs none.
-    pub address: Option<SocketAddrV4>,
+    pub address: Option<Address>,
 }
 
 /// A packet at a channel's edge, shown to the tap.
@@ -274,8 +273,8 @@ impl Engine {
     }
 
     /// Gives a gateway's port another address, as a modem that was assigned a new one. Peers are not informed.
-    pub fn readdress(&mut self, node: NodeId, port: usize, address: SocketAddrV4) {
-        self.gateway_mut(node).ports[port] = address;
+    pub fn readdress(&mut self, node: NodeId, port: usize, address: impl Into<Address>) {
+        self.gateway_mut(node).ports[port] = address.into();
     }
 
     fn act(&mut self, due: Due) {

@@ -6,6 +6,7 @@ use crate::datagrams;
 use crate::node::INSIDE;
 use crate::traffic::FlowIndex;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use wavelane_base::Address;
 use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Overheard, Wifi, WifiConfig};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP};
 use wavelane_wire::tcp::PROTOCOL_TCP;
@@ -37,7 +38,11 @@ impl Engine {
             for (far, port) in ports.iter_mut().enumerate() {
                 let talks = at != far && config.reach.get(at, far).decode && config.reach.get(far, at).decode;
                 if talks {
-                    *port = self.plug(*node, address(at, far), (channel, medium.port(at, far)));
+                    *port = self.plug(
+                        *node,
+                        address(at, far).map(|to| Address::Ip(to.into())),
+                        (channel, medium.port(at, far)),
+                    );
                 }
             }
         }

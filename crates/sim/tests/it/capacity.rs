@@ -30,7 +30,7 @@ impl Row {
                     preshared_key: None,
                     lanes: vec![LaneConfig::new(
                         PortId(port as u16),
-                        Some(SocketAddr::V4(at(other, usize::from(other > 0 && other < node)))),
+                        Some(at(other, usize::from(other > 0 && other < node))),
                     )],
                     choice: wavelane_gateway::Choice::Bond,
                     keepalive: None,

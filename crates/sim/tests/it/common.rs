@@ -1,9 +1,9 @@
 //! The world most tests need: two gateways, one bad link, programs at both ends.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use wavelane_base::{Instant, Octets, PortId, Rate, Ratio, Seed, Span};
+use wavelane_base::{Address, Instant, Octets, PortId, Rate, Ratio, Seed, Span};
 pub(crate) use wavelane_channel::cable::{Cause, Direction};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit};
 use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
@@ -33,7 +33,7 @@ pub(crate) fn run_scenario(scenario: &Scenario, stack: Stack, seed: u64) -> Stac
     SimBackend.run_stack(scenario, stack, Seed(seed), &mut context).unwrap()
 }
 
-pub(crate) fn address(text: &str) -> SocketAddrV4 {
+pub(crate) fn address(text: &str) -> Address {
     text.parse().unwrap()
 }
 
@@ -86,14 +86,14 @@ pub(crate) fn with_loss(mut config: CableConfig, loss: &LossConfig) -> CableConf
 }
 
 /// A gateway's configuration as `init` writes it: no rate, loss or delay is told.
-pub(crate) fn gateway_config(me: u8, peer: u8, peer_address: SocketAddrV4) -> Config {
+pub(crate) fn gateway_config(me: u8, peer: u8, peer_address: Address) -> Config {
     Config {
         private_key: [me; 32],
         peers: vec![PeerConfig {
             name: format!("peer {peer}"),
             public_key: public_key(&[peer; 32]),
             preshared_key: None,
-            lanes: vec![LaneConfig::new(PortId(0), Some(SocketAddr::V4(peer_address)))],
+            lanes: vec![LaneConfig::new(PortId(0), Some(peer_address))],
             choice: wavelane_gateway::Choice::Bond,
             keepalive: None,
             allow_sources: None,

@@ -120,7 +120,7 @@ fn shared_bottleneck(seed: u64) -> (Engine, ChannelId, [FlowIndex; 2]) {
         let wire_a = engine.connect(&format!("wire a{pair}"), fast(), near, plug(left)).unwrap();
         let far = Plug { node: b, address: Some(at_b) };
         let wire_b = engine.connect(&format!("wire b{pair}"), fast(), plug(right), far).unwrap();
-        let (ip_a, ip_b): (Ipv4Addr, Ipv4Addr) = (*at_a.ip(), *at_b.ip());
+        let (ip_a, ip_b) = (Ipv4Addr::new(192, 0, 2, pair), Ipv4Addr::new(198, 51, 100, pair));
         engine.route(left, ip_a, wire_a);
         engine.route(left, ip_b, bottleneck);
         engine.route(right, ip_a, bottleneck);

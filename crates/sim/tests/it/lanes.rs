@@ -42,7 +42,7 @@ impl World {
             let lanes = cables.iter().enumerate().filter(|(_, (_, ways))| *ways != without);
             let lanes = lanes.map(|(i, (_, ways))| LaneConfig {
                 one_way: *ways != Ways::Both,
-                ..LaneConfig::new(PortId(i as u16), Some(SocketAddr::V4(at(3 - side, i))))
+                ..LaneConfig::new(PortId(i as u16), Some(at(3 - side, i)))
             });
             let mut config: Config = gateway_config(side, 3 - side, at(3 - side, 0));
             config.peers[0].lanes = lanes.collect();

@@ -93,7 +93,7 @@ impl Encoder {
         for (number, datagram) in &self.sources {
             mask |= 1u128 << (number - first);
             let factor = coefficient(*number, key);
-            // No datagram is longer than a UDP payload.
+            // No datagram is longer than an IP packet.
             add_multiple(&mut symbol, &(datagram.len() as u16).to_be_bytes(), factor);
             add_multiple(&mut symbol[LENGTH_LEN..], datagram, factor);
         }

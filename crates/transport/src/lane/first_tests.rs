@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use super::*;
-use wavelane_base::{Class, Instant, Rate};
+use wavelane_base::{Carrier, Class, Instant, Rate};
 use wavelane_wire::frame::{LaneAck, Ranges};
 
 fn ms(n: u64) -> Instant {
@@ -19,8 +19,7 @@ fn lane() -> LaneSender<u64> {
         lane: 0,
         controller: Controller::Delay,
         start_rate: None,
-        mtu_max: 1500,
-        overhead: 28,
+        carrier: Carrier { mtu_max: 1500, ..Carrier::UDP },
         sent_max: SENT_MIN,
     };
     LaneSender::new(ms(0), config)

@@ -4,8 +4,10 @@ use wavelane_base::{Octets, Rate, Span};
 
 /// Octets on the medium up to which a packet is small ...
 pub(crate) const SMALL_MAX: u32 = 250;
-/// ... and from which it is large. Below the smallest path MTU in use (RFC 1122, section 3.3.3: 576).
+/// ... and from which it is large, unless the carrier takes none as long. Below the smallest path MTU of IP (RFC 1122, section 3.3.3: 576).
 pub(crate) const LARGE_MIN: u32 = 500;
+/// Where the carrier takes none as long, a packet is large from this part of what it takes, and small up to half of that.
+const LARGE_PART: (u32, u32) = (7, 8);
 /// The size assumed for a small packet.
 const SMALL: u32 = 100;
 /// Once this many octets were delivered with more to send, the controller's rate is measured, not assumed.
@@ -22,7 +24,7 @@ struct Shortest {
 
 impl Shortest {
     fn sample(&mut self, bytes: u32, large_min: u32, took: i64) {
-        if bytes <= SMALL_MAX {
+        if bytes <= SMALL_MAX.min(large_min / 2) {
             self.small = Some(self.small.map_or(took, |small| small.min(took)));
         } else if bytes >= large_min && self.large.is_none_or(|(large, _)| took < large) {
             self.large = Some((took, bytes));
@@ -33,7 +35,7 @@ impl Shortest {
     fn difference(&self) -> Option<(Span, Rate)> {
         let (small, (large, bytes)) = (self.small?, self.large?);
         let longer = Span::from_nanos(large.saturating_sub(small).max(0) as u64);
-        (longer > Span::ZERO).then(|| (longer, Rate::of(Octets::new(u64::from(bytes - SMALL)), longer)))
+        (longer > Span::ZERO).then(|| (longer, Rate::of(Octets::new(u64::from(bytes - SMALL.min(bytes / 2))), longer)))
     }
 }
 
@@ -46,17 +48,22 @@ pub(super) struct Gauge {
     large_min: u32,
 }
 
-impl Default for Gauge {
-    fn default() -> Self {
-        Self { round: Shortest::default(), out: Shortest::default(), shown: 0, large_min: LARGE_MIN }
-    }
-}
-
 impl Gauge {
+    /// Of a carrier that takes packets of up to `longest` octets.
+    pub(super) fn new(longest: usize) -> Self {
+        let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+        let part = u64::from(longest) * u64::from(LARGE_PART.0) / u64::from(LARGE_PART.1);
+        Self::from_large(LARGE_MIN.min(part as u32))
+    }
+
+    fn from_large(large_min: u32) -> Self {
+        Self { round: Shortest::default(), out: Shortest::default(), shown: 0, large_min }
+    }
+
     /// After the path came to drop packets larger than `size`: nothing is known until one of that size was acknowledged, because shorter ones
     /// may pass where that does not.
     pub(super) fn after_fall(size: usize) -> Self {
-        Self { large_min: LARGE_MIN.max(size as u32), ..Self::default() }
+        Self::from_large(size as u32)
     }
 
     /// A packet of `bytes` was acknowledged after `rtt`; it arrived after `way_ns` on a clock of unknown offset. Returns whether that may have
@@ -104,7 +111,7 @@ mod tests {
 
     #[test]
     fn two_sizes_give_the_rate_until_bulk_shows_it() {
-        let mut gauge = Gauge::default();
+        let mut gauge = Gauge::new(1_500);
         assert!(!gauge.is_known() && gauge.bound().is_none());
         // 20 kbit/s and 10 ms: 100 octets take 40 ms, 1,200 take 480 ms.
         took(&mut gauge, 100, 50);
@@ -121,8 +128,22 @@ mod tests {
     }
 
     #[test]
+    fn where_packets_are_short_the_longest_of_them_count() {
+        let mut gauge = Gauge::new(256);
+        took(&mut gauge, 200, 60);
+        assert!(!gauge.is_known());
+        took(&mut gauge, 224, 60);
+        took(&mut gauge, 100, 10);
+        // 124 octets take 50 ms.
+        assert_eq!(gauge.bound(), Some(Rate::from_bps(19_840)));
+        let mut gauge = Gauge::after_fall(64);
+        took(&mut gauge, 64, 60);
+        assert!(gauge.is_known());
+    }
+
+    #[test]
     fn a_large_packet_that_is_no_later_bounds_nothing() {
-        let mut gauge = Gauge::default();
+        let mut gauge = Gauge::new(1_500);
         took(&mut gauge, 1_500, 20);
         assert!(gauge.is_known() && gauge.bound().is_none());
         took(&mut gauge, 60, 20);
@@ -131,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_busy_way_back_does_not_shorten_the_first_window() {
-        let mut gauge = Gauge::default();
+        let mut gauge = Gauge::new(1_500);
         gauge.sample(60, Span::from_millis(40), -1_000);
         gauge.sample(1_200, Span::from_millis(400), 4_000_000);
         assert!(gauge.bound().is_some() && gauge.first_bound().is_none());
@@ -140,7 +161,7 @@ mod tests {
     /// 100 ppm are 60 ms after ten minutes.
     #[test]
     fn a_clock_that_drifts_does_not_shorten_the_first_window() {
-        let mut gauge = Gauge::default();
+        let mut gauge = Gauge::new(1_500);
         took(&mut gauge, 60, 20);
         took(&mut gauge, 1_200, 25);
         for second in 0..3_600 {
@@ -151,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_little_later_does_not_shorten_the_first_window() {
-        let mut gauge = Gauge::default();
+        let mut gauge = Gauge::new(1_500);
         took(&mut gauge, 60, 20);
         took(&mut gauge, 1_200, 79);
         assert!(gauge.bound().is_some() && gauge.first_bound().is_none());

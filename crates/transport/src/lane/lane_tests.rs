@@ -7,11 +7,17 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use wavelane_base::laws::{Script, Stimulus, check};
-use wavelane_base::{Class, Ecn, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
+use wavelane_base::{Carrier, Class, Ecn, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
 use wavelane_wire::frame::{LaneAck, Ranges};
 
 fn config(controller: Controller) -> LaneConfig {
-    LaneConfig { lane: 0, controller, start_rate: None, mtu_max: 1500, overhead: 28, sent_max: SENT_MIN }
+    LaneConfig {
+        lane: 0,
+        controller,
+        start_rate: None,
+        carrier: Carrier { mtu_max: 1500, ..Carrier::UDP },
+        sent_max: SENT_MIN,
+    }
 }
 
 fn ack(ranges: &[(u64, u64)], arrival_us: u64) -> LaneAck {

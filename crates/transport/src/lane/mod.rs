@@ -43,7 +43,7 @@ pub use sender::LaneSender;
 pub(crate) use sent::SENT_MIN;
 pub(crate) use wish::Came;
 
-use wavelane_base::{Rate, Span};
+use wavelane_base::{Carrier, Rate, Span};
 
 /// Which congestion controller a lane uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,10 +79,8 @@ pub struct LaneConfig {
     pub controller: Controller,
     /// The rate at which the delay controller starts, if less than its own 4 Mbit/s; measured from then on.
     pub start_rate: Option<Rate>,
-    /// Largest IP packet path-MTU search may try, in bytes.
-    pub mtu_max: usize,
-    /// Bytes of encapsulation of a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.
-    pub overhead: usize,
+    /// What carries its datagrams.
+    pub carrier: Carrier,
     /// Most packets tracked until their fate is known, and a little longer.
     pub sent_max: usize,
 }
@@ -90,9 +88,9 @@ pub struct LaneConfig {
 /// Whether a datagram may leave now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// Yes, with at most this many bytes of UDP payload.
+    /// Yes, with at most this many octets of datagram.
     Open {
-        /// Largest UDP payload.
+        /// Largest datagram.
         datagram_max: usize,
     },
     /// Not now: the window is full (an ack will open it) or the pacer waits (`poll_timeout` says until when).
@@ -114,10 +112,10 @@ pub enum Probe {
     /// No ack came although one is overdue: send one eliciting packet now (a `Ping`, or better, a retransmit of the oldest data), ignoring
     /// the window and the pacer.
     Tail,
-    /// Send a `Ping` padded to exactly this many bytes of UDP payload and report it with
+    /// Send a `Ping` padded to exactly this many octets of datagram and report it with
     /// [`LaneSender::sent_mtu_probe`].
     Mtu {
-        /// UDP payload in bytes.
+        /// Octets of datagram.
         datagram: usize,
     },
     /// Many packets that ask for no ack were sent: put a `Ping` into the next one.

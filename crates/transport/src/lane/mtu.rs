@@ -4,11 +4,8 @@
 
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// Size every path is assumed to carry (RFC 8899, section 5.1.2, `BASE_PLPMTU`). It is below what IPv6 guarantees.
-pub(super) const BASE_MTU: usize = 1200;
-/// The smallest MTU used on an IPv4 path (RFC 8899, section 5.1.2, `MIN_PLPMTU`; RFC 1122, section 3.3.3: 576 reach every host). All that
-/// must arrive to establish a session fits in it.
-pub(super) const MIN_MTU: usize = 576;
+/// Size every path is assumed to carry (RFC 8899, section 5.1.2, `BASE_PLPMTU`). Not where the carrier takes less.
+const BASE_MTU: usize = 1200;
 /// Probes of one size before it counts as too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
 const MAX_PROBES: u32 = 3;
 /// Probes are this far apart, so that one loss burst seldom hits them all.

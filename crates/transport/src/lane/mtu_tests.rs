@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
 use super::*;
+use wavelane_base::Carrier;
+
+const MIN_MTU: usize = Carrier::UDP.mtu_floor;
 use proptest::prelude::*;
 
 /// Searches a path that carries `limit`, every `nth` probe being lost besides.

@@ -9,7 +9,7 @@ use super::crowd::Crowd;
 use super::forward::Forward;
 use super::gauge::Gauge;
 use super::losses::Losses;
-use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
+use super::mtu::MtuSearch;
 use super::pace::Pacer;
 use super::rtt::Rtt;
 use super::sent::{Leaving, SentMap};
@@ -17,8 +17,7 @@ use super::wish::{Came, Wish};
 use super::{LaneConfig, LaneView, Outcome, Room, SLOW_PACKET};
 use crate::Controller;
 use std::collections::VecDeque;
-use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
-use wavelane_wire::datagram::UDP4_OVERHEAD;
+use wavelane_base::{Carrier, Class, Instant, Octets, Rate, Span, Wakeup};
 
 /// Control and micro frames may be this much ahead of the pacer.
 const URGENT_AHEAD: Span = Span::from_millis(20);
@@ -109,7 +108,7 @@ impl<R> LaneSender<R> {
             control,
             arrivals: Arrivals::default(),
             forward: Forward::default(),
-            gauge: Gauge::default(),
+            gauge: Gauge::new(config.carrier.mtu_max),
             gauges: 0,
             gauge_in: None,
             losses: Losses::default(),
@@ -182,14 +181,14 @@ impl<R> LaneSender<R> {
             .then(|| self.pacer.gate())
     }
 
-    /// Largest UDP payload the path is known to carry.
+    /// Largest datagram the path is known to carry.
     pub fn datagram_max(&self) -> usize {
-        self.packet_max().saturating_sub(self.config.overhead)
+        self.packet_max().saturating_sub(self.config.carrier.overhead)
     }
 
-    /// The path now uses another encapsulation.
-    pub fn set_overhead(&mut self, overhead: usize) {
-        self.config.overhead = overhead;
+    /// The path is now carried otherwise.
+    pub fn set_carrier(&mut self, carrier: Carrier) {
+        self.config.carrier = carrier;
     }
 
     /// Largest IP packet to send. If probes stay unanswered, their size may be the reason.
@@ -207,9 +206,9 @@ impl<R> LaneSender<R> {
         self.rtt.suppose(round_trip)
     }
 
-    /// Another controller and another largest packet, from the next [`Self::restart`] on.
-    pub fn set_up(&mut self, controller: Controller, start_rate: Option<Rate>, mtu_max: usize) {
-        (self.config.controller, self.config.start_rate, self.config.mtu_max) = (controller, start_rate, mtu_max);
+    /// Another controller, from the next [`Self::restart`] on.
+    pub fn set_up(&mut self, controller: Controller, start_rate: Option<Rate>) {
+        (self.config.controller, self.config.start_rate) = (controller, start_rate);
     }
 
     /// Another start rate, from the next [`Self::restart`] on.
@@ -232,7 +231,7 @@ impl<R> LaneSender<R> {
         self.sent.next_number()
     }
 
-    /// Packet [`Self::next_number`] was sent with `datagram_len` bytes of UDP payload. `eliciting`: some frame in it asks for an ack.
+    /// Packet [`Self::next_number`] was sent with `datagram_len` octets of datagram. `eliciting`: some frame in it asks for an ack.
     /// `app_limited`: the link had no more to send although there was room.
     pub fn sent(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: R) {
         self.push(now, datagram_len, eliciting, app_limited, Some(record));
@@ -264,7 +263,7 @@ impl<R> LaneSender<R> {
             self.waiting_since.get_or_insert(now);
             self.last_eliciting = self.next_number();
         }
-        let bytes = datagram_len + self.config.overhead;
+        let bytes = datagram_len + self.config.carrier.overhead;
         self.sends_large |= record.is_some() && bytes > self.mtu.confirmed() - self.mtu.confirmed() / 8;
         // Packets that ask for no ack are not paced (RFC 9002, section 7.7). They delay the paced ones, but never so much that urgent
         // frames could not leave.
@@ -347,7 +346,7 @@ impl<R> LaneSender<R> {
         self.rtt.forget_base();
         self.crowd = Crowd::default();
         self.forward.forget();
-        (self.gauge, self.gauge_in) = (Gauge::default(), None);
+        (self.gauge, self.gauge_in) = (Gauge::new(self.config.carrier.mtu_max), None);
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         (self.mtu, self.sends_large) = (new_search(now, &self.config), false);
@@ -430,7 +429,5 @@ impl<R> LaneSender<R> {
 }
 
 fn new_search(now: Instant, config: &LaneConfig) -> MtuSearch {
-    // Every IPv6 path carries 1,280 bytes (RFC 8200, section 5), which is more than the base.
-    let floor = if config.overhead > UDP4_OVERHEAD { BASE_MTU } else { MIN_MTU };
-    MtuSearch::new(now, floor, config.mtu_max)
+    MtuSearch::new(now, config.carrier.mtu_floor, config.carrier.mtu_max)
 }

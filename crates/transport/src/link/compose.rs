@@ -7,7 +7,7 @@ use crate::{Carries, Fill, NextBulk, Service};
 use wavelane_base::{Class, Instant, Span};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, OPEN_LEN_LEN, TAG_LEN};
-use wavelane_wire::frame::{Frame, Ranges, RepairFrame};
+use wavelane_wire::frame::{Frame, LaneAck, Ranges, RepairFrame};
 
 /// Most octets of a lane ack before its ranges.
 const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
@@ -385,7 +385,9 @@ impl<S: Service> Link<S> {
         }
         let end = self.lanes[at].sender.datagram_max().min(buf.len()).checked_sub(TAG_LEN)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
-        Frame::LaneAck(ack).emit(&mut w).ok()?;
+        if !put_ack(ack, &mut w) {
+            return None;
+        }
         let plain_len = w.len();
         Some(self.send(now, at, plain_len, Class::Control, false, true, SentDatagram::default()))
     }
@@ -403,17 +405,38 @@ fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
     }
 }
 
-/// Appends the acks that are due or ride along, each with up to `ranges` ranges. One that does not fit waits for the next datagram.
+/// Appends the acks that are due or ride along, each with up to `ranges` ranges. One that does not fit waits for the next datagram, unless
+/// not even an empty one had room for the longest of its kind: then it takes as many ranges as really fit.
 fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut Writer<'_>) {
+    let fitting = |room: usize| {
+        room.saturating_sub(LANE_ACK_HEAD_MAX + Ranges::len_max(0)) / (Ranges::len_max(1) - Ranges::len_max(0))
+    };
+    let shared = ranges.min(RANGES_SHARED);
+    let narrow = fitting(w.len() + w.room()) < shared;
     for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now) || lane.rides(now)) {
-        let fitting =
-            w.room().saturating_sub(LANE_ACK_HEAD_MAX + Ranges::len_max(0)) / (Ranges::len_max(1) - Ranges::len_max(0));
-        if fitting < ranges.min(RANGES_SHARED) {
+        let most = if narrow { shared } else { ranges.min(fitting(w.room())) };
+        // Ahead of what shares a narrow datagram with it only a mark stands, which takes an octet.
+        if most < shared || narrow && w.len() > 1 {
             return;
         }
-        if let Some(ack) = receiver.take_ack(now, ranges.min(fitting)) {
-            let written = Frame::LaneAck(ack).emit(w);
-            assert!(written.is_ok(), "room was checked");
+        if let Some(ack) = receiver.take_ack(now, most) {
+            put_ack(ack, w);
         }
+    }
+}
+
+/// Appends an ack without its oldest ranges if they do not fit. Returns whether it did.
+fn put_ack(mut ack: LaneAck, w: &mut Writer<'_>) -> bool {
+    loop {
+        let frame = Frame::LaneAck(ack);
+        if frame.emit(w).is_ok() {
+            return true;
+        }
+        let Frame::LaneAck(longer) = frame else { return false };
+        ack = longer;
+        if ack.ranges.0.len() <= 1 {
+            return false;
+        }
+        ack.ranges.0.pop();
     }
 }

@@ -32,7 +32,7 @@ use lanes::Lanes;
 use liveness::Liveness;
 use path::PathResponses;
 use std::collections::VecDeque;
-use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Rate, Span, Wakeup};
+use wavelane_base::{Carrier, Class, Ecn, Entropy, Instant, Octets, Rate, Span, Wakeup};
 
 /// Most datagrams rebuilt from symbols that are reported to the neighbour; it retransmits the contents of any others.
 const TO_TELL_MAX: usize = 64;
@@ -54,10 +54,8 @@ pub struct LaneOptions {
     pub controller: Controller,
     /// The rate that the delay controller starts at, if less than its own 4 Mbit/s.
     pub start_rate: Option<Rate>,
-    /// Largest packet tried on the medium, with the encapsulation of a datagram.
-    pub mtu_max: usize,
-    /// Octets of encapsulation of a datagram on this medium.
-    pub overhead: usize,
+    /// What carries its datagrams.
+    pub carrier: Carrier,
     /// Traffic on it costs money: it carries only while no other lane can, and asks for answers rarely.
     pub metered: bool,
     /// Whether it may carry bulk.
@@ -253,8 +251,8 @@ impl<S: Service> Link<S> {
     }
 
     /// The neighbour is now reached at an address of another kind.
-    pub fn set_overhead(&mut self, lane: usize, overhead: usize) {
-        self.lanes[lane].set_overhead(overhead);
+    pub fn set_carrier(&mut self, lane: usize, carrier: Carrier) {
+        self.lanes[lane].set_carrier(carrier);
     }
 
     /// The neighbour restarted without its state: lanes start over, flows are reset.

@@ -2,8 +2,8 @@
 
 use super::peer::{Peer, Recalled, WayOut};
 use super::{PeerKeys, RECALL_CALLS, Sessions, Way};
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Instant, PortId};
+use std::net::IpAddr;
+use wavelane_base::{Address, Instant, PortId};
 
 impl Sessions {
     /// Makes the neighbours those of `wanted`, in that order. Sessions of those that stay continue, and so do their ways, which
@@ -39,7 +39,7 @@ impl Sessions {
 
 impl Sessions {
     /// The configured address of a way to the peer changed (a name was resolved, for example): the peer is called there.
-    pub fn rehome(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
+    pub fn rehome(&mut self, now: Instant, peer: usize, way: usize, address: Address) {
         self.peers[peer].ways[way].rehome(Some(address));
         self.advance(now, peer);
     }
@@ -91,7 +91,7 @@ impl Sessions {
 
     /// Our owner remembers from before our start where the peer was, and from which of our addresses it was reached. A peer of which
     /// nothing newer is known is called there, at most [`RECALL_CALLS`] times.
-    pub fn recall(&mut self, now: Instant, peer: usize, address: SocketAddr, local: Option<IpAddr>) {
+    pub fn recall(&mut self, now: Instant, peer: usize, address: Address, local: Option<IpAddr>) {
         let p = &mut self.peers[peer];
         if !p.has_address()
             && p.epoch.is_none()
@@ -105,7 +105,7 @@ impl Sessions {
 }
 
 impl WayOut {
-    fn rehome(&mut self, home: Option<SocketAddr>) {
+    fn rehome(&mut self, home: Option<Address>) {
         if self.home != home {
             self.home = home;
             self.address = home.or(self.address);

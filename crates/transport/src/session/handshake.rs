@@ -9,8 +9,7 @@ use super::{
     DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, OUTAGE_TRIES, Origin, REJECT_AFTER, REPLIES_MAX,
     SessionEvent, Sessions,
 };
-use std::net::SocketAddr;
-use wavelane_base::{Instant, PortId};
+use wavelane_base::{Address, Instant, PortId};
 use wavelane_wire::datagram::{
     CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, WIRE_VERSION,
     capability, kind,
@@ -339,12 +338,7 @@ impl Sessions {
     }
 
     /// The first data under the keys of our answer: the session is established.
-    pub(super) fn confirm_answered(
-        &mut self,
-        now: Instant,
-        peer: usize,
-        from: Option<SocketAddr>,
-    ) -> Option<Established> {
+    pub(super) fn confirm_answered(&mut self, now: Instant, peer: usize, from: Option<Address>) -> Option<Established> {
         let p = &mut self.peers[peer];
         let answered = p.answered.take()?;
         let epoch = answered.session.epoch;

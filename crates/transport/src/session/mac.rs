@@ -6,8 +6,7 @@ use super::{
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hmac};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Entropy, Instant, PortId, Span};
+use wavelane_base::{Address, Entropy, Instant, PortId, Span};
 use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, UnknownKey};
 
 const MAC1_LABEL: &[u8] = b"wavelane mac1 v1";
@@ -141,41 +140,25 @@ impl Guard {
         }
     }
     /// The cookie of an address: no state is kept per address.
-    pub(super) fn cookie(&self, port: PortId, from: Option<SocketAddr>) -> Cookie {
+    pub(super) fn cookie(&self, port: PortId, from: Option<Address>) -> Cookie {
         let mut place = [0; 21];
         place[..2].copy_from_slice(&port.0.to_be_bytes());
-        match from.map(|a| (a.ip(), a.port())) {
-            Some((IpAddr::V4(ip), udp_port)) => {
-                place[2] = 4;
-                place[3..7].copy_from_slice(&ip.octets());
-                place[19..].copy_from_slice(&udp_port.to_be_bytes());
-            }
-            Some((IpAddr::V6(ip), udp_port)) => {
-                place[2] = 6;
-                place[3..19].copy_from_slice(&ip.octets());
-                place[19..].copy_from_slice(&udp_port.to_be_bytes());
-            }
-            None => {}
+        if let Some(from) = from {
+            place[2..].copy_from_slice(&from.octets());
         }
         mac(&self.secret, &place)
     }
-    /// An octet that few other hosts share, and different ones under the next secret. An IPv6 host has a whole /64 of addresses (RFC 4291,
-    /// section 2.5.4), except for link-local ones.
-    fn host(&self, from: Option<SocketAddr>) -> u8 {
-        let host = match from.map(|a| a.ip()) {
-            Some(IpAddr::V4(ip)) => mac(&self.secret, &ip.octets()),
-            Some(IpAddr::V6(ip)) if ip.is_unicast_link_local() => mac(&self.secret, &ip.octets()),
-            Some(IpAddr::V6(ip)) => mac(&self.secret, &ip.octets()[..8]),
-            None => mac(&self.secret, &[]),
-        };
-        host[0]
+    /// An octet that few other hosts share, and different ones under the next secret.
+    fn host(&self, from: Option<Address>) -> u8 {
+        let (octets, owned) = from.map(Address::host).map_or(([0; 16], 0), |host| (host.octets().0, host.owned()));
+        mac(&self.secret, &octets[..owned])[0]
     }
     /// Decides on a handshake message whose first mac is right.
     pub(super) fn admit(
         &mut self,
         now: Instant,
         entropy: &mut Entropy,
-        place: (PortId, Option<SocketAddr>),
+        place: (PortId, Option<Address>),
         before_mac2: &[u8],
         shown: &[u8; MAC_LEN],
     ) -> Admission {
@@ -209,7 +192,7 @@ impl Guard {
         &self,
         entropy: &mut Entropy,
         ours: &MacKeys,
-        place: (PortId, Option<SocketAddr>),
+        place: (PortId, Option<Address>),
         receiver: u32,
         mac1: &[u8; MAC_LEN],
     ) -> CookieReply {

@@ -10,8 +10,8 @@ use super::{
     REKEY_AFTER_PACKETS, SessionEvent, SessionsConfig, Way,
 };
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Entropy, Instant, PortId, Wakeup};
+use std::net::IpAddr;
+use wavelane_base::{Address, Entropy, Instant, PortId, Wakeup};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, OPEN_LEN_LEN, TAG_LEN, kind};
 use wavelane_wire::keylog::LoggedKey;
 
@@ -254,7 +254,7 @@ impl Sessions {
     }
 
     /// Sets the destination of a way to the peer.
-    pub fn set_address(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
+    pub fn set_address(&mut self, now: Instant, peer: usize, way: usize, address: Address) {
         let way = &mut self.peers[peer].ways[way];
         if way.address != Some(address) {
             way.address = Some(address);
@@ -289,7 +289,7 @@ impl Sessions {
     }
 
     /// The destination of a way to the peer.
-    pub fn address(&self, peer: usize, way: usize) -> Option<SocketAddr> {
+    pub fn address(&self, peer: usize, way: usize) -> Option<Address> {
         self.peers[peer].ways[way].address
     }
 

@@ -36,8 +36,8 @@ pub use machine::Sessions;
 pub use noise::{generate, public_key};
 
 use core::ops::Range;
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{PortId, Span};
+use std::net::IpAddr;
+use wavelane_base::{Address, PortId, Span};
 
 /// A session is replaced this long after it was established (by the side that initiated it).
 pub const REKEY_AFTER: Span = Span::from_secs(120);
@@ -117,7 +117,7 @@ pub struct Way {
     /// The port on which datagrams are sent.
     pub port: PortId,
     /// The destination. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] sets one.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
     /// Whether nothing is received on it: datagrams arriving at its port say nothing about its destination.
     pub one_way: bool,
 }
@@ -153,7 +153,7 @@ pub struct Established {
     /// We initiated: seal something soon, so that the peer may use the keys too.
     pub confirm: bool,
     /// The source of the message that established it. Not proof enough to change an address.
-    pub from: Option<SocketAddr>,
+    pub from: Option<Address>,
     /// Upper bound of the time until its message was answered: since it was first sent. Retransmits of it, and the wait for a peer that was
     /// not up yet, are included.
     pub round_trip: Span,
@@ -263,7 +263,7 @@ pub enum SessionEvent {
         /// Whom we called.
         peer: usize,
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// How often, without an answer.
         tries: u32,
     },
@@ -272,14 +272,14 @@ pub enum SessionEvent {
         /// Who.
         peer: usize,
         /// From where.
-        from: Option<SocketAddr>,
+        from: Option<Address>,
     },
     /// A caller that knows our public key uses a key that is not configured.
     UnknownPeer {
         /// The caller's public key; its possession is proven.
         public_key: [u8; 32],
         /// From where.
-        from: Option<SocketAddr>,
+        from: Option<Address>,
     },
     /// The peer does not know our key: it is not configured there, or wrongly. Has no further effect.
     OwnKeyUnknown {
@@ -300,7 +300,7 @@ pub enum SessionEvent {
         /// Which.
         version: u8,
         /// From where.
-        from: Option<SocketAddr>,
+        from: Option<Address>,
     },
     /// The last session with the peer expired before a new one was established. Nothing can be sealed until [`Established`].
     Expired {
@@ -313,13 +313,13 @@ pub enum SessionEvent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
     /// Who sent it.
-    pub from: Option<SocketAddr>,
+    pub from: Option<Address>,
     /// Which of our addresses it was sent to.
     pub at: Option<IpAddr>,
 }
 
-impl From<Option<SocketAddr>> for Origin {
-    fn from(from: Option<SocketAddr>) -> Self {
+impl From<Option<Address>> for Origin {
+    fn from(from: Option<Address>) -> Self {
         Self { from, at: None }
     }
 }
@@ -330,7 +330,7 @@ pub struct HandshakeOut {
     /// Bytes written.
     pub len: usize,
     /// Where to; `None` on media without addresses.
-    pub to: Option<SocketAddr>,
+    pub to: Option<Address>,
     /// From which of our addresses: an answer is sent from the one that was called. `None` leaves it to the system.
     pub from: Option<IpAddr>,
     /// For which peer; `None` for a reply to a stranger.

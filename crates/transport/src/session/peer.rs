@@ -12,8 +12,8 @@ use super::{
 };
 use snow::HandshakeState;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Instant, PortId, Span, Wakeup};
+use std::net::IpAddr;
+use wavelane_base::{Address, Instant, PortId, Span, Wakeup};
 use wavelane_wire::datagram::MAC_LEN;
 
 /// Our first message, not answered yet. It is retransmitted unchanged, so an answer to any copy completes it, however long the round trip
@@ -50,11 +50,11 @@ pub(super) struct Answered {
     /// The destinations of copies, sent as soon as the ports have room, at most [`DUE_MAX`].
     pub(super) due: Vec<(PortId, Origin)>,
     /// The sources of the first message so far, at most [`LANES_MAX`].
-    pub(super) asked_from: Vec<(PortId, Option<SocketAddr>)>,
+    pub(super) asked_from: Vec<(PortId, Option<Address>)>,
     /// The way on which its next repetition is answered.
     pub(super) turn: usize,
     /// Its last destination.
-    pub(super) sent_to: Option<SocketAddr>,
+    pub(super) sent_to: Option<Address>,
     /// It was sent to several destinations: it is unknown which copy reached the peer.
     pub(super) sent_wide: bool,
 }
@@ -73,7 +73,7 @@ impl Answered {
 /// An address that only our owner remembers. It may be another host's by now, so it gets a few calls and no data.
 #[derive(Clone, Copy)]
 pub(super) struct Recalled {
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     /// Calls left to this address.
     pub(super) calls: u32,
 }
@@ -85,9 +85,9 @@ pub(super) struct WayOut {
     pub(super) one_way: bool,
     /// Its configured destination. Every second unanswered call goes there, so that two neighbours who both moved, and know only each
     /// other's old addresses, meet again once one of them is back home.
-    pub(super) home: Option<SocketAddr>,
+    pub(super) home: Option<Address>,
     /// Its current destination.
-    pub(super) address: Option<SocketAddr>,
+    pub(super) address: Option<Address>,
     /// Which of our addresses the peer sends to, according to its newest datagram.
     pub(super) local: Option<IpAddr>,
 }
@@ -160,7 +160,7 @@ impl Peer {
     }
 
     /// The destination of the next first message sent on `way`.
-    pub(super) fn call_address(&self, way: usize) -> Option<SocketAddr> {
+    pub(super) fn call_address(&self, way: usize) -> Option<Address> {
         let roams = self.tries % 2 == 1;
         let recalled = self.recalled.filter(|r| way == 0 && r.calls > 0).map(|r| r.address);
         let way = self.ways.get(way)?;
@@ -183,7 +183,7 @@ impl Peer {
     }
 
     /// The outbound way that is the reverse of what arrived on `port` from `from`, if there is one.
-    pub(super) fn way_back(&self, port: PortId, from: Option<SocketAddr>) -> Option<usize> {
+    pub(super) fn way_back(&self, port: PortId, from: Option<Address>) -> Option<usize> {
         let by_port = |way: &WayOut| way.port == Some(port) && !way.one_way;
         let there = |way: &WayOut| by_port(way) && from.is_some() && (way.address == from || way.home == from);
         self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))

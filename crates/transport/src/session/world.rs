@@ -2,13 +2,18 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use wavelane_base::{Entropy, Instant, Seed};
+use wavelane_base::{Address, Entropy, Instant, Seed};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, HANDSHAKE_MAX, OPEN_LEN_LEN, TAG_LEN};
 
 pub(super) const PORT: PortId = PortId(0);
 
-pub(super) fn address(node: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, node as u8 + 1], 4000))
+pub(super) fn address(node: usize) -> Address {
+    at([10, 0, 0, node as u8 + 1], 4000)
+}
+
+/// A port of a host.
+pub(super) fn at(host: [u8; 4], port: u16) -> Address {
+    Address::Ip((host, port).into())
 }
 
 pub(super) fn private_key(node: usize) -> [u8; 32] {

@@ -33,6 +33,8 @@ struct World {
     loss: u64,
     /// Percentage of datagrams delayed by half as much again, and of duplicated ones.
     unruly: u64,
+    /// Octets of a datagram.
+    room: usize,
     got: Vec<(u64, u64, Vec<u8>)>,
 }
 
@@ -68,6 +70,7 @@ impl World {
             chance: Seed(seed).chance("arq"),
             loss,
             unruly,
+            room: ROOM,
             got: Vec::new(),
         }
     }
@@ -81,9 +84,9 @@ impl World {
     fn transmit(&mut self) {
         while self.sender.has_backlog() {
             let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
-            let mut w = Writer::new(&mut buf);
+            let mut w = Writer::new(&mut buf[..self.room]);
             let mut out = Datagram {
-                full: ROOM,
+                full: self.room,
                 fresh: true,
                 w: &mut w,
                 pieces: &mut pieces,
@@ -175,6 +178,18 @@ fn without_loss_everything_arrives_once_in_order() {
     let counters = world.sender.counters();
     assert_eq!((counters.repeated, counters.unrepaired, world.sender.octets(), world.receiver.octets()), (0, 0, 0, 0));
     assert_eq!(world.receiver.counters().held, 0);
+}
+
+/// A carrier of 256 octets leaves some 210 to a datagram.
+#[test]
+fn packets_are_cut_for_datagrams_shorter_than_a_usual_piece() {
+    let mut world = World::new(1, 10, 0);
+    world.room = 210;
+    for serial in 0..20 {
+        world.send(1, serial, 1_000, STRICT);
+    }
+    world.run_until(Instant::from_secs(3));
+    assert_eq!(world.serials(1), (0..20).collect::<Vec<_>>());
 }
 
 #[test]

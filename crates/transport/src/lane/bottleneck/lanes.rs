@@ -4,7 +4,7 @@ use super::{What, World};
 use crate::Controller;
 use crate::lane::{Came, LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room, SENT_MIN};
 use std::collections::BTreeMap;
-use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
+use wavelane_base::{Carrier, Class, Ecn, Instant, Octets, Span, Wakeup};
 
 const OVERHEAD: usize = 28;
 /// A lane ack alone in a datagram, as an IP packet.
@@ -56,8 +56,7 @@ impl World {
             lane: self.lanes.len() as u8,
             controller,
             start_rate: None,
-            mtu_max: 1500,
-            overhead: OVERHEAD,
+            carrier: Carrier { mtu_max: 1500, ..Carrier::default() },
             sent_max: SENT_MIN,
         };
         self.lanes.push(Lane {

@@ -72,7 +72,7 @@ impl<R> LaneSender<R> {
         if self.searches_mtu()
             && let Some(size) = self.mtu.poll(now)
         {
-            return Some(Probe::Mtu { datagram: size - self.config.overhead });
+            return Some(Probe::Mtu { datagram: size - self.config.carrier.overhead });
         }
         None
     }
@@ -85,7 +85,10 @@ impl<R> LaneSender<R> {
     /// Whether the path-MTU search continues: not on a lane without large packets that a probe would fill for long, as its round trip or a
     /// padded ping suggest.
     pub(super) fn searches_mtu(&self) -> bool {
-        let full = self.gauge.bound().map_or(Span::ZERO, |rate| rate.time_for(Octets::new(self.config.mtu_max as u64)));
+        let full = self
+            .gauge
+            .bound()
+            .map_or(Span::ZERO, |rate| rate.time_for(Octets::new(self.config.carrier.mtu_max as u64)));
         let most = if self.gauge.is_known() { MTU_RTT_MAX } else { MTU_RTT_UNGAUGED_MAX };
         let quick = |rtt: Span| rtt.max(full) < most;
         self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || quick(rtt))

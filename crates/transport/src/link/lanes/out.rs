@@ -5,7 +5,7 @@ use crate::lane::{LaneConfig, LaneSender};
 use crate::link::guard::Guard;
 use crate::link::path::Skips;
 use crate::link::{FATES_KNOWN_MIN, LOSS_UNKNOWN, LaneOptions, SentDatagram};
-use wavelane_base::{Entropy, Instant, Octets, Span};
+use wavelane_base::{Carrier, Entropy, Instant, Octets, Span};
 use wavelane_wire::frame::LaneAck;
 
 /// A slow lane still takes bulk if a packet takes no longer than this: bytes that late do no harm, and a lane that is given nothing never
@@ -77,9 +77,9 @@ pub(in crate::link) struct Lane<L> {
 
 impl<L> Lane<L> {
     pub(super) fn new(now: Instant, id: u8, options: &LaneOptions, sent_max: usize, dice: Entropy) -> Self {
-        let LaneOptions { controller, start_rate, mtu_max, overhead, metered, bulk, small } = *options;
+        let LaneOptions { controller, start_rate, carrier, metered, bulk, small } = *options;
         Self {
-            sender: LaneSender::new(now, LaneConfig { lane: id, controller, start_rate, mtu_max, overhead, sent_max }),
+            sender: LaneSender::new(now, LaneConfig { lane: id, controller, start_rate, carrier, sent_max }),
             guard: Guard::default(),
             path: PathView { lane: id, ..PathView::default() },
             rtt_min: Span::MAX,
@@ -87,7 +87,7 @@ impl<L> Lane<L> {
             challenge: None,
             skips: Skips::new(dice),
             ping: false,
-            overhead,
+            overhead: carrier.overhead,
             metered,
             bulk,
             small,
@@ -110,9 +110,9 @@ impl<L> Lane<L> {
         }
     }
 
-    pub(in crate::link) fn set_overhead(&mut self, overhead: usize) {
-        self.overhead = overhead;
-        self.sender.set_overhead(overhead);
+    pub(in crate::link) fn set_carrier(&mut self, carrier: Carrier) {
+        self.overhead = carrier.overhead;
+        self.sender.set_carrier(carrier);
     }
 
     pub(in crate::link) fn overhead(&self) -> usize {
@@ -151,9 +151,9 @@ impl<L> Lane<L> {
 
     /// Restores the lane, possibly over another path.
     pub(super) fn open_again(&mut self, now: Instant, options: &LaneOptions) {
-        let LaneOptions { controller, start_rate, mtu_max, overhead, metered, bulk, small } = *options;
-        self.sender.set_up(controller, start_rate, mtu_max);
-        self.set_overhead(overhead);
+        let LaneOptions { controller, start_rate, carrier, metered, bulk, small } = *options;
+        self.set_carrier(carrier);
+        self.sender.set_up(controller, start_rate);
         self.restart(now);
         (self.metered, self.bulk, self.small) = (metered, bulk, small);
         (self.closed, self.ping, self.blocked) = (false, true, false);

@@ -225,7 +225,7 @@ fn copies_from_elsewhere_take_no_answer_from_the_caller() {
     let init = w.nodes[0].sessions.poll_handshake(now, PORT, &mut buf).unwrap();
     let init = buf[..init.len].to_vec();
     let b = &mut w.nodes[1].sessions;
-    let mut heard = |from: SocketAddr| b.handle_datagram(now, PORT, &mut init.clone(), Some(from));
+    let mut heard = |from: Address| b.handle_datagram(now, PORT, &mut init.clone(), Some(from));
     assert_eq!(heard(address(0)), Incoming::Handled);
     (7..10).for_each(|other| assert_eq!(heard(address(other)), Incoming::Handled));
     let b = &mut w.nodes[1].sessions;
@@ -236,7 +236,7 @@ fn copies_from_elsewhere_take_no_answer_from_the_caller() {
     answered.sort();
     assert_eq!(answered, [address(0), address(7), address(8), address(9)]);
     for n in 0..1_000_u16 {
-        let from = SocketAddr::new(address(7).ip(), 10_000 + n);
+        let from = crate::session::world::at([10, 0, 0, 8], 10_000 + n);
         b.handle_datagram(now, PORT, &mut init.clone(), Some(from));
     }
     let waiting = core::iter::from_fn(|| b.poll_handshake(now, PORT, &mut buf)).count();

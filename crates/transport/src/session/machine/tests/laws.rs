@@ -65,7 +65,7 @@ fn sessions_that_are_flooded_stay_within_their_memory() {
             let at = i as usize % bytes.len();
             bytes[at] ^= 1;
         }
-        let from = SocketAddr::new(std::net::Ipv4Addr::from(0x0a00_0000 + i).into(), 1_000 + (i % 60_000) as u16);
+        let from = crate::session::world::at((0x0a00_0000 + i).to_be_bytes(), 1_000 + (i % 60_000) as u16);
         let meta = FrameMeta { from: Some(from), ..FrameMeta::default() };
         (Instant::from_secs(2) + Span::from_micros(u64::from(i) * 10), Stimulus::Frame(PORT, bytes, meta))
     };

@@ -10,7 +10,7 @@ fn without_address(node: usize, epoch: u64) -> SessionsConfig {
 }
 
 /// `node` dies and starts again, remembers `place`, and has nothing but its peer in mind.
-fn restart(w: &mut World, node: usize, epoch: u64, place: Option<SocketAddr>) {
+fn restart(w: &mut World, node: usize, epoch: u64, place: Option<Address>) {
     w.nodes[node] = Node::new(Sessions::new(w.now, without_address(node, epoch), entropy(node, epoch)));
     if let Some(place) = place {
         w.nodes[node].sessions.recall(w.now, 0, place, None);

@@ -193,7 +193,7 @@ fn a_flooded_port_without_room_silences_no_other() {
 #[test]
 fn a_host_that_proves_its_addresses_does_not_shut_others_out() {
     let mut s = Sessions::new(Instant::ZERO, config(1, 1), entropy(1, 1));
-    let mut call = |bytes: &[u8], from: SocketAddr| {
+    let mut call = |bytes: &[u8], from: Address| {
         let mut bytes = bytes.to_vec();
         let end = bytes.len() - MAC_LEN;
         let shown = mac2(&s.guard.cookie(PORT, Some(from)), &bytes[..end]);
@@ -202,7 +202,7 @@ fn a_host_that_proves_its_addresses_does_not_shut_others_out() {
     };
     let flood: Vec<Vec<u8>> = (0..4).map(|i| init_from(20 + i, 1)).collect();
     let took: Vec<Incoming> = (0..2_000_u16)
-        .map(|n| call(&flood[usize::from(n % 4)], SocketAddr::new(address(7).ip(), n)))
+        .map(|n| call(&flood[usize::from(n % 4)], crate::session::world::at([10, 0, 0, 8], n)))
         .filter(|took| *took == Incoming::Dropped(DropReason::UnknownPeer))
         .collect();
     assert_eq!(took.len() as u32, HANDSHAKES_PER_SECOND_MAX + PROVEN_HANDSHAKES_PER_HOST_MAX);

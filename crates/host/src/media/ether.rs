@@ -3,16 +3,15 @@
 //! Short frames are padded to the medium's minimum length, so a datagram is preceded by its length.
 #![allow(unsafe_code, reason = "packet sockets and their addresses have no safe wrapper")]
 
-use crate::udp::ancillary::{Ancillary, CONTROL_ROOM, Control};
-use crate::udp::stamps::{Reading, Stamps};
-use crate::udp::{Datagram, SOCKET_BUFFER, Sent, set_int};
+use crate::media::udp::ancillary::{Ancillary, CONTROL_ROOM, Control};
+use crate::media::udp::stamps::{Reading, Stamps};
+use crate::media::udp::{Datagram, SOCKET_BUFFER, Sent, set_int};
 use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem;
-use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use wavelane_base::Ecn;
+use wavelane_base::{Address, Carrier, Ecn};
 
 /// The EtherType of our frames: the first for local experiments (IEEE Std 802-2014, section 9.2.4).
 pub const ETHERTYPE: u16 = 0x88b5;
@@ -29,44 +28,12 @@ const WIFI_PRIORITY: libc::c_int = 256;
 /// The highest user priority.
 pub const PRIORITY_MAX: u8 = 7;
 
+/// What it does to a datagram: the length before it. A station takes 1,500 octets as every Ethernet device does, so 576 pass.
+pub const CARRIER: Carrier =
+    Carrier { overhead: LENGTH_OCTETS, mtu_floor: 576, mtu_max: FRAME_ROOM, batch: FRAME_ROOM, radio: None };
+
 /// A station's address.
 pub type Mac = [u8; 6];
-
-/// Reads `02:00:00:00:00:01`. `None` if it is not a single station's address.
-pub fn parse_mac(text: &str) -> Option<Mac> {
-    let mut mac = Mac::default();
-    let mut parts = text.split(':');
-    for octet in &mut mac {
-        let part = parts.next().filter(|part| part.len() == 2)?;
-        *octet = u8::from_str_radix(part, 16).ok()?;
-    }
-    let single = mac[0] & 1 == 0 && mac != Mac::default();
-    (parts.next().is_none() && single).then_some(mac)
-}
-
-/// The socket address that represents a station: link-local, with the interface identifier derived from its own address (RFC 4291, appendix
-/// A), and our EtherType as the port.
-pub fn address_of(mac: Mac) -> SocketAddr {
-    let [a, b, c, d, e, f] = mac.map(u16::from);
-    let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
-    SocketAddr::from((ip, ETHERTYPE))
-}
-
-/// The station that [`address_of`] maps to such an address.
-pub fn mac_of(address: SocketAddr) -> Option<Mac> {
-    let SocketAddr::V6(v6) = address else { return None };
-    let o = v6.ip().octets();
-    let mac = [o[8] ^ 2, o[9], o[10], o[13], o[14], o[15]];
-    (address_of(mac) == address).then_some(mac)
-}
-
-/// The address for display: the station's address if it is one.
-pub fn address_text(address: SocketAddr) -> String {
-    match mac_of(address) {
-        Some([a, b, c, d, e, f]) => format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"),
-        None => address.to_string(),
-    }
-}
 
 /// The socket, bound to one device.
 pub struct EtherLane {
@@ -98,6 +65,10 @@ impl EtherLane {
         }
         Ok(Self { socket, index, buffer: vec![0; FRAME_ROOM], stamps: Stamps::new(Reading::take()) })
     }
+    /// The index of its device.
+    pub fn index(&self) -> u32 {
+        self.index.unsigned_abs()
+    }
     /// Reads a few waiting frames, passes the datagram of each to `take`, and returns their number.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
         for got in 0..FRAMES {
@@ -127,16 +98,16 @@ impl EtherLane {
             let whole = header.msg_flags & libc::MSG_TRUNC == 0 && name.sll_halen == 6;
             let Some(bytes) = whole.then(|| datagram_of(&mut self.buffer[..len])).flatten() else { continue };
             let [a, b, c, d, e, f, ..] = name.sll_addr;
-            let from = address_of([a, b, c, d, e, f]);
+            let from = Address::Station([a, b, c, d, e, f]);
             take(Datagram { bytes, segment: None, from, at: None, ecn: Ecn::NotEct, waited });
         }
         Ok(FRAMES)
     }
-    /// Passes `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be shorter. Addresses that
-    /// represent no station are not valid on this medium.
-    pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: SocketAddr) -> Sent {
+    /// Passes `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be shorter. Only a
+    /// station's address is valid on this medium.
+    pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Address) -> Sent {
         let size = segment.map_or(bytes.len(), usize::from).max(1);
-        let Some(mac) = mac_of(to) else {
+        let Address::Station(mac) = to else {
             return Sent { done: bytes.len(), lost: bytes.chunks(size).count() as u64, ..Sent::default() };
         };
         let mut sent = Sent::default();
@@ -144,7 +115,7 @@ impl EtherLane {
             match self.offer(datagram, mac) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return sent,
-                Err(e) if crate::udp::is_too_big(&e) => sent.too_big += 1,
+                Err(e) if crate::media::udp::is_too_big(&e) => sent.too_big += 1,
                 Err(_) => sent.lost += 1,
             }
             sent.done += datagram.len();
@@ -217,26 +188,6 @@ mod tests {
     const B: Mac = [2, 0, 0, 0, 0, 0xb];
 
     #[test]
-    fn a_station_has_one_address_and_no_other_is_a_stations() {
-        for mac in [A, B, [0, 1, 2, 3, 4, 5], [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff]] {
-            assert_eq!(mac_of(address_of(mac)), Some(mac));
-            assert_eq!(parse_mac(&address_text(address_of(mac))), Some(mac));
-        }
-        assert_eq!(address_of([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]).ip().to_string(), "fe80::3656:78ff:fe9a:bcde");
-        for other in ["192.0.2.1:4780", "[fe80::1]:34997", "[fe80::200:ff:fe00:b]:4780", "[2001:db8::ff:fe00:b]:34997"]
-        {
-            let other: SocketAddr = other.parse().unwrap();
-            assert_eq!((mac_of(other), address_text(other)), (None, other.to_string()));
-        }
-        for wrong in
-            ["", "02:00:00:00:00", "02:00:00:00:00:0b:0c", "2:0:0:0:0:b", "01:00:00:00:00:00", "zz:00:00:00:00:00"]
-        {
-            assert_eq!(parse_mac(wrong), None, "{wrong}");
-        }
-        assert_eq!((parse_mac("00:00:00:00:00:00"), parse_mac("ff:ff:ff:ff:ff:ff")), (None, None));
-    }
-
-    #[test]
     fn a_frames_length_field_is_bounded_by_the_frame() {
         assert_eq!(datagram_of(&mut [0, 2, 7, 8, 0, 0]), Some(&mut [7, 8][..]), "padding is left out");
         assert_eq!(datagram_of(&mut [0, 3, 7, 8]), None);
@@ -261,7 +212,7 @@ mod tests {
     }
 
     /// Reads until `datagrams` have come: a veth pair hands over in a softirq, which a busy machine defers.
-    fn received(lane: &mut EtherLane, datagrams: usize) -> Vec<(Vec<u8>, SocketAddr)> {
+    fn received(lane: &mut EtherLane, datagrams: usize) -> Vec<(Vec<u8>, Address)> {
         let mut got = Vec::new();
         for _ in 0..5_000 {
             lane.receive(|d| got.push((d.bytes.to_vec(), d.from))).unwrap();
@@ -293,16 +244,16 @@ mod tests {
             assert!(EtherLane::open("none", 0).is_err());
             for len in [1, 40, 44, 45, 1_000, 1_498] {
                 let bytes = vec![len as u8; len];
-                let sent = a.send(&bytes, None, address_of(B));
+                let sent = a.send(&bytes, None, Address::Station(B));
                 assert_eq!(sent, Sent { done: len, ..Sent::default() });
-                assert_eq!(received(&mut b, 1), [(bytes, address_of(A))]);
+                assert_eq!(received(&mut b, 1), [(bytes, Address::Station(A))]);
             }
             assert_eq!(b.receive(|_| panic!("nothing came")).unwrap(), 0);
             // Several at once, one too long for the medium, and an address of another medium.
-            assert_eq!(a.send(&[1; 250], Some(100), address_of(B)).done, 250);
+            assert_eq!(a.send(&[1; 250], Some(100), Address::Station(B)).done, 250);
             let lengths: Vec<usize> = received(&mut b, 3).iter().map(|(bytes, _)| bytes.len()).collect();
             assert_eq!(lengths, [100, 100, 50]);
-            assert_eq!(a.send(&[1; 1_499], None, address_of(B)).too_big, 1);
+            assert_eq!(a.send(&[1; 1_499], None, Address::Station(B)).too_big, 1);
             assert_eq!(a.send(&[1; 9], None, "192.0.2.1:4780".parse().unwrap()).lost, 1);
         })
         .unwrap();
@@ -328,7 +279,7 @@ mod tests {
                 chain c { meta priority 0:106 counter comment \"six\"; meta priority 0:0 counter comment \"none\"; }; }'");
             for (priority, frames) in [(6, 3), (0, 2)] {
                 let mut lane = EtherLane::open("e0", priority).unwrap();
-                (0..frames).for_each(|_| assert_eq!(lane.send(&[1; 100], None, address_of(B)).done, 100));
+                (0..frames).for_each(|_| assert_eq!(lane.send(&[1; 100], None, Address::Station(B)).done, 100));
             }
             let seen = sh("nft list table netdev t");
             let packets = |comment: &str| {

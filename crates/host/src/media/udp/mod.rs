@@ -15,7 +15,7 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
-use wavelane_base::{Ecn, Span};
+use wavelane_base::{Address, Ecn, Span};
 
 /// Messages read in one call; each may hold many datagrams.
 const MESSAGES: usize = 8;
@@ -53,14 +53,14 @@ enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
     /// The destination address.
-    pub to: SocketAddr,
+    pub to: Address,
     /// The source address, if known; ignored if it no longer belongs to this host.
     pub from: Option<IpAddr>,
 }
 
 impl From<SocketAddr> for Destination {
     fn from(to: SocketAddr) -> Self {
-        Self { to, from: None }
+        Self { to: to.into(), from: None }
     }
 }
 
@@ -72,7 +72,7 @@ pub struct Datagram<'a> {
     /// If there are several: the size of each but the last, which may be shorter.
     pub segment: Option<u16>,
     /// Its sender.
-    pub from: SocketAddr,
+    pub from: Address,
     /// The address of this host to which it was sent, or, for a broadcast, the one that answers it.
     pub at: Option<IpAddr>,
     /// Its ECN mark.
@@ -196,7 +196,7 @@ impl UdpLane {
             // SAFETY: the kernel wrote an address of that length.
             let name = unsafe { SockAddr::new(name, header.msg_namelen) };
             let Some(from) = name.as_socket().filter(|_| header.msg_flags & libc::MSG_TRUNC == 0) else { continue };
-            let from = peer_address(from, self.bound);
+            let from = peer_address(from, self.bound).into();
             let length = message.msg_len as usize;
             let told = Ancillary::of(header);
             let waited = self.stamps.waited(told.stamp);
@@ -238,11 +238,12 @@ impl UdpLane {
         sent
     }
     fn offer(&self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Answer {
+        let Some(there) = to.to.ip() else { return Answer::Lost };
         // An address of the other IP version is outdated.
-        let own = to.from.filter(|own| own.is_ipv4() == to.to.is_ipv4());
-        match self.offer_from(bytes, segment, to.to, own, ecn) {
+        let own = to.from.filter(|own| own.is_ipv4() == there.is_ipv4());
+        match self.offer_from(bytes, segment, there, own, ecn) {
             // The address may no longer be ours: let the system choose one.
-            Answer::Unsupported | Answer::Lost if own.is_some() => self.offer_from(bytes, segment, to.to, None, ecn),
+            Answer::Unsupported | Answer::Lost if own.is_some() => self.offer_from(bytes, segment, there, None, ecn),
             answer => answer,
         }
     }

@@ -1,0 +1,69 @@
+//! What carries a lane's datagrams on this machine, each behind the trait [`Medium`].
+
+pub mod ether;
+pub mod udp;
+
+use std::io;
+use std::os::fd::AsFd;
+use udp::{Datagram, Destination, Sent};
+use wavelane_base::{Address, Carrier, Ecn};
+
+/// One port by which lanes leave and arrive.
+pub trait Medium: AsFd {
+    /// Passes waiting datagrams to `take`, and returns how many messages there were; 0 if none waits.
+    fn receive(&mut self, take: &mut dyn FnMut(Datagram<'_>)) -> io::Result<usize>;
+    /// Sends `bytes`: one datagram, or several of `segment` bytes each, of which the last may be shorter.
+    fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Sent;
+    /// Datagrams worth sending at once.
+    fn segments_max(&self) -> usize {
+        1
+    }
+    /// Its own address, if it has one to be called at.
+    fn local(&self) -> Option<Address> {
+        None
+    }
+    /// What it does to a datagram; the largest packet is that of its device now.
+    fn carrier(&self) -> Carrier;
+    /// Why nothing comes from it, if the port itself shows that: a device that is gone or down.
+    fn why_silent(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Medium for udp::UdpLane {
+    fn receive(&mut self, take: &mut dyn FnMut(Datagram<'_>)) -> io::Result<usize> {
+        Self::receive(self, take)
+    }
+    fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Sent {
+        Self::send(self, bytes, segment, to, ecn)
+    }
+    fn segments_max(&self) -> usize {
+        Self::segments_max(self)
+    }
+    fn local(&self) -> Option<Address> {
+        Self::local(self).ok().map(Address::Ip)
+    }
+    fn carrier(&self) -> Carrier {
+        Carrier::UDP
+    }
+}
+
+impl Medium for ether::EtherLane {
+    fn receive(&mut self, take: &mut dyn FnMut(Datagram<'_>)) -> io::Result<usize> {
+        Self::receive(self, take)
+    }
+    fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Destination, _: Ecn) -> Sent {
+        Self::send(self, bytes, segment, to.to)
+    }
+    fn carrier(&self) -> Carrier {
+        ether::CARRIER
+    }
+    fn why_silent(&self) -> Option<String> {
+        let name = crate::interface_name(self.index());
+        match name.as_deref().and_then(crate::interface_is_up) {
+            Some(true) => None,
+            Some(false) => Some(format!("its device {} is down", name.unwrap_or_default())),
+            None => Some("its device is gone".into()),
+        }
+    }
+}
