@@ -5,7 +5,6 @@
 use crate::tests::{SERVER, gateway};
 use crate::{Choice, Event, Gateway, LaneConfig, PeerId};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use wavelane_base::{Address, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams};
 use wavelane_transport::session::LANES_MAX;
 
@@ -79,7 +78,7 @@ impl World {
             self.now = next.max(self.now);
             while self.pipe.front().is_some_and(|f| f.0 <= self.now) {
                 let (_, to, port, from, mut bytes) = self.pipe.pop_front().unwrap();
-                let at = (to == 0).then(|| uplink(port.0).ip());
+                let at = uplink(port.0).ip().filter(|_| to == 0).map(|ip| ip.ip());
                 let meta = FrameMeta { rx_time: self.now, from: Some(from), at, ..FrameMeta::default() };
                 self.nodes[to].handle_frame(self.now, port, &mut bytes, meta);
             }

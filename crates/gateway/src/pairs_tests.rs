@@ -50,7 +50,7 @@ impl World {
                     if self.cut == Some(path) || port == PortId(1) && path == 0 {
                         continue;
                     }
-                    let to_port = PortId(u16::from(to.port() == DEVICE));
+                    let to_port = PortId(u16::from(to.ip().is_some_and(|ip| ip.port() == DEVICE)));
                     let from = place(path, side, number);
                     self.pipe.push_back((self.now + DELAY, 1 - side, to_port, from, buf[..out.len].to_vec()));
                 }
@@ -73,7 +73,7 @@ impl World {
                 let (_, to, port, from, mut bytes) = self.pipe.pop_front().unwrap();
                 let path = u8::from(from.ip() == place(1, 1 - to, LISTEN).ip());
                 self.came[usize::from(path)] += 1;
-                let at = Some(place(path, to, LISTEN).ip());
+                let at = place(path, to, LISTEN).ip().map(|ip| ip.ip());
                 let meta = FrameMeta { rx_time: self.now, from: Some(from), at, ..FrameMeta::default() };
                 self.nodes[to].handle_frame(self.now, port, &mut bytes, meta);
             }
