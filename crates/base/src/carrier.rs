@@ -231,7 +231,8 @@ mod tests {
         assert_eq!(all.len(), texts.len());
         let four: Address = "10.0.0.1:258".parse().unwrap();
         let mut expected = [0; 19];
-        (expected[..5].copy_from_slice(&[4, 10, 0, 0, 1]), expected[17..].copy_from_slice(&[1, 2]));
+        expected[..5].copy_from_slice(&[4, 10, 0, 0, 1]);
+        expected[17..].copy_from_slice(&[1, 2]);
         assert_eq!(four.octets(), expected);
         let owned = |text: &str| text.parse::<Address>().unwrap().host().owned();
         assert_eq!(["10.0.0.1:7", "[2001:db8::1]:7", "[fe80::1]:7", "line 7"].map(owned), [4, 8, 16, 2]);
