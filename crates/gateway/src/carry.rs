@@ -264,12 +264,13 @@ impl Gateway {
             .filter(|passage| passage.hops > 0 || passage.choice || passage.attempt > 0 || passage.seal.is_some());
         if let Some(passage) = across {
             if let Some(id) = self.flows.id_of_token(&passage.token) {
+                // Anyone who knows the token can ask: that says nothing of the way, so no relay is to shun the next hop for it.
                 if !self.flows.edge(id).is_some_and(|edge| edge.takes(&passage)) {
                     self.counters.dropped_stale_opens += 1;
-                    return Err(Reason::Restarted.into());
+                    return Err(Reason::Complete.into());
                 }
                 if !self.is_resumed_by_edge(id, &passage) {
-                    return Err(Reason::Restarted.into());
+                    return Err(Reason::Complete.into());
                 }
                 self.take_up(now, id, side, passage);
                 return Ok(());
@@ -427,13 +428,15 @@ impl Gateway {
         }
     }
 
-    /// The answering edge remembers the flow as ended well, and says so by a word if the flow is sealed.
+    /// The answering edge remembers the flow as ended well, and says so by a word if the flow is sealed. Without an account of the
+    /// end it was asked by another way.
     fn ended_there(&mut self, now: Instant, id: FlowId, ended: Option<Answered>) {
-        let Some(edge) = self.flows.edge(id) else { return };
-        if edge.is_sealed() && !edge.hear_end(ended) {
-            return self.distrust(now, id, Deceit::Word);
+        let proven = self.flows.edge(id).is_none_or(|edge| !edge.is_sealed() || edge.hear_end(ended));
+        match self.flows.edge(id).is_some() && ended.is_none() {
+            _ if !proven => self.distrust(now, id, Deceit::Word),
+            true => self.ask_after(now, id),
+            false => self.lost(now, id, Reason::Complete),
         }
-        self.lost(now, id, Reason::Complete);
     }
 
     /// A new way is established: sends what the other edge lacks and reports what we have.

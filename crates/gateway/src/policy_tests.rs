@@ -330,7 +330,7 @@ fn the_first_usable_route_or_detour_is_taken() {
     assert_eq!(next(&gateway), Some(TOWN));
     gateway.peers[TOWN.0].down = true;
     assert_eq!(next(&gateway), Some(port));
-    gateway.shun(now, port, target);
+    gateway.shun(now, Some(SHIP), port, target);
     assert_eq!(next(&gateway), Some(yard));
     gateway.peers[yard.0].down = true;
     assert_eq!(next(&gateway), None);
@@ -358,7 +358,7 @@ fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
     gateway.distrust_way(at(1), Some(SHIP), TOWN, target);
     assert_eq!(gateway.good_way(at(1), Some(SHIP), target), Some(port));
     gateway.distrust_way(at(2), Some(SHIP), port, target);
-    gateway.shun(at(3), yard, target);
+    gateway.shun(at(3), Some(SHIP), yard, target);
     assert_eq!(gateway.good_way(at(3), Some(SHIP), target), None);
     let next = |gateway: &Gateway, s| {
         (gateway.next_way(at(s), Some(SHIP), target), gateway.any_way(at(s), Some(SHIP), target))
@@ -376,6 +376,23 @@ fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
     assert_eq!(gateway.good_way(at(6 + 120), Some(SHIP), target), Some(TOWN));
 }
 
+/// What one neighbour's requests met moves no other's flows, nor makes their marks forgotten.
+#[test]
+fn marks_belong_to_the_upstream_that_caused_them() {
+    let mut gateway = gateway(config_of_three());
+    let (port, at, target) = (PeerId(2), Instant::from_secs, "203.0.113.9".parse().unwrap());
+    gateway.shun(at(1), Some(SHIP), TOWN, target);
+    for n in 0..3_000_u32 {
+        gateway.shun(at(2), Some(port), TOWN, std::net::Ipv4Addr::from_bits(0x0a04_0000 + n).into());
+        gateway.shun(at(2), None, TOWN, std::net::Ipv4Addr::from_bits(0x0a04_0000 + n).into());
+    }
+    assert_eq!(gateway.good_way(at(2), Some(SHIP), target), Some(port), "it led nowhere for what comes from there");
+    assert_eq!(gateway.good_way(at(2), Some(port), target), Some(TOWN));
+    assert_eq!(gateway.good_way(at(2), None, target), Some(TOWN));
+    gateway.ways.returned(TOWN);
+    assert_eq!(gateway.good_way(at(2), Some(SHIP), target), Some(TOWN));
+}
+
 /// SHIP, and two peers that lead everywhere.
 fn config_of_three() -> Config {
     let mut three = config();
@@ -388,8 +405,8 @@ fn ways_that_all_led_nowhere_take_turns() {
     let mut gateway = gateway(config_of_three());
     let (port, at, target) = (PeerId(2), Instant::from_secs, "203.0.113.9".parse().unwrap());
     // A request that came in a circle is refused by all of them.
-    gateway.shun(at(1), TOWN, target);
-    gateway.shun(at(2), port, target);
+    gateway.shun(at(1), Some(SHIP), TOWN, target);
+    gateway.shun(at(2), Some(SHIP), port, target);
     let next = |gateway: &Gateway, s| gateway.any_way(at(s), Some(SHIP), target);
     assert_eq!(next(&gateway, 3), Some(TOWN));
     // It led there after all, over a relay that withholds.

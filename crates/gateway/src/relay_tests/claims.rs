@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::shares::{Arrivals, Lending};
+use wavelane_wire::frame::{Seal, Word};
 
 impl Chain {
     /// The first node asks for a flow to the last with a hand-made request.
@@ -152,4 +153,33 @@ fn a_relay_whose_path_the_egress_left_does_not_shun_it() {
     assert_eq!(chain.node(1).good_way(now, Some(PeerId(0)), target.ip()), Some(PeerId(1)));
     assert!(chain.run(Span::from_secs(60), Chain::all_closed));
     chain.check_complete();
+}
+
+/// A neighbour that knows a token repeats an old request, or one with an invented word, to make the relay shun the next hop.
+#[test]
+fn a_stale_or_forged_request_makes_no_relay_shun_the_next_hop() {
+    for sealed in [false, true] {
+        let mut chain = Chain::new(3, 1);
+        chain.seals = vec![sealed; 3];
+        (0..3).for_each(|node| chain.boot(node));
+        chain.talk(noise(1, 3_000_000), Vec::new());
+        chain.run(Span::from_millis(500), |_| false);
+        let id = chain.clients[0].flow.unwrap();
+        let edge = chain.node(0).flows.edge(id).unwrap();
+        let (token, word) = (edge.token, sealed.then_some(Seal::Word(Word { count: 7, tag: [7; 16] })));
+        edge.attempt = 7;
+        chain.boot(1);
+        assert!(chain.run(Span::from_secs(20), |c| c.count(2, "flows_resumed") > 0), "the opener asks an eighth time");
+        let refused = |c: &Chain| c.count(2, "dropped_stale_opens") + c.count(2, "dropped_words_forged");
+        let before = refused(&chain);
+        chain.ask(Some(Passage { token, hops: 1, received: Some(0), choice: true, attempt: 1, seal: word }));
+        assert!(chain.run(Span::from_secs(5), |c| refused(c) > before), "the egress sees that it is not the other edge's");
+        chain.run(Span::from_millis(500), |_| false);
+        let (now, target) = (chain.now, server(2).ip());
+        for upstream in [Some(PeerId(0)), None] {
+            assert_eq!(chain.node(1).good_way(now, upstream, target), Some(PeerId(1)), "sealed: {sealed}");
+        }
+        assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+        chain.check_complete();
+    }
 }
