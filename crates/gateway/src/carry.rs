@@ -284,7 +284,7 @@ impl Gateway {
             return Err(Reason::Aborted.into());
         }
         let token = across.map_or([0; 16], |passage| passage.token);
-        let mut seal = self.agree_on_keys(&Around { token, source, target }, across.as_ref())?;
+        let mut seal = self.agree_on_keys((now, side.0), &Around { token, source, target }, across.as_ref())?;
         let edge = across.map(|passage| {
             let mut edge = Edge::new(passage.token, Role::Answerer);
             (edge.attempt, edge.relays, edge.seal) = (passage.attempt, Some(passage.hops), seal.take());

@@ -90,6 +90,10 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("addresses_unproven", "times a peer's new address did not answer a challenge and the one before was taken again"),
     ("flows_idle", "connections reset because nothing of them moved for longer than `gateway.idle`"),
     ("refused_flow_rate", "connections of peers refused because they opened more per second than their share"),
+    (
+        "refused_key_rate",
+        "sealed connections of peers refused because agreeing on their keys would have taken more than the peer's share of time",
+    ),
     ("flows_given_up", "flows whose path over a relay was lost and that were not resumed within ten minutes"),
     ("refused_relay_loop", "flows not passed on because they had passed too many relays: the routes form a loop"),
     ("dropped_not_newer", "handshakes older than the last one accepted (repeated or replayed)"),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::shares::{Arrivals, Lending};
-use wavelane_wire::frame::{Seal, Word};
+use wavelane_wire::frame::{OPEN_KEYS_LEN, Seal, Word};
 
 impl Chain {
     /// The first node asks for a flow to the last with a hand-made request.
@@ -182,4 +182,27 @@ fn a_stale_or_forged_request_makes_no_relay_shun_the_next_hop() {
         assert!(chain.run(Span::from_secs(60), Chain::all_closed));
         chain.check_complete();
     }
+}
+
+/// Junk in place of keys costs as much as keys do.
+#[test]
+fn a_flood_of_sealed_requests_is_refused_before_it_costs() {
+    let mut chain = Chain::new(2, 1);
+    chain.seals = vec![true; 2];
+    (0..2).for_each(|node| chain.boot(node));
+    chain.run(Span::from_secs(1), |_| false);
+    let now = chain.now;
+    let mut ask = |n: u64| {
+        let mut token = [9; 16];
+        token[..8].copy_from_slice(&n.to_be_bytes());
+        let seal = Some(Seal::Keys([n as u8; OPEN_KEYS_LEN]));
+        let side = (PeerId(0), wavelane_wire::frame::FlowName { mine: false, number: 100 + n });
+        let passage = Passage { token, seal, ..Passage::default() };
+        chain.node(1).incoming(now, side, (server(0), server(1)), Some(passage)).unwrap_err().reason
+    };
+    let reasons: Vec<Reason> = (0..1_000).map(&mut ask).collect();
+    let tried = reasons.iter().filter(|reason| **reason == Reason::Prohibited).count();
+    assert_eq!(tried, 256, "its own allowance and the common one");
+    assert!(reasons[256..].iter().all(|reason| *reason == Reason::NoRoom));
+    assert_eq!((chain.count(1, "refused_seals"), chain.count(1, "refused_key_rate")), (256, 744));
 }
