@@ -159,11 +159,13 @@ mod tests {
             // Ten thousand a second for ten seconds.
             let us = |n: u64| Instant::from_nanos(n * 1_000);
             let times: Vec<u64> = (0..100_000).filter(|n| labour.agree(us(n * 100), 0)).collect();
-            let most_at_once = (0..100).map(|tenth| times.iter().filter(|n| *n / 1_000 == tenth).count()).max().unwrap();
+            let most_at_once =
+                (0..100).map(|tenth| times.iter().filter(|n| *n / 1_000 == tenth).count()).max().unwrap();
             assert!((20_000..=40_500).contains(&times.len()), "2,000 a second are promised: {}", times.len());
             assert!(most_at_once <= 2 * AT_ONCE as usize + 405, "{most_at_once}");
             assert_eq!(labour.refused, 100_000 - times.len() as u64);
-            let other = (1..peers).last().map(|peer| (0..AT_ONCE).filter(|_| labour.agree(us(10_000_000), peer)).count());
+            let other =
+                (1..peers).last().map(|peer| (0..AT_ONCE).filter(|_| labour.agree(us(10_000_000), peer)).count());
             assert_eq!(other, (peers > 1).then_some(AT_ONCE as usize), "another one has its own allowance");
         }
     }

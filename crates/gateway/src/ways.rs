@@ -158,7 +158,9 @@ impl Gateway {
 
     /// Neighbours that are not down and not recently marked as leading nowhere, best first.
     fn leading(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> impl Iterator<Item = PeerId> {
-        let leads = move |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, upstream, *peer, target).is_none();
+        let leads = move |peer: &PeerId| {
+            !self.peers[peer.0].down && self.ways.shunned_at(now, upstream, *peer, target).is_none()
+        };
         self.ways_to(upstream, target).into_iter().filter(leads)
     }
 

@@ -173,7 +173,10 @@ fn a_stale_or_forged_request_makes_no_relay_shun_the_next_hop() {
         let refused = |c: &Chain| c.count(2, "dropped_stale_opens") + c.count(2, "dropped_words_forged");
         let before = refused(&chain);
         chain.ask(Some(Passage { token, hops: 1, received: Some(0), choice: true, attempt: 1, seal: word }));
-        assert!(chain.run(Span::from_secs(5), |c| refused(c) > before), "the egress sees that it is not the other edge's");
+        assert!(
+            chain.run(Span::from_secs(5), |c| refused(c) > before),
+            "the egress sees that it is not the other edge's"
+        );
         chain.run(Span::from_millis(500), |_| false);
         let (now, target) = (chain.now, server(2).ip());
         for upstream in [Some(PeerId(0)), None] {
