@@ -10,6 +10,15 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("connections_closed", "connections ended in an orderly way, end to end"),
     ("bytes_from_applications", "bytes read from sockets here"),
     ("bytes_to_applications", "bytes written to sockets here"),
+    (
+        "refused_by_peer",
+        "of refused connections, those whose target the peer does not let us reach (its serves, allow_targets)",
+    ),
+    (
+        "state_put_back",
+        "times that rules, routes or our device were put back after another program had taken them away",
+    ),
+    ("state_missing", "times that such a part could not be put back"),
     ("rules_made_anew", "times the nft process that holds our rules was killed and the rules were made anew"),
     ("dropped_give_back", "times the rules for plain forwarding to peers that are down could not be installed"),
     ("dropped_syn_held_too_long", "SYNs dropped after four seconds of waiting; their repeat joins the same attempt"),
