@@ -178,7 +178,9 @@ impl Kernel {
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
         let watch = StateWatch::open();
-        let hindrances = Arc::new(Mutex::new(firewall::findings(config)));
+        // Those at the start are among the warnings.
+        let told = firewall::findings(config);
+        let hindrances = Arc::new(Mutex::new(told.clone()));
         let found = Arc::clone(&hindrances);
         let work = move || {
             // Of consecutive failures to renew the rules only the first is logged.
@@ -230,8 +232,6 @@ impl Kernel {
         };
         let thread = std::thread::Builder::new().name("kernel".into()).spawn(work)?;
         let (orders, wake, thread) = (Some(orders), Some(wake), Some(thread));
-        // Those at the start are among the warnings.
-        let told = firewall::findings(config);
         Ok(Self { holds_syns, in_force, ordered: None, orders, hindrances, told, wake, done, thread, bell })
     }
     /// What on this host keeps traffic from us now.

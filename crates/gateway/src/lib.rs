@@ -104,6 +104,8 @@ pub struct Gateway {
     places: Lending,
     arrivals: Arrivals,
     labour: Labour,
+    /// Bytes that edges keep, by the peer that carries their flows.
+    keeping: Lending,
     relays: Relays,
     ways: ways::Ways,
     /// The routing table for [`Config::by_table`].
@@ -238,6 +240,7 @@ impl Gateway {
             places: Lending::default(),
             arrivals: Arrivals::default(),
             labour: Labour::default(),
+            keeping: Lending::default(),
             relays: Relays::default(),
             ways: ways::Ways::default(),
             table: Table::default(),
@@ -371,6 +374,7 @@ impl Gateway {
         self.places = Lending::new(flows_max, peers);
         self.arrivals = Arrivals::new(now, flows_max * NEW_FLOWS, peers);
         self.labour = Labour::new(now, peers);
+        self.share_out_kept();
         (0..peers).for_each(|peer| self.note_held(PeerId(peer)));
     }
 

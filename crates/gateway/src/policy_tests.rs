@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::may_reach;
+use crate::edge::{Edge, Role};
 use crate::{Config, Detour, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Instant, IpPrefix, Machine, PortId, Seed};
-use wavelane_wire::frame::Reason;
+use wavelane_wire::frame::{FlowName, Reason};
 use wavelane_wire::ip::checksum;
 
 const SHIP: PeerId = PeerId(0);
@@ -453,4 +454,27 @@ fn both_ends_apply_the_same_source_rules() {
         let packet = udp(source, "10.1.0.9");
         assert_eq!(leaves(&mut here, &packet).is_ok(), arrives(&mut there, SHIP, &packet).is_ok(), "{source}");
     }
+}
+
+#[test]
+fn bytes_kept_for_one_peers_flows_leave_the_others_their_share() {
+    let pool = 8 << 20;
+    let mut gateway = gateway(Config { pool: wavelane_base::Octets::new(pool), ..config() });
+    let flow = |gateway: &mut Gateway, peer, number: u64| {
+        let edge = Edge::new(u128::from(number).to_be_bytes(), Role::Answerer);
+        gateway.flows.insert(peer, FlowName { mine: false, number }, Some(Box::new(edge)))
+    };
+    let quiet = flow(&mut gateway, TOWN, 1);
+    // A neighbour that never says how far it got.
+    let greedy: Vec<_> = (10..60).map(|n| flow(&mut gateway, SHIP, n)).collect();
+    for id in &greedy {
+        let share = gateway.share_kept(*id) as usize;
+        gateway.with_edge(*id, |edge| edge.keep(&vec![0; share]));
+    }
+    assert_eq!(gateway.share_kept(greedy[0]), 16 << 10);
+    assert!(gateway.share_kept(quiet) >= pool / 2 / 4 / 4, "{}", gateway.share_kept(quiet));
+    for id in greedy {
+        gateway.forget(id);
+    }
+    assert_eq!((gateway.kept, gateway.keeping.held(SHIP.0)), (0, 0));
 }

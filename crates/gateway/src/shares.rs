@@ -27,6 +27,18 @@ impl Lending {
         let before = core::mem::replace(&mut self.held[peer], held);
         self.taken = self.taken - before.max(self.guaranteed) + held.max(self.guaranteed);
     }
+    /// How many share.
+    pub(super) fn peers(&self) -> usize {
+        self.held.len()
+    }
+    /// What `peer` holds now.
+    pub(super) fn held(&self, peer: usize) -> u64 {
+        self.held[peer]
+    }
+    /// What `peer` may hold beside that.
+    pub(super) fn free(&self, peer: usize) -> u64 {
+        self.limit(peer).saturating_sub(self.held[peer])
+    }
     /// What `peer` may hold.
     pub(super) fn limit(&self, peer: usize) -> u64 {
         let others = self.taken - self.held[peer].max(self.guaranteed);

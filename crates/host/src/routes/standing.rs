@@ -102,7 +102,8 @@ pub fn policy_rules(priorities: &[u32]) -> io::Result<Vec<Vec<u8>>> {
             let mut all = attributes(body.get(ROUTE..).unwrap_or(&[]));
             let priority = all.find_map(|(kind, value)| (kind == FRA_PRIORITY).then(|| u32_at(value, 0))).flatten();
             if priority.is_some_and(|priority| priorities.contains(&priority)) {
-                found.push(body.to_vec());
+                // Its flags say whether its interface is there now.
+                found.push([&body[..8], &body[ROUTE..]].concat());
             }
         })?;
     }
