@@ -52,6 +52,10 @@ def test_a_sweeps_two_tables_are_one(hop: Path, command: str, tmp_path: Path) ->
         "value": "double",
         "verdict": "string",
     }
+    # As the guide says, with the extras that it names.
+    pandas = pytest.importorskip("pandas", reason="the Python package pandas is missing")
+    read = pandas.read_parquet(tmp_path / "s/sweep.parquet")
+    assert (list(read.columns), len(read)) == (table.column_names, table.num_rows)
     goodput = [row for row in table.to_pylist() if row["metric"] == "goodput_bps"]
     assert len(goodput) == 8 and {row["seed"] for row in goodput} == {1, 2}
     whole = [row for row in table.to_pylist() if row["seed"] is None]

@@ -8,14 +8,16 @@ mod one_way;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
-use crate::{shaper, status};
+use crate::{firewall, shaper, status};
 use notes::{notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write as _};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wavelane_host::files;
 
 /// Exit code of every refused command.
 pub const EXIT_REFUSED: u8 = 2;
@@ -429,6 +431,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = unreachable(config);
     warnings.extend(unforwarded(config));
     warnings.extend(one_way::filtered_here(config));
+    warnings.extend(firewall::findings(config));
     if let Some(intercept) = &config.intercept {
         for name in &intercept.interfaces {
             if !wavelane_host::interface_exists(name) {
@@ -483,7 +486,9 @@ fn find_control() -> Result<PathBuf, CommandError> {
     let folder = config::default_control("x").parent().map(Path::to_path_buf).unwrap_or_default();
     let is_ours = |p: &PathBuf| {
         let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with("wavelane-") && name.ends_with(".sock")
+        // In a folder that all may write to, others may have made one.
+        let own = || files::is_own(p, FileTypeExt::is_socket);
+        name.starts_with("wavelane-") && name.ends_with(".sock") && own()
     };
     let folders = [folder.clone(), PathBuf::from(config::SERVICE_FOLDER)];
     let entries = folders.iter().flat_map(|f| std::fs::read_dir(f).into_iter().flatten().flatten()).map(|e| e.path());

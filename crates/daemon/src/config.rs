@@ -208,6 +208,8 @@ pub struct Config {
     pub on_failure: OnFailure,
     /// See [`Source`].
     pub source: Source,
+    /// The files that this was read from.
+    pub reads: Vec<PathBuf>,
     /// The control socket.
     pub control: PathBuf,
     /// The file that remembers the boot epoch.
@@ -240,8 +242,19 @@ pub struct Config {
     pub clock: ClockSkew,
 }
 
+/// No configuration is longer, in octets.
+const FILE_MAX: u64 = 4 << 20;
+
 pub(crate) fn value(key: impl Into<String>, what: impl Into<String>) -> ConfigError {
     ConfigError::Value { key: key.into(), what: what.into() }
+}
+
+/// A configuration's text: it is read on the thread that moves packets, so from a plain file of bounded length only.
+pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
+    let octets = wavelane_host::files::read_small(path, FILE_MAX)?;
+    let text =
+        String::from_utf8(octets).map_err(|e| std::io::Error::new(std::io::ErrorKind::InvalidData, e.to_string()))?;
+    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
 /// Whether a TOML text is a gateway's configuration (it has a table `gateway`) rather than a scenario.
@@ -253,8 +266,7 @@ pub fn is_gateway_config(text: &str) -> bool {
 impl Config {
     /// Reads the file and the key files it names (relative names count from the file's folder).
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+        let text = read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Self::parse(&text, &path.display().to_string(), folder)
     }

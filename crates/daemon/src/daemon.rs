@@ -37,6 +37,7 @@ use crate::log::Log;
 use crate::names::Names;
 use crate::routes::Routes;
 use crate::rules;
+use crate::standing::Part;
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
 use crate::whereabouts::Whereabouts;
@@ -126,6 +127,10 @@ pub struct Daemon {
     to_pass: Vec<Held>,
     /// When refused requests of each peer were last logged.
     denials_told: BTreeMap<usize, Instant>,
+    /// When a refusal by each peer was last logged.
+    refusals_told: BTreeMap<usize, Instant>,
+    /// When the loss of a part was last logged, and how many were not since.
+    losses_told: BTreeMap<Part, (Option<Instant>, u64)>,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
     peers: Vec<Contact>,
@@ -224,6 +229,8 @@ impl Daemon {
             packet_door: opened.tun.map(PacketDoor::new),
             to_pass: Vec::new(),
             denials_told: BTreeMap::new(),
+            refusals_told: BTreeMap::new(),
+            losses_told: BTreeMap::new(),
             give_back_again: None,
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),

@@ -8,8 +8,8 @@
 
 use crate::config::{Config, Intercept, OnFailure, Tun, prefix_text, width};
 use crate::kernel::Down;
-use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, open_addresses};
-use std::collections::BTreeSet;
+use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, attached, excepted, open_addresses};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
@@ -94,15 +94,7 @@ impl Ways {
         let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
         run("ip", &["link", "set", "dev", name, "mtu", &tun.mtu.to_string()], "")?;
         allow_other_ways(name)?;
-        for a in &tun.addresses {
-            let mut arguments = vec!["address", "add"];
-            let address = prefix_text(&IpPrefix { address: a.address, bits: a.bits });
-            arguments.extend([address.as_str(), "dev", name]);
-            // The device has no other hosts, so duplicate address detection is pointless.
-            arguments.extend(a.address.is_ipv6().then_some("nodad"));
-            run("ip", &arguments, "")?;
-        }
-        run("ip", &["link", "set", "dev", name, "up"], "")?;
+        set_up(tun)?;
         let routes = if closed { left_behind() } else { Vec::new() };
         let mut ways = Self { device: name.into(), closed, routes, answering: Vec::new() };
         ways.lead(config, &Down::new())?;
@@ -111,11 +103,26 @@ impl Ways {
     /// Makes the routes those of `config`, adding before removing. What goes to the peers `down` is left to the main table.
     pub(crate) fn lead(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         let wanted = routes(config, Some(&self.device), down)?;
-        let is_new = |r: &&String| !self.routes.contains(r);
+        let before: BTreeSet<&String> = self.routes.iter().collect();
+        let is_new = |r: &&String| !before.contains(r);
         change_routes("replace", &wanted.iter().filter(is_new).cloned().collect::<Vec<_>>())?;
         remove_others(&self.routes, &wanted);
         self.routes = wanted;
         self.lead_answers(open_addresses(config))
+    }
+    /// Makes everything anew, whatever another program took away of it.
+    pub(crate) fn renew(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
+        let (Some(tun), Some(intercept)) = (&config.tun, &config.intercept) else { return Ok(()) };
+        set_up(tun)?;
+        // Without a gap in the rules that stand.
+        set_rules(tun, intercept, LOOK_MEANWHILE)?;
+        set_rules(tun, intercept, LOOK)?;
+        Family::ALL.into_iter().for_each(|family| family.remove_rules(LOOK_MEANWHILE));
+        self.answering.clear();
+        let before = std::mem::take(&mut self.routes);
+        self.lead(config, down)?;
+        remove_others(&before, &self.routes);
+        Ok(())
     }
     /// An orderly stop: nothing is refused any more.
     pub(crate) fn remove(mut self) {
@@ -149,6 +156,20 @@ impl Drop for Ways {
     }
 }
 
+/// Gives the device its addresses and sets it up.
+fn set_up(tun: &Tun) -> Result<(), ToolError> {
+    let name = tun.name.as_str();
+    for a in &tun.addresses {
+        let mut arguments = vec!["address", "replace"];
+        let address = prefix_text(&IpPrefix { address: a.address, bits: a.bits });
+        arguments.extend([address.as_str(), "dev", name]);
+        // The device has no other hosts, so duplicate address detection is pointless.
+        arguments.extend(a.address.is_ipv6().then_some("nodad"));
+        run("ip", &arguments, "")?;
+    }
+    run("ip", &["link", "set", "dev", name, "up"], "").map(drop)
+}
+
 /// Network and metric of a route: by these the kernel tells routes of one table apart.
 fn place(route: &str) -> (&str, bool) {
     let network = route.split(' ').find(|word| word.contains('/')).unwrap_or(route);
@@ -170,7 +191,8 @@ fn change_routes(verb: &str, routes: &[String]) -> Result<(), ToolError> {
 /// Removes those of `routes` that are not `wanted`.
 fn remove_others(routes: &[String], wanted: &[String]) {
     // A route that changed its kind was replaced, and IPv6 would remove the new one.
-    let stands = |r: &String| wanted.iter().any(|w| place(w) == place(r));
+    let wanted: BTreeSet<(&str, bool)> = wanted.iter().map(|route| place(route)).collect();
+    let stands = |r: &String| wanted.contains(&place(r));
     let _ = change_routes("del", &routes.iter().filter(|r| !stands(r)).cloned().collect::<Vec<_>>());
 }
 
@@ -257,15 +279,16 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
 /// What our table holds: the peers' networks, to `device` if there is one, and exceptions for networks we are attached to
 /// that lie within them. Networks of peers that are `down` are exceptions, too, because wider ones of others may remain.
 fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<String>, ToolError> {
-    let mut networks: Vec<(IpPrefix, bool)> = Vec::new();
-    for network in config.peers.iter().flat_map(|p| &p.routes) {
-        // A peer that is up stands in for one that has the same network and is down.
-        let mut owners = config.peers.iter().filter(|p| p.routes.contains(network));
-        if networks.iter().all(|(n, _)| n != network) {
-            networks.push((*network, owners.all(|p| down.contains(&p.public_key))));
+    // A peer that is up stands in for one that has the same network and is down.
+    let mut all: BTreeMap<(IpAddr, u8), bool> = BTreeMap::new();
+    for peer in &config.peers {
+        let is_down = down.contains(&peer.public_key);
+        for network in &peer.routes {
+            *all.entry((network.address, network.bits)).or_insert(true) &= is_down;
         }
     }
-    networks.sort_by_key(|(r, _)| (r.address, r.bits));
+    let networks: Vec<(IpPrefix, bool)> =
+        all.into_iter().map(|((address, bits), is_down)| (IpPrefix { address, bits }, is_down)).collect();
     let mut routes: Vec<String> = Vec::new();
     for (network, is_down) in &networks {
         let network = prefix_text(network);
@@ -276,17 +299,9 @@ fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<Stri
         routes.extend(rules::is_closed(config).then(|| format!("unreachable {network} {REFUSING}")));
     }
     let networks: Vec<IpPrefix> = networks.into_iter().map(|(network, _)| network).collect();
-    for family in families(config) {
-        let listing = run("ip", &[family.ip_flag(), "route", "show", "table", "main", "proto", "kernel"], "")?;
-        for line in listing.lines().filter(|l| !l.split(' ').any(|word| Some(word) == device)) {
-            let attached = line.split(' ').next().and_then(|word| word.parse::<IpPrefix>().ok());
-            let inside = |a: &IpPrefix| networks.iter().any(|r| r.contains(a.address) && r.bits < a.bits);
-            // A `throw` route ends the lookup in our table, which goes on to the next rule.
-            routes.extend(
-                attached.filter(|a| inside(a) && !networks.contains(a)).map(|a| format!("throw {}", prefix_text(&a))),
-            );
-        }
-    }
+    // A `throw` route ends the lookup in our table, which goes on to the next rule.
+    let attached = attached(config)?;
+    routes.extend(excepted(&networks, &attached).map(|network| format!("throw {}", prefix_text(&network))));
     Ok(routes)
 }
 

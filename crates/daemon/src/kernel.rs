@@ -2,14 +2,20 @@
 
 use crate::config::Config;
 use crate::device::Ways;
-use crate::rules::Rules;
+use crate::firewall;
+use crate::rules::{self, Rules};
+use crate::standing::{Part, Standing};
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use wavelane_base::IpPrefix;
 use wavelane_host::nft::ToolError;
+use wavelane_host::routes::StateWatch;
 
 /// The public keys of the peers whose networks are given back: what goes there is forwarded plainly.
 pub(crate) type Down = BTreeSet<[u8; 32]>;
@@ -37,8 +43,74 @@ impl Installed {
             Change::Config => self.rules.replace(config, down)?,
             Change::Down => self.rules.take(config, down)?,
             Change::Gone => return self.rules.take(config, down),
+            Change::Back(part) => return self.put_back(part, wanted),
         }
         self.ways.as_mut().map_or(Ok(()), |ways| ways.lead(config, down))
+    }
+    /// Makes anew what another program took away.
+    fn put_back(&mut self, part: Part, wanted: &Wanted) -> Result<(), ToolError> {
+        match part {
+            Part::PolicyRules | Part::Routes | Part::Device => {
+                self.rules.lead_home()?;
+                self.ways.as_mut().map_or(Ok(()), |ways| ways.renew(&wanted.config, &wanted.down))
+            }
+            Part::ClosedTable => rules::close(&wanted.config),
+            Part::HeldSyns => self.rules.hold_anew(&wanted.config),
+        }
+    }
+}
+
+/// What stood when it was last put right, what stands, and the networks that this host is attached to.
+#[derive(Debug)]
+struct Watched {
+    whole: Standing,
+    last: Standing,
+    attached: Vec<IpPrefix>,
+    /// What could not be put back, and was told.
+    failing: BTreeSet<Part>,
+}
+
+impl Watched {
+    fn new(installed: &Installed, stands: &Wanted) -> Self {
+        let whole = Standing::read(&stands.config, installed.rules.holds_syns(), &Standing::default());
+        let attached = rules::attached(&stands.config).unwrap_or_default();
+        Self { last: whole.clone(), whole, attached, failing: BTreeSet::new() }
+    }
+    /// Something was changed by us.
+    fn note(&mut self, installed: &Installed, stands: &Wanted) {
+        self.read(installed, stands);
+        self.whole = self.last.clone();
+    }
+    fn read(&mut self, installed: &Installed, stands: &Wanted) {
+        self.last = Standing::read(&stands.config, installed.rules.holds_syns(), &self.last);
+    }
+    /// Puts back what is missing. Returns what is to be told.
+    fn look(&mut self, installed: &mut Installed, stands: &Wanted) -> Vec<(Change, Result<(), ToolError>)> {
+        self.read(installed, stands);
+        let mut told = Vec::new();
+        for part in self.whole.missing(&self.last) {
+            let mut done = installed.put_back(part, stands);
+            self.read(installed, stands);
+            if done.is_ok() && self.whole.missing(&self.last).contains(&part) {
+                let said = "it is gone again at once: another program takes it away".into();
+                done = Err(ToolError::Refused { tool: "the kernel".into(), said });
+            }
+            let failed = done.is_err();
+            if failed && !self.failing.insert(part) {
+                continue;
+            }
+            self.failing.retain(|of| failed || *of != part);
+            told.push((Change::Back(part), done));
+        }
+        told
+    }
+    /// Leaves alone the networks that this host is attached to now, if these are others than before.
+    fn follow(&mut self, installed: &mut Installed, stands: &Wanted) {
+        let Ok(attached) = rules::attached(&stands.config) else { return };
+        if attached != self.attached && installed.try_lead(Change::Config, stands).is_ok() {
+            self.attached = attached;
+            self.note(installed, stands);
+        }
     }
 }
 
@@ -58,10 +130,14 @@ pub(crate) enum Change {
     Down,
     /// Nothing: what had vanished is made anew.
     Gone,
+    /// Nothing: another program took this part away, and it is put back.
+    Back(Part),
 }
 
-/// How often the rules' owner is checked.
+/// How often all that stands in the kernel is checked, word of changes or not.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two checks that word of changes causes: a router's table may change many times a second.
+const REST: Duration = Duration::from_millis(400);
 
 /// One order: what changes, to what, and from what.
 type Order = (Change, Wanted, Wanted);
@@ -75,6 +151,12 @@ pub(crate) struct Kernel {
     /// What was ordered and not answered.
     ordered: Option<(Change, Wanted)>,
     orders: Option<Sender<Order>>,
+    /// What on this host keeps traffic from us now.
+    hindrances: Arc<Mutex<Vec<String>>>,
+    /// Those of them that were logged.
+    told: Vec<String>,
+    /// Wakes the thread for an order, or by being closed.
+    wake: Option<UnixStream>,
     done: Receiver<(Change, Result<(), ToolError>)>,
     thread: Option<JoinHandle<Installed>>,
     /// Readable when a change was made or refused.
@@ -92,43 +174,76 @@ impl Kernel {
         let (tell, done) = channel();
         let in_force = Wanted { config: Box::new(config.clone()), down: Down::new() };
         let mut stands = in_force.clone();
+        let (wake, woken) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        let watch = StateWatch::open();
+        // Those at the start are among the warnings.
+        let told = firewall::findings(config);
+        let hindrances = Arc::new(Mutex::new(told.clone()));
+        let found = Arc::clone(&hindrances);
         let work = move || {
             // Of consecutive failures to renew the rules only the first is logged.
             let mut failing = false;
+            let mut watched = Watched::new(&installed, &stands);
             loop {
-                let answer = match to_do.recv_timeout(LOOK_EVERY) {
-                    Ok((change, new, old)) => {
-                        let were_gone = installed.rules.are_gone();
-                        let done = installed.lead(change, &new, &old);
-                        if were_gone && done.is_ok() {
-                            failing = false;
-                            let _ = tell.send((Change::Gone, Ok(())));
-                        }
-                        stands = if done.is_ok() { new } else { old };
-                        (change, done)
-                    }
-                    Err(RecvTimeoutError::Timeout) if installed.rules.are_gone() => {
-                        let done = installed.try_lead(Change::Gone, &stands);
-                        let told = failing && done.is_err();
-                        failing = done.is_err();
-                        if told {
-                            continue;
-                        }
-                        (Change::Gone, done)
-                    }
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => break,
-                };
-                if tell.send(answer).is_err() {
-                    break;
+                let news = watch.wait(woken.as_fd(), LOOK_EVERY);
+                while matches!((&woken).read(&mut [0; 64]), Ok(n) if n > 0) {}
+                let mut answers = Vec::new();
+                if installed.rules.are_gone() {
+                    let done = installed.try_lead(Change::Gone, &stands);
+                    let told = failing && done.is_err();
+                    failing = done.is_err();
+                    answers.extend((!told).then_some((Change::Gone, done)));
                 }
-                // A bell that is full rings already.
-                let _ = ring.write(&[1]);
+                let before = watched.last.generation();
+                answers.extend(watched.look(&mut installed, &stands));
+                if before.is_none() || before != watched.last.generation() {
+                    let now = firewall::findings(&stands.config);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    if *found != now {
+                        *found = now;
+                        let _ = ring.write(&[1]);
+                    }
+                }
+                match to_do.try_recv() {
+                    Ok((change, new, old)) => {
+                        let done = installed.lead(change, &new, &old);
+                        stands = if done.is_ok() { new } else { old };
+                        watched.note(&installed, &stands);
+                        answers.push((change, done));
+                    }
+                    Err(TryRecvError::Empty) if news.changed => watched.follow(&mut installed, &stands),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => break,
+                }
+                for answer in answers {
+                    if tell.send(answer).is_err() {
+                        return installed;
+                    }
+                    // A bell that is full rings already.
+                    let _ = ring.write(&[1]);
+                }
+                if news.changed {
+                    StateWatch::rest(woken.as_fd(), REST);
+                }
             }
             installed
         };
         let thread = std::thread::Builder::new().name("kernel".into()).spawn(work)?;
-        Ok(Self { holds_syns, in_force, ordered: None, orders: Some(orders), done, thread: Some(thread), bell })
+        let (orders, wake, thread) = (Some(orders), Some(wake), Some(thread));
+        Ok(Self { holds_syns, in_force, ordered: None, orders, hindrances, told, wake, done, thread, bell })
+    }
+    /// What on this host keeps traffic from us now.
+    pub(crate) fn hindrances(&self) -> Vec<String> {
+        self.hindrances.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Those that are new since this was last asked.
+    pub(crate) fn new_hindrances(&mut self) -> Vec<String> {
+        let now = self.hindrances();
+        let new = now.iter().filter(|one| !self.told.contains(one)).cloned().collect();
+        self.told = now;
+        new
     }
     /// Whether a change is being made; the next has to wait for its end.
     pub(crate) fn is_busy(&self) -> bool {
@@ -150,6 +265,8 @@ impl Kernel {
             // Without the thread there is no answer, which `take` tells.
             let _ = orders.send((change, new, self.in_force.clone()));
         }
+        // A full pipe wakes it already.
+        let _ = self.wake.as_ref().map(|mut wake| wake.write(&[1]));
     }
     /// Whose networks are given back, as the kernel confirmed.
     pub(crate) fn given_back(&self) -> &Down {
@@ -157,9 +274,9 @@ impl Kernel {
     }
     /// The result of the change once it is known, or that something had vanished. `None` until then.
     pub(crate) fn answered(&mut self) -> Option<(Change, Result<(), ToolError>)> {
-        while matches!(io::Read::read(&mut self.bell, &mut [0; 64]), Ok(n) if n > 0) {}
+        while matches!(self.bell.read(&mut [0; 64]), Ok(n) if n > 0) {}
         let result = match self.done.try_recv() {
-            Ok((Change::Gone, result)) => return Some((Change::Gone, result)),
+            Ok((change @ (Change::Gone | Change::Back(_)), result)) => return Some((change, result)),
             Ok((_, result)) => result,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => {
@@ -183,6 +300,7 @@ impl Kernel {
     }
     fn end(&mut self) -> Option<Installed> {
         self.orders.take();
+        self.wake.take();
         self.thread.take().and_then(|thread| thread.join().ok())
     }
 }

@@ -21,9 +21,6 @@ impl KeyLog {
         let failed = |source| StartError::KeyLog { path: path.to_owned(), source };
         let file = files::append(path).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
-        if !about.is_file() {
-            return Err(failed(io::Error::other("it is no regular file")));
-        }
         if about.mode() & 0o077 != 0 {
             let why = format!("others may read it (mode {:03o}); run `chmod 600` on it", about.mode() & 0o777);
             return Err(failed(io::Error::other(why)));

@@ -57,7 +57,8 @@ pub fn to_base64(bytes: &[u8]) -> String {
 
 /// Reads a key from base64 (RFC 4648, section 4); surrounding white space is ignored.
 pub fn key_from_base64(text: &str) -> Option<[u8; KEY_LEN]> {
-    let digits = text.trim().strip_suffix('=')?.as_bytes();
+    // Some editors write a byte order mark.
+    let digits = text.trim_start_matches('\u{feff}').trim().strip_suffix('=')?.as_bytes();
     if digits.len() != 43 {
         return None;
     }
@@ -83,8 +84,13 @@ pub fn read_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
         std::io::ErrorKind::NotFound => KeyError::Missing(path.into()),
         _ => KeyError::Io { path: path.into(), source },
     };
-    let file = File::open(path).map_err(io)?;
-    let mode = file.metadata().map_err(io)?.mode() & 0o777;
+    // A pipe must not keep us waiting for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(wavelane_host::files::NONBLOCKING).open(path).map_err(io)?;
+    let about = file.metadata().map_err(io)?;
+    if !about.is_file() {
+        return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is no plain file")));
+    }
+    let mode = about.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyError::Exposed { path: path.into(), mode });
     }
@@ -146,6 +152,7 @@ mod tests {
         }
         let key = generate().unwrap();
         assert_eq!(key_from_base64(&format!(" {}\n", to_base64(&key))), Some(key));
+        assert_eq!(key_from_base64(&format!("\u{feff}{}\r\n", to_base64(&key))), Some(key));
         assert_eq!(key_from_base64(&to_base64(&key[..31])), None);
         assert_eq!(key_from_base64("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB="), None, "spare bits set");
         assert_eq!(key_from_base64("!AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="), None);
@@ -177,6 +184,9 @@ mod tests {
         let exposed = read_key(&path).unwrap_err().to_string();
         assert!(exposed.contains("chmod 600") && !exposed.contains('\n'), "{exposed}");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let pipe = dir.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg("-m600").arg(&pipe).status().unwrap().success());
+        assert!(read_key(&pipe).unwrap_err().to_string().contains("no plain file"));
         std::fs::write(&path, "hello").unwrap();
         assert!(matches!(read_key(&path), Err(KeyError::Malformed(_))));
         std::fs::remove_dir_all(&dir).unwrap();

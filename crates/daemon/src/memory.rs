@@ -13,12 +13,34 @@ const POOL_MIN: u64 = 16 << 20;
 /// See [`POOL_MIN`].
 const POOL_MAX: u64 = 1 << 30;
 
+/// What a flow takes beside the pool: 12 kB were measured, socket buffers of the kernel's not counted.
+const FLOW: u64 = 12 << 10;
+/// At least this many flows, however little memory there is.
+const FLOWS_MIN: u64 = 256;
+
 /// The default pool on this machine.
 pub(crate) fn pool_default() -> Octets {
+    let (machine, group) = memory();
+    pool_for(machine, group)
+}
+
+/// The default limit of flows on this machine: `most`, or what a part of the memory as large as the pool's holds.
+pub(crate) fn flows_default(most: usize) -> usize {
+    let (machine, group) = memory();
+    flows_for(most, machine, group)
+}
+
+/// The machine's memory, and what the control groups allow.
+fn memory() -> (Option<u64>, Option<u64>) {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| machine(&text));
-    let group = read(Path::new("/proc/self/cgroup")).and_then(|text| group(&text, read));
-    pool_for(machine, group)
+    (machine, read(Path::new("/proc/self/cgroup")).and_then(|text| group(&text, read)))
+}
+
+fn flows_for(most: usize, machine: Option<u64>, group: Option<u64>) -> usize {
+    let parts = [machine.map(|bytes| bytes / MACHINE_PART), group.map(|bytes| bytes / GROUP_PART)];
+    let fit = parts.into_iter().flatten().min().map_or(u64::MAX, |bytes| (bytes / FLOW).max(FLOWS_MIN));
+    most.min(usize::try_from(fit).unwrap_or(usize::MAX))
 }
 
 fn pool_for(machine: Option<u64>, group: Option<u64>) -> Octets {
@@ -77,6 +99,21 @@ mod tests {
             (None, None, POOL_DEFAULT.get()),
         ] {
             assert_eq!(pool_for(machine, group).get(), pool, "{machine:?} {group:?}");
+        }
+    }
+
+    /// What flows take beside a pool that is full, and the pool's bytes twice, fit.
+    #[test]
+    fn the_limit_of_flows_follows_the_memory() {
+        let mib = |n: u64| Some(n << 20);
+        for (machine, group, flows) in [
+            (mib(65_536), None, 4_096),
+            (mib(65_536), mib(64), 1_365),
+            (mib(256), None, 2_730),
+            (mib(8), None, 256),
+            (None, None, 4_096),
+        ] {
+            assert_eq!(flows_for(4_096, machine, group), flows, "{machine:?} {group:?}");
         }
     }
 

@@ -15,6 +15,7 @@ mod tables;
 
 pub(crate) use family::Family;
 pub(crate) use queue::removal;
+pub(crate) use ranges::{attached, excepted};
 pub(crate) use tables::open_addresses;
 
 use crate::config::{Config, OnFailure, Source};
@@ -22,15 +23,14 @@ use crate::device;
 use crate::kernel::Down;
 use queue::queue_rules;
 use ranges::split_routes;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 use tables::{closed_table, marker, owned_table};
+use wavelane_host::claim::{self, Claim, Unclaimed};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
 /// Seconds that iptables waits for its lock before it fails with a message.
 pub(crate) const XT_WAIT: &str = "--wait=10";
-/// How often to check whether the nft child of a killed daemon has ended; then the table is requested all the same.
+/// How often to check whether the nft child of a killed daemon has ended; then it belongs to a daemon that runs.
 const OWNER_LOOKS_MAX: u32 = 50;
 const OWNER_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
@@ -46,11 +46,15 @@ pub(crate) const MARKS: [u32; 4] = [MARK_OWN, MARK_DIVERT, MARK_PLAIN, MARK_CARR
 /// Number of the NFQUEUE, of the routing table and of the rule's priority.
 pub(crate) const NUMBER: u16 = 4780;
 
+/// TCP options by which both ends sign segments with each other's addresses (MD5: RFC 2385; TCP-AO: RFC 5925, section 2.2).
+/// Connections that begin with one cannot be split.
+const SIGNED: [u8; 2] = [19, 29];
+
 const TABLE: &str = "inet wavelane";
 const CLOSED_TABLE: &str = "inet wavelane_closed";
 const XT_CHAIN: &str = "WAVELANE";
 /// Abstract socket that marks this network namespace as having its one intercepting daemon.
-const LOCK_NAME: &[u8] = b"wavelaned-intercept";
+const LOCK_NAME: &str = "wavelaned-intercept";
 
 /// How the two capabilities are had.
 pub(crate) const CAPABILITIES_HINT: &str = "run as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW in the systemd unit, or `setcap cap_net_admin,cap_net_raw+ep` on wavelaned";
@@ -62,8 +66,8 @@ pub(crate) enum RulesError {
         "taking traffic or `source = \"keep\"` needs CAP_NET_ADMIN and CAP_NET_RAW: {CAPABILITIES_HINT}; or use only [[forward]] with source = \"own\""
     )]
     Capability,
-    #[error("another wavelaned already takes traffic in this network namespace: stop that one first")]
-    Taken,
+    #[error("another wavelaned already takes traffic in this network namespace{0}: stop that one first")]
+    Taken(String),
     #[error(transparent)]
     Tool(#[from] ToolError),
     #[error(
@@ -89,13 +93,15 @@ pub(crate) struct Rules {
     queue_rule: bool,
     /// The IP versions whose SYNs are led to our chain.
     held: Vec<Family>,
-    _lock: UnixDatagram,
+    _lock: Claim,
 }
 
 /// Claims this network namespace; a second daemon fails instead of tearing down the first one's rules.
-pub(crate) fn claim() -> Result<UnixDatagram, RulesError> {
-    let name = SocketAddr::from_abstract_name(LOCK_NAME).map_err(RulesError::Listener)?;
-    UnixDatagram::bind_addr(&name).map_err(|_| RulesError::Taken)
+pub(crate) fn claim() -> Result<Claim, RulesError> {
+    claim::claim(LOCK_NAME).map_err(|why| match why {
+        Unclaimed::Held(process) => RulesError::Taken(format!(" (process {process})")),
+        Unclaimed::System(e) => RulesError::Listener(e),
+    })
 }
 
 impl Rules {
@@ -105,8 +111,12 @@ impl Rules {
         config: &Config,
         ports: &[u16],
         queue: bool,
-        lock: UnixDatagram,
+        lock: Claim,
     ) -> Result<(Self, Option<ToolError>), RulesError> {
+        // A table that stays has a living owner, whether or not that could claim the name.
+        if !await_last_owner() {
+            return Err(RulesError::Taken(String::new()));
+        }
         clear_leftovers();
         let mut rules = Self {
             owner: None,
@@ -116,15 +126,9 @@ impl Rules {
             held: Vec::new(),
             _lock: lock,
         };
-        let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
-        for family in Family::ALL.into_iter().take(ports.len()) {
-            let ip = |arguments: &[&str]| run("ip", &[&[family.ip_flag()], arguments].concat(), "");
-            ip(&["route", "replace", "local", family.everything(), "dev", "lo", "table", &number])?;
-            ip(&["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number])?;
-        }
-        await_last_owner();
+        rules.lead_home()?;
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
-        let table = owned_table(config, ports, rules.generation, &Down::new());
+        let table = owned_table(config, ports, rules.generation, &Down::new(), &attached(config)?);
         rules.owner = Some(NftOwner::load(&table, &marker(rules.generation)).map_err(|e| match e {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
@@ -142,6 +146,24 @@ impl Rules {
         }
         Ok((rules, no_queue))
     }
+    /// Leads marked packets to our listeners, by the rule and the route that stand for it.
+    pub(crate) fn lead_home(&self) -> Result<(), ToolError> {
+        let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
+        for family in Family::ALL.into_iter().take(self.ports.len()) {
+            let ip = |arguments: &[&str]| run("ip", &[&[family.ip_flag()], arguments].concat(), "");
+            ip(&["route", "replace", "local", family.everything(), "dev", "lo", "table", &number])?;
+            let rule = ["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number];
+            // One that stands is not added twice.
+            ip(&rule).map(drop).or_else(|e| if e.to_string().contains("File exists") { Ok(()) } else { Err(e) })?;
+        }
+        Ok(())
+    }
+    /// Holds SYNs again when another program took the rules for that away, or a part of them.
+    pub(crate) fn hold_anew(&mut self, config: &Config) -> Result<(), ToolError> {
+        Family::ALL.into_iter().for_each(let_syns_pass);
+        self.held.clear();
+        if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
+    }
     /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
     pub(crate) fn replace(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         self.take(config, down)?;
@@ -153,7 +175,7 @@ impl Rules {
     pub(crate) fn take(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         let Some(owner) = &mut self.owner else { return Ok(()) };
         self.generation += 1;
-        let table = owned_table(config, &self.ports, self.generation, down);
+        let table = owned_table(config, &self.ports, self.generation, down, &attached(config)?);
         if owner.is_gone() {
             *owner = NftOwner::load(&table, &marker(self.generation))?;
             return Ok(());
@@ -166,10 +188,11 @@ impl Rules {
     }
     /// Holds SYNs to the networks. A family that never had networks gets no rules, and so needs no tool.
     fn hold_syns(&mut self, config: &Config) -> Result<(), ToolError> {
+        let attached = attached(config)?;
         for family in Family::ALL {
             let known = self.held.contains(&family);
             if known || !split_routes(config, family).is_empty() {
-                run(family.iptables_restore(), &["-n", XT_WAIT], &queue_rules(config, family, !known))?;
+                run(family.iptables_restore(), &["-n", XT_WAIT], &queue_rules(config, family, &attached, !known))?;
                 self.held.extend((!known).then_some(family));
             }
         }
@@ -205,7 +228,10 @@ pub(crate) fn is_open(config: &Config) -> bool {
 
 /// Refuses new connections to what `config` routes from now on, unless a gateway takes them before.
 pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
-    if is_closed(config) { run("nft", &["-f", "-"], &closed_table(config)).map(drop) } else { Ok(()) }
+    if !is_closed(config) {
+        return Ok(());
+    }
+    run("nft", &["-f", "-"], &closed_table(config, &attached(config)?)).map(drop)
 }
 
 fn lift() {
@@ -229,15 +255,16 @@ pub(crate) fn needed(config: &Config) -> bool {
     clippy::disallowed_methods,
     reason = "a start has nothing else to do, and there is no event for another program's end"
 )]
-fn await_last_owner() {
+fn await_last_owner() -> bool {
     let stands =
         || run("nft", &["-f", "-"], &format!("list table {TABLE}")).is_ok_and(|listing| listing.contains(TABLE));
     for _ in 0..OWNER_LOOKS_MAX {
         if !stands() {
-            return;
+            return true;
         }
         std::thread::sleep(OWNER_LOOK_EVERY);
     }
+    false
 }
 
 /// Removes what an earlier process left, or what we made, if it is there. Failures mean it was not. The rules that
@@ -247,17 +274,28 @@ fn clear_leftovers() {
     for family in Family::ALL {
         family.remove_rules(NUMBER);
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");
-        if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "")
-            && listing.contains(XT_CHAIN)
-        {
-            let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("raw", XT_CHAIN, &listing));
-        }
+        let_syns_pass(family);
         // iptables-nft leaves behind the table that our rule created.
         let table = ["table", family.nft(), "raw"];
         if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
             let _ = run("nft", &[&["delete"], &table[..]].concat(), "");
         }
     }
+}
+
+/// Removes the rules that hold SYNs, if they are there.
+fn let_syns_pass(family: Family) {
+    if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "")
+        && listing.contains(XT_CHAIN)
+    {
+        let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("raw", XT_CHAIN, &listing));
+    }
+}
+
+/// The rules that hold SYNs, as iptables lists them.
+pub(crate) fn syn_rules(family: Family) -> Vec<String> {
+    let listing = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "").unwrap_or_default();
+    listing.lines().filter(|line| line.contains(XT_CHAIN)).map(str::to_owned).collect()
 }
 
 /// Whether an nft listing of one table holds chains at most, and no rule, set or comment.

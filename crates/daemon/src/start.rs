@@ -8,8 +8,8 @@ use crate::medium::{self, Port};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::unix::net::UnixDatagram;
 use wavelane_gateway as gateway;
+use wavelane_host::claim::Claim;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
@@ -204,16 +204,33 @@ pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Resu
     }
 }
 
+/// Opens the socket of `listen`.
+pub(crate) fn listen(config: &Config, mark: Option<u32>) -> io::Result<Port> {
+    Ok(Box::new(UdpLane::bind(config.listen, mark, None)?))
+}
+
 /// Whether a socket was refused because its address is not this machine's.
 pub(crate) fn lacks_address(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable
 }
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
-fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
+fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
-    let listen = UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?;
-    let mut lanes: Vec<Option<Port>> = vec![Some(Box::new(listen))];
+    let mut remarks = Vec::new();
+    let listen = match listen(config, mark) {
+        Ok(medium) => Some(medium),
+        // At boot an address may come later, and IPv6 first asks whether another host has it.
+        Err(why) if lacks_address(&why) => {
+            remarks.push(format!(
+                "warning: address {} is not this machine's now, so nothing is heard or sent by `listen`: it is used as soon as it is there",
+                config.listen.ip()
+            ));
+            None
+        }
+        Err(why) => return Err(port_error("UDP port", config.listen)(why)),
+    };
+    let mut lanes = vec![listen];
     for socket in config.lane_sockets() {
         lanes.push(open_lane_if_there(&socket, mark)?);
     }
@@ -222,7 +239,6 @@ fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, Start
     for forward in &config.forwards {
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
     }
-    let mut remarks = Vec::new();
     let (transparent, rules) = lock.map(|lock| transparent(config, lock, &mut remarks)).transpose()?.unzip();
     // After the rules: they tell whether another daemon is here, whose device this would tear down.
     let (tun, ways) = match (&config.tun, &config.intercept) {
@@ -238,11 +254,8 @@ fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, Start
     Ok(Opened { lanes, control, forwards, transparent, installed, tun, mark, remarks })
 }
 
-fn transparent(
-    config: &Config,
-    lock: UnixDatagram,
-    remarks: &mut Vec<String>,
-) -> Result<(Transparent, Rules), StartError> {
+fn transparent(config: &Config, lock: Claim, remarks: &mut Vec<String>) -> Result<(Transparent, Rules), StartError> {
+    remarks.extend(lock.remark.clone());
     // A namespace's loopback may be down; without it nothing can be delivered locally.
     nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
     let ip6 = has_ipv6();

@@ -270,6 +270,9 @@ pub struct Report {
     /// Why the last reload was refused; the configuration before it is in force.
     #[serde(default)]
     pub reload_refused: Option<String>,
+    /// What on this host keeps traffic from the gateway.
+    #[serde(default)]
+    pub hindrances: Vec<String>,
     /// Everything counted, the door's first.
     pub counters: Vec<Counter>,
 }
@@ -347,6 +350,9 @@ impl fmt::Display for Report {
         }
         if let Some(why) = &self.reload_refused {
             writeln!(f, "warning: the last reload was refused ({why}); the configuration before it is in force")?;
+        }
+        for hindrance in &self.hindrances {
+            writeln!(f, "warning: {hindrance}")?;
         }
         if self.door.intercepting && !self.door.honest {
             writeln!(f, "warning: no NFQUEUE here, so connections are answered before the far server has answered")?;

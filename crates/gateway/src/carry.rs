@@ -3,6 +3,7 @@
 use super::edge::{Edge, KEPT_FLOOR, Role};
 use super::relay::{Asked, Side};
 use super::sealed::{Deceit, unsealed_notice};
+use super::shares::Lending;
 use super::{Event, Gateway, OpenError, PeerId};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, ReadOutcome};
@@ -100,17 +101,49 @@ impl Gateway {
         self.flows.find(flow).is_none_or(|(peer, _)| !self.peers[peer.0].up)
     }
 
-    /// What one flow may keep for the other edge now: bounds its rate to this per RTT between the edges.
-    pub(super) fn share_kept(&self) -> u64 {
-        ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).max(KEPT_FLOOR)
+    /// What a flow may keep for the other edge now: bounds its rate to this per RTT between the edges. Half the pool is shared by the
+    /// peers, so that the flows of one that never says how far they got leave those of the others their part.
+    pub(super) fn share_kept(&self, flow: FlowId) -> u64 {
+        let free = self.flows.keeper(flow).filter(|peer| peer.0 < self.keeping.peers());
+        let free = free.map_or(0, |PeerId(peer)| self.keeping.free(peer));
+        (free / 4).max(KEPT_FLOOR)
+    }
+
+    /// What an edge keeps changed from `before`, which counted to `charged`, to `after` of `keeper`.
+    fn recount(&mut self, (charged, before): (Option<PeerId>, u64), (keeper, after): (Option<PeerId>, u64)) {
+        self.kept = self.kept - before + after;
+        // During a reload peers have their new numbers before the shares are set anew.
+        let known = |peer: Option<PeerId>| peer.filter(|peer| peer.0 < self.keeping.peers());
+        let (charged, keeper) = (known(charged), known(keeper));
+        if let Some(PeerId(peer)) = charged {
+            self.keeping.hold(peer, self.keeping.held(peer).saturating_sub(before));
+        }
+        if let Some(PeerId(peer)) = keeper {
+            self.keeping.hold(peer, self.keeping.held(peer) + after);
+        }
+    }
+
+    /// Resets how the peers share kept bytes.
+    pub(super) fn share_out_kept(&mut self) {
+        self.keeping = Lending::new(self.config.pool.get() / 2, self.links.len());
+        for flow in self.flows.with_edges() {
+            let keeper = self.flows.keeper(flow);
+            let Some(edge) = self.flows.edge(flow) else { continue };
+            edge.charged = keeper;
+            let kept = edge.kept();
+            self.recount((None, kept), (keeper, kept));
+        }
     }
 
     /// Applies `act` to an edge and updates the total of kept bytes.
     pub(super) fn with_edge<R>(&mut self, flow: FlowId, act: impl FnOnce(&mut Edge) -> R) -> Option<R> {
+        let keeper = self.flows.keeper(flow);
         let edge = self.flows.edge(flow)?;
-        let before = edge.kept();
+        let before = (edge.charged, edge.kept());
         let result = act(edge);
-        self.kept = self.kept - before + edge.kept();
+        edge.charged = keeper;
+        let after = (keeper, edge.kept());
+        self.recount(before, after);
         Some(result)
     }
 
@@ -118,7 +151,7 @@ impl Gateway {
     pub(super) fn forget(&mut self, flow: FlowId) {
         let loser = self.flows.loser(flow);
         if let Some(mut edge) = self.flows.remove(flow).and_then(|entry| entry.edge) {
-            self.kept -= edge.kept();
+            self.recount((edge.charged, edge.kept()), (None, 0));
             self.desk.release(edge.take_opened());
         }
         loser.into_iter().for_each(|peer| self.note_held(peer));
@@ -264,12 +297,13 @@ impl Gateway {
             .filter(|passage| passage.hops > 0 || passage.choice || passage.attempt > 0 || passage.seal.is_some());
         if let Some(passage) = across {
             if let Some(id) = self.flows.id_of_token(&passage.token) {
+                // Anyone who knows the token can ask: that says nothing of the way, so no relay is to shun the next hop for it.
                 if !self.flows.edge(id).is_some_and(|edge| edge.takes(&passage)) {
                     self.counters.dropped_stale_opens += 1;
-                    return Err(Reason::Restarted.into());
+                    return Err(Reason::Complete.into());
                 }
                 if !self.is_resumed_by_edge(id, &passage) {
-                    return Err(Reason::Restarted.into());
+                    return Err(Reason::Complete.into());
                 }
                 self.take_up(now, id, side, passage);
                 return Ok(());
@@ -283,7 +317,7 @@ impl Gateway {
             return Err(Reason::Aborted.into());
         }
         let token = across.map_or([0; 16], |passage| passage.token);
-        let mut seal = self.agree_on_keys(&Around { token, source, target }, across.as_ref())?;
+        let mut seal = self.agree_on_keys((now, side.0), &Around { token, source, target }, across.as_ref())?;
         let edge = across.map(|passage| {
             let mut edge = Edge::new(passage.token, Role::Answerer);
             (edge.attempt, edge.relays, edge.seal) = (passage.attempt, Some(passage.hops), seal.take());
@@ -427,13 +461,15 @@ impl Gateway {
         }
     }
 
-    /// The answering edge remembers the flow as ended well, and says so by a word if the flow is sealed.
+    /// The answering edge remembers the flow as ended well, and says so by a word if the flow is sealed. Without an account of the
+    /// end it was asked by another way.
     fn ended_there(&mut self, now: Instant, id: FlowId, ended: Option<Answered>) {
-        let Some(edge) = self.flows.edge(id) else { return };
-        if edge.is_sealed() && !edge.hear_end(ended) {
-            return self.distrust(now, id, Deceit::Word);
+        let proven = self.flows.edge(id).is_none_or(|edge| !edge.is_sealed() || edge.hear_end(ended));
+        match self.flows.edge(id).is_some() && ended.is_none() {
+            _ if !proven => self.distrust(now, id, Deceit::Word),
+            true => self.ask_after(now, id),
+            false => self.lost(now, id, Reason::Complete),
         }
-        self.lost(now, id, Reason::Complete);
     }
 
     /// A new way is established: sends what the other edge lacks and reports what we have.
@@ -475,13 +511,14 @@ impl Gateway {
         self.dirty.insert(peer);
         self.watch_vtx(now, id);
         self.wake_writer(id);
-        if self.flows.edge(id).is_some_and(|edge| edge.direct) {
-            self.kept -= self.flows.drop_edge(id).map_or(0, |edge| edge.kept());
+        let direct = self.flows.edge(id).is_some_and(|edge| edge.direct);
+        if let Some(edge) = direct.then(|| self.flows.drop_edge(id)).flatten() {
+            self.recount((edge.charged, edge.kept()), (None, 0));
         }
     }
 
     fn wake_writer(&mut self, id: FlowId) {
-        let share = self.share_kept();
+        let share = self.share_kept(id);
         if self.flows.edge(id).is_some_and(|edge| edge.wakes_writer(share)) {
             self.events.push_back(Event::Writable(id));
         }

@@ -75,6 +75,8 @@ pub(super) struct Edge {
     pub(super) awaiting: bool,
     /// Bytes of our application that the other one is not known to have.
     kept: VecDeque<u8>,
+    /// The peer whose share of all kept bytes these count to.
+    pub(super) charged: Option<PeerId>,
     /// Offset of the first.
     kept_from: u64,
     /// Everything below was handed to the current way.
@@ -118,6 +120,7 @@ impl Edge {
             direct: false,
             awaiting: false,
             kept: VecDeque::new(),
+            charged: None,
             kept_from: 0,
             handed: 0,
             way_from: 0,

@@ -158,6 +158,16 @@ impl FlowTable {
     pub(super) fn loser(&self, id: FlowId) -> Option<PeerId> {
         self.by_id.get(&id)?.lost_by
     }
+    /// The peer that carries a flow, or did last.
+    pub(super) fn keeper(&self, id: FlowId) -> Option<PeerId> {
+        let entry = self.by_id.get(&id)?;
+        let carrier = entry.at.map(|(peer, _)| peer).or(entry.lost_by);
+        carrier.or_else(|| entry.edge.as_ref()?.opener_peer())
+    }
+    /// All flows with the state to survive the loss of a relay.
+    pub(super) fn with_edges(&self) -> Vec<FlowId> {
+        self.by_id.iter().filter(|(_, entry)| entry.edge.is_some()).map(|(id, _)| *id).collect()
+    }
     /// Number of flows without a link that `peer` carried.
     pub(super) fn lost_by(&self, peer: PeerId) -> u64 {
         self.lost.get(&peer).copied().unwrap_or(0)

@@ -63,7 +63,7 @@ use grants::Grants;
 use overheard::Overheard;
 use relay::Relays;
 use setup::{new_link, peer_keys};
-use shares::{Arrivals, Lending};
+use shares::{Arrivals, Labour, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vtx::Vtx;
@@ -103,6 +103,9 @@ pub struct Gateway {
     pool: Lending,
     places: Lending,
     arrivals: Arrivals,
+    labour: Labour,
+    /// Bytes that edges keep, by the peer that carries their flows.
+    keeping: Lending,
     relays: Relays,
     ways: ways::Ways,
     /// The routing table for [`Config::by_table`].
@@ -236,6 +239,8 @@ impl Gateway {
             pool: Lending::default(),
             places: Lending::default(),
             arrivals: Arrivals::default(),
+            labour: Labour::default(),
+            keeping: Lending::default(),
             relays: Relays::default(),
             ways: ways::Ways::default(),
             table: Table::default(),
@@ -368,6 +373,8 @@ impl Gateway {
         self.pool = Lending::new(self.config.pool.get(), peers);
         self.places = Lending::new(flows_max, peers);
         self.arrivals = Arrivals::new(now, flows_max * NEW_FLOWS, peers);
+        self.labour = Labour::new(now, peers);
+        self.share_out_kept();
         (0..peers).for_each(|peer| self.note_held(PeerId(peer)));
     }
 

@@ -37,7 +37,7 @@ impl Gateway {
         let nowhere = choice && reason == Reason::Unreachable;
         match reason {
             Reason::Corrupted if choice => self.distrust_way(now, None, peer, target.ip()),
-            _ if choice && (restarted || full || nowhere) => self.shun(now, peer, target.ip()),
+            _ if choice && (restarted || full || nowhere) => self.shun(now, None, peer, target.ip()),
             _ => {}
         }
         let exhausted = nowhere && !accepted && self.next_way(now, None, target.ip()).is_none();

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::may_reach;
+use crate::edge::{Edge, Role};
 use crate::{Config, Detour, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Instant, IpPrefix, Machine, PortId, Seed};
-use wavelane_wire::frame::Reason;
+use wavelane_wire::frame::{FlowName, Reason};
 use wavelane_wire::ip::checksum;
 
 const SHIP: PeerId = PeerId(0);
@@ -330,7 +331,7 @@ fn the_first_usable_route_or_detour_is_taken() {
     assert_eq!(next(&gateway), Some(TOWN));
     gateway.peers[TOWN.0].down = true;
     assert_eq!(next(&gateway), Some(port));
-    gateway.shun(now, port, target);
+    gateway.shun(now, Some(SHIP), port, target);
     assert_eq!(next(&gateway), Some(yard));
     gateway.peers[yard.0].down = true;
     assert_eq!(next(&gateway), None);
@@ -358,7 +359,7 @@ fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
     gateway.distrust_way(at(1), Some(SHIP), TOWN, target);
     assert_eq!(gateway.good_way(at(1), Some(SHIP), target), Some(port));
     gateway.distrust_way(at(2), Some(SHIP), port, target);
-    gateway.shun(at(3), yard, target);
+    gateway.shun(at(3), Some(SHIP), yard, target);
     assert_eq!(gateway.good_way(at(3), Some(SHIP), target), None);
     let next = |gateway: &Gateway, s| {
         (gateway.next_way(at(s), Some(SHIP), target), gateway.any_way(at(s), Some(SHIP), target))
@@ -376,6 +377,23 @@ fn distrusted_ways_take_turns_and_those_that_lead_nowhere_rest() {
     assert_eq!(gateway.good_way(at(6 + 120), Some(SHIP), target), Some(TOWN));
 }
 
+/// What one neighbour's requests met moves no other's flows, nor makes their marks forgotten.
+#[test]
+fn marks_belong_to_the_upstream_that_caused_them() {
+    let mut gateway = gateway(config_of_three());
+    let (port, at, target) = (PeerId(2), Instant::from_secs, "203.0.113.9".parse().unwrap());
+    gateway.shun(at(1), Some(SHIP), TOWN, target);
+    for n in 0..3_000_u32 {
+        gateway.shun(at(2), Some(port), TOWN, std::net::Ipv4Addr::from_bits(0x0a04_0000 + n).into());
+        gateway.shun(at(2), None, TOWN, std::net::Ipv4Addr::from_bits(0x0a04_0000 + n).into());
+    }
+    assert_eq!(gateway.good_way(at(2), Some(SHIP), target), Some(port), "it led nowhere for what comes from there");
+    assert_eq!(gateway.good_way(at(2), Some(port), target), Some(TOWN));
+    assert_eq!(gateway.good_way(at(2), None, target), Some(TOWN));
+    gateway.ways.returned(TOWN);
+    assert_eq!(gateway.good_way(at(2), Some(SHIP), target), Some(TOWN));
+}
+
 /// SHIP, and two peers that lead everywhere.
 fn config_of_three() -> Config {
     let mut three = config();
@@ -388,8 +406,8 @@ fn ways_that_all_led_nowhere_take_turns() {
     let mut gateway = gateway(config_of_three());
     let (port, at, target) = (PeerId(2), Instant::from_secs, "203.0.113.9".parse().unwrap());
     // A request that came in a circle is refused by all of them.
-    gateway.shun(at(1), TOWN, target);
-    gateway.shun(at(2), port, target);
+    gateway.shun(at(1), Some(SHIP), TOWN, target);
+    gateway.shun(at(2), Some(SHIP), port, target);
     let next = |gateway: &Gateway, s| gateway.any_way(at(s), Some(SHIP), target);
     assert_eq!(next(&gateway, 3), Some(TOWN));
     // It led there after all, over a relay that withholds.
@@ -436,4 +454,27 @@ fn both_ends_apply_the_same_source_rules() {
         let packet = udp(source, "10.1.0.9");
         assert_eq!(leaves(&mut here, &packet).is_ok(), arrives(&mut there, SHIP, &packet).is_ok(), "{source}");
     }
+}
+
+#[test]
+fn bytes_kept_for_one_peers_flows_leave_the_others_their_share() {
+    let pool = 8 << 20;
+    let mut gateway = gateway(Config { pool: wavelane_base::Octets::new(pool), ..config() });
+    let flow = |gateway: &mut Gateway, peer, number: u64| {
+        let edge = Edge::new(u128::from(number).to_be_bytes(), Role::Answerer);
+        gateway.flows.insert(peer, FlowName { mine: false, number }, Some(Box::new(edge)))
+    };
+    let quiet = flow(&mut gateway, TOWN, 1);
+    // A neighbour that never says how far it got.
+    let greedy: Vec<_> = (10..60).map(|n| flow(&mut gateway, SHIP, n)).collect();
+    for id in &greedy {
+        let share = gateway.share_kept(*id) as usize;
+        gateway.with_edge(*id, |edge| edge.keep(&vec![0; share]));
+    }
+    assert_eq!(gateway.share_kept(greedy[0]), 16 << 10);
+    assert!(gateway.share_kept(quiet) >= pool / 2 / 4 / 4, "{}", gateway.share_kept(quiet));
+    for id in greedy {
+        gateway.forget(id);
+    }
+    assert_eq!((gateway.kept, gateway.keeping.held(SHIP.0)), (0, 0));
 }

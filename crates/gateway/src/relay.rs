@@ -211,7 +211,7 @@ impl Gateway {
         self.dirty.insert(up.0);
         match reason {
             Reason::Corrupted => self.distrust_way(now, Some(up.0), down.0, asked.target.ip()),
-            _ => self.shun(now, down.0, asked.target.ip()),
+            _ => self.shun(now, Some(up.0), down.0, asked.target.ip()),
         }
         if answered {
             let told = if reason == Reason::Corrupted { reason } else { Reason::Restarted };

@@ -270,6 +270,7 @@ impl Gateway {
     /// The keys of a flow that a neighbour asks for, or why it is refused: flows across relays must be sealed, by known callers.
     pub(super) fn agree_on_keys(
         &mut self,
+        (now, peer): (Instant, PeerId),
         around: &Around,
         passage: Option<&Passage>,
     ) -> Result<Option<Sealing>, Reason> {
@@ -279,6 +280,10 @@ impl Gateway {
             Some((None, hops)) if self.config.seal && hops > 0 => return self.refuse_keys(),
             Some((None, _)) | None => return Ok(None),
         };
+        // Last of all checks, because it costs the most.
+        if !self.labour.agree(now, peer.0) {
+            return Err(Reason::NoRoom);
+        }
         let (private, aes) = (&self.config.private_key, self.config.aes_hardware);
         let asked = Asked::read(&mut self.dice, private, &around.prologue(), aes, &keys);
         let known = |caller: [u8; 32]| {

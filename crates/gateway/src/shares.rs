@@ -27,6 +27,18 @@ impl Lending {
         let before = core::mem::replace(&mut self.held[peer], held);
         self.taken = self.taken - before.max(self.guaranteed) + held.max(self.guaranteed);
     }
+    /// How many share.
+    pub(super) fn peers(&self) -> usize {
+        self.held.len()
+    }
+    /// What `peer` holds now.
+    pub(super) fn held(&self, peer: usize) -> u64 {
+        self.held[peer]
+    }
+    /// What `peer` may hold beside that.
+    pub(super) fn free(&self, peer: usize) -> u64 {
+        self.limit(peer).saturating_sub(self.held[peer])
+    }
     /// What `peer` may hold.
     pub(super) fn limit(&self, peer: usize) -> u64 {
         let others = self.taken - self.held[peer].max(self.guaranteed);
@@ -62,13 +74,51 @@ impl Arrivals {
     }
 }
 
-fn take(now: Instant, (at, left): &mut (Instant, u64), rate: u64) -> bool {
+fn take(now: Instant, bucket: &mut (Instant, u64), rate: u64) -> bool {
+    take_of(now, bucket, (rate, rate * ONE), ONE)
+}
+
+/// Takes `cost` billionths from a bucket that gains `rate` ones a second and holds `depth` billionths.
+fn take_of(now: Instant, (at, left): &mut (Instant, u64), (rate, depth): (u64, u64), cost: u64) -> bool {
     let since = now.since(*at).min(Span::from_secs(1));
-    *left = (*left + rate * since.as_nanos()).min(rate * ONE);
+    *left = (*left + rate * since.as_nanos()).min(depth);
     *at = now;
-    let enough = *left >= ONE;
-    *left -= if enough { ONE } else { 0 };
+    let enough = *left >= cost;
+    *left -= if enough { cost } else { 0 };
     enough
+}
+
+/// What agreeing on the keys of a sealed flow is counted as: the public-key operations take 133 us of one core.
+const AGREEMENT: u64 = 150_000;
+/// Time per second that may go into them at the request of all neighbours: half of it in equal parts, half to whoever asks.
+const LABOUR: u64 = 600_000_000;
+/// Agreements that one neighbour may cause at once, although the time for them is earned later.
+const AT_ONCE: u64 = 128;
+
+/// Time on the packet thread that neighbours' requests cost, other than by the bytes they carry: a bucket for each, and one for all.
+#[derive(Debug, Default)]
+pub(super) struct Labour {
+    own_rate: u64,
+    own: Vec<(Instant, u64)>,
+    common: (Instant, u64),
+    pub(super) refused: u64,
+}
+
+impl Labour {
+    const COMMON: (u64, u64) = (LABOUR / 2, AT_ONCE * AGREEMENT * ONE);
+
+    pub(super) fn new(now: Instant, peers: usize) -> Self {
+        let own_rate = LABOUR / (2 * peers.max(1) as u64);
+        Self { own_rate, own: vec![(now, Self::COMMON.1); peers], common: (now, Self::COMMON.1), refused: 0 }
+    }
+    /// Whether keys may be agreed on now at the request of `peer`; if so, it has paid for it.
+    pub(super) fn agree(&mut self, now: Instant, peer: usize) -> bool {
+        let own = (self.own_rate, Self::COMMON.1);
+        let admitted = take_of(now, &mut self.own[peer], own, AGREEMENT * ONE)
+            || take_of(now, &mut self.common, Self::COMMON, AGREEMENT * ONE);
+        self.refused += u64::from(!admitted);
+        admitted
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +162,24 @@ mod tests {
         assert_eq!([lending.limit(1), lending.limit(2)], [100, 100]);
         lending.hold(0, 150);
         assert_eq!(lending.limit(1), 450);
+    }
+
+    #[test]
+    fn key_agreements_of_one_peer_take_a_bounded_share_of_the_time() {
+        for peers in [1, 2, 20] {
+            let mut labour = Labour::new(Instant::ZERO, peers);
+            // Ten thousand a second for ten seconds.
+            let us = |n: u64| Instant::from_nanos(n * 1_000);
+            let times: Vec<u64> = (0..100_000).filter(|n| labour.agree(us(n * 100), 0)).collect();
+            let most_at_once =
+                (0..100).map(|tenth| times.iter().filter(|n| *n / 1_000 == tenth).count()).max().unwrap_or(0);
+            assert!((20_000..=40_500).contains(&times.len()), "2,000 a second are promised: {}", times.len());
+            assert!(most_at_once <= 2 * AT_ONCE as usize + 405, "{most_at_once}");
+            assert_eq!(labour.refused, 100_000 - times.len() as u64);
+            let other =
+                (1..peers).last().map(|peer| (0..AT_ONCE).filter(|_| labour.agree(us(10_000_000), peer)).count());
+            assert_eq!(other, (peers > 1).then_some(AT_ONCE as usize), "another one has its own allowance");
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Streams for Gateway {
 impl Gateway {
     /// How much the flow's edge lets it write now: without an edge, anything.
     pub(super) fn edge_room(&mut self, flow: FlowId) -> usize {
-        let share = self.share_kept();
+        let share = self.share_kept(flow);
         let carried = self.flows.find(flow).is_some();
         match self.flows.edge(flow) {
             None => usize::MAX,

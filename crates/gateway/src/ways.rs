@@ -20,31 +20,25 @@ const SHUNNED_AGAIN: Span = Span::from_secs(10);
 /// A neighbour on a way that a sealed flow's edges distrusted is ranked after the others for this long: longer than a flow
 /// searches for a better way, or the search would start over.
 const DISTRUSTED_FOR: Span = Span::from_secs(120);
-/// Most marks of either kind; beyond it the oldest is forgotten.
+/// Most marks of either kind that one upstream neighbour may cause; beyond it its oldest is forgotten.
 const SHUNNED_MAX: usize = 1024;
 
 /// A neighbour and the target it was used for.
 type Towards = (PeerId, IpAddr);
 
-/// The same for flows from an upstream neighbour, or from here (`None`).
-type Through = (Option<PeerId>, Towards);
+/// Who asked: an upstream neighbour, or this edge (`None`).
+type Upstream = Option<PeerId>;
 
-/// Time-stamped marks on neighbours.
-#[derive(Debug)]
-struct Marks<T> {
-    at: BTreeMap<T, Instant>,
+/// Time-stamped marks on neighbours, caused by one upstream.
+#[derive(Debug, Default)]
+struct Pool {
+    at: BTreeMap<Towards, Instant>,
     /// The same, oldest first.
-    order: BTreeSet<(Instant, T)>,
+    order: BTreeSet<(Instant, Towards)>,
 }
 
-impl<T> Default for Marks<T> {
-    fn default() -> Self {
-        Self { at: BTreeMap::new(), order: BTreeSet::new() }
-    }
-}
-
-impl<T: Copy + Ord> Marks<T> {
-    fn set(&mut self, now: Instant, of: T) {
+impl Pool {
+    fn set(&mut self, now: Instant, of: Towards) {
         if let Some(before) = self.at.insert(of, now) {
             self.order.remove(&(before, of));
         }
@@ -55,13 +49,26 @@ impl<T: Copy + Ord> Marks<T> {
             self.at.remove(&oldest);
         }
     }
-    /// When it was, if that is no longer than `age` ago.
-    fn get(&self, now: Instant, of: T, age: Span) -> Option<Instant> {
-        self.at.get(&of).copied().filter(|at| now.since(*at) < age)
+}
+
+/// Marks count only for what the same upstream asks for, and each has a pool of its own: none draws another's flows to a way, nor
+/// makes its marks forgotten.
+#[derive(Debug, Default)]
+struct Marks(BTreeMap<Upstream, Pool>);
+
+impl Marks {
+    fn set(&mut self, now: Instant, upstream: Upstream, of: Towards) {
+        self.0.entry(upstream).or_default().set(now, of);
     }
-    fn retain(&mut self, keep: impl Fn(T) -> bool) {
-        self.at.retain(|of, _| keep(*of));
-        self.order.retain(|(_, of)| keep(*of));
+    /// When it was, if that is no longer than `age` ago.
+    fn get(&self, now: Instant, upstream: Upstream, of: Towards, age: Span) -> Option<Instant> {
+        self.0.get(&upstream)?.at.get(&of).copied().filter(|at| now.since(*at) < age)
+    }
+    fn retain(&mut self, keep: impl Fn(Towards) -> bool) {
+        for pool in self.0.values_mut() {
+            pool.at.retain(|of, _| keep(*of));
+            pool.order.retain(|(_, of)| keep(*of));
+        }
     }
 }
 
@@ -69,11 +76,11 @@ impl<T: Copy + Ord> Marks<T> {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     /// Neighbours that led nowhere.
-    shunned: Marks<Towards>,
+    shunned: Marks,
     /// Neighbours that led to the target, but the flow's edges found that a relay fails or lies; they cannot know which one. It
-    /// may be one before us, so marks are kept per upstream neighbour: otherwise all nodes of a way would move to their next
+    /// may be one before us: were these marks not kept per upstream neighbour, all nodes of a way would move to their next
     /// choices in step, and some combinations would never be tried.
-    distrusted: Marks<Through>,
+    distrusted: Marks,
 }
 
 impl Ways {
@@ -84,17 +91,17 @@ impl Ways {
     /// Marks of ways to these targets are out of date.
     pub(super) fn forget(&mut self, outdated: impl Fn(IpAddr) -> bool) {
         self.shunned.retain(|(_, target)| !outdated(target));
-        self.distrusted.retain(|(_, (_, target))| !outdated(target));
+        self.distrusted.retain(|(_, target)| !outdated(target));
     }
     /// A neighbour that was down is back: that may have been why it led nowhere.
     pub(super) fn returned(&mut self, peer: PeerId) {
         self.shunned.retain(|(of, _)| of != peer);
     }
-    fn shunned_at(&self, now: Instant, peer: PeerId, target: IpAddr) -> Option<Instant> {
-        self.shunned.get(now, (peer, target), SHUNNED_FOR)
+    fn shunned_at(&self, now: Instant, upstream: Upstream, peer: PeerId, target: IpAddr) -> Option<Instant> {
+        self.shunned.get(now, upstream, (peer, target), SHUNNED_FOR)
     }
-    fn distrusted_at(&self, now: Instant, upstream: Option<PeerId>, peer: PeerId, target: IpAddr) -> Option<Instant> {
-        self.distrusted.get(now, (upstream, (peer, target)), DISTRUSTED_FOR)
+    fn distrusted_at(&self, now: Instant, upstream: Upstream, peer: PeerId, target: IpAddr) -> Option<Instant> {
+        self.distrusted.get(now, upstream, (peer, target), DISTRUSTED_FOR)
     }
 }
 
@@ -142,7 +149,7 @@ impl Gateway {
     /// keep the search busy, unless all led nowhere: they take turns then, too.
     pub(super) fn any_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
         let up = || self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
-        let shunned_at = |peer: &PeerId| self.ways.shunned_at(now, *peer, target);
+        let shunned_at = |peer: &PeerId| self.ways.shunned_at(now, upstream, *peer, target);
         let rested = |peer: &PeerId| shunned_at(peer).is_none_or(|at| now.since(at) >= SHUNNED_AGAIN);
         let failed_at = |peer: &PeerId| shunned_at(peer).max(self.ways.distrusted_at(now, upstream, *peer, target));
         let best = self.good_way(now, upstream, target).or_else(|| up().filter(rested).min_by_key(failed_at));
@@ -151,20 +158,22 @@ impl Gateway {
 
     /// Neighbours that are not down and not recently marked as leading nowhere, best first.
     fn leading(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> impl Iterator<Item = PeerId> {
-        let leads = move |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
+        let leads = move |peer: &PeerId| {
+            !self.peers[peer.0].down && self.ways.shunned_at(now, upstream, *peer, target).is_none()
+        };
         self.ways_to(upstream, target).into_iter().filter(leads)
     }
 
-    /// `peer` led nowhere.
-    pub(super) fn shun(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
-        self.ways.shunned.set(now, (peer, target));
+    /// `peer` led nowhere with what `upstream` asked for.
+    pub(super) fn shun(&mut self, now: Instant, upstream: Upstream, peer: PeerId, target: IpAddr) {
+        self.ways.shunned.set(now, upstream, (peer, target));
     }
 
     /// `peer`, or a relay behind it, fails or lies. The egress itself is never distrusted, since it does not change what is meant
     /// for it.
     pub(super) fn distrust_way(&mut self, now: Instant, upstream: Option<PeerId>, peer: PeerId, target: IpAddr) {
         if self.egress_key(target) != Some(self.config.peers[peer.0].public_key) {
-            self.ways.distrusted.set(now, (upstream, (peer, target)));
+            self.ways.distrusted.set(now, upstream, (peer, target));
         }
     }
 

@@ -1,9 +1,12 @@
 //! Small files that outlive the process. Other file types at their path (pipes, links) must not block it.
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// The flag with which opening and reading a pipe do not wait for its writer.
@@ -25,9 +28,36 @@ pub fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file for appending; a newly created one is accessible only to its owner. A pipe without a reader is refused.
+/// Opens a file for appending; a newly created one is accessible only to its owner. Links are not followed, and neither another
+/// user's file nor anything but a plain file is opened.
 pub fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let about = file.metadata()?;
+    match about.is_file() && about.uid() == crate::user_id() {
+        true => Ok(file),
+        false if !about.is_file() => Err(io::Error::new(ErrorKind::InvalidInput, "it is no plain file")),
+        false => {
+            let why = format!("it belongs to user {}, not to us (user {})", about.uid(), crate::user_id());
+            Err(io::Error::new(ErrorKind::PermissionDenied, why))
+        }
+    }
+}
+
+/// A socket file that only its owner may open, from its first moment on. What is there already stays.
+pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None)?;
+    // The file gets the socket's own mode (unix_bind of the kernel).
+    nix::sys::stat::fchmod(&socket, nix::sys::stat::Mode::from_bits_truncate(0o600))?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(128)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+/// Whether `path` is a file of the kind that `wanted` says, no link, and belongs to us or to root.
+pub fn is_own(path: &Path, wanted: impl Fn(&FileType) -> bool) -> bool {
+    let ours = |about: &Metadata| [0, crate::user_id()].contains(&about.uid()) && wanted(&about.file_type());
+    std::fs::symlink_metadata(path).is_ok_and(|about| ours(&about))
 }
 
 /// Replaces a file atomically, so that a power failure leaves the old or the new. Only its owner may read it; missing folders are created.
@@ -76,6 +106,32 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn links_and_what_is_no_plain_file_are_not_appended_to() {
+        let dir = std::env::temp_dir().join(format!("wavelane-append-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let (other, link, path) = (dir.join("other"), dir.join("link"), dir.join("log"));
+        std::fs::write(&other, "untouched").unwrap();
+        symlink(&other, &link).unwrap();
+        for odd in [&link, &dir, Path::new("/dev/null")] {
+            assert!(append(odd).is_err(), "{}", odd.display());
+        }
+        append(&path).unwrap().write_all(b"one").unwrap();
+        assert_eq!(read_small(&path, 9).unwrap(), b"one");
+        if crate::is_root() {
+            nix::unistd::chown(&path, Some(65534.into()), None).unwrap();
+            assert!(append(&path).unwrap_err().to_string().contains("user 65534"));
+            assert!(!is_own(&path, FileType::is_file));
+        }
+        assert!(is_own(&other, FileType::is_file) && !is_own(&link, FileType::is_file));
+        let socket = dir.join("s.sock");
+        let _listener = listen_privately(&socket).unwrap();
+        assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(listen_privately(&other).unwrap_err().kind(), ErrorKind::AddrInUse);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn other_file_types_are_neither_read_nor_written() {

@@ -1,6 +1,7 @@
 //! All system calls of Wavelane, behind safe functions.
 
 pub mod caps;
+pub mod claim;
 pub mod clock;
 pub mod entropy;
 pub mod files;
@@ -25,6 +26,11 @@ pub use media::{ether, udp};
 /// Whether this process runs with user id 0.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// The user that this process runs as.
+pub fn user_id() -> u32 {
+    nix::unistd::geteuid().as_raw()
 }
 
 /// The addresses of this host's interfaces now.

@@ -3,8 +3,11 @@
 //! A notification only triggers a new read of the whole table, because the kernel drops notifications that are not read in time and sends
 //! none for the IPv4 routes that are removed with their interface.
 
+mod objects;
+mod standing;
 mod towards;
 
+pub use standing::{StateWatch, Woken, policy_rules, ruleset_generation, table_routes};
 pub use towards::{Way, interface_mtu, towards};
 
 use crate::udp::set_int;
@@ -12,6 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
 };
+use objects::{Objects, RTA_NH_ID};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -116,7 +120,7 @@ impl RouteWatch {
         let mut routes = Vec::new();
         for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
             for read in 1.. {
-                let mut found = Found { wanted, routes: BTreeMap::new() };
+                let mut found = Found { wanted, routes: BTreeMap::new(), objects: Objects::read()? };
                 let still = self.dump(family, self.table, &mut found)?;
                 let still = self.dump(family, TABLE_LOCAL, &mut found)? && still;
                 // A table that keeps changing is used as it is: its next change causes a new notification.
@@ -247,12 +251,13 @@ fn several(mut bytes: &[u8]) -> Vec<Option<IpAddr>> {
 struct Found<'a> {
     wanted: &'a [IpPrefix],
     routes: BTreeMap<(IpAddr, u8), KernelRoute>,
+    objects: Objects,
 }
 
 impl Found<'_> {
     /// Accepts a route if it is of `table`, has a next hop or refuses traffic, and overlaps the wanted blocks.
     fn take(&mut self, body: &[u8], table: u32) -> io::Result<()> {
-        let Some(route) = parse(body, table) else { return Ok(()) };
+        let Some(route) = parse(body, table, &self.objects) else { return Ok(()) };
         let meets = |block: &IpPrefix| {
             block.contains(route.prefix.address) && block.bits <= route.prefix.bits
                 || route.prefix.contains(block.address)
@@ -284,7 +289,7 @@ impl Found<'_> {
 }
 
 /// A route of `table` in the kernel's format; `None` for anything else.
-fn parse(body: &[u8], table: u32) -> Option<KernelRoute> {
+fn parse(body: &[u8], table: u32, objects: &Objects) -> Option<KernelRoute> {
     let &[family, bits, source_bits, service, short_table, _, _, kind] = body.get(..8)? else { return None };
     let flags = u32_at(body, 8)?;
     let six = i32::from(family) == libc::AF_INET6;
@@ -293,8 +298,8 @@ fn parse(body: &[u8], table: u32) -> Option<KernelRoute> {
         return None;
     }
     let mut first = if six { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-    let (mut number, mut metric, mut via, mut device, mut over_several) =
-        (u32::from(short_table), 0, None, false, None);
+    let (mut number, mut metric, mut via, mut device, mut over_several, mut object) =
+        (u32::from(short_table), 0, None, false, None, None);
     for (kind, value) in attributes(body.get(ROUTE..)?) {
         match kind {
             RTA_DST => first = address(value).filter(|a| a.is_ipv6() == six)?,
@@ -302,8 +307,19 @@ fn parse(body: &[u8], table: u32) -> Option<KernelRoute> {
             RTA_TABLE => number = u32_at(value, 0)?,
             RTA_OIF => device = true,
             RTA_MULTIPATH => over_several = Some(several(value)),
+            RTA_NH_ID => object = u32_at(value, 0),
             _ => via = gateway(kind, value).or(via),
         }
+    }
+    // The kernel need not spell out what a next-hop object says (`nexthop_compat_mode`).
+    let object = object.filter(|_| via.is_none() && !device && over_several.is_none());
+    if let (RTN_UNICAST, Some(object)) = (kind, object.map(|id| objects.get(id))) {
+        let next_hops = if flags & RTNH_UNUSABLE == 0 { object? } else { return None };
+        return (number == table).then_some(KernelRoute {
+            prefix: IpPrefix { address: first, bits },
+            next_hops,
+            metric,
+        });
     }
     let next_hops = match kind {
         _ if number != table => return None,

@@ -22,7 +22,7 @@ fn route(bits: u8, kind: u8, given: &[Given<'_>]) -> Vec<u8> {
 }
 
 fn hops(body: &[u8]) -> Option<Vec<Option<IpAddr>>> {
-    parse(body, TABLE_MAIN).map(|route| route.next_hops)
+    parse(body, TABLE_MAIN, &Objects::default()).map(|route| route.next_hops)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn next_hops_are_read_in_all_their_forms() {
         Some(vec![via(1), via(3)]),
         "one is dead"
     );
-    assert_eq!(parse(&route(16, RTN_UNICAST, &[target, device]), 100), None, "of another table");
+    assert_eq!(parse(&route(16, RTN_UNICAST, &[target, device]), 100, &Objects::default()), None, "of another table");
 }
 
 #[test]
@@ -51,11 +51,11 @@ fn a_cut_or_damaged_message_is_no_panic() {
     let all = [8, 0, 0, 0, 2, 0, 0, 0];
     let whole = route(16, RTN_UNICAST, &[(RTA_DST, &[10, 9, 0, 0]), (RTA_MULTIPATH, &all), (RTA_PRIORITY, &[1])]);
     for cut in 0..whole.len() {
-        let _ = (parse(&whole[..cut], TABLE_MAIN), messages(&whole[..cut]).count());
+        let _ = (parse(&whole[..cut], TABLE_MAIN, &Objects::default()), messages(&whole[..cut]).count());
         for value in [0, 1, 3, 255] {
             let mut damaged = whole.clone();
             damaged[cut] = value;
-            let _ = (parse(&damaged, TABLE_MAIN), messages(&damaged).count());
+            let _ = (parse(&damaged, TABLE_MAIN, &Objects::default()), messages(&damaged).count());
         }
     }
 }
@@ -99,4 +99,30 @@ fn kernel_routes_are_read_and_changes_reported() {
     assert_eq!(read().len(), 1, "what is refused stays");
     drop(stop);
     while watch.wait(end.as_fd()).unwrap() {}
+}
+
+#[test]
+fn routes_by_next_hop_objects_are_read() {
+    if !may_administer_network() {
+        return eprintln!(
+            "SKIPPED (1 test): routes_by_next_hop_objects_are_read needs root to make network namespaces"
+        );
+    }
+    let space = Netns::new(&format!("wl{}-objects", std::process::id())).unwrap();
+    let sh = |what: &'static str| space.run(move || Command::new("sh").arg("-ec").arg(what).status().unwrap()).unwrap();
+    let base = "ip link set lo up; ip link add d0 type veth peer name d1; ip link set d1 up; ip addr add 10.0.0.1/24 dev d0; ip link set d0 up";
+    assert!(sh(base).success());
+    let objects = "sysctl -qw net.ipv4.nexthop_compat_mode=0; ip nexthop add id 1 via 10.0.0.7 dev d0; ip nexthop add id 2 via 10.0.0.8 dev d0; \
+         ip nexthop add id 3 group 1/2; ip nexthop add id 4 blackhole";
+    if !sh(objects).success() {
+        return eprintln!("SKIPPED (1 test): this kernel has no next-hop objects");
+    }
+    assert!(
+        sh("ip route add 10.9.1.0/24 nhid 1; ip route add 10.9.2.0/24 nhid 3; ip route add 10.9.3.0/24 nhid 4")
+            .success()
+    );
+    let found = space.run(|| RouteWatch::open(TABLE_MAIN)?.read(&["10.9.0.0/16".parse().unwrap()])).unwrap().unwrap();
+    let via = |n: u8| Some(IpAddr::from([10, 0, 0, n]));
+    let hops: Vec<_> = found.into_iter().map(|route| route.next_hops).collect();
+    assert_eq!(hops, [vec![via(7)], vec![via(7), via(8)], vec![]]);
 }

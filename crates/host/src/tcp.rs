@@ -1,7 +1,7 @@
 //! TCP sockets of the gateway's door: bounded buffers, no delay, and linger zero until changed.
 
 use crate::udp::{get_words, set_int};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -36,6 +36,18 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_keepalive(true)?;
     set_receive_room(stream, RECEIVE_FIRST)?;
     set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
+}
+
+/// After so much silence a server is asked whether it is there ...
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+/// ... this often ...
+const KEEPALIVE_TRIES: u32 = 3;
+/// ... at this interval: a server that died is noticed within a minute and a half, although nothing is sent to it. An application's
+/// own keepalive ends at the gateway near it. Clients are asked as rarely as the kernel does: one that sleeps stays connected.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+
+fn server_watch() -> TcpKeepalive {
+    TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY).with_retries(KEEPALIVE_TRIES)
 }
 
 /// Makes the coming close end the stream in order instead of resetting it.
@@ -112,6 +124,9 @@ pub fn undelivered(stream: &TcpStream) -> Option<u32> {
 /// to that when the buffer becomes smaller: it would drop what it invited. The window scale is fixed here too. Unless the buffer was set by
 /// hand it follows the clamp: a scale for more than [`RECEIVE_MAX`] would have the windows of small buffers in steps too large for them.
 fn bound_buffers(socket: &Socket) -> io::Result<()> {
+    // Urgent octets stay where they stand in the stream (RFC 6093, section 5); otherwise the kernel takes them out. Before the
+    // handshake, because a second urgent octet takes the first one's place for good; accepted sockets inherit it.
+    socket.set_out_of_band_inline(true)?;
     socket.set_recv_buffer_size(RECEIVE_FIRST / 4)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)?;
     set_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK, SOCK_SNDBUF_LOCK)
@@ -127,6 +142,10 @@ pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
     if local.is_ipv6() {
         // Each family has its own listener, so that one cannot implicitly take the other's address.
         socket.set_only_v6(true)?;
+        // An address may come after the start (ip(7), IP_FREEBIND).
+        socket.set_freebind_v6(true)?;
+    } else {
+        socket.set_freebind_v4(true)?;
     }
     listen_on(socket, local)
 }
@@ -182,6 +201,7 @@ pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>
         _ => {
             let stream = TcpStream::from(socket);
             prepare(&stream)?;
+            SockRef::from(&stream).set_tcp_keepalive(&server_watch())?;
             Ok(stream)
         }
     }
@@ -209,6 +229,39 @@ mod tests {
                 false => assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset),
             }
         }
+    }
+
+    #[test]
+    fn urgent_octets_stay_in_the_stream() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = listen(address.parse().unwrap()) else { continue };
+            let ours = connect(listener.local_addr().unwrap(), None, None).unwrap();
+            let (theirs, _) = listener.accept().unwrap();
+            prepare(&theirs).unwrap();
+            for (mut from, mut to) in [(&ours, &theirs), (&theirs, &ours)] {
+                for (octets, urgent) in [(b"ab", false), (b"c!", true), (b"d?", true), (b"ef", false)] {
+                    match urgent {
+                        true => _ = SockRef::from(from).send_out_of_band(octets).unwrap(),
+                        false => from.write_all(octets).unwrap(),
+                    }
+                }
+                to.set_nonblocking(false).unwrap();
+                let mut got = [0; 8];
+                to.read_exact(&mut got).unwrap();
+                assert_eq!(&got, b"abc!d?ef", "{address}");
+                to.set_nonblocking(true).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_whether_it_is_there() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let ours = connect(listener.local_addr().unwrap(), None, None).unwrap();
+        let socket = SockRef::from(&ours);
+        assert!(socket.keepalive().unwrap());
+        let longest = socket.tcp_keepalive_time().unwrap() + KEEPALIVE_EVERY * socket.tcp_keepalive_retries().unwrap();
+        assert_eq!(longest, Duration::from_secs(90));
     }
 
     #[test]

@@ -93,9 +93,8 @@ pub(crate) fn code_lines(path: &str, text: &str) -> usize {
     }
     let code = strip(text);
     let tests = inline_tests(&code);
-    let counts = |n: usize, line: &str| {
-        !line.trim().is_empty() && !tests.iter().any(|&(from, to)| (from..=to).contains(&n))
-    };
+    let counts =
+        |n: usize, line: &str| !line.trim().is_empty() && !tests.iter().any(|&(from, to)| (from..=to).contains(&n));
     code.lines().enumerate().filter(|(i, line)| counts(i + 1, line)).count()
 }
 

@@ -3,6 +3,7 @@
 use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value};
 use crate::keys;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use wavelane_base::IpPrefix;
 
 impl Config {
@@ -10,6 +11,11 @@ impl Config {
         if self.name.is_empty() || self.name.contains(char::is_whitespace) {
             return Err(value("gateway.name", "must be one word, such as \"ship\""));
         }
+        // Files are called by it.
+        if self.name.contains('/') {
+            return Err(value("gateway.name", format!("'{}' contains a '/': leave it out", self.name)));
+        }
+        self.check_paths()?;
         if self.control.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(value(
                 "gateway.control",
@@ -71,6 +77,22 @@ impl Config {
         }
         self.check_tun()?;
         self.to_gateway(&[]).check()?;
+        Ok(())
+    }
+
+    /// Files that we write or make must not be files that we read.
+    fn check_paths(&self) -> Result<(), ConfigError> {
+        for (key, path) in [("gateway.control", &self.control), ("gateway.state", &self.state)] {
+            let same = |other: &&PathBuf| {
+                *other == path || path.canonicalize().is_ok_and(|p| other.canonicalize().is_ok_and(|o| o == p))
+            };
+            if let Some(read) = self.reads.iter().find(same) {
+                return Err(value(key, format!("{} is read as well: name another path", read.display())));
+            }
+        }
+        if self.control == self.state {
+            return Err(value("gateway.state", "is also gateway.control: name another path"));
+        }
         Ok(())
     }
 

@@ -57,6 +57,7 @@ impl Config {
         }
         let config = Self {
             private_key: keys::read_key(&folder.join(&g.key))?,
+            reads: vec![place.into(), folder.join(&g.key)],
             state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
             listen,
             control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),
@@ -64,7 +65,7 @@ impl Config {
             on_failure: g.on_failure,
             source: g.source,
             pool,
-            flows_max: g.flows_max.unwrap_or(defaults.flows_max),
+            flows_max: g.flows_max.unwrap_or_else(|| memory::flows_default(defaults.flows_max)),
             serves: g.serves.map(|texts| prefixes("gateway.serves", texts)).transpose()?,
             routing_table: routing_table(g.routing, g.routing_table)?,
             idle,

@@ -22,6 +22,8 @@ const LOOK_AGAIN: Span = Span::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Devices {
     ports: Vec<Option<Bound>>,
+    /// The address of `listen` was not there at the start, and is not yet.
+    pub(super) listen_missing: bool,
     next: Instant,
     looked: Instant,
     /// `None` if the kernel sends no events.
@@ -78,7 +80,7 @@ impl Devices {
     pub(super) fn new(now: Instant, config: &Config) -> Self {
         let ports = config.lane_sockets().into_iter().map(|socket| Some(Bound::new(now, socket))).collect();
         let changes = LinkChanges::open().ok();
-        Self { ports, next: now + LOOK_EVERY, looked: now, changes }
+        Self { ports, listen_missing: false, next: now + LOOK_EVERY, looked: now, changes }
     }
     /// What the ports are bound to.
     pub(super) fn sockets(&self) -> Vec<Option<LaneSocket>> {
@@ -87,7 +89,8 @@ impl Devices {
     /// When [`Daemon::look_at_devices`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let may_go = |socket: &LaneSocket| socket.device.is_some() || socket.own_address().is_some();
-        self.ports.iter().flatten().any(|bound| may_go(&bound.socket)).then_some(self.next)
+        let waits = self.listen_missing || self.ports.iter().flatten().any(|bound| may_go(&bound.socket));
+        waits.then_some(self.next)
     }
     /// Why port `port` of the gateway, which has no socket, has none.
     pub(super) fn absence(&self, port: usize) -> Option<String> {
@@ -158,7 +161,23 @@ impl Daemon {
     }
     /// Says which lanes have no socket yet.
     pub(super) fn tell_ports(&mut self) {
-        (1..self.lanes.len()).for_each(|port| self.tell_port(port));
+        self.devices.listen_missing = self.lanes.first().is_some_and(|lane| lane.socket.is_none());
+        (usize::from(!self.devices.listen_missing)..self.lanes.len()).for_each(|port| self.tell_port(port));
+    }
+    /// Opens the socket of `listen` if its address is there now.
+    fn look_at_listen(&mut self) {
+        if !self.devices.listen_missing {
+            return;
+        }
+        let address = self.config.listen;
+        let opened = start::listen(&self.config, self.mark).and_then(|medium| self.watch_lane(0, medium));
+        match opened {
+            Err(why) if start::lacks_address(&why) => return,
+            Err(why) => self.say(&format!("{address} is there, but `listen` cannot use it: {why}; restart the daemon")),
+            Ok(()) => self.say(&format!("address {} is there: `listen` is used", address.ip())),
+        }
+        self.devices.listen_missing = false;
+        self.tell_port(0);
     }
     fn tell_port(&mut self, port: usize) {
         let (there, full) = (self.lanes[port].socket.is_some(), self.lanes[port].is_full());
@@ -205,6 +224,7 @@ impl Daemon {
             return;
         }
         (self.devices.next, self.devices.looked) = (self.now + LOOK_EVERY, self.now);
+        self.look_at_listen();
         for place in 0..self.devices.ports.len() {
             let port = place + 1;
             self.look_at_state(place);

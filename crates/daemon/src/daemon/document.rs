@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::engine::KernelEngine;
+use crate::kernel::Kernel;
 use crate::{config, keys, status};
 use wavelane_base::Span;
 use wavelane_door::{Connection, Kept};
@@ -79,6 +80,7 @@ impl Daemon {
             packet_door: self.packet_door(),
             routing: self.routing(),
             reload_refused: self.reloads.refused.clone(),
+            hindrances: self.kernel.as_ref().map(Kernel::hindrances).unwrap_or_default(),
             counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
         };
         serde_json::to_string(&report).unwrap_or_default() + "\n"

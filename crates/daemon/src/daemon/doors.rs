@@ -56,6 +56,9 @@ impl Daemon {
             Some(peer) => self.pass_or_refuse(peer, &syn, held),
             None => {
                 self.counters.one("connections_refused");
+                if let (Reason::Prohibited, Some(peer)) = (why, now) {
+                    self.prohibited(peer, syn.target);
+                }
                 self.door.refuse_syn(&syn, held, why);
             }
         }

@@ -2,8 +2,10 @@
 //! kernel, which forwards plainly; where it is `closed`, and where there is no plain path, new connections are refused at once.
 
 use super::Daemon;
+use super::changes::Changes;
 use crate::kernel::{Change, Down, Kernel};
 use crate::rules;
+use crate::standing::Part;
 use std::net::IpAddr;
 use wavelane_base::Span;
 use wavelane_door::Syn;
@@ -15,6 +17,8 @@ use wavelane_host::nft::ToolError;
 pub(super) const WAITING_MAX: usize = 2_048;
 /// A failed change of the kernel's rules is retried after this long; else a peer that is back would stay bypassed for ever.
 const AGAIN: Span = Span::from_secs(5);
+/// How often it is logged that the same part was taken away.
+const LOSSES_EVERY: Span = Span::from_secs(60);
 
 impl Daemon {
     /// The peer was silent for too long.
@@ -95,6 +99,9 @@ impl Daemon {
         while let Some((change, result)) = self.kernel.as_mut().and_then(Kernel::answered) {
             self.kernel_answered(change, result);
         }
+        for hindrance in self.kernel.as_mut().map(Kernel::new_hindrances).unwrap_or_default() {
+            self.say(&format!("warning: {hindrance}"));
+        }
     }
     fn kernel_answered(&mut self, change: Change, result: Result<(), ToolError>) {
         match (change, result) {
@@ -107,6 +114,7 @@ impl Daemon {
                     "the nft process that holds our rules was killed, and they cannot be made anew, so that nothing is taken; this is tried every second: {e}"
                 ));
             }
+            (Change::Back(part), result) => return self.told_of_loss(part, result),
             (Change::Config, result) => self.led(result),
             (Change::Down, Ok(())) => {}
             (Change::Down, Err(e)) => {
@@ -125,6 +133,24 @@ impl Daemon {
         // A reload that was requested meanwhile.
         self.go_on_reloading();
         self.give_back();
+    }
+    /// Another program took away what we installed.
+    fn told_of_loss(&mut self, part: Part, result: Result<(), ToolError>) {
+        let (what, by) = part.words();
+        if let Err(e) = result {
+            self.counters.one("state_missing");
+            return self
+                .say(&format!("{what}: gone, and cannot be put back ({by}): {e}; restart wavelaned if that stays"));
+        }
+        self.counters.one("state_put_back");
+        let (told, unsaid) = self.losses_told.entry(part).or_insert((None, 0));
+        if told.is_some_and(|at| self.now.since(at) < LOSSES_EVERY) {
+            *unsaid += 1;
+            return;
+        }
+        let more = Changes::unsaid(std::mem::take(unsaid));
+        *told = Some(self.now);
+        self.say(&format!("{what}: another program took them away, and they are put back ({by}){more}"));
     }
     /// A SYN to a peer that is down, and that no flow waits for. Gives it to the kernel as soon as that forwards it
     /// plainly, or answers it.

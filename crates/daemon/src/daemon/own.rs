@@ -8,6 +8,8 @@ use wavelane_host::own_addresses;
 
 /// One refusal per peer is logged in this time, so that one peer cannot fill the log.
 const DENIAL_EVERY: Span = Span::from_secs(1);
+/// The same of refusals by one peer: a whole network's applications may be refused.
+const REFUSAL_EVERY: Span = Span::from_secs(30);
 
 impl Daemon {
     /// Reads the list of our own addresses again once it is old. A list that cannot be read is asked for again at the
@@ -56,6 +58,19 @@ impl Daemon {
         self.counters.one("dropped_target_denied");
         self.denied(peer, target, false);
         Err(Reason::Prohibited)
+    }
+
+    /// A peer does not let us reach a target: this side's operator sees why its applications are refused.
+    pub(super) fn prohibited(&mut self, peer: usize, target: SocketAddr) {
+        self.counters.one("refused_by_peer");
+        if self.refusals_told.get(&peer).is_some_and(|at| self.now.since(*at) < REFUSAL_EVERY) {
+            return;
+        }
+        self.refusals_told.insert(peer, self.now);
+        let name = self.peer_name(PeerId(peer)).to_owned();
+        self.say(&format!(
+            "peer '{name}' does not let us reach {target}: list its network in gateway.serves or allow_targets there, or leave it out of the peer's `routes` here"
+        ));
     }
 
     /// Logs that a peer asked for an address that it may not use; the counters count all.

@@ -117,6 +117,7 @@ impl Daemon {
         self.routes.iter_mut().for_each(|routes| routes.arrange(&config));
         // They have other places now.
         self.denials_told.clear();
+        self.refusals_told.clear();
         let known = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);
         let contact = |p: &Peer| known(&p.public_key).map_or(Contact::new(self.now), |i| self.peers[i].clone());
         self.peers = config.peers.iter().map(contact).collect();

@@ -1,17 +1,32 @@
 //! The texts of the iptables rules that hold SYNs, and of what removes them.
 
 use super::family::Family;
-use super::ranges::split_routes;
-use super::{MARK_DIVERT, NUMBER, XT_CHAIN};
+use super::ranges::{excepted, split_routes};
+use super::{MARK_DIVERT, NUMBER, SIGNED, XT_CHAIN};
 use crate::config::{Config, prefix_text};
+use wavelane_base::IpPrefix;
 
 /// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if
 /// wanted. They stand in the raw table: before TPROXY at mangle.
-pub(super) fn queue_rules(config: &Config, family: Family, lead: bool) -> String {
+///
+/// The longest network decides; of one that this host is attached to (`attached`) under a wider network of a peer, SYNs pass.
+pub(super) fn queue_rules(config: &Config, family: Family, attached: &[IpPrefix], lead: bool) -> String {
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
-    for r in split_routes(config, family) {
-        let to = prefix_text(&r);
-        text += &format!("-A {XT_CHAIN} -d {to} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n");
+    for option in SIGNED {
+        text += &format!("-A {XT_CHAIN} -p tcp --tcp-option {option} -j RETURN\n");
+    }
+    let networks = split_routes(config, family);
+    let passed = excepted(&networks, attached).filter(|network| Family::of(network) == family);
+    let mut all: Vec<(IpPrefix, bool)> = passed.map(|network| (network, false)).collect();
+    let in_order = all.is_empty();
+    all.extend(networks.iter().map(|network| (*network, true)));
+    if !in_order {
+        all.sort_by_key(|(network, _)| core::cmp::Reverse(network.bits));
+    }
+    for (network, held) in all {
+        let to = prefix_text(&network);
+        let verdict = if held { format!("NFQUEUE --queue-num {NUMBER} --queue-bypass") } else { "RETURN".into() };
+        text += &format!("-A {XT_CHAIN} -d {to} -j {verdict}\n");
     }
     if let Some(intercept) = config.intercept.as_ref().filter(|_| lead) {
         for name in &intercept.interfaces {

@@ -3,8 +3,10 @@
 use super::family::Family;
 use crate::config::{Config, prefix_text, width};
 use crate::kernel::Down;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wavelane_base::IpPrefix;
+use wavelane_host::nft::{ToolError, run};
 
 /// The networks that peers with split TCP have, each once.
 pub(crate) fn split_routes(config: &Config, family: Family) -> Vec<IpPrefix> {
@@ -25,22 +27,67 @@ fn routes(config: &Config, family: Family, only_split: bool) -> Vec<IpPrefix> {
     all
 }
 
-/// The elements of the set of targets whose TCP is taken: the split networks less what belongs to peers that are `down`.
-pub(super) fn taken(config: &Config, family: Family, down: &Down) -> Vec<String> {
-    let networks = split_routes(config, family);
-    if down.is_empty() {
+/// The networks that this host's interfaces are attached to, as the kernel's main table lists them, other than by our device.
+pub(crate) fn attached(config: &Config) -> Result<Vec<IpPrefix>, ToolError> {
+    let device = config.tun.as_ref().map(|tun| tun.name.as_str());
+    let mut found = Vec::new();
+    for family in Family::here() {
+        let listing = run("ip", &[family.ip_flag(), "route", "show", "table", "main", "proto", "kernel"], "")?;
+        let others = listing.lines().filter(|l| !l.split(' ').any(|word| Some(word) == device));
+        found.extend(others.filter_map(|l| l.split(' ').next()?.parse::<IpPrefix>().ok()));
+    }
+    found.sort_by_key(|n| (n.address, n.bits));
+    found.dedup();
+    Ok(found)
+}
+
+/// Those of the `attached` networks that a wider network of a peer covers: they are reached plainly, packets and TCP alike, unless
+/// a peer has the same network or a part of it.
+pub(crate) fn excepted<'a>(networks: &'a [IpPrefix], attached: &'a [IpPrefix]) -> impl Iterator<Item = IpPrefix> + 'a {
+    let inside = |a: &IpPrefix| networks.iter().any(|r| r.contains(a.address) && r.bits < a.bits);
+    attached.iter().filter(move |a| inside(a) && !networks.contains(a)).copied()
+}
+
+/// The elements of the set of targets whose TCP is taken: the split networks less what belongs to peers that are `down`, and less
+/// the `attached` networks that they cover.
+pub(super) fn taken(config: &Config, family: Family, down: &Down, attached: &[IpPrefix]) -> Vec<String> {
+    part_taken(config, split_routes(config, family), (family, down, attached))
+}
+
+/// The same of other `networks` of the peers.
+pub(super) fn part_taken(
+    config: &Config,
+    networks: Vec<IpPrefix>,
+    (family, down, attached): (Family, &Down, &[IpPrefix]),
+) -> Vec<String> {
+    let excepted: Vec<IpPrefix> =
+        excepted(&networks, attached).filter(|network| Family::of(network) == family).collect();
+    if down.is_empty() && excepted.is_empty() {
         return networks.into_iter().flat_map(|r| element(family, r)).collect();
     }
     // Between two ends of networks the longest match is the same for every address.
-    let spans: Vec<(u128, u128)> = networks.iter().map(span).collect();
+    let spans: Vec<(u128, u128)> = networks.iter().chain(&excepted).map(span).collect();
     let mut starts: Vec<u128> =
         spans.iter().flat_map(|(first, last)| [Some(*first), last.checked_add(1)]).flatten().collect();
     starts.sort_unstable();
     starts.dedup();
-    let is_down = |peer: usize| down.contains(&config.peers[peer].public_key);
+    // Whether a network's TCP is taken, by length: a peer that is up stands in for others that have the same network.
+    let wanted: BTreeSet<(u8, u128)> = networks.iter().map(|network| (network.bits, span(network).0)).collect();
+    let mut all: BTreeMap<(u8, u128), bool> = excepted.iter().map(|n| ((n.bits, span(n).0), false)).collect();
+    for peer in &config.peers {
+        let is_up = !down.contains(&peer.public_key);
+        for network in peer.routes.iter().filter(|network| Family::of(network) == family) {
+            let key = (network.bits, span(network).0);
+            if wanted.contains(&key) {
+                *all.entry(key).or_default() |= is_up;
+            }
+        }
+    }
+    let lengths: BTreeSet<u8> = all.keys().map(|(bits, _)| *bits).collect();
     let is_taken = |at: u128| {
-        let inside = spans.iter().any(|(first, last)| (*first..=*last).contains(&at));
-        inside && config.route(address(family, at), is_down).is_some_and(|peer| !is_down(peer))
+        let found =
+            |bits: &u8| all.get(&(*bits, span(&IpPrefix { address: address(family, at), bits: *bits }).0)).copied();
+        lengths.iter().rev().find_map(found).unwrap_or(false)
     };
     let mut ranges: Vec<(u128, u128)> = Vec::new();
     for (i, first) in starts.iter().enumerate().filter(|(_, at)| is_taken(**at)) {
@@ -83,8 +130,8 @@ fn last_of(family: Family) -> u128 {
 
 /// First and last address.
 fn span(network: &IpPrefix) -> (u128, u128) {
-    let first = number(network.address);
     let host_bits = u32::from(width(network.address) - network.bits);
+    let first = number(network.address).checked_shr(host_bits).map_or(0, |high| high << host_bits);
     (first, first | 1u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1))
 }
 
@@ -116,7 +163,33 @@ mod tests {
     fn taken_of(peers: &[&[&str]], down: &[usize], family: Family) -> Vec<String> {
         let config = with_routes(peers);
         let down: Down = down.iter().map(|i| config.peers[*i].public_key).collect();
-        taken(&config, family, &down)
+        taken(&config, family, &down, &[])
+    }
+
+    /// A quadratic search would take minutes.
+    #[test]
+    fn very_many_networks_are_no_trouble() {
+        let many: Vec<String> = (0..11_000_u32).map(|n| format!("10.{}.{}.0/25", n >> 8, n & 255)).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let peers: [&[&str]; 2] = [&["10.0.0.0/8"], &many];
+        assert_eq!(taken_of(&peers, &[0], Family::V4).len(), 11_000);
+        assert_eq!(taken_of(&peers, &[1], Family::V4).len(), 11_000);
+    }
+
+    #[test]
+    fn attached_networks_under_a_covering_route_are_left_alone() {
+        let config = with_routes(&[&["0.0.0.0/0"], &["10.3.0.0/24", "192.168.7.128/25"]]);
+        let attached: Vec<IpPrefix> =
+            ["10.3.0.0/24", "192.168.7.0/24", "fd00::/64"].iter().map(|n| n.parse().unwrap()).collect();
+        let but_the_lan = ["0.0.0.0-192.168.6.255", "192.168.7.128-255.255.255.255"];
+        assert_eq!(
+            taken(&config, Family::V4, &Down::new(), &attached),
+            but_the_lan,
+            "a peer's own networks are its own"
+        );
+        let apart: Vec<IpPrefix> = vec!["10.4.0.0/24".parse().unwrap()];
+        let narrow = with_routes(&[&["10.3.0.0/24"]]);
+        assert_eq!(taken(&narrow, Family::V4, &Down::new(), &apart), ["10.3.0.0/24"]);
     }
 
     #[test]

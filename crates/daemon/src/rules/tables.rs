@@ -2,8 +2,8 @@
 
 use super::family::Family;
 use super::plain::{plain_born, plain_chains};
-use super::ranges::taken;
-use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, TABLE};
+use super::ranges::{all_routes, part_taken, split_routes, taken};
+use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE};
 use crate::config::{Config, Source, Tun, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
@@ -37,7 +37,13 @@ pub(super) fn marker(generation: u32) -> String {
 }
 
 /// The table that the kernel removes with our process.
-pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down: &Down) -> String {
+pub(super) fn owned_table(
+    config: &Config,
+    ports: &[u16],
+    generation: u32,
+    down: &Down,
+    attached: &[IpPrefix],
+) -> String {
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {
         let rule = |(family, port): (Family, &u16)| {
@@ -51,18 +57,20 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
     // ICMP too: errors about connections that we make from the applications' addresses must reach us.
     let mut prerouting =
         format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
-    prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;");
+    prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;{}", signed("accept"));
     if let Some(names) = interface_list(config) {
         prerouting += &take(&format!("iifname {{ {names} }}"));
     }
     let local = config.intercept.as_ref().is_some_and(|i| i.local);
     let mut table = format!(" chain generation{generation} {{ }};");
     if config.intercept.is_some() {
-        table.extend(families().map(|(family, _)| set(family.nft_set(), family, &taken(config, family, down))));
+        table.extend(
+            families().map(|(family, _)| set(family.nft_set(), family, &taken(config, family, down, attached))),
+        );
     }
     let mut born = if config.source == Source::Keep { own_errors() } else { String::new() };
     if local {
-        born += &format!(" meta mark {MARK_OWN:#x} return;{}", plain_born(config));
+        born += &format!(" meta mark {MARK_OWN:#x} return;{}{}", plain_born(config), signed("return"));
         prerouting += &take(&format!("iifname \"lo\" meta mark {MARK_DIVERT:#x}"));
         // The SYN decides; the connection's later packets follow it. Connections older than us are left alone.
         let first =
@@ -81,6 +89,11 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
         table += &plain_chains(config, tun);
     }
     format!("table {TABLE} {{ flags owner;{table} }}")
+}
+
+/// What becomes of SYNs that are signed end to end.
+fn signed(verdict: &str) -> String {
+    SIGNED.iter().map(|option| format!(" {SYN} tcp option {option} exists {verdict};")).collect()
 }
 
 /// Lets the kernel's errors on packets of our own sockets, when a server's host is not there, reach these although
@@ -136,20 +149,39 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
 
 /// The table that stays when the process ends without an orderly stop. While it runs no packet meets these rules:
 /// SYNs from the interfaces turn off before the forward hook, and our own host's carry a mark.
-pub(super) fn closed_table(config: &Config) -> String {
-    let sets: String = Family::ALL
+///
+/// Beside a packet door it also refuses packets that would be forwarded elsewhere than to the device: should the policy rules be
+/// taken away, nothing goes plainly.
+pub(super) fn closed_table(config: &Config, attached: &[IpPrefix]) -> String {
+    let of = |family: Family, networks| part_taken(config, networks, (family, &Down::new(), attached));
+    let mut sets: String = Family::ALL
         .into_iter()
-        .map(|family| set(family.nft_set(), family, &taken(config, family, &Down::new())))
+        .map(|family| set(family.nft_set(), family, &of(family, split_routes(config, family))))
         .collect();
     let refuse = |matching: &str| -> String {
         let rule = |family| format!("  {matching} {} reject with tcp reset\n", to_routes(family));
         Family::ALL.into_iter().map(rule).collect()
     };
+    if config.tun.is_some() {
+        sets.extend(
+            Family::ALL
+                .map(|family| set(["all4", "all6"][family as usize], family, &of(family, all_routes(config, family)))),
+        );
+    }
     // Made, removed and made again: one transaction, whether an old one stands or not.
     let mut table =
         format!("table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n{sets}\n");
     if let Some(names) = interface_list(config) {
-        let rules = refuse(&format!("iifname {{ {names} }}"));
+        let mut rules = refuse(&format!("iifname {{ {names} }}"));
+        if let Some(tun) = &config.tun {
+            for family in Family::ALL {
+                let (nft, all) = (family.nft(), ["all4", "all6"][family as usize]);
+                rules += &format!(
+                    "  iifname {{ {names} }} oifname != \"{}\" {nft} daddr @{all} reject with icmpx type admin-prohibited\n",
+                    tun.name
+                );
+            }
+        }
         table += &format!(" chain forward {{ type filter hook forward priority filter; policy accept;\n{rules} }}\n");
     }
     if config.intercept.as_ref().is_some_and(|i| i.local) {

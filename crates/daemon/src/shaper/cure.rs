@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use wavelane_base::{Rate, Span};
 use wavelane_host::caps;
+use wavelane_host::files;
 use wavelane_host::netns::Netns;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::realtime;
@@ -31,6 +32,8 @@ const PATIENCE: Span = Span::from_secs(10);
 /// The longest time that the kernel takes to close what a killed process held.
 const CLOSING: Span = Span::from_secs(1);
 const LOOK_EVERY: Span = Span::from_millis(20);
+/// A longer log is not looked into, and stays.
+const LOG_MAX: u64 = 16 << 20;
 /// The variable that may name the program `wavelaned`.
 const PROGRAM: &str = "WAVELANED";
 
@@ -129,7 +132,9 @@ fn program() -> PathBuf {
 
 /// Refuses what [`apply`] would refuse, before anything is measured for it.
 pub fn refuse_taken(file: &Path) -> Result<(), CommandError> {
-    if file.exists() {
+    // A link that leads nowhere is there as well.
+    let there = |path: &PathBuf| fs::symlink_metadata(path).is_ok();
+    if let Some(file) = [file.to_owned(), beside(file, "pid"), beside(file, "log")].iter().find(|path| there(path)) {
         let file = file.display();
         return Err(CommandError::Cure(format!(
             "{file} is there already: take it back with `wavelane cure --undo`, or name another with --file"
@@ -161,10 +166,11 @@ pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(unwritable(folder))?;
     }
-    fs::write(&file, text).map_err(unwritable(&file))?;
+    write_new(&file, text).map_err(unwritable(&file))?;
     let started = start(&file);
     if started.is_err() {
         remove_files(&file);
+        let _ = fs::remove_file(&file);
     }
     started
 }
@@ -174,14 +180,14 @@ fn start(file: &Path) -> Result<String, CommandError> {
     let cannot = |what: &Path, source: io::Error| {
         CommandError::Cure(format!("cannot start {}: {source}; install it beside wavelane", what.display()))
     };
-    let written = File::create(&log).map_err(|source| CommandError::Unwritable { path: log.clone(), source })?;
+    let written = File::create_new(&log).map_err(|source| CommandError::Unwritable { path: log.clone(), source })?;
     let mut command = Command::new(&program);
     // A process group of its own: Ctrl-C in this terminal does not reach it.
     command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written).process_group(0);
     let mut child = command.spawn().map_err(|source| cannot(&program, source))?;
     let said = await_start(&mut child, &log);
     let pid = beside(file, "pid");
-    let noted = said.and_then(|said| match fs::write(&pid, format!("{}\n", child.id())) {
+    let noted = said.and_then(|said| match write_new(&pid, &format!("{}\n", child.id())) {
         Ok(()) => Ok(said),
         Err(source) => Err(CommandError::Unwritable { path: pid, source }),
     });
@@ -217,9 +223,27 @@ fn rest() {
     std::thread::sleep(Duration::from_nanos(LOOK_EVERY.as_nanos()));
 }
 
+/// Writes a file that was not there, neither through a link.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    io::Write::write_all(&mut File::create_new(path)?, text.as_bytes())
+}
+
+/// Removes the files of a shaper that was started here: those beside the configuration only if they hold what we write.
 fn remove_files(file: &Path) {
-    for path in [file.to_owned(), beside(file, "pid"), beside(file, "log")] {
-        let _ = fs::remove_file(path);
+    let holds = |path: &Path, ours: &dyn Fn(&str) -> bool| {
+        files::is_own(path, fs::FileType::is_file)
+            && files::read_small(path, LOG_MAX).is_ok_and(|octets| ours(&String::from_utf8_lossy(&octets)))
+    };
+    let (pid, log) = (beside(file, "pid"), beside(file, "log"));
+    let is_log = |text: &str| text.is_empty() || text.starts_with("wavelaned: ");
+    for (path, ours) in [
+        (file, &config::is_shaper as &dyn Fn(&str) -> bool),
+        (&pid, &|text: &str| text.trim().parse::<u32>().is_ok()),
+        (&log, &is_log),
+    ] {
+        if holds(path, ours) {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -353,6 +377,25 @@ mod tests {
         fs::write(&file, "[gateway]\nname = \"x\"\n").expect("a file");
         assert!(undo(&file).is_err() && file.exists());
         assert!(apply(&file, "").is_err_and(|e| e.to_string().contains("--undo")));
+        fs::remove_dir_all(&folder).expect("the folder");
+    }
+
+    #[test]
+    fn files_of_others_are_neither_overwritten_nor_removed() {
+        let folder = std::env::temp_dir().join(format!("wavelane-beside-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (file, log, pid) = (folder.join("s.toml"), folder.join("s.log"), folder.join("s.pid"));
+        let foreign = folder.join("foreign");
+        for taken in [&file, &log, &pid] {
+            std::os::unix::fs::symlink(&foreign, taken).expect("a link that leads nowhere");
+            assert!(apply(&file, "[[shaper]]\n").is_err_and(|e| e.to_string().contains("is there already")));
+            assert!(!foreign.exists());
+            fs::remove_file(taken).expect("the link");
+        }
+        fs::write(&file, "[[shaper]]\n").and_then(|()| fs::write(&log, "a diary")).expect("files");
+        fs::write(&pid, "7\n").expect("a file");
+        remove_files(&file);
+        assert_eq!([&file, &log, &pid].map(|path| path.exists()), [false, true, false], "a diary is not ours");
         fs::remove_dir_all(&folder).expect("the folder");
     }
 

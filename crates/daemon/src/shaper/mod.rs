@@ -23,10 +23,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use wavelane_base::{Instant, Octets, Rate, Span};
+use wavelane_host::claim::{self, Claim, Unclaimed};
 use wavelane_host::clock::NodeClock;
 use wavelane_host::nft::ToolError;
 use wavelane_host::poller::{Poller, Watch};
@@ -37,7 +37,7 @@ const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_QUEUES: u64 = 16;
 const TOKEN_REFLECTORS: u64 = 32;
 /// Abstract socket that marks this network namespace as having its one shaper.
-const LOCK_NAME: &[u8] = b"wavelaned-shaper";
+const LOCK_NAME: &str = "wavelaned-shaper";
 /// What was carried is counted over this many questions to the reflector: a fifth of a second.
 const CARRIED_OVER: usize = 4;
 /// A rate that differs by a fiftieth is set in the kernel, no more often than this.
@@ -95,7 +95,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ShaperError {
 
 /// Whether a file is that of a daemon that shapes. What cannot be read is not.
 pub fn is_shaper_file(file: &Path) -> bool {
-    std::fs::read_to_string(file).is_ok_and(|text| config::is_shaper(&text))
+    crate::config::read_text(file).is_ok_and(|text| config::is_shaper(&text))
 }
 
 /// What a file's text asks for, in words.
@@ -128,8 +128,8 @@ pub fn clear() {
 }
 
 /// Claims this network namespace.
-fn claim() -> io::Result<UnixDatagram> {
-    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(LOCK_NAME)?)
+fn claim() -> Result<Claim, Unclaimed> {
+    claim::claim(LOCK_NAME)
 }
 
 /// Whether a shaper runs in this network namespace.
@@ -290,7 +290,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     if ![caps::NET_ADMIN, caps::NET_RAW].into_iter().all(caps::has) {
         return Err(ShaperError::Capability);
     }
-    let _lock = claim().map_err(|_| ShaperError::Taken)?;
+    let lock = claim().map_err(|_| ShaperError::Taken)?;
     let (signals, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
     for signal in [SIGTERM, SIGINT] {
         let end = signal_end.try_clone().map_err(system("a descriptor"))?;
@@ -304,7 +304,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     }
     clear();
     let clock = NodeClock::start(Span::ZERO, 0);
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<String> = lock.remark.iter().cloned().collect();
     let (mut shaped, lead) = install(&interfaces, clock.now(), &mut remarks)?;
     caps::keep_only(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("giving up privileges"))?;
     let mut log = Log::open(clock.now()).map_err(system("a thread"))?;

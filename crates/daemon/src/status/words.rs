@@ -10,6 +10,15 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("connections_closed", "connections ended in an orderly way, end to end"),
     ("bytes_from_applications", "bytes read from sockets here"),
     ("bytes_to_applications", "bytes written to sockets here"),
+    (
+        "refused_by_peer",
+        "of refused connections, those whose target the peer does not let us reach (its serves, allow_targets)",
+    ),
+    (
+        "state_put_back",
+        "times that rules, routes or our device were put back after another program had taken them away",
+    ),
+    ("state_missing", "times that such a part could not be put back"),
     ("rules_made_anew", "times the nft process that holds our rules was killed and the rules were made anew"),
     ("dropped_give_back", "times the rules for plain forwarding to peers that are down could not be installed"),
     ("dropped_syn_held_too_long", "SYNs dropped after four seconds of waiting; their repeat joins the same attempt"),
@@ -90,6 +99,10 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("addresses_unproven", "times a peer's new address did not answer a challenge and the one before was taken again"),
     ("flows_idle", "connections reset because nothing of them moved for longer than `gateway.idle`"),
     ("refused_flow_rate", "connections of peers refused because they opened more per second than their share"),
+    (
+        "refused_key_rate",
+        "sealed connections of peers refused because agreeing on their keys would have taken more than the peer's share of time",
+    ),
     ("flows_given_up", "flows whose path over a relay was lost and that were not resumed within ten minutes"),
     ("refused_relay_loop", "flows not passed on because they had passed too many relays: the routes form a loop"),
     ("dropped_not_newer", "handshakes older than the last one accepted (repeated or replayed)"),

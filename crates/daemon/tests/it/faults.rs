@@ -6,6 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use wavelane_host::netns::ChildEnd;
 
 /// A free port of this machine.
 fn free_port() -> u16 {
@@ -183,6 +184,37 @@ fn a_second_daemon_does_not_tear_down_the_firsts_rules() {
     let said = world.a.run(move || refusal(&config, None)).unwrap();
     assert!(said.contains("another wavelaned already takes traffic"), "{said}");
     assert_eq!(world.traces(&world.a), with_one);
+}
+
+/// Any local user may bind the name by which two daemons find each other.
+#[test]
+fn another_users_process_keeps_no_daemon_from_starting() {
+    let _alone = alone();
+    if !root_or_skip("squatted name") {
+        return;
+    }
+    let world = World::new("squat");
+    let mut squatter = Command::new("setpriv");
+    squatter.args(["--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c"]);
+    squatter.arg(
+        "import socket,time\ns=[]\nfor n in ['intercept','shaper']:\n for t in [socket.SOCK_STREAM,socket.SOCK_DGRAM]:\n  x=socket.socket(socket.AF_UNIX,t); x.bind('\\0wavelaned-'+n); s.append(x)\n  if t==socket.SOCK_STREAM: x.listen(0)\nprint('held',flush=True)\ntime.sleep(600)",
+    );
+    squatter.stdout(std::process::Stdio::piped());
+    let mut squatter = world.a.spawn(squatter, ChildEnd::Kill).unwrap().unwrap();
+    let mut said = [0; 4];
+    std::io::Read::read_exact(squatter.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let (a, _b) = world.start_both("on_failure = \"closed\"", "interfaces = [\"lan0\"]");
+    a.wait_log(&format!("process {} of user 65534", squatter.id()));
+    world.serve(7, echo);
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    // And the next one finds the first all the same.
+    let elsewhere = world.dir.join("second");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let config = plain(&elsewhere, "source = \"keep\"", "[intercept]\nlocal = true");
+    let said = world.a.run(move || refusal(&config, None)).unwrap();
+    assert!(said.contains("another wavelaned already takes traffic"), "{said}");
+    let _ = squatter.kill();
+    let _ = squatter.wait();
 }
 
 /// Starts a daemon as user nobody; everything it needs lies in `dir`.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::shares::{Arrivals, Lending};
+use wavelane_wire::frame::{OPEN_KEYS_LEN, Seal, Word};
 
 impl Chain {
     /// The first node asks for a flow to the last with a hand-made request.
@@ -152,4 +153,59 @@ fn a_relay_whose_path_the_egress_left_does_not_shun_it() {
     assert_eq!(chain.node(1).good_way(now, Some(PeerId(0)), target.ip()), Some(PeerId(1)));
     assert!(chain.run(Span::from_secs(60), Chain::all_closed));
     chain.check_complete();
+}
+
+/// A neighbour that knows a token repeats an old request, or one with an invented word, to make the relay shun the next hop.
+#[test]
+fn a_stale_or_forged_request_makes_no_relay_shun_the_next_hop() {
+    for sealed in [false, true] {
+        let mut chain = Chain::new(3, 1);
+        chain.seals = vec![sealed; 3];
+        (0..3).for_each(|node| chain.boot(node));
+        chain.talk(noise(1, 3_000_000), Vec::new());
+        chain.run(Span::from_millis(500), |_| false);
+        let id = chain.clients[0].flow.unwrap();
+        let edge = chain.node(0).flows.edge(id).unwrap();
+        let (token, word) = (edge.token, sealed.then_some(Seal::Word(Word { count: 7, tag: [7; 16] })));
+        edge.attempt = 7;
+        chain.boot(1);
+        assert!(chain.run(Span::from_secs(20), |c| c.count(2, "flows_resumed") > 0), "the opener asks an eighth time");
+        let refused = |c: &Chain| c.count(2, "dropped_stale_opens") + c.count(2, "dropped_words_forged");
+        let before = refused(&chain);
+        chain.ask(Some(Passage { token, hops: 1, received: Some(0), choice: true, attempt: 1, seal: word }));
+        assert!(
+            chain.run(Span::from_secs(5), |c| refused(c) > before),
+            "the egress sees that it is not the other edge's"
+        );
+        chain.run(Span::from_millis(500), |_| false);
+        let (now, target) = (chain.now, server(2).ip());
+        for upstream in [Some(PeerId(0)), None] {
+            assert_eq!(chain.node(1).good_way(now, upstream, target), Some(PeerId(1)), "sealed: {sealed}");
+        }
+        assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+        chain.check_complete();
+    }
+}
+
+/// Junk in place of keys costs as much as keys do.
+#[test]
+fn a_flood_of_sealed_requests_is_refused_before_it_costs() {
+    let mut chain = Chain::new(2, 1);
+    chain.seals = vec![true; 2];
+    (0..2).for_each(|node| chain.boot(node));
+    chain.run(Span::from_secs(1), |_| false);
+    let now = chain.now;
+    let mut ask = |n: u64| {
+        let mut token = [9; 16];
+        token[..8].copy_from_slice(&n.to_be_bytes());
+        let seal = Some(Seal::Keys([n as u8; OPEN_KEYS_LEN]));
+        let side = (PeerId(0), wavelane_wire::frame::FlowName { mine: false, number: 100 + n });
+        let passage = Passage { token, seal, ..Passage::default() };
+        chain.node(1).incoming(now, side, (server(0), server(1)), Some(passage)).unwrap_err().reason
+    };
+    let reasons: Vec<Reason> = (0..1_000).map(&mut ask).collect();
+    let tried = reasons.iter().filter(|reason| **reason == Reason::Prohibited).count();
+    assert_eq!(tried, 256, "its own allowance and the common one");
+    assert!(reasons[256..].iter().all(|reason| *reason == Reason::NoRoom));
+    assert_eq!((chain.count(1, "refused_seals"), chain.count(1, "refused_key_rate")), (256, 744));
 }

@@ -245,7 +245,7 @@ fn a_replayed_first_open_takes_no_flow_over() {
     let passage = Passage { token, hops: 1, received: None, choice: true, attempt: 1 << 61, seal };
     let side = (PeerId(0), FlowName { mine: false, number: 77 });
     let refused = node.incoming(now, side, (server(0), server(2)), Some(passage));
-    assert_eq!(refused.map_err(|r| r.reason), Err(Reason::Restarted));
+    assert_eq!(refused.map_err(|r| r.reason), Err(Reason::Complete));
     assert!(chain.run(Span::from_secs(120), Chain::all_closed), "{:?}", chain.ends_otherwise());
     chain.check_complete();
 }

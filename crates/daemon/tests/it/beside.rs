@@ -1,0 +1,257 @@
+//! Gateways beside what other programs do on the same hosts.
+
+use crate::common::*;
+use std::io::{Read, Write};
+use std::sync::mpsc::channel;
+
+const INTERCEPT: &str = "interfaces = [\"lan0\"]";
+
+#[test]
+fn urgent_octets_stay_in_the_stream_both_ways() {
+    let _alone = alone();
+    if !root_or_skip("urgent_octets") {
+        return;
+    }
+    let world = World::new("oob");
+    let (_a, _b) = world.start_both("", INTERCEPT);
+    let (tell, told) = channel();
+    // Urgent octets as telnet and FTP send them, read in line by both applications.
+    let say = |stream: &std::net::TcpStream, word: &[u8]| {
+        let socket = socket2::SockRef::from(stream);
+        socket.send(&word[..2]).unwrap();
+        socket.send_out_of_band(&word[2..3]).unwrap();
+        socket.send(&word[3..]).unwrap();
+    };
+    world.serve(21, move |mut stream, _| {
+        socket2::SockRef::from(&stream).set_out_of_band_inline(true).unwrap();
+        stream.write_all(b"-").unwrap();
+        let mut got = [0; 5];
+        let read = stream.read_exact(&mut got);
+        say(&stream, b"yz?wx");
+        tell.send((read.is_ok(), got)).unwrap();
+        let _ = stream.read(&mut got);
+    });
+    for target in ["10.3.0.2:21", "[fd00:3::2]:21"] {
+        let mut stream = world.connect(&world.client, target).unwrap();
+        socket2::SockRef::from(&stream).set_out_of_band_inline(true).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        say(&stream, b"ab!cd");
+        let mut back = [0; 5];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!((told.recv_timeout(PATIENCE).unwrap(), &back), ((true, *b"ab!cd"), b"yz?wx"), "{target}");
+    }
+}
+
+/// What of ours stands on gateway a, as the kernel's tools list it.
+fn standing(world: &World) -> String {
+    let script = "for f in -4 -6; do ip $f rule | grep -E '^478[0-9]:'; ip $f route show table 4780; ip $f route show table 4781; done; \
+         nft -s list table inet wavelane_closed; iptables -t raw -S | grep WAVELANE; ip6tables -t raw -S | grep WAVELANE; \
+         ip -o addr show dev wavelane0 | cut -d' ' -f2-7; ip link show wavelane0 | grep -o ',UP'";
+    let mut lines: Vec<String> = world.sh(&world.a, script).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.join("\n")
+}
+
+#[test]
+fn what_other_programs_take_away_is_put_back_and_told() {
+    let _alone = alone();
+    if !root_or_skip("state put back") {
+        return;
+    }
+    let world = World::new("state");
+    let tun = "[tun]\naddresses = [\"10.99.0.1/24\", \"fd00:99::1/64\"]";
+    let (a, _b) = world.start_both("on_failure = \"closed\"", &format!("{INTERCEPT}\n{tun}"));
+    world.serve(7, echo);
+    let works = |after: &str| {
+        let mut stream = world.connect(&world.client, "10.3.0.2:7").unwrap_or_else(|e| panic!("after {after}: {e}"));
+        says(&mut stream).unwrap_or_else(|e| panic!("after {after}: {e}"));
+    };
+    works("the start");
+    let whole = standing(&world);
+    for (damage, told) in [
+        // As systemd-networkd does when it restarts.
+        ("ip rule del priority 4780; ip -6 rule del priority 4780", "policy rules"),
+        ("while ip rule del priority 4782 2>/dev/null; do :; done; ip rule del priority 4781", "policy rules"),
+        ("ip route flush table 4780", "routes in our tables"),
+        ("ip route flush table 4781; ip -6 route flush table 4781", "routes in our tables"),
+        ("nft flush ruleset", "wavelane_closed"),
+        ("iptables -t raw -F; iptables -t raw -X", "that hold SYNs"),
+        ("iptables -t raw -F PREROUTING", "that hold SYNs"),
+        ("ip link set wavelane0 down", "the packet door's device"),
+        ("ip address flush dev wavelane0", "the packet door's device"),
+    ] {
+        let before = a.counter("state_put_back");
+        world.sh(&world.a, damage);
+        wait_for(damage, || a.counter("state_put_back") > before && standing(&world) == whole);
+        a.wait_log(told);
+        works(damage);
+    }
+    assert_eq!(a.counter("state_missing"), 0);
+    let taken = a.counter("connections_taken");
+    works("all");
+    assert_eq!(a.counter("connections_taken"), taken + 1, "and not plainly");
+    // The second means: without the policy rules nothing goes plainly, even while nobody puts them back.
+    let stop = |signal: &str| {
+        let pid = a.child.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    };
+    stop("-STOP");
+    world.sh(&world.a, "while ip rule del priority 4782 2>/dev/null; do :; done");
+    let pinged = world.sh(&world.client, "ping -c 2 -i 0.2 -W 1 10.3.0.2 2>&1 || true");
+    assert!(pinged.contains(" 0 received"), "{pinged}");
+    stop("-CONT");
+    wait_for("the rules to be back", || standing(&world) == whole);
+}
+
+#[test]
+fn attached_networks_under_a_covering_route_stay_reachable() {
+    let _alone = alone();
+    if !root_or_skip("attached networks") {
+        return;
+    }
+    let world = World::new("attached");
+    // Another network beside the gateway, and one that comes later.
+    world.cable(&world.a, "dmz0", "7.0.1", &world.server, "dmz0", "7.0.2");
+    world.sh(&world.server, "ip route add 10.1.0.0/24 via 10.7.0.1; ip route add fd00:1::/64 via fd00:7::1");
+    let config = world.write(
+        "a",
+        Outside::V4,
+        "on_failure = \"closed\"",
+        &format!("[intercept]\n{INTERCEPT}\nlocal = true\n[tun]"),
+    );
+    edit(&config, "\"10.3.0.0/24\", \"fd00:3::/64\"", "\"0.0.0.0/0\", \"::/0\"");
+    let _b = world.start("b", "source = \"keep\"", "");
+    let a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    world.serve(7, echo);
+    let taken = a.counter("connections_taken");
+    for (ns, target) in [(&world.client, "10.7.0.2:7"), (&world.client, "[fd00:7::2]:7"), (&world.a, "10.7.0.2:7")] {
+        says(&mut world.connect(ns, target).unwrap()).unwrap();
+    }
+    let ping =
+        |target: &str| world.sh(&world.client, &format!("ping -c 1 -W 2 {target} || true")).contains(" 1 received");
+    assert!(ping("10.7.0.2"));
+    world.cable(&world.a, "late0", "8.0.1", &world.server, "late0", "8.0.2");
+    wait_for("the new network", || world.sh(&world.a, "ip route show table 4781").contains("throw 10.8.0.0/24"));
+    wait_for("its TCP", || world.sh(&world.a, "nft list table inet wavelane").contains("10.8.1.0"));
+    assert!(ping("10.8.0.2"));
+    says(&mut world.connect(&world.client, "10.8.0.2:7").unwrap()).unwrap();
+    assert_eq!(a.counter("connections_taken"), taken);
+}
+
+#[test]
+fn an_address_that_comes_after_the_start_is_waited_for() {
+    let _alone = alone();
+    if !root_or_skip("late address") {
+        return;
+    }
+    let world = World::new("late");
+    let _b = world.start("b", "", "");
+    let config = world.write(
+        "a",
+        Outside::V4,
+        "listen = \"10.2.0.9:4780\"",
+        "[[forward]]\nlisten = \"10.1.0.9:7\"\nto = \"10.3.0.2:7\"\nvia = \"b\"",
+    );
+    world.serve(7, echo);
+    let a = world.spawn("a", &config);
+    a.wait_log("address 10.2.0.9 is not this machine's now");
+    world.sh(&world.a, "ip addr add 10.2.0.9/24 dev wan0; ip addr add 10.1.0.9/24 dev lan0");
+    a.wait_log("address 10.2.0.9 is there");
+    a.wait_log("peer 'b' is up");
+    says(&mut world.connect(&world.client, "10.1.0.9:7").unwrap()).unwrap();
+}
+
+#[test]
+fn a_firewall_in_the_way_is_named_with_its_remedy() {
+    let _alone = alone();
+    if !root_or_skip("the host's firewall") {
+        return;
+    }
+    let world = World::new("walls");
+    // As ufw and Docker set them up.
+    let strict = "iptables -A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT; iptables -A INPUT -p udp --dport 4780 -j ACCEPT; \
+         iptables -P INPUT DROP; iptables -P FORWARD DROP";
+    let (a, _b) = world.start_both("", &format!("{INTERCEPT}\n[tun]"));
+    world.serve(7, echo);
+    world.sh(&world.a, strict);
+    a.wait_log("chain INPUT of table ip filter");
+    a.wait_log("chain FORWARD of table ip filter");
+    let said = a.status().to_string();
+    assert!(said.contains("nft insert rule ip filter INPUT meta mark 0x574c0002 accept"), "{said}");
+    let config = world.dir.join("a.toml");
+    let checked = world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap();
+    assert!(checked.contains("chain INPUT of table ip filter"), "{checked}");
+    // The remedies, as the lines say.
+    for line in a.status().hindrances {
+        for remedy in line.split('`').filter(|part| part.starts_with("nft insert")) {
+            world.sh(&world.a, remedy);
+        }
+    }
+    wait_for("nothing in the way", || a.status().hindrances.is_empty());
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+}
+
+#[test]
+fn what_a_peer_does_not_serve_is_told_to_the_side_that_asks() {
+    let _alone = alone();
+    if !root_or_skip("a refusal at the asking side") {
+        return;
+    }
+    let world = World::new("asks");
+    let config = world.write("a", Outside::V4, "", &format!("[intercept]\n{INTERCEPT}"));
+    edit(&config, "\"10.3.0.0/24\"", "\"10.3.0.0/24\", \"203.0.113.0/24\"");
+    let _b = world.start("b", "source = \"keep\"", "");
+    let a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    assert!(world.connect(&world.client, "203.0.113.9:80").is_err());
+    a.wait_log("peer 'b' does not let us reach 203.0.113.9:80");
+    assert!(a.counter("refused_by_peer") > 0);
+}
+
+#[test]
+fn connections_that_are_signed_end_to_end_are_left_unsplit() {
+    let _alone = alone();
+    if !root_or_skip("TCP-MD5") {
+        return;
+    }
+    let world = World::new("md5");
+    let (a, _b) = world.start_both("", INTERCEPT);
+    // struct tcp_md5sig of linux/tcp.h.
+    let signed = "import socket, struct, sys
+def sign(s, peer):
+    key = b'secret'
+    address = struct.pack('=H2s4s120s', socket.AF_INET, b'', socket.inet_aton(peer), b'')
+    try: s.setsockopt(socket.IPPROTO_TCP, 14, address + struct.pack('=BBHI80s', 0, 0, len(key), 0, key))
+    except OSError: print('no TCP-MD5', flush=True); sys.exit()
+s = socket.socket()
+";
+    let run = |ns: &wavelane_host::netns::Netns, script: String| {
+        let mut command = std::process::Command::new("python3");
+        command.arg("-c").arg(script).stdout(std::process::Stdio::piped());
+        ns.spawn(command, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap()
+    };
+    let mut server = run(
+        &world.server,
+        format!(
+            "{signed}sign(s, '10.1.0.2'); s.bind(('10.3.0.2', 179)); s.listen(); print('listens', flush=True); c, _ = s.accept(); c.send(b'signed'); c.recv(1)"
+        ),
+    );
+    let mut said = [0; 7];
+    server.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    if &said != b"listens" {
+        let _ = server.wait();
+        return eprintln!("SKIPPED (1 test): this kernel has no TCP-MD5");
+    }
+    let client = run(
+        &world.client,
+        format!(
+            "{signed}sign(s, '10.3.0.2'); s.settimeout(8); s.connect(('10.3.0.2', 179)); print(s.recv(6).decode(), flush=True)"
+        ),
+    );
+    let answer = client.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "signed");
+    assert_eq!(a.counter("connections_taken"), 0);
+    let _ = server.kill();
+    let _ = server.wait();
+}
