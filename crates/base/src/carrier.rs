@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn addresses_differ_in_their_octets() {
-        let texts = ["10.0.0.1:7", "[::10.0.0.1]:7", "[a00:1::]:7", "00:07:00:00:00:01", "line 7", "0.7.0.0:0", "10.0.0.1:8"];
+        let texts =
+            ["10.0.0.1:7", "[::10.0.0.1]:7", "[a00:1::]:7", "00:07:00:00:00:01", "line 7", "0.7.0.0:0", "10.0.0.1:8"];
         let all: std::collections::BTreeSet<[u8; 19]> =
             texts.iter().map(|text| text.parse::<Address>().unwrap().octets()).collect();
         assert_eq!(all.len(), texts.len());

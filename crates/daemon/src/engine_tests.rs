@@ -48,7 +48,9 @@ impl Proxy {
                 self.door.connect(now, &mut self.pair, flow, [0; 32], None, (source, target));
             }
             FlowEvent::Accepted(flow) => self.door.accepted(now, flow),
-            FlowEvent::Refused(flow, _) | FlowEvent::Reset(flow, _) => assert!(self.door.flow_gone(now, flow).is_none()),
+            FlowEvent::Refused(flow, _) | FlowEvent::Reset(flow, _) => {
+                assert!(self.door.flow_gone(now, flow).is_none())
+            }
             FlowEvent::Ending(flow) => self.door.flow_ending(now, flow),
             FlowEvent::Readable(flow) | FlowEvent::Writable(flow) => self.door.flow_ready(flow),
             FlowEvent::Closed(flow) => self.door.flow_closed(flow),

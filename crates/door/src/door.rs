@@ -292,7 +292,8 @@ impl<E: Engine> Door<E> {
     /// The server has answered our connect. Harmless for any other connection.
     pub fn connected(&mut self, now: Instant, far: &mut impl FarSide, token: u64) {
         if matches!(self.stage(token), Some(Stage::Connecting(_)))
-            && let Some(flow) = self.connections.opened(now, token) {
+            && let Some(flow) = self.connections.opened(now, token)
+        {
             self.count("connections_made");
             far.accept(now, flow);
         }

@@ -77,7 +77,8 @@ mod tests {
         assert_eq!((of(&wires[0]).word, lanes(&wires).contains("medium")), ("udp", false));
         wires[0].interface = "station0".into();
         assert_eq!(of(&wires[0]).word, "ethernet");
-        let keys = "address = \"02:00:00:00:00:01\"\nmedium = \"ethernet\"\ndevice = \"station0\"\ndirection = \"both\"\n";
+        let keys =
+            "address = \"02:00:00:00:00:01\"\nmedium = \"ethernet\"\ndevice = \"station0\"\ndirection = \"both\"\n";
         assert!(lanes(&wires).contains(keys), "{}", lanes(&wires));
     }
 }

@@ -78,13 +78,12 @@ const MEDIA: &[&str] = &[
     "SocketAddrV6",
     "UDP4_OVERHEAD",
     "Udp4",
-    "Medium",
     "ethernet",
     "udp",
 ];
 
 /// Lines of code in `crates/`, without tests, comments and blank lines: what is added elsewhere is taken away first.
-const CODE_LINES_MAX: usize = 1;
+const CODE_LINES_MAX: usize = 96_500;
 
 /// Counts them in a file of `crates/`.
 pub(crate) fn code_lines(path: &str, text: &str) -> usize {
@@ -93,9 +92,8 @@ pub(crate) fn code_lines(path: &str, text: &str) -> usize {
     }
     let code = strip(text);
     let tests = inline_tests(&code);
-    let counts = |n: usize, line: &str| {
-        !line.trim().is_empty() && !tests.iter().any(|&(from, to)| (from..=to).contains(&n))
-    };
+    let counts =
+        |n: usize, line: &str| !line.trim().is_empty() && !tests.iter().any(|&(from, to)| (from..=to).contains(&n));
     code.lines().enumerate().filter(|(i, line)| counts(i + 1, line)).count()
 }
 

@@ -94,7 +94,9 @@ fn unfinished_code_is_refused() {
 
 #[test]
 fn rooms_that_name_no_medium_are_told_where_to_name_it() {
-    let rules = Rules::parse("[rooms]\ntransport = []\nsim = []\n[permissions]\npure = []\nunsafe = []\nimpure-crates = []\n").unwrap();
+    let rules =
+        Rules::parse("[rooms]\ntransport = []\nsim = []\n[permissions]\npure = []\nunsafe = []\nimpure-crates = []\n")
+            .unwrap();
     let lines = |path: &str| check(&rules, path, "fn f() {\n    g(Carrier::UDP, Address::Station(m));\n}\n").len();
     assert_eq!(lines("crates/transport/src/lane/a.rs"), 2);
     assert_eq!((lines("crates/transport/src/lane/a_tests.rs"), lines("crates/sim/src/media.rs")), (0, 0));
