@@ -78,13 +78,12 @@ const MEDIA: &[&str] = &[
     "SocketAddrV6",
     "UDP4_OVERHEAD",
     "Udp4",
-    "Medium",
     "ethernet",
     "udp",
 ];
 
 /// Lines of code in `crates/`, without tests, comments and blank lines: what is added elsewhere is taken away first.
-const CODE_LINES_MAX: usize = 1;
+const CODE_LINES_MAX: usize = 96_500;
 
 /// Counts them in a file of `crates/`.
 pub(crate) fn code_lines(path: &str, text: &str) -> usize {
