@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 /// Rows of one study's table; how many more there are is said below it.
-const ROWS_MAX: usize = 8;
+const ROWS_MAX: usize = 6;
 /// Rows that passed are added up to so many rows.
 const ROWS_WANTED: usize = 4;
 /// Characters of a row's reason.
-const WHY_MAX: usize = 110;
+const WHY_MAX: usize = 90;
 /// Figures of a study in a table of all, where the list names none.
 const FIGURES: usize = 2;
 
