@@ -10,8 +10,9 @@ pub mod loss;
 pub mod wifi;
 
 pub use cable::{
-    Cable, CableConfig, Cause, CoDelTimes, ConfigError, Counters, Direction, DirectionConfig, Discipline, Event,
-    Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, Reorder, Tally,
+    Cable, CableConfig, Cause, CoDelTimes, ConfigError, Counters, DelayTrace, Direction, DirectionConfig, Discipline,
+    Event, Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, RateTrace, Reorder, Source, Tally, Then,
+    TraceError,
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
 pub use wavelane_queue::{AqlTerms, Tins};

@@ -1,4 +1,4 @@
-//! `wavelane import`: other tools' result files as records.
+//! `wavelane import`: other tools' result files as records, their recordings of links as files for scenarios.
 
 use crate::record_place::{RecordKind, place};
 use crate::{Failure, Outcome, print};
@@ -12,12 +12,15 @@ use wavelane_measure::{csv_field, mean, percentile};
 use wavelane_probe::formats::{IRTT_PING, Results, SeriesData, Tool, read_results};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, Table, render_page};
 use wavelane_run::shell;
+use wavelane_scenario::trace_folder::{self, Columns};
 
 const EXAMPLES: &str = "\
 Examples:
   iperf3 -c 192.0.2.7 -J > upload.json && wavelane import upload.json
   irtt client -i 10ms -d 1m -o delay.json.gz 192.0.2.7 && wavelane import delay.json.gz
   wavelane import rrul-2026-11-25.flent.gz --out records/rrul
+  wavelane import --links mahimahi/traces --out links               recordings for rate = { file, ... } and study traces
+  wavelane import --links car --out links --time start --down download --up upload --unit Mbit/s
 
 The record (default records/import-FILE-N) holds import.json, report.html with curves, plots/ and series/values.csv.";
 
@@ -26,8 +29,23 @@ The record (default records/import-FILE-N) holds import.json, report.html with c
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
     /// A file of flent's (.flent or .flent.gz), iperf3's (-J, --json-stream) or irtt's (-o), also packed with gzip.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "links")]
+    file: Option<PathBuf>,
+    /// Convert the recordings below this folder: Mahimahi's (.down, .up), LeoReplayer's (bw_N.txt, delay_N.txt), tables of seconds (.csv).
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "json"], requires = "out")]
+    links: Option<PathBuf>,
+    /// The column with the time in tables of seconds: a number of seconds, or a date and time.
+    #[arg(long, value_name = "COLUMN", requires_all = ["links", "unit"])]
+    time: Option<String>,
+    /// The column with the rate down.
+    #[arg(long, value_name = "COLUMN", requires = "time")]
+    down: Option<String>,
+    /// The column with the rate up.
+    #[arg(long, value_name = "COLUMN", requires = "time")]
+    up: Option<String>,
+    /// What these columns count: bit/s, kbit/s, Mbit/s or Gbit/s.
+    #[arg(long, value_name = "UNIT", requires = "time")]
+    unit: Option<String>,
     /// The record's directory; an earlier import there is replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -55,15 +73,27 @@ const CURVES_MAX: usize = 8;
 
 /// Reads a file and writes its record.
 pub(crate) fn import(args: &ImportArgs) -> Outcome {
-    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
-    let file = File::open(&args.file).map_err(|e| refused(&e))?;
+    if let (Some(folder), Some(out)) = (&args.links, &args.out) {
+        let columns = args.time.clone().map(|time| Columns {
+            time,
+            rates: [args.down.clone(), args.up.clone()],
+            unit: args.unit.clone().unwrap_or_default(),
+        });
+        let made = trace_folder::import(folder, out, columns.as_ref()).map_err(Failure::refused)?;
+        let list: String = made.iter().map(|path| format!("{}\n", path.display())).collect();
+        print(&list)?;
+        return Ok(0);
+    }
+    let path = args.file.clone().unwrap_or_default();
+    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.display()));
+    let file = File::open(&path).map_err(|e| refused(&e))?;
     let results = read_results(file).map_err(|e| refused(&e))?;
-    let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let place = place(&name, args.out.as_deref(), &IMPORTS)?;
-    let document = document(&args.file, &results, place.path());
-    place.keep(|draft| write(draft, args, &results, &document))?;
+    let document = document(&path, &results, place.path());
+    place.keep(|draft| write(draft, &path, &results, &document))?;
     for note in &results.repaired {
-        say!("wavelane: {}: {note}", args.file.display());
+        say!("wavelane: {}: {note}", path.display());
     }
     let text = || format!("{}\nreport {}/report.html\n", table_text(&results), place.path().display());
     print(&if args.json { pretty(&document) } else { text() })?;
@@ -106,13 +136,13 @@ fn document(file: &Path, results: &Results, record: &Path) -> Value {
     })
 }
 
-fn write(dir: &Path, args: &ImportArgs, results: &Results, document: &Value) -> Result<(), String> {
+fn write(dir: &Path, file: &Path, results: &Results, document: &Value) -> Result<(), String> {
     let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
     put("import.json", pretty(document))?;
     std::fs::create_dir(dir.join("series")).map_err(|e| format!("series: {e}"))?;
     let values = File::create(dir.join("series/values.csv")).and_then(|file| write_values(results, file));
     values.map_err(|e| format!("series/values.csv: {e}"))?;
-    render_page(dir, &page(&args.file, results)).map(drop).map_err(|e| e.to_string())
+    render_page(dir, &page(file, results)).map(drop).map_err(|e| e.to_string())
 }
 
 /// Writes a row per value as it goes: the rows repeat the names and would take more memory than the file that was read.

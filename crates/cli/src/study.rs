@@ -64,6 +64,12 @@ struct RunStudies {
     /// Take a population's results also from this --out of another run, where they still hold; may be repeated.
     #[arg(long = "reuse", value_name = "DIR")]
     reuse: Vec<PathBuf>,
+    /// Run study traces on the recordings in this folder (NAME.down, .up, .delay, also .csv and .gz) instead of those shipped.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// With --traces: pair its recordings with those of this folder, as two lanes of one link.
+    #[arg(long = "traces-b", value_name = "DIR", requires = "traces")]
+    traces_b: Option<PathBuf>,
     /// The first seed; a population's seed chooses its family.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
@@ -158,8 +164,9 @@ fn run(args: &RunStudies) -> Outcome {
         }
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
+        let traces = [args.traces.clone(), args.traces_b.clone()];
         let options =
-            StudyOptions { edition, seed, jobs, out: out.clone(), parts, draws, stacks, reuse, row: announce };
+            StudyOptions { edition, seed, jobs, out: out.clone(), parts, draws, stacks, reuse, traces, row: announce };
         let result = study.run(&options, &hooks);
         meter.finish();
         let document = result.map_err(|e| match &e {
@@ -240,6 +247,10 @@ type Takes = fn(&Study) -> bool;
 fn population_only(args: &RunStudies, study: &Study) -> Result<(), Failure> {
     let drawn = |study: &Study| study.has_draws();
     let kept = |study: &Study| !study.stacks.is_empty();
+    if args.traces.is_some() && !study.has_recordings() {
+        let why = format!("study {} runs on no recordings, so no --traces", study.id);
+        return Err(Failure::refused(format!("{why}: leave it out, or run traces")));
+    }
     let given: [(&str, bool, Takes); 3] = [
         ("--draws", args.draws.is_some(), drawn),
         ("--stack", !args.stacks.is_empty(), kept),

@@ -1,6 +1,9 @@
 //! Queues that a scenario names, met by real packets.
 
 use super::*;
+use wavelane_base::Ratio;
+use wavelane_channel::{Parameter, RateTrace, Source, Then};
+use wavelane_scenario::ChannelKind;
 
 /// A laptop that uploads over 5 Mbit/s for four seconds, and pings.
 fn home(queue: &str) -> Scenario {
@@ -65,4 +68,33 @@ fn fq_codel_spares_a_ping_behind_a_copy() {
     let raw = raw.unwrap();
     let sorted = waits(&raw, 2, 5);
     assert!(raw.inconclusive.is_some() || sorted[sorted.len() / 2] < busy[busy.len() / 2] / 3.0, "{sorted:?} {busy:?}");
+}
+
+/// The lab's channels follow recordings as the simulator's do: 12 Mbit/s for a second, then 6, and again.
+#[test]
+fn an_upload_takes_the_time_that_a_recording_gives_it() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let mut scenario =
+        scenario("[flows.send]\napp = \"upload\"\nfrom = \"client\"\nto = \"server\"\nsize = \"3 MB\"\n");
+    // real time: 4 s, the upload's own
+    scenario.duration = Span::from_secs(10);
+    let at = (1..=1_000).chain((1_002..=2_000).step_by(2)).collect();
+    let source = Source::made("steps");
+    let trace = RateTrace::opportunities(source, at, Ratio::ONE, Then::Wrap).unwrap();
+    let air = scenario.channels.iter_mut().find(|channel| channel.name == "air").unwrap();
+    let ChannelKind::Cable(cable) = &mut air.kind else { unreachable!("a cable") };
+    cable.forward.set(Parameter::RateTrace(trace)).unwrap();
+    let (raw, _, _out) = run(&scenario, tcp(TcpKind::Bbr), "recording");
+    let raw = raw.unwrap();
+    let send = &raw.flows[0];
+    assert!(send.completed && send.intact == Some(true), "{:?} {:?}", send.completed, raw.notes);
+    let took = (send.last_byte_ns.unwrap() - send.first_byte_ns.unwrap()) as f64 / 1e9;
+    eprintln!("3 MB in {took:.2} s, {:?}", raw.inconclusive);
+    // At 12 Mbit/s throughout 2.0 s, at 6 Mbit/s 4.1 s.
+    if raw.inconclusive.is_none() {
+        assert!((2.1..4.1).contains(&took), "{took} s");
+    }
 }

@@ -179,8 +179,11 @@ impl World {
         let ways = [wavelane_channel::Direction::Forward, wavelane_channel::Direction::Reverse];
         let refused = |error| LabError::Channel(channel.name.clone(), error);
         let mut calm = config.clone();
-        calm.forward.outages.clear();
-        calm.reverse.outages.clear();
+        for side in [&mut calm.forward, &mut calm.reverse] {
+            side.outages.clear();
+            // What is set up needs the mean of a recording, not its first stall.
+            (side.rate_trace, side.delay_trace) = (None, None);
+        }
         let job = Job {
             name: channel.name.clone(),
             tuns,

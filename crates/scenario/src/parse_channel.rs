@@ -115,7 +115,9 @@ fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfi
 /// One parameter of a direction; `key` is one of [`DIRECTION_KEYS`].
 fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, ScenarioError> {
     Ok(match key {
+        "rate" if value.raw().is_table() => Parameter::RateTrace(crate::parse_trace::rate(value, base)?),
         "rate" => Parameter::Rate(Some(value.quantity()?)),
+        "delay" if value.raw().is_table() => Parameter::DelayTrace(crate::parse_trace::delay(value, base)?),
         "delay" => Parameter::Delay(value.quantity()?),
         "jitter" => Parameter::Jitter(value.quantity()?),
         "keep-order" => Parameter::KeepOrder(value.bool()?),

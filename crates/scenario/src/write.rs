@@ -188,8 +188,14 @@ fn direction(config: &DirectionConfig) -> String {
             parts.push(format!("{key} = {value}"));
         }
     };
-    part(config.rate.is_some(), Parameter::Rate(config.rate));
-    part(config.delay != plain.delay, Parameter::Delay(config.delay));
+    match &config.rate_trace {
+        Some(trace) => part(true, Parameter::RateTrace(trace.clone())),
+        None => part(config.rate.is_some(), Parameter::Rate(config.rate)),
+    }
+    match &config.delay_trace {
+        Some(trace) => part(true, Parameter::DelayTrace(trace.clone())),
+        None => part(config.delay != plain.delay, Parameter::Delay(config.delay)),
+    }
     part(config.jitter != plain.jitter, Parameter::Jitter(config.jitter));
     part(config.keep_order != plain.keep_order, Parameter::KeepOrder(config.keep_order));
     let named = config.queue != plain.queue || config.queueing != plain.queueing;
@@ -208,7 +214,9 @@ fn direction(config: &DirectionConfig) -> String {
 fn parameter(parameter: &Parameter) -> (&'static str, String) {
     match parameter {
         Parameter::Rate(rate) => ("rate", rate.as_ref().map(unit).unwrap_or_default()),
+        Parameter::RateTrace(trace) => ("rate", crate::parse_trace::write_rate(trace)),
         Parameter::Delay(delay) => ("delay", unit(delay)),
+        Parameter::DelayTrace(trace) => ("delay", crate::parse_trace::write_delay(trace)),
         Parameter::Jitter(jitter) => ("jitter", unit(jitter)),
         Parameter::KeepOrder(keep) => ("keep-order", keep.to_string()),
         Parameter::Queue(limit) => ("queue", crate::parse_queue::write(*limit, Queueing::default())),

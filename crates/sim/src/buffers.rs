@@ -54,7 +54,11 @@ impl Hop {
         }
         let rates = || configs.iter().map(|(_, config)| config.rate);
         Self {
-            fastest: if rates().any(|rate| rate.is_none()) { None } else { rates().flatten().max() },
+            fastest: if rates().any(|rate| rate.is_none()) {
+                None
+            } else {
+                configs.iter().filter_map(|(_, config)| config.fastest()).max()
+            },
             slowest: rates().flatten().min(),
             delay: configs.iter().map(|(_, config)| config.delay + config.jitter).max().unwrap_or_default(),
             queue: configs

@@ -35,6 +35,7 @@ pub(crate) fn options(out: &Path) -> StudyOptions {
         draws: None,
         stacks: Vec::new(),
         reuse: Vec::new(),
+        traces: [None, None],
         row: |_| (),
     }
 }

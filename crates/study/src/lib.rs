@@ -28,6 +28,7 @@ mod simulator_speed;
 #[cfg(test)]
 mod studies_tests;
 mod tcp_interop;
+mod traces;
 mod words;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
@@ -58,6 +59,8 @@ pub struct StudyOptions {
     pub stacks: Vec<String>,
     /// Directories of other runs whose kept results hold here too.
     pub reuse: Vec<PathBuf>,
+    /// Folders of recordings to run on: of one link each, and of the second lanes beside them.
+    pub traces: [Option<PathBuf>; 2],
     /// Gets each row as soon as it is judged, where a study has several cells.
     pub row: fn(&Row),
 }
@@ -219,6 +222,15 @@ pub const STUDIES: &[Study] = &[
         stacks: &[],
         run: petrovic::run,
     },
+    Study {
+        id: traces::ID,
+        about: "recordings of real links, shipped or from --traces: goodput, echo and cost beside the best TCP; two as lanes of one link",
+        takes: ["4 min", "15 min"],
+        backend: "sim",
+        parts: &[],
+        stacks: &[],
+        run: traces::run,
+    },
 ];
 
 impl Study {
@@ -265,6 +277,10 @@ impl Study {
     /// Whether its members are drawn by chance and have numbers.
     pub fn has_draws(&self) -> bool {
         [population::ID, hop_swarm::ID].contains(&self.id)
+    }
+    /// Whether it runs on recordings.
+    pub fn has_recordings(&self) -> bool {
+        self.id == traces::ID
     }
     /// Runs it where it belongs.
     pub fn run(&self, options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<StudyDocument, StudyError> {

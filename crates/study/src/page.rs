@@ -18,6 +18,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let shown: Vec<&Row> = match document.study.as_str() {
         crate::population::ID => crate::population::page::shown(document),
         crate::petrovic::ID => crate::petrovic::shown(document),
+        crate::traces::ID => crate::traces::page::shown(document),
         _ => document.rows.iter().collect(),
     };
     let mut charts = charts(folder, document);
@@ -216,6 +217,7 @@ fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         crate::population::ID => crate::population::page::charts(document),
         crate::gettys::ID => crate::gettys::page::charts(folder, document),
         crate::petrovic::ID => crate::petrovic::charts(document),
+        crate::traces::ID => crate::traces::page::charts(folder, document),
         _ => Vec::new(),
     }
 }

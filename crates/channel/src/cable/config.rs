@@ -1,7 +1,8 @@
 //! The configuration of a cable per direction, as plain values. Files are read by the scenario.
 
+use super::trace::{DelayTrace, RateTrace};
 use crate::loss::{LossConfig, LossError, Windows, check_windows};
-use wavelane_base::{Octets, Rate, Ratio, Span};
+use wavelane_base::{Instant, Octets, Rate, Ratio, Span};
 use wavelane_queue::{Limits, Tins};
 
 /// Most bytes that wait in one direction with [`QueueLimit::Bounded`].
@@ -29,10 +30,14 @@ pub struct CableConfig {
 /// One direction of a cable. The default does nothing to a frame: infinite rate, no delay, no loss.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirectionConfig {
-    /// Serialisation rate, counting the frame's own bytes only; `None` is infinitely fast.
+    /// Serialisation rate, counting the frame's own bytes only; `None` is infinitely fast. With a recording its mean.
     pub rate: Option<Rate>,
-    /// One-way delay, after serialisation.
+    /// The recording that the rate follows.
+    pub rate_trace: Option<RateTrace>,
+    /// One-way delay, after serialisation. With a recording its longest.
     pub delay: Span,
+    /// The recording that the delay follows.
+    pub delay_trace: Option<DelayTrace>,
     /// Extra delay per frame, uniform in `0..jitter`.
     pub jitter: Span,
     /// Whether frames keep their order under jitter and a falling delay (a frame then waits for the previous one).
@@ -135,8 +140,12 @@ pub struct Policer {
 pub enum Parameter {
     /// [`DirectionConfig::rate`]; the rest of the frame in service is sent at the new rate.
     Rate(Option<Rate>),
+    /// [`DirectionConfig::rate_trace`], on the cable's clock; the rest of the frame in service follows it.
+    RateTrace(RateTrace),
     /// [`DirectionConfig::delay`], for frames that leave the serialiser from now on.
     Delay(Span),
+    /// [`DirectionConfig::delay_trace`], on the cable's clock, for frames that leave the serialiser from now on.
+    DelayTrace(DelayTrace),
     /// [`DirectionConfig::jitter`], for frames that leave the serialiser from now on.
     Jitter(Span),
     /// [`DirectionConfig::keep_order`], for frames that leave the serialiser from now on.
@@ -212,7 +221,9 @@ impl Default for DirectionConfig {
     fn default() -> Self {
         Self {
             rate: None,
+            rate_trace: None,
             delay: Span::ZERO,
+            delay_trace: None,
             jitter: Span::ZERO,
             keep_order: true,
             queue: QueueLimit::Bounded,
@@ -275,12 +286,29 @@ impl DirectionConfig {
         }
     }
 
+    /// The highest rate: that of a recording's fastest tenth of a second. `None` is infinitely fast.
+    pub fn fastest(&self) -> Option<Rate> {
+        self.rate_trace.as_ref().map(RateTrace::peak).or(self.rate)
+    }
+    /// The one-way delay at a time.
+    pub fn delay_at(&self, now: Instant) -> Span {
+        self.delay_trace.as_ref().map_or(self.delay, |trace| trace.at(now))
+    }
+
     /// Replaces one parameter; the direction is unchanged if the result is invalid.
     pub fn set(&mut self, parameter: Parameter) -> Result<(), ConfigError> {
         let mut changed = self.clone();
         match parameter {
-            Parameter::Rate(rate) => changed.rate = rate,
-            Parameter::Delay(delay) => changed.delay = delay,
+            Parameter::Rate(rate) => (changed.rate, changed.rate_trace) = (rate, None),
+            Parameter::RateTrace(trace) => {
+                // A recording of less than one bit a second still has a rate.
+                changed.rate = Some(trace.mean().max(Rate::from_bps(1)));
+                changed.rate_trace = Some(trace);
+            }
+            Parameter::Delay(delay) => (changed.delay, changed.delay_trace) = (delay, None),
+            Parameter::DelayTrace(trace) => {
+                (changed.delay, changed.delay_trace) = (trace.longest(), Some(trace));
+            }
             Parameter::Jitter(jitter) => changed.jitter = jitter,
             Parameter::KeepOrder(keep) => changed.keep_order = keep,
             Parameter::Queue(queue) => (changed.queue, changed.queueing) = (queue, Queueing::default()),

@@ -8,6 +8,7 @@ mod count;
 mod luck;
 mod policer;
 mod serialiser;
+mod trace;
 mod waiting;
 mod way;
 
@@ -17,6 +18,10 @@ pub use config::{
 };
 pub use count::{Cause, Counters, Holding, Tally};
 pub(crate) use luck::hits;
+pub use trace::{
+    DelayTrace, ENTRIES_MAX, OPPORTUNITY, OPPORTUNITY_HEADER, PERIOD_MAX, RateTrace, Source, TRACE_RATE_MAX, Then,
+    TraceError,
+};
 pub(crate) use waiting::managed;
 
 use std::collections::VecDeque;

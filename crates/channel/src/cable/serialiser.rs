@@ -1,6 +1,7 @@
 //! One frame at a time at a given rate, in exact integers.
 
-use wavelane_base::{Instant, Rate, Span};
+use super::config::DirectionConfig;
+use wavelane_base::{Instant, Span};
 
 /// Work in units of 1 bit x 1 ns/s: a frame of `n` bits is `n * 10^9`, and a rate in bit/s does `rate` per nanosecond.
 const PER_OCTET: u128 = 8 * 1_000_000_000;
@@ -21,30 +22,43 @@ pub(super) struct Serialiser {
 
 impl Serialiser {
     /// Starts a frame of `octets` bytes at `now` and returns when it is done.
-    pub(super) fn start(&mut self, now: Instant, octets: usize, rate: Option<Rate>) -> Instant {
+    pub(super) fn start(&mut self, now: Instant, octets: usize, config: &DirectionConfig) -> Instant {
         let spare = if now == self.end { self.spare } else { 0 };
-        let work = octets as u128 * PER_OCTET;
+        let work = config.rate_trace.as_ref().map_or(octets as u128 * PER_OCTET, |trace| trace.work(octets));
         (self.left, self.spare) = (work.saturating_sub(spare), spare.saturating_sub(work));
         self.mark = now;
-        self.schedule(rate)
+        self.schedule(config)
     }
 
     /// The rate changes at `now`, during the frame in service; returns its new end.
-    pub(super) fn change(&mut self, now: Instant, old: Option<Rate>, new: Option<Rate>) -> Instant {
-        let done =
-            old.map_or(self.left, |rate| u128::from(rate.as_bps()) * u128::from(now.since(self.mark).as_nanos()));
+    pub(super) fn change(&mut self, now: Instant, old: &DirectionConfig, new: &DirectionConfig) -> Instant {
+        let done = match (&old.rate_trace, old.rate) {
+            (Some(trace), _) => trace.supplied(now) - trace.supplied(self.mark),
+            (None, Some(rate)) => u128::from(rate.as_bps()) * u128::from(now.since(self.mark).as_nanos()),
+            (None, None) => self.left,
+        };
         self.left = self.left.saturating_sub(done);
         self.mark = now;
         self.schedule(new)
     }
 
-    /// Discards the carry, because the rate changed while idle.
+    /// Discards the carry: the rate changed while idle, or a recorded opportunity found nothing that waited.
     pub(super) fn forget_spare(&mut self) {
         self.spare = 0;
     }
 
-    fn schedule(&mut self, rate: Option<Rate>) -> Instant {
-        let Some(rate) = rate else {
+    fn schedule(&mut self, config: &DirectionConfig) -> Instant {
+        if let Some(trace) = &config.rate_trace {
+            self.end = self.mark;
+            if self.left > 0 {
+                // Every opportunity up to `mark` has lapsed or stands in the spare work, which `left` has had.
+                let until = trace.supplied(self.mark) + self.left;
+                self.end = trace.when(until);
+                self.spare = trace.supplied(self.end).saturating_sub(until);
+            }
+            return self.end;
+        }
+        let Some(rate) = config.rate else {
             (self.end, self.spare) = (self.mark, 0);
             return self.end;
         };

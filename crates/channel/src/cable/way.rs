@@ -161,7 +161,9 @@ impl Way {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
-        let serialised = self.service.as_ref().map(|s| Wakeup { at: s.end, cause: "cable: frame serialised" });
+        // Behind the end of a recording a frame is in service for ever.
+        let ends = self.service.as_ref().filter(|service| service.end < Instant::FAR_FUTURE);
+        let serialised = ends.map(|s| Wakeup { at: s.end, cause: "cable: frame serialised" });
         let due = self.flight.first_key_value().map(|(key, _)| Wakeup { at: key.0, cause: "cable: frame due" });
         Wakeup::earliest(serialised, due)
     }
@@ -170,12 +172,13 @@ impl Way {
     pub(super) fn set(&mut self, now: Instant, parameter: Parameter, events: &mut Events) -> Result<(), ConfigError> {
         let before = self.config.clone();
         self.config.set(parameter.clone())?;
-        let old = before.rate;
         match parameter {
-            Parameter::Rate(rate) if rate != old => {
-                self.queue.set_rate(rate);
+            Parameter::Rate(_) | Parameter::RateTrace(_)
+                if (before.rate, &before.rate_trace) != (self.config.rate, &self.config.rate_trace) =>
+            {
+                self.queue.set_rate(self.config.rate);
                 match &mut self.service {
-                    Some(service) => service.end = self.serialiser.change(now, old, rate),
+                    Some(service) => service.end = self.serialiser.change(now, &before, &self.config),
                     None => self.serialiser.forget_spare(),
                 }
             }
@@ -198,7 +201,13 @@ impl Way {
             let mut lost = Vec::new();
             let next = self.queue.pop(start, &mut |frame, why| lost.push((frame, why)));
             self.lose_waiting(start, lost, events);
-            let Some(next) = next else { return };
+            let Some(next) = next else {
+                // What a recorded opportunity has left lapses; what comes now waits for the next one.
+                if self.config.rate_trace.is_some() {
+                    self.serialiser.forget_spare();
+                }
+                return;
+            };
             self.waiting.take(next.bytes.len());
             self.serve(start, next, events);
         }
@@ -219,7 +228,7 @@ impl Way {
         let waited = start.since(frame.arrived);
         self.counters.queue_delay_total += waited;
         self.counters.queue_delay_max = self.counters.queue_delay_max.max(waited);
-        let end = self.serialiser.start(start, frame.bytes.len(), self.config.rate);
+        let end = self.serialiser.start(start, frame.bytes.len(), &self.config);
         let in_outage = in_windows(&self.config.outages, start);
         let service = Service { frame, start, end, in_outage };
         if end > start {
@@ -261,7 +270,7 @@ impl Way {
         if self.in_flight.frames >= FRAMES_BOUND || self.in_flight.octets + octets as u64 > FLIGHT_BOUND.get() {
             return self.lose(start, Cause::Flight, frame.number, octets, events);
         }
-        let mut due = start + self.config.delay + span_below(turn.jitter, self.config.jitter);
+        let mut due = start + self.config.delay_at(start) + span_below(turn.jitter, self.config.jitter);
         if self.config.keep_order {
             due = due.max(self.floor);
         }

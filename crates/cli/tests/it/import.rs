@@ -71,3 +71,31 @@ fn long_names_do_not_multiply() {
     assert!(o.stdout.len() < 10_000 && std::fs::metadata(dir.join("r/report.html")).unwrap().len() < 1_000_000);
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn recordings_of_links_become_files_that_a_study_runs_on_or_refuses() {
+    let dir = std::env::temp_dir().join(format!("wavelane-import-links-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(dir.join("in")).unwrap();
+    std::fs::write(dir.join("in/car.csv"), "t,dl\n2024-04-19 16:23:00,2\n2024-04-19 16:23:01,3\n").unwrap();
+    let wavelane = |args: &[&str]| {
+        let o = Command::new(env!("CARGO_BIN_EXE_wavelane")).args(args).stdin(Stdio::null()).output().unwrap();
+        (o.status.code(), String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr))
+    };
+    let [from, to, records] = ["in", "links", "records"].map(|name| dir.join(name).display().to_string());
+    let columns = ["--time", "t", "--down", "dl", "--unit", "Mbit/s"];
+    let (code, said) = wavelane(&[&["import", "--links", &from, "--out", &to][..], &columns].concat());
+    assert!(code == Some(0) && said.contains("car.down.csv.gz"), "{said}");
+    let (code, said) = wavelane(&["import", "--links", &from, "--out", &to]);
+    assert!(code == Some(2) && said.contains("its columns are t, dl"), "{said}");
+    // A study refuses a folder without recordings, a bad recording with its line, and another study the flag.
+    let study = |id: &str, traces: &str| wavelane(&["study", "run", id, "--traces", traces, "--out", &records]);
+    let (code, said) = study("traces", &from);
+    assert!(code == Some(2) && said.contains("holds no recording"), "{said}");
+    std::fs::write(dir.join("links/bad.up"), "7\n3\n").unwrap();
+    let (code, said) = study("traces", &to);
+    assert!(code == Some(2) && said.contains("bad.up: line 2: its time falls below the entry before"), "{said}");
+    let (code, said) = study("petrovic", &to);
+    assert!(code == Some(2) && said.contains("leave it out, or run traces"), "{said}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -124,7 +124,9 @@ fn mean_bps(states: &[(Span, DirectionConfig)], from: Span, until: Span) -> Opti
             continue;
         }
         let policed = config.policer.map(|policer| policer.rate);
-        let rate = config.rate.into_iter().chain(policed).min()?;
+        let at = |span| Instant::ZERO + span;
+        let recorded = config.rate_trace.as_ref().map(|trace| trace.mean_between(at(start), at(end)));
+        let rate = recorded.or(config.rate).into_iter().chain(policed).min()?;
         let down = config.outages.iter().map(|(off, on)| {
             let (off, on) = (off.since(Instant::ZERO).max(start), on.since(Instant::ZERO).min(end));
             seconds(off.min(on), on)

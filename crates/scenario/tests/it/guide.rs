@@ -94,6 +94,9 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     for parameter in wavelane_scenario::DIRECTION_KEYS {
         assert!(has(parameter), "parameter {parameter}");
     }
+    for key in wavelane_scenario::RATE_TRACE_KEYS.iter().chain(wavelane_scenario::DELAY_TRACE_KEYS) {
+        assert!(has(key), "key of a recording {key}");
+    }
     for (kind, _) in wavelane_scenario::BACKPRESSURES {
         assert!(has(kind), "backpressure {kind}");
     }

@@ -19,7 +19,12 @@ fn run(scenario: &Scenario, seed: u64, cancelled: bool) -> Result<StackRaw, Back
     run_stack(scenario, Stack::Wavelane, seed, cancelled)
 }
 
-fn run_stack(scenario: &Scenario, stack: Stack, seed: u64, cancelled: bool) -> Result<StackRaw, BackendError> {
+pub(crate) fn run_stack(
+    scenario: &Scenario,
+    stack: Stack,
+    seed: u64,
+    cancelled: bool,
+) -> Result<StackRaw, BackendError> {
     let cancelled = AtomicBool::new(cancelled);
     let mut progress = 0;
     let mut context = RunContext {

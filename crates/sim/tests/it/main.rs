@@ -35,3 +35,4 @@ mod routes;
 mod start_rate;
 mod swarm;
 mod thin;
+mod traces;

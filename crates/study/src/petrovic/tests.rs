@@ -17,6 +17,7 @@ fn options(edition: Edition, out: &Path) -> StudyOptions {
         draws: None,
         stacks: Vec::new(),
         reuse: Vec::new(),
+        traces: [None, None],
         row: |_| {},
     }
 }

@@ -76,6 +76,7 @@ fn options(out: &Path, draws: RangeInclusive<u64>) -> StudyOptions {
         draws: Some(draws),
         stacks: Vec::new(),
         reuse: Vec::new(),
+        traces: [None, None],
         row: |_| (),
     }
 }

@@ -3,10 +3,10 @@
 use super::drive::{A, Arrival, B, cable, drive, frame, mbit, ms, ratio, steady, us};
 use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
-use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span};
+use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Octets, PortId, Rate, Ratio, Seed, Span};
 use wavelane_channel::{
     Cable, CableConfig, Cause, CoDelTimes, Direction, DirectionConfig, Discipline, LossConfig, LossTrace, Parameter,
-    PerUnit, Policer, QueueLimit, Queueing, Reorder,
+    PerUnit, Policer, QueueLimit, Queueing, Reorder, Then,
 };
 
 /// A cable without frames: its event queue and the state of its dice and queues.
@@ -16,7 +16,9 @@ const CABLE_MEMORY: u64 = 64 << 10;
 fn everything() -> DirectionConfig {
     DirectionConfig {
         rate: mbit(3),
+        rate_trace: None,
         delay: Span::from_micros(12_345),
+        delay_trace: None,
         jitter: Span::from_millis(9),
         keep_order: true,
         queue: QueueLimit::Octets(Octets::new(30_000)),
@@ -59,6 +61,7 @@ fn script() -> Script<Cable> {
 #[test]
 fn a_cable_keeps_the_laws() {
     check(|| Cable::new(Seed(9), "law", CableConfig::symmetric(everything())).unwrap(), &script());
+    check(|| Cable::new(Seed(9), "law", CableConfig::symmetric(recorded())).unwrap(), &script());
     check(|| Cable::new(Seed(9), "law", CableConfig::ethernet()).unwrap(), &script());
     check(|| Cable::new(Seed(9), "law", CableConfig::default()).unwrap(), &script());
     let times = CoDelTimes::default();
@@ -98,11 +101,29 @@ fn a_batch_is_split_and_keeps_its_ecn_mark() {
     assert_eq!(got, [(us(1_000), 1_000), (us(2_000), 1_000), (us(2_500), 500)]);
 }
 
+/// Everything over a recording of opportunities and one of delays.
+fn recorded() -> DirectionConfig {
+    let (source, ones) = (|| wavelane_channel::Source::made("x"), Ratio::ONE);
+    let at = vec![1, 1, 2, 7, 7, 7, 19, 20];
+    let rate = wavelane_channel::RateTrace::opportunities(source(), at, ones, Then::Wrap).unwrap();
+    let delays = [12, 3, 30].map(Span::from_millis).to_vec();
+    let delay = wavelane_channel::DelayTrace::new(source(), delays, Span::from_millis(40), Then::Wrap).unwrap();
+    let mut config = everything();
+    config.set(Parameter::RateTrace(rate)).unwrap();
+    config.set(Parameter::DelayTrace(delay)).unwrap();
+    config
+}
+
 #[test]
 fn a_late_driver_moves_no_fate() {
+    late_driver(everything());
+    late_driver(recorded());
+}
+
+fn late_driver(config: DirectionConfig) {
     let offers = steady(2_000, 700, ms(0), Span::from_millis(2));
-    let exact = drive(4, everything(), &offers, &[]);
-    let mut late = cable(4, everything());
+    let exact = drive(4, config.clone(), &offers, &[]);
+    let mut late = cable(4, config);
     let mut got = Vec::new();
     let mut buf = [0; 2_000];
     for (at, bytes) in &offers {
@@ -228,6 +249,8 @@ fn any_direction() -> impl Strategy<Value = DirectionConfig> {
     (line, harm, any_queueing()).prop_map(
         |((bps, delay, jitter, keep_order, queue), (loss, twice, swap, flip, policer), queueing)| DirectionConfig {
             rate: bps.map(Rate::from_bps),
+            rate_trace: None,
+            delay_trace: None,
             delay: Span::from_micros(delay),
             jitter: Span::from_micros(jitter),
             keep_order,

@@ -8,3 +8,4 @@ mod drive;
 mod impairments;
 mod queues;
 mod timing;
+mod traces;

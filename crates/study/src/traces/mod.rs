@@ -1,0 +1,149 @@
+//! Recordings of real links: an upload with an echo beside it, through the gateways and over three plain TCPs.
+
+mod judge;
+mod links;
+pub(crate) mod page;
+mod pairs;
+
+use crate::document::{Edition, Row, StudyDocument};
+use crate::kept::Kept;
+use crate::population::simulate;
+use crate::runner::Runner;
+use crate::{MakeBackend, StudyError, StudyOptions};
+use links::Case;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use wavelane_base::Seed;
+use wavelane_run::figures::{RunTotals, of_run, wire_bytes_per_delivered_byte};
+use wavelane_run::{RunError, RunHooks};
+use wavelane_scenario::{Scenario, Stack};
+
+/// The study's id.
+pub(crate) const ID: &str = "traces";
+/// What is judged, and what it is judged by.
+const OURS: &str = "wavelane";
+const BBR: &str = "tcp-bbr";
+const STACKS: [&str; 4] = [OURS, "tcp-cubic", BBR, "tcp-bbr3"];
+/// How much of a recording is run: quick, full.
+const SECONDS: [u64; 2] = [40, 100];
+const BULK: &str = "up";
+const ECHO: &str = "echo";
+
+/// What one stack made of a case.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Seen {
+    stack: String,
+    goodput_bps: f64,
+    /// Of what the recording could carry meanwhile.
+    share: f64,
+    echo_p95_ms: Option<f64>,
+    echoes: u64,
+    lost: u64,
+    wire: Option<f64>,
+    /// Per second: what arrived, in Mbit/s, and the longest echo that was due then, in ms.
+    seconds: Vec<(f64, f64)>,
+    /// When echoes were answered, in ms, in order.
+    answers_ms: Vec<u64>,
+}
+
+fn refused(why: String) -> StudyError {
+    StudyError::Run(RunError::Refused(why))
+}
+
+fn seconds_of(edition: Edition) -> u64 {
+    SECONDS[usize::from(edition == Edition::Full)]
+}
+
+/// To six decimals.
+fn short(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+/// Runs a stack on a scenario's text.
+fn observe(text: &str, stack: &str, seed: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
+    let mut scenario = Scenario::parse(text, Path::new("."))?;
+    scenario.seed = seed;
+    let word = Stack::from_word(stack).ok_or_else(|| refused(format!("no stack '{stack}'")))?;
+    let raw = simulate(&scenario, word, hooks.cancelled)?;
+    let figures = of_run(&scenario, &raw, scenario.seed);
+    let of = |name: &str| figures.iter().find(|figures| figures.flow == name);
+    let flow = |name: &str| raw.flows.iter().find(|flow| flow.flow == name);
+    let (bulk, echo) = (of(BULK), of(ECHO));
+    let lasts = scenario.duration.as_secs_f64() as usize;
+    let mut seconds: Vec<(f64, f64)> = vec![(0.0, 0.0); lasts];
+    let place = |ns: u64| (ns / 1_000_000_000) as usize;
+    for (at, octets) in flow(BULK).map(|flow| flow.arrivals.as_slice()).unwrap_or_default() {
+        if let Some(second) = seconds.get_mut(place(*at)) {
+            second.0 = short(second.0 + *octets as f64 * 8e-6);
+        }
+    }
+    let probes = flow(ECHO).map(|flow| flow.probes.as_slice()).unwrap_or_default();
+    for probe in probes {
+        if let Some(second) = seconds.get_mut(place(probe.sent_ns)) {
+            let ms = probe.rtt_ns.map_or(scenario.duration.as_secs_f64() * 1e3, |ns| ns as f64 / 1e6);
+            second.1 = short(second.1.max(ms));
+        }
+    }
+    let mut answers_ms: Vec<u64> = probes.iter().filter_map(|p| Some((p.sent_ns + p.rtt_ns?) / 1_000_000)).collect();
+    answers_ms.sort_unstable();
+    Ok(Seen {
+        stack: stack.to_owned(),
+        goodput_bps: short(bulk.and_then(|f| f.goodput_bps).unwrap_or(0.0)),
+        share: short(bulk.and_then(|f| f.link_share).unwrap_or(0.0)),
+        echo_p95_ms: echo.and_then(|f| f.rtt_p95_ms).map(short),
+        echoes: echo.and_then(|f| f.sent).unwrap_or(0),
+        lost: echo.and_then(|f| f.lost).unwrap_or(0),
+        wire: wire_bytes_per_delivered_byte(&[RunTotals::of(&raw, scenario.seed)]).map(short),
+        seconds,
+        answers_ms,
+    })
+}
+
+/// Runs texts, each with a stack, on all processors, as far as their results are not kept.
+fn observe_all(
+    runs: &[(String, &'static str)],
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<Vec<Seen>, StudyError> {
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let key = |(text, stack): &(String, &'static str)| -> String {
+        let digest = Sha256::digest(format!("{stack} {text}"));
+        digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
+    };
+    let kept = Kept::open(options, ID);
+    runner.run_kept(&kept, runs, |_| 1.0, key, |(text, stack)| observe(text, stack, options.seed, hooks))
+}
+
+/// Runs the recordings and judges them.
+pub(crate) fn run(
+    _make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let seconds = seconds_of(options.edition);
+    let rows = match &options.traces {
+        [Some(first), Some(second)] => pairs::run(first, second, seconds, options, hooks)?,
+        [folder, _] => {
+            let cases = links::cases(folder.as_deref(), &options.out.join(ID), seconds).map_err(refused)?;
+            singles(&cases, options, hooks)?
+        }
+    };
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+fn singles(cases: &[Case], options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Row>, StudyError> {
+    let runs: Vec<(String, &'static str)> =
+        cases.iter().flat_map(|case| STACKS.map(|stack| (case.text.clone(), stack))).collect();
+    let seen = observe_all(&runs, options, hooks)?;
+    let found: Vec<(&Case, &[Seen])> = cases.iter().zip(seen.chunks(STACKS.len())).collect();
+    let rows = judge::rows(&found);
+    rows.iter().filter(|row| row.stack == OURS).for_each(options.row);
+    page::keep_worst(&options.out.join(ID), &found)
+        .map_err(|(path, why)| StudyError::Run(RunError::Unwritable { path, why }))?;
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests;
