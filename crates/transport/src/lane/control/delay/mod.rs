@@ -104,7 +104,7 @@ pub(crate) struct Delay {
     overload_since: Option<Instant>,
     raise: usize,
     stuck: Option<Stuck>,
-    /// By how much the latest packet of a drain was later than the one before it.
+    /// The most that a packet was later than the one before it in this drain.
     stall: Span,
     last_drain: Instant,
     /// When the rate was last doubted.
