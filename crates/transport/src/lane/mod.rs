@@ -24,6 +24,8 @@ mod bottleneck;
 #[cfg(test)]
 mod control_tests;
 #[cfg(test)]
+mod falls_tests;
+#[cfg(test)]
 mod first_tests;
 #[cfg(test)]
 mod lane_tests;

@@ -1,6 +1,7 @@
 //! What a run shows: rates, queues, drops.
 
 use super::World;
+use wavelane_base::{Instant, Span};
 
 impl World {
     /// Mean rate at which IP bytes of `lane` arrived between two times, in bit/s.
@@ -28,6 +29,19 @@ impl World {
         }
         let mean = samples.iter().sum::<f64>() / samples.len().max(1) as f64;
         (mean, samples.iter().fold(0.0, |a: f64, b| a.max(*b)))
+    }
+
+    /// The wait of whoever comes at a random moment, that is exceeded in one case of twenty.
+    pub(crate) fn wait_p95(&self) -> Span {
+        let end = self.time() as u64 * 10;
+        let (mut packets, mut waits) = (self.waits.iter().peekable(), Vec::new());
+        for tenth in 0..end {
+            let at = Instant::from_secs(1) + Span::from_millis(100 * tenth);
+            while packets.next_if(|(since, _)| *since < at).is_some() {}
+            waits.extend(packets.peek().map(|(_, wait)| *wait));
+        }
+        waits.sort_unstable();
+        waits.get(waits.len() * 95 / 100).copied().unwrap_or(Span::ZERO)
     }
 
     pub(crate) fn drop_share(&self) -> f64 {

@@ -80,6 +80,7 @@ pub(super) struct Queued {
     from: From,
     number: u64,
     bytes: u64,
+    since: Instant,
 }
 
 impl World {
@@ -113,7 +114,7 @@ impl World {
         if self.waiting_bytes - front + bytes > self.link.queue_bytes {
             return false;
         }
-        self.waiting.push_back(Queued { from, number, bytes });
+        self.waiting.push_back(Queued { from, number, bytes, since: self.now });
         self.waiting_bytes += bytes;
         if self.waiting.len() == 1 {
             self.serve_next();
@@ -124,13 +125,14 @@ impl World {
     fn serve_next(&mut self) {
         if let Some(next) = self.waiting.front() {
             let at = self.now + self.link.rate.time_for(Octets::new(next.bytes));
-            self.post(at, What::Served);
+            self.serve_until(at);
         }
     }
 
     pub(super) fn served(&mut self) {
-        let Queued { from, number, bytes } = self.waiting.pop_front().unwrap();
+        let Queued { from, number, bytes, since } = self.waiting.pop_front().unwrap();
         self.waiting_bytes -= bytes;
+        self.waits.push((since, self.now.since(since)));
         self.serve_next();
         if self.link.outage || self.lost(0, self.link.loss) {
             return;
@@ -163,8 +165,17 @@ impl World {
         }
     }
 
-    /// The link's rate changes; the packet in service leaves at the old one.
+    /// The link's rate changes, also for the rest of the packet in service.
     pub(crate) fn set_rate(&mut self, rate: Rate) {
+        if !self.waiting.is_empty() {
+            let rest = self.served_at.since(self.now).scale(self.link.rate.as_bps(), rate.as_bps());
+            self.serve_until(self.now + rest);
+        }
         self.link.rate = rate;
+    }
+
+    fn serve_until(&mut self, at: Instant) {
+        (self.services, self.served_at) = (self.services + 1, at);
+        self.post(at, What::Served { service: self.services });
     }
 }

@@ -31,8 +31,10 @@ enum What {
         lane: usize,
         ack: LaneAck,
     },
-    /// The packet in service has left.
-    Served,
+    /// The packet in service has left, unless the rate changed since.
+    Served {
+        service: u64,
+    },
     RivalArrive {
         rival: usize,
         number: u64,
@@ -54,6 +56,11 @@ pub(super) struct World {
     /// The one in front is in service.
     waiting: VecDeque<Queued>,
     waiting_bytes: u64,
+    /// Ends of service foretold so far, and the latest of them.
+    services: u64,
+    served_at: Instant,
+    /// When each packet entered the queue, and how long it was there.
+    pub(super) waits: Vec<(Instant, Span)>,
     tokens: f64,
     tokens_at: Instant,
     gilbert: [(bool, Instant); 2],
@@ -78,6 +85,9 @@ impl World {
             seq: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            services: 0,
+            served_at: Instant::ZERO,
+            waits: Vec::new(),
             tokens: 0.0,
             tokens_at: Instant::from_secs(1),
             gilbert: [(false, Instant::from_secs(1)); 2],
@@ -153,7 +163,8 @@ impl World {
         while self.events.peek().is_some_and(|e| e.0.0 <= self.now) {
             let seq = self.events.pop().unwrap().0.1;
             match self.bodies.remove(&seq).unwrap() {
-                What::Served => self.served(),
+                What::Served { service } if service < self.services => {}
+                What::Served { .. } => self.served(),
                 What::Arrive { lane, number, bytes, eliciting } => self.arrive(lane, number, bytes, eliciting),
                 What::Ack { lane, ack } => {
                     self.lanes[lane].came.octets += ACK_BYTES;

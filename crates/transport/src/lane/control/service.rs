@@ -53,12 +53,15 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Adds an arrival, unless it is not later than the newest. Nothing is measured across a silence longer than `silence_max`.
-    pub(crate) fn push(&mut self, point: Point, silence_max: Span) {
+    /// Adds an arrival, unless it is not later than the newest. Nothing is measured across a silence longer than `silence_max`. Returns how
+    /// much longer than the newest before it was on its way.
+    pub(crate) fn push(&mut self, point: Point, silence_max: Span) -> Span {
+        let mut later = Span::ZERO;
         if let Some(newest) = self.points.back() {
             if point.arrival <= newest.arrival || point.number <= newest.number {
-                return;
+                return later;
             }
+            later = Span::from_nanos(point.arrival - newest.arrival).saturating_sub(point.sent.since(newest.sent));
             if point.arrival - newest.arrival > silence_max.as_nanos() {
                 self.points.clear();
             }
@@ -72,6 +75,7 @@ impl Service {
         {
             self.points.pop_front();
         }
+        later
     }
 
     /// The rate over the newest `window`, or over enough packets if that is longer.

@@ -33,6 +33,10 @@ const WARY: (u64, u64) = (6, 5);
 /// If it does not shrink for this many round trips, it is not ours: the base is measured again, or it is a competitor's.
 const STUCK_RTTS: u64 = 3;
 
+/// A queue is a competitor's, or a longer path, if its packets come as evenly as they left: the link that lets one of them wait for this part
+/// of what is left stutters, and the queue is ours.
+const STALL_PART: u64 = 3;
+const STALL_MIN: Span = Span::from_millis(20);
 /// For this long after an outage a rate from before a standing queue is restored only with a reason.
 const DOUBT_FOR: Span = Span::from_secs(5);
 
@@ -119,7 +123,7 @@ impl Delay {
         if !over {
             return;
         }
-        if let Some(stuck) = rebase {
+        if let Some(stuck) = rebase.filter(|_| !self.stutters(forward.queue(now))) {
             if self.competitor_found(sample, forward, losses, &stuck) {
                 self.phase = Phase::Compete;
                 return;
@@ -140,6 +144,11 @@ impl Delay {
         self.round_skip = SKIP_ROUNDS;
         self.round_start = now;
         self.raise = 0;
+    }
+
+    /// Whether the link stood still in a drain for a good part of the queue that is left.
+    fn stutters(&self, left: Option<Span>) -> bool {
+        left.is_some_and(|left| self.stall > left.scale(1, STALL_PART).max(STALL_MIN))
     }
 
     /// After a drain: whether the remaining queue is another flow's. If so, competing has begun.

@@ -104,6 +104,8 @@ pub(crate) struct Delay {
     overload_since: Option<Instant>,
     raise: usize,
     stuck: Option<Stuck>,
+    /// The most that a packet was later than the one before it in this drain.
+    stall: Span,
     last_drain: Instant,
     /// When the rate was last doubted.
     doubted: Option<Instant>,
@@ -139,6 +141,7 @@ impl Delay {
             overload_since: None,
             raise: 0,
             stuck: None,
+            stall: Span::ZERO,
             last_drain: now,
             doubted: None,
             reverse: VecDeque::new(),
@@ -223,7 +226,7 @@ impl Delay {
         // In startup a window is sent at once, and the pause until its acks arrive is not service either.
         let pause = if self.phase == Phase::Startup { sample.rtt.scale(3, 4) } else { sample.rtt.times(2) + OUTAGE };
         let silence_max = pause.max(apart).max(SILENT_MIN);
-        self.service.push(
+        let later = self.service.push(
             Point {
                 arrival: newest.arrival,
                 sent: newest.sent_at,
@@ -234,6 +237,7 @@ impl Delay {
             },
             silence_max,
         );
+        self.stall = if let Phase::Drain { .. } = self.phase { self.stall.max(later) } else { Span::ZERO };
         let queue = forward.queue(now).unwrap_or(Span::ZERO);
         self.queue = Some(queue);
         self.shallow.see(now, queue, losses);

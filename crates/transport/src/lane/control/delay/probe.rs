@@ -15,6 +15,7 @@ use wavelane_base::{Instant, Rate, Span};
 const DISTANCES: u64 = 4;
 /// The swing of the delay within a round is smoothed by one part in this many per round.
 const SWING_STEP: u64 = 4;
+const SWELL_MAX: Span = Span::from_millis(80);
 /// The gain makes the mean queue of a full link respond by the swing, within these bounds (thousandths).
 const GAIN_MIN: u64 = 1050;
 const GAIN_MAX: u64 = 1500;
@@ -55,6 +56,8 @@ pub(super) struct Probe {
     /// Mean queue of the last round, and its swing within one.
     mean: Span,
     swing: Span,
+    /// The same, but of no more than [`SWELL_MAX`] in any round: so it ends a few rounds after the link became steady.
+    swell: Span,
     /// Bytes whose fate is known, and lost ones, sent in the second half of a probe; and the share lost before.
     known: u64,
     lost: u64,
@@ -76,11 +79,17 @@ impl Probe {
             count: 0,
             mean: Span::ZERO,
             swing: Span::ZERO,
+            swell: Span::ZERO,
             known: 0,
             lost: 0,
             share: 0.0,
             found: 0,
         }
+    }
+
+    /// The swing of the delay, as far as a target may follow it.
+    pub(super) fn swell(&self) -> Span {
+        self.swell
     }
 
     /// Pacing gain in thousandths, while a probe runs.
@@ -122,10 +131,15 @@ impl Probe {
         if self.count > 1 {
             self.mean = self.sum.scale(1, self.count);
             let swing = self.away.scale(DISTANCES, self.count);
-            self.swing = self.swing.scale(SWING_STEP - 1, SWING_STEP) + swing.scale(1, SWING_STEP);
+            self.swing = smoothed(self.swing, swing);
+            self.swell = smoothed(self.swell, swing.min(SWELL_MAX));
         }
         self.forget_round();
     }
+}
+
+fn smoothed(before: Span, latest: Span) -> Span {
+    before.scale(SWING_STEP - 1, SWING_STEP) + latest.scale(1, SWING_STEP)
 }
 
 impl Delay {

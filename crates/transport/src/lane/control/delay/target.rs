@@ -15,6 +15,9 @@ const TARGET_PACKETS: u64 = 2;
 /// And at least this many times the jitter seen in one short window, which is about half of the total.
 pub(super) const TARGET_JITTERS: u64 = 2;
 
+/// And at least half of the delay's swing within a round: where the link's rate varies, a shorter queue is empty before an ack tells of the rise.
+const SWELL_PART: (u64, u64) = (1, 2);
+
 /// The size of packets is that of the largest in this time, or in up to twice as long.
 const SIZES_WINDOW: Span = Span::from_secs(5);
 
@@ -54,7 +57,7 @@ impl Delay {
     }
 
     fn target_by_rate(&self, forward: &Forward) -> Span {
-        self.target_at(forward.jitter())
+        self.target_at(forward.jitter()).max(self.probe.swell().scale(SWELL_PART.0, SWELL_PART.1))
     }
 
     /// The target that follows from jitter and rate, regardless of the queue's limit.

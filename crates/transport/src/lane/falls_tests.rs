@@ -1,0 +1,37 @@
+//! A rate that falls to a hundredth and stutters, behind a deep queue.
+
+use super::bottleneck::{Bottleneck, World};
+use wavelane_base::{Chance, Rate, Seed, Span};
+
+/// Kilobits per second of each tenth of 80 s: 2.4 Mbit/s, from 15 s to 60 s mostly 10 kbit/s, then 3.5 Mbit/s.
+fn step(tenth: u64, chance: &mut Chance) -> u64 {
+    let share = chance.below(1_000);
+    match tenth {
+        150..600 => [10, 10, 10, 10, 10, 10, 10, 10, 400, 1_800][share as usize / 100],
+        _ => (if tenth < 150 { 2_400 } else { 3_500 }) * (400 + share * 6 / 5) / 1_000,
+    }
+}
+
+/// The queue of a link that stutters is our own: beside it CUBIC would fill whatever queue there is. `crates/sim/tests/it/falls.rs` has the
+/// same beside BBR, with repairs and echoes.
+#[test]
+fn a_fall_that_stutters_is_no_competitor() {
+    for draw in 201..=212 {
+        let mut w = World::new(Bottleneck { queue_bytes: 1_000_000, ..Bottleneck::new(3, 50) }, 1, draw);
+        let mut chance = Seed(draw).chance("fall");
+        let mut carried = 0;
+        for tenth in 0..800 {
+            let kbit = step(tenth, &mut chance);
+            w.set_rate(Rate::from_bps(kbit * 1_000));
+            carried += kbit * 100;
+            w.run_until((tenth + 1) as f64 / 10.0);
+            assert!(!w.lanes[0].sender.competing(), "draw {draw}, at {} s", w.time());
+        }
+        let share = w.goodput(0, 0.0, 80.0) * 80.0 / carried as f64;
+        let wait = w.wait_p95();
+        println!("draw {draw}: {share:.3} of the link, waits {wait:?} at the 95th percentile");
+        assert!(share >= 0.84, "draw {draw}: {share}");
+        assert!(wait <= Span::from_secs(3), "draw {draw}: {wait:?}");
+        assert_eq!(w.lanes[0].sender.path(w.now).lost_packets, 0, "draw {draw}");
+    }
+}
