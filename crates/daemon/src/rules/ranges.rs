@@ -87,7 +87,8 @@ pub(super) fn part_taken(
     let is_taken = |at: u128| {
         let found =
             |bits: &u8| all.get(&(*bits, span(&IpPrefix { address: address(family, at), bits: *bits }).0)).copied();
-        lengths.iter().rev().find_map(found).unwrap_or(false)
+        // Behind the last network the addresses may be at an end.
+        at <= last_of(family) && lengths.iter().rev().find_map(found).unwrap_or(false)
     };
     let mut ranges: Vec<(u128, u128)> = Vec::new();
     for (i, first) in starts.iter().enumerate().filter(|(_, at)| is_taken(**at)) {
