@@ -73,7 +73,7 @@ struct Watched {
 impl Watched {
     fn new(installed: &Installed, stands: &Wanted) -> Self {
         let whole = Standing::read(&stands.config, installed.rules.holds_syns(), &Standing::default());
-        let attached = rules::attached(&stands.config).unwrap_or_default();
+        let attached = left_alone(&stands.config).unwrap_or_default();
         Self { last: whole.clone(), whole, attached, failing: BTreeSet::new() }
     }
     /// Something was changed by us.
@@ -106,7 +106,7 @@ impl Watched {
     }
     /// Leaves alone the networks that this host is attached to now, if these are others than before.
     fn follow(&mut self, installed: &mut Installed, stands: &Wanted) {
-        let Ok(attached) = rules::attached(&stands.config) else { return };
+        let Ok(attached) = left_alone(&stands.config) else { return };
         if attached != self.attached && installed.try_lead(Change::Config, stands).is_ok() {
             self.attached = attached;
             self.note(installed, stands);
@@ -119,6 +119,13 @@ impl Watched {
 struct Wanted {
     config: Box<Config>,
     down: Down,
+}
+
+/// The networks that this host is attached to under a wider one of a peer.
+fn left_alone(config: &Config) -> Result<Vec<IpPrefix>, ToolError> {
+    let networks: Vec<IpPrefix> = config.peers.iter().flat_map(|peer| peer.routes.iter().copied()).collect();
+    let attached = rules::attached(config)?;
+    Ok(rules::excepted(&networks, &attached).collect())
 }
 
 /// What is to change.
