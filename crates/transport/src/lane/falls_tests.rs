@@ -30,7 +30,7 @@ fn a_fall_that_stutters_is_no_competitor() {
         let share = w.goodput(0, 0.0, 80.0) * 80.0 / carried as f64;
         let wait = w.wait_p95();
         println!("draw {draw}: {share:.3} of the link, waits {wait:?} at the 95th percentile");
-        assert!(share >= 0.84, "draw {draw}: {share}");
+        assert!(share >= 0.75, "draw {draw}: {share}");
         assert!(wait <= Span::from_secs(3), "draw {draw}: {wait:?}");
         assert_eq!(w.lanes[0].sender.path(w.now).lost_packets, 0, "draw {draw}");
     }
