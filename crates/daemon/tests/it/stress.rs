@@ -245,6 +245,7 @@ fn a_path_mtu_below_1200_carries_flows_and_packets() {
             assert!(found.up && (576..=path_mtu).contains(&found.path_mtu), "{status}");
             assert!(found.path_mtu_cause.as_deref().unwrap_or_default().contains("smaller MTU"), "{status}");
             assert!(status.to_string().contains("are lost on the way"), "{status}");
+            daemon.wait_log("are lost on the way");
             let log = daemon.log();
             assert_eq!(log.matches("are lost on the way").count(), 1, "peer {peer}:\n{log}");
             assert!(!log.contains("key and ours do not match"), "the keys are right:\n{log}");

@@ -88,13 +88,14 @@ fn nothing_passes_behind_an_end() {
     let config = DirectionConfig { queue: QueueLimit::Packets(1), ..follows(vec![Parameter::RateTrace(trace)]) };
     let out = drive(1, config, &offers, &[]);
     assert_eq!((out.numbers(), out.dropped(Cause::Queue)), (vec![0, 1], 2));
-    // Another rate, set behind the end, takes what waits: of 1,496 B a recording counts 1,500.
+    // Another rate, set behind the end, takes what waits. A recording counts 1,500 of 1,496 B; the second frame had the 4 B that the
+    // first left of the only opportunity.
     let trace = opportunities(&[1], Ratio::ONE, Then::End);
     let offers: Vec<_> = (0..3).map(|n| (Instant::ZERO, frame(n, 1_496))).collect();
     let config = follows(vec![Parameter::RateTrace(trace)]);
     let out = drive(1, config, &offers, &[(ms(50), Parameter::Rate(mbit(12)))]);
-    let last = ms(51) + Span::from_nanos(1_496 * 8_000 / 12 + 1);
-    assert_eq!(out.arrivals.iter().map(|a| a.at).collect::<Vec<_>>(), [ms(1), ms(51), last]);
+    let after = |frames: u64| ms(50) + Span::from_nanos((frames * 1_496 * 8_000).div_ceil(12));
+    assert_eq!(out.arrivals.iter().map(|a| a.at).collect::<Vec<_>>(), [ms(1), after(1), after(2)]);
 }
 
 proptest! {
