@@ -420,18 +420,17 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     for note in notes(&config) {
         let _ = writeln!(text, "note: {note}");
     }
-    for warning in warnings(&config) {
+    for warning in warnings(&config).into_iter().chain(firewall::findings(&config)) {
         let _ = writeln!(text, "warning: {warning}");
     }
     Ok(text)
 }
 
-/// What works, but perhaps not as the operator expects.
+/// What works, but perhaps not as the operator expects. It starts no other program: the packet thread asks, too.
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = unreachable(config);
     warnings.extend(unforwarded(config));
     warnings.extend(one_way::filtered_here(config));
-    warnings.extend(firewall::findings(config));
     if let Some(intercept) = &config.intercept {
         for name in &intercept.interfaces {
             if !wavelane_host::interface_exists(name) {

@@ -292,7 +292,8 @@ impl Daemon {
         for remark in remarks {
             self.say(remark);
         }
-        for warning in crate::commands::warnings(&self.config) {
+        let firewall = crate::firewall::findings(&self.config);
+        for warning in crate::commands::warnings(&self.config).into_iter().chain(firewall) {
             self.say(&format!("warning: {warning}"));
         }
         if self.config.intercept.is_some() && self.config.on_failure == OnFailure::Closed {

@@ -76,9 +76,23 @@ impl Watched {
         let attached = left_alone(&stands.config).unwrap_or_default();
         Self { last: whole.clone(), whole, attached, failing: BTreeSet::new() }
     }
-    /// Something was changed by us.
-    fn note(&mut self, installed: &Installed, stands: &Wanted) {
+    /// Something was changed by us. What vanished meanwhile and does not follow from the change is put back, not forgotten.
+    fn note(&mut self, installed: &mut Installed, stands: &Wanted) {
         self.read(installed, stands);
+        for part in self.whole.missing(&self.last) {
+            let again = match part {
+                Part::PolicyRules | Part::Device => true,
+                Part::HeldSyns => self.last.holds_nothing(),
+                Part::Routes | Part::ClosedTable => false,
+            };
+            if again {
+                // If it fails it is missing at the next look, for the old state stays the whole one.
+                if installed.put_back(part, stands).is_err() {
+                    return;
+                }
+                self.read(installed, stands);
+            }
+        }
         self.whole = self.last.clone();
     }
     fn read(&mut self, installed: &Installed, stands: &Wanted) {
@@ -217,7 +231,7 @@ impl Kernel {
                     Ok((change, new, old)) => {
                         let done = installed.lead(change, &new, &old);
                         stands = if done.is_ok() { new } else { old };
-                        watched.note(&installed, &stands);
+                        watched.note(&mut installed, &stands);
                         answers.push((change, done));
                     }
                     Err(TryRecvError::Empty) if news.changed => watched.follow(&mut installed, &stands),

@@ -52,6 +52,7 @@ impl Part {
 /// The state of all parts at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Standing {
+    /// Both in order.
     rules: Vec<Vec<u8>>,
     routes: Vec<Vec<u8>>,
     /// Whether the device is set up, and its addresses; `None` without a packet door or device.
@@ -86,11 +87,15 @@ impl Standing {
     pub(crate) fn generation(&self) -> Option<u32> {
         self.generation
     }
+    /// Whether no SYN is held at all.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
+    }
     /// Parts of this state that are not whole `now`. More than these is no concern of ours.
     pub(crate) fn missing(&self, now: &Self) -> Vec<Part> {
         let lacks = |part: &Part| match part {
-            Part::PolicyRules => self.rules.iter().any(|rule| !now.rules.contains(rule)),
-            Part::Routes => self.routes.iter().any(|route| !now.routes.contains(route)),
+            Part::PolicyRules => self.rules.iter().any(|rule| now.rules.binary_search(rule).is_err()),
+            Part::Routes => self.routes.iter().any(|route| now.routes.binary_search(route).is_err()),
             Part::Device => match (&self.device, &now.device) {
                 (Some((up, addresses)), Some((up_now, found))) => {
                     *up && !up_now || addresses.iter().any(|a| !found.contains(a))

@@ -5,7 +5,7 @@ use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::trace::{self, FORMATS, THENS};
 use crate::write::{text, unit};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wavelane_base::{Ratio, Span};
 use wavelane_channel::{DelayTrace, RateTrace, Source, Then};
 
@@ -37,7 +37,8 @@ fn then(table: &Table<'_>) -> Result<Then, ScenarioError> {
     Ok(table.get("then").map(|v| word(&v, "end of a recording", THENS, "\"wrap\"")).transpose()?.unwrap_or_default())
 }
 
-/// Reads the file at `file`: from the scenario's folder or, as a Record is read elsewhere, by its name beside the Record's scenario.
+/// Reads the file at `file`, counted from the scenario's folder. A Record's, whose SHA-256 is stated, is also found by its name beside the
+/// Record's scenario, for Records are read elsewhere; elsewhere a file of that name is another.
 fn recording<T>(
     table: &Table<'_>,
     base: &Path,
@@ -47,23 +48,33 @@ fn recording<T>(
     let name = file.str("a path", "\"x.down\"")?;
     let wanted = table.get("sha256").map(|v| v.str("a SHA-256", "\"9f86...\"").map(str::to_owned)).transpose()?;
     let stated = base.join(name);
-    let path = [stated.clone(), base.join(Path::new(name).file_name().unwrap_or_default())]
-        .into_iter()
-        .find(|path| path.is_file())
-        .unwrap_or(stated);
-    let missing = |why: &str| match &wanted {
-        Some(hash) => {
-            format!("{why}; wanted is the recording with SHA-256 {hash}: put it there or beside the scenario")
-        }
-        None => why.to_owned(),
+    let file_name = Path::new(name).file_name().unwrap_or_default();
+    let beside = wanted.is_some().then(|| base.join(file_name)).filter(|path| path.is_file());
+    let wrong = |path: &Path, why: String| {
+        let remedy = wanted.as_ref().map_or(String::new(), |hash| {
+            let name = file_name.to_string_lossy();
+            format!("; wanted is the recording with SHA-256 {hash}: put it back, or copy it beside the Record's scenario.toml as {name}")
+        });
+        file.impossible(format!("recording {}: {why}{remedy}", path.display()))
     };
-    let wrong = |why: String| file.impossible(format!("recording {}: {why}", path.display()));
-    let (text, mut source) = trace::read(&path).map_err(|why| wrong(missing(&why)))?;
-    if wanted.as_ref().is_some_and(|hash| *hash != source.sha256) {
-        return Err(wrong(missing(&format!("its SHA-256 is {}", source.sha256))));
+    let mut refused = None;
+    for path in [Some(stated), beside].into_iter().flatten() {
+        let (text, mut source) = match trace::read(&path) {
+            Ok(read) => read,
+            Err(why) => {
+                refused = Some(wrong(&path, why));
+                continue;
+            }
+        };
+        if wanted.as_ref().is_some_and(|hash| *hash != source.sha256) {
+            refused = Some(wrong(&path, format!("its SHA-256 is {}", source.sha256)));
+            continue;
+        }
+        source.file = std::path::absolute(&path).unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned();
+        let damaged = |why| file.impossible(format!("recording {}: {why}", path.display()));
+        return parse(&text, source).map_err(damaged);
     }
-    source.file = std::path::absolute(&path).unwrap_or_else(|_| PathBuf::from(&path)).to_string_lossy().into_owned();
-    parse(&text, source).map_err(wrong)
+    Err(refused.unwrap_or_else(|| file.impossible(format!("recording {name}: no such file"))))
 }
 
 fn tail(then: Then, source: &Source) -> String {

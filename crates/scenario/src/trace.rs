@@ -28,7 +28,9 @@ const UNITS: &[(&str, u64)] = &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_00
 
 /// A recording's text, unpacked, and where it came from. The error says cause and remedy.
 pub fn read(path: &Path) -> Result<(String, Source), String> {
-    let unreadable = |e: std::io::Error| format!("cannot read it: {e}; check the path and its permissions");
+    let unreadable = |e: std::io::Error| {
+        format!("cannot read it: {e}; check its permissions and the path, which counts from the scenario's folder")
+    };
     let bounded = |reader: &mut dyn Read| {
         let mut bytes = Vec::new();
         reader.take(TRACE_FILE_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)

@@ -147,6 +147,14 @@ fn a_record_finds_its_recording_again_or_says_which_is_missing() {
     std::fs::rename(&down, elsewhere.join("x.down")).unwrap();
     let moved = Scenario::parse(&written, &elsewhere).unwrap();
     assert_eq!(moved.duration, first.duration);
+    // Also if another has taken its place.
+    std::fs::write(&down, b"5\n11\n").unwrap();
+    assert_eq!(Scenario::parse(&written, &elsewhere).unwrap(), moved);
+    std::fs::remove_file(&down).unwrap();
+    // What somebody mistyped is not looked for elsewhere.
+    let mistyped = what.replace("x.down", "no/x.down");
+    let said = scenario(&mistyped, &elsewhere).unwrap_err().to_string();
+    assert!(said.contains("no/x.down") && said.contains("counts from the scenario's folder"), "{said}");
     // Another recording of the same name is not the one that was run.
     std::fs::write(elsewhere.join("x.down"), b"5\n11\n").unwrap();
     let said = Scenario::parse(&written, &elsewhere).unwrap_err().to_string();
@@ -154,7 +162,10 @@ fn a_record_finds_its_recording_again_or_says_which_is_missing() {
     std::fs::remove_file(elsewhere.join("x.down")).unwrap();
     let said = Scenario::parse(&written, &elsewhere).unwrap_err().to_string();
     let hash = sha256(b"5\n10\n");
-    assert!(said.contains("x.down") && said.contains(&hash) && said.contains("beside the scenario"), "{said}");
+    assert!(
+        said.contains("x.down") && said.contains(&hash) && said.contains("beside the Record's scenario.toml as x.down"),
+        "{said}"
+    );
 }
 
 #[test]
