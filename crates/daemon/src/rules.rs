@@ -292,10 +292,10 @@ fn let_syns_pass(family: Family) {
     }
 }
 
-/// The rules that hold SYNs, as iptables lists them.
-pub(crate) fn syn_rules(family: Family) -> Vec<String> {
-    let listing = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "").unwrap_or_default();
-    listing.lines().filter(|line| line.contains(XT_CHAIN)).map(str::to_owned).collect()
+/// The rules that hold SYNs, as iptables lists them. `None` if it does not.
+pub(crate) fn syn_rules(family: Family) -> Option<Vec<String>> {
+    let listing = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "").ok()?;
+    Some(listing.lines().filter(|line| line.contains(XT_CHAIN)).map(str::to_owned).collect())
 }
 
 /// Whether an nft listing of one table holds chains at most, and no rule, set or comment.

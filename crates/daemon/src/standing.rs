@@ -79,7 +79,7 @@ impl Standing {
         let same = generation.is_some() && generation == last.generation && !has_older_tables();
         let (closed, held) = match same {
             true => (last.closed.clone(), last.held.clone()),
-            false => (closed(config), if holds_syns { held() } else { Vec::new() }),
+            false => (closed(config), if holds_syns { held(&last.held) } else { Vec::new() }),
         };
         Self { rules, routes, device, closed, held, generation }
     }
@@ -121,10 +121,19 @@ fn closed(config: &Config) -> Option<String> {
     rules::is_closed(config).then(list).flatten()
 }
 
-fn held() -> Vec<String> {
-    // The two versions' jumps read alike.
-    let of = |family: Family| rules::syn_rules(family).into_iter().map(move |line| format!("{family:?} {line}"));
-    Family::here().flat_map(of).collect()
+/// The rules that hold SYNs; those of a version that cannot be read, or is switched off, as they were at `last`.
+fn held(last: &[String]) -> Vec<String> {
+    let here: Vec<Family> = Family::here().collect();
+    let mut held = Vec::new();
+    for family in Family::ALL {
+        // The two versions' jumps read alike.
+        let mark = format!("{family:?} ");
+        match here.contains(&family).then(|| rules::syn_rules(family)).flatten() {
+            Some(rules) => held.extend(rules.into_iter().map(|line| mark.clone() + &line)),
+            None => held.extend(last.iter().filter(|line| line.starts_with(&mark)).cloned()),
+        }
+    }
+    held
 }
 
 #[cfg(test)]
