@@ -210,7 +210,8 @@ fn table(study: &Study, page: Page) -> Result<String, String> {
 /// A row's id where it is not the study's, its metric, stack and cell.
 fn named(row: &Value, id: &str) -> String {
     let own = Some(text(row, "id")).filter(|own| *own != id && !own.is_empty()).map(|own| format!("{own} "));
-    let case = row["case"].as_object().into_iter().flatten();
+    // Lists are the values of single runs: they stand in the document, and may be hundreds.
+    let case = row["case"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_array());
     let case: Vec<String> = case.map(|(key, value)| format!("{key} {}", value.to_string().trim_matches('"'))).collect();
     let case = if case.is_empty() { String::new() } else { format!(" ({})", case.join(", ")) };
     format!("{}`{}`, {}{case}", own.unwrap_or_default(), text(row, "metric"), text(row, "stack"))

@@ -70,6 +70,14 @@ fn a_study_without_a_result_says_so_with_the_command() {
 }
 
 #[test]
+fn the_values_of_single_runs_stay_in_the_document() {
+    let mut of_runs = row("limit_share", 2, 0.5, "fail");
+    of_runs["case"]["runs_bps"] = json!(vec![1.5; 400]);
+    let named = named(&of_runs, "x");
+    assert!(named.contains("(rate 2)") && !named.contains("1.5"), "{named}");
+}
+
+#[test]
 fn a_figure_that_the_result_lacks_is_refused() {
     let refused = block("all", &[study(Some(vec![row("limit_share", 1, 0.9, "pass")]))], Page::Guide).unwrap_err();
     assert!(refused.contains("docs/results/x.json has no row for \"{} of the link\""), "{refused}");
