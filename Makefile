@@ -267,7 +267,7 @@ test test-all:
 # What is worth running for longer than a change should wait, from a new seed each time. A failure prints the command that
 # repeats it. SOAK_SECONDS is for all of it; property tests and each of the four kinds of input have a fifth.
 SOAK_SECONDS ?= 600
-PROPERTY_CRATES := base wire queue channel tcp transport services gateway scenario sim
+PROPERTY_CRATES := base wire serial queue channel tcp transport services gateway scenario sim
 soak:
 	@$(call install,$(BUILD_TOOLS))
 	fifth=$$(($(SOAK_SECONDS) / 5))

@@ -12,6 +12,7 @@ pub mod ip;
 pub mod keylog;
 pub mod packet;
 pub mod parcel;
+pub mod serial;
 pub mod tcp;
 
 pub use codec::{DecodeError, Reader, Writer};

@@ -1,0 +1,16 @@
+//! Serial lines: packets as octets and back, compressed TCP/IP headers, PPP's negotiation, and the modem at the line's end.
+//!
+//! Pure, as every room of machines: the daemon holds the device, the simulator and the lab hold models of one. The formats
+//! are `wavelane_wire::serial`'s; `docs/protocol/serial.md` is enough for a second implementation.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod deframer;
+mod framer;
+#[cfg(test)]
+mod framer_tests;
+mod framing;
+
+pub use counters::{Counters, Fault};
+pub use framer::{FRAME_MAX_DEFAULT, FRAME_MAX_LIMIT, Framer, IDLE_DEFAULT, LANE_PROTOCOL, idle_at};
+pub use framing::{Framing, FramingError};
