@@ -4,6 +4,15 @@ use crate::counters::{Counters, Fault};
 use wavelane_base::{Instant, Span};
 use wavelane_wire::serial::{hdlc, slip};
 
+/// Octets around a packet inside a frame: address, control, protocol and check sequence; KISS has one.
+pub(crate) const FIELDS_MAX: usize = 6;
+/// After this much silence a frame is preceded by an END or a flag, which separates it from noise on the idle line
+/// (RFC 1055: "flush any erroneous bytes"); the span is policy.
+pub(crate) const LEAD_AFTER: Span = Span::from_secs(1);
+
+/// What is called with each frame, without escapes and check sequence.
+type Take<'a> = &'a mut dyn FnMut(&mut Counters, &mut [u8]);
+
 /// How frames end and what is escaped in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rules {
@@ -24,6 +33,7 @@ pub(crate) struct Deframer {
     /// [`Rules::Doubled`]: an END is the last octet, and when the line's silence makes it the end of a frame.
     undecided: Option<Instant>,
     pub(crate) idle: Span,
+    pub(crate) counters: Counters,
     /// [`Rules::Hdlc`]: octets below 0x20 that the line inserts and no sender sends unescaped (RFC 1662, section 4.2).
     pub(crate) accm: u32,
 }
@@ -38,6 +48,7 @@ impl Deframer {
             skipping: false,
             undecided: None,
             idle,
+            counters: Counters::default(),
             accm: if rules == Rules::Hdlc { hdlc::ACCM_DEFAULT } else { 0 },
         }
     }
@@ -61,32 +72,21 @@ impl Deframer {
         (self.escaped, self.skipping, self.undecided) = (false, false, None);
     }
 
-    pub(crate) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        counters: &mut Counters,
-        take: &mut dyn FnMut(&mut Counters, &mut [u8]),
-    ) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, take: Take<'_>) {
         if self.undecided.is_some_and(|at| at <= now) {
             self.undecided = None;
-            self.end(counters, take);
+            self.end(take);
         }
     }
 
-    pub(crate) fn push(
-        &mut self,
-        now: Instant,
-        octets: &[u8],
-        counters: &mut Counters,
-        take: &mut dyn FnMut(&mut Counters, &mut [u8]),
-    ) {
-        self.handle_timeout(now, counters, take);
-        counters.count_octets(octets.len());
+    pub(crate) fn push(&mut self, now: Instant, octets: &[u8], take: Take<'_>) {
+        self.handle_timeout(now, take);
+        self.counters.count_octets(octets.len());
         for &octet in octets {
             match self.rules {
-                Rules::Doubled => self.doubled(octet, counters, take),
-                Rules::Slip => self.slip(octet, counters, take),
-                Rules::Hdlc => self.hdlc(octet, counters, take),
+                Rules::Doubled => self.doubled(octet, take),
+                Rules::Slip => self.slip(octet, take),
+                Rules::Hdlc => self.hdlc(octet, take),
             }
         }
         if self.undecided.is_some() {
@@ -94,82 +94,82 @@ impl Deframer {
         }
     }
 
-    fn doubled(&mut self, octet: u8, counters: &mut Counters, take: &mut dyn FnMut(&mut Counters, &mut [u8])) {
+    fn doubled(&mut self, octet: u8, take: Take<'_>) {
         match (self.undecided.take().is_some(), octet == slip::END) {
             (false, true) => self.undecided = Some(Instant::FAR_FUTURE),
             (true, false) => {
-                self.end(counters, take);
-                self.keep(octet, counters);
+                self.end(take);
+                self.keep(octet);
             }
-            _ => self.keep(octet, counters),
+            _ => self.keep(octet),
         }
     }
 
-    fn slip(&mut self, octet: u8, counters: &mut Counters, take: &mut dyn FnMut(&mut Counters, &mut [u8])) {
+    fn slip(&mut self, octet: u8, take: Take<'_>) {
         if octet == slip::END {
             if self.escaped {
-                self.spoil(Fault::Escape, counters);
+                self.spoil(Fault::Escape);
             }
-            return self.end(counters, take);
+            return self.end(take);
         }
         match (core::mem::take(&mut self.escaped), octet) {
             (false, slip::ESC) => self.escaped = true,
-            (true, slip::ESC_END) => self.keep(slip::END, counters),
-            (true, slip::ESC_ESC) => self.keep(slip::ESC, counters),
+            (true, slip::ESC_END) => self.keep(slip::END),
+            (true, slip::ESC_ESC) => self.keep(slip::ESC),
             // RFC 1055's program keeps the octet; a packet known to be wrong is better lost.
-            (true, _) => self.spoil(Fault::Escape, counters),
-            (false, octet) => self.keep(octet, counters),
+            (true, _) => self.spoil(Fault::Escape),
+            (false, octet) => self.keep(octet),
         }
     }
 
-    fn hdlc(&mut self, octet: u8, counters: &mut Counters, take: &mut dyn FnMut(&mut Counters, &mut [u8])) {
+    fn hdlc(&mut self, octet: u8, take: Take<'_>) {
         match octet {
             hdlc::FLAG => {
                 if self.escaped {
-                    self.spoil(Fault::Aborted, counters);
+                    self.spoil(Fault::Aborted);
                 }
-                self.end(counters, take);
+                self.end(take);
             }
             octet if octet < hdlc::FLIP && self.accm >> octet & 1 == 1 => {}
             hdlc::ESCAPE if !self.escaped => self.escaped = true,
             octet => {
                 let flip = if core::mem::take(&mut self.escaped) { hdlc::FLIP } else { 0 };
-                self.keep(octet ^ flip, counters);
+                self.keep(octet ^ flip);
             }
         }
     }
 
-    fn keep(&mut self, octet: u8, counters: &mut Counters) {
+    fn keep(&mut self, octet: u8) {
         if self.skipping {
         } else if self.frame.len() < self.limit {
             self.frame.push(octet);
         } else {
-            self.spoil(Fault::Long, counters);
+            self.spoil(Fault::Long);
         }
     }
 
     /// Counted at once: an endless frame never ends.
-    fn spoil(&mut self, fault: Fault, counters: &mut Counters) {
+    fn spoil(&mut self, fault: Fault) {
         if !core::mem::replace(&mut self.skipping, true) {
-            counters.count_bad(fault);
+            self.counters.count_bad(fault);
         }
         self.frame.clear();
     }
 
-    fn end(&mut self, counters: &mut Counters, take: &mut dyn FnMut(&mut Counters, &mut [u8])) {
+    fn end(&mut self, take: Take<'_>) {
         self.escaped = false;
         let len = self.frame.len();
         if core::mem::take(&mut self.skipping) || len == 0 {
             return;
         }
         if self.rules != Rules::Hdlc {
-            take(counters, &mut self.frame);
+            take(&mut self.counters, &mut self.frame);
         } else if len < hdlc::FRAME_MIN {
-            counters.count_bad(Fault::Short);
+            self.counters.count_bad(Fault::Short);
         } else if !hdlc::fcs_holds(&self.frame) {
-            counters.count_bad(Fault::CheckSum);
+            self.counters.count_bad(Fault::CheckSum);
         } else {
-            take(counters, &mut self.frame[..len - hdlc::FCS_LEN]);
+            take(&mut self.counters, &mut self.frame[..len - hdlc::FCS_LEN]);
         }
         self.frame.clear();
     }

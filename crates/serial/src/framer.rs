@@ -1,7 +1,7 @@
 //! Opaque packets over a line, as a lane's datagrams are: framed, and taken whole or not at all.
 
 use crate::counters::{Counters, Fault};
-use crate::deframer::{Deframer, Rules};
+use crate::deframer::{Deframer, FIELDS_MAX, LEAD_AFTER, Rules};
 use crate::framing::Framing;
 use wavelane_base::{Instant, Rate, Span, Wakeup};
 use wavelane_wire::serial::hdlc::{self, Style};
@@ -17,16 +17,10 @@ pub const IDLE_DEFAULT: Span = Span::from_millis(20);
 /// number for experiments, and nothing is negotiated: both ends are told.
 pub const LANE_PROTOCOL: u16 = 0x005b;
 
-/// After this much silence a frame is preceded by an END or a flag, which separates it from noise on the idle line
-/// (RFC 1055: "flush any erroneous bytes"); the span is policy.
-const LEAD_AFTER: Span = Span::from_secs(1);
 /// Below this a device's driver hands octets over in bursts, between which the line is not silent: policy.
 const IDLE_MIN: Span = Span::from_millis(5);
 /// Bits of an octet on an asynchronous line: start, eight, stop.
 const CHARACTER_BITS: u64 = 10;
-/// Octets around a packet inside a frame: address, control, protocol and check sequence; KISS has one.
-const FIELDS_MAX: usize = 6;
-
 /// For how long a line of this rate is silent when a frame has ended: two characters, or what drivers add.
 pub fn idle_at(rate: Rate) -> Span {
     let bits_per_second = rate.as_bps().max(1);
@@ -41,7 +35,6 @@ pub fn idle_at(rate: Rate) -> Span {
 pub struct Framer {
     framing: Framing,
     deframer: Deframer,
-    counters: Counters,
     frame_max: usize,
     kiss_port: u8,
     last_sent: Option<Instant>,
@@ -57,8 +50,7 @@ impl Framer {
         };
         let mut deframer = Deframer::new(rules, FRAME_MAX_DEFAULT + FIELDS_MAX, IDLE_DEFAULT);
         deframer.accm = Style::TRANSPARENT.accm;
-        let counters = Counters::default();
-        Self { framing, deframer, counters, frame_max: FRAME_MAX_DEFAULT, kiss_port: 0, last_sent: None }
+        Self { framing, deframer, frame_max: FRAME_MAX_DEFAULT, kiss_port: 0, last_sent: None }
     }
 
     /// The framing.
@@ -84,7 +76,7 @@ impl Framer {
     }
     /// What the line carried and spoilt.
     pub const fn counters(&self) -> Counters {
-        self.counters
+        self.deframer.counters
     }
 
     /// Appends one packet's octets to `out`.
@@ -105,21 +97,21 @@ impl Framer {
             }
             Framing::Kiss => kiss::put(self.kiss_port, packet, out),
         }
-        self.counters.count_sent(out.len() - before);
+        self.deframer.counters.count_sent(out.len() - before);
     }
 
     /// Takes octets from the line; `take` is called with each whole packet, which it may change in place.
     pub fn push(&mut self, now: Instant, octets: &[u8], mut take: impl FnMut(&mut [u8])) {
         let unwrap = Unwrap { framing: self.framing, kiss_port: self.kiss_port, frame_max: self.frame_max };
         let mut take = |counters: &mut Counters, frame: &mut [u8]| unwrap.packet(counters, frame, &mut take);
-        self.deframer.push(now, octets, &mut self.counters, &mut take);
+        self.deframer.push(now, octets, &mut take);
     }
 
     /// Tells that time has passed: silence ends a frame of [`Framing::Slip1998`].
     pub fn handle_timeout(&mut self, now: Instant, mut take: impl FnMut(&mut [u8])) {
         let unwrap = Unwrap { framing: self.framing, kiss_port: self.kiss_port, frame_max: self.frame_max };
         let mut take = |counters: &mut Counters, frame: &mut [u8]| unwrap.packet(counters, frame, &mut take);
-        self.deframer.handle_timeout(now, &mut self.counters, &mut take);
+        self.deframer.handle_timeout(now, &mut take);
     }
 
     /// When [`Self::handle_timeout`] is due.

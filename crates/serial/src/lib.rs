@@ -10,7 +10,15 @@ mod framer;
 #[cfg(test)]
 mod framer_tests;
 mod framing;
+mod line;
+#[cfg(test)]
+mod line_tests;
+pub mod ppp;
+pub mod vj;
+#[cfg(test)]
+mod vj_tests;
 
 pub use counters::{Counters, Fault};
 pub use framer::{FRAME_MAX_DEFAULT, FRAME_MAX_LIMIT, Framer, IDLE_DEFAULT, LANE_PROTOCOL, idle_at};
 pub use framing::{Framing, FramingError};
+pub use line::{Line, LineConfig, Unsent};

@@ -4,4 +4,6 @@
 
 pub mod hdlc;
 pub mod kiss;
+pub mod ppp;
 pub mod slip;
+pub mod vj;
