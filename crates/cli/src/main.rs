@@ -18,6 +18,7 @@ mod cure;
 mod import;
 mod interrupt;
 mod manuals;
+mod over;
 #[cfg(feature = "full")]
 mod probe;
 #[cfg(feature = "full")]
@@ -69,6 +70,7 @@ Examples:
   wavelane run scenarios/demo.toml                in the simulator, in virtual time
   wavelane run scenarios/demo.toml --on lab       between real Linux TCP stacks, in real time (root)
   wavelane run scenarios/demo.toml --seed 7 --repeat 5 --json > results.json
+  wavelane over scenarios/links/satellite.toml -- ping server   any program over the scenario's link, without root
   wavelane report records/demo-lab-1 --open       draw the report again and show it
   wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s'
   wavelane compare records/demo-lab-1 records/demo-lab-2   differences and ratios with intervals
@@ -96,6 +98,8 @@ struct Cli {
 enum Command {
     /// Run a scenario and write its record: figures, series, captures and report.html.
     Run(run::RunArgs),
+    /// Run any program over a scenario's link, without root: the lab's channels in the place of the network.
+    Over(over::OverArgs),
     /// Repeat a published experiment and judge it.
     #[cfg(feature = "full")]
     Study(study::StudyArgs),
@@ -245,6 +249,7 @@ fn command(command: Command) -> Outcome {
     }
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Over(args) => over::over(&args),
         #[cfg(feature = "full")]
         Command::Study(args) => study::study(&args),
         Command::Check(args) => check::check(&args),

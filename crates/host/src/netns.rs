@@ -110,12 +110,17 @@ impl Netns {
     /// The child gets `on_death` when the namespace's owner ends for whatever reason, so no child outlives this process; a terminal's
     /// Ctrl-C reaches only the owner, which ends its children in order.
     pub fn spawn(&self, mut command: Command, on_death: ChildEnd) -> Result<io::Result<Child>, NetnsError> {
+        command.process_group(0);
+        self.spawn_in_front(command, on_death)
+    }
+
+    /// The same in the process group of the namespace's owner: it may read the terminal, and Ctrl-C reaches both.
+    pub fn spawn_in_front(&self, mut command: Command, on_death: ChildEnd) -> Result<io::Result<Child>, NetnsError> {
         let signal = match on_death {
             ChildEnd::Kill => Signal::SIGKILL,
             ChildEnd::Terminate => Signal::SIGTERM,
         };
         self.run(move || {
-            command.process_group(0);
             // SAFETY: prctl(2) is async-signal-safe and touches no memory of the parent.
             unsafe { command.pre_exec(move || set_pdeathsig(signal).map_err(io::Error::from)) };
             command.spawn()
@@ -156,6 +161,12 @@ impl Drop for Netns {
 /// Asks our child process `pid` to end in order (SIGTERM).
 pub fn terminate(child: &Child) -> io::Result<()> {
     signal(child, Signal::SIGTERM)
+}
+
+/// Asks a child that [`Netns::spawn`] started, and what it has started since, to end in order (SIGTERM).
+pub fn terminate_group(child: &Child) -> io::Result<()> {
+    let group = i32::try_from(child.id()).map_err(io::Error::other)?;
+    nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), Signal::SIGTERM).map_err(io::Error::from)
 }
 
 /// Asks any process to end in order (SIGTERM).

@@ -9,10 +9,12 @@
 use crate::lateness::Lateness;
 use crate::pcapng::{CaptureFile, PortDirection};
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Span};
+use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
 use wavelane_host::tun::Tun;
 use wavelane_wire::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};
@@ -41,12 +43,52 @@ pub(crate) type ChangeFn<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 /// Whether a machine can accept a packet arriving at an end.
 pub(crate) type RoomFn<M> = Box<dyn Fn(&M, usize) -> bool + Send>;
 
+/// A channel's end: where a node's packets come from and go to.
+#[derive(Debug)]
+pub(crate) enum Port {
+    /// The device itself.
+    Tun(Tun),
+    /// The far end of the node's veth pair.
+    Pair(PacketPort),
+}
+
+impl Port {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Tun(tun) => tun.read(buffer),
+            Self::Pair(port) => port.read(buffer),
+        }
+    }
+    fn write(&self, packet: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tun(tun) => tun.write(packet),
+            Self::Pair(port) => port.write(packet),
+        }
+    }
+    /// Packets lost before they were read. A TUN device counts them itself.
+    fn dropped(&self) -> u64 {
+        match self {
+            Self::Tun(_) => 0,
+            Self::Pair(port) => port.dropped(),
+        }
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tun(tun) => tun.as_fd(),
+            Self::Pair(port) => port.as_fd(),
+        }
+    }
+}
+
 /// Parameters of a channel's thread.
 pub(crate) struct Job<M> {
     /// The channel's name, for messages and the thread's name.
     pub(crate) name: String,
     /// The devices at the first and second end.
-    pub(crate) tuns: [Tun; 2],
+    pub(crate) ports: [Port; 2],
     /// Carries packets until the run starts.
     pub(crate) setup: M,
     /// Carries packets from the run's start.
@@ -81,6 +123,8 @@ pub(crate) struct Outcome {
     pub(crate) lateness: Lateness,
     /// Packets for each end that its kernel refused.
     pub(crate) refused: [u64; 2],
+    /// Packets that the kernel dropped before they were read.
+    pub(crate) unread: u64,
     /// Packets missing from the captures.
     pub(crate) uncaptured: u64,
     /// The first error of a capture, as text.
@@ -150,7 +194,7 @@ struct Placed<M> {
 /// Devices, captures and counters: everything around the machines.
 struct Ports {
     name: String,
-    tuns: [Tun; 2],
+    ends: [Port; 2],
     captures: [Option<CaptureFile>; 2],
     unix_offset_ns: u64,
     outcome: Outcome,
@@ -199,7 +243,7 @@ impl Ports {
     /// Hands the first `len` bytes of the out-buffer, due at `due`, to the kernel at `end`.
     fn deliver(&mut self, end: usize, len: usize, due: Instant, counted: bool) {
         let packet = &self.out[..len];
-        if self.tuns[end].write(packet).is_err() {
+        if self.ends[end].write(packet).is_err() {
             self.outcome.refused[end] += 1;
         }
         let done = realtime::now();
@@ -227,7 +271,7 @@ impl<M: Machine> Pump<M> {
     fn new(job: Job<M>, shared: Arc<Shared>) -> Self {
         let ports = Ports {
             name: job.name,
-            tuns: job.tuns,
+            ends: job.ports,
             captures: job.captures,
             unix_offset_ns: job.unix_offset_ns,
             outcome: Outcome::default(),
@@ -249,6 +293,7 @@ impl<M: Machine> Pump<M> {
             }
         }
         let mut outcome = self.ports.outcome;
+        outcome.unread = self.ports.ends.iter().map(Port::dropped).sum();
         for capture in self.ports.captures.into_iter().flatten() {
             match capture.finish() {
                 Ok(skipped) => outcome.uncaptured += skipped,
@@ -279,7 +324,7 @@ impl<M: Machine> Pump<M> {
             until = placed.deadline().map_or(until, |d| until.min(d));
         }
         let open = (0..2).filter(|end| self.has_room(*end));
-        let fds: Vec<_> = open.map(|end| self.ports.tuns[end].as_fd()).collect();
+        let fds: Vec<_> = open.map(|end| self.ports.ends[end].as_fd()).collect();
         match realtime::wait(&fds, until) {
             Ok(_) => Ok(()),
             Err(e) => Err(format!("channel '{}' cannot wait for packets: {e}", self.ports.name)),
@@ -325,7 +370,7 @@ impl<M: Machine> Pump<M> {
             if !self.has_room(end) {
                 return Ok(false);
             }
-            match self.ports.tuns[end].read(&mut self.input) {
+            match self.ports.ends[end].read(&mut self.input) {
                 Ok(Some(len)) => self.accept(end, len)?,
                 Ok(None) => return Ok(false),
                 Err(e) => return Err(format!("channel '{}' cannot read its device: {e}", self.ports.name)),
@@ -349,7 +394,7 @@ impl<M: Machine> Pump<M> {
         }
         if self.shared.bypass.load(Ordering::Relaxed) {
             // The far kernel may already have removed its interface; then the packet is not needed.
-            let _ = self.ports.tuns[1 - end].write(packet);
+            let _ = self.ports.ends[1 - end].write(packet);
             return Ok(());
         }
         // Packets due before this one arrived leave the machine first.

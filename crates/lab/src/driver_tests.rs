@@ -80,12 +80,12 @@ fn delay(ms: u64) -> (Delay, Seen) {
 /// Two namespaces joined by `job`'s machines, and a socket in each.
 fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (Running, [UdpSocket; 2], [Netns; 2]) {
     let nodes = ["d1", "d2"].map(|name| Netns::new(name).unwrap());
-    let tuns = [0, 1].map(|end: usize| {
+    let ports = [0, 1].map(|end: usize| {
         let node = &nodes[end];
         node.sysctl("net/ipv6/conf/default/disable_ipv6", "1").unwrap();
         let tun = node.run(|| Tun::open("wl0")).unwrap().unwrap();
         ip(node, &[format!("addr add 10.9.0.{}/30 dev wl0", end + 1), "link set wl0 up".into()]).unwrap();
-        tun
+        Port::Tun(tun)
     });
     let sockets = [0, 1].map(|end: usize| {
         let address = format!("10.9.0.{}:5000", end + 1);
@@ -95,7 +95,7 @@ fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (R
     });
     let job = Job {
         name: "t".into(),
-        tuns,
+        ports,
         setup,
         run,
         changes,

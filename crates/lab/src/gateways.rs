@@ -378,7 +378,7 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     for prefix in if serves.is_empty() { &["none"][..] } else { &serves } {
         init.args(["--serves", prefix]);
     }
-    for lan in plan.wires.iter().filter(|w| w.end_of(n).is_some() && !w.between_gateways) {
+    for lan in plan.wires.iter().filter(|w| w.end_of(n).is_some() && !w.counted) {
         init.args(["--interface", &lan.interface]);
     }
     if tun {

@@ -25,6 +25,7 @@ mod lateness;
 mod media;
 mod mesh;
 mod mptcp;
+mod over;
 mod pcapng;
 mod peers;
 mod ping;
@@ -46,6 +47,7 @@ pub use backend::{LATENESS_BOUND, LabBackend};
 pub use capacity::{Bench, Capacity, CapacityCase, TransferDirection, can_measure};
 pub use driver::MTU;
 pub use ground::{Ground, can_build};
+pub use over::{Order, OverBackend, seclude};
 pub use pcapng::{FILE_MAX, SNAPLEN};
 
 use wavelane_run::BackendError;

@@ -46,7 +46,7 @@ impl Known<'_> {
 
     /// The networks of endpoints attached to `node`.
     fn own(&self, node: usize) -> Vec<String> {
-        let wires = self.plan.wires.iter().filter(|w| w.end_of(node).is_some() && !w.between_gateways);
+        let wires = self.plan.wires.iter().filter(|w| w.end_of(node).is_some() && !w.counted);
         wires.map(crate::topology::Wire::prefix).collect()
     }
 

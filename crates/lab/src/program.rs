@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use wavelane_base::Span;
-use wavelane_host::netns::{ChildEnd, Netns, terminate};
+use wavelane_host::netns::{ChildEnd, Netns, terminate, terminate_group};
 use wavelane_host::realtime;
 
 /// Time limit for a program to exit after SIGTERM.
@@ -83,6 +83,12 @@ impl Program {
             Ok(Some(status)) if status.success() => Ok(false),
             _ => self.check().map(|()| true),
         }
+    }
+
+    /// Asks it and whatever it has started to exit.
+    pub(crate) fn terminate_all(&self) {
+        // A group that has already ended needs no signal.
+        let _ = terminate_group(&self.child);
     }
 
     /// Its last output line.

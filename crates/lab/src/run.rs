@@ -1,6 +1,7 @@
 //! One run of one stack: servers, gateways and flows in the built world, monitored to their end.
 
 mod launch;
+mod over;
 mod servers;
 mod watch;
 

@@ -1,6 +1,7 @@
 //! Addresses, interface names and static routes of a scenario. Pure.
 
 use crate::LabError;
+use crate::world::is_veth;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use wavelane_scenario::{ChannelRoute, NodeKind, Scenario};
@@ -24,8 +25,8 @@ pub(crate) struct Wire {
     pub(crate) interface: String,
     /// Whether it carries nothing from its second end to its first.
     pub(crate) one_way: bool,
-    /// Whether it connects two neighbouring gateways: the emulated bad link, captured and counted.
-    pub(crate) between_gateways: bool,
+    /// Whether it is captured and its traffic counted: it connects two neighbouring gateways, or whatever a program without flows crosses.
+    pub(crate) counted: bool,
 }
 
 /// A static route of one node.
@@ -100,7 +101,8 @@ impl Plan {
                 // Names have at most 12 characters, so this has at most the 15 that the kernel accepts.
                 interface: format!("wl_{}", channel.name),
                 one_way: channel.one_way,
-                between_gateways: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i)),
+                counted: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i))
+                    || (scenario.flows.is_empty() && !is_veth(scenario, channel)),
             });
         }
         let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len(), &[])).collect();
@@ -314,7 +316,7 @@ flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
         let text: String = long.iter().map(|(n, a, b)| channel(n, a, b)).collect();
         let (_, plan) = plan(&text);
         assert_eq!(plan.wires[1].prefix(), "10.77.1.0/30");
-        let between: Vec<bool> = plan.wires.iter().map(|w| w.between_gateways).collect();
+        let between: Vec<bool> = plan.wires.iter().map(|w| w.counted).collect();
         assert_eq!(between, [false, true, true, false], "a router lies between neighbours");
         // From c everything leaves by lan; from s by far.
         assert!(plan.routes[0].iter().all(|r| r.interface == "wl_lan" && r.via == plan.wires[0].addresses[1]));
@@ -368,7 +370,7 @@ to = "y"
         assert_eq!((links[0].ends, &links[0].channels[..]), ([1, 4], &[1, 2, 3][..]));
         assert_eq!((links[1].ends, &links[1].channels[..]), ([8, 7], &[7, 2, 6][..]));
         let plan = Plan::of(&scenario).unwrap();
-        let between: Vec<usize> = (0..plan.wires.len()).filter(|i| plan.wires[*i].between_gateways).collect();
+        let between: Vec<usize> = (0..plan.wires.len()).filter(|i| plan.wires[*i].counted).collect();
         assert_eq!(between, [1, 2, 3, 6, 7]);
         let beyond = |node, over| plan.beyond(node, over).map(|r| r.prefix.clone()).collect::<Vec<_>>();
         assert_eq!(beyond(1, 4), [plan.wires[4].prefix()]);
@@ -413,7 +415,7 @@ to = "y"
             + &channel("twelve_chars", "a", "b")
             + &channel("far", "b", "s");
         let (_, plan) = plan(&text);
-        assert!(plan.wires[3].between_gateways);
+        assert!(plan.wires[3].counted);
         assert!(plan.wires[3].interface.len() <= 15, "the kernel's limit");
         let far = plan.routes[1].iter().find(|r| r.prefix == plan.wires[4].prefix()).unwrap();
         assert_eq!(far.interface, "wl_twelve_chars");

@@ -1,7 +1,7 @@
 //! A scenario's nodes and channels, built: namespaces, devices, addresses, routes, and the threads between them.
 
 use crate::LabError;
-use crate::driver::{ChangeFn, Job, MTU, Outcome, Running};
+use crate::driver::{ChangeFn, Job, MTU, Outcome, Port, Running};
 use crate::pcapng::CaptureFile;
 use crate::tools;
 use crate::topology::Plan;
@@ -12,8 +12,9 @@ use wavelane_channel::cable::RING_BOUND;
 use wavelane_channel::{Cable, CableConfig, Discipline, Parameter, QueueLimit, Queueing};
 use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
+use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
-use wavelane_host::tun::Tun;
+use wavelane_host::tun::{self, Tun};
 use wavelane_run::WayRaw;
 use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 
@@ -24,6 +25,9 @@ const TUN_RING: u32 = 1000;
 /// Minimum length of a queue's first stage that can be a TUN's ring. The kernel cuts up to 64 KiB of a TCP's bytes into packets at once
 /// (GSO), 45 of them, and a TUN's full ring drops packets where a card's driver would have stopped the queue.
 const FIRST_STAGE_MIN: u32 = 64;
+
+/// Address of a node's end of a veth pair that stands in a TUN device's place: each pair is a network of its own.
+const NODE_END: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// Kind of packets on the veth pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +48,8 @@ pub(crate) struct World {
     channels: Vec<Option<Running>>,
     /// Per channel and end: the length of the device's ring if it is the first stage of a queue.
     stages: Vec<[Option<u32>; 2]>,
+    /// Where this process may not open TUN devices: the namespace of the far ends of the veth pairs in their place.
+    far: Option<Netns>,
 }
 
 /// Combined results of the channels' threads.
@@ -107,8 +113,14 @@ impl World {
             settle(&ns, node.kind)?;
             nodes.push(Arc::new(ns));
         }
-        let stages = scenario.channels.iter().map(|c| [0, 1].map(|end| first_stage(scenario, c, end))).collect();
-        let mut world = Self { nodes, plan, channels: Vec::new(), stages };
+        let far = (!tun::may_open()).then(|| Netns::new(&format!("{}-far", std::process::id()))).transpose()?;
+        if let Some(far) = &far {
+            settle(far, NodeKind::Endpoint)?;
+        }
+        // A veth pair has no ring that could be a queue's first stage.
+        let stage = |c, end| first_stage(scenario, c, end).filter(|_| far.is_none());
+        let stages = scenario.channels.iter().map(|c| [0, 1].map(|end| stage(c, end))).collect();
+        let mut world = Self { nodes, plan, channels: Vec::new(), stages, far };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let running = if is_veth(scenario, channel) {
                 world.veth(i, veth)?;
@@ -132,15 +144,35 @@ impl World {
         if kind == Veth::Offloaded {
             return Ok(());
         }
-        for ns in [a, b] {
-            let interface = name.clone();
-            let off = move || Offload::ALL.iter().try_for_each(|kind| set_offload(&interface, *kind, false));
-            ns.run(off)?.map_err(LabError::io(format!("cannot switch offloads of {name} off (ETHTOOL ioctl)")))?;
-        }
-        Ok(())
+        [a, b].into_iter().try_for_each(|ns| without_offloads(ns, name))
     }
 
-    /// Two TUN devices and a thread between them.
+    /// The device of the node at `end` of channel `i`.
+    fn port(&self, i: usize, end: usize) -> Result<Port, LabError> {
+        let wire = &self.plan.wires[i];
+        let (node, name) = (&self.nodes[wire.ends[end]], wire.interface.clone());
+        let Some(far) = &self.far else {
+            return Ok(Port::Tun(node.run(move || Tun::open(&name))??));
+        };
+        let (other, address) = (format!("far{i}-{end}"), NODE_END.map(|octet| format!("{octet:02x}")).join(":"));
+        let path = node.path().display();
+        tools::ip(
+            far,
+            &[
+                format!("link add {other} type veth peer name {name} address {address} netns {path}"),
+                format!("link set {other} mtu {MTU} up"),
+            ],
+        )?;
+        // Without ARP every packet goes to the other end, whose address is then of no matter.
+        tools::ip(node, &[format!("link set {name} arp off")])?;
+        for (ns, interface) in [(&**node, name), (far, other.clone())] {
+            without_offloads(ns, &interface)?;
+        }
+        let what = format!("cannot open a packet socket on {other}");
+        Ok(Port::Pair(far.run(move || PacketPort::open(&other, NODE_END))?.map_err(LabError::io(what))?))
+    }
+
+    /// Two devices and a thread between them.
     fn emulate(
         &self,
         scenario: &Scenario,
@@ -149,13 +181,9 @@ impl World {
         recording: &Recording<'_>,
     ) -> Result<Running, LabError> {
         let (wire, channel) = (&self.plan.wires[i], &scenario.channels[i]);
-        let open = |end: usize| -> Result<Tun, LabError> {
-            let name = wire.interface.clone();
-            Ok(self.nodes[wire.ends[end]].run(move || Tun::open(&name))??)
-        };
-        let tuns = [open(0)?, open(1)?];
+        let ports = [self.port(i, 0)?, self.port(i, 1)?];
         let record = |end: usize| -> Result<Option<CaptureFile>, LabError> {
-            if !wire.between_gateways {
+            if !wire.counted {
                 return Ok(None);
             }
             let path = (recording.file)(&scenario.nodes[wire.ends[end]].name, &channel.name);
@@ -186,7 +214,7 @@ impl World {
         }
         let job = Job {
             name: channel.name.clone(),
-            tuns,
+            ports,
             setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
             run: Cable::new(seed, &channel.name, config).map_err(refused)?,
             changes: changes_of(scenario, channel)?,
@@ -204,7 +232,8 @@ impl World {
             let Some(end) = wire.end_of(node) else { continue };
             let (name, address) = (&wire.interface, wire.addresses[end]);
             let length = self.stages[i][end].unwrap_or(TUN_RING);
-            let ring = if running.is_some() { format!(" txqueuelen {length}") } else { String::new() };
+            let ring =
+                if running.is_some() && self.far.is_none() { format!(" txqueuelen {length}") } else { String::new() };
             lines.push(format!("addr add {address}/30 dev {name}"));
             lines.push(format!("link set {name} mtu {MTU}{ring} up"));
             // The route created with the address names no congestion control; this one replaces it.
@@ -233,7 +262,7 @@ impl World {
     /// Traffic offered so far to each direction of the channels between gateways.
     pub(crate) fn ways(&self, scenario: &Scenario) -> Vec<WayRaw> {
         let all = scenario.channels.iter().zip(&self.plan.wires).zip(&self.channels);
-        let bad = all.filter(|((_, wire), _)| wire.between_gateways);
+        let bad = all.filter(|((_, wire), _)| wire.counted);
         let of = |((channel, _), running): ((&Channel, _), &Option<Running>)| {
             let offered = running.as_ref()?.offered().into_iter().zip(["forward", "reverse"]);
             let way = |(octets, way)| WayRaw { channel: channel.name.clone(), way, octets };
@@ -262,6 +291,7 @@ impl World {
                 }
             }
             let one = running.finish();
+            all.ring_drops += one.unread;
             let sum = &mut all.outcome;
             sum.lateness.merge(&one.lateness);
             sum.refused = [sum.refused[0] + one.refused[0], sum.refused[1] + one.refused[1]];
@@ -271,6 +301,13 @@ impl World {
         }
         Ok(all)
     }
+}
+
+/// Switches every offload of a device off.
+fn without_offloads(ns: &Netns, interface: &str) -> Result<(), LabError> {
+    let name = interface.to_owned();
+    let off = move || Offload::ALL.iter().try_for_each(|kind| set_offload(&name, *kind, false));
+    ns.run(off)?.map_err(LabError::io(format!("cannot switch offloads of {interface} off (ETHTOOL ioctl)")))
 }
 
 /// Network settings of a fresh namespace.

@@ -61,6 +61,15 @@ pub fn line_of_clause(text: &str, clause: &str) -> Option<usize> {
     line
 }
 
+/// Where the traffic of a scenario comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    /// From its flows: it has at least one.
+    OfFlows,
+    /// Or from a program, as in the Record of `wavelane over`.
+    Any,
+}
+
 impl Scenario {
     /// Reads and validates a file. Files it names (loss traces) are looked up relative to it.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
@@ -96,7 +105,7 @@ impl Scenario {
             line: None,
             problem: Box::new(Problem::Unreadable(why)),
         });
-        text.and_then(|text| Self::parse(&text, record)).map_err(named)
+        text.and_then(|text| Self::parse_text(&text, record, &[], Traffic::Any)).map_err(named)
     }
 
     /// Reads and validates a text. `base` is the folder in which files it names are looked up.
@@ -106,6 +115,10 @@ impl Scenario {
 
     /// Reads and validates a text, with some of its values replaced by `settings`.
     pub fn parse_with(text: &str, base: &Path, settings: &[Setting]) -> Result<Self, ScenarioError> {
+        Self::parse_text(text, base, settings, Traffic::OfFlows)
+    }
+
+    fn parse_text(text: &str, base: &Path, settings: &[Setting], traffic: Traffic) -> Result<Self, ScenarioError> {
         let mut document = DeTable::parse(text).map_err(|e| {
             let line = e.span().map_or(1, |s| line_of(text, s.start));
             Problem::Syntax(e.message().lines().next().unwrap_or_default().to_owned()).at(line)
@@ -115,11 +128,11 @@ impl Scenario {
         for setting in settings {
             settings::apply(document.get_mut(), TOP, setting, &mut made).map_err(|problem| problem.at(1))?;
         }
-        Self::of_document(&Table::root(text, document.get_ref()), base).map_err(|error| made.explain(error))
+        Self::of_document(&Table::root(text, document.get_ref()), base, traffic).map_err(|error| made.explain(error))
     }
 
     /// Reads and validates a document.
-    fn of_document(root: &Table<'_>, base: &Path) -> Result<Self, ScenarioError> {
+    fn of_document(root: &Table<'_>, base: &Path, traffic: Traffic) -> Result<Self, ScenarioError> {
         root.only(TOP)?;
         // Its keys are those of other tables; `Sweep` parses them.
         Sweep::parse_in(root)?;
@@ -168,7 +181,7 @@ impl Scenario {
             scenario.flows.push(flow);
         }
         validate::echoes(&mut scenario, &sections(root, "flows")?)?;
-        if scenario.flows.is_empty() {
+        if scenario.flows.is_empty() && traffic == Traffic::OfFlows {
             return Err(
                 Problem::Missing { table: root.title(), key: "[flows.NAME]", example: "{ app, from, to }" }.at(1)
             );

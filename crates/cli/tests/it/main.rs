@@ -8,6 +8,7 @@ mod decrypt;
 mod import;
 mod install;
 mod interrupt;
+mod over;
 mod pages;
 mod places;
 mod probe;

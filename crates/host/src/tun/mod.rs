@@ -13,4 +13,4 @@ mod testing;
 
 pub use merge::{SEGMENTS_MAX, TRAINS_MAX};
 pub use offload::{Counts, OffloadTun};
-pub use plain::{NAME_MAX, TUN_CONTROL, Tun, TunError};
+pub use plain::{NAME_MAX, TUN_CONTROL, Tun, TunError, may_open};

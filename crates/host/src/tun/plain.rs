@@ -10,6 +10,11 @@ use std::path::Path;
 /// The device used to create TUN interfaces.
 pub const TUN_CONTROL: &str = "/dev/net/tun";
 
+/// Whether this process may open the device; a user without privileges may where the distribution lets everybody.
+pub fn may_open() -> bool {
+    OpenOptions::new().read(true).write(true).open(Path::new(TUN_CONTROL)).is_ok()
+}
+
 /// Longest interface name, without the terminating zero (IFNAMSIZ - 1).
 pub const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
