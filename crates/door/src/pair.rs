@@ -70,6 +70,10 @@ impl Pair {
     pub fn new(config: PairConfig) -> Self {
         Self { config, ends: BTreeMap::new(), flows: 0, waiting: 0, events: VecDeque::new(), next: 0 }
     }
+    /// Bounds it otherwise from now on; what waits stays, and so do flows beyond the new bounds.
+    pub fn set_config(&mut self, config: PairConfig) {
+        self.config = config;
+    }
     /// What to tell the door next; at most a few events per call and flow.
     pub fn poll_event(&mut self) -> Option<FlowEvent> {
         self.events.pop_front()

@@ -1,9 +1,10 @@
 //! Settings of single gateways: `[gateways.NAME]`.
 
 use crate::error::ScenarioError;
-use crate::model::{Backpressure, GatewayKnobs, Node, NodeKind};
+use crate::model::{Backpressure, GatewayKnobs, Node, NodeKind, ProxySide};
 use crate::parse::word;
 use crate::table::Value;
+use crate::words::CONTROLS;
 use crate::write::{text, unit};
 use core::fmt::Write;
 use wavelane_base::Quantity;
@@ -22,6 +23,8 @@ pub const GATEWAY_KEYS: &[&str] = &[
     "block-loss",
     "seal",
     "corruption",
+    "buffer",
+    "sides",
 ];
 
 /// Smallest and largest block.
@@ -32,6 +35,14 @@ const BLOCK_MAX: Octets = Octets::new(64 << 20);
 const CACHE_MIN: Octets = Octets::new(128 << 10);
 /// Largest cache.
 const CACHE_MAX: Octets = Octets::new(1 << 36);
+
+/// Smallest and largest buffer of a proxy.
+const BUFFER_MIN: Octets = Octets::new(1 << 10);
+const BUFFER_MAX: Octets = Octets::new(1 << 30);
+/// Most sides of a proxy.
+const SIDES_MAX: usize = 64;
+/// Keys of a side.
+const SIDE_KEYS: &[&str] = &["nodes", "congestion", "tcp"];
 
 /// The words for backpressure.
 pub const BACKPRESSURES: &[(&str, Backpressure)] = &[
@@ -103,7 +114,56 @@ pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<Gat
     if let Some(p) = table.quantity("corruption")? {
         knobs.corruption = p;
     }
+    if let Some(value) = table.get("buffer") {
+        let buffer: Octets = value.quantity()?;
+        if !(BUFFER_MIN..=BUFFER_MAX).contains(&buffer) {
+            let (least, most) = (BUFFER_MIN.write(), BUFFER_MAX.write());
+            let why = format!("{} = {} must lie between {least} and {most}", value.path, buffer.write());
+            return Err(value.impossible(why));
+        }
+        knobs.buffer = Some(buffer);
+    }
+    if let Some(value) = table.get("sides") {
+        let sides = value.list("a list of sides", "[{ nodes = [\"mobile\"], congestion = \"bbr\" }]")?;
+        if sides.len() > SIDES_MAX {
+            return Err(value.impossible(format!("{} has more than {SIDES_MAX} sides: join some", value.path)));
+        }
+        knobs.sides = sides.iter().map(|value| side(nodes, value)).collect::<Result<_, _>>()?;
+    }
     Ok(knobs)
+}
+
+/// Reads one side of a proxy.
+fn side(nodes: &[Node], value: &Value<'_>) -> Result<ProxySide, ScenarioError> {
+    let table = value.table("{ nodes = [\"mobile\"], congestion = \"bbr\" }")?;
+    table.only(SIDE_KEYS)?;
+    let named = table.need("nodes", "[\"mobile\"]")?;
+    let mut names = Vec::new();
+    for name in named.list("a list of nodes", "[\"mobile\"]")? {
+        let text = name.str("a node's name", "\"mobile\"")?;
+        if !nodes.iter().any(|node| node.name == text) {
+            return Err(name.impossible(format!("{}: there is no node '{text}': name one of [nodes]", name.path)));
+        }
+        names.push(text.to_owned());
+    }
+    let congestion =
+        table.get("congestion").map(|v| word(&v, "congestion control", CONTROLS, "\"bbr\"")).transpose()?;
+    let tcp = table.get("tcp").map(|value| crate::parse_tcp::knobs(&value)).transpose()?;
+    Ok(ProxySide { nodes: names, congestion, tcp })
+}
+
+/// Writes one side, inline.
+fn write_side(side: &ProxySide) -> String {
+    let names: Vec<String> = side.nodes.iter().map(|name| text(name)).collect();
+    let mut out = format!("{{ nodes = [{}]", names.join(", "));
+    if let Some(kind) = side.congestion {
+        let _ = write!(out, ", congestion = {}", text(kind.word()));
+    }
+    if let Some(tcp) = &side.tcp {
+        let lines = crate::parse_tcp::lines(tcp);
+        let _ = write!(out, ", tcp = {{ {} }}", lines.lines().collect::<Vec<_>>().join(", "));
+    }
+    out + " }"
 }
 
 /// Writes it.
@@ -137,14 +197,22 @@ pub(crate) fn write(knobs: &GatewayKnobs) -> String {
     if knobs.corruption != Ratio::ZERO {
         let _ = writeln!(out, "corruption = {}", unit(&knobs.corruption));
     }
+    if let Some(buffer) = &knobs.buffer {
+        let _ = writeln!(out, "buffer = {}", unit(buffer));
+    }
+    if !knobs.sides.is_empty() {
+        let sides: Vec<String> = knobs.sides.iter().map(write_side).collect();
+        let _ = writeln!(out, "sides = [{}]", sides.join(", "));
+    }
     out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Scenario;
+    use crate::{Scenario, TcpKind};
     use std::path::Path;
+    use wavelane_base::Span;
 
     fn parse(section: &str) -> Result<Scenario, String> {
         let text = format!(
@@ -158,7 +226,7 @@ mod tests {
     #[test]
     fn knobs_are_read_and_written_and_the_others_keep_their_defaults() {
         let text = "[gateways.b]\nbackpressure = \"limit-2\"\nmicro-blocks = false\nblock-loss = \"1/10\"\ncache = \"0 B\"\n\
-             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"\noverhear = true";
+             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"\noverhear = true\nbuffer = \"64 KiB\"\nsides = [{ nodes = [\"a\"], congestion = \"bbr\", tcp = { ack-every = 3, quick-acks = 0, rto-max = \"1 s\" } }, { nodes = [\"b\"] }]";
         let scenario = parse(text).expect("sound");
         let knobs = &scenario.gateways[0];
         assert_eq!(
@@ -169,6 +237,10 @@ mod tests {
         assert_eq!(of_2009, (Some(Octets::new(1_000_000)), Some(true), Some(1), Some(true)));
         assert_eq!((knobs.cache, knobs.block_loss), (Some(Octets::ZERO), Ratio::new(1, 10).expect("a share")));
         assert_eq!((knobs.seal, knobs.overhear, knobs.corruption), (true, true, Ratio::new(1, 100).expect("a share")));
+        assert_eq!((knobs.buffer, knobs.sides.len()), (Some(Octets::new(64 << 10)), 2));
+        let tcp = knobs.sides[0].tcp.as_ref().expect("turned");
+        let turned = (tcp.ack_every, tcp.quick_acks, tcp.rto_max, knobs.sides[0].congestion);
+        assert_eq!(turned, (Some(3), Some(0), Some(Span::from_secs(1)), Some(TcpKind::Bbr)));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
         assert_eq!(parse("[gateways.a]").expect("sound").gateways, [GatewayKnobs::new("a")]);
     }
@@ -183,6 +255,10 @@ mod tests {
             ("[gateways.a]\nblock = \"1 kB\"", "between 4 KiB and 64 MiB"),
             ("[gateways.a]\nwithhold = 256", "between 0 (off) and 255"),
             ("[gateways.a]\nradio = \"udp\"", "raw"),
+            ("[gateways.a]\nbuffer = \"1 B\"", "between 1 KiB and 1 GiB"),
+            ("[gateways.a]\nsides = [{ nodes = [\"c\"] }]", "no node 'c'"),
+            ("[gateways.a]\nsides = [{ congestion = \"bbr\" }]", "nodes"),
+            ("[gateways.a]\nsides = [{ nodes = [\"b\"], tcp = { ack-every = 0 } }]", "lies outside 1"),
             ("[gateways.a]\nseal = true", "seal"),
             ("[gateways.a]\nseal = \"hop\"", "end-to-end"),
         ] {

@@ -19,6 +19,8 @@ pub const TCP_KEYS: &[&str] = &[
     "ack-delay",
     "rto-min",
     "rto-initial",
+    "rto-max",
+    "quick-acks",
     "sack",
     "timestamps",
     "window-scale",
@@ -62,6 +64,12 @@ pub(crate) fn knobs(value: &Value<'_>) -> Result<TcpKnobs, ScenarioError> {
         }
         Ok(Some(span))
     };
+    let quick = |key: &str| -> Result<Option<u32>, ScenarioError> {
+        let Some(value) = table.get(key) else { return Ok(None) };
+        let count = value.whole()?;
+        within(&value, count, 0, COUNT_MAX, count.to_string())?;
+        Ok(u32::try_from(count).ok())
+    };
     let switch = |key: &str| table.get(key).map(|value| value.bool()).transpose();
     let profile = table.get("profile").map(|v| word(&v, "profile", PROFILES, "\"ns3-3.44\"")).transpose()?;
     Ok(TcpKnobs {
@@ -74,6 +82,8 @@ pub(crate) fn knobs(value: &Value<'_>) -> Result<TcpKnobs, ScenarioError> {
         ack_delay: timer("ack-delay")?,
         rto_min: timer("rto-min")?,
         rto_initial: timer("rto-initial")?,
+        rto_max: timer("rto-max")?,
+        quick_acks: quick("quick-acks")?,
         sack: switch("sack")?,
         timestamps: switch("timestamps")?,
         window_scale: switch("window-scale")?,
@@ -91,10 +101,15 @@ fn within(value: &Value<'_>, number: u64, least: u64, most: u64, shown: String) 
 
 /// Writes `[tcp]`; nothing if all knobs have their defaults.
 pub(crate) fn write(knobs: &TcpKnobs) -> String {
-    if *knobs == TcpKnobs::default() {
-        return String::new();
+    match *knobs == TcpKnobs::default() {
+        true => String::new(),
+        false => format!("\n[tcp]\n{}", lines(knobs)),
     }
-    let mut out = String::from("\n[tcp]\n");
+}
+
+/// The knobs that were turned, a line each.
+pub(crate) fn lines(knobs: &TcpKnobs) -> String {
+    let mut out = String::new();
     let profile = PROFILES.iter().find(|(_, p)| *p == knobs.profile).map_or("stack", |(word, _)| word);
     let texts = [
         ("profile", Some(profile.to_owned())),
@@ -104,10 +119,12 @@ pub(crate) fn write(knobs: &TcpKnobs) -> String {
         ("ack-delay", knobs.ack_delay.map(|v| v.write())),
         ("rto-min", knobs.rto_min.map(|v| v.write())),
         ("rto-initial", knobs.rto_initial.map(|v| v.write())),
+        ("rto-max", knobs.rto_max.map(|v| v.write())),
     ];
     let plain = [
         ("initial-window", knobs.initial_window.map(|v| v.to_string())),
         ("ack-every", knobs.ack_every.map(|v| v.to_string())),
+        ("quick-acks", knobs.quick_acks.map(|v| v.to_string())),
         ("sack", knobs.sack.map(|v| v.to_string())),
         ("timestamps", knobs.timestamps.map(|v| v.to_string())),
         ("window-scale", knobs.window_scale.map(|v| v.to_string())),

@@ -21,9 +21,18 @@ impl Scenario {
         let mut remarks = Vec::new();
         late_outages(self, &mut remarks);
         let works = self.stacks.iter().any(|stack| stack.has_gateways());
+        let splits = self.stacks.iter().any(|stack| stack.split().is_some());
         let idle = "none of `stacks` has gateways at work, so it has no effect: add \"wavelane\", or remove it";
         for knobs in &self.gateways {
             let clause = format!("gateways.{}", knobs.node);
+            let of_proxy = [("buffer", knobs.buffer.is_some()), ("sides", !knobs.sides.is_empty())];
+            for (key, _) in of_proxy.iter().filter(|(_, set)| *set && !splits) {
+                let why = "no stack splits TCP in one box, so it has no effect: add \"tcp-bbr+split\", or remove it";
+                remarks.push(Remark { clause: format!("{clause}.{key}"), why: why.into() });
+            }
+            if splits && !works && of_proxy.iter().any(|(_, set)| *set) {
+                continue;
+            }
             if works {
                 gateway(self, knobs, &mut |key: &str, why| {
                     remarks.push(Remark { clause: format!("{clause}.{key}"), why })

@@ -21,6 +21,11 @@ pub const STACKS: &[(&str, Stack)] = &[
     ("tcp-bbr+rts", tcp(TcpKind::Bbr, true)),
     ("tcp-bbr3+rts", tcp(TcpKind::Bbr3, true)),
     ("tcp-2001+rts", tcp(TcpKind::Y2001, true)),
+    ("tcp-reno+split", Stack::TcpSplit { kind: TcpKind::Reno }),
+    ("tcp-cubic+split", Stack::TcpSplit { kind: TcpKind::Cubic }),
+    ("tcp-bbr+split", Stack::TcpSplit { kind: TcpKind::Bbr }),
+    ("tcp-bbr3+split", Stack::TcpSplit { kind: TcpKind::Bbr3 }),
+    ("tcp-2001+split", Stack::TcpSplit { kind: TcpKind::Y2001 }),
     ("tcp-hop-by-hop", Stack::TcpHopByHop),
     ("udp", Stack::Udp),
     ("hop-2009", Stack::Hop2009),
@@ -101,7 +106,7 @@ impl Stack {
     }
     /// Whether no backend runs it: its word is reserved for the future.
     pub fn runs_nowhere(self) -> bool {
-        matches!(self, Self::TcpHopByHop | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
+        matches!(self, Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
     }
     /// The stack of that word.
     pub fn from_word(word: &str) -> Option<Self> {
@@ -114,6 +119,14 @@ impl Stack {
     /// Whether it uses active gateways in the simulator.
     pub fn has_simulated_gateways(self) -> bool {
         matches!(self, Self::Wavelane | Self::Hop2009)
+    }
+    /// The congestion control of its proxies, if gateways are proxies that split TCP in one box.
+    pub fn split(self) -> Option<TcpKind> {
+        match self {
+            Self::TcpSplit { kind } => Some(kind),
+            Self::TcpHopByHop => Some(TcpKind::Cubic),
+            _ => None,
+        }
     }
     /// Whether it is one of the plain `tcp-*` stacks.
     pub fn is_plain_tcp(self) -> bool {

@@ -72,8 +72,13 @@ impl Backend for SimBackend {
         let needed = buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let built = match stack {
-            Stack::Tcp { kind, rts } => shape.build_plain(seed, &tcp(kind), rts),
-            Stack::Udp => shape.build_plain(seed, &Config::default(), false),
+            Stack::Tcp { kind, rts } => shape.build_plain(seed, &tcp(kind), rts, None),
+            Stack::Udp => shape.build_plain(seed, &Config::default(), false, None),
+            Stack::TcpSplit { .. } | Stack::TcpHopByHop => {
+                let kind = stack.split().unwrap_or(TcpKind::Cubic);
+                let proxy = |node| stacks::proxy(&shape, kind, shape.knobs(node), needed);
+                shape.build_plain(seed, &tcp(kind), false, Some(&proxy))
+            }
             // Traffic that crosses no gateway uses Linux's default.
             _ => shape.build(seed, &tcp(TcpKind::Cubic)),
         };

@@ -1,10 +1,9 @@
-//! A node's door on a TCP of its own, and a node that is nothing but such a door: a split proxy.
+//! A gateway's door on a TCP of its own, and such a door without a link: a split proxy, part of a host.
 
-use crate::clock::NodeClock;
-use crate::node::{Moment, Outgoing, Resident};
+use crate::node::{Moment, Outgoing};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use wavelane_base::{Instant, Seed, Wakeup};
+use wavelane_base::{Entropy, Instant, IpPrefix, Wakeup};
 use wavelane_door::{FarSide, OwnDoor, Pair, PairConfig};
 use wavelane_wire::ip::Ipv4;
 use wavelane_wire::tcp::PROTOCOL_TCP;
@@ -39,20 +38,7 @@ impl NodeDoor {
         moment: &mut Moment<'_>,
         dropped: &mut BTreeMap<&'static str, u64>,
     ) {
-        for _ in 0..DRAIN_LIMIT {
-            let Some(len) = self.door.poll_packet(local, buffer) else { return };
-            let target = Ipv4::parse(&buffer[..len]).ok().map(|ip| ip.target);
-            match target.and_then(|target| self.routes.get(&target)) {
-                Some(&port) => {
-                    let mut packet = moment.spare.pop().unwrap_or_default();
-                    packet.clear();
-                    packet.extend_from_slice(&buffer[..len]);
-                    moment.out.push(Outgoing::new(port, packet));
-                }
-                None => *dropped.entry("no_route").or_default() += 1,
-            }
-        }
-        panic!("node {name} breaks law 2: the drain of its door does not end")
+        drain(&mut self.door, (local, name), &self.routes, buffer, moment, dropped);
     }
 
     /// As [`crate::node::wake`], for the door.
@@ -60,90 +46,117 @@ impl NodeDoor {
         &mut self,
         far: &mut impl FarSide,
         wakeup: Option<Wakeup>,
-        (now, local): (Instant, Instant),
+        now: (Instant, Instant),
         woken: &mut bool,
         name: &str,
     ) -> bool {
-        let Some(wakeup) = wakeup.filter(|wakeup| wakeup.at <= local) else { return false };
-        assert!(!*woken, "node {name} breaks law 3 at {now:?}: stale deadline for '{}'", wakeup.cause);
-        self.door.handle_timeout(local, far);
-        *woken = true;
-        true
+        wake(&mut self.door, far, wakeup, now, woken, name)
     }
 }
 
-/// A node that ends the TCP that crosses it and begins another, without a link in between. It forwards what is not TCP.
-pub(crate) struct ProxyNode {
-    pub(crate) name: String,
-    clock: NodeClock,
-    pub(crate) door: NodeDoor,
+/// Hands out a door's packets.
+fn drain(
+    door: &mut OwnDoor,
+    (local, name): (Instant, &str),
+    routes: &BTreeMap<Ipv4Addr, usize>,
+    buffer: &mut [u8],
+    moment: &mut Moment<'_>,
+    dropped: &mut BTreeMap<&'static str, u64>,
+) {
+    for _ in 0..DRAIN_LIMIT {
+        let Some(len) = door.poll_packet(local, buffer) else { return };
+        let target = Ipv4::parse(&buffer[..len]).ok().map(|ip| ip.target);
+        match target.and_then(|target| routes.get(&target)) {
+            Some(&port) => {
+                let mut packet = moment.spare.pop().unwrap_or_default();
+                packet.clear();
+                packet.extend_from_slice(&buffer[..len]);
+                moment.out.push(Outgoing::new(port, packet));
+            }
+            None => *dropped.entry("no_route").or_default() += 1,
+        }
+    }
+    panic!("node {name} breaks law 2: the drain of its door does not end")
+}
+
+fn wake(
+    door: &mut OwnDoor,
+    far: &mut impl FarSide,
+    wakeup: Option<Wakeup>,
+    (now, local): (Instant, Instant),
+    woken: &mut bool,
+    name: &str,
+) -> bool {
+    let Some(wakeup) = wakeup.filter(|wakeup| wakeup.at <= local) else { return false };
+    assert!(!*woken, "node {name} breaks law 3 at {now:?}: stale deadline for '{}'", wakeup.cause);
+    door.handle_timeout(local, far);
+    *woken = true;
+    true
+}
+
+/// What a proxy's TCP is, and how much it holds.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// Its connections.
+    pub tcp: wavelane_tcp::Config,
+    /// Those with a remote address in one of these networks; the first that holds it counts.
+    pub towards: Vec<(IpPrefix, wavelane_tcp::Config)>,
+    /// What waits between the two halves of connections.
+    pub pair: PairConfig,
+}
+
+impl ProxyConfig {
+    /// One TCP on both sides.
+    pub fn new(tcp: wavelane_tcp::Config) -> Self {
+        Self { tcp, towards: Vec::new(), pair: PairConfig::default() }
+    }
+}
+
+/// The part of a host that ends the TCP that crosses it and begins another, without a link in between.
+pub(crate) struct Proxy {
+    door: OwnDoor,
     pair: Pair,
-    pub(crate) dropped: BTreeMap<&'static str, u64>,
     buffer: Vec<u8>,
 }
 
-impl ProxyNode {
-    /// A proxy that connects to servers from `address`.
-    pub(crate) fn new(
-        name: &str,
-        now: Instant,
-        address: Ipv4Addr,
-        clock: NodeClock,
-        config: wavelane_tcp::Config,
-        seed: Seed,
-    ) -> Self {
-        let entropy = seed.entropy(&format!("node {name} / door 0"));
-        let door = OwnDoor::on_own_tcp(clock.local(now), address.into(), config.clone(), entropy);
-        Self {
-            name: name.to_owned(),
-            clock,
-            door: NodeDoor::new(address, config, door),
-            pair: Pair::new(PairConfig::default()),
-            dropped: BTreeMap::new(),
-            buffer: vec![0; PACKET_ROOM],
+impl Proxy {
+    pub(crate) fn new(local: Instant, address: Ipv4Addr, config: ProxyConfig, entropy: Entropy) -> Self {
+        let door = OwnDoor::of_proxy(local, address.into(), &config.tcp, config.towards, entropy);
+        Self { door, pair: Pair::new(config.pair), buffer: vec![0; PACKET_ROOM] }
+    }
+    /// Whether a packet that crosses the node is the proxy's.
+    pub(crate) fn takes(&self, ip: &Ipv4<'_>, packet: &[u8]) -> bool {
+        let tcp = ip.protocol == PROTOCOL_TCP && self.door.is_ours(packet);
+        tcp || self.door.is_about_ours(packet)
+    }
+    pub(crate) fn handle_packet(&mut self, local: Instant, packet: &mut [u8]) {
+        self.door.handle_packet(local, &mut self.pair, packet);
+    }
+    pub(crate) fn handle_timeout(&mut self, local: Instant) {
+        self.door.handle_timeout(local, &mut self.pair);
+    }
+    /// Lets it move bytes and hands out its packets. Returns whether anything changed.
+    pub(crate) fn serve(
+        &mut self,
+        local: Instant,
+        (name, routes): (&str, &BTreeMap<Ipv4Addr, usize>),
+        moment: &mut Moment<'_>,
+        dropped: &mut BTreeMap<&'static str, u64>,
+    ) -> bool {
+        let mut acted = false;
+        while let Some(event) = self.pair.poll_event() {
+            self.door.handle_event(local, &mut self.pair, event);
+            acted = true;
         }
+        acted |= self.door.service(local, &mut self.pair);
+        drain(&mut self.door, (local, name), routes, &mut self.buffer, moment, dropped);
+        acted
     }
-}
-
-impl Resident for ProxyNode {
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>) {
-        let Ok(ip) = Ipv4::parse(packet) else { return *self.dropped.entry("damaged").or_default() += 1 };
-        if ip.protocol != PROTOCOL_TCP && !self.door.door.is_about_ours(packet) {
-            match self.door.routes.get(&ip.target).filter(|to| **to != port) {
-                Some(to) => moment.out.push(Outgoing::new(*to, std::mem::take(packet))),
-                None => *self.dropped.entry("no_route").or_default() += 1,
-            }
-            return;
-        }
-        self.door.door.handle_packet(self.clock.local(moment.now), &mut self.pair, packet);
-        self.service(moment);
+    pub(crate) fn wake(&mut self, now: (Instant, Instant), woken: &mut bool, name: &str) -> bool {
+        let wakeup = self.door.poll_timeout();
+        wake(&mut self.door, &mut self.pair, wakeup, now, woken, name)
     }
-
-    fn timeout(&mut self, moment: &mut Moment<'_>) {
-        self.door.door.handle_timeout(self.clock.local(moment.now), &mut self.pair);
-        self.service(moment);
-    }
-
-    fn service(&mut self, moment: &mut Moment<'_>) {
-        let local = self.clock.local(moment.now);
-        let mut woken = false;
-        for _ in 0..DRAIN_LIMIT {
-            let mut acted = false;
-            while let Some(event) = self.pair.poll_event() {
-                self.door.door.handle_event(local, &mut self.pair, event);
-                acted = true;
-            }
-            acted |= self.door.door.service(local, &mut self.pair);
-            self.door.drain(local, &self.name, &mut self.buffer, moment, &mut self.dropped);
-            let wakeup = self.door.door.poll_timeout();
-            if !acted && !self.door.wake(&mut self.pair, wakeup, (moment.now, local), &mut woken, &self.name) {
-                return;
-            }
-        }
-        panic!("node {} breaks law 2 at {:?}: it does not come to rest", self.name, moment.now)
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.door.door.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
+    pub(crate) fn poll_timeout(&self) -> Option<Wakeup> {
+        self.door.poll_timeout()
     }
 }

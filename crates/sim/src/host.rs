@@ -1,14 +1,15 @@
 //! End hosts: our TCP on its own clock behind one address, with the programs on it. A host also forwards what is not
-//! for it, since a gateway under a `tcp-*` stack is a plain router that may have programs of its own.
+//! for it, since a gateway under a `tcp-*` stack is a plain router, or a split proxy, that may have programs of its own.
 
 use crate::clock::NodeClock;
 use crate::connection::{Connection, Seam, request};
 use crate::datagrams;
+use crate::door::{Proxy, ProxyConfig};
 use crate::node::{Moment, Outgoing, Resident, wake};
 use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_tcp::{Host, HostEvent};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP, Udp4};
 
@@ -27,6 +28,7 @@ pub(crate) struct HostNode {
     clock: NodeClock,
     host: Host,
     connections: BTreeMap<FlowId, Connection>,
+    proxy: Option<Box<Proxy>>,
     buffer: Vec<u8>,
 }
 
@@ -47,8 +49,32 @@ impl HostNode {
             clock,
             host: Host::new(config, seed.entropy(&format!("host {name}"))),
             connections: BTreeMap::new(),
+            proxy: None,
             buffer: vec![0; wavelane_tcp::PACKET_ROOM],
         }
+    }
+
+    /// Splits the TCP that crosses it from now on.
+    pub(crate) fn split(&mut self, now: Instant, config: ProxyConfig, seed: Seed) {
+        let entropy = seed.entropy(&format!("node {} / door 0", self.name));
+        self.proxy = Some(Box::new(Proxy::new(self.clock.local(now), self.address, config, entropy)));
+    }
+    /// Lets the proxy move bytes and hands out its packets.
+    fn serve_proxy(&mut self, local: Instant, moment: &mut Moment<'_>) -> bool {
+        let Some(proxy) = &mut self.proxy else { return false };
+        proxy.serve(local, (&self.name, &self.routes), moment, &mut self.dropped)
+    }
+    fn wake_proxy(&mut self, now: (Instant, Instant), woken: &mut bool) -> bool {
+        self.proxy.as_mut().is_some_and(|proxy| proxy.wake(now, woken, &self.name))
+    }
+    /// Whether a packet for another node is the proxy's, which takes it.
+    fn give_proxy(&mut self, local: Instant, packet: &mut [u8]) -> bool {
+        let Some(proxy) = &mut self.proxy else { return false };
+        let takes = Ipv4::parse(packet).is_ok_and(|ip| proxy.takes(&ip, packet));
+        if takes {
+            proxy.handle_packet(local, packet);
+        }
+        takes
     }
 
     pub(crate) fn listen(&mut self, address: SocketAddrV4) {
@@ -149,6 +175,9 @@ impl Resident for HostNode {
             self.host.handle_frame(local, PortId(0), packet, meta);
             return self.service(moment);
         }
+        if self.give_proxy(self.clock.local(moment.now), packet) {
+            return self.service(moment);
+        }
         match self.routes.get(&target).filter(|to| **to != port) {
             Some(&to) => moment.out.push(Outgoing::new(to, std::mem::take(packet))),
             None => self.drop_packet("no_route"),
@@ -156,7 +185,11 @@ impl Resident for HostNode {
     }
 
     fn timeout(&mut self, moment: &mut Moment<'_>) {
-        self.host.handle_timeout(self.clock.local(moment.now));
+        let local = self.clock.local(moment.now);
+        self.host.handle_timeout(local);
+        if let Some(proxy) = &mut self.proxy {
+            proxy.handle_timeout(local);
+        }
         self.service(moment);
     }
 
@@ -195,7 +228,7 @@ impl Resident for HostNode {
 
     fn service(&mut self, moment: &mut Moment<'_>) {
         let local = self.clock.local(moment.now);
-        let mut woken = false;
+        let (mut woken, mut proxy_woken) = (false, false);
         for _ in 0..DRAIN_LIMIT {
             // Programs take no time: they have read what came before the host's answer announces how much room is left.
             if let Some(event) = self.host.poll_event() {
@@ -207,8 +240,12 @@ impl Resident for HostNode {
                 self.take_event(moment, event);
                 continue;
             }
-            let wakeup = self.host.poll_timeout();
-            if !wake(&mut self.host, wakeup, (moment.now, local), &mut woken, &self.name) {
+            if self.serve_proxy(local, moment) {
+                continue;
+            }
+            let (now, wakeup) = ((moment.now, local), self.host.poll_timeout());
+            let woke = wake(&mut self.host, wakeup, now, &mut woken, &self.name);
+            if !woke && !self.wake_proxy(now, &mut proxy_woken) {
                 return;
             }
         }
@@ -216,7 +253,8 @@ impl Resident for HostNode {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.host.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
+        let proxy = self.proxy.as_ref().and_then(|proxy| proxy.poll_timeout());
+        Wakeup::earliest(self.host.poll_timeout(), proxy).map(|wakeup| self.clock.global(wakeup.at))
     }
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {

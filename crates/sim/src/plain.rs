@@ -1,6 +1,7 @@
-//! The world of a stack without gateways: nodes with programs are hosts, all others plain routers, and every channel is
-//! crossed.
+//! The world of a stack without gateways: nodes with programs are hosts, all others plain routers, or gateways are split proxies, and
+//! every channel is crossed.
 
+use crate::door::ProxyConfig;
 use crate::engine::{ChannelId, Engine, NodeId};
 use crate::wiring::{Shape, WiringError, World, draw_clock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,16 +13,25 @@ use wavelane_tcp::Config as TcpConfig;
 type Way = (usize, usize);
 
 impl Shape<'_> {
-    /// Builds it. With `rts` every data frame of a radio cell is preceded by an RTS.
-    pub(crate) fn build_plain(&self, seed: Seed, config: &TcpConfig, rts: bool) -> Result<World, WiringError> {
+    /// Builds it. With `rts` every data frame of a radio cell is preceded by an RTS. `proxy` says what the proxy on a gateway is like.
+    pub(crate) fn build_plain(
+        &self,
+        seed: Seed,
+        config: &TcpConfig,
+        rts: bool,
+        proxy: Option<&dyn Fn(usize) -> ProxyConfig>,
+    ) -> Result<World, WiringError> {
         let mut engine = Engine::new(seed);
         let mut nodes = BTreeMap::new();
         let hosts: BTreeSet<usize> =
             self.scenario.flows.iter().flat_map(|f| [self.node(&f.from), self.node(&f.to)]).flatten().collect();
         for node in 0..self.scenario.nodes.len() {
             let name = self.name(node);
-            let id = if hosts.contains(&node) {
-                engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone())
+            let proxy = proxy.filter(|_| self.kind(node) == NodeKind::Gateway);
+            let id = if hosts.contains(&node) || proxy.is_some() {
+                let id = engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone());
+                proxy.iter().for_each(|config| engine.split_at(id, config(node)));
+                id
             } else {
                 engine.add_router(name)
             };
@@ -62,25 +72,75 @@ impl Shape<'_> {
         channels: &BTreeMap<String, ChannelId>,
         ways: &[Vec<Way>],
     ) {
+        let passes = |node: usize| nodes.get(&node).is_some_and(|node| !engine.is_gateway(*node));
+        for Step { node, channel, next } in self.steps_to(host, ways, passes) {
+            let id = |number: usize| channels.get(&self.scenario.channels[number].name).copied();
+            let named = self.scenario.routed(self.name(node), self.name(next)).and_then(id);
+            if let Some(back) = named.or_else(|| id(channel)) {
+                engine.route_via(nodes[&node], self.host(host), back, nodes[&next]);
+            }
+        }
+    }
+
+    /// The step of each node on a shortest way to `host` over nodes that `passes` names, nearest first.
+    fn steps_to(&self, host: usize, ways: &[Vec<Way>], passes: impl Fn(usize) -> bool) -> Vec<Step> {
+        let mut steps = Vec::new();
         let mut seen = vec![false; self.scenario.nodes.len()];
         seen[host] = true;
         let mut queue = VecDeque::from([host]);
         while let Some(at) = queue.pop_front() {
-            for &(number, other) in &ways[at] {
-                let channel = &self.scenario.channels[number];
-                if channel.one_way && self.node(&channel.between[0]) != Some(other) {
+            for &(channel, node) in &ways[at] {
+                let of = &self.scenario.channels[channel];
+                if of.one_way && self.node(&of.between[0]) != Some(node) {
                     continue;
                 }
-                let node = nodes.get(&other).filter(|node| !engine.is_gateway(**node));
-                let (Some(&node), false) = (node, std::mem::replace(&mut seen[other], true)) else { continue };
-                let id = |number: usize| channels.get(&self.scenario.channels[number].name).copied();
-                let named = self.scenario.routed(self.name(other), self.name(at)).and_then(id);
-                let Some(back) = named.or_else(|| id(number)) else { continue };
-                engine.route_via(node, self.host(host), back, nodes[&at]);
-                if self.kind(other) != NodeKind::Endpoint {
-                    queue.push_back(other);
+                if !passes(node) || std::mem::replace(&mut seen[node], true) {
+                    continue;
+                }
+                steps.push(Step { node, channel, next: at });
+                if self.kind(node) != NodeKind::Endpoint {
+                    queue.push_back(node);
                 }
             }
         }
+        steps
     }
+
+    /// The gateways that packets of a plain stack cross from one node to another, in order, without the two.
+    fn crossed(&self, from: usize, to: usize, ways: &[Vec<Way>]) -> Vec<usize> {
+        let next: BTreeMap<usize, usize> =
+            self.steps_to(to, ways, |_| true).into_iter().map(|step| (step.node, step.next)).collect();
+        let way = std::iter::successors(next.get(&from).copied(), |at| next.get(at).copied());
+        way.filter(|node| *node != to && self.kind(*node) == NodeKind::Gateway).collect()
+    }
+
+    /// Why no stack that splits TCP at gateways runs, if so: each proxy must see both directions of a connection.
+    pub(crate) fn unsplittable(&self) -> Option<String> {
+        let ways = self.ways();
+        let mut crossed = false;
+        for flow in self.scenario.flows.iter().filter(|flow| !flow.app.is_datagrams()) {
+            let (Some(from), Some(to)) = (self.node(&flow.from), self.node(&flow.to)) else { continue };
+            let (there, mut back) = (self.crossed(from, to, &ways), self.crossed(to, from, &ways));
+            back.reverse();
+            if there != back {
+                return Some(format!(
+                    "flow '{}' crosses other gateways on its way back, and a proxy must see both directions: name the way in [routes]",
+                    flow.name
+                ));
+            }
+            crossed |= !there.is_empty();
+        }
+        (!crossed).then(|| {
+            "no flow of TCP crosses a gateway between its ends, so nothing is split: make a node on the way a gateway"
+                .to_owned()
+        })
+    }
+}
+
+/// A node's way on.
+struct Step {
+    node: usize,
+    /// The channel by which the node was found.
+    channel: usize,
+    next: usize,
 }

@@ -1,8 +1,9 @@
 //! Which stacks the simulator runs, and the TCP of those that are plain TCP.
 
+use crate::door::ProxyConfig;
 use crate::wiring::Shape;
 use wavelane_run::Treatment;
-use wavelane_scenario::{Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
+use wavelane_scenario::{GatewayKnobs, Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
 use wavelane_tcp::{Config, CongestionControl, RtoFloor};
 
 /// What becomes of a stack.
@@ -26,10 +27,16 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Tcp { rts: true, .. } if !has_rts => {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"
         }
-        Stack::Tcp { kind, .. } if scenario.tcp.profile == TcpProfile::Ns3 && kind != TcpKind::Reno => {
+        Stack::Tcp { kind, .. } | Stack::TcpSplit { kind }
+            if scenario.tcp.profile == TcpProfile::Ns3 && kind != TcpKind::Reno =>
+        {
             "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"
         }
         Stack::Tcp { .. } => return Treatment::Imposed,
+        Stack::TcpSplit { .. } | Stack::TcpHopByHop => match shape.unsplittable() {
+            Some(why) => return Treatment::Omitted(why),
+            None => return Treatment::Imposed,
+        },
         Stack::Udp if only_datagrams => return Treatment::Imposed,
         Stack::Udp => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
         Stack::Mptcp => "Multipath TCP is the kernel's alone: run it with --on lab",
@@ -68,10 +75,28 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
         delayed_ack_timer: knobs.ack_delay.unwrap_or(config.delayed_ack_timer),
         rto_floor: knobs.rto_min.map_or(config.rto_floor, RtoFloor::Total),
         rto_initial: knobs.rto_initial.unwrap_or(config.rto_initial),
+        rto_max: knobs.rto_max.unwrap_or(config.rto_max),
+        quick_acks: knobs.quick_acks.unwrap_or(config.quick_acks),
         sack: knobs.sack.unwrap_or(config.sack),
         timestamps: knobs.timestamps.unwrap_or(config.timestamps),
         window_scale: knobs.window_scale.unwrap_or(config.window_scale),
         limited_transmit: knobs.limited_transmit.unwrap_or(config.limited_transmit),
         ..config
     }
+}
+
+/// The proxy on a gateway with these knobs, if it has any, under a stack that splits TCP with `kind`.
+pub(crate) fn proxy(shape: &Shape<'_>, kind: TcpKind, knobs: Option<&GatewayKnobs>, needed: usize) -> ProxyConfig {
+    let of_endpoints = &shape.scenario.tcp;
+    let mut config = ProxyConfig::new(tcp(kind, of_endpoints, needed));
+    let Some(knobs) = knobs else { return config };
+    if let Some(buffer) = knobs.buffer {
+        config.pair.room = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
+    }
+    for side in &knobs.sides {
+        let of_side = tcp(side.congestion.unwrap_or(kind), side.tcp.as_ref().unwrap_or(of_endpoints), needed);
+        let nodes = side.nodes.iter().filter_map(|name| shape.node(name));
+        config.towards.extend(nodes.map(|node| (shape.prefix(node), of_side.clone())));
+    }
+    config
 }

@@ -336,7 +336,7 @@ impl<'a> Shape<'a> {
     }
 
     /// What the scenario says of a gateway.
-    fn knobs(&self, gateway: usize) -> Option<&GatewayKnobs> {
+    pub(crate) fn knobs(&self, gateway: usize) -> Option<&GatewayKnobs> {
         self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway))
     }
 

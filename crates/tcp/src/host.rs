@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 use wavelane_base::{
-    Class, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
+    Class, Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
 };
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
@@ -67,6 +67,8 @@ pub struct Host {
     listening: BTreeMap<SocketAddr, Option<Config>>,
     /// Connections to every other address are accepted too.
     transparent: bool,
+    /// Configurations for connections with remote addresses in a network; the first that holds an address counts.
+    towards: Vec<(IpPrefix, Config)>,
     connections: BTreeMap<FlowId, Held>,
     /// (local, remote) to the connection.
     pairs: BTreeMap<(SocketAddr, SocketAddr), FlowId>,
@@ -88,6 +90,7 @@ impl Host {
             numbering: Numbering::new(entropy),
             listening: BTreeMap::new(),
             transparent: false,
+            towards: Vec::new(),
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -113,12 +116,21 @@ impl Host {
         self.transparent = true;
     }
 
+    /// Connections with remote addresses in one of these networks, whoever opens them, have a configuration of their own from now
+    /// on. The first network that holds an address counts.
+    pub fn set_towards(&mut self, towards: Vec<(IpPrefix, Config)>) {
+        self.towards = towards;
+    }
+    fn config_towards(&self, remote: IpAddr) -> &Config {
+        self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
+    }
+
     /// Opens a connection.
     ///
     /// # Errors
     /// [`HostError`] if the pair of addresses is in use or the host is full.
     pub fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, HostError> {
-        let config = self.config.clone();
+        let config = self.config_towards(remote.ip()).clone();
         self.connect_with(now, local, remote, &config)
     }
 
@@ -264,7 +276,8 @@ impl Host {
         }
         if self.half_open < HALF_OPEN_MAX && self.connections.len() < CONNECTIONS_MAX {
             let numbers = self.numbering.of(now, segment.target, segment.source);
-            let config = self.listening.get(&segment.target).and_then(Option::as_ref).unwrap_or(&self.config);
+            let of_port = self.listening.get(&segment.target).and_then(Option::as_ref);
+            let config = of_port.unwrap_or_else(|| self.config_towards(segment.source.ip()));
             let connection = Connection::accept(now, config, segment, numbers);
             self.half_open += 1;
             self.insert(connection);

@@ -1,6 +1,7 @@
 //! The engine on our own TCP: it takes and emits packets of applications and servers and needs no socket.
 //!
-//! Connections to servers come from an address of its own. A connection's token is its `host` flow id.
+//! Connections to servers come from an address of its own, or, as a proxy's, from the application's. A connection's token is its
+//! `host` flow id.
 
 mod socket;
 
@@ -12,7 +13,7 @@ use crate::syn::{Refusal, Syn};
 pub use socket::OwnSocket;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Streams, Wakeup};
+use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, Span, Streams, Wakeup};
 use wavelane_tcp::{Config, Event as TcpEvent, Host, HostEvent, State};
 use wavelane_wire::frame::Reason;
 use wavelane_wire::icmp::TooBig;
@@ -37,6 +38,10 @@ const TURNS_MAX: usize = 4_096;
 pub struct Own {
     host: Host,
     address: IpAddr,
+    /// Connections to servers come from the application's address.
+    keeps_source: bool,
+    /// The receive buffers of its connections.
+    rooms: Rooms,
     next_port: u16,
     refusals: VecDeque<Vec<u8>>,
     ticked: Instant,
@@ -46,6 +51,10 @@ pub struct Own {
 pub type OwnDoor = Door<Own>;
 
 impl Own {
+    fn new(now: Instant, address: IpAddr, keeps_source: bool, rooms: Rooms, mut host: Host) -> Self {
+        host.listen_everywhere();
+        Self { host, address, keeps_source, rooms, next_port: *PORTS.start(), refusals: VecDeque::new(), ticked: now }
+    }
     fn give_host(&mut self, now: Instant, packet: &mut [u8]) {
         let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
         self.host.handle_timeout(now);
@@ -64,7 +73,7 @@ impl Engine for Own {
         Some((name.0, ()))
     }
     fn socket<'a>(&'a mut self, now: Instant, token: u64, (): &'a mut ()) -> OwnSocket<'a> {
-        OwnSocket { host: &mut self.host, now, flow: FlowId(token), rooms: ROOMS }
+        OwnSocket { host: &mut self.host, now, flow: FlowId(token), rooms: self.rooms }
     }
     fn connect(&mut self, now: Instant, from: Option<SocketAddr>, target: SocketAddr) -> Result<FlowId, Reason> {
         let address = from.map_or(self.address, |from| from.ip());
@@ -104,9 +113,33 @@ impl Door<Own> {
             receive_buffer: ROOMS.first,
             ..config
         };
-        let mut host = Host::new(config, entropy);
-        host.listen_everywhere();
-        Self::new(Own { host, address, next_port: *PORTS.start(), refusals: VecDeque::new(), ticked: now })
+        Self::new(Own::new(now, address, false, ROOMS, Host::new(config, entropy)))
+    }
+
+    /// The door of a proxy, which keeps both addresses of each connection. `address` is the source of its ICMP messages. The buffers
+    /// are those of `config`, or for connections with a remote address in a network of `towards` those named there.
+    pub fn of_proxy(
+        now: Instant,
+        address: IpAddr,
+        config: &Config,
+        towards: Vec<(IpPrefix, Config)>,
+        entropy: Entropy,
+    ) -> Self {
+        let own = |config: &Config| Config {
+            nagle: false,
+            unsent_low_water: Some(NOT_SENT_MAX.min(config.send_buffer)),
+            ..config.clone()
+        };
+        let rooms = Rooms { first: config.receive_buffer, most: config.receive_buffer };
+        let mut host = Host::new(own(config), entropy);
+        host.set_towards(towards.iter().map(|(network, config)| (*network, own(config))).collect());
+        Self::new(Own::new(now, address, true, rooms, host))
+    }
+
+    /// Whether a TCP packet begins a connection or belongs to one of the door's.
+    pub fn is_ours(&self, packet: &[u8]) -> bool {
+        let known = |segment: TcpPacket<'_>| self.engine.host.state_of(segment.target, segment.source).is_some();
+        Syn::parse(packet).is_some() || TcpPacket::parse(packet).is_ok_and(known)
     }
 
     /// A packet came from an application or a server. Call [`OwnDoor::service`] afterwards.
@@ -139,7 +172,8 @@ impl Door<Own> {
         match event {
             FlowEvent::Incoming { flow, source, target } => {
                 self.begin_waiting(now);
-                self.connect(now, far, flow, (), None, (source, target));
+                let from = self.engine.keeps_source.then_some(source);
+                self.connect(now, far, flow, (), from, (source, target));
             }
             FlowEvent::Accepted(flow) => self.accepted(now, flow),
             FlowEvent::Refused(flow, why) | FlowEvent::Reset(flow, why) => {

@@ -41,6 +41,10 @@ impl Socket for OwnSocket<'_> {
         self.host.connection(self.flow).is_some_and(|connection| connection.receiving().0 > 0)
     }
     fn receiving(&self) -> Option<Receiving> {
+        if self.rooms.first == self.rooms.most {
+            // The buffer has one size.
+            return None;
+        }
         let connection = self.host.connection(self.flow)?;
         let (held, round_trip) = connection.receiving();
         let segment = usize::try_from(connection.status().mss).unwrap_or(usize::MAX);

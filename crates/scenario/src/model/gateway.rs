@@ -1,8 +1,9 @@
 //! Gateway settings that differ from their defaults.
 
+use crate::model::{TcpKind, TcpKnobs};
 use wavelane_base::{Octets, Ratio};
 
-/// Knobs of one gateway under `wavelane` and `hop-2009`; `None` means the stack's default.
+/// Knobs of one gateway; `None` means the stack's default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewayKnobs {
     /// The gateway's name.
@@ -30,6 +31,21 @@ pub struct GatewayKnobs {
     pub seal: bool,
     /// A fault: probability of corrupting a stretch of a relayed flow.
     pub corruption: Ratio,
+    /// As a proxy under `tcp-*+split`: bytes that wait in each direction of a connection.
+    pub buffer: Option<Octets>,
+    /// As a proxy: what connections on one side of it do differently.
+    pub sides: Vec<ProxySide>,
+}
+
+/// The halves of a proxy's connections towards some nodes, whoever opened them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProxySide {
+    /// The nodes at their remote end.
+    pub nodes: Vec<String>,
+    /// Congestion control; `None` means the stack's.
+    pub congestion: Option<TcpKind>,
+    /// The proxy's TCP there; `None` means that of the endpoints.
+    pub tcp: Option<TcpKnobs>,
 }
 
 /// How much of a flow a relay accepts that its next hop has not acknowledged.
@@ -62,6 +78,8 @@ impl GatewayKnobs {
             block_loss: Ratio::ZERO,
             seal: false,
             corruption: Ratio::ZERO,
+            buffer: None,
+            sides: Vec::new(),
         }
     }
 }

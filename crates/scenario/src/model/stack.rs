@@ -16,7 +16,12 @@ pub enum Stack {
         /// RTS/CTS before data frames, on Wi-Fi channels.
         rts: bool,
     },
-    /// TCP split at every gateway without block service.
+    /// TCP split at every gateway by a proxy in one box: two connections and no link of ours.
+    TcpSplit {
+        /// The congestion control of senders and proxies.
+        kind: TcpKind,
+    },
+    /// `tcp-cubic+split` by its older name.
     TcpHopByHop,
     /// No transport: plain datagrams.
     Udp,
@@ -82,6 +87,10 @@ pub struct TcpKnobs {
     pub rto_min: Option<Span>,
     /// Timeout before the first RTT measurement.
     pub rto_initial: Option<Span>,
+    /// Maximum of the retransmission timeout, back-off included.
+    pub rto_max: Option<Span>,
+    /// Number of segments acknowledged at once at the start of a connection.
+    pub quick_acks: Option<u32>,
     /// Selective acknowledgement.
     pub sack: Option<bool>,
     /// Timestamps.

@@ -72,7 +72,6 @@ impl Engine {
             Node::Gateway(gateway) => &gateway.dropped,
             Node::Host(host) => &host.dropped,
             Node::Router(router) => &router.dropped,
-            Node::Proxy(proxy) => &proxy.dropped,
         }
     }
     /// A number that stands for every packet that entered or left a channel so far: when, where and which bytes.

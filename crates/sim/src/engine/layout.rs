@@ -5,7 +5,7 @@ use super::router::Router;
 use super::{ChannelId, Due, Engine, Node, NodeId, Plug};
 use crate::clock::NodeClock;
 use crate::content::Content;
-use crate::door::ProxyNode;
+use crate::door::ProxyConfig;
 use crate::faults::NodeFaults;
 use crate::host::HostNode;
 use crate::node::{DOOR, GatewayNode, INSIDE};
@@ -47,11 +47,17 @@ impl Engine {
         self.add_node(Node::Router(Router::new(name)))
     }
 
-    /// Adds a split proxy: it ends each TCP connection that crosses it and makes another to the server from its own `address`,
-    /// without a link in between. It forwards what is not TCP.
-    pub fn add_proxy(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
-        let node = ProxyNode::new(name, self.now, address, clock, config, self.seed);
-        self.add_node(Node::Proxy(Box::new(node)))
+    /// Makes a host a split proxy too: it ends each TCP connection that crosses it and makes another to the server, from the client's
+    /// address and without a link in between. It forwards what is not TCP.
+    ///
+    /// # Panics
+    /// If `node` is no host.
+    pub fn split_at(&mut self, node: NodeId, config: ProxyConfig) {
+        let (now, seed) = (self.now, self.seed);
+        match &mut self.nodes[node.0] {
+            Node::Host(host) => host.split(now, config, seed),
+            other => panic!("node {} is no host", other.name()),
+        }
     }
 
     /// Adds an end host with our TCP. It forwards by routes what is not for it.
@@ -109,7 +115,6 @@ impl Engine {
             }
             (Node::Host(host), _) => host.ports = port + 1,
             (Node::Router(router), _) => router.ports = port + 1,
-            (Node::Proxy(proxy), _) => proxy.door.ports = port + 1,
         }
         if port >= INSIDE {
             self.inside_wires.insert((node.0, port), wire);

@@ -15,7 +15,6 @@ mod router;
 
 use crate::agenda::Agenda;
 use crate::connection::PIECE;
-use crate::door::ProxyNode;
 use crate::host::HostNode;
 use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::Flow;
@@ -81,7 +80,6 @@ enum Node {
     Gateway(Box<GatewayNode>),
     Host(Box<HostNode>),
     Router(Router),
-    Proxy(Box<ProxyNode>),
 }
 
 impl Node {
@@ -90,7 +88,6 @@ impl Node {
             Self::Gateway(gateway) => &gateway.name,
             Self::Host(host) => &host.name,
             Self::Router(router) => &router.name,
-            Self::Proxy(proxy) => &proxy.name,
         }
     }
     fn resident(&self) -> &dyn Resident {
@@ -98,7 +95,6 @@ impl Node {
             Self::Gateway(gateway) => &**gateway,
             Self::Host(host) => &**host,
             Self::Router(router) => router,
-            Self::Proxy(proxy) => &**proxy,
         }
     }
     fn resident_mut(&mut self) -> &mut dyn Resident {
@@ -106,7 +102,6 @@ impl Node {
             Self::Gateway(gateway) => &mut **gateway,
             Self::Host(host) => &mut **host,
             Self::Router(router) => router,
-            Self::Proxy(proxy) => &mut **proxy,
         }
     }
 }

@@ -70,7 +70,6 @@ impl Engine {
         match &mut self.nodes[node.0] {
             Node::Router(node) => node.routes.insert(to, port),
             Node::Host(node) => node.routes.insert(to, port),
-            Node::Proxy(node) => node.door.routes.insert(to, port),
             Node::Gateway(node) => match &mut node.door {
                 Some(door) => door.routes.insert(to, port),
                 None => panic!("node {} is a gateway without a door, not a router", node.name),

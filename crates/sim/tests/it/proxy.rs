@@ -1,11 +1,16 @@
 //! A split proxy in one box: two sockets and no link in between.
 
-use crate::common::{direction, secs};
+use crate::common::{direction, run_scenario, secs};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::CableConfig;
 use wavelane_gateway::PeerId;
-use wavelane_sim::{ChannelId, Engine, FlowEnd, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_run::{Backend, StackRaw};
+use wavelane_scenario::{Scenario, Stack};
+use wavelane_sim::{
+    ChannelId, Engine, FlowEnd, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, ProxyConfig, SimBackend, Work,
+};
 use wavelane_tcp::Config as TcpConfig;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 10);
@@ -28,7 +33,11 @@ impl World {
         let client = engine.add_host("client", CLIENT, clock(1), tcp());
         let server = engine.add_host("server", SERVER, clock(2), tcp());
         let middle = match split {
-            true => engine.add_proxy("proxy", PROXY, clock(3), tcp()),
+            true => {
+                let host = engine.add_host("proxy", PROXY, clock(3), tcp());
+                engine.split_at(host, ProxyConfig::new(tcp()));
+                host
+            }
             false => engine.add_router("router"),
         };
         let plug = |node| Plug { node, address: None };
@@ -37,9 +46,7 @@ impl World {
         engine.route(middle, CLIENT, air);
         engine.route(middle, SERVER, wired);
         engine.route(client, SERVER, air);
-        for to in [CLIENT, PROXY] {
-            engine.route(server, to, wired);
-        }
+        engine.route(server, CLIENT, wired);
         engine.listen(server, SocketAddr::from((SERVER, 80)));
         Self { engine, client, wired, flows: 0 }
     }
@@ -122,4 +129,92 @@ fn the_same_seed_gives_the_same_packets() {
         world.engine.digest()
     };
     assert_eq!(digest(), digest());
+}
+
+/// A wired path of 100 ms, a proxy, and 10 ms of air that loses one packet in a hundred; relays have programs of their own.
+fn chain(extra: &str) -> String {
+    format!(
+        r#"
+duration = "20 s"
+stacks = ["tcp-cubic", "tcp-cubic+split", "tcp-hop-by-hop", "tcp-bbr+split"]
+[nodes]
+mobile = "endpoint"
+p = "gateway"
+q = "gateway"
+server = "endpoint"
+[channels.air]
+between = ["mobile", "p"]
+forward = {{ rate = "20 Mbit/s", delay = "5 ms", queue = "50 kB", loss = {{ kind = "random", p = "1/100" }} }}
+reverse = "same"
+[channels.wire]
+between = ["p", "q"]
+forward = {{ rate = "100 Mbit/s", delay = "50 ms", queue = "1 MB" }}
+reverse = "same"
+[channels.lan]
+preset = "ethernet"
+between = ["q", "server"]
+[flows.page]
+app = "download"
+from = "mobile"
+to = "server"
+[flows.own]
+app = "echo"
+from = "p"
+to = "server"
+every = "100 ms"
+[flows.voice]
+app = "ping"
+from = "mobile"
+to = "server"
+every = "100 ms"
+{extra}
+"#
+    )
+}
+
+fn run(text: &str, stack: &str) -> StackRaw {
+    let scenario = Scenario::parse(text, Path::new(".")).unwrap();
+    run_scenario(&scenario, Stack::from_word(stack).unwrap(), 1)
+}
+
+/// Both proxies split, a program on one is reached, and what is not TCP passes.
+#[test]
+fn gateways_under_a_split_stack_are_proxies() {
+    let plain = run(&chain(""), "tcp-cubic");
+    let split = run(&chain(""), "tcp-cubic+split");
+    let other = run(&chain(""), "tcp-hop-by-hop");
+    assert_eq!(split.flows[0].arrivals, other.flows[0].arrivals, "one stack by two names");
+    let octets = |raw: &StackRaw| raw.flows[0].octets;
+    assert!(octets(&split) > 3 * octets(&plain), "{} octets split, {} not", octets(&split), octets(&plain));
+    for raw in [&plain, &split] {
+        assert_eq!(raw.flows[0].intact, Some(true));
+        let answered = |flow: usize| raw.flows[flow].probes.iter().filter(|probe| probe.rtt_ns.is_some()).count();
+        assert!(answered(1) > 150 && answered(2) > 150, "{} and {}", answered(1), answered(2));
+    }
+}
+
+/// BBR fills the air alone although the stack's CUBIC does not: the side counts, whoever opened the connection.
+#[test]
+fn a_side_has_a_congestion_control_of_its_own() {
+    let side = |node: &str| chain(&format!("[gateways.p]\nsides = [{{ nodes = [\"{node}\"], congestion = \"bbr\" }}]"));
+    let octets = |text: &str, stack| run(text, stack).flows[0].octets;
+    let (bbr, air) = (octets(&chain(""), "tcp-bbr+split"), octets(&side("mobile"), "tcp-cubic+split"));
+    let (cubic, wire) = (octets(&chain(""), "tcp-cubic+split"), octets(&side("server"), "tcp-cubic+split"));
+    assert!(air as f64 > 0.95 * bbr as f64, "{air} octets with BBR on the air, {bbr} everywhere");
+    assert!((wire as f64) < 0.9 * bbr as f64 && (cubic as f64) < 0.9 * bbr as f64, "{wire} {cubic} {bbr}");
+}
+
+#[test]
+fn a_split_stack_without_a_proxy_on_the_way_is_omitted_with_the_reason() {
+    let why = |text: &str| {
+        let review = SimBackend.review(&Scenario::parse(text, Path::new(".")).unwrap());
+        let (_, treatment) = review.stacks.into_iter().find(|(stack, _)| stack.split().is_some()).unwrap();
+        format!("{treatment:?}")
+    };
+    assert_eq!(why(&chain("")), "Imposed");
+    let routers = chain("")
+        .replace("from = \"p\"", "from = \"mobile\"")
+        .replace("p = \"gateway\"", "p = \"router\"")
+        .replace("q = \"gateway\"", "q = \"router\"");
+    assert!(why(&routers).contains("no flow of TCP crosses a gateway"), "{}", why(&routers));
 }
