@@ -1,6 +1,7 @@
 //! One self-contained HTML file: no script, no network, readable when printed.
 
 use crate::drawn::Drawn;
+use crate::headline::{crossed, headline};
 use crate::people::people_tables;
 use crate::plot::{Look, colour, escape, style_of};
 use crate::radio::radio_tables;
@@ -70,7 +71,13 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'s
         escape(&document.scenario),
         escape(&document.backend)
     );
-    flow_table(&mut out, document, scenario);
+    for sentence in headline(document, scenario) {
+        let _ = writeln!(out, "<p class=\"v\">{}</p>", escape(&sentence));
+    }
+    match crossed(document, scenario) {
+        Some(crossed) => table(&mut out, document, &crossed),
+        None => flow_table(&mut out, document, scenario),
+    }
     for (title, more) in people_tables(document).into_iter().chain(radio_tables(document)) {
         let _ = writeln!(out, "<h2>{}</h2>", escape(title));
         table(&mut out, document, &more);

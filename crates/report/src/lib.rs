@@ -8,6 +8,7 @@ mod curves;
 mod dots;
 mod drawn;
 mod graph;
+mod headline;
 mod html;
 mod legend;
 mod overlay;
