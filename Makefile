@@ -127,6 +127,12 @@ if ! type -P sing-box >/dev/null; then
     fi
   fi
 fi
+if ! type -P wireguard-go >/dev/null && ! type -P wireguard >/dev/null && type -P go >/dev/null; then
+  step "installing the peer wireguard-go in ~/go/bin"
+  if ! GOBIN="$(HOME)/go/bin" timeout 600 go install golang.zx2c4.com/wireguard@latest >"$$scratch/go" 2>&1; then
+    step "the peer wireguard-go is left out, for it cannot be built: $$(tail -n 1 "$$scratch/go")"
+  fi
+fi
 endef
 
 # One runner, one profile and one target directory for everything, so that nothing is built twice. `make test` is what a change must

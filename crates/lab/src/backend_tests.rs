@@ -296,6 +296,7 @@ stop = "2 s"
         Stack::Kcptun,
         Stack::BoringtunCubic,
         Stack::BoringtunBbr,
+        Stack::WireguardGo,
         Stack::Hysteria2Brutal,
         Stack::Hysteria2Bbr,
         Stack::TuicBbr,

@@ -33,6 +33,7 @@ pub const STACKS: &[(&str, Stack)] = &[
     ("kcptun-fast3", Stack::KcptunFast3),
     ("boringtun-cubic", Stack::BoringtunCubic),
     ("boringtun-bbr", Stack::BoringtunBbr),
+    ("wireguard-go", Stack::WireguardGo),
     ("hysteria2-brutal", Stack::Hysteria2Brutal),
     ("hysteria2-bbr", Stack::Hysteria2Bbr),
     ("tuic-bbr", Stack::TuicBbr),

@@ -6,7 +6,7 @@ fn cell(stack: &'static str, flows: usize, way: TransferDirection, gbps: f64, bu
     let octets = (gbps * 1e9 / 8.0) as u64;
     let programs = (stack != PLAIN).then_some(busy / 2.0);
     let run = Capacity { octets, time: Span::from_secs(1), busy: Some(busy), programs };
-    Cell { stack, flows, way, runs: vec![run], missing: None }
+    Cell { stack, flows, way, runs: vec![run], missing: None, absent: false }
 }
 
 fn cells(ours: f64, rival: f64) -> Vec<Cell> {
@@ -79,6 +79,32 @@ fn a_missing_peer_is_inconclusive_with_its_remedy() {
     assert_eq!(verdict("kcptun-fast3").0, Verdict::Pass);
     let total = StudyDocument::new(ID, Edition::Quick, 1, rows).verdict;
     assert_eq!(total, Verdict::Inconclusive);
+}
+
+#[test]
+fn a_peer_that_is_not_installed_is_left_out_of_the_quick_edition() {
+    let mut cells = cells(2.0, 1.0);
+    for cell in cells.iter_mut().filter(|c| c.stack == RIVAL) {
+        cell.runs.clear();
+        (cell.missing, cell.absent) = (Some("build it".into()), true);
+    }
+    let rows = judge(&cells, &[(OURS, 1.0), (SEALED, 1.0)]);
+    for row in rows.iter().filter(|r| r.stack == RIVAL || r.metric.ends_with(RIVAL)) {
+        assert_eq!((row.verdict, row.value, row.why.as_str()), (Verdict::Info, None, "build it"), "{}", row.metric);
+    }
+    assert_eq!(StudyDocument::new(ID, Edition::Quick, 1, rows).verdict, Verdict::Pass);
+}
+
+#[test]
+fn the_fastest_tunnel_of_others_is_to_be_left_behind_by_more_in_the_median() {
+    let verdicts = |ours: f64| {
+        let rows = judge(&cells(ours, 1.0), &[]);
+        let of = |start: &str| rows.iter().find(|r| r.metric == format!("{start} goodput_bps over {RIVAL}")).unwrap();
+        [of("least_ratio").verdict, of("median_ratio").verdict]
+    };
+    assert_eq!(verdicts(1.6), [Verdict::Pass, Verdict::Pass]);
+    assert_eq!(verdicts(1.4), [Verdict::Pass, Verdict::Fail]);
+    assert_eq!(verdicts(1.2), [Verdict::Fail, Verdict::Fail]);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 //! A peer runs on the two gateways of a scenario. It is started and ready before time zero, monitored during the run, and ended with it.
 //! Nothing of it outlives the run.
 
-mod boringtun;
 mod forward;
 mod kcptun;
 mod singbox;
+mod wireguard;
 
 use crate::LabError;
 use crate::gateways;
@@ -14,12 +14,12 @@ use crate::program::{self, Program};
 use crate::review::needs_udp;
 use crate::tools;
 use crate::world::World;
-use boringtun::Boringtun;
 use kcptun::Kcptun;
 use singbox::{Singbox, Tunnel};
 use std::net::SocketAddr;
 use std::path::Path;
 use wavelane_scenario::{Flow, Scenario, Stack};
+use wireguard::Wireguard;
 
 /// A peer program, running. Dropping it stops it.
 pub(crate) struct Peers {
@@ -31,7 +31,7 @@ enum Kind {
     Kcptun(Kcptun),
     Singbox(Singbox),
     // Holds what must be removed at the end.
-    Boringtun(#[expect(dead_code, reason = "removes the tunnels' sockets and keys when dropped")] Boringtun),
+    Wireguard(#[expect(dead_code, reason = "removes the tunnels' sockets and keys when dropped")] Wireguard),
 }
 
 /// Environment in which a peer's programs are started.
@@ -84,8 +84,8 @@ impl Site<'_> {
 
 /// Whether `stack` is a peer the lab can run in the gateways' place.
 pub(crate) fn is_peer(stack: Stack) -> bool {
-    matches!(stack, Stack::Kcptun | Stack::KcptunFast3 | Stack::BoringtunCubic | Stack::BoringtunBbr)
-        || tunnel_of(stack).is_some()
+    let wireguard = matches!(stack, Stack::BoringtunCubic | Stack::BoringtunBbr | Stack::WireguardGo);
+    wireguard || matches!(stack, Stack::Kcptun | Stack::KcptunFast3) || tunnel_of(stack).is_some()
 }
 
 /// The protocol of a stack that sing-box runs.
@@ -112,11 +112,11 @@ pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     if tunnel_of(stack) == Some(Tunnel::Hysteria2Brutal) {
         singbox::review_rates(scenario, pair, &scenario.channels[channel])?;
     }
-    installed(match stack {
-        Stack::Kcptun | Stack::KcptunFast3 => kcptun::PROGRAMS,
-        _ if tunnel_of(stack).is_some() => singbox::PROGRAMS,
-        _ => boringtun::PROGRAMS,
-    })
+    match stack {
+        Stack::Kcptun | Stack::KcptunFast3 => installed(kcptun::PROGRAMS),
+        _ if tunnel_of(stack).is_some() => installed(singbox::PROGRAMS),
+        _ => wireguard::Program::of(stack).installed(),
+    }
 }
 
 fn installed(needed: &[(&str, &str)]) -> Result<(), String> {
@@ -161,7 +161,10 @@ impl Peers {
                 Kcptun::start(&site, kcptun::FAST3, order.servers, &mut programs, stop).map(Kind::Kcptun)
             }
             (_, Some(tunnel)) => Singbox::start(&site, tunnel, order.servers, &mut programs, stop).map(Kind::Singbox),
-            _ => Boringtun::start(&site, &mut programs, stop).map(Kind::Boringtun),
+            stack => {
+                let program = wireguard::Program::of(stack.0);
+                Wireguard::start(&site, program, &mut programs, stop).map(Kind::Wireguard)
+            }
         };
         match kind {
             Ok(kind) => Ok(Self { kind, programs }),
@@ -177,7 +180,7 @@ impl Peers {
         let forwards = match &self.kind {
             Kind::Kcptun(kcptun) => kcptun.forwards(),
             Kind::Singbox(singbox) => singbox.forwards(),
-            Kind::Boringtun(_) => return server,
+            Kind::Wireguard(_) => return server,
         };
         forwards.way_to(scenario, flow, server)
     }

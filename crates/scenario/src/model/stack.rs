@@ -35,6 +35,8 @@ pub enum Stack {
     BoringtunCubic,
     /// BBR through the user-space WireGuard boringtun.
     BoringtunBbr,
+    /// CUBIC through WireGuard's own program in user space, wireguard-go.
+    WireguardGo,
     /// The program sing-box: Hysteria 2, configured with the link's rate.
     Hysteria2Brutal,
     /// The program sing-box: Hysteria 2 with its BBR.

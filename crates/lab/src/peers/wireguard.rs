@@ -1,19 +1,63 @@
-//! boringtun: the user-space WireGuard, with TCP end to end inside its tunnel.
+//! WireGuard in user space, by boringtun or wireguard-go, with TCP end to end inside the tunnel.
 
 use super::{Site, wait_for};
 use crate::LabError;
 use crate::folder::{Folder, alive};
-use crate::program::Program;
+use crate::program::Program as Running;
 use crate::tools::{self, output};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wavelane_base::Span;
-use wavelane_scenario::NodeKind;
+use wavelane_scenario::{NodeKind, Stack};
 
 const INSTALL_BORINGTUN: &str = "install boringtun-cli (cargo install boringtun-cli --locked)";
 const INSTALL_WG: &str = "install wireguard-tools (apt install wireguard-tools)";
-/// Required programs and how to install them.
-pub(super) const PROGRAMS: &[(&str, &str)] = &[("boringtun-cli", INSTALL_BORINGTUN), ("wg", INSTALL_WG)];
+const INSTALL_WIREGUARD_GO: &str =
+    "build it (go install golang.zx2c4.com/wireguard@latest; the program is then called wireguard)";
+
+/// The program at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Program {
+    Boringtun,
+    WireguardGo,
+}
+
+impl Program {
+    /// The program of a stack that is no other peer.
+    pub(super) fn of(stack: Stack) -> Self {
+        if stack == Stack::WireguardGo { Self::WireguardGo } else { Self::Boringtun }
+    }
+    /// The command that runs the interface `name`, if it is installed.
+    fn command(self, name: &str) -> Option<Command> {
+        // `go install` names it after the folder of its source, packages after what it is.
+        let (programs, options): (&[&str], &[&str]) = match self {
+            Self::Boringtun => (&["boringtun-cli"], &["--foreground", "--disable-drop-privileges"]),
+            Self::WireguardGo => (&["wireguard-go", "wireguard"], &["--foreground"]),
+        };
+        let mut command = tools::command(programs.iter().find_map(|program| tools::find(program))?);
+        command.args(options).arg(name);
+        Some(command)
+    }
+    fn word(self) -> &'static str {
+        match self {
+            Self::Boringtun => "boringtun",
+            Self::WireguardGo => "wireguard-go",
+        }
+    }
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Boringtun => INSTALL_BORINGTUN,
+            Self::WireguardGo => INSTALL_WIREGUARD_GO,
+        }
+    }
+    /// Whether all that it takes is installed; if not, what is missing, with the remedy.
+    pub(super) fn installed(self) -> Result<(), String> {
+        match self.command("none") {
+            Some(_) => super::installed(&[("wg", INSTALL_WG)]),
+            None => Err(format!("the program {} is missing: {}", self.word(), self.remedy())),
+        }
+    }
+}
 /// The tunnel MTU that wg-quick(8) sets over Ethernet: 1500 less 80.
 const MTU: u32 = 1420;
 /// WireGuard's usual port.
@@ -28,27 +72,27 @@ const PREFIX: &str = "wlt";
 const READY_WITHIN: Span = Span::from_secs(40);
 
 /// Files that a running tunnel leaves in the file system, removed on drop.
-pub(super) struct Boringtun {
+pub(super) struct Wireguard {
     names: [String; 2],
     _keys: Folder,
 }
 
-impl Boringtun {
+impl Wireguard {
     /// Starts both ends, configures them and waits for their handshake.
     pub(super) fn start(
         site: &Site<'_>,
-        programs: &mut Vec<Program>,
+        program: Program,
+        programs: &mut Vec<Running>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
         sweep();
         let names = ["a", "b"].map(|end| format!("{PREFIX}{}{end}", std::process::id()));
         let tunnel = Self { names, _keys: Folder::new()? };
         for (gateway, name) in site.pair.into_iter().zip(&tunnel.names) {
-            let mut command = tools::command(tools::find("boringtun-cli").unwrap_or_else(|| "boringtun-cli".into()));
-            command.args(["--foreground", "--disable-drop-privileges", name]);
-            programs.push(site.start(gateway, "boringtun", command, INSTALL_BORINGTUN)?);
+            let command = program.command(name).unwrap_or_else(|| Command::new(program.word()));
+            programs.push(site.start(gateway, program.word(), command, program.remedy())?);
         }
-        wait_for("boringtun did not open its socket", READY_WITHIN, programs, stop, &mut || {
+        wait_for("the tunnel did not open its socket", READY_WITHIN, programs, stop, &mut || {
             Ok(tunnel.names.iter().all(|name| socket_of(name).exists()))
         })?;
         let mut keys = Vec::new();
@@ -64,7 +108,7 @@ impl Boringtun {
             wg(site, gateway, &[&peer[..], &["persistent-keepalive", "1"]].concat())?;
             route(site, gateway, name, INSIDE[end])?;
         }
-        wait_for("boringtun's handshake did not end", READY_WITHIN, programs, stop, &mut || {
+        wait_for("the tunnel's handshake did not end", READY_WITHIN, programs, stop, &mut || {
             for (gateway, name) in site.pair.into_iter().zip(&tunnel.names) {
                 let printed = wg(site, gateway, &["show", name, "latest-handshakes"])?;
                 let moment = printed.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
@@ -93,7 +137,7 @@ impl Boringtun {
     }
 }
 
-impl Drop for Boringtun {
+impl Drop for Wireguard {
     fn drop(&mut self) {
         for name in &self.names {
             // The program removes it on an orderly exit.
