@@ -98,6 +98,25 @@ fn it_reaches_a_program_at_another_node_by_its_name_and_ends_with_its_own_code()
 }
 
 #[test]
+fn gateways_need_no_root_either() {
+    let Some(nobody) = Nobody::new("over-gateways") else { return };
+    let daemon = std::path::Path::new(WAVELANE).with_file_name("wavelaned");
+    if !daemon.exists() {
+        return eprintln!("SKIPPED (wavelaned is not built beside wavelane): gateways without root");
+    }
+    std::fs::copy(daemon, nobody.0.0.join("wavelaned")).unwrap();
+    let body = std::fs::read(WAVELANE).unwrap()[..3_000_000].to_vec();
+    std::fs::write(nobody.0.0.join("body"), &body).unwrap();
+    std::fs::copy(scenarios().join("links/loss-20.toml"), nobody.0.0.join("link.toml")).unwrap();
+    let serve = ["link.toml", "--stack", "wavelane", "--at", "server", "exec python3 -m http.server 80 --directory ."];
+    let fetch = ["--", "curl", "-sS", "-m", "60", "-o", "copy", "http://server/body"];
+    let o = nobody.over(&[&serve[..], &fetch[..]].concat());
+    assert!(o.status.success(), "{}", err(&o));
+    // At 20 % loss CUBIC alone would take minutes for it, and curl give up.
+    assert!(std::fs::read(nobody.0.0.join("copy")).unwrap() == body, "what came is not what was sent");
+}
+
+#[test]
 fn what_cannot_run_is_refused_with_the_remedy() {
     let Some(nobody) = Nobody::new("over-refused") else { return };
     let cell = scenarios().join("wifi/bulk-cell.toml").display().to_string();
