@@ -4,8 +4,10 @@
 //! are `wavelane_wire::serial`'s; `docs/protocol/serial.md` is enough for a second implementation.
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod counters;
 mod deframer;
+pub mod dialer;
 mod framer;
 #[cfg(test)]
 mod framer_tests;
@@ -13,6 +15,7 @@ mod framing;
 mod line;
 #[cfg(test)]
 mod line_tests;
+pub mod modem;
 pub mod ppp;
 pub mod vj;
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct LineConfig {
     pub kiss_port: u8,
     /// Slots of compressed headers, for [`Framing::Cslip`].
     pub slots: usize,
+    /// Name a compressed header's slot in each packet, for an octet: slirp 1.0.17 on 64 bits loses packets with data otherwise.
+    pub names_slot: bool,
     /// What PPP negotiates about; the `mru` is `mtu`.
     pub ppp: ppp::Config,
 }
@@ -34,7 +36,15 @@ pub struct LineConfig {
 impl LineConfig {
     /// The defaults of a framing.
     pub fn new(framing: Framing) -> Self {
-        Self { framing, mtu: 1500, rate: None, kiss_port: 0, slots: vj::SLOTS_DEFAULT, ppp: ppp::Config::default() }
+        Self {
+            framing,
+            mtu: 1500,
+            rate: None,
+            kiss_port: 0,
+            slots: vj::SLOTS_DEFAULT,
+            names_slot: false,
+            ppp: ppp::Config::default(),
+        }
     }
 }
 
@@ -67,6 +77,7 @@ struct Inner {
     framing: Framing,
     mtu: usize,
     kiss_port: u8,
+    names_slot: bool,
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
     ppp: Option<Ppp>,
@@ -99,7 +110,8 @@ impl Line {
             framing,
             mtu,
             kiss_port: config.kiss_port & 0xf,
-            compressor: slots.map(|slots| Compressor::new(slots, true)),
+            names_slot: config.names_slot,
+            compressor: slots.map(|slots| Compressor::new(slots, !config.names_slot)),
             decompressor: slots.map(Decompressor::new),
             ppp: (framing == Framing::Ppp).then(|| Ppp::new(&ppp, dice)),
             agreed: None,
@@ -145,7 +157,7 @@ impl Line {
         if let Some(ppp) = &mut self.inner.ppp {
             ppp.line_down(now);
         } else if self.config.framing == Framing::Cslip {
-            self.inner.compressor = Some(Compressor::new(self.config.slots, true));
+            self.inner.compressor = Some(Compressor::new(self.config.slots, !self.config.names_slot));
             self.inner.decompressor = Some(Decompressor::new(self.config.slots));
         }
         self.inner.take_events();
@@ -385,7 +397,8 @@ impl Inner {
             match event {
                 Event::Up(agreed) => {
                     let slots = |vj: wavelane_wire::serial::ppp::Vj| usize::from(vj.slot_max) + 1;
-                    self.compressor = agreed.vj_out.map(|vj| Compressor::new(slots(vj), vj.omits_slot));
+                    self.compressor =
+                        agreed.vj_out.map(|vj| Compressor::new(slots(vj), vj.omits_slot && !self.names_slot));
                     self.decompressor = agreed.vj_in.map(|vj| Decompressor::new(slots(vj)));
                     self.agreed = Some(agreed);
                 }

@@ -178,11 +178,13 @@ fn difference(old: &Headers, new: &Headers) -> Option<Change> {
     }
     let (ack, sequence) = (delta(8)?, delta(4)?);
     let window = new.u16(window_at).wrapping_sub(old.u16(window_at));
+    // RFC 1144's own decompressor leaves URG set behind the two short masks.
+    let short = !old.flags().has(Flags::URG);
     let moves = match (urgent, window, ack, sequence) {
         // Data after an acknowledgement; anything else unchanged is a retransmission, which shall find the ends in step.
         (None, 0, 0, 0) if old.data() != 0 || new.data() == 0 => return None,
-        (None, 0, ack, sequence) if ack == sequence && sequence != 0 && sequence == old.data() => Moves::Echo,
-        (None, 0, 0, sequence) if sequence != 0 && sequence == old.data() => Moves::Data,
+        (None, 0, ack, sequence) if short && ack == sequence && sequence != 0 && sequence == old.data() => Moves::Echo,
+        (None, 0, 0, sequence) if short && sequence != 0 && sequence == old.data() => Moves::Data,
         _ => Moves::Given { urgent, window, ack, sequence },
     };
     let id = new.u16(4).wrapping_sub(old.u16(4));

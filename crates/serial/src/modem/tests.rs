@@ -1,0 +1,307 @@
+use super::{Config, Exchange, Modem};
+use crate::chat::{Chat, Outcome, SCRIPT_MAX, Script, ScriptError};
+use crate::dialer::{self, Dialer, Event};
+use proptest::prelude::*;
+use wavelane_base::{Instant, Span};
+
+const START: Instant = Instant::from_secs(10);
+const DIAL: &str =
+    r"ABORT BUSY ABORT 'NO CARRIER' ABORT 'NO DIALTONE' TIMEOUT 5 '' ATZ OK ATDT5552 TIMEOUT 60 CONNECT ''";
+
+fn said(modem: &mut Modem) -> String {
+    let mut out = Vec::new();
+    modem.poll_computer(&mut out);
+    String::from_utf8(out).expect("text")
+}
+
+fn type_in(modem: &mut Modem, line: &str) -> String {
+    modem.push(START, line.as_bytes());
+    said(modem)
+}
+
+#[test]
+fn commands_are_echoed_and_answered() {
+    let mut modem = Modem::new(Config::default());
+    assert_eq!(type_in(&mut modem, "AT\r"), "AT\r\r\nOK\r\n");
+    assert_eq!(type_in(&mut modem, "ate0 q0 v1 x4 &c1 &d2 s0=0\r"), "ate0 q0 v1 x4 &c1 &d2 s0=0\r\r\nOK\r\n");
+    assert_eq!(type_in(&mut modem, "ATS7?\r"), "\r\n050\r\n\r\nOK\r\n");
+    assert_eq!(type_in(&mut modem, "A/"), "\r\n050\r\n\r\nOK\r\n", "the line before, again");
+    assert_eq!(type_in(&mut modem, "ATS7=30\r"), "\r\nOK\r\n");
+    assert_eq!(type_in(&mut modem, "ATS7?S99?\r"), "\r\n030\r\n\r\nERROR\r\n");
+    assert_eq!(type_in(&mut modem, "AT!\r"), "\r\nERROR\r\n");
+    assert_eq!(type_in(&mut modem, "ATS7=300\r"), "\r\nERROR\r\n");
+    assert_eq!(type_in(&mut modem, "hello\r"), "", "not for the modem");
+    assert_eq!(type_in(&mut modem, "AX\x08T\r"), "\r\nOK\r\n", "taken back");
+    assert_eq!(type_in(&mut modem, "ATV0\r"), "0\r");
+    assert_eq!(type_in(&mut modem, "ATO\r"), "3\r", "there is no call");
+    assert_eq!(type_in(&mut modem, "ATQ1\r"), "");
+    assert_eq!(type_in(&mut modem, &format!("AT{}\r", "L".repeat(5_000))), "", "bounded");
+    assert_eq!(type_in(&mut modem, "ATZ\r"), "\r\nOK\r\n");
+}
+
+/// Two computers and their modems.
+struct World {
+    now: Instant,
+    exchange: Exchange,
+    heard: [Vec<u8>; 2],
+    dialer: Option<Dialer>,
+    events: Vec<Event>,
+    data: Vec<u8>,
+}
+
+impl World {
+    fn new() -> Self {
+        let config = Config { rate: 33_600, training: Span::from_secs(10) };
+        let exchange = Exchange::new(&[("5551", config), ("5552", config)]);
+        Self { now: START, exchange, heard: Default::default(), dialer: None, events: Vec::new(), data: Vec::new() }
+    }
+    fn dialled(script: &str, tries: Option<u32>) -> Self {
+        let mut world = Self::new();
+        let script = Script::parse(script).expect("a script");
+        let config = dialer::Config { tries, escape: false, ..dialer::Config::new(script) };
+        world.dialer = Some(Dialer::new(world.now, &config));
+        world.settle();
+        world
+    }
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            let mut out = Vec::new();
+            if let Some(dialer) = &mut self.dialer {
+                while let Some(event) = dialer.poll_event() {
+                    if let Event::Dtr(on) = event {
+                        self.exchange.set_dtr(self.now, 0, on);
+                    } else {
+                        self.events.push(event);
+                    }
+                }
+                dialer.poll_transmit(&mut out);
+                self.exchange.push(self.now, 0, &out);
+            }
+            for at in 0..2 {
+                let mut octets = Vec::new();
+                self.exchange.poll_computer(at, &mut octets);
+                if let (0, Some(dialer)) = (at, &mut self.dialer) {
+                    dialer.push(self.now, &octets, |data| self.data.extend(data));
+                }
+                self.heard[at].extend(octets);
+            }
+        }
+    }
+    fn type_in(&mut self, at: usize, text: &str) {
+        self.exchange.push(self.now, at, text.as_bytes());
+        self.settle();
+    }
+    fn run(&mut self, span: Span) {
+        let until = self.now + span;
+        loop {
+            let dialer = self.dialer.as_ref().and_then(Dialer::poll_timeout);
+            let due = [self.exchange.poll_timeout(), dialer].into_iter().flatten().map(|due| due.at).min();
+            match due.filter(|due| *due <= until) {
+                Some(due) => {
+                    assert!(due >= self.now, "a stale deadline");
+                    self.now = due;
+                    self.exchange.handle_timeout(due);
+                    self.dialer.iter_mut().for_each(|dialer| dialer.handle_timeout(due));
+                    self.settle();
+                }
+                None => break self.now = until,
+            }
+        }
+    }
+    fn heard(&mut self, at: usize) -> String {
+        String::from_utf8_lossy(&core::mem::take(&mut self.heard[at])).into_owned()
+    }
+}
+
+#[test]
+fn a_call_rings_trains_carries_and_ends() {
+    let world = &mut World::new();
+    world.type_in(0, "ATE0DT5552\r");
+    world.run(Span::from_secs(7));
+    assert_eq!(world.heard(1), "\r\nRING\r\n\r\nRING\r\n");
+    world.type_in(1, "ATE0A\r");
+    world.run(Span::from_secs(9));
+    assert!(!world.exchange.modem(0).carrier(), "training");
+    world.run(Span::from_secs(2));
+    assert!(world.heard(0).ends_with("\r\nCONNECT 33600\r\n") && world.heard(1).ends_with("\r\nCONNECT 33600\r\n"));
+    world.type_in(0, "hello +++ATH\r");
+    world.run(Span::from_secs(3));
+    assert_eq!(world.heard(1), "hello +++ATH\r", "without silence around it, data");
+    // An escape with its guard times, a command, back online; the other end hears only the characters themselves.
+    world.type_in(0, "+++");
+    world.run(Span::from_millis(900));
+    assert_eq!(world.heard(0), "", "the guard time is not over");
+    world.run(Span::from_millis(200));
+    assert_eq!((world.heard(0), world.heard(1)), ("\r\nOK\r\n".into(), "+++".into()));
+    world.type_in(0, "ATO\r");
+    world.type_in(1, "back");
+    assert_eq!(world.heard(0), "\r\nCONNECT 33600\r\nback");
+    world.run(Span::from_secs(2));
+    world.type_in(0, "++");
+    world.run(Span::from_secs(2));
+    world.type_in(0, "+");
+    world.run(Span::from_secs(2));
+    assert_eq!((world.heard(0), world.heard(1)), (String::new(), "+++".into()), "three, but not together");
+    world.exchange.set_dtr(world.now, 0, false);
+    world.settle();
+    assert_eq!((world.heard(0), world.heard(1)), ("\r\nNO CARRIER\r\n".into(), "\r\nNO CARRIER\r\n".into()));
+}
+
+#[test]
+fn calls_that_do_not_come_about_say_why() {
+    let world = &mut World::new();
+    for (typed, answer) in [("ATE0DT5551\r", "BUSY"), ("ATX1DT5551\r", "NO CARRIER"), ("ATX4DT9\r", "NO ANSWER")] {
+        world.type_in(0, typed);
+        assert!(world.heard(0).ends_with(&format!("\r\n{answer}\r\n")), "{typed:?}");
+    }
+    // Nobody answers: register 7 ends it; a key pressed ends it at once.
+    world.type_in(0, "ATS7=20DT5552\r");
+    world.run(Span::from_secs(21));
+    assert_eq!(world.heard(0), "\r\nNO CARRIER\r\n");
+    assert_eq!(world.heard(1).matches("RING").count(), 4);
+    world.type_in(0, "ATDT5552\r");
+    world.run(Span::from_secs(1));
+    world.type_in(0, "x");
+    assert_eq!(world.heard(0), "\r\nNO CARRIER\r\n");
+    world.exchange.set_cut(true);
+    world.type_in(0, "ATDT5552\r");
+    assert_eq!(world.heard(0), "\r\nNO DIALTONE\r\n");
+}
+
+#[test]
+fn a_dialer_connects_and_calls_again_when_the_carrier_is_lost() {
+    let world = &mut World::dialled(DIAL, None);
+    world.type_in(1, "ATS0=2\r");
+    world.run(Span::from_secs(30));
+    assert_eq!(world.events, [Event::Connected("CONNECT 33600".into())]);
+    world.type_in(1, "data at once\x7e");
+    assert_eq!(world.data, "data at once\x7e".as_bytes());
+    world.exchange.set_cut(true);
+    world.settle();
+    let now = world.now;
+    world.dialer.as_mut().expect("a dialer").carrier_lost(now);
+    world.settle();
+    let again = Some(Span::from_secs(5));
+    assert_eq!(world.events[1], Event::Failed { why: "the carrier was lost".into(), again });
+    // Each failure doubles the wait: 10, 20, 40, 80, 160, then 300 s.
+    world.run(Span::from_secs(2_000));
+    let waits: Vec<u64> = world.events[2..]
+        .iter()
+        .map(|event| match event {
+            Event::Failed { why, again: Some(again) } if why == "the modem says NO DIALTONE" => {
+                again.as_millis() / 1_000
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(waits[..7], [10, 20, 40, 80, 160, 300, 300]);
+    world.exchange.set_cut(false);
+    world.run(Span::from_secs(400));
+    assert_eq!(world.events.last(), Some(&Event::Connected("CONNECT 33600".into())));
+    // A call that lasted begins anew with the shortest wait; hanging up here ends it for good.
+    world.run(Span::from_secs(100));
+    let now = world.now;
+    world.dialer.as_mut().expect("a dialer").hang_up(now);
+    world.settle();
+    assert_eq!(world.events.last(), Some(&Event::Failed { why: "hung up here".into(), again: None }));
+    assert!(!world.exchange.modem(0).carrier() && !world.exchange.modem(1).carrier());
+    world.run(Span::from_secs(3_600));
+    assert!(world.dialer.as_ref().expect("a dialer").poll_timeout().is_none());
+}
+
+#[test]
+fn tries_end() {
+    let world = &mut World::dialled(DIAL, Some(3));
+    world.exchange.set_cut(true);
+    world.run(Span::from_secs(3_600));
+    assert_eq!(world.events.len(), 3);
+    assert!(matches!(world.events[2], Event::Failed { again: None, .. }));
+}
+
+#[test]
+fn hanging_up_by_escape_needs_no_dtr() {
+    let world = &mut World::new();
+    let script = Script::parse(DIAL).expect("a script");
+    let config = dialer::Config { escape: true, ..dialer::Config::new(script) };
+    world.dialer = Some(Dialer::new(world.now, &config));
+    world.settle();
+    world.type_in(1, "ATS0=1\r");
+    world.run(Span::from_secs(30));
+    assert!(world.exchange.modem(0).carrier());
+    let now = world.now;
+    world.dialer.as_mut().expect("a dialer").hang_up(now);
+    world.run(Span::from_millis(3_000));
+    assert!(!world.exchange.modem(0).carrier(), "before DTR was dropped");
+}
+
+fn chat(script: &str, lines: &[&str]) -> (Option<Outcome>, String, usize) {
+    let mut chat = Chat::new(START, &Script::parse(script).expect("a script"));
+    let (mut out, mut left) = (Vec::new(), 0);
+    for line in lines {
+        left += line.len() - chat.push(START, line.as_bytes());
+        chat.poll_transmit(&mut out);
+    }
+    chat.poll_transmit(&mut out);
+    (chat.outcome().cloned(), String::from_utf8(out).expect("text"), left)
+}
+
+#[test]
+fn scripts_are_read_as_chat_reads_them() {
+    let done = |said: &str| Some(Outcome::Done(said.into()));
+    assert_eq!(chat("'' AT", &[]), (done(""), "AT\r".into(), 0));
+    assert_eq!(chat(r"'' 'AT\c' OK \s\\\t", &["OK"]), (done(""), "AT \\\t\r".into(), 0));
+    assert_eq!(
+        chat("CONNECT ''", &["\r\nCONN", "ECT 9600/ARQ\r\n\x7eframe"]),
+        (done("CONNECT 9600/ARQ"), String::new(), 6)
+    );
+    let aborted = chat("ABORT BUSY CONNECT", &["\r\nBUSY\r\nCONNECT"]);
+    assert_eq!(aborted.0.expect("an end").to_string(), "the modem says BUSY");
+    // The echo of what was sent is no answer to it.
+    let (outcome, out, _) = chat("'' ATOK OK ATD CONNECT", &["ATOK\r\r\nOK\r\n"]);
+    assert_eq!((outcome, out.as_str()), (None, "ATOK\rATD\r"));
+    let mut chat = Chat::new(START, &Script::parse(r"TIMEOUT 3 '' \d\pA OK B").expect("a script"));
+    let mut out = Vec::new();
+    for millis in [0, 999, 1_000, 1_099, 1_100] {
+        assert!(out.is_empty(), "{millis}");
+        chat.handle_timeout(START + Span::from_millis(millis));
+        chat.poll_transmit(&mut out);
+    }
+    assert_eq!(out, b"A\r");
+    chat.push(START + Span::from_millis(1_100), b"\x1b[2JEH?\r\n");
+    chat.handle_timeout(START + Span::from_millis(4_100));
+    let text = chat.outcome().expect("an end").to_string();
+    assert!(text.starts_with("no `OK` from the modem, which said `") && !text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn scripts_that_cannot_be_meant_are_refused() {
+    let error = |script: &str| Script::parse(script).expect_err("refused");
+    assert_eq!(error("'' 'AT"), ScriptError::Quote);
+    assert_eq!(error(r"'' AT\q"), ScriptError::Escape('q'));
+    assert_eq!(error(r"OK\d AT"), ScriptError::Escape('d'));
+    assert_eq!(error("ABORT"), ScriptError::Missing("ABORT"));
+    assert_eq!(error("TIMEOUT soon OK").to_string(), "the chat script has `TIMEOUT soon`: give seconds, 1 to 3600");
+    assert_eq!(error(&"x".repeat(300)), ScriptError::Length(300));
+    assert_eq!(error(&" ".repeat(SCRIPT_MAX + 1)), ScriptError::Long);
+}
+
+proptest! {
+    #[test]
+    fn any_text_of_a_modem_is_data(text in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        let mut modem = Modem::new(Config::default());
+        modem.push(START, &text);
+        let mut out = Vec::new();
+        modem.poll_computer(&mut out);
+        let mut chat = Chat::new(START, &Script::parse(DIAL).expect("a script"));
+        prop_assert!(chat.push(START, &out) <= out.len());
+        prop_assert!(chat.push(START, &text) <= text.len());
+        chat.handle_timeout(START + Span::from_secs(100));
+        chat.handle_timeout(START + Span::from_secs(200));
+        prop_assert!(chat.outcome().is_some());
+    }
+
+    #[test]
+    fn any_script_is_read_or_refused(script in "\\PC{0,200}") {
+        let _ = Script::parse(&script);
+    }
+}
