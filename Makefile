@@ -14,6 +14,8 @@ TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace babeld:babeld kill
   irtt:irtt chromium:chromium
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools mptcpize:mptcpize
+# What judges and tries our packages.
+PACKAGE_TOOLS := lintian:lintian debootstrap:debootstrap
 SING_BOX := github.com/sagernet/sing-box/cmd/sing-box@v1.14.1
 NEXTEST := 0.9.151
 
@@ -47,10 +49,11 @@ if ! command -v cargo >/dev/null; then
 fi
 endef
 
-.PHONY: help demo install test test-all soak clean
+.PHONY: help demo install put static deb image test test-all soak clean
 help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 70 s after the build; root)"
 	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
+	echo "make static   both programs without libraries of the system, for any Linux; make deb, make image: a Debian package and an OCI image of them"
 	echo "make test     what a change must pass: formatting, lints, house rules, tests, determinism, lab smoke (some 25 minutes the first time)"
 	echo "make test-all all of that, the long editions, other people's tunnels, the Python package (hours)"
 	echo "make soak     hostile peers, damaged captures and result files, probe packets, property tests: ten minutes (SOAK_SECONDS=600), from a new seed each time"
@@ -74,10 +77,16 @@ demo:
 
 # Builds as whoever calls, copies as root if the place needs it. DESTDIR is for packagers.
 PREFIX ?= /usr/local
+THIS := $(abspath $(firstword $(MAKEFILE_LIST)))
 install:
 	@$(call install,$(BUILD_TOOLS))
 	cargo build --release --package wavelane-cli --package wavelane-daemon
-	into="$(DESTDIR)$(PREFIX)"
+	$(MAKE) -s -f "$(THIS)" put PROGRAMS=target/release
+
+# Puts the programs of the folder PROGRAMS, their pages, completions and the unit in their places, and builds nothing.
+PROGRAMS ?= target/release
+put:
+	@into="$(DESTDIR)$(PREFIX)"
 	as_root=()
 	if (($$(id -u) != 0)) && ! { mkdir -p "$$into" && [[ -w "$$into" ]]; } 2>/dev/null; then
 	  command -v sudo >/dev/null || { echo "$$into is not yours: run this as root, or choose PREFIX=" >&2; exit 2; }
@@ -86,10 +95,10 @@ install:
 	unit=$$(mktemp)
 	texts=$$(mktemp -d)
 	trap 'rm -rf "$$unit" "$$texts"' EXIT
-	target/release/wavelane manuals "$$texts/man"
-	for shell in bash zsh fish; do target/release/wavelane completions "$$shell" >"$$texts/$$shell"; done
+	"$(PROGRAMS)/wavelane" manuals "$$texts/man"
+	for shell in bash zsh fish; do "$(PROGRAMS)/wavelane" completions "$$shell" >"$$texts/$$shell"; done
 	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
-	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
+	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" "$(PROGRAMS)/wavelane" "$(PROGRAMS)/wavelaned"
 	"$${as_root[@]}" install -D -m 644 -t "$$into/share/man/man1" "$$texts"/man/*.1
 	"$${as_root[@]}" install -D -m 644 -t "$$into/share/man/man8" "$$texts"/man/*.8
 	"$${as_root[@]}" install -D -m 644 "$$texts/bash" "$$into/share/bash-completion/completions/wavelane"
@@ -102,6 +111,25 @@ install:
 	  "$${as_root[@]}" systemd-sysusers "$$into/lib/sysusers.d/wavelane.conf"
 	fi
 	echo "== installed wavelane and wavelaned in $$into/bin" >&2
+
+# Programs that need no library of the system, and packages of them, in target/packages. TARGET names another kind of processor.
+TARGET ?= $(shell uname -m)-unknown-linux-musl
+PACKAGES := target/packages
+static:
+	@$(call install,$(BUILD_TOOLS) musl-gcc:musl-tools)
+	rustup target add "$(TARGET)" 2>/dev/null || { echo "no standard library for $(TARGET): 'rustup target list' has the names" >&2; exit 2; }
+	cargo build --release --target "$(TARGET)" --package wavelane-cli --package wavelane-daemon
+	mkdir -p "$(PACKAGES)"
+	tar -C "target/$(TARGET)/release" --owner 0 --group 0 -caf "$(PACKAGES)/wavelane-$(TARGET).tar.xz" wavelane wavelaned
+	(cd "target/$(TARGET)/release" && du -b wavelane wavelaned) >&2
+	echo "== $(PACKAGES)/wavelane-$(TARGET).tar.xz" >&2
+
+deb: static
+	@$(call install,dpkg-deb:dpkg)
+	packaging/deb/build.sh "target/$(TARGET)/release" "$(PACKAGES)"
+
+image: static
+	@packaging/oci/build.sh "target/$(TARGET)/release" "$(PACKAGES)"
 
 # Other people's tunnels that no package brings. Only `make test-all` installs them.
 define peers
@@ -146,7 +174,7 @@ test-all: export WAVELANE_HOSTILE_SECONDS ?= 60
 test-all: export WAVELANE_SOAK_SECONDS ?= 1200
 test test-all: export PROPTEST_RNG_SEED ?= 1
 test test-all:
-	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS) $(if $(filter all,$(TIER)),$(PEER_TOOLS)))
+	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS) $(if $(filter all,$(TIER)),$(PEER_TOOLS) $(PACKAGE_TOOLS)))
 	scratch=$$(mktemp -d)
 	touch "$$scratch/log"
 	results="$${CARGO_TARGET_DIR:-target}/nextest/$(TIER)/junit.xml"
@@ -249,6 +277,15 @@ test test-all:
 	  exit 1
 	fi
 	if [[ $(TIER) = all ]]; then
+	  step "the Debian package in a bare root"
+	  code=0
+	  packaging/deb/check.sh target/debug 2>"$$scratch/deb" || code=$$?
+	  cat "$$scratch/deb" >&2
+	  if ((code == 77)); then
+	    echo "SKIPPED ($$(tail -n 1 "$$scratch/deb")): the Debian package in a bare root" | tee -a "$$scratch/log"
+	  elif ((code)); then
+	    exit 1
+	  fi
 	  step "the Python package, its types, its tests and its notebook"
 	  python/check.sh 2>&1 | tee -a "$$scratch/log"
 	  step "hostile peers against the optimised build, with overflow checks"

@@ -36,6 +36,8 @@ mod study_show;
 #[cfg(feature = "full")]
 mod sweep;
 #[cfg(feature = "full")]
+mod top;
+#[cfg(feature = "full")]
 mod trace;
 
 #[cfg(feature = "full")]
@@ -82,13 +84,14 @@ Examples:
   wavelane import upload.json                     a result of flent, iperf3 or irtt as a record
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 links, flows and drops of the gateway on this machine
+  wavelane top                                    the same live, with rates both ways
 
 Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.
 The gateway itself is the program wavelaned.";
 
 /// Makes TCP/IP work over bad links: run scenarios, judge them, set up gateways.
 #[derive(Parser)]
-#[command(name = "wavelane", version = env!("WAVELANE_VERSION"), after_help = EXAMPLES)]
+#[command(name = "wavelane", version = wavelane_daemon::arguments::version(env!("WAVELANE_VERSION")), after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -130,6 +133,11 @@ enum Command {
     Init(Box<commands::InitArgs>),
     /// Show the running gateway's links and flows, and a counter and reason for every drop.
     Status(commands::StatusArgs),
+    /// Watch the running gateway: peers, lanes and flows, what was received and sent, rates both ways.
+    #[cfg(feature = "full")]
+    Top(top::TopArgs),
+    /// Say of each peer and lane whether it is in order, and what to do if it is not.
+    Netcheck(commands::NetcheckArgs),
     /// Print a shell's completions.
     Completions(manuals::CompletionsArgs),
     /// Write manual pages, one per command.
@@ -267,7 +275,16 @@ fn command(command: Command) -> Outcome {
         Command::Import(args) => import::import(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
+        #[cfg(feature = "full")]
+        Command::Status(args) if args.watch => top::top(&args.control.into()),
         Command::Status(args) => daemon(commands::status(&args)),
+        #[cfg(feature = "full")]
+        Command::Top(args) => top::top(&args),
+        Command::Netcheck(args) => {
+            let found = commands::netcheck(&args).map_err(Failure::refused)?;
+            print(&found.text)?;
+            Ok(if found.sound { 0 } else { EXIT_FAIL })
+        }
         Command::Completions(args) => manuals::completions(&args),
         Command::Manuals(args) => manuals::manuals(&args),
     }

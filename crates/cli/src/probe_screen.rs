@@ -55,6 +55,20 @@ fn is_screen() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|name| name != "dumb" && !name.is_empty())
 }
 
+/// The terminal, cleared, for as long as it is wanted; `None` if standard error is no terminal that can show more than lines.
+pub(crate) fn take() -> Option<Terminal<CrosstermBackend<Stderr>>> {
+    let mut err = std::io::stderr();
+    let fits = is_screen() && {
+        IS_SHOWN.store(true, Ordering::Relaxed);
+        execute!(err, EnterAlternateScreen, Hide).is_ok()
+    };
+    let terminal = if fits { Terminal::new(CrosstermBackend::new(err)).ok() } else { None };
+    if terminal.is_none() {
+        give_back();
+    }
+    terminal
+}
+
 /// The terminal, or lines.
 pub(crate) struct Screen {
     picture: Picture,
@@ -94,16 +108,7 @@ impl Screen {
     pub(crate) fn open(target: &str, length: Length) -> Self {
         let of_s = length.as_secs_f64();
         let picture = Picture { target: target.to_owned(), of_s, ..Picture::default() };
-        let mut err = std::io::stderr();
-        let fits = is_screen() && {
-            IS_SHOWN.store(true, Ordering::Relaxed);
-            execute!(err, EnterAlternateScreen, Hide).is_ok()
-        };
-        let terminal = if fits { Terminal::new(CrosstermBackend::new(err)).ok() } else { None };
-        if terminal.is_none() {
-            give_back();
-        }
-        Self { picture, terminal, said: None }
+        Self { picture, terminal: take(), said: None }
     }
 
     /// Shows how it goes.

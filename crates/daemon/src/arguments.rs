@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use std::path::PathBuf;
+use wavelane_wire::datagram::WIRE_VERSION;
 
 const MORE: &str = "\
 Signals:
@@ -19,9 +20,15 @@ Examples:
   wavelaned --config wavelaned.toml
   wavelane status                                             peers, lanes and flows of the running gateway";
 
+/// What `--version` says of a build: its commit, and the version on the wire, in which both gateways must be the same.
+pub fn version(build: &str) -> &'static str {
+    // Once for each command that is set up: clap takes no other text.
+    format!("{build}, wire version {WIRE_VERSION}").leak()
+}
+
 /// Carries TCP, UDP and ICMP over bad links between gateways, or shapes interfaces.
 #[derive(Parser)]
-#[command(name = "wavelaned", version, after_help = MORE)]
+#[command(name = "wavelaned", version = version(env!("WAVELANE_VERSION")), after_help = MORE)]
 pub struct Arguments {
     /// The configuration file (`wavelane init` writes one, `wavelane check` tests one).
     #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/wavelaned.toml")]

@@ -3,6 +3,7 @@
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
 mod lanes;
+mod netcheck;
 mod notes;
 mod one_way;
 
@@ -89,11 +90,20 @@ pub enum CommandError {
     /// The cure for a long queue.
     #[error("{0}")]
     Cure(String),
+    /// No such peer.
+    #[error("no peer is called '{name}': there is {names}")]
+    NoPeer {
+        /// As it was given.
+        name: String,
+        /// Those there are.
+        names: String,
+    },
     /// A control socket must be named.
     #[error("{0} with --control PATH")]
     WhichGateway(String),
 }
 
+pub use netcheck::{Netcheck, NetcheckArgs, netcheck};
 pub use wavelane_host::streams::stdout_was_closed;
 
 /// `wavelane keygen`.
@@ -170,8 +180,11 @@ pub struct InitArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct StatusArgs {
     /// Print the daemon's own JSON document.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     pub json: bool,
+    /// Go on showing it, as `wavelane top` does.
+    #[arg(long)]
+    pub watch: bool,
     /// The daemon's control socket; by default the only one in the usual place.
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -459,6 +472,12 @@ pub fn warnings(config: &Config) -> Vec<String> {
         config.lane_sockets().iter().filter_map(|socket| (socket.medium.obstacle)()).collect();
     obstacles.dedup();
     warnings.extend(obstacles.into_iter().map(str::to_owned));
+    if let Some(at) = config.metrics.filter(|at| !at.ip().is_loopback()) {
+        warnings.push(format!(
+            "gateway.metrics = \"{at}\" tells whoever reaches that address who talks to whom here, unencrypted: listen on 127.0.0.1:{} and fetch through a tunnel, or filter it",
+            at.port()
+        ));
+    }
     if config.clock != config::ClockSkew::default() {
         warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());
     }
@@ -467,17 +486,20 @@ pub fn warnings(config: &Config) -> Vec<String> {
 
 /// Asks the running daemon for its status.
 pub fn status(args: &StatusArgs) -> Result<String, CommandError> {
-    let path = match &args.control {
-        Some(path) => path.clone(),
-        None => find_control()?,
-    };
+    let (text, report) = report(args.control.as_deref())?;
+    Ok(if args.json { text } else { report.to_string() })
+}
+
+/// The status document of the daemon with this control socket, or of the only one here: as it came, and read.
+pub fn report(control: Option<&Path>) -> Result<(String, status::Report), CommandError> {
+    let path = control.map_or_else(find_control, |path| Ok(path.to_path_buf()))?;
     let no_daemon = |source| CommandError::NoDaemon { path: path.clone(), source };
     let stream = UnixStream::connect(&path).map_err(no_daemon)?;
     stream.set_read_timeout(Some(STATUS_PATIENCE)).map_err(no_daemon)?;
     let mut text = String::new();
     stream.take(STATUS_MAX).read_to_string(&mut text).map_err(no_daemon)?;
-    let report: status::Report = serde_json::from_str(&text).map_err(|_| CommandError::StrangeAnswer(path.clone()))?;
-    Ok(if args.json { text } else { report.to_string() })
+    let report = serde_json::from_str(&text).map_err(|_| CommandError::StrangeAnswer(path.clone()))?;
+    Ok((text, report))
 }
 
 /// The only control socket in the usual folder.

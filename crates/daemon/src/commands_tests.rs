@@ -191,7 +191,7 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
 
 #[test]
 fn status_without_a_daemon_names_a_remedy() {
-    let args = StatusArgs { json: false, control: Some("/nonexistent/wavelane.sock".into()) };
+    let args = StatusArgs { control: Some("/nonexistent/wavelane.sock".into()), ..StatusArgs::default() };
     let message = status(&args).unwrap_err().to_string();
     assert!(message.contains("--control") && !message.contains('\n'), "{message}");
 }

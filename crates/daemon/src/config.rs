@@ -175,6 +175,8 @@ pub struct Tun {
     pub mtu: u16,
     /// Whether super-packets and unfinished checksums are exchanged with the kernel.
     pub offload: bool,
+    /// Whether what comes through it and goes to public addresses leaves under this host's own.
+    pub masquerade: bool,
 }
 
 /// An address with the length of its network's prefix.
@@ -212,6 +214,10 @@ pub struct Config {
     pub reads: Vec<PathBuf>,
     /// The control socket.
     pub control: PathBuf,
+    /// Where figures for Prometheus are served, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// The program that is told of changes of peers and lanes, if any.
+    pub hook: Option<PathBuf>,
     /// The file that remembers the boot epoch.
     pub state: PathBuf,
     /// Bytes that all flows' buffers share.
@@ -371,6 +377,8 @@ impl Config {
             ("gateway.source", self.source == new.source),
             ("gateway.routing", self.routing_table == new.routing_table),
             ("gateway.control", self.control == new.control),
+            ("gateway.metrics", self.metrics == new.metrics),
+            ("gateway.hook", self.hook == new.hook),
             ("gateway.state", self.state == new.state),
             ("[intercept]", self.intercept == new.intercept),
             ("[tun]", self.tun == new.tun),

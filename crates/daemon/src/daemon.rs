@@ -30,10 +30,12 @@ use crate::counters::Counters;
 use crate::diagnosis::Examiner;
 use crate::engine::KernelEngine;
 use crate::epoch;
+use crate::hook::Hook;
 use crate::kernel::Kernel;
 use crate::key_log::KeyLog;
 use crate::keys;
 use crate::log::Log;
+use crate::metrics;
 use crate::names::Names;
 use crate::routes::Routes;
 use crate::rules;
@@ -99,6 +101,7 @@ pub struct Daemon {
     gateway: Gateway,
     poller: Poller,
     log: Log,
+    hook: Option<Hook>,
     counters: Counters,
     /// The gateway's ports.
     lanes: Vec<LanePort>,
@@ -174,7 +177,12 @@ impl Daemon {
         caps::keep_only(kept).map_err(system("giving up privileges"))?;
         let log = Log::open(now).map_err(system("a thread"))?;
         log.pen().take_panics();
+        let hook = config.hook.as_ref().map(|program| Hook::start(program, log.pen())).transpose();
+        let hook = hook.map_err(system("a thread"))?;
         let entropy = Entropy::live(wavelane_host::entropy::fill);
+        if let Some(listener) = opened.metrics {
+            metrics::serve(listener, &config.control).map_err(system("a thread"))?;
+        }
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
         let kernel = opened
             .installed
@@ -207,6 +215,7 @@ impl Daemon {
             gateway,
             poller,
             log,
+            hook,
             counters: Counters::default(),
             lanes: opened.lanes.into_iter().map(LanePort::new).collect(),
             frame: vec![0; FRAME_ROOM],

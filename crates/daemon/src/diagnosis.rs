@@ -43,6 +43,8 @@ pub(crate) enum Cause {
     NoLane(String),
     /// Nothing comes back.
     Silent,
+    /// The same of a peer that has answered since our start, for its keys are right.
+    Cut,
     /// Nothing arrives by the inbound lanes; this names them.
     NothingComes(String),
 }
@@ -100,6 +102,9 @@ impl Cause {
             }
             Self::NothingComes(by) => format!(
                 "nothing comes by {by}, by which alone it can answer what is sent to {address}: one of the two paths is cut or filtered, its address for that lane there is wrong, the host is off, or public_key here is not its own"
+            ),
+            Self::Cut => format!(
+                "nothing comes back from {address} any more: the link is cut, a firewall is in the way, or the host is off; it is called until it answers"
             ),
             Self::Silent => format!(
                 "nothing comes back from {address}: a firewall is in the way, the host is off, or public_key here is not its own (`wavelane check` there prints it)"

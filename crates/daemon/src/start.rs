@@ -132,6 +132,8 @@ pub(crate) struct Opened {
     /// The gateway's ports. One whose device is not there yet has no socket.
     pub(crate) lanes: Vec<Option<Port>>,
     pub(crate) control: Control,
+    /// Where figures are served.
+    pub(crate) metrics: Option<TcpListener>,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
     pub(crate) installed: Option<Installed>,
@@ -235,6 +237,7 @@ fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> 
         lanes.push(open_lane_if_there(&socket, mark)?);
     }
     let control = Control::bind(&config.control)?;
+    let metrics = config.metrics.map(|at| TcpListener::bind(at).map_err(port_error("TCP port", at))).transpose()?;
     let mut forwards = Vec::new();
     for forward in &config.forwards {
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
@@ -251,7 +254,7 @@ fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> 
     }
     .unzip();
     let installed = rules.map(|rules| Installed { rules, ways });
-    Ok(Opened { lanes, control, forwards, transparent, installed, tun, mark, remarks })
+    Ok(Opened { lanes, control, metrics, forwards, transparent, installed, tun, mark, remarks })
 }
 
 fn transparent(config: &Config, lock: Claim, remarks: &mut Vec<String>) -> Result<(Transparent, Rules), StartError> {

@@ -1,6 +1,7 @@
 //! What `wavelane status` shows: the document the daemon gives, and its rendering in words.
 
 mod flows;
+mod help;
 mod lanes;
 mod words;
 
@@ -16,6 +17,7 @@ pub const FORMAT: &str = "wavelane-status/1";
 
 /// One neighbour.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Peer {
     /// Configured name.
     pub name: String,
@@ -50,6 +52,15 @@ pub struct Peer {
     pub rate_is_initial: bool,
     /// Share of our packets lost lately, 0 to 1.
     pub loss: f64,
+    /// Share of its packets missing lately, on the worst of its lanes.
+    #[serde(default)]
+    pub loss_in: f64,
+    /// What was sent to it and received from it since the start, on the media: with IP's and UDP's headers.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// Packets lost and made good without waiting for a retransmission.
+    #[serde(default)]
+    pub repaired_packets: u64,
     /// Largest IP packet known to pass.
     pub path_mtu: usize,
     /// Why that is less than the 1,200 bytes which nearly every path carries, if it is.
@@ -71,8 +82,27 @@ pub struct Peer {
     pub lanes: Vec<Lane>,
 }
 
+/// Datagrams sent and received, and their bytes on the medium: with the headers of IP and UDP where it is IP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Traffic {
+    /// Bytes that left here.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Datagrams that left here.
+    #[serde(default)]
+    pub sent_packets: u64,
+    /// Bytes that came here.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Datagrams that came here.
+    #[serde(default)]
+    pub received_packets: u64,
+}
+
 /// One time that a sealed flow left its path because of what arrived by it, or did not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Distrust {
     /// Seconds since then.
     pub ago_s: f64,
@@ -87,6 +117,7 @@ pub struct Distrust {
 
 /// The gateways that a flow crosses, as far as they are known here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Way {
     /// The peer by which it begins.
     pub first: String,
@@ -112,6 +143,7 @@ impl fmt::Display for Way {
 
 /// One lane to a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Lane {
     /// Its name in messages: its place among the peer's tables, or "lane" if it has none.
     #[serde(default)]
@@ -167,8 +199,14 @@ pub struct Lane {
     /// Why that is small, if it is.
     #[serde(default)]
     pub path_mtu_cause: Option<String>,
-    /// Bytes delivered since the start.
+    /// Bytes of ours that the peer has acknowledged since the start.
     pub delivered_bytes: u64,
+    /// Packets of ours that were lost since the start.
+    #[serde(default)]
+    pub lost_packets: u64,
+    /// What was sent on it, and received from where it leads or, of an inbound lane, by its socket.
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// Milliseconds since anything came to its socket.
     #[serde(default)]
     pub silence_ms: Option<f64>,
@@ -176,6 +214,7 @@ pub struct Lane {
 
 /// One counter; counters only grow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Counter {
     /// Name for programs.
     pub name: String,
@@ -187,6 +226,7 @@ pub struct Counter {
 
 /// How the TCP door works.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Door {
     /// Whether traffic is taken transparently at all.
     pub intercepting: bool,
@@ -200,6 +240,7 @@ pub struct Door {
 
 /// The packet door: the TUN device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PacketDoor {
     /// The device's name.
     pub device: String,
@@ -221,6 +262,7 @@ pub struct PacketDoor {
 
 /// The kernel's routing table, where that decides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Routing {
     /// Its number.
     pub table: u32,
@@ -232,8 +274,10 @@ pub struct Routing {
 
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`FORMAT`].
+    #[cfg_attr(test, schemars(extend("const" = FORMAT)))]
     pub format: String,
     /// The gateway's name.
     pub name: String,
@@ -298,6 +342,7 @@ impl fmt::Display for Report {
             let rate = rate.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
             let preferred = p.preferred_lane.as_ref().filter(|_| p.lanes.len() > 1);
             let preferred = preferred.map_or(String::new(), |lane| format!("by {lane}: "));
+            writeln!(f, "  {}", p.traffic)?;
             writeln!(
                 f,
                 "  {preferred}send rate {rate}, round trip {} (least {}), queue {}, loss {:.2} %, path MTU {}, in flight {} B, heard {} ago",
@@ -322,6 +367,9 @@ impl fmt::Display for Report {
                 }
                 writeln!(f)?;
             }
+            if let Some(help) = p.help() {
+                writeln!(f, "  {help}")?;
+            }
             p.lanes.iter().try_for_each(|lane| lane.line(f))?;
         }
         writeln!(
@@ -337,7 +385,7 @@ impl fmt::Display for Report {
             let (device, mtu) = (&p.device, p.mtu);
             writeln!(
                 f,
-                "packets through {device} (MTU {mtu}): {} in by {} reads, {} out by {} writes",
+                "packets through {device} (MTU {mtu}): {} from this side by {} reads, {} to it by {} writes",
                 p.packets_in, p.reads, p.packets_out, p.writes
             )?;
         }
@@ -382,6 +430,26 @@ pub(crate) fn meaning(name: &str) -> Option<&'static str> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    /// The committed schema is what these types write. To renew it: `WAVELANE_SCHEMA=write cargo test -p wavelane-daemon schema`.
+    #[test]
+    fn the_schema_of_the_document_is_the_committed_one() {
+        let schema =
+            schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Report>();
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let file =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/wavelane-status-1.schema.json");
+        if std::env::var_os("WAVELANE_SCHEMA").is_some_and(|word| word == "write") {
+            std::fs::write(&file, &text).unwrap();
+        }
+        assert!(text == std::fs::read_to_string(&file).unwrap(), "the types and {} differ", file.display());
+        // What a daemon sends has everything that the schema requires, and the schema refuses another format.
+        let report = serde_json::to_value(Report { format: FORMAT.into(), ..Report::default() }).unwrap();
+        let schema = serde_json::to_value(&schema).unwrap();
+        let required = schema["required"].as_array().unwrap();
+        assert!(required.len() > 5 && required.iter().all(|key| report.get(key.as_str().unwrap()).is_some()));
+        assert_eq!(schema["properties"]["format"]["const"], FORMAT);
+    }
 
     /// The door's own counters are held to it by [`crate::counters::Counters::add`].
     #[test]

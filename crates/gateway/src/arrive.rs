@@ -81,7 +81,8 @@ impl Gateway {
                     }
                 }
                 self.heard(now, PeerId(peer));
-                self.peers[peer].note_heard_by(now, port);
+                let octets = datagram.len() + self.links[peer].overhead(back);
+                self.peers[peer].note_heard_by(now, port, back, octets);
                 self.lend(PeerId(peer));
                 let arrival = Arrival { now, rx_time: meta.rx_time, lane, back, number, ecn: meta.ecn, open };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);

@@ -52,7 +52,7 @@ pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
 pub use table::{NEXT_HOPS_MAX, NextHop, TABLE_MAX, Table};
-pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
+pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Status, Traffic};
 
 use addresses::Addresses;
 use cache::Cache;
@@ -143,8 +143,11 @@ struct PeerState {
     /// Whether a session was ever established.
     met: bool,
     heard: Option<Instant>,
-    /// The ports on which it was heard, and when last; at most [`HEARD_BY_MAX`].
-    heard_by: Vec<(PortId, Instant)>,
+    /// The ports on which it was heard, when last, and what came by them; at most [`HEARD_BY_MAX`].
+    heard_by: Vec<(PortId, Instant, Traffic)>,
+    /// Sent to it, and received from it.
+    sent: Traffic,
+    received: Traffic,
     /// Whether a session was established when the link was last settled.
     can_seal: bool,
     /// While an answer to data or a handshake is due: when the peer counts as down without it.
@@ -174,14 +177,25 @@ struct LaneState {
     addresses: Addresses,
     /// When its address changed last.
     moved: Option<Instant>,
+    /// Sent on it, and received from where it leads.
+    sent: Traffic,
+    received: Traffic,
 }
 
 impl PeerState {
-    fn note_heard_by(&mut self, now: Instant, port: PortId) {
-        if let Some((_, at)) = self.heard_by.iter_mut().find(|(by, _)| *by == port) {
+    /// A datagram came by `port`, from where our lane `back` leads if it does.
+    fn note_heard_by(&mut self, now: Instant, port: PortId, back: Option<usize>, octets: usize) {
+        self.received.count(octets);
+        if let Some(lane) = back.and_then(|back| self.lanes.get_mut(back)) {
+            lane.received.count(octets);
+        }
+        let place = self.heard_by.iter().position(|(by, ..)| *by == port);
+        if place.is_none() && self.heard_by.len() < HEARD_BY_MAX {
+            self.heard_by.push((port, now, Traffic::default()));
+        }
+        if let Some((_, at, came)) = self.heard_by.iter_mut().find(|(by, ..)| *by == port) {
             *at = now;
-        } else if self.heard_by.len() < HEARD_BY_MAX {
-            self.heard_by.push((port, now));
+            came.count(octets);
         }
     }
 
@@ -301,13 +315,19 @@ impl Gateway {
 
     /// A port is another socket from now on: the record of what came through it is void.
     pub fn forget_heard_by(&mut self, port: PortId) {
-        self.peers.iter_mut().for_each(|state| state.heard_by.retain(|(by, _)| *by != port));
+        self.peers.iter_mut().for_each(|state| state.heard_by.retain(|(by, ..)| *by != port));
     }
 
     /// Time since an authentic datagram of the peer last came to a port; `None` if none did.
     pub fn silence_by(&self, now: Instant, peer: PeerId, port: PortId) -> Option<Span> {
         let heard_by = &self.peers.get(peer.0)?.heard_by;
-        heard_by.iter().find(|(by, _)| *by == port).map(|(_, at)| now.since(*at))
+        heard_by.iter().find(|(by, ..)| *by == port).map(|(_, at, _)| now.since(*at))
+    }
+
+    /// What has come from the peer by `port` since the start.
+    pub fn received_by(&self, peer: PeerId, port: PortId) -> Traffic {
+        let heard_by = self.peers.get(peer.0).map(|state| state.heard_by.as_slice()).unwrap_or_default();
+        heard_by.iter().find(|(by, ..)| *by == port).map(|(.., came)| *came).unwrap_or_default()
     }
 
     /// Whether a lane to the peer, by its place in the configuration, has failed: nothing sent on it is answered.

@@ -116,6 +116,10 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         queue_delay: path.queue_delay,
         rate: path.rtt.map(|_| path.rate),
         loss: path.loss,
+        loss_in: link.inbound_loss(),
+        sent: state.sent,
+        received: state.received,
+        repaired: link.counters().repaired + link.service.packets.as_ref().map_or(0, |p| p.counters().sender.repaired),
         path_mtu: path.path_mtu,
         path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
         in_flight: path.in_flight,
@@ -151,6 +155,9 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Opt
         rate: path.rtt.filter(|_| path.delivered_bytes > 0).map(|_| path.rate),
         loss: path.loss,
         delivered_bytes: path.delivered_bytes,
+        lost_packets: path.lost_packets,
+        sent: gateway.peers[peer].lanes[lane].sent,
+        received: gateway.peers[peer].lanes[lane].received,
     })
 }
 

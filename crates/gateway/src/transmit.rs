@@ -82,6 +82,11 @@ impl Gateway {
         let plain = (draft.plain_len, draft.open);
         let sealed = self.sessions.seal_partly(now, peer, (draft.lane, draft.number), buf, plain);
         self.note_sent_to_peer(now, peer, lane, sealed.unwrap_or(0));
+        if let Some(len) = sealed {
+            let octets = len + self.links[peer].overhead(Some(lane));
+            self.peers[peer].sent.count(octets);
+            self.peers[peer].lanes[lane].sent.count(octets);
+        }
         self.settle(now, PeerId(peer));
         self.counters.dropped_no_session += u64::from(sealed.is_none());
         Some((sealed, draft.class))

@@ -113,6 +113,22 @@ pub struct Distrust {
     pub way: Option<KnownWay>,
 }
 
+/// Datagrams, and their octets on the medium: with the headers around them, of IP and UDP where it is IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Datagrams.
+    pub packets: u64,
+    /// Their octets.
+    pub octets: u64,
+}
+
+impl Traffic {
+    pub(super) fn count(&mut self, octets: usize) {
+        self.packets += 1;
+        self.octets += octets as u64;
+    }
+}
+
 /// What a gateway knows of one peer, for `status`.
 #[derive(Clone, Debug, Default)]
 pub struct PeerStatus {
@@ -134,6 +150,14 @@ pub struct PeerStatus {
     pub rate: Option<Rate>,
     /// Share of our packets found lost recently.
     pub loss: f64,
+    /// Share of its packets missing recently, on the worst of its lanes.
+    pub loss_in: f64,
+    /// Sent to it, and received from it, since the start.
+    pub sent: Traffic,
+    /// See `sent`.
+    pub received: Traffic,
+    /// Losses of ours that copies or repair symbols made good without waiting for a retransmission.
+    pub repaired: u64,
     /// Largest IP packet the path is known to carry.
     pub path_mtu: usize,
     /// Why that is below the base that nearly every path carries, if it is.
@@ -181,6 +205,12 @@ pub struct LaneStatus {
     pub loss: f64,
     /// IP bytes delivered since the start.
     pub delivered_bytes: u64,
+    /// Packets of ours that were lost since the start.
+    pub lost_packets: u64,
+    /// Sent on it, and received from where it leads, since it exists.
+    pub sent: Traffic,
+    /// See `sent`.
+    pub received: Traffic,
 }
 
 /// Everything `status` shows. Counters only grow.

@@ -9,6 +9,7 @@ mod import;
 mod install;
 mod interrupt;
 mod over;
+mod package;
 mod pages;
 mod places;
 mod probe;

@@ -15,10 +15,8 @@ fn a_record_names_the_build_as_the_version_does() {
     let environment: Value = serde_json::from_str(&place.read("r/environment.json")).unwrap();
     assert_eq!(environment["wavelane"], VERSION);
     let said = out(&wavelane(&["--version"]));
-    match environment["commit"].as_str() {
-        Some(commit) => assert_eq!(said, format!("wavelane {VERSION} ({commit})\n")),
-        None => assert_eq!(said, format!("wavelane {VERSION}\n")),
-    }
+    let commit = environment["commit"].as_str().map_or(String::new(), |commit| format!(" ({commit})"));
+    assert_eq!(said, format!("wavelane {VERSION}{commit}, wire version 1\n"));
 }
 
 /// What the build script says for sources in `folder`.
@@ -40,6 +38,7 @@ fn sources_outside_of_a_checkout_have_their_version_alone() {
     }
     let sources = place.0.join("parent/wavelane");
     std::fs::create_dir_all(sources.join("crates/cli")).unwrap();
+    std::fs::create_dir_all(sources.join("crates/other")).unwrap();
     let alone = format!("cargo:rustc-env=WAVELANE_VERSION={VERSION}\n");
     let said = built_in(&place, &sources);
     assert!(said.ends_with(&alone), "{said}");
@@ -60,7 +59,12 @@ fn sources_outside_of_a_checkout_have_their_version_alone() {
     let said = built_in(&place, &sources);
     let commit = said.lines().find_map(|line| line.strip_prefix("cargo:rustc-env=WAVELANE_COMMIT=")).unwrap();
     assert!(commit.len() == 12 && commit.chars().all(|c| c.is_ascii_hexdigit()), "{said}");
-    std::fs::write(sources.join("Cargo.toml"), "").unwrap();
-    assert!(git(&sources, &["add", "Cargo.toml"]));
+    let write = |name: &str| {
+        std::fs::write(sources.join(name), "").unwrap();
+        assert!(git(&sources, &["add", name]));
+    };
+    write("crates/other/lib.rs");
+    assert!(!built_in(&place, &sources).contains("+changes"), "no part of the program");
+    write("Cargo.toml");
     assert!(built_in(&place, &sources).contains(&format!("WAVELANE_VERSION={VERSION} ({commit}+changes)")));
 }

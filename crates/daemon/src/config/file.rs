@@ -52,6 +52,7 @@ impl Config {
             withhold: g.withhold,
             cache: g.cache.as_deref(),
         })?;
+        let metrics = g.metrics.as_deref().map(|at| socket_address("gateway.metrics", at)).transpose()?;
         if g.control.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(value("gateway.control", "is empty: name a path, or leave it out for the usual place"));
         }
@@ -61,6 +62,8 @@ impl Config {
             state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
             listen,
             control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),
+            metrics,
+            hook: g.hook.map(|program| folder.join(program)),
             name: g.name,
             on_failure: g.on_failure,
             source: g.source,
@@ -111,7 +114,7 @@ fn tun(t: TunTable) -> Result<Tun, ConfigError> {
         Ok(TunAddress { address, bits })
     };
     let addresses = t.addresses.iter().map(address).collect::<Result<_, _>>()?;
-    Ok(Tun { name: t.name, addresses, mtu: t.mtu, offload: t.offload })
+    Ok(Tun { name: t.name, addresses, mtu: t.mtu, offload: t.offload, masquerade: t.masquerade })
 }
 
 fn forward(f: ForwardTable, peers: &[Peer]) -> Result<Forward, ConfigError> {

@@ -38,6 +38,8 @@ pub(super) struct GatewayTable {
     #[serde(default)]
     pub(super) source: Source,
     pub(super) control: Option<PathBuf>,
+    pub(super) metrics: Option<String>,
+    pub(super) hook: Option<PathBuf>,
     pub(super) state: Option<PathBuf>,
     pub(super) pool: Option<String>,
     pub(super) flows_max: Option<usize>,
@@ -174,6 +176,8 @@ pub(super) struct TunTable {
     pub(super) mtu: u16,
     #[serde(default = "yes")]
     pub(super) offload: bool,
+    #[serde(default)]
+    pub(super) masquerade: bool,
 }
 
 #[derive(Deserialize)]

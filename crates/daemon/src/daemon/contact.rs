@@ -3,6 +3,7 @@
 use super::changes::Changes;
 use super::{Daemon, GREETING_PATIENCE};
 use crate::diagnosis::Cause;
+use crate::hook::Change;
 use crate::keys;
 use crate::medium;
 use crate::names::News;
@@ -32,6 +33,8 @@ pub(super) struct Contact {
     pub(super) down: bool,
     /// Since when it is up, or is not.
     pub(super) since: Instant,
+    /// It has answered since our start, under the key that the file has.
+    met: bool,
     /// Its silence was examined since then.
     doubted: bool,
     /// Why it does not answer, as far as that was found out; already logged.
@@ -52,6 +55,7 @@ impl Contact {
             answering: Vec::new(),
             down: false,
             since: now,
+            met: false,
             doubted: false,
             cause: None,
             evidence: None,
@@ -62,7 +66,7 @@ impl Contact {
     pub(super) fn turn(&mut self, now: Instant, up: bool) {
         let (said, lanes, answering) =
             (self.said.clone(), std::mem::take(&mut self.lanes), std::mem::take(&mut self.answering));
-        *self = Self { up, said, lanes, answering, ..Self::new(now) };
+        *self = Self { up, met: self.met || up, said, lanes, answering, ..Self::new(now) };
     }
     /// Whether its state is to be logged, and how many changes were not. A peer whose networks are or were refused is always logged.
     fn told(&mut self, now: Instant, was_down: bool) -> Option<u64> {
@@ -115,6 +119,8 @@ impl Daemon {
         if let Some(contact) = self.peers.get_mut(peer.0) {
             let was_down = contact.down;
             contact.turn(now, true);
+            self.tell_hook(peer.0, None, true);
+            let contact = &mut self.peers[peer.0];
             if let Some(unsaid) = contact.told(now, was_down) {
                 self.say(&format!("peer '{}' is up{}", self.peer_name(peer).to_owned(), Changes::unsaid(unsaid)));
             }
@@ -122,10 +128,18 @@ impl Daemon {
         self.give_back();
         self.note_whereabouts();
     }
+    /// Tells the operator's program that a peer, or one of its lanes, answers or does not.
+    pub(super) fn tell_hook(&self, peer: usize, lane: Option<String>, up: bool) {
+        if let (Some(hook), Some(peer)) = (&self.hook, self.config.peers.get(peer)) {
+            hook.tell(Change { peer: peer.name.clone(), lane, up });
+        }
+    }
     pub(super) fn peer_silent(&mut self, peer: PeerId) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer.0).filter(|c| c.up) {
             contact.turn(now, false);
+            self.tell_hook(peer.0, None, false);
+            let contact = &mut self.peers[peer.0];
             if let Some(unsaid) = contact.told(now, false) {
                 self.say(&format!(
                     "peer '{}' is silent: nothing comes from it any more{}",
@@ -178,8 +192,12 @@ impl Daemon {
     fn found(&mut self, peer: usize, address: Address, cause: Cause) {
         let now = self.now;
         if let Some(contact) = self.peers.get_mut(peer) {
+            let met = contact.met;
             let cause = match contact.weigh(now, address, cause) {
-                Cause::Silent => self.brought_by(peer).map_or(Cause::Silent, Cause::NothingComes),
+                Cause::Silent => {
+                    let otherwise = if met { Cause::Cut } else { Cause::Silent };
+                    self.brought_by(peer).map_or(otherwise, Cause::NothingComes)
+                }
                 other => other,
             };
             self.blame(peer, cause);

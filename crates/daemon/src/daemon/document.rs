@@ -6,7 +6,17 @@ use crate::kernel::Kernel;
 use crate::{config, keys, status};
 use wavelane_base::Span;
 use wavelane_door::{Connection, Kept};
-use wavelane_gateway::Controller;
+use wavelane_gateway::{Controller, Traffic};
+
+/// What was sent and received.
+pub(super) fn traffic(sent: Traffic, received: Traffic) -> status::Traffic {
+    status::Traffic {
+        sent_bytes: sent.octets,
+        sent_packets: sent.packets,
+        received_bytes: received.octets,
+        received_packets: received.packets,
+    }
+}
 
 impl Daemon {
     /// Everything `status` shows, as JSON.
@@ -33,6 +43,9 @@ impl Daemon {
                 c.controller == Controller::Delay && starts.into_iter().any(|start| p.rate == Some(start))
             }),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },
+            loss_in: p.loss_in,
+            traffic: traffic(p.sent, p.received),
+            repaired_packets: p.repaired,
             path_mtu: p.path_mtu,
             path_mtu_cause: p.path_mtu_cause.clone(),
             in_flight_bytes: p.in_flight,

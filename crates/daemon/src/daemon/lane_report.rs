@@ -2,11 +2,12 @@
 
 use super::Daemon;
 use super::changes::Changes;
+use super::document::traffic;
 use crate::config::{self, Lane, LaneSocket, Ways};
 use crate::medium::Medium;
 use crate::status;
 use wavelane_base::{Address, PortId, Span};
-use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId};
+use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId, Traffic};
 use wavelane_host::interface_is_up;
 
 /// An inbound lane has been silent for too long after this many times the longest silence of a peer that keeps its lanes open as
@@ -96,6 +97,12 @@ impl Daemon {
             path_mtu: known.map(|lane| lane.path_mtu),
             path_mtu_cause: known.and_then(|lane| lane.path_mtu_cause.clone()),
             delivered_bytes: known.map_or(0, |lane| lane.delivered_bytes),
+            lost_packets: known.map_or(0, |lane| lane.lost_packets),
+            // An inbound lane has no lane of ours: its socket brings nothing else.
+            traffic: known.map_or_else(
+                || traffic(Traffic::default(), self.gateway.received_by(PeerId(of.peer), PortId(of.port as u16))),
+                |lane| traffic(lane.sent, lane.received),
+            ),
             silence_ms: heard.map(ms),
         }
     }
@@ -280,6 +287,7 @@ impl Daemon {
             (false, None) => "has failed".into(),
         };
         let text = format!("peer '{}', {} by {}{to} {what}{}", p.name, lane.name, lane.by, Changes::unsaid(unsaid));
+        self.tell_hook(peer, Some(lane.name.clone()), works);
         self.say(&text);
     }
 }

@@ -144,7 +144,26 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
          counter reject with icmpx type admin-prohibited; }};",
         tun.name
     );
+    if tun.masquerade {
+        chains += &masquerade_chain(tun);
+    }
     chains
+}
+
+/// Addresses that are no public ones, by family: of sites (RFC 1918, RFC 6598, RFC 4193), links (RFC 3927, RFC 4291) and groups.
+const OF_SITES: [&str; 2] = [
+    "10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 172.16.0.0/12, 192.168.0.0/16, 224.0.0.0/4",
+    "fc00::/7, fe80::/10, ff00::/8",
+];
+
+/// Gives what peers send to public addresses through the device this host's own address, under which answers find back.
+fn masquerade_chain(tun: &Tun) -> String {
+    let rule = |family: Family| {
+        let (name, nft, of_sites) = (&tun.name, family.nft(), OF_SITES[family as usize]);
+        format!(" iifname \"{name}\" oifname != \"{name}\" {nft} daddr != {{ {of_sites} }} masquerade;")
+    };
+    let rules: String = Family::ALL.into_iter().map(rule).collect();
+    format!(" chain masquerade {{ type nat hook postrouting priority srcnat; policy accept;{rules} }};")
 }
 
 /// The table that stays when the process ends without an orderly stop. While it runs no packet meets these rules:

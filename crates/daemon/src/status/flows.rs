@@ -11,6 +11,7 @@ const FLOWS_PRINTED: usize = 20;
 
 /// One connection that crosses the door now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Flow {
     /// The peer it crosses to or from.
     pub peer: String,
@@ -27,9 +28,9 @@ pub struct Flow {
     pub age_s: f64,
     /// Seconds since it left its earlier stage: connecting, waiting or open.
     pub state_s: f64,
-    /// Bytes read from the socket here.
+    /// Bytes read from the socket here, which go to the peer: `sent`.
     pub in_bytes: u64,
-    /// Bytes written to the socket here.
+    /// Bytes written to the socket here, which came from the peer: `received`.
     pub out_bytes: u64,
 }
 
@@ -42,8 +43,8 @@ impl Report {
             let by = c.way.as_ref().map_or_else(|| c.peer.clone(), ToString::to_string);
             writeln!(
                 f,
-                "  {} to {} by {by}: {state}, {old} old, in its state for {for_s}, {} B in, {} B out",
-                c.source, c.target, c.in_bytes, c.out_bytes
+                "  {} to {} by {by}: {state}, {old} old, in its state for {for_s}, {} B received, {} B sent",
+                c.source, c.target, c.out_bytes, c.in_bytes
             )?;
         }
         match self.door.connections.saturating_sub(FLOWS_PRINTED.min(self.flow_list.len())) {
@@ -87,8 +88,7 @@ mod tests {
             Report { flow_list: vec![flow.clone(); 30], buffered_bytes: 900, pool_bytes: 1_000, ..Report::default() };
         report.door.connections = 300;
         let text = report.to_string();
-        let line =
-            "10.1.0.2:40000 to 10.3.0.2:80 by shore: ended there, 2 h old, in its state for 90 s, 5 B in, 7 B out";
+        let line = "10.1.0.2:40000 to 10.3.0.2:80 by shore: ended there, 2 h old, in its state for 90 s, 7 B received, 5 B sent";
         assert_eq!(text.matches(line).count(), FLOWS_PRINTED, "{text}");
         assert!(text.contains("and 280 more") && text.contains("buffered 900 of 1000 B\n"), "{text}");
         let way = Some(Way { first: "shore".into(), relays: Some(1), far: Some("town".into()) });

@@ -36,15 +36,12 @@ impl Lane {
         let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.1} ms"));
         if is_out {
             let rate = self.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
-            let (loss, delivered) = (self.loss * 100.0, self.delivered_bytes as f64 / 1e6);
+            let loss = self.loss * 100.0;
             let mtu = self.path_mtu.map_or("-".to_string(), |mtu| mtu.to_string());
             let rtt = ms(self.rtt_ms);
-            write!(
-                f,
-                "; send rate {rate}, round trip {rtt}, loss {loss:.2} %, path MTU {mtu}, {delivered:.2} MB delivered"
-            )?;
+            write!(f, "; {}; send rate {rate}, round trip {rtt}, loss {loss:.2} %, path MTU {mtu}", self.traffic)?;
         } else {
-            write!(f, "; heard {} ago", ms(self.silence_ms))?;
+            write!(f, "; {}; heard {} ago", self.traffic, ms(self.silence_ms))?;
         }
         writeln!(f)?;
         self.path_mtu_cause.iter().try_for_each(|cause| writeln!(f, "    {cause}"))
@@ -66,7 +63,12 @@ mod tests {
             Report { peers: vec![Peer { lanes: vec![lane], ..Peer::default() }], ..Report::default() }.to_string()
         };
         let plain = lane(|lane| lane.path_mtu = Some(1_400));
-        assert!(plain.contains("  lane 2 by wwan0 to 192.0.2.7:4780 (udp): in use; send rate -"), "{plain}");
+        assert!(
+            plain.contains(
+                "  lane 2 by wwan0 to 192.0.2.7:4780 (udp): in use; received 0.00 MB, sent 0.00 MB; send rate -"
+            ),
+            "{plain}"
+        );
         assert!(plain.contains("path MTU 1400"), "{plain}");
         let all = lane(|lane| {
             (lane.direction, lane.metered, lane.bulk) = ("out".into(), true, false);
@@ -78,9 +80,12 @@ mod tests {
             "{all}"
         );
         let small = lane(|lane| lane.path_mtu_cause = Some("packets of 1200 bytes are lost".into()));
-        assert!(small.contains("MB delivered\n    packets of 1200 bytes are lost\n"), "{small}");
+        assert!(small.contains("path MTU -\n    packets of 1200 bytes are lost\n"), "{small}");
         let brings = lane(|lane| (lane.direction, lane.silence_ms) = ("in".into(), Some(3.0)));
-        assert!(brings.contains("  lane 2 by wwan0 (udp, in): in use; heard 3.0 ms ago\n"), "{brings}");
+        assert!(
+            brings.contains("  lane 2 by wwan0 (udp, in): in use; received 0.00 MB, sent 0.00 MB; heard 3.0 ms ago\n"),
+            "{brings}"
+        );
         let two = |lanes| Peer {
             preferred_lane: Some("lane 2".into()),
             lanes: vec![Lane::default(); lanes],

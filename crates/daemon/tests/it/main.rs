@@ -30,3 +30,4 @@ mod slow;
 mod soak;
 mod stress;
 mod telephony;
+mod watch;

@@ -367,3 +367,42 @@ fn iperf3_above_the_links_rate_can_be_run_again_soon() {
     }
     assert!(a.counter("dropped_packets_queue_age") > 0, "{}", a.status());
 }
+
+#[test]
+fn what_leaves_for_the_internet_is_masqueraded_if_asked() {
+    let _alone = alone();
+    if !root_or_skip("masquerade") || !has("ping", "masquerade") {
+        return;
+    }
+    let world = World::new("masquerade");
+    // A public address that answers nobody but the far gateway, as the Internet answers no private address.
+    world.sh(
+        &world.server,
+        "ip addr add 192.0.2.9/32 dev lo; \
+         nft 'table ip inet0 { chain i { type filter hook input priority 0; ip daddr 192.0.2.9 ip saddr != 10.3.0.1 drop; }; }'",
+    );
+    world.sh(&world.b, "ip route add 192.0.2.0/24 via 10.3.0.2");
+    world.sh(&world.a, "ip route add 192.0.2.0/24 via 10.2.0.2");
+    let start = |masquerade: &str| {
+        let b = world.write("b", Outside::V4, "source = \"keep\"", &tun("b", masquerade));
+        edit(&b, "serves = [", "serves = [\"192.0.2.0/24\", ");
+        let a = world.write("a", Outside::V4, "source = \"keep\"", &tun("a", ""));
+        edit(&a, "routes = [", "routes = [\"192.0.2.0/24\", ");
+        let (b, a) = (world.spawn("b", &b), world.spawn("a", &a));
+        a.wait_log("peer 'b' is up");
+        b.wait_log("peer 'a' is up");
+        (a, b)
+    };
+    let (_a, b) = start("masquerade = true");
+    let said = ping(&world, &world.client, "-c 2 -i 0.2 -W 3 192.0.2.9");
+    assert_eq!(received(&said), 2, "{said}");
+    // Within the sites everybody keeps the own address.
+    let said = ping(&world, &world.client, "-c 1 -W 3 10.3.0.2");
+    assert_eq!(received(&said), 1, "{said}");
+    let sources = world.sh(&world.b, "nft list chain inet wavelane masquerade");
+    assert!(sources.contains("masquerade"), "{sources}");
+    drop((_a, b));
+    let (_a, _b) = start("");
+    let said = ping(&world, &world.client, "-c 1 -W 1 192.0.2.9");
+    assert_eq!(received(&said), 0, "{said}");
+}

@@ -369,6 +369,17 @@ impl<S: Service> Link<S> {
         }
     }
 
+    /// Octets around each datagram of a lane on its medium, or of one that came by no lane of ours.
+    pub fn overhead(&self, lane: Option<usize>) -> usize {
+        let lane = lane.filter(|lane| *lane < self.lanes.len()).unwrap_or_else(|| self.lanes.first());
+        self.lanes[lane].overhead()
+    }
+
+    /// Share of the neighbour's packets that are missing lately, on the worst of its lanes.
+    pub fn inbound_loss(&self) -> f64 {
+        self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max)
+    }
+
     /// The lane on which a packet sent now arrives soonest.
     pub fn best_lane(&self) -> usize {
         self.lanes.first()
@@ -434,7 +445,7 @@ impl<S: Service> Link<S> {
     fn settle(&mut self, now: Instant) {
         (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
         // A side that mostly listens learns its own direction's loss too late: with a single lane the other direction's loss is used.
-        let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
+        let inbound = self.inbound_loss();
         let plural = self.lanes.are_several();
         let alone = !plural && !self.lanes[self.lanes.first()].sender.withholds_copies();
         let inbound = if alone { inbound } else { 0.0 };

@@ -97,7 +97,8 @@ impl Daemon {
     }
     pub fn status(&self) -> wavelane_daemon::status::Report {
         use wavelane_daemon::commands::{StatusArgs, status};
-        let text = status(&StatusArgs { json: true, control: Some(self.control.clone()) }).unwrap();
+        let text =
+            status(&StatusArgs { json: true, control: Some(self.control.clone()), ..StatusArgs::default() }).unwrap();
         serde_json::from_str(&text).unwrap()
     }
     /// SIGHUP; waits until the daemon has read its configuration again, and returns why it refused that, if it did.

@@ -1,0 +1,343 @@
+//! `wavelane top`: a running gateway's peers, lanes and flows, live. Rates are differences of two status documents by the gateway's own clock.
+
+use crate::probe_screen::{give_back, take};
+use crate::{Failure, Outcome, interrupt, print};
+use clap::Args;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use wavelane_base::text;
+use wavelane_daemon::commands;
+use wavelane_daemon::status::{Lane, Peer, Report};
+
+/// How often Ctrl-C is looked for while nothing is due.
+const LOOK: Duration = Duration::from_millis(100);
+/// Flows printed where there is no screen.
+const FLOWS_PRINTED: usize = 10;
+
+/// Arguments of `wavelane top`.
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    /// The daemon's control socket; by default the only one in the usual place.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+    /// End after so many looks; by default only Ctrl-C ends it.
+    #[arg(long, value_name = "LOOKS", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+impl From<Option<PathBuf>> for TopArgs {
+    fn from(control: Option<PathBuf>) -> Self {
+        Self { control, every: 1, count: None }
+    }
+}
+
+/// Shows the gateway until Ctrl-C, or `--count` times: on a screen if standard error is a terminal, else as text on standard output.
+pub(crate) fn top(args: &TopArgs) -> Outcome {
+    let look = || commands::report(args.control.as_deref()).map(|(_, report)| report).map_err(Failure::refused);
+    let mut now = look()?;
+    let stop = interrupt::flag_before(give_back)?;
+    let mut terminal = take();
+    let mut before = None;
+    let mut looks = 0;
+    let ended = loop {
+        let view = View::of(before.as_ref(), &now);
+        match &mut terminal {
+            Some(terminal) => drop(terminal.draw(|frame| view.draw(frame))),
+            None => {
+                if let Err(failure) = print(&view.to_text()) {
+                    break Err(failure);
+                }
+            }
+        }
+        looks += 1;
+        if args.count.is_some_and(|most| looks >= most) || !pause(args.every, &stop) {
+            break Ok(0);
+        }
+        match look() {
+            Ok(next) => before = Some(std::mem::replace(&mut now, next)),
+            Err(failure) => break Err(failure),
+        }
+    };
+    drop(terminal);
+    give_back();
+    ended
+}
+
+/// Waits; `false` if Ctrl-C came meanwhile.
+fn pause(seconds: u64, stop: &AtomicBool) -> bool {
+    let (_kept, bell) = channel::<()>();
+    let looks = u128::from(seconds) * 1_000 / LOOK.as_millis();
+    (0..looks).all(|_| {
+        let _ = bell.recv_timeout(LOOK);
+        !stop.load(Ordering::Relaxed)
+    })
+}
+
+/// A line of a table.
+type Fields = [String; 9];
+
+const LANES: [&str; 9] = ["peer, lane", "state", "received", "sent", "in", "out", "round trip", "loss in", "loss out"];
+const FLOWS: [&str; 9] = ["from", "to", "received", "sent", "in", "out", "by", "state", "age"];
+
+/// What is shown of two documents.
+struct View {
+    title: String,
+    lanes: Vec<Fields>,
+    helps: Vec<String>,
+    flows: Vec<Fields>,
+}
+
+fn bytes(octets: u64) -> String {
+    match octets as f64 {
+        b if b < 1e6 => format!("{:.1} kB", b / 1e3),
+        b if b < 1e9 => format!("{:.2} MB", b / 1e6),
+        b => format!("{:.3} GB", b / 1e9),
+    }
+}
+
+/// Bits per second from two counts; "-" for the first look, or where a count began anew.
+fn rate(before: Option<u64>, now: u64, seconds: f64) -> String {
+    match before.and_then(|before| now.checked_sub(before)).filter(|_| seconds > 0.0) {
+        Some(octets) => format!("{:.2} Mbit/s", octets as f64 * 8.0 / seconds / 1e6),
+        None => "-".into(),
+    }
+}
+
+fn ms(value: Option<f64>) -> String {
+    value.map_or("-".into(), |ms| format!("{ms:.1} ms"))
+}
+
+fn share(value: f64) -> String {
+    format!("{:.2} %", value * 100.0)
+}
+
+impl View {
+    fn of(before: Option<&Report>, now: &Report) -> Self {
+        let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s);
+        let mut lanes = Vec::new();
+        let mut sums: [u64; 2] = [0; 2];
+        let mut sums_before = before.map(|_| [0_u64; 2]);
+        for peer in &now.peers {
+            let earlier = before.and_then(|before| before.peers.iter().find(|p| p.name == peer.name));
+            lanes.push(of_peer(earlier, peer, seconds));
+            sums = [sums[0] + peer.traffic.received_bytes, sums[1] + peer.traffic.sent_bytes];
+            if let (Some(sums), Some(p)) = (&mut sums_before, earlier) {
+                *sums = [sums[0] + p.traffic.received_bytes, sums[1] + p.traffic.sent_bytes];
+            }
+            if peer.lanes.len() > 1 {
+                let at = |place: usize| earlier.and_then(|p| p.lanes.get(place));
+                lanes.extend(peer.lanes.iter().enumerate().map(|(place, lane)| of_lane(at(place), lane, seconds)));
+            }
+        }
+        if now.peers.len() > 1 {
+            let was = |which: usize| sums_before.map(|sums| sums[which]);
+            let rates = [rate(was(0), sums[0], seconds), rate(was(1), sums[1], seconds)];
+            let [inward, outward] = rates;
+            let none = String::new;
+            lanes.push(["all".into(), none(), bytes(sums[0]), bytes(sums[1]), inward, outward, none(), none(), none()]);
+        }
+        let helps = now.peers.iter().filter_map(|p| Some(format!("{}: {}", p.name, p.help()?))).collect();
+        let title = format!(
+            "gateway {}, up {:.0} s: {} flows, {} connections, {} of {} in the pool",
+            now.name,
+            now.uptime_s,
+            now.flows,
+            now.door.connections,
+            bytes(now.buffered_bytes),
+            bytes(now.pool_bytes)
+        );
+        Self { title, lanes, helps, flows: flows(before, now, seconds) }
+    }
+
+    /// Without a screen.
+    fn to_text(&self) -> String {
+        let mut out = format!("{}\n", self.title);
+        let shown = self.flows.iter().take(FLOWS_PRINTED);
+        let tables = [(LANES, self.lanes.iter().collect::<Vec<_>>()), (FLOWS, shown.collect())];
+        for (heads, rows) in tables.into_iter().filter(|(_, rows)| !rows.is_empty()) {
+            let width = |column: usize| {
+                rows.iter().map(|row| row[column].chars().count()).chain([heads[column].len()]).max().unwrap_or(0)
+            };
+            let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+            for row in std::iter::once(heads.map(str::to_owned)).chain(rows.into_iter().cloned()) {
+                let fields: Vec<String> =
+                    row.iter().zip(&widths).map(|(field, width)| format!("{field:<width$}")).collect();
+                let _ = writeln!(out, "  {}", fields.join("  ").trim_end());
+            }
+        }
+        self.helps.iter().for_each(|line| out += &format!("{line}\n"));
+        out
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let height = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let rows = [
+            Constraint::Length(1),
+            Constraint::Length(height(self.lanes.len() + 1)),
+            Constraint::Length(height(self.helps.len() + 1)),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ];
+        let [title, lanes, helps, flows, foot] = Layout::vertical(rows).areas(frame.area());
+        // Names and addresses of others move no cursor.
+        frame.render_widget(Line::from(text::line(&self.title, usize::MAX).into_owned()), title);
+        frame.render_widget(table(LANES, &self.lanes, [20, 6, 10, 10, 15, 15, 10, 8, 8]), lanes);
+        frame.render_widget(Paragraph::new(self.helps.join("\n")), helps);
+        frame.render_widget(table(FLOWS, &self.flows, [22, 22, 10, 10, 15, 15, 8, 11, 6]), flows);
+        frame.render_widget(Line::from("received, in: what came from the peer. Ctrl-C ends."), foot);
+    }
+}
+
+fn table(heads: [&str; 9], rows: &[Fields], widths: [u16; 9]) -> Table<'static> {
+    let head = Row::new(heads.map(|head| Cell::from(head.to_owned()))).style(Style::new().add_modifier(Modifier::BOLD));
+    let row = |fields: &Fields| Row::new(fields.clone().map(|f| Cell::from(text::line(&f, usize::MAX).into_owned())));
+    Table::new(rows.iter().map(row), widths.map(Constraint::Length)).header(head)
+}
+
+fn of_peer(before: Option<&Peer>, p: &Peer, seconds: f64) -> Fields {
+    let t = p.traffic;
+    [
+        p.name.clone(),
+        if p.up { "up".into() } else { "down".into() },
+        bytes(t.received_bytes),
+        bytes(t.sent_bytes),
+        rate(before.map(|p| p.traffic.received_bytes), t.received_bytes, seconds),
+        rate(before.map(|p| p.traffic.sent_bytes), t.sent_bytes, seconds),
+        ms(p.rtt_ms),
+        share(p.loss_in),
+        share(p.loss),
+    ]
+}
+
+fn of_lane(before: Option<&Lane>, lane: &Lane, seconds: f64) -> Fields {
+    let t = lane.traffic;
+    let state = match &lane.unused {
+        None => "used",
+        Some(why) if why.starts_with("in reserve") => "spare",
+        Some(_) => "not",
+    };
+    [
+        format!("  {} by {}", lane.name, lane.by),
+        state.into(),
+        bytes(t.received_bytes),
+        bytes(t.sent_bytes),
+        rate(before.map(|lane| lane.traffic.received_bytes), t.received_bytes, seconds),
+        rate(before.map(|lane| lane.traffic.sent_bytes), t.sent_bytes, seconds),
+        ms(lane.rtt_ms),
+        "-".into(),
+        share(lane.loss),
+    ]
+}
+
+/// The connections, those that move most now first.
+fn flows(before: Option<&Report>, now: &Report, seconds: f64) -> Vec<Fields> {
+    let earlier: BTreeMap<(&str, &str), (u64, u64)> = before
+        .map(|before| before.flow_list.iter().map(|f| ((&*f.source, &*f.target), (f.out_bytes, f.in_bytes))).collect())
+        .unwrap_or_default();
+    let moved = |f: &wavelane_daemon::status::Flow| {
+        let was = earlier.get(&(&*f.source, &*f.target)).copied();
+        was.map_or(0, |was| (f.out_bytes + f.in_bytes).saturating_sub(was.0 + was.1))
+    };
+    let mut list: Vec<_> = now.flow_list.iter().collect();
+    // Stable: equal ones stay in the document's order.
+    list.sort_by_key(|f| std::cmp::Reverse(moved(f)));
+    let row = |f: &wavelane_daemon::status::Flow| {
+        let was = earlier.get(&(&*f.source, &*f.target)).copied();
+        [
+            f.source.clone(),
+            f.target.clone(),
+            bytes(f.out_bytes),
+            bytes(f.in_bytes),
+            rate(was.map(|was| was.0), f.out_bytes, seconds),
+            rate(was.map(|was| was.1), f.in_bytes, seconds),
+            f.peer.clone(),
+            f.state.clone(),
+            format!("{:.0} s", f.age_s),
+        ]
+    };
+    list.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use wavelane_daemon::status::{Flow, Traffic};
+
+    fn report(uptime_s: f64, received_bytes: u64) -> Report {
+        let traffic = Traffic { received_bytes, sent_bytes: received_bytes / 10, ..Traffic::default() };
+        let lane = Lane { name: "lane 1".into(), by: "wwan0".into(), traffic, ..Lane::default() };
+        let peer = |name: &str| Peer {
+            name: name.into(),
+            up: true,
+            rtt_ms: Some(62.0),
+            loss_in: 0.02,
+            traffic,
+            lanes: vec![lane.clone(), lane.clone()],
+            ..Peer::default()
+        };
+        let flow = |port: u16, out_bytes| Flow {
+            source: format!("10.1.0.2:{port}"),
+            target: "10.3.0.2:80".into(),
+            peer: "shore".into(),
+            state: "open".into(),
+            out_bytes,
+            ..Flow::default()
+        };
+        let flow_list = vec![flow(1, 900_000_000), flow(2, received_bytes)];
+        Report {
+            name: "ship".into(),
+            uptime_s,
+            peers: vec![peer("shore"), peer("hill")],
+            flow_list,
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn rates_are_differences_by_the_gateways_clock_and_all_peers_are_added_up() {
+        let view = View::of(Some(&report(10.0, 1_000_000)), &report(12.0, 6_000_000));
+        assert_eq!(view.lanes[0][..6], ["shore", "up", "6.00 MB", "600.0 kB", "20.00 Mbit/s", "2.00 Mbit/s"]);
+        assert_eq!(view.lanes[1][..2], ["  lane 1 by wwan0", "used"]);
+        assert_eq!(view.lanes.last().unwrap()[..5], ["all", "", "12.00 MB", "1.20 MB", "40.00 Mbit/s"]);
+        assert_eq!(view.flows[0][0], "10.1.0.2:2", "what moves now stands first");
+        assert_eq!(view.flows[0][4], "20.00 Mbit/s");
+        let first = View::of(None, &report(10.0, 1_000_000));
+        assert_eq!(first.lanes[0][4], "-", "one look has no rate");
+        // A gateway that was started again counts anew.
+        assert_eq!(View::of(Some(&report(10.0, 5)), &report(1.0, 4)).lanes[0][4], "-");
+    }
+
+    #[test]
+    fn the_screen_and_the_text_show_the_same() {
+        let view = View::of(Some(&report(10.0, 1_000_000)), &report(12.0, 6_000_000));
+        for (width, height) in [(140, 30), (12, 4), (1, 1)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| view.draw(frame)).unwrap();
+            if width < 140 {
+                continue;
+            }
+            let (screen, text) = (terminal.backend().to_string(), view.to_text());
+            for part in
+                ["gateway ship", "shore", "6.00 MB", "20.00 Mbit/s", "62.0 ms", "2.00 %", "10.1.0.2:2", "helps: "]
+            {
+                assert!(screen.contains(part), "{part} on\n{screen}");
+                assert!(text.contains(part), "{part} in\n{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Packages: what their scripts make of programs that are built already, and what `dpkg` makes of the Debian one in a bare root.
+
+use crate::common::Place;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{command:?}: {said}{}", String::from_utf8_lossy(&stderr));
+    said
+}
+
+/// Whether this is `make test-all`.
+fn all() -> bool {
+    std::env::var_os("WAVELANE_TEST_ALL").is_some()
+}
+
+/// What the script `packaging/KIND/build.sh` makes of the program under test, which stands for both.
+fn package(place: &Place, kind: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let built = place.0.join("built");
+    std::fs::create_dir_all(&built).unwrap();
+    for program in ["wavelane", "wavelaned"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wavelane"), built.join(program)).unwrap();
+    }
+    let mut script = Command::new(root.join(format!("packaging/{kind}/build.sh")));
+    script.arg(&built).arg(place.0.join("out")).env("COMPRESS", if all() { "gzip" } else { "none" });
+    PathBuf::from(run(&mut script).trim())
+}
+
+#[test]
+fn the_debian_package_installs_in_a_bare_root() {
+    let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok_and(|o| o.status.success());
+    if let Some(missing) = ["make", "strip", "dpkg-deb"].into_iter().find(|tool| !has(tool)) {
+        eprintln!("SKIPPED ({missing} is missing): the Debian package");
+        return;
+    }
+    let place = Place::new("deb");
+    let file = package(&place, "deb");
+    let about = run(Command::new("dpkg-deb").arg("--info").arg(&file));
+    assert!(
+        about.contains("Package: wavelane\n") && about.contains(concat!("Version: ", env!("CARGO_PKG_VERSION"), "\n"))
+    );
+    let list = run(Command::new("dpkg-deb").arg("--contents").arg(&file));
+    for (mode, path) in [
+        ("drwxr-xr-x", "./"),
+        ("-rwxr-xr-x", "./usr/bin/wavelaned"),
+        ("-rw-r--r--", "./usr/lib/systemd/system/wavelaned.service"),
+        ("-rw-r--r--", "./usr/lib/sysusers.d/wavelane.conf"),
+        ("-rw-r--r--", "./usr/share/man/man8/wavelaned.8.gz"),
+        ("-rw-r--r--", "./usr/share/man/man1/wavelane-top.1.gz"),
+        ("-rw-r--r--", "./usr/share/bash-completion/completions/wavelane"),
+        ("drwxr-xr-x", "./etc/wavelane/"),
+    ] {
+        let is_it = |line: &str| line.starts_with(&format!("{mode} root/root ")) && line.ends_with(&format!(" {path}"));
+        assert!(list.lines().any(is_it), "no {mode} {path} in\n{list}");
+    }
+    // Its files arrive whole: dpkg's own sums.
+    let bare = place.0.join("bare");
+    run(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(&bare));
+    run(Command::new("dpkg-deb").arg("--control").arg(&file).arg(bare.join("DEBIAN")));
+    run(Command::new("md5sum").args(["--quiet", "--check", "DEBIAN/md5sums"]).current_dir(&bare));
+    for script in ["postinst", "prerm", "postrm"] {
+        run(Command::new("sh").arg("-n").arg(bare.join("DEBIAN").join(script)));
+    }
+    let said = run(Command::new(bare.join("usr/bin/wavelaned")).arg("--version"));
+    assert!(said.contains(", wire version "), "{said}");
+    let unit = std::fs::read_to_string(bare.join("usr/lib/systemd/system/wavelaned.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/wavelaned --config /etc/wavelane/wavelaned.toml\n"), "{unit}");
+    lint(&file);
+}
+
+/// Debian's own judge, in `make test-all` where it is installed. The program under test is linked with the system's library, those of a
+/// package are not.
+fn lint(file: &Path) {
+    if !all() {
+        return;
+    }
+    let mut command = Command::new("lintian");
+    command.args(["--allow-root", "--fail-on", "error,warning"]);
+    command.args(["--suppress-tags", "undeclared-elf-prerequisites,mismatched-override,unused-override"]);
+    match command.arg(file).output() {
+        Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout)),
+        Err(_) => eprintln!("SKIPPED (lintian is missing: apt-get install lintian): lintian of the Debian package"),
+    }
+}
+
+#[test]
+fn the_oci_image_is_whole_and_holds_the_programs_alone() {
+    let place = Place::new("oci");
+    let file = package(&place, "oci");
+    let image = place.0.join("image");
+    std::fs::create_dir(&image).unwrap();
+    run(Command::new("tar").arg("-xf").arg(&file).arg("-C").arg(&image));
+    // The blob of a descriptor, which has the size and the hash that it says.
+    let blob = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let path = image.join("blobs/sha256").join(digest);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), descriptor["size"].as_u64().unwrap());
+        assert!(run(Command::new("sha256sum").arg(&path)).starts_with(digest), "{descriptor}");
+        path
+    };
+    let json = |path: &Path| serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(json(&image.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
+    let manifest = json(&blob(&json(&image.join("index.json"))["manifests"][0]));
+    let config = json(&blob(&manifest["config"]));
+    assert_eq!(config["config"]["Entrypoint"][0], "/usr/bin/wavelaned");
+    assert_eq!(config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"], "the layer is not compressed");
+    let list = run(Command::new("tar").arg("-tvf").arg(blob(&manifest["layers"][0])));
+    let files: Vec<&str> = list.lines().filter(|l| l.starts_with('-')).filter_map(|l| l.rsplit(' ').next()).collect();
+    assert_eq!(files, ["usr/bin/wavelane", "usr/bin/wavelaned"], "{list}");
+    assert!(list.lines().all(|line| line.contains(" 0/0 ")), "{list}");
+}
