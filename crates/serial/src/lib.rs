@@ -4,7 +4,13 @@
 //! are `wavelane_wire::serial`'s; `docs/protocol/serial.md` is enough for a second implementation.
 #![forbid(unsafe_code)]
 
+// What the fuzz targets share is written against the crate's name.
+#[cfg(test)]
+extern crate self as wavelane_serial;
+
 pub mod chat;
+#[cfg(test)]
+mod corpus_tests;
 mod counters;
 mod deframer;
 pub mod dialer;
@@ -17,6 +23,8 @@ mod line;
 mod line_tests;
 pub mod modem;
 pub mod ppp;
+#[cfg(test)]
+mod vectors_tests;
 pub mod vj;
 #[cfg(test)]
 mod vj_tests;

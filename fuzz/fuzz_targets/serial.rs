@@ -1,0 +1,9 @@
+//! Arbitrary octets at every framing of a serial line.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../shared/serial.rs"]
+#[expect(dead_code, reason = "the other target's half")]
+mod serial;
+
+fuzz_target!(|input: &[u8]| serial::decoders(input));
