@@ -5,8 +5,11 @@
 //! could favour the protocol it carries.
 #![forbid(unsafe_code)]
 
+pub mod bluetooth;
 pub mod cable;
+pub mod cellular;
 pub mod loss;
+mod pair;
 pub mod wifi;
 
 pub use cable::{
@@ -15,4 +18,5 @@ pub use cable::{
     TraceError,
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
+pub use pair::{PAIR_QUEUE_MAX, PairCounters};
 pub use wavelane_queue::{AqlTerms, Tins};

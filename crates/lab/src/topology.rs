@@ -88,7 +88,7 @@ impl Plan {
         let links = links(scenario);
         let mut wires = Vec::new();
         for (i, channel) in scenario.channels.iter().enumerate() {
-            if !matches!(channel.kind, wavelane_scenario::ChannelKind::Cable(_)) {
+            if channel.cell().is_some() {
                 let why = "is a radio cell, and a bit-level MAC cannot run against real kernels in real time";
                 return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
             }

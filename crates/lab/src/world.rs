@@ -7,8 +7,10 @@ use crate::tools;
 use crate::topology::Plan;
 use std::path::PathBuf;
 use std::sync::Arc;
-use wavelane_base::{Instant, Seed, Span};
+use wavelane_base::{Instant, Machine, Seed, Span};
+use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::RING_BOUND;
+use wavelane_channel::cellular::Cellular;
 use wavelane_channel::{Cable, CableConfig, Discipline, Parameter, QueueLimit, Queueing};
 use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
@@ -192,10 +194,25 @@ impl World {
             create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
         };
         let captures = [record(0)?, record(1)?];
-        let ChannelKind::Cable(config) = &channel.kind else {
-            return Err(LabError::Topology(format!("channel '{}' is no cable: the lab has no radios", channel.name)));
+        let both = (ports, captures);
+        let mut config = match &channel.kind {
+            ChannelKind::Cable(config) => (**config).clone(),
+            ChannelKind::Bluetooth(config) => {
+                return start_pair(channel, both, |name| {
+                    Bluetooth::new(seed, name, *config).map_err(|e| e.to_string())
+                });
+            }
+            ChannelKind::Cellular(config) => {
+                return start_pair(channel, both, |name| {
+                    Cellular::new(seed, name, **config).map_err(|e| e.to_string())
+                });
+            }
+            ChannelKind::Wifi(_) => {
+                let why = "is a radio cell, which the lab does not have";
+                return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+            }
         };
-        let mut config = (**config).clone();
+        let (ports, captures) = both;
         let stages = self.stages[i];
         let mut rings = [u64::MAX; 2];
         for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
@@ -323,6 +340,26 @@ fn settle(ns: &Netns, kind: NodeKind) -> Result<(), NetnsError> {
         ns.sysctl("net/ipv4/ip_forward", "1")?;
     }
     Ok(())
+}
+
+/// Starts a medium between two ports that is no cable; its parameters stay, and it takes every packet.
+fn start_pair<M: Machine + Send + 'static>(
+    channel: &Channel,
+    (ports, captures): ([Port; 2], [Option<CaptureFile>; 2]),
+    make: impl Fn(&str) -> Result<M, String>,
+) -> Result<Running, LabError> {
+    let made = |name: &str| make(name).map_err(|why| LabError::Topology(format!("channel '{}': {why}", channel.name)));
+    let job = Job {
+        name: channel.name.clone(),
+        ports,
+        setup: made(&format!("{} / set-up", channel.name))?,
+        run: made(&channel.name)?,
+        changes: Vec::new(),
+        room: Box::new(|_, _| true),
+        captures,
+        unix_offset_ns: unix_offset_ns(),
+    };
+    Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
 }
 
 /// The timeline's changes of one channel, each validated against the state before it.

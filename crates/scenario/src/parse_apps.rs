@@ -223,7 +223,7 @@ fn least_delay(scenario: &Scenario, flow: &Flow, size: usize) -> Span {
                 let octets = size + UDP_IP + cell.rules.overhead;
                 cell.phy.rate(cell.rate).map_or(Span::ZERO, |rate| rate.airtime(octets))
             }
-            ChannelKind::Cable(_) => channel.direction(*direction).map_or(Span::ZERO, |cable| {
+            _ => channel.direction(*direction).map_or(Span::ZERO, |cable| {
                 let octets = Octets::new((size + UDP_IP) as u64);
                 cable.delay + cable.rate.map_or(Span::ZERO, |rate| rate.time_for(octets))
             }),

@@ -41,7 +41,12 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
     if let Some(kind) = table.get("kind") {
         // Reserved words of the format are rejected by name, not as unknown.
         let text = kind.str("a kind of channel", "\"cable\"")?;
-        if matches!(text, "serial" | "cellular" | "bluetooth") {
+        match text {
+            "bluetooth" => return crate::parse_pair::bluetooth(name, &table),
+            "cellular" => return crate::parse_pair::cellular(name, &table),
+            _ => {}
+        }
+        if text == "serial" {
             return Err(kind.impossible(format!("channels of kind '{text}' cannot be run yet: use kind = \"cable\"")));
         }
         if word(&kind, "kind of channel", &[("cable", false), ("wifi", true)], "\"cable\"")? {
@@ -256,6 +261,10 @@ pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Path) -> Res
         Some(ChannelKind::Cable(_)) => {}
         Some(ChannelKind::Wifi(_)) => {
             let why = format!("'{channel}' is a wifi channel, whose parameters do not change during a run yet");
+            return Err(set.impossible(format!("{why}: remove this step, or change a cable")));
+        }
+        Some(_) => {
+            let why = format!("the parameters of '{channel}' do not change during a run");
             return Err(set.impossible(format!("{why}: remove this step, or change a cable")));
         }
         None => {

@@ -8,7 +8,7 @@ use crate::parse_ht;
 use crate::parse_queue;
 use crate::table::{Table, Value};
 use std::collections::BTreeMap;
-use wavelane_base::{Octets, Rate, Span};
+use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_base::{Quantity, UnitError};
 use wavelane_channel::wifi::{
     AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules,
@@ -19,6 +19,7 @@ use wavelane_channel::wifi::{
 pub const WIFI_KEYS: &[&str] = &[
     "kind",
     "nodes",
+    "preset",
     "phy",
     "preamble",
     "slot",
@@ -61,6 +62,18 @@ const WAVELAN_OVERHEAD: Span = Span::from_micros(700);
 const WAVELAN_OVERHEAD_MAX: Span = Span::from_millis(10);
 /// Keys that only stations with acknowledgements have.
 const ANSWERING_KEYS: &[&str] = &["answer-rate", "rts-rate", "rts-threshold", "retry", "edca"];
+/// Positions in an 802.11b cell at 11 Mbit/s with short preambles, and their bit error ratios: of full frames, of 1,536 bytes, 0, 0.01,
+/// 0.1 and 28 % are lost (`docs/models/wifi.md`).
+const POSITIONS: &[(&str, Option<Ratio>)] = &[
+    ("wlan-position-1", None),
+    ("wlan-position-2", Ratio::new(8, 1_000_000_000)),
+    ("wlan-position-3", Ratio::new(81, 1_000_000_000)),
+    ("wlan-position-4", Ratio::new(26_730, 1_000_000_000)),
+];
+/// All of a position's but its errors.
+const POSITION_PHY: Phy = Phy::HrDsss { short_preamble: true };
+const POSITION_RATE: Rate = Rate::from_bps(11_000_000);
+const POSITION_ANSWER: Rate = Rate::from_bps(2_000_000);
 const LENGTHS: &[(&str, bool)] = &[("long", false), ("short", true)];
 pub(crate) const RULES: &[(&str, Rules)] = &[
     ("standard", Rules::standard()),
@@ -86,8 +99,12 @@ const SIGNAL_MAX: i16 = 200;
 pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioError> {
     table.only(WIFI_KEYS)?;
     let stations = stations(table)?;
-    let phy = phy(table)?;
-    let (rate_at, data_rate, adapts) = parse_ht::data_rate(table, phy)?;
+    let position = table.get("preset").map(|v| word(&v, "preset", POSITIONS, "\"wlan-position-1\"")).transpose()?;
+    let phy = if position.is_some() && table.get("phy").is_none() { POSITION_PHY } else { phy(table)? };
+    let (rate_at, data_rate, adapts) = match table.get("preset") {
+        Some(at) if table.get("rate").is_none() => (at, POSITION_RATE, false),
+        _ => parse_ht::data_rate(table, phy)?,
+    };
     let mut rules = rules(table, phy)?;
     if let Some(value) = table.get("retry") {
         rules.retry = retry(&value)?;
@@ -100,6 +117,9 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.adapts = adapts;
     cell.noise_db = table.get("noise").map(|v| decibels(&v)).transpose()?;
     cell.answer_rate = table.get("answer-rate").map(|v| rate(&v, phy.legacy())).transpose()?;
+    if position.is_some() && cell.answer_rate.is_none() {
+        cell.answer_rate = Some(POSITION_ANSWER);
+    }
     cell.rts_rate = table.get("rts-rate").map(|v| rate(&v, phy.legacy())).transpose()?;
     if let Some(value) = table.get("rts-threshold") {
         cell.rts_threshold = threshold(&value)?;
@@ -127,6 +147,10 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     }
     cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
     cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
+    if let (Some(Some(p)), None) = (position, &cell.errors) {
+        let (good, bad) = (Span::from_secs(1), Span::from_secs(1));
+        cell.errors = Some(BitErrors { good, bad, in_good: p, in_bad: p, per: ErrorsPer::Receiver });
+    }
     // Each remaining error concerns one key: report the first in the file of those that can be the cause.
     let keys = ["queue", "queues", "cw", "retry", "capture", "edca", "aggregate", "noise", "fec", "pcap", "errors"];
     let suspect = keys.into_iter().find_map(|key| {
@@ -279,7 +303,7 @@ fn threshold(value: &Value<'_>) -> Result<usize, ScenarioError> {
 }
 
 /// `"50 packets"`.
-fn packets(value: &Value<'_>) -> Result<usize, ScenarioError> {
+pub(crate) fn packets(value: &Value<'_>) -> Result<usize, ScenarioError> {
     let text = value.str("a number of packets", "\"50 packets\"")?;
     let number = text.strip_suffix(" packets").and_then(|n| n.parse().ok());
     let why = || format!("{} = \"{text}\" is not a number of packets: write such as \"50 packets\"", value.path);

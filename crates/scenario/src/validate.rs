@@ -79,12 +79,14 @@ pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>)
     for node in &channel.between {
         known_node(scenario, node, value)?;
     }
-    let ChannelKind::Cable(_) = channel.kind else { return Ok(()) };
+    if channel.cell().is_some() {
+        return Ok(());
+    }
     let (a, b) = (&channel.between[0], &channel.between[1]);
     if a == b {
         return refuse(value, format!("[{}] joins '{a}' with itself: name two different nodes", value.path));
     }
-    let is_cable = |c: &Channel| matches!(c.kind, ChannelKind::Cable(_));
+    let is_cable = |c: &Channel| c.cell().is_none();
     let same = |c: &&Channel| is_cable(c) && c.between.contains(a) && c.between.contains(b);
     let gateways = [a, b].iter().all(|name| scenario.node(name).is_some_and(|node| node.kind == NodeKind::Gateway));
     let others = || scenario.channels.iter().filter(same);

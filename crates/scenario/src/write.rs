@@ -58,6 +58,14 @@ impl Scenario {
                     crate::write_wifi::channel(channel, cell).lines().for_each(|l| line(l.to_owned()));
                     continue;
                 }
+                ChannelKind::Bluetooth(config) => {
+                    crate::parse_pair::write_bluetooth(channel, config).lines().for_each(|l| line(l.to_owned()));
+                    continue;
+                }
+                ChannelKind::Cellular(config) => {
+                    crate::parse_pair::write_cellular(channel, config).lines().for_each(|l| line(l.to_owned()));
+                    continue;
+                }
             };
             line(format!("\n[channels.{}]\nkind = \"cable\"", channel.name));
             line(format!("between = [{}, {}]", text(&channel.between[0]), text(&channel.between[1])));

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use wavelane_channel::wifi::{CapturePoint, LINKTYPE_RADIOTAP};
 use wavelane_measure::pcapng::{LINKTYPE_RAW, PortDirection, put_head, put_packet};
 use wavelane_run::{BackendError, CaptureExtent, RunContext};
-use wavelane_scenario::{ChannelKind, Scenario};
+use wavelane_scenario::Scenario;
 
 /// Most bytes of one capture file; frames after that are counted and not written.
 const FILE_MAX: u64 = 1 << 30;
@@ -87,9 +87,7 @@ impl Captures {
     ) -> Result<Sinks, BackendError> {
         let mut sinks = BTreeMap::new();
         for channel in scenario.channels_between_gateways() {
-            let (ChannelKind::Cable(_), Some(id)) = (&channel.kind, world.channels.get(&channel.name)) else {
-                continue;
-            };
+            let Some(id) = world.channels.get(&channel.name).filter(|_| channel.cell().is_none()) else { continue };
             for (end, node) in channel.between.iter().enumerate() {
                 let path = context.pcap(node, &channel.name);
                 sinks.insert((id.0, end), Sink::create(path, LINKTYPE_RAW, &channel.name, snaplen)?);

@@ -73,6 +73,8 @@ pub(crate) enum WiringError {
     Channel(String, wavelane_channel::ConfigError),
     #[error("channel '{0}': {1}")]
     Cell(String, wavelane_channel::wifi::ConfigError),
+    #[error("channel '{0}': {1}")]
+    Pair(String, String),
     #[error(transparent)]
     Clock(#[from] DriftTooLarge),
 }
@@ -436,12 +438,20 @@ impl<'a> Shape<'a> {
         for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| crossed(*c)) {
             let stations: Vec<usize> = channel.between.iter().filter_map(|name| self.node(name)).collect();
             let addresses = self.lane_addresses(number);
+            let plug = |place: usize| Plug {
+                node: nodes[&stations[place]],
+                address: addresses.get(&(place, 1 - place)).map(|at| (*at).into()),
+            };
             let id = match &channel.kind {
+                ChannelKind::Bluetooth(config) => {
+                    let made = engine.connect_bluetooth(&channel.name, *config, plug(0), plug(1));
+                    made.map_err(|why| WiringError::Pair(channel.name.clone(), why.to_string()))?
+                }
+                ChannelKind::Cellular(config) => {
+                    let made = engine.connect_cellular(&channel.name, **config, plug(0), plug(1));
+                    made.map_err(|why| WiringError::Pair(channel.name.clone(), why.to_string()))?
+                }
                 ChannelKind::Cable(config) => {
-                    let plug = |place: usize| Plug {
-                        node: nodes[&stations[place]],
-                        address: addresses.get(&(place, 1 - place)).map(|at| (*at).into()),
-                    };
                     let made = engine.connect(&channel.name, (**config).clone(), plug(0), plug(1));
                     made.map_err(|why| WiringError::Channel(channel.name.clone(), why))?
                 }

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod cable;
+mod pair;
 mod wifi;

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use wavelane_base::{Instant, Rate, Span};
 use wavelane_channel::DirectionConfig;
 
+/// What five-slot packets carry one way, the other being idle (Bluetooth Core 1.1, Part B, table 4.9).
+const BLUETOOTH_RATE: Rate = Rate::from_bps(723_200);
+
 impl Scenario {
     /// The slowest rate on the path of a bulk flow's bytes, as the file starts; `None` without a finite one.
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
@@ -12,6 +15,11 @@ impl Scenario {
         let rate = |(channel, way): &(&Channel, Direction)| match &channel.kind {
             ChannelKind::Cable(_) => channel.direction(*way)?.rate,
             ChannelKind::Wifi(cell) => Some(cell.rate),
+            ChannelKind::Cellular(bearer) => {
+                let way = if *way == Direction::Forward { bearer.forward } else { bearer.reverse };
+                Some(way.rate)
+            }
+            ChannelKind::Bluetooth(_) => Some(BLUETOOTH_RATE),
         };
         self.path(source, sink)?.iter().filter_map(rate).min()
     }
@@ -21,6 +29,8 @@ impl Scenario {
         let (source, sink) = flow.ends();
         let rate = |(channel, way): &(&Channel, Direction)| match channel.cell() {
             Some(cell) => Some(cell.rate.as_bps() as f64),
+            // Its rate is what its packets and errors make of it.
+            None if channel.pair_word().is_some() => None,
             None => {
                 let beside = self.beside(channel, *way);
                 beside.map(|(channel, way)| mean_bps(&self.over_time(channel, way), from, until)).sum()
@@ -35,7 +45,7 @@ impl Scenario {
             _ => None,
         };
         let ends = order(way, channel);
-        let both = self.channels.iter().filter(|c| c.cell().is_none());
+        let both = self.channels.iter().filter(|c| matches!(c.kind, ChannelKind::Cable(_)));
         let both = both.flat_map(|c| [(c, Direction::Forward), (c, Direction::Reverse)]);
         let carries = |c: &Channel, way| way == Direction::Forward || !c.one_way;
         both.filter(move |(c, way)| carries(c, *way) && order(*way, c) == ends)

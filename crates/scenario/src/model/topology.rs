@@ -1,5 +1,7 @@
 //! The nodes and the media between them.
 
+use wavelane_channel::bluetooth::BluetoothConfig;
+use wavelane_channel::cellular::CellularConfig;
 use wavelane_channel::wifi::WifiConfig;
 use wavelane_channel::{CableConfig, DirectionConfig};
 
@@ -73,6 +75,10 @@ pub enum ChannelKind {
     Cable(Box<CableConfig>),
     /// An 802.11 cell.
     Wifi(Box<WifiConfig>),
+    /// A Bluetooth link; the first node is the master.
+    Bluetooth(BluetoothConfig),
+    /// A cellular bearer; the first node is the network's.
+    Cellular(Box<CellularConfig>),
 }
 
 /// Direction through a channel.
@@ -89,8 +95,8 @@ impl Channel {
     /// in both directions.
     pub fn joins(&self, a: usize, b: usize) -> bool {
         match &self.kind {
-            ChannelKind::Cable(_) => a != b && (!self.one_way || a == 0),
             ChannelKind::Wifi(cell) => a != b && cell.reach.get(a, b).decode && cell.reach.get(b, a).decode,
+            _ => a != b && (!self.one_way || a == 0),
         }
     }
     /// The places of two nodes in `between`, if both are there and differ.
@@ -102,7 +108,15 @@ impl Channel {
     pub fn cell(&self) -> Option<&WifiConfig> {
         match &self.kind {
             ChannelKind::Wifi(cell) => Some(cell),
-            ChannelKind::Cable(_) => None,
+            _ => None,
+        }
+    }
+    /// What a medium other than a cable or a radio cell is, in words.
+    pub fn pair_word(&self) -> Option<&'static str> {
+        match &self.kind {
+            ChannelKind::Bluetooth(_) => Some("bluetooth"),
+            ChannelKind::Cellular(_) => Some("cellular"),
+            _ => None,
         }
     }
     /// The configuration of one direction of a cable.

@@ -27,11 +27,11 @@ impl Engine {
     /// The cable behind a channel, for its counters.
     ///
     /// # Panics
-    /// If it is a radio cell.
+    /// If it is no cable.
     pub fn cable(&self, channel: ChannelId) -> &Cable {
         match &self.channels[channel.0].medium {
             Medium::Cable(cable) => cable,
-            Medium::Wifi(_) => panic!("channel {} is a radio cell", channel.0),
+            _ => panic!("channel {} is no cable", channel.0),
         }
     }
     /// A gateway's own status.

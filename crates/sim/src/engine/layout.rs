@@ -13,7 +13,9 @@ use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, PortId};
 use wavelane_channel::CableConfig;
+use wavelane_channel::bluetooth::{Bluetooth, BluetoothConfig, BluetoothError};
 use wavelane_channel::cable::Cable;
+use wavelane_channel::cellular::{Cellular, CellularConfig, CellularError};
 use wavelane_gateway::{Config, ConfigError};
 use wavelane_tcp::Config as TcpConfig;
 
@@ -90,6 +92,34 @@ impl Engine {
         b: Plug,
     ) -> Result<ChannelId, wavelane_channel::ConfigError> {
         let medium = Medium::Cable(Box::new(Cable::new(self.seed, name, config)?));
+        Ok(self.join_pair(medium, a, b))
+    }
+
+    /// Joins a master and a slave by a Bluetooth link, as [`Engine::connect`].
+    pub fn connect_bluetooth(
+        &mut self,
+        name: &str,
+        config: BluetoothConfig,
+        master: Plug,
+        slave: Plug,
+    ) -> Result<ChannelId, BluetoothError> {
+        let medium = Medium::Bluetooth(Box::new(Bluetooth::new(self.seed, name, config)?));
+        Ok(self.join_pair(medium, master, slave))
+    }
+
+    /// Joins a network and a terminal by a cellular bearer, as [`Engine::connect`].
+    pub fn connect_cellular(
+        &mut self,
+        name: &str,
+        config: CellularConfig,
+        network: Plug,
+        terminal: Plug,
+    ) -> Result<ChannelId, CellularError> {
+        let medium = Medium::Cellular(Box::new(Cellular::new(self.seed, name, config)?));
+        Ok(self.join_pair(medium, network, terminal))
+    }
+
+    fn join_pair(&mut self, medium: Medium, a: Plug, b: Plug) -> ChannelId {
         let channel = self.channels.len();
         let mut ends = Vec::new();
         for (side, plug) in [a, b].into_iter().enumerate() {
@@ -98,7 +128,7 @@ impl Engine {
         }
         let actor = self.join(Due::Channel(channel));
         self.channels.push(ChannelSlot { medium, actor, ends, sources: Vec::new() });
-        Ok(ChannelId(channel))
+        ChannelId(channel)
     }
 
     /// Gives a node a port at the end of `wire`, a channel's port; a gateway's has an address unless it leads to an

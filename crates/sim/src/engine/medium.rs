@@ -2,7 +2,9 @@
 
 use super::NodeId;
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Wakeup};
+use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::Cable;
+use wavelane_channel::cellular::Cellular;
 use wavelane_channel::wifi::{CATEGORIES, Category, Cause, Event, Handling, STATIONS_BOUND, Wifi, port};
 use wavelane_wire::packet::{mark_congestion, queue_meta};
 
@@ -12,6 +14,10 @@ pub(super) enum Medium {
     Cable(Box<Cable>),
     /// Its ports are those of [`port`].
     Wifi(Box<Wifi>),
+    /// Port 0 is the master's.
+    Bluetooth(Box<Bluetooth>),
+    /// Port 0 is the network's.
+    Cellular(Box<Cellular>),
 }
 
 /// A channel and what it is plugged into.
@@ -29,16 +35,16 @@ impl Medium {
     /// The port of end or station `at` towards `far`.
     pub(super) fn port(&self, at: usize, far: usize) -> PortId {
         match self {
-            Self::Cable(_) => PortId(at as u16),
             Self::Wifi(_) => port(at, far),
+            _ => PortId(at as u16),
         }
     }
     /// The end or station of a port, and the one it leads to.
     pub(super) fn places(&self, port: PortId) -> (usize, usize) {
         let port = usize::from(port.0);
         match self {
-            Self::Cable(_) => (port, 1 - port),
             Self::Wifi(_) => (port / STATIONS_BOUND, port % STATIONS_BOUND),
+            _ => (port, 1 - port),
         }
     }
     /// Takes a packet; `handling` says how a radio frame of it is to be sent. Neither medium reads headers: what its queue
@@ -54,6 +60,7 @@ impl Medium {
         let looks = match self {
             Self::Cable(cable) => cable.looks_at_flows(port),
             Self::Wifi(wifi) => wifi.looks_at_flows(usize::from(port.0) / STATIONS_BOUND),
+            Self::Bluetooth(_) | Self::Cellular(_) => false,
         };
         let read = if looks { queue_meta(&packet) } else { FrameMeta::default() };
         let meta = FrameMeta { rx_time: now, ..read };
@@ -63,18 +70,24 @@ impl Medium {
                 wifi.hand_in(now, port, &packet, meta, handling);
                 spare.push(packet);
             }
+            Self::Bluetooth(link) => link.hand_in(now, port, packet, &meta),
+            Self::Cellular(bearer) => bearer.hand_in(now, port, packet, &meta),
         }
     }
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         match self {
             Self::Cable(cable) => cable.handle_timeout(now),
             Self::Wifi(wifi) => wifi.handle_timeout(now),
+            Self::Bluetooth(link) => link.handle_timeout(now),
+            Self::Cellular(bearer) => bearer.handle_timeout(now),
         }
     }
     /// The next packet that comes out, and its port. A cell copies it into memory from `spare`.
     pub(super) fn next_out(&mut self, now: Instant, spare: &mut Vec<Vec<u8>>) -> Option<(PortId, Vec<u8>)> {
         let (port, ecn, mut packet) = match self {
             Self::Cable(cable) => cable.take_ready(now)?,
+            Self::Bluetooth(link) => link.take_ready(now)?,
+            Self::Cellular(bearer) => bearer.take_ready(now)?,
             Self::Wifi(wifi) => {
                 wifi.next_ready()?;
                 let mut packet = spare.pop().unwrap_or_default();
@@ -90,7 +103,7 @@ impl Medium {
     /// How many frames of bulk a station takes from a gateway that keeps its queue short.
     pub(super) fn bulk_room(&self, station: usize) -> usize {
         match self {
-            Self::Cable(_) => 0,
+            Self::Cable(_) | Self::Bluetooth(_) | Self::Cellular(_) => 0,
             Self::Wifi(wifi) => {
                 let waiting = wifi.waiting_in(station, Category::BestEffort);
                 wifi.largest_burst(station).max(super::radio::BACKLOG).saturating_sub(waiting)
@@ -104,6 +117,7 @@ impl Medium {
                 while cable.poll_event().is_some() {}
                 None
             }
+            Self::Bluetooth(_) | Self::Cellular(_) => None,
             Self::Wifi(wifi) => loop {
                 match wifi.poll_event()? {
                     Event::Acknowledged { from, .. } | Event::Sent { from, .. } => return Some(from),
@@ -124,6 +138,8 @@ impl Medium {
         match self {
             Self::Cable(cable) => cable.poll_timeout(),
             Self::Wifi(wifi) => wifi.poll_timeout(),
+            Self::Bluetooth(link) => link.poll_timeout(),
+            Self::Cellular(bearer) => bearer.poll_timeout(),
         }
     }
 }

@@ -214,7 +214,7 @@ impl Engine {
     /// Changes one parameter of a cable, now.
     ///
     /// # Panics
-    /// If the channel is a radio cell.
+    /// If the channel is no cable.
     pub fn set(
         &mut self,
         channel: ChannelId,
@@ -222,7 +222,7 @@ impl Engine {
         parameter: Parameter,
     ) -> Result<(), wavelane_channel::ConfigError> {
         let Medium::Cable(cable) = &mut self.channels[channel.0].medium else {
-            panic!("channel {} is a radio cell, whose parameters stay", channel.0)
+            panic!("channel {} is no cable: its parameters stay", channel.0)
         };
         cable.set(self.now, direction, parameter)?;
         self.dirty.push_back(channel.0);

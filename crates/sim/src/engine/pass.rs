@@ -84,8 +84,8 @@ impl Engine {
         // What leaves at a port travels towards it.
         let direction = Direction::BOTH[usize::from((at > far) == (point == Point::Offered))];
         let place = match &self.channels[channel].medium {
-            Medium::Cable(_) => direction as u64,
             Medium::Wifi(_) => u64::from(port.0),
+            _ => direction as u64,
         };
         let head = [self.now.as_nanos(), channel as u64, place, point as u64, packet.len() as u64];
         self.digest = head.into_iter().fold(self.digest, mix);

@@ -81,7 +81,7 @@ impl Engine {
     pub fn cell(&self, channel: ChannelId) -> Option<&Wifi> {
         match &self.channels[channel.0].medium {
             Medium::Wifi(wifi) => Some(wifi),
-            Medium::Cable(_) => None,
+            _ => None,
         }
     }
 
@@ -180,7 +180,7 @@ impl Engine {
                     .largest_burst(station)
                     .max(BACKLOG)
                     .saturating_sub(wifi.waiting_in(station, self.category_of(flow))),
-                Medium::Cable(_) => 0,
+                _ => 0,
             };
             for _ in 0..missing {
                 let node = self.flows[flow].spec.node.0;
