@@ -102,7 +102,7 @@ fn files_are_read_packed_or_not_and_refused_with_the_scenarios_line() {
         let scenario = air(file).unwrap();
         let wavelane_channel::CableConfig { forward, .. } = match &scenario.channels[0].kind {
             crate::ChannelKind::Cable(cable) => (**cable).clone(),
-            crate::ChannelKind::Wifi(_) => unreachable!("a cable"),
+            _ => unreachable!("a cable"),
         };
         forward.rate_trace.unwrap()
     });
