@@ -37,10 +37,6 @@ fn ends(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {
     Ok(vec![name(first)?, name(second)?])
 }
 
-fn queue(value: &Value<'_>) -> Result<usize, ScenarioError> {
-    packets(value)
-}
-
 /// Reads a Bluetooth channel; the first node is the master.
 pub(crate) fn bluetooth(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioError> {
     table.only(BLUETOOTH_KEYS)?;
@@ -68,7 +64,7 @@ pub(crate) fn bluetooth(name: &str, table: &Table<'_>) -> Result<Channel, Scenar
     }
     config.poll = table.quantity("poll")?.unwrap_or(config.poll);
     if let Some(value) = table.get("queue") {
-        config.queue = queue(&value)?;
+        config.queue = packets(&value)?;
     }
     if let Some(value) = table.get("quality") {
         let quality = value.table(QUALITY)?;
@@ -150,7 +146,7 @@ fn bearer(value: &Value<'_>, bearer: &mut BearerConfig) -> Result<(), ScenarioEr
         bearer.tries = u32::try_from(tries.whole()?).unwrap_or(u32::MAX);
     }
     if let Some(value) = table.get("queue") {
-        bearer.queue = queue(&value)?;
+        bearer.queue = packets(&value)?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl Packet {
         let kinds = if coded { DM } else { DH };
         let allowed = || kinds.iter().filter(|(slots, _)| *slots <= most);
         let fits = allowed().find(|(_, payload)| *payload >= left);
-        let (slots, room) = *fits.or_else(|| allowed().last()).unwrap_or(&kinds[0]);
+        let (slots, room) = *fits.or_else(|| allowed().next_back()).unwrap_or(&kinds[0]);
         Self { slots, payload: left.min(room), coded }
     }
 

@@ -7,7 +7,7 @@ mod gaps;
 mod preset;
 
 pub use config::{BLOCK_MAX, BLOCK_MIN, BearerConfig, CellularConfig, CellularError, Gaps, Promotion, TRIES_MAX};
-pub use preset::CELLULAR_PRESETS;
+pub use preset::{CELLULAR_PRESETS, Preset};
 
 use crate::pair::{Held, PairCounters, Side, side_of};
 use core::convert::Infallible;

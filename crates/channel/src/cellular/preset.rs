@@ -3,8 +3,11 @@
 use super::config::{BearerConfig, CellularConfig, Gaps, Promotion};
 use wavelane_base::{Rate, Ratio, Span};
 
+/// Makes a preset's configuration.
+pub type Preset = fn() -> CellularConfig;
+
 /// Presets by name.
-pub const CELLULAR_PRESETS: &[(&str, fn() -> CellularConfig)] =
+pub const CELLULAR_PRESETS: &[(&str, Preset)] =
     &[("gprs", gprs), ("w-cdma", w_cdma), ("ev-do", ev_do), ("lte", lte), ("5g", fifth), ("leo", leo)];
 
 fn percent(loss: u32) -> Ratio {
