@@ -10,6 +10,7 @@ pub mod cable;
 pub mod cellular;
 pub mod loss;
 mod pair;
+pub mod serial;
 pub mod wifi;
 
 pub use cable::{
@@ -19,4 +20,5 @@ pub use cable::{
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
 pub use pair::{PAIR_QUEUE_MAX, PairCounters};
+pub use serial::{Coding, Gain, Serial, SerialConfig, SerialDirection, SerialError, Uart};
 pub use wavelane_queue::{AqlTerms, Tins};

@@ -74,6 +74,6 @@ pub(super) fn scaled(draw: u64, n: u64) -> u64 {
 }
 
 /// A uniform draw of 64 bits as a span in `0..most`.
-pub(super) fn span_below(draw: u64, most: Span) -> Span {
+pub(crate) fn span_below(draw: u64, most: Span) -> Span {
     Span::from_nanos(scaled(draw, most.as_nanos()))
 }

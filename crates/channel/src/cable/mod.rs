@@ -17,7 +17,7 @@ pub use config::{
     Parameter, Policer, QUEUE_BOUND, QUEUE_DEFAULT, QueueLimit, Queueing, RING_BOUND, Reorder, SPAN_MAX,
 };
 pub use count::{Cause, Counters, Holding, Tally};
-pub(crate) use luck::hits;
+pub(crate) use luck::{hits, span_below};
 pub use trace::{
     DelayTrace, ENTRIES_MAX, OPPORTUNITY, OPPORTUNITY_HEADER, PERIOD_MAX, RateTrace, Source, TRACE_RATE_MAX, Then,
     TraceError,
@@ -164,7 +164,16 @@ impl Cable {
         [PortId(0), PortId(1)].into_iter().find_map(|port| {
             let way = &mut self.ways[Direction::to_port(port) as usize];
             way.advance(now, &mut self.events);
-            way.take_ready().map(|(ecn, frame)| (port, ecn, frame))
+            way.take_ready().map(|(_, ecn, frame)| (port, ecn, frame))
+        })
+    }
+
+    /// The same with the time at which it was due, which may be past.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(PortId, Instant, Vec<u8>)> {
+        [PortId(0), PortId(1)].into_iter().find_map(|port| {
+            let way = &mut self.ways[Direction::to_port(port) as usize];
+            way.advance(now, &mut self.events);
+            way.take_ready().map(|(due, _, frame)| (port, due, frame))
         })
     }
 

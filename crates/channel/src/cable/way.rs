@@ -24,6 +24,7 @@ struct Service {
 
 /// A frame on its way to the far port.
 struct Flying {
+    due: Instant,
     bytes: Vec<u8>,
     ecn: Ecn,
     number: u64,
@@ -152,12 +153,12 @@ impl Way {
         None
     }
 
-    /// The next due frame. The caller has advanced to the present.
-    pub(super) fn take_ready(&mut self) -> Option<(Ecn, Vec<u8>)> {
+    /// The next due frame and when it was due. The caller has advanced to the present.
+    pub(super) fn take_ready(&mut self) -> Option<(Instant, Ecn, Vec<u8>)> {
         let frame = self.ready.pop_front()?;
         self.in_flight.take(frame.bytes.len());
         self.counters.delivered.add(frame.bytes.len());
-        Some((frame.ecn, frame.bytes))
+        Some((frame.due, frame.ecn, frame.bytes))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
@@ -257,15 +258,15 @@ impl Way {
             self.counters.corrupted.add(octets);
         }
         let copy = hits(luck.duplicate, self.config.duplicate).then(|| bytes.clone());
-        self.launch(end, Flying { bytes, ecn, number }, luck.first, events);
+        self.launch(end, Flying { due: end, bytes, ecn, number }, luck.first, events);
         if let Some(bytes) = copy {
             self.counters.copied.add(octets);
-            self.launch(end, Flying { bytes, ecn, number }, luck.copy, events);
+            self.launch(end, Flying { due: end, bytes, ecn, number }, luck.copy, events);
         }
     }
 
     /// Sends a frame on its way at `start`.
-    fn launch(&mut self, start: Instant, frame: Flying, turn: Turn, events: &mut Events) {
+    fn launch(&mut self, start: Instant, mut frame: Flying, turn: Turn, events: &mut Events) {
         let octets = frame.bytes.len();
         if self.in_flight.frames >= FRAMES_BOUND || self.in_flight.octets + octets as u64 > FLIGHT_BOUND.get() {
             return self.lose(start, Cause::Flight, frame.number, octets, events);
@@ -281,6 +282,7 @@ impl Way {
         } else {
             self.floor = self.floor.max(due);
         }
+        frame.due = due;
         self.in_flight.add(octets);
         self.flight.insert((due, self.launched), frame);
         self.launched += 1;

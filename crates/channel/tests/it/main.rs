@@ -3,4 +3,5 @@
 
 mod cable;
 mod pair;
+mod serial;
 mod wifi;
