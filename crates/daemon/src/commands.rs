@@ -451,8 +451,8 @@ pub fn warnings(config: &Config) -> Vec<String> {
             }
         }
     }
-    for device in config.lane_sockets().into_iter().filter_map(|socket| socket.device) {
-        if !wavelane_host::interface_exists(&device) {
+    for socket in config.lane_sockets() {
+        if let (Some(device), None) = (&socket.device, socket.device_identity()) {
             warnings.push(format!(
                 "device {device} of a lane does not exist here yet: the lane carries nothing before it does"
             ));

@@ -8,6 +8,7 @@ mod file;
 mod lane;
 mod lane_table;
 mod lanes;
+mod line;
 mod mechanisms;
 mod peer_table;
 mod tables;
@@ -16,6 +17,8 @@ pub(crate) use check::is_interface_name;
 pub use lane::{Lane, LaneSocket, Ways};
 pub(crate) use lane::{lane_key, lane_name};
 pub(crate) use lane_table::{LaneEnds, ethernet_ends, udp_ends};
+pub use line::Line;
+pub(crate) use line::serial_ends;
 pub(crate) use tables::LaneTable;
 
 use crate::device;
@@ -307,12 +310,12 @@ impl Config {
                 port: PortId(port(of) as u16),
                 address,
                 one_way: of.ways == Ways::Out,
-                carrier: Medium::of(of.socket.as_ref()).carrier,
+                carrier: of.socket.as_ref().map_or_else(|| Medium::default().carrier, LaneSocket::carrier),
                 metered: of.metered,
                 bulk: of.bulk,
                 small: of.small,
                 controller: peer.controller,
-                start_rate: of.start_rate,
+                start_rate: of.first_rate().filter(|_| peer.controller == Controller::Delay),
             }
         };
         out.enumerate().map(one).collect()

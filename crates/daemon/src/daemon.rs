@@ -322,6 +322,7 @@ impl Daemon {
             let timeout = if self.settle() { Some(Duration::ZERO) } else { self.patience() };
             let ready = self.poller.wait(timeout)?;
             self.advance();
+            self.tend_lanes();
             self.supervisor.tick(self.now);
             for r in ready {
                 if r.token == TOKEN_SIGNAL {
@@ -356,9 +357,8 @@ impl Daemon {
         let others = others.into_iter().chain(
             [self.whereabouts.deadline(), self.epoch_keeper.deadline(), self.devices.deadline()].map(|at| at.map(tick)),
         );
-        let next =
-            [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min()?;
-        Some(self.clock.until(next))
+        let next = [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min();
+        [next.map(|at| self.clock.until(at)), self.lanes_due_in()].into_iter().flatten().min()
     }
     fn dispatch(&mut self, ready: Ready) {
         match ready.token {

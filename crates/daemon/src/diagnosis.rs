@@ -41,6 +41,8 @@ pub(crate) enum Cause {
     Preshared,
     /// Every lane to it, or every lane from it, lacks its device or address.
     NoLane(String),
+    /// Its lanes are all serial lines; this says what their ports show.
+    SilentLine(String),
     /// Nothing comes back.
     Silent,
     /// The same of a peer that has answered since our start, for its keys are right.
@@ -100,6 +102,7 @@ impl Cause {
                     "no lane can be used ({why}): bring that back, or correct the [[peer.lane]] tables (`ip address`)"
                 )
             }
+            Self::SilentLine(why) => format!("nothing comes back from it ({why})"),
             Self::NothingComes(by) => format!(
                 "nothing comes by {by}, by which alone it can answer what is sent to {address}: one of the two paths is cut or filtered, its address for that lane there is wrong, the host is off, or public_key here is not its own"
             ),
@@ -192,13 +195,14 @@ mod tests {
             Cause::KeyHere([7; 32]),
             Cause::Preshared,
             Cause::NoLane("lane 1: device wan1 is not there".into()),
+            Cause::SilentLine("lane 1: no octet arrives: the cable is out".into()),
             Cause::NothingComes("lane 2 (198.51.100.1:4781)".into()),
             Cause::Silent,
         ];
         for cause in causes {
             let text = cause.text("shore.example:4780", "KEY");
             assert!(
-                text.contains("shore.example:4780") != matches!(cause, Cause::NoLane(_))
+                text.contains("shore.example:4780") != matches!(cause, Cause::NoLane(_) | Cause::SilentLine(_))
                     && text.contains(": ")
                     && !text.contains('\n'),
                 "{text}"

@@ -28,6 +28,7 @@ mod metrics;
 mod names;
 mod routes;
 mod rules;
+mod serial;
 pub mod shaper;
 mod standing;
 pub mod start;

@@ -2,7 +2,11 @@
 //!
 //! To add a medium: its port in `wavelane_host::media`, behind the trait [`media::Medium`], and a row here.
 
-use crate::config::{ConfigError, LaneEnds, LaneSocket, LaneTable, ethernet_ends, udp_ends};
+mod device;
+
+use crate::config::{ConfigError, LaneEnds, LaneSocket, LaneTable, ethernet_ends, serial_ends, udp_ends};
+use crate::serial::{self, SerialLane};
+pub(crate) use device::DeviceKind;
 use serde::{Deserialize, Deserializer, de};
 use std::io;
 use std::net::SocketAddr;
@@ -10,6 +14,7 @@ use wavelane_base::{Address, Carrier};
 use wavelane_host::caps;
 use wavelane_host::ether::{self, EtherLane};
 use wavelane_host::media;
+use wavelane_host::tty::TtyError;
 use wavelane_host::udp::UdpLane;
 
 /// A lane's port.
@@ -21,6 +26,8 @@ pub struct Kind {
     pub(crate) word: &'static str,
     /// What it does to a datagram.
     pub(crate) carrier: Carrier,
+    /// What its `device` is.
+    pub(crate) device: DeviceKind,
     /// Whether this machine's IP addresses, ports, routes and filters are about its datagrams.
     pub(crate) has_ip: bool,
     /// The capability needed to open its port again when its device comes back.
@@ -43,6 +50,7 @@ static KINDS: &[Kind] = &[
     Kind {
         word: "udp",
         carrier: Carrier::UDP,
+        device: DeviceKind::Interface,
         has_ip: true,
         capability: None,
         keys: udp_ends,
@@ -54,12 +62,25 @@ static KINDS: &[Kind] = &[
     Kind {
         word: "ethernet",
         carrier: ether::CARRIER,
+        device: DeviceKind::Interface,
         has_ip: false,
         capability: Some(caps::NET_RAW),
         keys: ethernet_ends,
         open: |socket, _| Ok(Box::new(EtherLane::open(socket.device.as_deref().unwrap_or_default(), socket.priority)?)),
         obstacle: || (!ether::is_available()).then_some(NO_PACKET_SOCKETS),
         remedy: |error| ether::is_forbidden(error).then_some(NO_PACKET_SOCKETS),
+        diagnose: |_| None,
+    },
+    Kind {
+        word: "serial",
+        carrier: serial::CARRIER,
+        device: DeviceKind::SerialPort,
+        has_ip: false,
+        capability: None,
+        keys: serial_ends,
+        open: |socket, _| Ok(Box::new(SerialLane::open(socket)?)),
+        obstacle: || None,
+        remedy: |error| TtyError::of(error).map(TtyError::remedy),
         diagnose: |_| None,
     },
     #[cfg(test)]

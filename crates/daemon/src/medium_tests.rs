@@ -13,6 +13,7 @@ const NARROW: Carrier = Carrier { overhead: 1, mtu_floor: 64, mtu_max: 64, batch
 pub(super) const PIPE: Kind = Kind {
     word: "pipe",
     carrier: NARROW,
+    device: DeviceKind::Interface,
     has_ip: false,
     capability: None,
     keys: |table, _, _| Ok(LaneEnds { address: table.address.clone(), socket: Some(socket(table.device.clone())) }),
@@ -24,7 +25,7 @@ pub(super) const PIPE: Kind = Kind {
 
 fn socket(device: Option<String>) -> LaneSocket {
     let medium = Medium(KINDS.iter().position(|kind| kind.word == "pipe").unwrap());
-    LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None }
+    LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None, line: None }
 }
 
 /// One end; its device is a path, and the other end's that path with a dash.

@@ -171,6 +171,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
             medium: crate::medium::Medium::default(),
             priority: 0,
             mark: None,
+            line: None,
         }),
         ..crate::config::Lane::default()
     };

@@ -192,7 +192,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 
 /// Opens a lane's own socket; `None` if its device or its local address is not there yet.
 pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<Port>, StartError> {
-    if socket.device.as_deref().is_some_and(|device| !wavelane_host::interface_exists(device)) {
+    if socket.device.is_some() && socket.device_identity().is_none() {
         return Ok(None);
     }
     match (socket.medium.open)(socket, mark) {

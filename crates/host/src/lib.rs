@@ -22,6 +22,7 @@ pub mod realtime;
 pub mod routes;
 pub mod streams;
 pub mod tcp;
+pub mod tty;
 pub mod tun;
 pub use media::{ether, udp};
 

@@ -18,12 +18,14 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
         let by = socket.map_or_else(|| listen.to_string(), LaneSocket::name);
         let to = match (lane.written_address(), lane.ways.word()) {
             (_, "in") => String::new(),
+            _ if lane.line().is_some() => String::new(),
             (Some(to), _) => format!(" to {to}"),
             (None, _) => " (the peer calls)".into(),
         };
         let medium = Medium::of(socket).word;
         let kinds = status::kinds(medium, lane.ways.word(), [lane.metered, lane.bulk, lane.small]);
         let start = lane.start_rate.map(|rate| format!(", starts at {} kbit/s", rate.as_bps() as f64 / 1e3));
+        let kinds = lane.line().map_or(kinds.clone(), |line| format!("{kinds}, {}", line.words()));
         format!("  {} by {by}{to} ({kinds}{})\n", lane_name(place), start.unwrap_or_default())
     };
     peer.lanes.iter().enumerate().map(line).collect()

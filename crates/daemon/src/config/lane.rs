@@ -1,9 +1,11 @@
 //! One lane of a peer's, as the file describes it.
 
+use super::Line;
 use crate::medium::Medium;
+use crate::serial;
 use serde::Deserialize;
 use std::net::SocketAddr;
-use wavelane_base::{Address, Rate};
+use wavelane_base::{Address, Carrier, Rate};
 
 /// Which ways a lane carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -76,13 +78,23 @@ impl Default for Lane {
 }
 
 impl Lane {
+    /// The rate that the controller `delay` starts at, told or its line's.
+    pub(crate) fn first_rate(&self) -> Option<Rate> {
+        self.start_rate.or_else(|| self.socket.as_ref()?.line?.start_rate().filter(|_| self.ways != Ways::In))
+    }
     /// Its address, if that is a number.
     pub fn number(&self) -> Option<Address> {
         self.address.as_ref().and_then(|text| text.parse().ok())
     }
-    /// Its address as the file has it.
+    /// The serial line that it leads by.
+    pub(crate) fn line(&self) -> Option<Line> {
+        self.socket.as_ref()?.line
+    }
+    /// Its address as the file has it; a line's other end has none, and is known by the port.
     pub(crate) fn written_address(&self) -> Option<String> {
-        self.address.clone()
+        let address = self.address.clone()?;
+        let port = self.socket.as_ref().filter(|socket| socket.line.is_some());
+        port.map_or(Some(address), |socket| socket.device.clone())
     }
 }
 
@@ -99,6 +111,8 @@ pub struct LaneSocket {
     pub priority: u8,
     /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).
     pub mark: Option<u32>,
+    /// How its line is set, if its device is a serial port.
+    pub line: Option<Line>,
 }
 
 impl LaneSocket {
@@ -109,6 +123,20 @@ impl LaneSocket {
             (None, Some(mark)) => format!("{} with mark {mark}", self.local),
             (None, None) => self.local.to_string(),
         }
+    }
+    /// A number that changes when another device takes the place of its own; `None` if it has none, or that is not there.
+    pub(crate) fn device_identity(&self) -> Option<u64> {
+        self.medium.device.identity(self.device.as_deref()?)
+    }
+    /// What it does to a datagram: the MTU of a line is told, not searched for.
+    pub(crate) fn carrier(&self) -> Carrier {
+        let carrier = self.medium.carrier;
+        self.line.map_or(carrier, |line| Carrier {
+            overhead: serial::overhead(line.framing),
+            mtu_floor: line.mtu,
+            mtu_max: line.mtu,
+            ..carrier
+        })
     }
     /// The local address that it needs, unless any will do.
     pub(crate) fn own_address(&self) -> Option<SocketAddr> {

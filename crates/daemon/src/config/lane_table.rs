@@ -1,9 +1,10 @@
 //! A lane's table, and how it becomes a [`Lane`].
 
 use super::addresses::{check_host_and_port, check_reachable};
-use super::check::is_interface_name;
+use super::line;
 use super::tables::LaneTable;
 use super::{ConfigError, Lane, LaneSocket, Ways, value};
+use crate::medium::DeviceKind;
 use crate::rules;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Address, Quantity, Rate};
@@ -26,8 +27,11 @@ impl Lane {
                 "nothing leaves by a lane of direction \"in\": remove its address",
             ));
         }
-        if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
-            return Err(value(format!("{key}: device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
+        if let Some(why) = t.device.as_ref().and_then(|name| t.medium.device.refuse(name)) {
+            return Err(value(format!("{key}: device"), why));
+        }
+        if t.medium.device == DeviceKind::Interface {
+            line::refuse_elsewhere(t, key)?;
         }
         if t.direction == Ways::In && (t.metered || !t.bulk || !t.small) {
             return Err(value(
@@ -102,6 +106,7 @@ pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<L
         medium: t.medium,
         priority: 0,
         mark: t.mark,
+        line: None,
     });
     Ok(LaneEnds { address: t.address.clone(), socket })
 }
@@ -142,7 +147,7 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
         return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
     }
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
-    let socket = LaneSocket { local, device: t.device.clone(), medium: t.medium, priority, mark: None };
+    let socket = LaneSocket { local, device: t.device.clone(), medium: t.medium, priority, mark: None, line: None };
     Ok(LaneEnds { address: station.map(|station| station.to_string()), socket: Some(socket) })
 }
 

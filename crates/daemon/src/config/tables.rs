@@ -129,6 +129,11 @@ pub(crate) struct LaneTable {
     pub(crate) start_rate: Option<String>,
     pub(crate) priority: Option<u8>,
     pub(crate) mark: Option<u32>,
+    pub(crate) rate: Option<String>,
+    pub(crate) framing: Option<String>,
+    pub(crate) flow_control: Option<String>,
+    pub(crate) carrier: Option<bool>,
+    pub(crate) mtu: Option<usize>,
 }
 
 /// How lanes are used, in the file's words.

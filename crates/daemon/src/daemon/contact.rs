@@ -170,6 +170,9 @@ impl Daemon {
         if let Some(why) = self.why_no_lane(peer) {
             return self.blame(peer, Cause::NoLane(why));
         }
+        if let Some(why) = self.silent_ports(peer) {
+            return self.blame(peer, Cause::SilentLine(why));
+        }
         // A name without an address was logged before, and a peer that calls us has no address to examine.
         let Some(address) = self.address_of(peer) else { return };
         let (mark, device) = self.way_to(peer, address);

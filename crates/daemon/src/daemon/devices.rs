@@ -11,7 +11,6 @@ use std::io;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_host::links::LinkChanges;
 use wavelane_host::udp;
-use wavelane_host::{interface_index, interface_is_up};
 
 /// How often the devices are checked without an event from the kernel ...
 const LOOK_EVERY: Span = Span::from_secs(1);
@@ -34,7 +33,7 @@ pub(super) struct Devices {
 struct Bound {
     socket: LaneSocket,
     /// Index of its device when the socket was opened, or when that was last tried.
-    index: Option<u32>,
+    index: Option<u64>,
     /// Why the system refused it, unless the device or the address was missing.
     refused: Option<String>,
     /// Whether its device is set up, as far as that was logged.
@@ -43,8 +42,7 @@ struct Bound {
 
 impl Bound {
     fn new(now: Instant, socket: LaneSocket) -> Self {
-        let index = socket.device.as_deref().and_then(interface_index);
-        Self { index, socket, refused: None, up: Changes::new(now, true) }
+        Self { index: socket.device_identity(), socket, refused: None, up: Changes::new(now, true) }
     }
     fn has_device(&self) -> bool {
         self.socket.device.is_none() || self.index.is_some()
@@ -64,6 +62,8 @@ enum Look {
     Same,
     /// The device was replaced or is gone.
     Device,
+    /// The device is refused, and may be free by now.
+    Refused,
     /// The address is gone, or may be there again.
     Address,
 }
@@ -92,6 +92,10 @@ impl Devices {
         let waits = self.listen_missing || self.ports.iter().flatten().any(|bound| may_go(&bound.socket));
         waits.then_some(self.next)
     }
+    /// A device ended: looks at all of them as soon as may be.
+    pub(super) fn look_soon(&mut self, now: Instant) {
+        self.next = self.next.min(now.max(self.looked + LOOK_AGAIN));
+    }
     /// Why port `port` of the gateway, which has no socket, has none.
     pub(super) fn absence(&self, port: usize) -> Option<String> {
         Some(self.ports.get(port.checked_sub(1)?)?.as_ref()?.absence())
@@ -112,12 +116,13 @@ impl Daemon {
                 plan.sockets.len() - 1
             });
             let going = before.iter().flatten().filter(|old| !wanted.contains(old));
-            let in_the_way = going.clone().any(|old| old.local.port() == socket.local.port() && old.local.port() != 0);
+            let in_the_way = going.clone().any(|old| {
+                let same_port = old.local.port() == socket.local.port() && old.local.port() != 0;
+                same_port || socket.line.is_some() && old.line.is_some() && old.device == socket.device
+            });
             let opened = match start::open_lane_if_there(socket, self.mark) {
                 Err(StartError::Busy { .. }) if in_the_way => None,
-                Err(StartError::Device { source, .. }) if in_the_way && source.kind() == io::ErrorKind::AddrInUse => {
-                    None
-                }
+                Err(StartError::Device { source, .. }) if in_the_way && is_taken(&source) => None,
                 opened => opened?,
             };
             plan.sockets[place] = Some(socket.clone());
@@ -211,7 +216,7 @@ impl Daemon {
         let Some(bound) = &mut self.devices.ports[place] else { return };
         // A missing device is reported elsewhere.
         let Some(name) = bound.socket.device.clone() else { return };
-        let Some(up) = interface_is_up(&name) else { return };
+        let Some(up) = bound.socket.medium.device.is_up(&name) else { return };
         if let Some(unsaid) = bound.up.turn(self.now, up) {
             let what = if up { "set up again" } else { "set down: its lane carries nothing until it is set up" };
             self.say(&format!("device '{name}' is {what}{}", Changes::unsaid(unsaid)));
@@ -229,18 +234,21 @@ impl Daemon {
             let port = place + 1;
             self.look_at_state(place);
             let there = self.lanes[port].socket.is_some();
+            let gone = self.lanes[port].socket.as_ref().is_some_and(|socket| socket.is_gone());
             let Some(bound) = &mut self.devices.ports[place] else { continue };
-            let index = bound.socket.device.as_deref().and_then(interface_index);
+            let index = bound.socket.device_identity();
             let look = match bound.socket.own_address() {
                 // Tried once for each index: what is refused now would be refused in a second, too.
-                _ if index != bound.index => Look::Device,
+                _ if index != bound.index || gone => Look::Device,
+                _ if !there && index.is_some() && bound.socket.medium.device.may_be_free_later() => Look::Refused,
                 Some(local) if there && !udp::is_own(local, bound.socket.device.as_deref()) => Look::Address,
                 Some(_) if !there && bound.has_device() && bound.refused.is_none() => Look::Address,
                 _ => Look::Same,
             };
+            let said = bound.refused.clone();
             (bound.index, bound.refused) = match look {
                 Look::Same => continue,
-                Look::Device => (index, None),
+                Look::Device | Look::Refused => (index, None),
                 Look::Address => (index, bound.refused.take()),
             };
             let bound = bound.clone();
@@ -249,6 +257,9 @@ impl Daemon {
             let opened = bound.has_device().then(|| self.open_port(port, &bound.socket));
             if let (Some(Err(why)), Some(bound)) = (&opened, &mut self.devices.ports[place]) {
                 bound.refused = (!start::lacks_address(why)).then(|| why.to_string());
+                if bound.refused.is_some() && bound.refused == said {
+                    continue;
+                }
             }
             self.tell_port(port);
             if let Some(said) = port_news(&look, &bound.socket, opened, there) {
@@ -261,7 +272,7 @@ impl Daemon {
 /// What became of a lane's socket, in words; `None` if that is nothing new. `was_there` says whether there was one before.
 fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, was_there: bool) -> Option<String> {
     let what = match (look, &socket.device) {
-        (Look::Device, Some(name)) => format!("device '{name}'"),
+        (Look::Device | Look::Refused, Some(name)) => format!("device '{name}'"),
         _ => format!("local address {}", socket.local.ip()),
     };
     Some(match opened {
@@ -273,6 +284,15 @@ fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, w
             }
             format!("local address {} is not this machine's: its lane carries nothing until it is", socket.local.ip())
         }
+        Some(Err(why)) if socket.medium.device.may_be_free_later() => {
+            let remedy = (socket.medium.remedy)(&why).unwrap_or("check it");
+            format!("{what} is there, but its lane cannot use it yet: {why}; {remedy}")
+        }
         Some(Err(why)) => format!("{what} is there, but its lane cannot use it: {why}; restart the daemon"),
     })
+}
+
+/// Whether a port is refused because somebody has it.
+fn is_taken(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::ResourceBusy)
 }

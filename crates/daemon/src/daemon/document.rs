@@ -39,7 +39,7 @@ impl Daemon {
             rate_bps: p.rate.map(|r| r.as_bps()),
             // No measurement gives exactly this rate.
             rate_is_initial: self.config.peers.get(i).is_some_and(|c| {
-                let starts = c.lanes.iter().filter_map(|lane| lane.start_rate).chain([Controller::START_RATE]);
+                let starts = c.lanes.iter().filter_map(config::Lane::first_rate).chain([Controller::START_RATE]);
                 c.controller == Controller::Delay && starts.into_iter().any(|start| p.rate == Some(start))
             }),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },

@@ -2,7 +2,8 @@
 
 use super::Daemon;
 use crate::medium::Port;
-use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
+use std::time::Duration;
+use wavelane_base::{FrameMeta, Machine, PortId, Span, Transmit};
 use wavelane_host::poller::Ready;
 use wavelane_host::udp::Destination;
 
@@ -23,8 +24,8 @@ pub(super) struct LanePort {
 
 impl LanePort {
     pub(super) fn new(socket: Option<Port>) -> Self {
-        let there = socket.is_some();
-        Self { socket, readable: there, writable: there, stalled: None }
+        let (there, room) = (socket.is_some(), socket.as_ref().is_some_and(|socket| socket.has_room()));
+        Self { socket, readable: there, writable: room, stalled: None }
     }
     /// Continues with another socket, or none; what did not fit the old socket is lost.
     pub(super) fn replace(&mut self, socket: Option<Port>) {
@@ -36,8 +37,8 @@ impl LanePort {
     }
     /// The socket is tried again even if it was full.
     pub(super) fn try_again(&mut self) {
-        let there = self.socket.is_some();
-        (self.readable, self.writable) = (there, there);
+        let room = self.socket.as_ref().is_some_and(|socket| socket.has_room());
+        (self.readable, self.writable) = (self.socket.is_some(), room);
     }
 }
 
@@ -54,10 +55,39 @@ impl Daemon {
     pub(super) fn lane_ready(&mut self, port: usize, ready: Ready) {
         if let Some(lane) = self.lanes.get_mut(port) {
             lane.readable |= ready.readable;
-            if ready.writable && !lane.writable && lane.socket.is_some() {
-                lane.writable = true;
-                self.gateway.set_port_room(self.now, PortId(port as u16), true);
+            if let (true, Some(socket)) = (ready.writable, &mut lane.socket) {
+                socket.go_on();
             }
+            self.note_room(port, ready.writable);
+        }
+    }
+    /// A port that was full takes datagrams again, if `may` and its medium agree.
+    fn note_room(&mut self, port: usize, may: bool) {
+        let lane = &mut self.lanes[port];
+        if may && !lane.writable && lane.socket.as_ref().is_some_and(|socket| socket.has_room()) {
+            lane.writable = true;
+            self.gateway.set_port_room(self.now, PortId(port as u16), true);
+        }
+    }
+    /// After how long a port has something to do by itself.
+    pub(super) fn lanes_due_in(&self) -> Option<Duration> {
+        let due = self.lanes.iter().filter_map(|lane| lane.socket.as_ref()?.due_in()).min();
+        due.map(|span| Duration::from_nanos(span.as_nanos()))
+    }
+    /// Has the ports do what time makes due, and looks after those whose device ended.
+    pub(super) fn tend_lanes(&mut self) {
+        for port in 0..self.lanes.len() {
+            let Some(socket) = &mut self.lanes[port].socket else { continue };
+            let due = socket.due_in() == Some(Span::ZERO);
+            if due {
+                socket.go_on();
+                self.lanes[port].readable = true;
+            }
+            let Some(socket) = &self.lanes[port].socket else { continue };
+            if socket.is_gone() {
+                self.devices.look_soon(self.now);
+            }
+            self.note_room(port, due);
         }
     }
     /// Reads a round's worth of datagrams from every port. Returns whether there may be more.
@@ -89,6 +119,9 @@ impl Daemon {
                 gateway.handle_frame(now, PortId(port as u16), d.bytes, meta);
             });
             self.now = read_at.unwrap_or(self.now);
+            if socket.is_gone() {
+                self.devices.look_soon(self.now);
+            }
             // An error is an ICMP message about an earlier datagram; the next call goes on.
             if matches!(got, Ok(0)) {
                 lane.readable = false;
@@ -134,8 +167,10 @@ impl Daemon {
             self.counters.add("dropped_datagram_too_big", sent.too_big);
             self.counters.add("dropped_datagram_unsent", sent.lost);
             if sent.done < rest.len() {
-                lane.writable = false;
                 lane.stalled = Some((transmit, rest[sent.done..].to_vec()));
+            }
+            if sent.done < rest.len() || !socket.has_room() {
+                lane.writable = false;
                 self.gateway.set_port_room(self.now, PortId(port as u16), false);
             }
         }

@@ -8,7 +8,6 @@ use crate::medium::Medium;
 use crate::status;
 use wavelane_base::{Address, PortId, Span};
 use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId, Traffic};
-use wavelane_host::interface_is_up;
 
 /// An inbound lane has been silent for too long after this many times the longest silence of a peer that keeps its lanes open as
 /// we do.
@@ -73,7 +72,7 @@ impl Daemon {
         let (known, ms) = (of.known, |span: Span| span.as_nanos() as f64 / 1e6);
         let heard = self.gateway.silence_by(self.now, PeerId(of.peer), PortId(of.port as u16));
         let unused = self.unused(of);
-        let starts = [table.start_rate.unwrap_or(Controller::START_RATE), Controller::START_RATE];
+        let starts = [table.first_rate().unwrap_or(Controller::START_RATE), Controller::START_RATE];
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
@@ -113,9 +112,9 @@ impl Daemon {
         if let Some(why) = self.devices.absence(port).filter(|_| absent()) {
             return Some(why);
         }
-        let device = table.and_then(|lane| lane.socket.as_ref()?.device.as_deref());
-        let down = device.filter(|device| interface_is_up(device) == Some(false));
-        down.map(|device| format!("device {device} is set down"))
+        let socket = table.and_then(|lane| lane.socket.as_ref())?;
+        let device = socket.device.as_deref()?;
+        (socket.medium.device.is_up(device) == Some(false)).then(|| format!("device {device} is set down"))
     }
 
     /// Why a lane carries nothing now; `None` if it does, or may at once.
@@ -140,7 +139,10 @@ impl Daemon {
         let lane = of.known?;
         match (lane.works && peer_up, lane.spare) {
             (false, _) if self.is_pinned_to(of.peer, out) => Some(format!("no answer; {PINNED}")),
-            (false, _) => Some("no answer".into()),
+            (false, _) => Some(match self.why_silent(of.port) {
+                Some(why) => format!("no answer: {why}"),
+                None => "no answer".into(),
+            }),
             (true, true) if lane.rtt.is_none() => Some("in reserve, and nothing has come back by it yet".into()),
             (true, true) if lane.metered => Some("in reserve: it is metered, and another lane works".into()),
             (true, true) => Some("in reserve: another lane stands before it".into()),
@@ -158,12 +160,34 @@ impl Daemon {
     fn in_silence(&self, peer: usize, port: usize) -> Option<String> {
         let keepalive = self.config.peers.get(peer).and_then(|p| p.keepalive).unwrap_or(config::KEEPALIVE);
         match self.gateway.silence_by(self.now, PeerId(peer), PortId(port as u16)) {
-            None => Some("nothing of the peer's has come by it yet".into()),
+            None => Some(self.with_cause(port, "nothing of the peer's has come by it yet".into())),
             Some(silence) if silence > keepalive.max(config::KEEPALIVE).times(IN_SILENT_KEEPALIVES) => {
-                Some(format!("nothing of the peer's has come by it for {:.0} s", silence.as_secs_f64()))
+                let text = format!("nothing of the peer's has come by it for {:.0} s", silence.as_secs_f64());
+                Some(self.with_cause(port, text))
             }
             Some(_) => None,
         }
+    }
+
+    /// What a port without IP, of which nothing can be asked, shows of the cause of silence.
+    fn why_silent(&self, port: usize) -> Option<String> {
+        self.lanes.get(port)?.socket.as_ref()?.why_silent()
+    }
+
+    fn with_cause(&self, port: usize, text: String) -> String {
+        self.why_silent(port).map_or(text.clone(), |why| format!("{text}: {why}"))
+    }
+
+    /// The lanes to and from a peer that has none with IP, and what their ports show.
+    pub(super) fn silent_ports(&self, peer: usize) -> Option<String> {
+        let sockets = self.devices.sockets();
+        let tables = &self.config.peers.get(peer)?.lanes;
+        let whys = tables.iter().enumerate().map(|(place, lane)| {
+            lane.line()?;
+            Some(format!("{}: {}", config::lane_name(place), self.why_silent(port_of(lane, &sockets))?))
+        });
+        let whys: Option<Vec<String>> = whys.collect();
+        whys.filter(|whys| !whys.is_empty()).map(|whys| whys.join("; "))
     }
 
     /// Why no lane to the peer, or none from it, can be used, if that is so.

@@ -22,7 +22,8 @@ impl Lane {
         let kinds = kinds(&self.medium, &self.direction, [self.metered, self.bulk, self.small]);
         write!(f, "  {} by {}", self.name, self.by)?;
         match (&self.address, &self.configured_address) {
-            _ if !is_out => {}
+            // A line has one other end.
+            _ if !is_out || self.medium == "serial" => {}
             (Some(found), Some(name)) if name != found => write!(f, " to {name} ({found})")?,
             (Some(to), _) | (None, Some(to)) => write!(f, " to {to}")?,
             (None, None) => write!(f, " to an address unknown")?,

@@ -23,6 +23,7 @@ mod reach;
 mod relay;
 mod reload;
 mod restart;
+mod serial;
 mod service;
 mod shaper;
 mod six;

@@ -6,7 +6,7 @@ pub mod udp;
 use std::io;
 use std::os::fd::AsFd;
 use udp::{Datagram, Destination, Sent};
-use wavelane_base::{Address, Carrier, Ecn};
+use wavelane_base::{Address, Carrier, Ecn, Span};
 
 /// One port by which lanes leave and arrive.
 pub trait Medium: AsFd {
@@ -27,6 +27,20 @@ pub trait Medium: AsFd {
     /// Why nothing comes from it, if the port itself shows that: a device that is gone or down.
     fn why_silent(&self) -> Option<String> {
         None
+    }
+    /// Whether it takes a datagram now. One that does not takes one again once it is writable, or after [`Medium::go_on`].
+    fn has_room(&self) -> bool {
+        true
+    }
+    /// After how long [`Medium::go_on`] has something to do; `None` if only its descriptor can change anything.
+    fn due_in(&self) -> Option<Span> {
+        None
+    }
+    /// Does what time makes due, such as to pass on more of a datagram as a slow line takes it.
+    fn go_on(&mut self) {}
+    /// Whether its device ended, so that only a new port is of use.
+    fn is_gone(&self) -> bool {
+        false
     }
 }
 

@@ -55,9 +55,9 @@ pub(super) struct MtuSearch {
 }
 
 impl MtuSearch {
-    /// A search from `floor`, which is the lower bound, to `max`.
+    /// A search from `floor`, which is the lower bound, to `max`. If they are the same there is nothing to search: the size was told.
     pub(super) fn new(now: Instant, floor: usize, max: usize) -> Self {
-        let base = BASE_MTU.min(max);
+        let base = BASE_MTU.max(floor).min(max);
         Self {
             floor: floor.min(base),
             base,

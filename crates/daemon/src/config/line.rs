@@ -1,0 +1,155 @@
+//! How a serial line is set: the keys that a lane over one shares with `[serial]`.
+
+use super::lane_table::LaneEnds;
+use super::tables::LaneTable;
+use super::{ConfigError, LaneSocket, Ways, value};
+use crate::serial;
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Quantity, Rate};
+use wavelane_gateway::Controller;
+use wavelane_host::tty::PortSettings;
+use wavelane_serial::{Framing, FramingError};
+
+/// What a port runs at if the file does not say.
+const RATE_DEFAULT: u32 = 115_200;
+/// The slowest line that carries a session: a handshake takes some 200 octets, which are 7 s there.
+const RATE_MIN: u32 = 300;
+/// No serial port is faster (USB 2.0 adapters).
+const RATE_MAX: u32 = 12_000_000;
+/// Every host takes packets of this size (RFC 1122, section 3.3.3), and a handshake with its answer fits. Shorter frames would need datagrams
+/// to be cut.
+const MTU_MIN: usize = 576;
+/// No lane carries longer packets.
+const MTU_MAX: usize = 1_500;
+/// From this rate on the default is [`MTU_MAX`]: a packet takes 0.13 s. Below, it is [`MTU_MIN`], which takes 0.17 s at 33.6 kbit/s.
+const LONG_PACKETS_FROM: u32 = 115_200;
+/// Of ten bits on the wire eight carry data (8N1).
+const DATA_BITS: (u64, u64) = (8, 10);
+
+/// A serial line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// How the port is set.
+    pub port: PortSettings,
+    /// How frames are told apart.
+    pub framing: Framing,
+    /// The longest packet.
+    pub mtu: usize,
+}
+
+impl Line {
+    /// The port's rate.
+    pub(crate) fn rate(&self) -> Rate {
+        Rate::from_bps(u64::from(self.port.rate))
+    }
+    /// How it is set, in words.
+    pub(crate) fn words(&self) -> String {
+        let flow = if self.port.hardware_flow { ", hardware flow control" } else { "" };
+        let carrier = if self.port.carrier { ", carrier watched" } else { "" };
+        let kilobits = f64::from(self.port.rate) / 1e3;
+        format!("{kilobits} kbit/s, {}, MTU {}{flow}{carrier}", self.framing, self.mtu)
+    }
+    /// What a lane by this line starts at: the controller need not find out.
+    pub(crate) fn start_rate(&self) -> Option<Rate> {
+        let (data, all) = DATA_BITS;
+        let rate = self.rate().scale(data, all);
+        (Controller::START_RATE_MIN..=Controller::START_RATE).contains(&rate).then_some(rate)
+    }
+}
+
+/// Refuses a line's keys in a lane over something else.
+pub(super) fn refuse_elsewhere(t: &LaneTable, key: &str) -> Result<(), ConfigError> {
+    let given = [
+        ("rate", t.rate.is_some()),
+        ("framing", t.framing.is_some()),
+        ("flow_control", t.flow_control.is_some()),
+        ("carrier", t.carrier.is_some()),
+        ("mtu", t.mtu.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((word, _)) => Err(value(
+            format!("{key}: {word}"),
+            "is of serial lanes alone: remove it, or add medium = \"serial\"",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The ends of a lane over a serial port.
+pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<LaneEnds, ConfigError> {
+    let refuse = |field: &str, what: &str| Err(value(format!("{key}: {field}"), what));
+    let Some(device) = t.device.clone() else {
+        return refuse("device", "is missing: a serial lane needs the path of its port, such as /dev/ttyUSB0");
+    };
+    if t.address.is_some() {
+        return refuse("address", "a line has one other end, which needs no address: remove it");
+    }
+    if t.local.is_some() || t.mark.is_some() || t.priority.is_some() {
+        let field = if t.local.is_some() { "local" } else { ["mark", "priority"][usize::from(t.mark.is_none())] };
+        return refuse(field, "is of lanes over IP or Ethernet, and a serial line has neither: remove it");
+    }
+    let line = line(
+        Keys {
+            rate: t.rate.as_deref(),
+            framing: t.framing.as_deref(),
+            flow_control: t.flow_control.as_deref(),
+            carrier: t.carrier.unwrap_or(false),
+            mtu: t.mtu,
+        },
+        key,
+    )?;
+    if line.framing == Framing::Cslip {
+        return refuse("framing", "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"");
+    }
+    let address = (t.direction != Ways::In).then(|| serial::far_end(&device).to_string());
+    let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
+    let socket =
+        LaneSocket { local, device: Some(device), medium: t.medium, priority: 0, mark: None, line: Some(line) };
+    Ok(LaneEnds { address, socket: Some(socket) })
+}
+
+/// The keys of a line, as the file has them.
+pub(super) struct Keys<'a> {
+    pub(super) rate: Option<&'a str>,
+    pub(super) framing: Option<&'a str>,
+    pub(super) flow_control: Option<&'a str>,
+    pub(super) carrier: bool,
+    pub(super) mtu: Option<usize>,
+}
+
+/// Reads the keys of a line.
+pub(super) fn line(keys: Keys<'_>, key: &str) -> Result<Line, ConfigError> {
+    let wrong = |field: &str, what: String| value(format!("{key}: {field}"), what);
+    let rate = keys.rate.map_or(Ok(RATE_DEFAULT), rate).map_err(|why| wrong("rate", why))?;
+    let framing = keys.framing.map_or(Ok(Framing::Slip), str::parse);
+    let framing = framing.map_err(|why: FramingError| wrong("framing", why.to_string()))?;
+    let hardware_flow = match keys.flow_control.unwrap_or("none") {
+        "none" => false,
+        "hardware" => true,
+        "software" => {
+            return Err(wrong(
+                "flow_control",
+                "is \"software\" (XON/XOFF), which takes two octets out of the data: use \"hardware\" (RTS/CTS), or \"none\" with a cable of three wires".into(),
+            ));
+        }
+        other => return Err(wrong("flow_control", format!("is '{other}': write \"none\" or \"hardware\""))),
+    };
+    let mtu = keys.mtu.unwrap_or(if rate < LONG_PACKETS_FROM { MTU_MIN } else { MTU_MAX });
+    if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
+        return Err(wrong(
+            "mtu",
+            format!("is {mtu}, and a lane cuts no packets: write {MTU_MIN} to {MTU_MAX}"),
+        ));
+    }
+    Ok(Line { port: PortSettings { rate, hardware_flow, carrier: keys.carrier }, framing, mtu })
+}
+
+/// A port's rate.
+fn rate(text: &str) -> Result<u32, String> {
+    let rate = Rate::parse(text).map_err(|_| format!("'{text}' is not a rate, such as \"115.2 kbit/s\""))?;
+    let bps = u32::try_from(rate.as_bps()).unwrap_or(u32::MAX);
+    if !(RATE_MIN..=RATE_MAX).contains(&bps) {
+        return Err(format!("no serial line of {text} can be used: write {RATE_MIN} to {RATE_MAX} bit/s"));
+    }
+    Ok(bps)
+}

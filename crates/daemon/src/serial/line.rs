@@ -1,0 +1,131 @@
+//! A port that is written to as fast as its line runs: at most one packet waits above it, and 20 ms of octets in it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use wavelane_base::{Instant, Span};
+use wavelane_host::tty::{Pace, PortSettings, Tty};
+
+/// Octets read at once.
+const READ_ROOM: usize = 4_096;
+/// When octets that the driver says it has not sent yet are looked at again.
+const LOOK_AGAIN: Span = Span::from_millis(10);
+/// A line that takes nothing for this long is stopped by its other end.
+const STALLED_AFTER: Span = Span::from_secs(2);
+
+/// A port and what waits to leave by it.
+pub(crate) struct PacedLine {
+    tty: Tty,
+    pace: Pace,
+    /// Octets of one packet, from `sent` on not written yet.
+    waiting: Vec<u8>,
+    sent: usize,
+    /// The driver has more octets than it may: when to look again.
+    look_at: Option<Instant>,
+    /// Since when it has taken nothing of what waits.
+    stuck_since: Option<Instant>,
+    heard: Option<Instant>,
+    gone: bool,
+    buffer: Vec<u8>,
+}
+
+impl PacedLine {
+    /// Opens the port.
+    pub(crate) fn open(path: &str, settings: PortSettings) -> io::Result<Self> {
+        let tty = Tty::open(path, settings)?;
+        Ok(Self {
+            tty,
+            pace: Pace::new(settings.rate),
+            waiting: Vec::new(),
+            sent: 0,
+            look_at: None,
+            stuck_since: None,
+            heard: None,
+            gone: false,
+            buffer: vec![0; READ_ROOM],
+        })
+    }
+    /// Whether nothing waits, so that a packet may be passed on.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.is_empty() && !self.gone
+    }
+    /// Lets `frame` append a packet's octets, and writes what may be written now.
+    pub(crate) fn put(&mut self, now: Instant, frame: impl FnOnce(&mut Vec<u8>)) {
+        frame(&mut self.waiting);
+        self.flush(now);
+    }
+    /// Writes what the line can have taken by now.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        self.look_at = None;
+        while !self.waiting.is_empty() && !self.gone {
+            let room = self.pace.room(now);
+            if room == 0 {
+                return;
+            }
+            if self.tty.queued() > self.pace.octets_max() {
+                self.look_at = Some(now + LOOK_AGAIN);
+                self.stuck_since.get_or_insert(now);
+                return;
+            }
+            let rest = &self.waiting[self.sent..];
+            match self.tty.write(&rest[..rest.len().min(room)]) {
+                Ok(0) => {
+                    self.stuck_since.get_or_insert(now);
+                    return;
+                }
+                Ok(octets) => {
+                    self.stuck_since = None;
+                    self.pace.wrote(now, octets);
+                    self.sent += octets;
+                }
+                Err(_) => self.gone = true,
+            }
+            if self.sent == self.waiting.len() {
+                self.waiting.clear();
+                self.sent = 0;
+            }
+        }
+    }
+    /// When [`Self::flush`] has something to do; a line that takes nothing becomes writable instead.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.waiting.is_empty() || self.gone {
+            return None;
+        }
+        self.look_at.or_else(|| self.stuck_since.is_none().then(|| self.pace.again()))
+    }
+    /// Reads once, and passes on what there was. Returns whether there may be more.
+    pub(crate) fn read(&mut self, now: Instant, take: impl FnOnce(&mut [u8])) -> bool {
+        if self.gone {
+            return false;
+        }
+        match self.tty.read(&mut self.buffer) {
+            Ok(Some(octets)) => {
+                self.heard = Some(now);
+                take(&mut self.buffer[..octets]);
+                true
+            }
+            Ok(None) => false,
+            Err(_) => {
+                self.gone = true;
+                false
+            }
+        }
+    }
+    /// Whether the port ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+    /// Whether the other end has let it send nothing for long.
+    pub(crate) fn is_stopped(&self, now: Instant) -> bool {
+        self.stuck_since.is_some_and(|since| now.since(since) >= STALLED_AFTER)
+    }
+    /// Whether octets have come within `span`.
+    pub(crate) fn heard_within(&self, now: Instant, span: Span) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard) <= span)
+    }
+}
+
+impl AsFd for PacedLine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tty.as_fd()
+    }
+}

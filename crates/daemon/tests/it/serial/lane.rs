@@ -1,0 +1,161 @@
+//! Serial lanes alone, one way beside a radio, and as one of two.
+
+use super::{Cable, Names, of_guide, table, with_lanes};
+use crate::common::*;
+use std::io::{Read, Write};
+
+/// The guide's two boxes: TCP over a serial line alone, and again after `kill -9` of either end.
+#[test]
+fn tcp_crosses_a_serial_lane_and_survives_the_death_of_either_end() {
+    let _alone = alone();
+    if !root_or_skip("serial_lane") {
+        return;
+    }
+    let world = World::new("serial");
+    world.serve(7, echo);
+    let cable = Cable::new();
+    let start = |name: &str, end: usize| {
+        world.spawn(name, &with_lanes(&world, name, &of_guide(0, &cable.ports[end])))
+    };
+    let (mut a, mut b) = (start("a", 0), start("b", 1));
+    a.wait_log("peer 'b' is up");
+    transfer_during(&world, 20_000, || {});
+    let [out, back] = cable.carried();
+    assert!(out > 20_000 && back > 20_000, "{out} {back}");
+    let lane = &a.status().peers[0].lanes[0];
+    assert_eq!((lane.medium.as_str(), lane.path_mtu), ("serial", Some(1_500)), "the MTU is told");
+    let line = format!("  lane 1 by {} (serial): in use; send rate", cable.ports[0]);
+    assert!(a.status().to_string().contains(&line), "{}", a.status());
+    for name in ["b", "a"] {
+        let daemon = if name == "a" { &mut a } else { &mut b };
+        daemon.kill();
+        *daemon = start(name, usize::from(name == "b"));
+        daemon.wait_log("is up");
+        transfer_during(&world, 5_000, || {});
+    }
+}
+
+/// What leaves goes by radio (UDP one way) and what comes back by the line: the network of 1998.
+#[test]
+fn a_radio_out_and_a_serial_line_back_are_one_link() {
+    let _alone = alone();
+    if !root_or_skip("serial_back") {
+        return;
+    }
+    let world = World::new("back");
+    world.serve(7, echo);
+    let cable = Cable::new();
+    let b = world.spawn("b", &with_lanes(&world, "b", &of_guide(2, &cable.ports[1])));
+    let a = world.spawn("a", &with_lanes(&world, "a", &of_guide(1, &cable.ports[0])));
+    a.wait_log("peer 'b' is up");
+    let mut stream = world.connect(&world.client, "10.3.0.2:7").unwrap();
+    let data = pattern(4_000, 3);
+    stream.write_all(&data).unwrap();
+    let mut back = vec![0; data.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert_eq!(back, data);
+    let [out, back] = cable.carried();
+    assert!(out == 0 && back > 4_000, "{out} octets by the line out, {back} back");
+    let status = a.status().to_string();
+    assert!(status.contains("(udp, out): in use") && status.contains("(serial, in): in use; heard"), "{status}");
+    drop(b);
+}
+
+/// The port is pulled out in mid-transfer: what was under way goes by the other lane, and the line is used again once it is back.
+#[test]
+fn an_unplugged_line_loses_nothing_and_returns() {
+    let _alone = alone();
+    if !root_or_skip("serial_unplugged") {
+        return;
+    }
+    let world = World::new("unplug");
+    world.serve(7, echo);
+    let (mut cable, names) = (Cable::new(), Names::new(&world));
+    names.point_to(&cable);
+    let lanes = |end: usize| {
+        let address = format!("[[peer.lane]]\naddress = \"10.2.0.{}:4780\"\nmetered = true\n", 2 - end);
+        table(&names.of(end), "rate = \"2 Mbit/s\"") + &address
+    };
+    let b = world.spawn("b", &with_lanes(&world, "b", &lanes(1)));
+    let a = world.spawn("a", &with_lanes(&world, "a", &lanes(0)));
+    a.wait_log("peer 'b' is up");
+    wait_for("the metered lane to be in reserve", || a.status().peers[0].lanes[1].spare);
+    transfer_during(&world, 400_000, || {
+        wait_for("traffic by the line", || a.status().peers[0].lanes[0].delivered_bytes > 20_000);
+        cable.pull_out();
+        for daemon in [&a, &b] {
+            daemon.wait_log("is gone: its lane carries nothing until it is back");
+        }
+        wait_for("the other lane to be used", || !a.status().peers[0].lanes[1].spare);
+    });
+    let unused = a.status().peers[0].lanes[0].unused.clone().unwrap();
+    assert!(unused.contains("port-a is not there"), "{unused}");
+    let again = Cable::new();
+    names.point_to(&again);
+    for daemon in [&a, &b] {
+        daemon.wait_log("is there: its lane sends and hears by it");
+    }
+    wait_for("the line to be used again", || a.status().peers[0].lanes[1].spare);
+    transfer_during(&world, 20_000, || {});
+    assert!(again.carried()[0] > 20_000);
+}
+
+/// What a line without an answer shows of the cause.
+#[test]
+fn the_status_says_why_nothing_comes_by_a_line() {
+    let _alone = alone();
+    if !root_or_skip("serial_silent") {
+        return;
+    }
+    let world = World::new("silent");
+    let cable = Cable::new();
+    let start = |name: &str, end: usize, keys: &str| {
+        world.spawn(name, &with_lanes(&world, name, &table(&cable.ports[end], keys)))
+    };
+    let a = start("a", 0, "framing = \"slip\"");
+    let why = || a.status().peers[0].lanes[0].unused.clone().unwrap_or_default();
+    wait_for("nothing to be heard", || why().starts_with("no answer: no octet arrives: the cable is out"));
+    let b = start("b", 1, "framing = \"ppp\"");
+    wait_for("octets", || why().starts_with("no answer: octets arrive, and no datagram of the peer's is among them"));
+    let config = world.dir.join("b.toml");
+    edit(&config, "framing = \"ppp\"", "framing = \"slip\"");
+    assert_eq!(b.reload(), None);
+    a.wait_log("peer 'b' is up");
+    assert!(a.status().peers[0].lanes[0].unused.is_none());
+}
+
+/// What is wrong with a port or its other end is said in one line with its remedy.
+#[test]
+fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
+    let folder = folder("serial-refused");
+    let (near, far) = (key_pair(), key_pair());
+    let refused = |lane: &str| {
+        let peer = format!("[[peer]]\nname = \"b\"\npublic_key = \"{}\"\n{lane}", far.public);
+        let config = write_config(&folder, "a", &near, "listen = \"127.0.0.1:0\"", &peer);
+        let (mut command, log, _) = daemon_command(&config);
+        let code = command.spawn().unwrap().wait().unwrap().code();
+        (code, std::fs::read_to_string(log).unwrap())
+    };
+    let cable = Cable::new();
+    let settings = wavelane_host::tty::PortSettings { rate: 9_600, hardware_flow: false, carrier: false };
+    let owner = wavelane_host::tty::Tty::open(&cable.ports[0], settings).unwrap();
+    let free = cable.ports[1].as_str();
+    for (port, keys, expected) in [
+        (cable.ports[0].as_str(), "", "another program has it open; stop that program"),
+        ("/dev/null", "", "it is no serial port; name a serial port, such as /dev/ttyUSB0"),
+        (free, "carrier = true", "it has no modem lines; remove `carrier` and hardware flow control"),
+        (free, "flow_control = \"software\"", "takes two octets out of the data: use \"hardware\""),
+        (free, "mtu = 128", "a lane cuts no packets: write 576 to 1500"),
+        (free, "rate = \"115200\"", "'115200' is not a rate, such as \"115.2 kbit/s\""),
+        (free, "framing = \"cslip\"", "have no TCP headers to compress: write \"slip\""),
+        (free, "address = \"192.0.2.1:1\"", "a line has one other end, which needs no address: remove it"),
+        ("ttyUSB0", "", "'ttyUSB0' is not the path of a serial port, such as /dev/ttyUSB0"),
+    ] {
+        let (code, said) = refused(&table(port, keys));
+        assert!(code == Some(2) && said.contains(expected) && said.trim().lines().count() == 1, "{port}: {said}");
+    }
+    drop(owner);
+    let (code, said) = refused("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nrate = \"9600 bit/s\"\n");
+    assert!(code == Some(2) && said.contains("is of serial lanes alone: remove it, or add medium = \"serial\""), "{said}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
