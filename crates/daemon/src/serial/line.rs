@@ -9,6 +9,8 @@ use wavelane_host::tty::{Pace, PortSettings, Tty};
 const READ_ROOM: usize = 4_096;
 /// When octets that the driver says it has not sent yet are looked at again.
 const LOOK_AGAIN: Span = Span::from_millis(10);
+/// The same on a line that has been stopped for long.
+const LOOK_SELDOM: Span = Span::from_millis(250);
 /// A line that takes nothing for this long is stopped by its other end.
 const STALLED_AFTER: Span = Span::from_secs(2);
 
@@ -62,16 +64,11 @@ impl PacedLine {
                 return;
             }
             if self.tty.queued() > self.pace.octets_max() {
-                self.look_at = Some(now + LOOK_AGAIN);
-                self.stuck_since.get_or_insert(now);
-                return;
+                return self.wait(now);
             }
             let rest = &self.waiting[self.sent..];
             match self.tty.write(&rest[..rest.len().min(room)]) {
-                Ok(0) => {
-                    self.stuck_since.get_or_insert(now);
-                    return;
-                }
+                Ok(0) => return self.wait(now),
                 Ok(octets) => {
                     self.stuck_since = None;
                     self.pace.wrote(now, octets);
@@ -85,12 +82,17 @@ impl PacedLine {
             }
         }
     }
-    /// When [`Self::flush`] has something to do; a line that takes nothing becomes writable instead.
+    /// The line takes nothing now.
+    fn wait(&mut self, now: Instant) {
+        self.stuck_since.get_or_insert(now);
+        self.look_at = Some(now + if self.is_stopped(now) { LOOK_SELDOM } else { LOOK_AGAIN });
+    }
+    /// When [`Self::flush`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.waiting.is_empty() || self.gone {
             return None;
         }
-        self.look_at.or_else(|| self.stuck_since.is_none().then(|| self.pace.again()))
+        Some(self.look_at.unwrap_or_else(|| self.pace.again()))
     }
     /// Reads once, and passes on what there was. Returns whether there may be more.
     pub(crate) fn read(&mut self, now: Instant, take: impl FnOnce(&mut [u8])) -> bool {
