@@ -427,6 +427,9 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     if let Some(tun) = &config.tun {
         let _ = writeln!(text, "what is not split TCP goes through {} (MTU {})", tun.name, tun.mtu);
     }
+    if let Some(line) = &config.serial {
+        let _ = writeln!(text, "IP by {} ({}) through {}", line.device, line.line.words(), line.name);
+    }
     if let Some(mechanisms) = config.mechanisms_text() {
         let _ = writeln!(text, "{mechanisms}");
     }
@@ -450,6 +453,9 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 warnings.push(format!("interface {name} does not exist here yet: its traffic is taken once it does"));
             }
         }
+    }
+    if let Some(line) = config.serial.as_ref().filter(|line| wavelane_host::tty::identity(&line.device).is_none()) {
+        warnings.push(format!("port {} of [serial] is not there yet: nothing passes before it is", line.device));
     }
     for socket in config.lane_sockets() {
         if let (Some(device), None) = (&socket.device, socket.device_identity()) {

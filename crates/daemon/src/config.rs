@@ -11,6 +11,7 @@ mod lanes;
 mod line;
 mod mechanisms;
 mod peer_table;
+mod serial_table;
 mod tables;
 
 pub(crate) use check::is_interface_name;
@@ -19,6 +20,7 @@ pub(crate) use lane::{lane_key, lane_name};
 pub(crate) use lane_table::{LaneEnds, ethernet_ends, udp_ends};
 pub use line::Line;
 pub(crate) use line::serial_ends;
+pub use serial_table::SerialIp;
 pub(crate) use tables::LaneTable;
 
 use crate::device;
@@ -241,6 +243,8 @@ pub struct Config {
     pub tun: Option<Tun>,
     /// Plain forwards.
     pub forwards: Vec<Forward>,
+    /// A serial line that carries IP.
+    pub serial: Option<SerialIp>,
     /// Whether flows across relays are sealed from edge to edge.
     pub seal: bool,
     /// How blocks are switched.
@@ -385,6 +389,7 @@ impl Config {
             ("gateway.state", self.state == new.state),
             ("[intercept]", self.intercept == new.intercept),
             ("[tun]", self.tun == new.tun),
+            ("[serial]", self.serial == new.serial),
             ("[[forward]]", forwards(self) == forwards(new)),
             ("[clock]", self.clock == new.clock),
         ];

@@ -39,6 +39,7 @@ use crate::metrics;
 use crate::names::Names;
 use crate::routes::Routes;
 use crate::rules;
+use crate::serial;
 use crate::standing::Part;
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
@@ -57,6 +58,7 @@ use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
+use wavelane_serial::Framing;
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_CONTROL: u64 = 2;
@@ -126,6 +128,8 @@ pub struct Daemon {
     key_log: Option<KeyLog>,
     mark: Option<u32>,
     packet_door: Option<PacketDoor>,
+    /// What the line of `[serial]` does.
+    line: Option<serial::ip::Shared>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
     /// When refused requests of each peer were last logged.
@@ -167,7 +171,10 @@ impl Daemon {
         let key_log = key_log.map(KeyLog::open).transpose()?;
         // Before there are other threads, and once everything is open.
         let sockets = config.lane_sockets();
-        let of_media: Vec<u8> = sockets.iter().filter_map(|socket| socket.medium.capability).collect();
+        // Addresses and the MTU that PPP brings are set when it does.
+        let of_ppp = config.serial.as_ref().filter(|line| line.line.framing == Framing::Ppp).map(|_| caps::NET_ADMIN);
+        let of_media = sockets.iter().filter_map(|socket| socket.medium.capability);
+        let of_media: Vec<u8> = of_media.chain(of_ppp).collect();
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
             // A lane's socket is opened again when its device or address comes back.
@@ -183,6 +190,11 @@ impl Daemon {
         if let Some(listener) = opened.metrics {
             metrics::serve(listener, &config.control).map_err(system("a thread"))?;
         }
+        let line = config.serial.clone().zip(opened.line);
+        let line = line.map(|(of, tun)| {
+            serial::ip::start(serial::ip::IpLine::new(of, tun, log.pen(), Entropy::live(wavelane_host::entropy::fill)))
+        });
+        let line = line.transpose().map_err(system("a thread"))?;
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
         let kernel = opened
             .installed
@@ -236,6 +248,7 @@ impl Daemon {
             key_log,
             mark: opened.mark,
             packet_door: opened.tun.map(PacketDoor::new),
+            line,
             to_pass: Vec::new(),
             denials_told: BTreeMap::new(),
             refusals_told: BTreeMap::new(),

@@ -6,13 +6,14 @@ use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
 use crate::medium::{self, Port};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
+use crate::serial;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use wavelane_gateway as gateway;
 use wavelane_host::claim::Claim;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
-use wavelane_host::tun::OffloadTun;
+use wavelane_host::tun::{OffloadTun, Tun};
 use wavelane_host::{caps, has_ipv6, nft, tcp, udp::UdpLane};
 
 /// Why the daemon does not start.
@@ -138,6 +139,8 @@ pub(crate) struct Opened {
     pub(crate) transparent: Option<Transparent>,
     pub(crate) installed: Option<Installed>,
     pub(crate) tun: Option<OffloadTun>,
+    /// The device of `[serial]`.
+    pub(crate) line: Option<Tun>,
     pub(crate) mark: Option<u32>,
     /// Lines for the log.
     pub(crate) remarks: Vec<String>,
@@ -172,13 +175,14 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     }
     // A refusal only means that fewer connections fit.
     let _ = caps::raise_file_limit();
-    if !privileged {
-        return open_all(config, None);
-    }
     // Programs we start would not inherit capabilities that our file gave us. Root hands its own on anyway.
-    if !wavelane_host::is_root() {
+    let starts_programs = privileged || config.serial.is_some() && caps::has(caps::NET_ADMIN);
+    if starts_programs && !wavelane_host::is_root() {
         caps::pass_on(&CAPABILITIES)
             .map_err(|source| StartError::System { what: "passing on capabilities", source })?;
+    }
+    if !privileged {
+        return open_all(config, None);
     }
     let lock = rules::claim()?;
     rules::close(config).map_err(RulesError::Tool)?;
@@ -254,7 +258,9 @@ fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> 
     }
     .unzip();
     let installed = rules.map(|rules| Installed { rules, ways });
-    Ok(Opened { lanes, control, metrics, forwards, transparent, installed, tun, mark, remarks })
+    let line = config.serial.as_ref().map(serial::ip::open_device).transpose();
+    let line = line.map_err(|why| StartError::Door(why.to_string()))?;
+    Ok(Opened { lanes, control, metrics, forwards, transparent, installed, tun, line, mark, remarks })
 }
 
 fn transparent(config: &Config, lock: Claim, remarks: &mut Vec<String>) -> Result<(Transparent, Rules), StartError> {

@@ -3,10 +3,12 @@
 mod flows;
 mod help;
 mod lanes;
+mod serial;
 mod words;
 
 pub use flows::{FLOWS_SHOWN, Flow};
 pub(crate) use lanes::kinds;
+pub use serial::Serial;
 
 use flows::age;
 use serde::{Deserialize, Serialize};
@@ -308,6 +310,9 @@ pub struct Report {
     /// The packet door, if there is one.
     #[serde(default)]
     pub packet_door: Option<PacketDoor>,
+    /// The line of `[serial]`, if there is one.
+    #[serde(default)]
+    pub serial: Option<Serial>,
     /// The kernel's routing table, if it says by which peer a target is reached.
     #[serde(default)]
     pub routing: Option<Routing>,
@@ -389,6 +394,7 @@ impl fmt::Display for Report {
                 p.packets_in, p.reads, p.packets_out, p.writes
             )?;
         }
+        self.serial.iter().try_for_each(|line| line.line(f))?;
         if let Some(r) = &self.routing {
             writeln!(
                 f,

@@ -22,7 +22,7 @@ impl Config {
                 format!("is longer than {SOCKET_PATH_MAX} bytes; use a shorter path"),
             ));
         }
-        if self.peers.is_empty() {
+        if self.peers.is_empty() && self.serial.is_none() {
             return Err(value("peer", "no peer is configured: add a [[peer]] table (wavelane init writes one)"));
         }
         if self.peers.len() > PEERS_MAX {

@@ -4,7 +4,7 @@ use super::addresses::{prefixes, socket_address};
 use super::mechanisms::{self, MechanismKeys};
 use super::tables::{ClockTable, EdgeTable, File, ForwardTable, RoutingWord, SealWord, TunTable};
 use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, Peer, Tun, TunAddress,
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, Peer, SerialIp, Tun, TunAddress,
     default_control, default_state, value,
 };
 use crate::{keys, memory};
@@ -79,6 +79,7 @@ impl Config {
             seal: g.seal == SealWord::EndToEnd,
             mechanisms,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
+            serial: file.serial.map(SerialIp::from_table).transpose()?,
             clock: clock(file.clock)?,
         };
         config.check()?;

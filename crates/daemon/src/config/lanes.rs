@@ -21,7 +21,8 @@ impl Config {
                 if socket.medium == other.medium && !socket.medium.has_ip && socket.device == other.device {
                     let device = socket.device.as_deref().unwrap_or_default();
                     if socket.line.is_some() {
-                        let what = format!("{device} is set otherwise in {whose}: one port has one rate, framing and MTU");
+                        let what =
+                            format!("{device} is set otherwise in {whose}: one port has one rate, framing and MTU");
                         return Err(value(key("device"), what));
                     }
                     return Err(value(

@@ -67,10 +67,9 @@ pub(super) fn refuse_elsewhere(t: &LaneTable, key: &str) -> Result<(), ConfigErr
         ("mtu", t.mtu.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((word, _)) => Err(value(
-            format!("{key}: {word}"),
-            "is of serial lanes alone: remove it, or add medium = \"serial\"",
-        )),
+        Some((word, _)) => {
+            Err(value(format!("{key}: {word}"), "is of serial lanes alone: remove it, or add medium = \"serial\""))
+        }
         None => Ok(()),
     }
 }
@@ -99,7 +98,10 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
         key,
     )?;
     if line.framing == Framing::Cslip {
-        return refuse("framing", "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"");
+        return refuse(
+            "framing",
+            "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"",
+        );
     }
     let address = (t.direction != Ways::In).then(|| serial::far_end(&device).to_string());
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
@@ -136,10 +138,7 @@ pub(super) fn line(keys: Keys<'_>, key: &str) -> Result<Line, ConfigError> {
     };
     let mtu = keys.mtu.unwrap_or(if rate < LONG_PACKETS_FROM { MTU_MIN } else { MTU_MAX });
     if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
-        return Err(wrong(
-            "mtu",
-            format!("is {mtu}, and a lane cuts no packets: write {MTU_MIN} to {MTU_MAX}"),
-        ));
+        return Err(wrong("mtu", format!("is {mtu}, and a lane cuts no packets: write {MTU_MIN} to {MTU_MAX}")));
     }
     Ok(Line { port: PortSettings { rate, hardware_flow, carrier: keys.carrier }, framing, mtu })
 }

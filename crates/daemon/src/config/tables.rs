@@ -1,6 +1,7 @@
 //! The file's tables and words, as TOML has them.
 
 use super::mechanisms::{BackpressureWord, PresetWord};
+use super::serial_table::SerialTable;
 use super::{OnFailure, Source, Ways};
 use crate::medium::Medium;
 use serde::Deserialize;
@@ -23,6 +24,7 @@ pub(super) struct File {
     pub(super) forward: Vec<ForwardTable>,
     #[serde(default)]
     pub(super) edge: Vec<EdgeTable>,
+    pub(super) serial: Option<SerialTable>,
     pub(super) clock: Option<ClockTable>,
 }
 

@@ -91,6 +91,7 @@ impl Daemon {
                 connections: self.door.len(),
             },
             packet_door: self.packet_door(),
+            serial: self.serial(),
             routing: self.routing(),
             reload_refused: self.reloads.refused.clone(),
             hindrances: self.kernel.as_ref().map(Kernel::hindrances).unwrap_or_default(),
@@ -116,6 +117,25 @@ impl Daemon {
             out_bytes: c.splice.moved.to_socket,
         };
         all.into_iter().map(flow).collect()
+    }
+    fn serial(&self) -> Option<status::Serial> {
+        let (state, config) = (self.line.as_ref()?, self.config.serial.as_ref()?);
+        let state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let own = config.addresses.iter().map(config::prefix_text).collect::<Vec<_>>().join(", ");
+        Some(status::Serial {
+            device: config.device.clone(),
+            interface: config.name.clone(),
+            line: config.line.words(),
+            address: state.addresses.as_ref().map_or(own, |(own, _)| own.clone()),
+            far_address: state.addresses.map(|(_, far)| far),
+            unused: state.unused,
+            packets_in: state.received.0,
+            bytes_in: state.received.1,
+            packets_out: state.sent.0,
+            bytes_out: state.sent.1,
+            dropped: state.dropped,
+            bad: state.bad.into_iter().map(|(name, n)| status::counter(name, n)).collect(),
+        })
     }
     fn packet_door(&self) -> Option<status::PacketDoor> {
         let (door, tun) = (self.packet_door.as_ref()?, self.config.tun.as_ref()?);

@@ -1,5 +1,7 @@
 //! Serial lines: a port of this machine with the framing of its packets.
 
+mod flow;
+pub(crate) mod ip;
 mod lane;
 mod line;
 

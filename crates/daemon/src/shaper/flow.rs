@@ -10,20 +10,20 @@ const FRAGMENT: u16 = 0x3fff;
 
 /// What is known of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Its length.
-    pub(super) octets: usize,
+    pub(crate) octets: usize,
     /// A hash of addresses, protocol and ports.
-    pub(super) flow: u64,
+    pub(crate) flow: u64,
     /// Hashes of its source and its destination.
-    pub(super) hosts: (u64, u64),
+    pub(crate) hosts: (u64, u64),
     /// Its code point.
-    pub(super) dscp: u8,
+    pub(crate) dscp: u8,
 }
 
 /// Reads a packet's head; hashes are keyed so that no outsider can make two flows collide.
 /// Fragments, and IPv6 packets with extension headers, have no ports. `None` for what is no IP packet.
-pub(super) fn look(head: &[u8], key: u64) -> Option<Look> {
+pub(crate) fn look(head: &[u8], key: u64) -> Option<Look> {
     let word = |at: usize| Some(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?));
     let (octets, addresses, protocol, payload, whole, class) = match head.first()? >> 4 {
         4 => {

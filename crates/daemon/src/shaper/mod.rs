@@ -6,7 +6,7 @@
 mod config;
 mod continuous;
 pub mod cure;
-mod flow;
+pub(crate) mod flow;
 mod path;
 mod qdisc;
 mod reflector;

@@ -1,5 +1,6 @@
 //! Gateways joined by serial lines: pseudo-terminals, and threads for the cables between them.
 
+mod ip;
 mod lane;
 
 use crate::common::*;
@@ -100,7 +101,8 @@ pub(super) fn table(port: &str, keys: &str) -> String {
 
 /// A configuration whose peer has `lanes` and no address.
 pub(super) fn with_lanes(world: &World, name: &str, lanes: &str) -> PathBuf {
-    let (extra, rest) = if name == "a" { ("", "[intercept]\ninterfaces = [\"lan0\"]") } else { ("source = \"keep\"", "") };
+    let (extra, rest) =
+        if name == "a" { ("", "[intercept]\ninterfaces = [\"lan0\"]") } else { ("source = \"keep\"", "") };
     let config = world.write(name, Outside::V4, extra, &format!("{lanes}\n{rest}"));
     edit(&config, &format!("address = \"10.2.0.{}:4780\"\n", if name == "a" { 2 } else { 1 }), "");
     config

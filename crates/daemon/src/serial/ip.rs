@@ -1,0 +1,307 @@
+//! IP over a serial line: a TUN device of this machine's whose packets are the line's, as `[serial]` asks. It needs no peer and no gateway,
+//! so it has a thread of its own.
+
+use super::PacedLine;
+use super::flow::Waiting;
+use crate::config::{SerialIp, prefix_text};
+use crate::log::Pen;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use wavelane_base::{Entropy, Instant, IpPrefix, Span};
+use wavelane_host::nft::{ToolError, run};
+use wavelane_host::realtime;
+use wavelane_host::tun::{Tun, TunError};
+use wavelane_queue::{Discipline, Limits, Queue, Terms, UNLIMITED};
+use wavelane_serial::ppp::{Agreed, Event};
+use wavelane_serial::{Line, LineConfig};
+
+/// Most packets that wait for the line, and their octets: about 10 s of 115.2 kbit/s. The queue's management keeps them few.
+const LIMITS: Limits = Limits { items: 256, octets: 128 << 10 };
+/// Packets read from the device at once.
+const READS: usize = 32;
+/// Reads of the port at once.
+const PORT_READS: usize = 8;
+/// When a port that is not there, or is refused, is tried again.
+const AGAIN: Span = Span::from_secs(1);
+/// Longest packet.
+const PACKET_ROOM: usize = 65_535;
+/// CoDel's target is at least the time of so many packets (RFC 8289, section 4.4: one MTU) ...
+const TARGET_PACKETS: usize = 2;
+/// ... and its interval so many targets.
+const INTERVAL_TARGETS: u64 = 20;
+
+/// Why the device of `[serial]` cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SerialError {
+    #[error(transparent)]
+    Device(#[from] TunError),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
+
+/// What is known of the line now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LineState {
+    /// Why nothing passes, if that is so.
+    pub(crate) unused: Option<String>,
+    /// Packets and octets of packets from the line, and to it.
+    pub(crate) received: (u64, u64),
+    pub(crate) sent: (u64, u64),
+    /// Frames that held no packet, by cause.
+    pub(crate) bad: Vec<(&'static str, u64)>,
+    /// Packets dropped to keep the queue short, because it was full, or because the other end takes none such.
+    pub(crate) dropped: u64,
+    unsent: u64,
+    /// Both ends' addresses, as PPP agreed.
+    pub(crate) addresses: Option<(String, String)>,
+}
+
+/// The thread's half of what `status` shows.
+pub(crate) type Shared = Arc<Mutex<LineState>>;
+
+/// Makes the device, with its addresses and routes. They vanish with it.
+pub(crate) fn open_device(config: &SerialIp) -> Result<Tun, SerialError> {
+    let tun = Tun::open(&config.name)?;
+    let name = config.name.as_str();
+    // A line has no room for what the kernel says to neighbours; a kernel without IPv6 does not know the word.
+    let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
+    run("ip", &["link", "set", "dev", name, "mtu", &config.line.mtu.to_string()], "")?;
+    for IpPrefix { address, bits } in &config.addresses {
+        run("ip", &["address", "add", &format!("{address}/{bits}"), "dev", name], "")?;
+    }
+    run("ip", &["link", "set", "dev", name, "up"], "")?;
+    for route in &config.routes {
+        let network = prefix_text(route);
+        let six = if route.address.is_ipv6() { "-6" } else { "-4" };
+        run("ip", &[six, "route", "replace", &network, "dev", name], "")?;
+    }
+    Ok(tun)
+}
+
+/// Gives the device the addresses that PPP agreed on, in place of those that it agreed on before.
+fn set_addresses(name: &str, before: Option<Agreed>, now: Agreed) -> Result<(), ToolError> {
+    let pair = |agreed: Agreed| (agreed.local.to_string(), agreed.remote.to_string());
+    if let Some((local, remote)) = before.map(pair) {
+        let _ = run("ip", &["address", "del", &local, "peer", &remote, "dev", name], "");
+    }
+    let (local, remote) = pair(now);
+    run("ip", &["address", "replace", &local, "peer", &remote, "dev", name], "").map(drop)
+}
+
+/// A port, a device, and what waits between them.
+pub(crate) struct IpLine {
+    config: SerialIp,
+    tun: Tun,
+    line: Option<PacedLine>,
+    ip: Line,
+    /// The addresses that the device has from PPP.
+    given: Option<Agreed>,
+    queue: Queue<Waiting>,
+    state: LineState,
+    shared: Shared,
+    pen: Pen,
+    /// Keyed, so that no outsider makes two flows one.
+    key: u64,
+    try_at: Instant,
+    buffer: Vec<u8>,
+}
+
+impl IpLine {
+    pub(crate) fn new(config: SerialIp, tun: Tun, pen: Pen, mut dice: Entropy) -> Self {
+        let mut of_line = LineConfig::new(config.line.framing);
+        // The file's bound is far below.
+        of_line.mtu = u16::try_from(config.line.mtu).unwrap_or(u16::MAX);
+        of_line.rate = Some(config.line.rate());
+        let own =
+            config.addresses.iter().find_map(|own| if let IpAddr::V4(own) = own.address { Some(own) } else { None });
+        (of_line.ppp.local, of_line.ppp.remote) = (own, config.peer);
+        let mut key = [0; 8];
+        dice.fill(&mut key);
+        let mut queue = Queue::new(Discipline::FqCoDel, LIMITS);
+        let packet = wavelane_host::tty::Pace::new(config.line.port.rate).time_for(config.line.mtu);
+        let target = Terms::default().target.max(packet.times(TARGET_PACKETS as u64));
+        let interval = Terms::default().interval.max(target.times(INTERVAL_TARGETS));
+        queue.set_terms(Terms { target, interval, age: UNLIMITED, ..Terms::default() });
+        Self {
+            config,
+            tun,
+            line: None,
+            ip: Line::new(&of_line, dice),
+            given: None,
+            queue,
+            state: LineState { unused: Some("its port is not open yet".into()), ..LineState::default() },
+            shared: Shared::default(),
+            pen,
+            key: u64::from_le_bytes(key),
+            try_at: Instant::ZERO,
+            buffer: vec![0; PACKET_ROOM],
+        }
+    }
+    /// What `status` shows of it.
+    pub(crate) fn shared(&self) -> Shared {
+        Arc::clone(&self.shared)
+    }
+    /// Runs for as long as the process does.
+    pub(crate) fn run(mut self) {
+        loop {
+            let now = realtime::now();
+            self.tend_port(now);
+            let more = self.from_device(now) | self.from_line(now);
+            self.hear_of_ppp();
+            self.to_line(now);
+            *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
+            if more {
+                continue;
+            }
+            let mut fds = vec![self.tun.as_fd()];
+            fds.extend(self.line.as_ref().map(AsFd::as_fd));
+            if realtime::wait(&fds, self.deadline()).is_err() {
+                return self.pen.put("[serial] ended: the system refused to wait for its port; restart wavelaned");
+            }
+        }
+    }
+    fn deadline(&self) -> Instant {
+        let frame_end = self.ip.poll_timeout().map(|wakeup| wakeup.at);
+        let line = self.line.as_ref().map(PacedLine::deadline);
+        let again = self.line.is_none().then_some(self.try_at);
+        // A line that takes nothing is looked at again, too.
+        let stuck = realtime::now() + AGAIN;
+        [frame_end, line.flatten(), again].into_iter().flatten().min().map_or(stuck, |at| at.min(stuck))
+    }
+    /// Closes a port that ended and opens one that is there.
+    fn tend_port(&mut self, now: Instant) {
+        let port = self.config.device.clone();
+        if self.line.as_ref().is_some_and(PacedLine::is_gone) {
+            self.line = None;
+            self.ip.line_down(now);
+            self.refuse(format!("port {port} is gone: nothing passes until it is back"));
+            self.try_at = now + AGAIN;
+        }
+        if self.line.is_some() || now < self.try_at {
+            return;
+        }
+        self.try_at = now + AGAIN;
+        match PacedLine::open(&port, self.config.line.port) {
+            Ok(line) => {
+                self.line = Some(line);
+                self.ip.line_up(now);
+                if self.ip.is_up() {
+                    self.carries();
+                } else {
+                    self.state.unused = Some("PPP negotiates".into());
+                }
+            }
+            Err(why) => {
+                let remedy = wavelane_host::tty::TtyError::of(&why).map_or("check it", |why| why.remedy());
+                self.refuse(format!("port {port} cannot be used: {why}; {remedy}"));
+            }
+        }
+    }
+    fn carries(&mut self) {
+        self.state.unused = None;
+        let (name, port, framing) = (&self.config.name, &self.config.device, self.config.line.framing);
+        self.pen.put(&format!("[serial]: {name} carries IP by {port} ({framing})"));
+    }
+    /// What became of a PPP link.
+    fn hear_of_ppp(&mut self) {
+        while let Some(event) = self.ip.poll_event() {
+            match event {
+                Event::Up(agreed) => {
+                    self.state.addresses = Some((agreed.local.to_string(), agreed.remote.to_string()));
+                    // The other end may take less than the file says.
+                    let mtu = usize::from(agreed.mtu).min(self.config.line.mtu).to_string();
+                    if let Err(why) = run("ip", &["link", "set", "dev", &self.config.name, "mtu", &mtu], "") {
+                        self.pen.put(&format!("[serial]: cannot set the MTU to {mtu}: {why}"));
+                    }
+                    // What the file says stands already.
+                    if self.config.addresses.is_empty() && self.given != Some(agreed) {
+                        let set = set_addresses(&self.config.name, self.given, agreed);
+                        self.given = Some(agreed);
+                        if let Err(why) = set {
+                            self.pen.put(&format!("[serial]: cannot set the address {}: {why}", agreed.local));
+                        }
+                    }
+                    self.pen.put(&format!("[serial]: PPP is up, {} to {}", agreed.local, agreed.remote));
+                    self.carries();
+                }
+                Event::Down(why) if self.line.is_some() => self.refuse(format!("PPP is down: {why}")),
+                Event::Down(_) | Event::Uncompressed => {}
+            }
+        }
+    }
+    /// Nothing passes, and why; logged once.
+    fn refuse(&mut self, why: String) {
+        let is_new = self.state.unused.as_ref() != Some(&why);
+        if is_new {
+            self.pen.put(&format!("[serial]: {why}"));
+        }
+        self.state.unused = Some(why);
+        // What waited would arrive long after its time.
+        self.queue.take_all();
+    }
+    /// From the device into the queue. Returns whether there may be more.
+    fn from_device(&mut self, now: Instant) -> bool {
+        for _ in 0..READS {
+            match self.tun.read(&mut self.buffer) {
+                Ok(Some(len)) if self.line.is_some() => {
+                    if let Some(waiting) = Waiting::new(&self.buffer[..len], self.key) {
+                        self.queue.push(now, waiting);
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return false,
+            }
+        }
+        true
+    }
+    /// From the line to the device. Returns whether there may be more.
+    fn from_line(&mut self, now: Instant) -> bool {
+        let Some(line) = &mut self.line else { return false };
+        let (tun, ip, received) = (&self.tun, &mut self.ip, &mut self.state.received);
+        let mut give = |packet: &mut [u8]| {
+            if tun.write(packet).is_ok() {
+                *received = (received.0 + 1, received.1 + packet.len() as u64);
+            }
+        };
+        ip.handle_timeout(now, &mut give);
+        let mut reads = 0;
+        while reads < PORT_READS && line.read(now, |octets| ip.push(now, octets, &mut give)) {
+            reads += 1;
+        }
+        let counters = ip.counters();
+        self.state.bad = counters.bad_by_cause().map(|(fault, count)| (fault.word(), count)).collect();
+        reads == PORT_READS
+    }
+    /// From the queue to the line, as it takes packets.
+    fn to_line(&mut self, now: Instant) {
+        let Some(line) = &mut self.line else { return };
+        line.flush(now);
+        let ip = &mut self.ip;
+        // PPP's own packets go first: without them nothing goes at all.
+        if line.has_room() {
+            line.put(now, |out| ip.poll_transmit(now, out));
+        }
+        while line.has_room() && ip.is_up() {
+            let Some(next) = self.queue.pop(now) else { break };
+            let packet = next.item.bytes();
+            let mut sent = Ok(());
+            line.put(now, |out| sent = ip.send(now, packet, out));
+            match sent {
+                Ok(()) => self.state.sent = (self.state.sent.0 + 1, self.state.sent.1 + packet.len() as u64),
+                Err(_) => self.state.unsent += 1,
+            }
+        }
+        let counters = self.queue.counters();
+        let dropped = counters.dropped_full + counters.dropped_delay + counters.dropped_age;
+        self.state.dropped = dropped + self.state.unsent;
+    }
+}
+
+/// Starts the thread. It has given up what privileges the process gave up before.
+pub(crate) fn start(line: IpLine) -> io::Result<Shared> {
+    let shared = line.shared();
+    std::thread::Builder::new().name("serial".into()).spawn(move || line.run())?;
+    Ok(shared)
+}
