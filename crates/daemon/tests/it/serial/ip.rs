@@ -119,7 +119,7 @@ fn slirp_in_a_shell_account_serves_by_slip_and_ppp() {
     }
     // At the guide's rate 20 kB take 2 s each way.
     let all = std::env::var_os("WAVELANE_TEST_ALL").is_some();
-    let (size, slow) = if all { (1_000_000, 1_000_000) } else { (200_000, 20_000) };
+    let (size, slow) = (if all { 1_000_000 } else { 200_000 }, 20_000);
     let world = World::new("slirp");
     give_back(&world.b, "127.0.0.1:7000");
     let fast = |port: &str, keys: &str| serial(port, &format!("{keys}\nroutes = [\"10.0.2.0/24\"]"));
