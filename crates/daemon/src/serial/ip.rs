@@ -148,9 +148,9 @@ impl IpLine {
         loop {
             let now = realtime::now();
             self.tend_port(now);
-            let more = self.from_device(now) | self.from_line(now);
+            let more = self.read_device(now) | self.read_line(now);
             self.hear_of_ppp();
-            self.to_line(now);
+            self.write_line(now);
             *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
             if more {
                 continue;
@@ -242,7 +242,7 @@ impl IpLine {
         self.queue.take_all();
     }
     /// From the device into the queue. Returns whether there may be more.
-    fn from_device(&mut self, now: Instant) -> bool {
+    fn read_device(&mut self, now: Instant) -> bool {
         for _ in 0..READS {
             match self.tun.read(&mut self.buffer) {
                 Ok(Some(len)) if self.line.is_some() => {
@@ -257,7 +257,7 @@ impl IpLine {
         true
     }
     /// From the line to the device. Returns whether there may be more.
-    fn from_line(&mut self, now: Instant) -> bool {
+    fn read_line(&mut self, now: Instant) -> bool {
         let Some(line) = &mut self.line else { return false };
         let (tun, ip, received) = (&self.tun, &mut self.ip, &mut self.state.received);
         let mut give = |packet: &mut [u8]| {
@@ -275,7 +275,7 @@ impl IpLine {
         reads == PORT_READS
     }
     /// From the queue to the line, as it takes packets.
-    fn to_line(&mut self, now: Instant) {
+    fn write_line(&mut self, now: Instant) {
         let Some(line) = &mut self.line else { return };
         line.flush(now);
         let ip = &mut self.ip;
