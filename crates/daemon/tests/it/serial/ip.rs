@@ -7,7 +7,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 use wavelane_host::netns::{ChildEnd, Netns};
 
 const NOBODY: u32 = 65_534;
@@ -81,7 +80,7 @@ fn two_gateways_without_peers_carry_ip_by_every_framing() {
         let keys = |own: u8| format!("framing = \"{framing}\"\naddresses = [\"10.9.0.{own}/30\"]");
         let a = start(&world, "a", &serial(&cable.ports[0], &keys(1)));
         let b = start(&world, "b", &serial(&cable.ports[1], &keys(2)));
-        (carries(&a), carries(&b));
+        [&a, &b].into_iter().for_each(carries);
         up_and_down(&world.a, "10.9.0.2:7", 50_000);
         let line = a.status().serial.unwrap();
         assert!(line.bytes_out > 50_000 && line.bytes_in > 50_000, "{framing}: {line:?}");
@@ -90,6 +89,9 @@ fn two_gateways_without_peers_carry_ip_by_every_framing() {
         assert!(said.contains(&format!("(4000 kbit/s, {framing}, MTU 1500) through serial0, 10.9.0.1")), "{said}");
     }
 }
+
+/// Writes the table of `[serial]` for a port.
+type Table<'a> = &'a dyn Fn(&str) -> String;
 
 /// A user's shell account on a machine with slirp.
 fn slirp(world: &World, port: &str, words: &[&str]) -> Option<std::process::Child> {
@@ -126,7 +128,7 @@ fn slirp_in_a_shell_account_serves_by_slip_and_ppp() {
     let by_slip = |port: &str| fast(port, "addresses = [\"10.0.2.15/24\"]");
     let by_ppp = |port: &str| fast(port, "framing = \"ppp\"");
     let by_guide = |port: &str| of_guide(4, port);
-    let cases: [(&[&str], usize, &dyn Fn(&str) -> String); 3] =
+    let cases: [(&[&str], usize, Table<'_>); 3] =
         [(&["mtu 1500"], size, &by_slip), (&["ppp"], size, &by_ppp), (&["mtu 1500"], slow, &by_guide)];
     for (words, size, table) in cases {
         let cable = Cable::new();
