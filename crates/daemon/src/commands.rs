@@ -6,10 +6,11 @@ mod lanes;
 mod netcheck;
 mod notes;
 mod one_way;
+mod proxies;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
-use crate::{firewall, shaper, status};
+use crate::{firewall, proxy, shaper, status};
 use notes::{notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -87,6 +88,9 @@ pub enum CommandError {
         "{0} takes what goes to the networks behind the other gateway: name each with --route PREFIX (such as 10.3.0.0/24)"
     )]
     NothingRouted(&'static str),
+    /// A proxy that would take nothing.
+    #[error("--proxy splits what arrives by an interface: name each with --interface NAME (see `ip link`)")]
+    ProxyOfNothing,
     /// The cure for a long queue.
     #[error("{0}")]
     Cure(String),
@@ -120,6 +124,10 @@ pub struct InitArgs {
     /// This gateway's name.
     #[arg(long)]
     pub name: String,
+    /// Make a split proxy, which needs no other gateway: TCP that arrives by each --interface, to each --route or everywhere, is
+    /// ended here and goes on as another connection.
+    #[arg(long)]
+    pub proxy: bool,
     /// Where to write wavelaned.toml.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
@@ -130,10 +138,16 @@ pub struct InitArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:4780")]
     pub listen: String,
     /// The other gateway's name.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", required_unless_present = "proxy", default_value = "", hide_default_value = true)]
     pub peer_name: String,
     /// The other gateway's public key, as its `wavelane keygen` printed it.
-    #[arg(long, value_name = "BASE64")]
+    #[arg(
+        long,
+        value_name = "BASE64",
+        required_unless_present = "proxy",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub peer_key: String,
     /// Where to reach the other gateway; leave it out if that one calls us.
     #[arg(long, value_name = "HOST:PORT")]
@@ -208,7 +222,7 @@ pub fn keygen(args: &KeygenArgs) -> Result<String, CommandError> {
 }
 
 /// What `init` made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Initialised {
     /// The configuration file.
     pub config: PathBuf,
@@ -226,6 +240,10 @@ impl std::fmt::Display for Initialised {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let how = if self.made_key { "made the new key" } else { "took the key that was there," };
         writeln!(f, "wrote {}", self.config.display())?;
+        if self.public_key.is_empty() {
+            // A proxy's.
+            return writeln!(f, "start it with: wavelaned --config {}", self.config.display());
+        }
         writeln!(f, "{how} {}", self.key.display())?;
         writeln!(f, "public key {} (the other gateway needs it)", self.public_key)?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
@@ -243,6 +261,9 @@ fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
 
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
 pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
+    if args.proxy {
+        return proxies::init(args);
+    }
     if keys::key_from_base64(&args.peer_key).is_none() {
         return Err(CommandError::PeerKey(args.peer_key.clone()));
     }
@@ -411,6 +432,9 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     if shaper::is_shaper_file(path) {
         return Ok(shaper::check(path)?);
     }
+    if proxy::is_proxy_file(path) {
+        return Ok(proxy::check(path)?);
+    }
     let config = Config::load(path)?;
     let mut text = format!("{}: gateway '{}' is in order\n", path.display(), config.name);
     let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));
@@ -492,20 +516,36 @@ pub fn warnings(config: &Config) -> Vec<String> {
 
 /// Asks the running daemon for its status.
 pub fn status(args: &StatusArgs) -> Result<String, CommandError> {
-    let (text, report) = report(args.control.as_deref())?;
-    Ok(if args.json { text } else { report.to_string() })
+    let (path, text) = document(args.control.as_deref())?;
+    let of_proxy =
+        serde_json::from_str(&text).ok().filter(|r: &proxy::status::Report| r.format == proxy::status::FORMAT);
+    let shown = match of_proxy {
+        Some(report) => report.to_string(),
+        None => read_report(&path, &text)?.to_string(),
+    };
+    Ok(if args.json { text } else { shown })
 }
 
 /// The status document of the daemon with this control socket, or of the only one here: as it came, and read.
 pub fn report(control: Option<&Path>) -> Result<(String, status::Report), CommandError> {
+    let (path, text) = document(control)?;
+    let report = read_report(&path, &text)?;
+    Ok((text, report))
+}
+
+fn read_report(path: &Path, text: &str) -> Result<status::Report, CommandError> {
+    serde_json::from_str(text).map_err(|_| CommandError::StrangeAnswer(path.to_path_buf()))
+}
+
+/// What the daemon with this control socket answers, or the only one here, with the socket's path.
+fn document(control: Option<&Path>) -> Result<(PathBuf, String), CommandError> {
     let path = control.map_or_else(find_control, |path| Ok(path.to_path_buf()))?;
     let no_daemon = |source| CommandError::NoDaemon { path: path.clone(), source };
     let stream = UnixStream::connect(&path).map_err(no_daemon)?;
     stream.set_read_timeout(Some(STATUS_PATIENCE)).map_err(no_daemon)?;
     let mut text = String::new();
     stream.take(STATUS_MAX).read_to_string(&mut text).map_err(no_daemon)?;
-    let report = serde_json::from_str(&text).map_err(|_| CommandError::StrangeAnswer(path.clone()))?;
-    Ok((text, report))
+    Ok((path, text))
 }
 
 /// The only control socket in the usual folder.

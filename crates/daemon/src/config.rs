@@ -167,6 +167,21 @@ pub struct Intercept {
     pub interfaces: Vec<String>,
     /// Traffic that originates on this host.
     pub local: bool,
+    /// What a proxy, which has no peer, takes otherwise.
+    pub proxy: Option<ProxyRules>,
+}
+
+/// The kernel's rules for a proxy: networks that this host is attached to are targets like others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ProxyRules {
+    /// Targets that are left alone.
+    pub exempt: Vec<IpPrefix>,
+    /// Server ports that are left alone.
+    pub ports: Vec<u16>,
+    /// Code points of differentiated services (RFC 2474) that are left alone.
+    pub dscps: Vec<u8>,
+    /// The largest segment of connections to and from these networks.
+    pub clamps: Vec<(IpPrefix, u16)>,
 }
 
 /// The device through which everything that is not split TCP goes.

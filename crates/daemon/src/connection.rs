@@ -8,7 +8,7 @@ use wavelane_host::tcp;
 
 /// A socket that [`tcp::prepare`] has put in order.
 #[derive(Debug)]
-pub(crate) struct KernelSocket(pub(crate) TcpStream);
+pub(crate) struct KernelSocket(pub(crate) TcpStream, pub(crate) tcp::Buffers);
 
 impl Socket for KernelSocket {
     fn read(&mut self, into: &mut [u8]) -> Got {
@@ -42,16 +42,21 @@ impl Socket for KernelSocket {
         self.0.peek(&mut [0]).is_ok_and(|octets| octets > 0)
     }
     fn receiving(&self) -> Option<Receiving> {
+        // Without this it does not shrink.
+        if !self.1.adapts {
+            return None;
+        }
         let tcp::Receiving { round_trip, segment, held } = tcp::receiving(&self.0)?;
         let round_trip = Span::from_nanos(round_trip.as_nanos().try_into().unwrap_or(u64::MAX));
         Some(Receiving { round_trip, segment, held })
     }
     fn set_receive_room(&mut self, octets: usize) {
         // If the kernel refuses, bytes wait longer or come slower; none is lost.
-        let _ = tcp::set_receive_room(&self.0, octets);
+        let _ = tcp::set_receive_room(&self.0, octets, self.1);
     }
     fn receive_rooms(&self) -> Rooms {
-        Rooms { first: tcp::RECEIVE_FIRST, most: tcp::RECEIVE_MAX }
+        let first = if self.1.adapts { tcp::RECEIVE_FIRST.min(self.1.receive_max) } else { self.1.receive_max };
+        Rooms { first, most: self.1.receive_max }
     }
 }
 

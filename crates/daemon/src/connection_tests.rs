@@ -66,7 +66,7 @@ fn pair() -> (Connection, TcpStream) {
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
     tcp::prepare(&ours).unwrap();
-    let socket = KernelSocket(ours);
+    let socket = KernelSocket(ours, tcp::Buffers::default());
     let splice = Splice::new(Instant::ZERO, socket.receive_rooms(), FlowId(1), Stage::Open);
     (Connection { socket, splice }, theirs)
 }

@@ -4,12 +4,12 @@ use crate::connection::KernelSocket;
 use crate::start::Transparent;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use wavelane_base::Instant;
+use wavelane_base::{Instant, IpPrefix};
 use wavelane_door::{Engine, Refusal};
 use wavelane_gateway::Reason;
 use wavelane_host::nfqueue::{Held, NfQueue};
 use wavelane_host::poller::{Poller, Watch};
-use wavelane_host::tcp;
+use wavelane_host::tcp::{self, Buffers, Tuning};
 
 /// See the module's description.
 pub(crate) struct KernelEngine {
@@ -18,12 +18,52 @@ pub(crate) struct KernelEngine {
     poller: Poller,
     mark: Option<u32>,
     next_token: u64,
+    tunings: Option<Tunings>,
+    /// Of the socket that was made last and is not adopted yet.
+    made: Option<Buffers>,
+}
+
+/// How sockets are set, by their remote end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tunings {
+    /// The first whose networks hold the remote address counts.
+    pub(crate) towards: Vec<(Vec<IpPrefix>, Tuning)>,
+    /// All others.
+    pub(crate) usual: Tuning,
+}
+
+impl Tunings {
+    fn of(&self, remote: IpAddr) -> &Tuning {
+        let holds = |(networks, _): &&(Vec<IpPrefix>, Tuning)| networks.iter().any(|network| network.contains(remote));
+        self.towards.iter().find(holds).map_or(&self.usual, |(_, tuning)| tuning)
+    }
+    /// Buffers that hold what each of them may hold.
+    pub(crate) fn largest(&self) -> Buffers {
+        let all = || self.towards.iter().map(|(_, tuning)| tuning.buffers).chain([self.usual.buffers]);
+        let most = |of: fn(Buffers) -> usize| all().map(of).max().unwrap_or_default();
+        Buffers { send: most(|b| b.send), receive_max: most(|b| b.receive_max), adapts: self.usual.buffers.adapts }
+    }
 }
 
 impl KernelEngine {
     /// Connections are numbered from `first_token`, and no number is used twice.
     pub(crate) fn new(transparent: Option<Transparent>, poller: Poller, mark: Option<u32>, first_token: u64) -> Self {
-        Self { transparent, poller, mark, next_token: first_token }
+        Self { transparent, poller, mark, next_token: first_token, tunings: None, made: None }
+    }
+    /// Sets new sockets like this from now on.
+    pub(crate) fn tune(&mut self, tunings: Tunings) {
+        self.tunings = Some(tunings);
+    }
+    /// Sets an accepted socket; one that we made was set then.
+    fn tuned(&mut self, stream: &TcpStream) -> Buffers {
+        let Some(tunings) = &self.tunings else { return Buffers::default() };
+        if let Some(buffers) = self.made.take() {
+            return buffers;
+        }
+        let Ok(remote) = stream.peer_addr() else { return Buffers::default() };
+        let tuning = tunings.of(remote.ip());
+        tune(stream, tuning);
+        tuning.buffers
     }
     /// Where SYNs are held.
     pub(crate) fn queue(&self) -> Option<&NfQueue> {
@@ -42,14 +82,22 @@ impl Engine for KernelEngine {
     fn adopt(&mut self, stream: TcpStream) -> Option<(u64, KernelSocket)> {
         let token = self.next_token;
         self.next_token += 1;
+        let buffers = self.tuned(&stream);
         self.poller.add(&stream, token, Watch::Edges).ok()?;
-        Some((token, KernelSocket(stream)))
+        Some((token, KernelSocket(stream, buffers)))
     }
     fn socket<'a>(&'a mut self, _: Instant, _: u64, socket: &'a mut KernelSocket) -> &'a mut KernelSocket {
         socket
     }
     fn connect(&mut self, _: Instant, from: Option<SocketAddr>, target: SocketAddr) -> Result<TcpStream, Reason> {
-        tcp::connect(target, from, self.mark).map_err(|error| why(&error))
+        let Some(tunings) = &self.tunings else {
+            return tcp::connect(target, from, self.mark).map_err(|error| why(&error));
+        };
+        let tuning = tunings.of(target.ip());
+        let stream = tcp::connect_with(target, from, self.mark, tuning.buffers).map_err(|error| why(&error))?;
+        tune(&stream, tuning);
+        self.made = Some(tuning.buffers);
+        Ok(stream)
     }
     fn reset(&mut self, _: Instant, _: u64, socket: KernelSocket) {
         // Before an orderly end a close resets.
@@ -73,6 +121,12 @@ impl Engine for KernelEngine {
             };
         }
     }
+}
+
+/// What the kernel refuses was asked of it at the start; a refusal now leaves the socket as it is.
+fn tune(stream: &TcpStream, tuning: &Tuning) {
+    let _ = tuning.apply(stream);
+    let _ = tcp::set_receive_room(stream, tuning.buffers.receive_max, tuning.buffers);
 }
 
 /// Why a connect failed.

@@ -26,6 +26,7 @@ pub mod medium;
 mod memory;
 mod metrics;
 mod names;
+pub mod proxy;
 mod routes;
 mod rules;
 mod serial;

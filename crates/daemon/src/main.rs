@@ -1,4 +1,4 @@
-//! `wavelaned --config FILE`: the gateway daemon, or a shaper of interfaces.
+//! `wavelaned --config FILE`: the gateway daemon, a shaper of interfaces, or a split proxy.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -8,8 +8,8 @@ use wavelane_daemon::commands::EXIT_REFUSED;
 use wavelane_daemon::config::Config;
 use wavelane_daemon::daemon::Daemon;
 use wavelane_daemon::log::Pen;
-use wavelane_daemon::shaper;
 use wavelane_daemon::start::StartError;
+use wavelane_daemon::{proxy, shaper};
 
 /// Exit code of a gateway that ran and could not go on. Unlike a refused start it may work when tried again.
 const EXIT_FAILED: u8 = 1;
@@ -20,6 +20,13 @@ fn main() -> ExitCode {
         return match shaper::run(&arguments.config) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why @ shaper::ShaperError::System { .. }) => say(&why, EXIT_FAILED),
+            Err(why) => say(&why, EXIT_REFUSED),
+        };
+    }
+    if proxy::is_proxy_file(&arguments.config) {
+        return match proxy::run(&arguments.config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why @ proxy::ProxyError::System { .. }) => say(&why, EXIT_FAILED),
             Err(why) => say(&why, EXIT_REFUSED),
         };
     }

@@ -246,7 +246,8 @@ fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> 
     for forward in &config.forwards {
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
     }
-    let (transparent, rules) = lock.map(|lock| transparent(config, lock, &mut remarks)).transpose()?.unzip();
+    let (transparent, rules) =
+        lock.map(|lock| transparent(config, lock, tcp::Buffers::default(), &mut remarks)).transpose()?.unzip();
     // After the rules: they tell whether another daemon is here, whose device this would tear down.
     let (tun, ways) = match (&config.tun, &config.intercept) {
         (Some(tun), Some(intercept)) => Some(Ways::open(config, tun, intercept)?),
@@ -263,7 +264,13 @@ fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> 
     Ok(Opened { lanes, control, metrics, forwards, transparent, installed, tun, line, mark, remarks })
 }
 
-fn transparent(config: &Config, lock: Claim, remarks: &mut Vec<String>) -> Result<(Transparent, Rules), StartError> {
+/// Opens the transparent door and sets its rules.
+pub(crate) fn transparent(
+    config: &Config,
+    lock: Claim,
+    buffers: tcp::Buffers,
+    remarks: &mut Vec<String>,
+) -> Result<(Transparent, Rules), StartError> {
     remarks.extend(lock.remark.clone());
     // A namespace's loopback may be down; without it nothing can be delivered locally.
     nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
@@ -274,7 +281,7 @@ fn transparent(config: &Config, lock: Claim, remarks: &mut Vec<String>) -> Resul
     let localhost = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
     let (mut listeners, mut ports) = (Vec::new(), Vec::new());
     for ip in localhost.into_iter().take(1 + usize::from(ip6)) {
-        let listener = tcp::listen_transparent((ip, 0).into(), MARK_OWN).map_err(RulesError::Listener)?;
+        let listener = tcp::listen_transparent((ip, 0).into(), MARK_OWN, buffers).map_err(RulesError::Listener)?;
         ports.push(listener.local_addr().map_err(RulesError::Listener)?.port());
         listeners.push(listener);
     }

@@ -10,7 +10,7 @@ pub use flows::{FLOWS_SHOWN, Flow};
 pub(crate) use lanes::kinds;
 pub use serial::Serial;
 
-use flows::age;
+pub(crate) use flows::age;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -21,7 +21,7 @@ fn slow_flow(per_ms: usize, time: Duration) -> (usize, f64) {
     sender.connect(&listener.local_addr().unwrap().into()).unwrap();
     let (socket, _) = listener.accept().unwrap();
     tcp::prepare(&socket).unwrap();
-    let mut socket = KernelSocket(socket);
+    let mut socket = KernelSocket(socket, tcp::Buffers::default());
     let writer = std::thread::spawn(move || while (&sender).write_all(&[7; 50_000]).is_ok() {});
     let (mut window, mut buffer) = (Window::new(Instant::ZERO, socket.receive_rooms()), vec![0; 1 << 20]);
     let (mut read, mut could, mut taken, mut most) = (0, 0, 0, 0);

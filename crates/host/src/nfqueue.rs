@@ -153,10 +153,18 @@ impl NfQueue {
     pub fn discard(&self, held: Held) -> io::Result<()> {
         self.verdict(held, VERDICT_DROP)
     }
+    /// Lets the packet pass with this firewall mark.
+    pub fn accept_marked(&self, held: Held, mark: u32) -> io::Result<()> {
+        self.judge(held, VERDICT_ACCEPT, Some(mark))
+    }
     fn verdict(&self, held: Held, verdict: u32) -> io::Result<()> {
+        self.judge(held, verdict, None)
+    }
+    fn judge(&self, held: Held, verdict: u32, mark: Option<u32>) -> io::Result<()> {
         let mut attributes = Vec::new();
         let value = [verdict.to_be_bytes(), held.id.to_be_bytes()].concat();
         attribute(&mut attributes, ATTR_VERDICT_HDR, &value);
+        mark.iter().for_each(|mark| attribute(&mut attributes, ATTR_MARK, &mark.to_be_bytes()));
         self.send(&message(MSG_VERDICT, 0, self.number, &attributes))
     }
 }

@@ -14,8 +14,13 @@ pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
 /// The same until [`set_receive_room`]: four times the window that the kernel promises in the handshake. Segments take up to three times
 /// their bytes.
 pub const RECEIVE_FIRST: usize = 256 << 10;
-/// No window is larger: a window scale of 3.
+/// No window of usual buffers is larger: a window scale of 3.
+#[cfg(test)]
 const WINDOW_MAX: libc::c_int = RECEIVE_MAX as libc::c_int - 1;
+/// Options of newer kernels (linux/tcp.h): the least and the greatest retransmission timeout.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
+/// See [`TCP_RTO_MAX_MS`].
+const TCP_RTO_MIN_US: libc::c_int = 45;
 /// Which buffers were set by hand (asm-generic/socket.h), and its value for the send buffer alone (linux/socket.h).
 const SO_BUF_LOCK: libc::c_int = 72;
 /// See [`SO_BUF_LOCK`].
@@ -24,6 +29,81 @@ const SOCK_SNDBUF_LOCK: libc::c_int = 1;
 pub const NOT_SENT_LOW_WATER: i32 = 64 << 10;
 /// Connections that the kernel completes before we accept them.
 const BACKLOG: i32 = 1024;
+
+/// How much the kernel may hold for a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffers {
+    /// Bytes of the send buffer.
+    pub send: usize,
+    /// Maximum memory of the receive buffer.
+    pub receive_max: usize,
+    /// Whether it is no larger than the application's way here needs; else it always has its maximum.
+    pub adapts: bool,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self { send: SOCKET_BUFFER, receive_max: RECEIVE_MAX, adapts: true }
+    }
+}
+
+impl Buffers {
+    /// The largest window that the receive buffer can announce.
+    fn window_max(self) -> libc::c_int {
+        libc::c_int::try_from(self.receive_max - 1).unwrap_or(libc::c_int::MAX)
+    }
+}
+
+/// What is set on a connection's socket besides.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tuning {
+    /// The congestion control, by the kernel's name; `None` keeps the kernel's default.
+    pub congestion: Option<String>,
+    /// Least retransmission timeout.
+    pub rto_min: Option<Duration>,
+    /// Greatest.
+    pub rto_max: Option<Duration>,
+    /// What it may hold.
+    pub buffers: Buffers,
+}
+
+impl Tuning {
+    /// Sets it on a socket; the error names what the kernel refused.
+    pub fn apply(&self, stream: &TcpStream) -> Result<(), (&'static str, io::Error)> {
+        let number = |n: u128| libc::c_int::try_from(n).unwrap_or(libc::c_int::MAX);
+        if let Some(name) = &self.congestion {
+            SockRef::from(stream).set_tcp_congestion(name.as_bytes()).map_err(|e| ("congestion", e))?;
+        }
+        if let Some(span) = self.rto_min {
+            set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MIN_US, number(span.as_micros())).map_err(|e| ("rto_min", e))?;
+        }
+        if let Some(span) = self.rto_max {
+            set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, number(span.as_millis())).map_err(|e| ("rto_max", e))?;
+        }
+        if self.buffers.send != SOCKET_BUFFER {
+            let set = set_buffer(stream, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, self.buffers.send);
+            set.map_err(|e| ("buffer", e))?;
+        }
+        Ok(())
+    }
+    /// Whether this kernel takes it, by a socket that is closed again.
+    pub fn probe(&self) -> Result<(), (&'static str, io::Error)> {
+        let socket =
+            Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP)).map_err(|e| ("socket", e))?;
+        self.apply(&TcpStream::from(socket))
+    }
+}
+
+/// Sets a buffer beyond the system's limit where we may (CAP_NET_ADMIN), else up to it.
+fn set_buffer(
+    socket: &impl std::os::fd::AsRawFd,
+    plain: libc::c_int,
+    forced: libc::c_int,
+    octets: usize,
+) -> io::Result<()> {
+    let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+    set_int(socket, libc::SOL_SOCKET, forced, octets).or_else(|_| set_int(socket, libc::SOL_SOCKET, plain, octets))
+}
 
 /// Configures a door socket: no delay, bounded buffers, and a close that resets.
 ///
@@ -34,7 +114,7 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_keepalive(true)?;
-    set_receive_room(stream, RECEIVE_FIRST)?;
+    set_receive_room(stream, RECEIVE_FIRST, Buffers::default())?;
     set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
 }
 
@@ -55,13 +135,17 @@ pub fn end_orderly(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(None)
 }
 
-/// Limits the receive buffer to `octets` of memory from now on, including its current contents.
-pub fn set_receive_room(stream: &TcpStream, octets: usize) -> io::Result<()> {
+/// Limits the receive buffer to `octets` of memory from now on, including its current contents; `buffers` says what it may grow to.
+pub fn set_receive_room(stream: &TcpStream, octets: usize, buffers: Buffers) -> io::Result<()> {
     // The kernel doubles the given value (socket(7), SO_RCVBUF).
-    SockRef::from(stream).set_recv_buffer_size(octets / 2)?;
+    if octets > RECEIVE_MAX {
+        set_buffer(stream, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, octets / 2)?;
+    } else {
+        SockRef::from(stream).set_recv_buffer_size(octets / 2)?;
+    }
     // It clamps the window to what the buffer holds when it first sees how much memory a segment takes (`tcp_measure_rcv_mss`), and a larger
     // buffer does not raise that.
-    set_int(stream, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, WINDOW_MAX)
+    set_int(stream, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, buffers.window_max())
 }
 
 /// Limits the advertised receive window to `octets`, and provides the buffer for it; sockets that a listener accepts inherit it. Needs
@@ -101,6 +185,29 @@ pub fn receiving(stream: &TcpStream) -> Option<Receiving> {
     })
 }
 
+/// How a connection goes, for people.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Health {
+    /// Smoothed RTT.
+    pub round_trip: Duration,
+    /// Segments retransmitted so far.
+    pub retransmits: u32,
+    /// Segments of the congestion window.
+    pub window: u32,
+}
+
+/// See [`Health`]; `None` if the kernel does not report it.
+pub fn health(stream: &TcpStream) -> Option<Health> {
+    // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_rtt, tcpi_snd_cwnd, tcpi_total_retrans.
+    const ROUND_TRIP: usize = 68;
+    const WINDOW: usize = 80;
+    const RETRANSMITS: usize = 100;
+    let mut info = [0; RETRANSMITS / 4 + 1];
+    get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let round_trip = Duration::from_micros(info[ROUND_TRIP / 4].into());
+    Some(Health { round_trip, retransmits: info[RETRANSMITS / 4], window: info[WINDOW / 4] })
+}
+
 /// Whether the peer has not yet acknowledged all bytes, or the end, that we wrote; if so, a number that changes when it acknowledges some.
 /// `None` also once the connection is over.
 pub fn undelivered(stream: &TcpStream) -> Option<u32> {
@@ -123,14 +230,14 @@ pub fn undelivered(stream: &TcpStream) -> Option<u32> {
 /// The kernel promises half of the receive buffer in the handshake (`tcp_select_initial_window`), whatever the SYN's 16 bits show, and keeps
 /// to that when the buffer becomes smaller: it would drop what it invited. The window scale is fixed here too. Unless the buffer was set by
 /// hand it follows the clamp: a scale for more than [`RECEIVE_MAX`] would have the windows of small buffers in steps too large for them.
-fn bound_buffers(socket: &Socket) -> io::Result<()> {
+fn bound_buffers(socket: &Socket, buffers: Buffers) -> io::Result<()> {
     // Urgent octets stay where they stand in the stream (RFC 6093, section 5); otherwise the kernel takes them out. Before the
     // handshake, because a second urgent octet takes the first one's place for good; accepted sockets inherit it.
     socket.set_out_of_band_inline(true)?;
     socket.set_recv_buffer_size(RECEIVE_FIRST / 4)?;
-    socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    socket.set_send_buffer_size(buffers.send.min(SOCKET_BUFFER))?;
     set_int(socket, libc::SOL_SOCKET, SO_BUF_LOCK, SOCK_SNDBUF_LOCK)
-        .and_then(|()| set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, WINDOW_MAX))
+        .and_then(|()| set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, buffers.window_max()))
         // A kernel before 5.14 promises more than the first buffer holds; a window scale for 64 KiB would cost more.
         .or_else(|_| socket.set_recv_buffer_size(SOCKET_BUFFER))
 }
@@ -147,15 +254,15 @@ pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
     } else {
         socket.set_freebind_v4(true)?;
     }
-    listen_on(socket, local)
+    listen_on(socket, local, Buffers::default())
 }
 
 /// A listener for connections that nftables' TPROXY delivers (IP_TRANSPARENT; needs CAP_NET_ADMIN). Its answers carry `mark`.
-pub fn listen_transparent(local: SocketAddr, mark: u32) -> io::Result<TcpListener> {
+pub fn listen_transparent(local: SocketAddr, mark: u32, buffers: Buffers) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
     set_transparent(&socket, local)?;
     socket.set_mark(mark)?;
-    listen_on(socket, local)
+    listen_on(socket, local, buffers)
 }
 
 /// Lets the socket use addresses that are not this host's.
@@ -166,8 +273,8 @@ fn set_transparent(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
-fn listen_on(socket: Socket, local: SocketAddr) -> io::Result<TcpListener> {
-    bound_buffers(&socket)?;
+fn listen_on(socket: Socket, local: SocketAddr, buffers: Buffers) -> io::Result<TcpListener> {
+    bound_buffers(&socket, buffers)?;
     socket.bind(&local.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -176,8 +283,18 @@ fn listen_on(socket: Socket, local: SocketAddr) -> io::Result<TcpListener> {
 /// Starts a connection to `target`, from `source` if one is given (IP_TRANSPARENT; needs CAP_NET_ADMIN), else from our own address. When
 /// writable, it is established or has failed: ask [`TcpStream::take_error`].
 pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>) -> io::Result<TcpStream> {
+    connect_with(target, source, mark, Buffers::default())
+}
+
+/// The same with other buffers.
+pub fn connect_with(
+    target: SocketAddr,
+    source: Option<SocketAddr>,
+    mark: Option<u32>,
+    buffers: Buffers,
+) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
-    bound_buffers(&socket)?;
+    bound_buffers(&socket, buffers)?;
     if let Some(mark) = mark {
         socket.set_mark(mark)?;
     }
@@ -192,7 +309,7 @@ pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>
     let started = match socket.connect(&target.into()) {
         Err(e) if e.raw_os_error() == Some(libc::EADDRNOTAVAIL) && source.is_some_and(|s| s.port() != 0) => {
             let own_port = source.map(|s| SocketAddr::new(s.ip(), 0));
-            return connect(target, own_port, mark);
+            return connect_with(target, own_port, mark, buffers);
         }
         other => other,
     };
@@ -271,7 +388,7 @@ mod tests {
         let socket = SockRef::from(&stream);
         assert!(socket.send_buffer_size().unwrap() <= 2 * SOCKET_BUFFER);
         assert_eq!(socket.recv_buffer_size().unwrap(), RECEIVE_FIRST);
-        set_receive_room(&stream, 40_000).unwrap();
+        set_receive_room(&stream, 40_000, Buffers::default()).unwrap();
         assert_eq!(socket.recv_buffer_size().unwrap(), 40_000);
     }
 
@@ -306,7 +423,7 @@ mod tests {
         let (door, _) = listener.accept().unwrap();
         prepare(&door).unwrap();
         for room in [RECEIVE_FIRST, 40_000, RECEIVE_MAX] {
-            set_receive_room(&door, room).unwrap();
+            set_receive_room(&door, room, Buffers::default()).unwrap();
             let mut clamp = [0];
             get_words(&door, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &mut clamp).unwrap();
             assert_eq!(clamp, [WINDOW_MAX as u32], "{room}");

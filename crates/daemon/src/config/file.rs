@@ -73,7 +73,7 @@ impl Config {
             routing_table: routing_table(g.routing, g.routing_table)?,
             idle,
             peers,
-            intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
+            intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local, proxy: None }),
             tun: file.tun.map(tun).transpose()?,
             forwards,
             seal: g.seal == SealWord::EndToEnd,

@@ -27,8 +27,12 @@ fn routes(config: &Config, family: Family, only_split: bool) -> Vec<IpPrefix> {
     all
 }
 
-/// The networks that this host's interfaces are attached to, as the kernel's main table lists them, other than by our device.
+/// The networks that are left alone under a wider one of a peer: those that this host's interfaces are attached to, as the kernel's main
+/// table lists them, other than by our device; a proxy's are those of its file.
 pub(crate) fn attached(config: &Config) -> Result<Vec<IpPrefix>, ToolError> {
+    if let Some(proxy) = config.intercept.as_ref().and_then(|i| i.proxy.as_ref()) {
+        return Ok(proxy.exempt.clone());
+    }
     let device = config.tun.as_ref().map(|tun| tun.name.as_str());
     let mut found = Vec::new();
     for family in Family::here() {

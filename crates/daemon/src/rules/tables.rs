@@ -4,13 +4,16 @@ use super::family::Family;
 use super::plain::{plain_born, plain_chains};
 use super::ranges::{all_routes, part_taken, split_routes, taken};
 use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE};
-use crate::config::{Config, Source, Tun, width};
+use crate::config::{Config, ProxyRules, Source, Tun, prefix_text, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 
 /// A first SYN.
 const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
+
+/// The answer to one.
+const SYN_ACK: &str = "tcp flags & (fin|syn|rst|ack) == (syn|ack)";
 
 /// An nft set of targets, empty or not.
 pub(super) fn set(name: &str, family: Family, elements: &[String]) -> String {
@@ -57,8 +60,13 @@ pub(super) fn owned_table(
     // ICMP too: errors about connections that we make from the applications' addresses must reach us.
     let mut prerouting =
         format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
+    let proxy = config.intercept.as_ref().and_then(|i| i.proxy.as_ref());
+    let clamped = |way: &str, matching: &str| proxy.map_or_else(String::new, |proxy| clamps(proxy, way, matching));
+    prerouting.insert_str(0, &clamped("saddr", &format!("{SYN_ACK} socket transparent 1")));
     prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;{}", signed("accept"));
+    prerouting += &proxy.map_or_else(String::new, |proxy| exempt(proxy, "accept"));
     if let Some(names) = interface_list(config) {
+        prerouting += &clamped("saddr", &format!("iifname {{ {names} }} {SYN}"));
         prerouting += &take(&format!("iifname {{ {names} }}"));
     }
     let local = config.intercept.as_ref().is_some_and(|i| i.local);
@@ -83,6 +91,10 @@ pub(super) fn owned_table(
     if !born.is_empty() {
         table += &format!(" chain born {{ type route hook output priority mangle; policy accept;{born} }};");
     }
+    let leaving = clamped("daddr", &format!("meta mark {MARK_OWN:#x} tcp flags & syn == syn"));
+    if !leaving.is_empty() {
+        table += &format!(" chain own {{ type filter hook output priority mangle; policy accept;{leaving} }};");
+    }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
     if let Some(tun) = &config.tun {
         table += &packet_chains(config, tun);
@@ -94,6 +106,37 @@ pub(super) fn owned_table(
 /// What becomes of SYNs that are signed end to end.
 fn signed(verdict: &str) -> String {
     SIGNED.iter().map(|option| format!(" {SYN} tcp option {option} exists {verdict};")).collect()
+}
+
+/// What becomes of SYNs that a proxy leaves alone by their port or code point.
+fn exempt(proxy: &ProxyRules, verdict: &str) -> String {
+    let mut rules = String::new();
+    if !proxy.ports.is_empty() {
+        let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
+        rules += &format!(" {SYN} tcp dport {{ {} }} {verdict};", ports.join(", "));
+    }
+    if !proxy.dscps.is_empty() {
+        let dscps: Vec<String> = proxy.dscps.iter().map(u8::to_string).collect();
+        for family in Family::ALL {
+            rules += &format!(" {SYN} {} dscp {{ {} }} {verdict};", family.nft(), dscps.join(", "));
+        }
+    }
+    rules
+}
+
+/// Makes segments of connections with a proxy's networks fit. The kernel never makes the option larger.
+fn clamps(proxy: &ProxyRules, way: &str, matching: &str) -> String {
+    let clamp = |(network, size): &(IpPrefix, u16)| {
+        let (nft, text) = (Family::of(network).nft(), prefix_text(network));
+        // Every address needs no match but its family's.
+        let of = if network.bits == 0 {
+            format!("meta nfproto {}", ["ipv4", "ipv6"][Family::of(network) as usize])
+        } else {
+            format!("{nft} {way} {text}")
+        };
+        format!(" {of} {matching} tcp option maxseg size set {size};")
+    };
+    proxy.clamps.iter().map(clamp).collect()
 }
 
 /// Lets the kernel's errors on packets of our own sockets, when a server's host is not there, reach these although
@@ -191,7 +234,9 @@ pub(super) fn closed_table(config: &Config, attached: &[IpPrefix]) -> String {
     let mut table =
         format!("table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n{sets}\n");
     if let Some(names) = interface_list(config) {
-        let mut rules = refuse(&format!("iifname {{ {names} }}"));
+        let proxy = config.intercept.as_ref().and_then(|i| i.proxy.as_ref());
+        let mut rules = proxy.map_or_else(String::new, |proxy| exempt(proxy, "return").replace(';', "\n"));
+        rules += &refuse(&format!("iifname {{ {names} }}"));
         if let Some(tun) = &config.tun {
             for family in Family::ALL {
                 let (nft, all) = (family.nft(), ["all4", "all6"][family as usize]);

@@ -6,6 +6,10 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("connections_made", "connections made to servers for a peer's applications"),
     ("connections_refused", "connections the far side could not make; the application got the error"),
     ("connections_passed", "connections to a peer that is down, left to the kernel, which forwards them plainly"),
+    (
+        "connections_beyond_max",
+        "connections that a proxy left to the kernel, or refused, because it has as many as it may (connections_max)",
+    ),
     ("connections_reset", "connections abandoned by an application, a server or the far gateway"),
     ("connections_closed", "connections ended in an orderly way, end to end"),
     ("bytes_from_applications", "bytes read from sockets here"),

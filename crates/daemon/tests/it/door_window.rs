@@ -113,7 +113,7 @@ fn drain(world: &World, stream: TcpStream) -> Duration {
             pause(TICK);
             window.held_up(clock());
             if let Some(size) = window.before_read(|| receiving(&door)) {
-                tcp::set_receive_room(&door, size).unwrap();
+                tcp::set_receive_room(&door, size, tcp::Buffers::default()).unwrap();
             }
             longest = longest.max(last.elapsed());
             match door.read(&mut [0; TAKEN]) {

@@ -18,6 +18,7 @@ mod mesh;
 mod packets;
 mod places;
 mod programs;
+mod proxy;
 mod quic;
 mod reach;
 mod relay;

@@ -1,0 +1,394 @@
+//! The file of a proxy: a table `[proxy]`, its `[[proxy.side]]`, and nothing else. It needs no key, for it has no peer.
+
+use crate::config::{
+    ClockSkew, Config, ConfigError, Intercept, OnFailure, Peer, ProxyRules, Source, default_control, is_interface_name,
+    prefix_text, value, width,
+};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use wavelane_base::{IpPrefix, Octets, Quantity, Span};
+use wavelane_gateway::{Choice, Controller, Mechanisms};
+use wavelane_host::tcp::{Buffers, Tuning};
+
+/// Connections at a time unless the file says otherwise: two descriptors each, and a process usually has 20,000.
+const CONNECTIONS_DEFAULT: usize = 8_000;
+/// The most that the file may ask for.
+const CONNECTIONS_MAX: usize = 100_000;
+/// Bytes that wait between the halves of all connections, unless the file says otherwise.
+const POOL_DEFAULT: Octets = Octets::new(256 << 20);
+/// Bounds of `pool`.
+const POOL_RANGE: std::ops::RangeInclusive<Octets> = Octets::new(1 << 20)..=Octets::new(1 << 40);
+/// Bounds of `buffer`; more is no window (RFC 7323, section 2.3).
+const BUFFER_RANGE: std::ops::RangeInclusive<Octets> = Octets::new(16 << 10)..=Octets::new(1 << 30);
+/// Bounds of `mss`: the least that IPv4 asks of hosts (RFC 9293, section 3.7.1), and a jumbo frame's.
+const MSS_RANGE: std::ops::RangeInclusive<u16> = 536..=8_960;
+/// Bounds of `rto_min` and of `rto_max`, those of the kernel's TCP_RTO_MIN_US and TCP_RTO_MAX_MS.
+const RTO_MIN_RANGE: std::ops::RangeInclusive<Span> = Span::from_millis(1)..=Span::from_secs(1);
+/// See [`RTO_MIN_RANGE`].
+const RTO_MAX_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(120);
+/// Most sides, and networks of one.
+const SIDES_MAX: usize = 64;
+/// Longest name.
+const WORD_MAX: usize = 32;
+/// Most targets, and exemptions.
+const LIST_MAX: usize = 4_096;
+/// The congestion control of a side that names none: its random losses are no congestion.
+const CONGESTION: &str = "bbr";
+
+/// A proxy's settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) targets: Vec<IpPrefix>,
+    pub(crate) exempt: Exempt,
+    pub(crate) connections_max: usize,
+    pub(crate) pool: Octets,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) control: PathBuf,
+    pub(crate) sides: Vec<Side>,
+}
+
+/// What passes by.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Exempt {
+    pub(crate) networks: Vec<IpPrefix>,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) dscps: Vec<u8>,
+}
+
+/// The halves of connections whose remote end lies in some networks, whoever opened them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Side {
+    pub(crate) name: String,
+    pub(crate) networks: Vec<IpPrefix>,
+    /// What is named in the file; else [`CONGESTION`] where the kernel has it.
+    pub(crate) congestion: Option<String>,
+    pub(crate) mss: Option<u16>,
+    pub(crate) buffer: Option<Octets>,
+    pub(crate) rto_min: Option<Span>,
+    pub(crate) rto_max: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    proxy: Table,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    name: Option<String>,
+    engine: Option<String>,
+    mode: Option<String>,
+    placement: Option<String>,
+    interfaces: Vec<String>,
+    targets: Option<Vec<String>>,
+    #[serde(default)]
+    exempt: Vec<String>,
+    early: Option<bool>,
+    connections_max: Option<usize>,
+    pool: Option<String>,
+    #[serde(default)]
+    on_failure: OnFailure,
+    control: Option<PathBuf>,
+    #[serde(default)]
+    side: Vec<SideTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SideTable {
+    name: String,
+    #[serde(default)]
+    networks: Vec<String>,
+    congestion: Option<String>,
+    mss: Option<u16>,
+    buffer: Option<String>,
+    rto_min: Option<String>,
+    rto_max: Option<String>,
+    // What only a TCP of our own could do.
+    ack_every: Option<toml::Value>,
+    ack_delay: Option<toml::Value>,
+    quick_acks: Option<toml::Value>,
+    high: Option<toml::Value>,
+    low: Option<toml::Value>,
+    initial_window: Option<toml::Value>,
+    rto_initial: Option<toml::Value>,
+    freeze: Option<toml::Value>,
+}
+
+/// Whether a TOML text is that of a proxy.
+pub(crate) fn is_proxy(text: &str) -> bool {
+    toml::from_str::<toml::Table>(text)
+        .map_or_else(|_| text.lines().any(|l| l.trim() == "[proxy]"), |t| t.contains_key("proxy"))
+}
+
+/// Reads the file.
+pub(crate) fn load(path: &Path) -> Result<Settings, ConfigError> {
+    let text =
+        crate::config::read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+    parse(&text, &path.display().to_string())
+}
+
+/// Reads a text; `place` names it in messages.
+pub(crate) fn parse(text: &str, place: &str) -> Result<Settings, ConfigError> {
+    let table = toml::from_str::<toml::Table>(text);
+    if let Some(other) = table.iter().flat_map(|t| t.keys()).find(|key| *key == "gateway" || *key == "shaper") {
+        return Err(value("proxy", format!("stands beside [{other}]: give each a file and a wavelaned of its own")));
+    }
+    let file: File = toml::from_str(text).map_err(|e| {
+        let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+        let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
+        ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
+    })?;
+    settings(file.proxy)
+}
+
+/// Whether a text can stand in a file's name and in a line of the log.
+fn is_word(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=WORD_MAX).contains(&text.len()) && !text.starts_with('.') && text.chars().all(fits)
+}
+
+/// A word of which this version has only one.
+fn only(key: &str, given: Option<&str>, has: &str, later: &[&str]) -> Result<(), ConfigError> {
+    match given {
+        None => Ok(()),
+        Some(word) if word == has => Ok(()),
+        Some(word) if later.contains(&word) => {
+            Err(value(key, format!("\"{word}\" is not in this version of wavelaned: write \"{has}\"")))
+        }
+        Some(word) => Err(value(key, format!("\"{word}\" is none: write \"{has}\""))),
+    }
+}
+
+fn settings(t: Table) -> Result<Settings, ConfigError> {
+    only("proxy.engine", t.engine.as_deref(), "kernel", &["userspace"])?;
+    only("proxy.mode", t.mode.as_deref(), "split", &["mirror", "snoop"])?;
+    only("proxy.placement", t.placement.as_deref(), "route", &["bridge", "tunnel", "arp", "option"])?;
+    if t.early == Some(true) {
+        let why = "is not in this version: each connection waits for its server's answer, as without a proxy";
+        return Err(value("proxy.early", why));
+    }
+    let name = t.name.unwrap_or_else(|| "proxy".into());
+    if !is_word(&name) {
+        return Err(value("proxy.name", format!("'{name}' is no name: use letters, digits, '-', '_' and '.'")));
+    }
+    if t.interfaces.is_empty() {
+        return Err(value(
+            "proxy.interfaces",
+            "is empty: name the interfaces that connections arrive by, such as [\"eth0\"]",
+        ));
+    }
+    if let Some(bad) = t.interfaces.iter().find(|name| !is_interface_name(name)) {
+        return Err(value("proxy.interfaces", format!("'{bad}' is not an interface name (see `ip link`)")));
+    }
+    let everywhere = || vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+    let targets = networks("proxy.targets", &t.targets.unwrap_or_else(everywhere))?;
+    if targets.is_empty() {
+        return Err(value("proxy.targets", "is empty: name networks, or leave it out for every target"));
+    }
+    let exempt = exempt(&t.exempt)?;
+    if let Some(both) = exempt.networks.iter().find(|network| targets.contains(network)) {
+        let why = format!("{} is a target too: take it out of one list", prefix_text(both));
+        return Err(value("proxy.exempt", why));
+    }
+    let connections_max = t.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
+    if !(1..=CONNECTIONS_MAX).contains(&connections_max) {
+        return Err(value("proxy.connections_max", format!("must lie between 1 and {CONNECTIONS_MAX}")));
+    }
+    let pool = quantity("proxy.pool", t.pool.as_deref(), POOL_RANGE)?.unwrap_or(POOL_DEFAULT);
+    if t.side.len() > SIDES_MAX {
+        return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", t.side.len())));
+    }
+    let sides: Vec<Side> = t.side.into_iter().map(side).collect::<Result<_, _>>()?;
+    check_sides(&sides)?;
+    let control = t.control.unwrap_or_else(|| default_control(&name));
+    let (interfaces, on_failure) = (t.interfaces, t.on_failure);
+    Ok(Settings { name, interfaces, targets, exempt, connections_max, pool, on_failure, control, sides })
+}
+
+fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
+    for (i, side) in sides.iter().enumerate() {
+        if sides[..i].iter().any(|other| other.name == side.name) {
+            return Err(value("proxy.side.name", format!("'{}' stands twice: each side has its own", side.name)));
+        }
+        if side.networks.is_empty() && sides.len() > 1 {
+            let why =
+                format!("of side '{}' is empty, which only a single side may be: it is then both sides", side.name);
+            return Err(value("proxy.side.networks", why));
+        }
+    }
+    Ok(())
+}
+
+fn quantity<Q: Quantity + PartialOrd>(
+    key: &str,
+    text: Option<&str>,
+    range: std::ops::RangeInclusive<Q>,
+) -> Result<Option<Q>, ConfigError> {
+    let Some(text) = text else { return Ok(None) };
+    let found = Q::parse(text).map_err(|e| value(key, e.to_string()))?;
+    if !range.contains(&found) {
+        let why = format!("must lie between {} and {}", range.start().write(), range.end().write());
+        return Err(value(key, why));
+    }
+    Ok(Some(found))
+}
+
+fn networks(key: &str, texts: &[String]) -> Result<Vec<IpPrefix>, ConfigError> {
+    if texts.len() > LIST_MAX {
+        return Err(value(key, format!("has more than {LIST_MAX} entries: join networks")));
+    }
+    texts.iter().map(|text| text.parse::<IpPrefix>().map_err(|why| value(key, why))).collect()
+}
+
+fn exempt(texts: &[String]) -> Result<Exempt, ConfigError> {
+    const KEY: &str = "proxy.exempt";
+    let mut exempt = Exempt::default();
+    for text in texts {
+        let none = || value(KEY, format!("'{text}' is none: write a network, \"port 22\" or \"dscp 46\""));
+        match text.split_once(' ') {
+            Some(("port", number)) => {
+                exempt.ports.push(number.parse().ok().filter(|port| *port != 0).ok_or_else(none)?)
+            }
+            Some(("dscp", number)) => exempt.dscps.push(number.parse().ok().filter(|d| *d < 64).ok_or_else(none)?),
+            Some(_) => return Err(none()),
+            None => exempt.networks.push(text.parse().map_err(|_| none())?),
+        }
+    }
+    if texts.len() > LIST_MAX {
+        return Err(value(KEY, format!("has more than {LIST_MAX} entries: join networks")));
+    }
+    Ok(exempt)
+}
+
+fn side(t: SideTable) -> Result<Side, ConfigError> {
+    let lacking = [
+        ("ack_every", t.ack_every.is_some()),
+        ("ack_delay", t.ack_delay.is_some()),
+        ("quick_acks", t.quick_acks.is_some()),
+        ("high", t.high.is_some()),
+        ("low", t.low.is_some()),
+        ("initial_window", t.initial_window.is_some()),
+        ("rto_initial", t.rto_initial.is_some()),
+        ("freeze", t.freeze.is_some()),
+    ];
+    if let Some((key, _)) = lacking.into_iter().find(|(_, given)| *given) {
+        let why = "is no knob of engine = \"kernel\", only of \"userspace\", which this version has in the simulator alone \
+                   (`sides` of [gateways.NAME] under tcp-*+split): remove it";
+        return Err(value(format!("proxy.side.{key}"), why));
+    }
+    if let Some(word) = t.congestion.as_ref().filter(|word| !is_word(word)) {
+        return Err(value("proxy.side.congestion", format!("'{word}' is no congestion control, such as \"bbr\" is")));
+    }
+    if t.mss.is_some_and(|mss| !MSS_RANGE.contains(&mss)) {
+        let (least, most) = (MSS_RANGE.start(), MSS_RANGE.end());
+        return Err(value("proxy.side.mss", format!("must lie between {least} and {most}")));
+    }
+    Ok(Side {
+        networks: networks("proxy.side.networks", &t.networks)?,
+        name: t.name,
+        congestion: t.congestion,
+        mss: t.mss,
+        buffer: quantity("proxy.side.buffer", t.buffer.as_deref(), BUFFER_RANGE)?,
+        rto_min: quantity("proxy.side.rto_min", t.rto_min.as_deref(), RTO_MIN_RANGE)?,
+        rto_max: quantity("proxy.side.rto_max", t.rto_max.as_deref(), RTO_MAX_RANGE)?,
+    })
+}
+
+impl Side {
+    /// How its sockets are set; `usual` is the congestion control where none is named.
+    pub(crate) fn tuning(&self, usual: Option<&str>) -> Tuning {
+        Tuning {
+            congestion: self.congestion.as_deref().or(usual).map(str::to_owned),
+            rto_min: self.rto_min.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
+            rto_max: self.rto_max.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
+            buffers: self.buffer.map_or_else(Buffers::default, |octets| {
+                let octets = usize::try_from(octets.get()).unwrap_or(usize::MAX);
+                Buffers { send: octets, receive_max: octets, adapts: false }
+            }),
+        }
+    }
+}
+
+impl Settings {
+    /// The congestion control of sides that name none.
+    pub(crate) fn usual_congestion() -> &'static str {
+        CONGESTION
+    }
+    /// The kernel's rules for this, as those of a gateway with one peer behind which all targets are. Without IPv6 on this host its
+    /// targets are left out unless they are named.
+    pub(crate) fn rules(&self, has_ipv6: bool) -> Config {
+        let usable = |network: &&IpPrefix| has_ipv6 || network.bits > 0 || network.address.is_ipv4();
+        let mut clamps = Vec::new();
+        for side in &self.sides {
+            let Some(mss) = side.mss else { continue };
+            let both = || ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect::<Vec<IpPrefix>>();
+            let networks = if side.networks.is_empty() { both() } else { side.networks.clone() };
+            // What IPv6's longer header takes (RFC 6691).
+            let of = |network: &IpPrefix| mss - if width(network.address) == 128 { 20 } else { 0 };
+            clamps.extend(networks.iter().map(|network| (*network, of(network))));
+        }
+        let proxy = ProxyRules {
+            exempt: self.exempt.networks.clone(),
+            ports: self.exempt.ports.clone(),
+            dscps: self.exempt.dscps.clone(),
+            clamps,
+        };
+        let targets = Peer {
+            name: "targets".into(),
+            public_key: [0; 32],
+            preshared_key: None,
+            address: None,
+            lanes: Vec::new(),
+            choice: Choice::default(),
+            keepalive: None,
+            routes: self.targets.iter().filter(usable).copied().collect(),
+            next_hops: Vec::new(),
+            allow_targets: None,
+            allow_sources: None,
+            controller: Controller::default(),
+            split: true,
+        };
+        Config {
+            name: self.name.clone(),
+            private_key: [0; 32],
+            listen: ([127, 0, 0, 1], 0).into(),
+            on_failure: self.on_failure,
+            source: Source::Keep,
+            reads: Vec::new(),
+            control: self.control.clone(),
+            state: PathBuf::new(),
+            pool: self.pool,
+            flows_max: self.connections_max,
+            serves: None,
+            routing_table: None,
+            idle: None,
+            peers: vec![targets],
+            intercept: Some(Intercept { interfaces: self.interfaces.clone(), local: false, proxy: Some(proxy) }),
+            tun: None,
+            forwards: Vec::new(),
+            seal: false,
+            mechanisms: Mechanisms::default(),
+            edges: Vec::new(),
+            clock: ClockSkew::default(),
+        }
+    }
+    /// The key of a setting that differs from `new` and cannot change while the daemon runs.
+    pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
+        let same = [
+            ("proxy.name", self.name == new.name),
+            ("proxy.interfaces", self.interfaces == new.interfaces),
+            ("proxy.on_failure", self.on_failure == new.on_failure),
+            ("proxy.control", self.control == new.control),
+        ];
+        same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

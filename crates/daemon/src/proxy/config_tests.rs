@@ -1,0 +1,87 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+
+fn read(text: &str) -> Result<Settings, String> {
+    parse(text, "x").map_err(|e| e.to_string())
+}
+
+/// A proxy with one more line, and a side with another.
+fn with(line: &str, side: &str) -> String {
+    format!("[proxy]\ninterfaces = [\"lan0\"]\n{line}\n[[proxy.side]]\nname = \"air\"\n{side}\n")
+}
+
+#[test]
+fn an_interface_is_enough() {
+    let proxy = read("[proxy]\ninterfaces = [\"lan0\"]").unwrap();
+    assert_eq!((proxy.name.as_str(), proxy.connections_max, proxy.on_failure), ("proxy", 8_000, OnFailure::Open));
+    assert_eq!(proxy.targets.len(), 2);
+    assert!(proxy.sides.is_empty() && proxy.exempt == Exempt::default());
+    assert!(is_proxy("[proxy]\ninterfaces = [") && !is_proxy("[gateway]\nname = \"x\"\n"));
+}
+
+#[test]
+fn exemptions_are_networks_ports_and_code_points() {
+    let proxy = read(&with("exempt = [\"10.0.0.0/8\", \"port 22\", \"dscp 46\", \"fd00::/8\"]", "")).unwrap();
+    assert_eq!(
+        (proxy.exempt.networks.len(), &proxy.exempt.ports[..], &proxy.exempt.dscps[..]),
+        (2, &[22][..], &[46][..])
+    );
+    for wrong in ["port 0", "dscp 64", "port", "10.0.0.0", "colour red"] {
+        let said = read(&with(&format!("exempt = [{wrong:?}]"), "")).unwrap_err();
+        assert!(said.contains(wrong), "{said}");
+    }
+    let both = read(&with("targets = [\"10.0.0.0/8\"]\nexempt = [\"10.0.0.0/8\"]", "")).unwrap_err();
+    assert!(both.contains("a target too"), "{both}");
+}
+
+#[test]
+fn what_this_version_lacks_is_refused_with_what_it_has() {
+    for (line, words) in [
+        ("engine = \"userspace\"", &["userspace", "\"kernel\""][..]),
+        ("engine = \"haproxy\"", &["haproxy", "\"kernel\""]),
+        ("mode = \"mirror\"", &["mirror", "\"split\""]),
+        ("placement = \"bridge\"", &["bridge", "\"route\""]),
+        ("early = true", &["early"]),
+        ("connections_max = 0", &["connections_max", "between"]),
+        ("pool = \"1 kB\"", &["pool", "between"]),
+        ("targets = []", &["targets"]),
+        ("colour = 1", &["colour"]),
+    ] {
+        let said = read(&with(line, "")).unwrap_err();
+        assert!(words.iter().all(|word| said.contains(word)), "{line}: {said}");
+    }
+    for knob in ["ack_every", "ack_delay", "quick_acks", "high", "low", "initial_window", "rto_initial", "freeze"] {
+        let said = read(&with("", &format!("{knob} = 1"))).unwrap_err();
+        assert!(said.contains(knob) && said.contains("\"userspace\""), "{said}");
+    }
+    let beside = format!("{}[gateway]\nname = \"x\"\n", with("", ""));
+    assert!(read(&beside).unwrap_err().contains("[gateway]"));
+}
+
+#[test]
+fn sides_have_knobs_and_networks_of_their_own() {
+    let knobs = "networks = [\"10.9.0.0/16\"]\ncongestion = \"cubic\"\nmss = 1200\nbuffer = \"4 MiB\"\nrto_min = \"50 ms\"\nrto_max = \"2 s\"";
+    let proxy = read(&with("", knobs)).unwrap();
+    let side = &proxy.sides[0];
+    assert_eq!((side.name.as_str(), &side.networks[..]), ("air", &["10.9.0.0/16".parse().unwrap()][..]));
+    let tuning = side.tuning(Some("bbr"));
+    assert_eq!((tuning.congestion.as_deref(), tuning.buffers.receive_max), (Some("cubic"), 4 << 20));
+    assert_eq!(tuning.rto_min, Some(std::time::Duration::from_millis(50)));
+    let intercept = proxy.rules(true).intercept.unwrap();
+    assert_eq!(intercept.proxy.unwrap().clamps, [("10.9.0.0/16".parse().unwrap(), 1200)]);
+    for wrong in ["mss = 100", "buffer = \"1 kB\"", "rto_min = \"0 s\"", "rto_max = \"1 ms\"", "congestion = \"a b\""] {
+        assert!(read(&with("", wrong)).is_err(), "{wrong}");
+    }
+    let two = with("", "") + "[[proxy.side]]\nname = \"wire\"\nnetworks = [\"10.1.0.0/16\"]\n";
+    assert!(read(&two).unwrap_err().contains("side 'air'"), "a side without networks is both");
+}
+
+#[test]
+fn the_rules_are_those_of_one_peer_with_every_target() {
+    let proxy = read(&with("targets = [\"10.3.0.0/24\", \"::/0\"]\nexempt = [\"10.3.0.7/32\"]", "mss = 1000")).unwrap();
+    let config = proxy.rules(false);
+    assert_eq!(config.peers[0].routes, ["10.3.0.0/24".parse().unwrap()]);
+    let of_six = |six: bool| if six { 980 } else { 1_000 };
+    let clamps = config.intercept.unwrap().proxy.unwrap().clamps;
+    assert!(clamps.iter().all(|(network, size)| *size == of_six(network.address.is_ipv6())) && clamps.len() == 2);
+}

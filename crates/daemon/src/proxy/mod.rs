@@ -1,0 +1,329 @@
+//! `wavelaned` without a neighbour: TCP that crosses this machine is ended here and goes on as another connection.
+//!
+//! The door holds each SYN until the server has answered, keeps both addresses, and passes on refusals, half-closes, resets and last
+//! bytes; a [`Pair`] carries the bytes from one half to the other. One thread moves everything and blocks only in its poller.
+
+mod config;
+mod serve;
+pub mod status;
+
+use crate::config::{Config, ConfigError, OnFailure, prefix_text};
+use crate::control::{Control, ControlError};
+use crate::counters::Counters;
+use crate::engine::{KernelEngine, Tunings};
+use crate::firewall;
+use crate::kernel::{Installed, Kernel};
+use crate::log::Log;
+use crate::rules::{self, MARK_OWN, RulesError};
+use crate::start::{self, StartError};
+use crate::supervisor::Supervisor;
+use config::{Settings, Side};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use wavelane_base::{Instant, Span};
+use wavelane_door::{Door, Pair, PairConfig};
+use wavelane_host::clock::NodeClock;
+use wavelane_host::poller::{Poller, Watch};
+use wavelane_host::tcp::{Buffers, Tuning};
+use wavelane_host::{caps, has_ipv6, interface_exists};
+
+const TOKEN_SIGNAL: u64 = 1;
+const TOKEN_CONTROL: u64 = 2;
+const TOKEN_QUEUE: u64 = 3;
+/// The transparent listeners, one per family.
+const TOKEN_TPROXY: u64 = 4;
+const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
+const TOKEN_RELOAD: u64 = 7;
+const TOKEN_KERNEL: u64 = 9;
+/// Connections are numbered from here and no number is used twice.
+const TOKEN_CONNECTIONS: u64 = 1 << 32;
+/// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
+const TICK: Span = Span::from_millis(50);
+/// Bytes that wait in each direction between the two halves of a connection.
+const ROOM: usize = 256 << 10;
+
+/// Why there is no proxy. One line, with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The rules, the listeners, the privileges.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The kernel lacks a knob.
+    #[error("this kernel refuses proxy.side.{knob} of side '{side}': {source}; {remedy}")]
+    Knob {
+        /// Which.
+        knob: &'static str,
+        /// Of which side.
+        side: String,
+        /// What it said.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The system refused something that should always work.
+    #[error("the system refused {what}: {source}; check limits (ulimit -n) and permissions")]
+    System {
+        /// What.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl From<RulesError> for ProxyError {
+    fn from(e: RulesError) -> Self {
+        Self::Start(e.into())
+    }
+}
+
+impl From<ControlError> for ProxyError {
+    fn from(e: ControlError) -> Self {
+        Self::Start(e.into())
+    }
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> ProxyError {
+    move |source| ProxyError::System { what, source }
+}
+
+/// Whether a file is that of a proxy. What cannot be read is not.
+pub fn is_proxy_file(file: &Path) -> bool {
+    crate::config::read_text(file).is_ok_and(|text| config::is_proxy(&text))
+}
+
+/// What is wrong with a file's text, if anything.
+pub fn parse_text(text: &str) -> Result<(), ConfigError> {
+    config::parse(text, "text").map(drop)
+}
+
+/// What a file asks for, in words.
+pub fn check(file: &Path) -> Result<String, ConfigError> {
+    let settings = config::load(file)?;
+    let list = |networks: &[wavelane_base::IpPrefix]| networks.iter().map(prefix_text).collect::<Vec<_>>().join(", ");
+    let mut text = format!("{}: proxy '{}' is in order\n", file.display(), settings.name);
+    let _ = writeln!(text, "splits TCP from {} to {}", settings.interfaces.join(", "), list(&settings.targets));
+    for side in &settings.sides {
+        let networks = if side.networks.is_empty() { "everywhere".into() } else { list(&side.networks) };
+        let _ = writeln!(text, "side '{}': {networks}", side.name);
+    }
+    for warning in warnings(&settings) {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    Ok(text)
+}
+
+/// What works, but perhaps not as the operator expects.
+fn warnings(settings: &Settings) -> Vec<String> {
+    let gone = settings.interfaces.iter().filter(|name| !interface_exists(name));
+    let mut warnings: Vec<String> = gone
+        .map(|name| format!("interface {name} does not exist here yet: its traffic is taken once it does"))
+        .collect();
+    let six = settings.targets.iter().any(|target| target.address.is_ipv6()) && has_ipv6();
+    let forwarding = [("net.ipv4.ip_forward", true), ("net.ipv6.conf.all.forwarding", six)];
+    for (setting, _) in forwarding.into_iter().filter(|(_, wanted)| *wanted) {
+        let path = format!("/proc/sys/{}", setting.replace('.', "/"));
+        if std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "0") {
+            warnings
+                .push(format!("{setting} is 0, so what is not split is not forwarded: run `sysctl -w {setting}=1`"));
+        }
+    }
+    warnings.extend(firewall::findings(&settings.rules(has_ipv6())));
+    warnings
+}
+
+/// Splits what `file` names until SIGTERM or SIGINT, and removes everything then.
+pub fn run(file: &Path) -> Result<(), ProxyError> {
+    let settings = config::load(file)?;
+    let proxy = Proxy::start(settings, file)?;
+    proxy.run().map_err(system("waiting for events"))
+}
+
+/// The proxy's whole state.
+struct Proxy {
+    file: PathBuf,
+    settings: Settings,
+    clock: NodeClock,
+    now: Instant,
+    started: Instant,
+    door: Door<KernelEngine>,
+    pair: Pair,
+    poller: Poller,
+    log: Log,
+    counters: Counters,
+    control: Control,
+    signals: UnixStream,
+    reload_signal: UnixStream,
+    /// Why the last reload was refused.
+    reload_refused: Option<String>,
+    /// What the kernel is asked to do now.
+    pending: Option<Box<Settings>>,
+    supervisor: Supervisor,
+    kernel: Kernel,
+    ticked: Instant,
+    /// A listener had no descriptor to give: ask again at the next tick.
+    retry_listeners: bool,
+}
+
+fn pair_config(settings: &Settings) -> PairConfig {
+    let pool = usize::try_from(settings.pool.get()).unwrap_or(usize::MAX);
+    PairConfig { room: ROOM, flows_max: settings.connections_max, pool }
+}
+
+/// How sockets are set; the error names the knob that this kernel lacks. The remark says that the usual congestion control is not here.
+fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError> {
+    let word = Settings::usual_congestion();
+    let bbr = Tuning { congestion: Some(word.into()), ..Tuning::default() };
+    let (usual, remark) = match bbr.probe() {
+        Ok(()) => (Some(word), None),
+        Err((_, e)) => {
+            let why = format!(
+                "warning: no congestion control {word} here ({e}), so the kernel's own is used: run `modprobe tcp_{word}`"
+            );
+            (None, Some(why))
+        }
+    };
+    let fixed = |tuning: Tuning| Tuning { buffers: Buffers { adapts: false, ..tuning.buffers }, ..tuning };
+    let of = |side: &Side| fixed(side.tuning(usual));
+    for side in &settings.sides {
+        of(side).probe().map_err(|(knob, source)| ProxyError::Knob {
+            knob,
+            side: side.name.clone(),
+            source,
+            remedy: match knob {
+                "congestion" => {
+                    "load its module (`modprobe tcp_NAME`), or name one of net.ipv4.tcp_available_congestion_control"
+                }
+                _ => "it needs a newer kernel (Linux 6.18): remove it",
+            },
+        })?;
+    }
+    let plain = fixed(Tuning { congestion: usual.map(str::to_owned), ..Tuning::default() });
+    let both = settings.sides.iter().find(|side| side.networks.is_empty());
+    let named = settings.sides.iter().filter(|side| !side.networks.is_empty());
+    let towards = named.map(|side| (side.networks.clone(), of(side))).collect();
+    Ok((Tunings { towards, usual: both.map_or(plain, of) }, remark))
+}
+
+impl Proxy {
+    fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
+        let config = settings.rules(has_ipv6());
+        let (signals, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
+        for signal in [SIGTERM, SIGINT] {
+            let end = signal_end.try_clone().map_err(system("a descriptor"))?;
+            signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
+        }
+        let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
+        reload_signal.set_nonblocking(true).map_err(system("a pipe"))?;
+        signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
+        if !start::CAPABILITIES.iter().all(|c| caps::has(*c)) {
+            return Err(RulesError::Capability.into());
+        }
+        // A refusal only means that fewer connections fit.
+        let _ = caps::raise_file_limit();
+        if !wavelane_host::is_root() {
+            caps::pass_on(&start::CAPABILITIES).map_err(system("passing on capabilities"))?;
+        }
+        let (tunings, remark) = tunings(&settings)?;
+        let lock = rules::claim()?;
+        rules::close(&config).map_err(RulesError::Tool)?;
+        let closed = |why: StartError| match rules::is_closed(&config) {
+            true => StartError::Closed { why: Box::new(why), lift: rules::lift_closed(&config) },
+            false => why,
+        };
+        let mut remarks: Vec<String> = remark.into_iter().collect();
+        let control = Control::bind(&settings.control).map_err(|e| closed(e.into()))?;
+        let opened = start::transparent(&config, lock, tunings.largest(), &mut remarks).map_err(closed)?;
+        caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
+        Self::with(settings, file, &config, control, opened, tunings, remarks, (signals, reload_signal))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts that `start` opened, each once")]
+    fn with(
+        settings: Settings,
+        file: &Path,
+        config: &Config,
+        control: Control,
+        (transparent, rules): (start::Transparent, rules::Rules),
+        tunings: Tunings,
+        remarks: Vec<String>,
+        (signals, reload_signal): (UnixStream, UnixStream),
+    ) -> Result<Self, ProxyError> {
+        let clock = NodeClock::start(Span::ZERO, 0);
+        let now = clock.now();
+        let log = Log::open(now).map_err(system("a thread"))?;
+        log.pen().take_panics();
+        let kernel = Kernel::start(Installed { rules, ways: None }, config).map_err(system("a thread"))?;
+        let poller = Poller::new().map_err(system("epoll"))?;
+        let watch = poller.share().map_err(system("epoll"))?;
+        let mut engine = KernelEngine::new(Some(transparent), watch, Some(MARK_OWN), TOKEN_CONNECTIONS);
+        engine.tune(tunings);
+        let pair = Pair::new(pair_config(&settings));
+        let mut proxy = Self {
+            file: file.into(),
+            settings,
+            clock,
+            now,
+            started: now,
+            door: Door::new(engine),
+            pair,
+            poller,
+            log,
+            counters: Counters::default(),
+            control,
+            signals,
+            reload_signal,
+            reload_refused: None,
+            pending: None,
+            supervisor: Supervisor::of_this_process(),
+            kernel,
+            ticked: now,
+            retry_listeners: false,
+        };
+        proxy.watch().map_err(system("epoll"))?;
+        proxy.announce(&remarks);
+        proxy.supervisor.ready(now, "splits TCP");
+        Ok(proxy)
+    }
+
+    fn watch(&self) -> io::Result<()> {
+        let poller = &self.poller;
+        poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
+        poller.add(&self.reload_signal, TOKEN_RELOAD, Watch::Readable)?;
+        poller.add(&self.kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
+        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Readable)?;
+        if let Some(t) = &self.door.engine.transparent {
+            for (listener, token) in t.listeners.iter().zip(TOKEN_TPROXY..) {
+                poller.add(listener, token, Watch::Edges)?;
+            }
+            if let Some(queue) = &t.queue {
+                poller.add(queue, TOKEN_QUEUE, Watch::Readable)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, remarks: &[String]) {
+        let what = format!("proxy '{}' splits TCP from {}", self.settings.name, self.settings.interfaces.join(", "));
+        self.say(&what);
+        remarks.iter().for_each(|remark| self.say(remark));
+        for warning in warnings(&self.settings) {
+            self.say(&format!("warning: {warning}"));
+        }
+        if self.settings.on_failure == OnFailure::Closed {
+            let lift = rules::lift_closed(&self.settings.rules(has_ipv6()));
+            self.say(&format!(
+                "should this process die, new connections stay refused until it starts again or you run: {lift}"
+            ));
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.log.line(self.now, text);
+    }
+}

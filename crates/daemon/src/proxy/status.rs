@@ -1,0 +1,183 @@
+//! What a proxy tells of itself.
+
+use super::Proxy;
+use super::serve::FAR;
+use crate::status::{Counter, age, counter};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use wavelane_host::tcp;
+
+/// The document's format.
+pub const FORMAT: &str = "wavelane-proxy-status/1";
+/// Connections listed in a document, which must fit the buffer of the control socket: nobody waits for its reader.
+const CONNECTIONS_SHOWN: usize = 200;
+/// Connections that are shown to people.
+const CONNECTIONS_PRINTED: usize = 20;
+
+/// One half of a connection.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Half {
+    /// `connecting`, `open`, `ended here` or `ended there` (one direction), `closing`, `last bytes`.
+    pub state: String,
+    /// Bytes read from its remote end.
+    pub in_bytes: u64,
+    /// Bytes written to it.
+    pub out_bytes: u64,
+    /// Smoothed RTT.
+    pub rtt_ms: Option<f64>,
+    /// Segments that were retransmitted.
+    pub retransmits: Option<u32>,
+    /// Congestion window, in segments.
+    pub window_segments: Option<u32>,
+}
+
+/// One connection.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The client's address.
+    pub source: String,
+    /// The server's.
+    pub target: String,
+    /// Seconds since it began.
+    pub age_s: f64,
+    /// The half towards the client, once the server has answered.
+    pub near: Option<Half>,
+    /// The half towards the server.
+    pub far: Option<Half>,
+}
+
+/// The whole document.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The proxy's name.
+    pub name: String,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// Whether connections wait for their server's answer; without NFQUEUE they do not.
+    pub honest: bool,
+    /// Connections open now.
+    pub connections: usize,
+    /// The most (`proxy.connections_max`).
+    pub connections_max: usize,
+    /// Attempts whose server has not answered.
+    pub pending: usize,
+    /// Bytes that wait between the halves.
+    pub waiting_bytes: u64,
+    /// The most of them (`proxy.pool`).
+    pub pool_bytes: u64,
+    /// Those that moved most, at most 200.
+    pub connection_list: Vec<Connection>,
+    /// Why the last reload was refused; the configuration before it is in force.
+    pub reload_refused: Option<String>,
+    /// What on this host keeps traffic from the proxy.
+    pub hindrances: Vec<String>,
+    /// Everything counted.
+    pub counters: Vec<Counter>,
+}
+
+/// The document of a running proxy.
+pub(super) fn document(proxy: &Proxy) -> String {
+    let mut all: BTreeMap<u64, Connection> = BTreeMap::new();
+    let mut busiest: Vec<(u64, u64)> = proxy
+        .door
+        .connections()
+        .map(|c| (c.splice.moved.from_socket + c.splice.moved.to_socket, c.splice.flow.0 | 1))
+        .collect();
+    busiest.sort_unstable_by(|a, b| b.cmp(a));
+    let mut shown: Vec<u64> = Vec::new();
+    for (_, flow) in busiest {
+        if shown.len() < CONNECTIONS_SHOWN && !shown.contains(&flow) {
+            shown.push(flow);
+        }
+    }
+    for connection in proxy.door.connections().filter(|c| shown.contains(&(c.splice.flow.0 | 1))) {
+        let (splice, own) = (&connection.splice, &connection.own);
+        let health = tcp::health(&own.kept.0);
+        let half = Half {
+            state: splice.state().into(),
+            in_bytes: splice.moved.from_socket,
+            out_bytes: splice.moved.to_socket,
+            rtt_ms: health.map(|health| health.round_trip.as_secs_f64() * 1e3),
+            retransmits: health.map(|health| health.retransmits),
+            window_segments: health.map(|health| health.window),
+        };
+        let entry = all.entry(splice.flow.0 | 1).or_insert_with(|| Connection {
+            source: own.ends.0.to_string(),
+            target: own.ends.1.to_string(),
+            ..Connection::default()
+        });
+        entry.age_s = entry.age_s.max(proxy.now.since(splice.born).as_nanos() as f64 / 1e9);
+        *if own.tag == FAR { &mut entry.far } else { &mut entry.near } = Some(half);
+    }
+    let connection_list = shown.iter().filter_map(|flow| all.remove(flow)).collect();
+    let counters = proxy.counters.with(&proxy.door.counts);
+    let moved = proxy.door.moved;
+    let bytes = [("bytes_from_applications", moved.from_socket), ("bytes_to_applications", moved.to_socket)];
+    let counters = counters.iter().chain(bytes).chain(proxy.log.dropped());
+    let report = Report {
+        format: FORMAT.into(),
+        name: proxy.settings.name.clone(),
+        uptime_s: proxy.now.since(proxy.started).as_nanos() as f64 / 1e9,
+        honest: proxy.kernel.holds_syns,
+        connections: proxy.pair.flows(),
+        connections_max: proxy.settings.connections_max,
+        pending: proxy.door.pending(),
+        waiting_bytes: proxy.pair.waiting() as u64,
+        pool_bytes: proxy.settings.pool.get(),
+        connection_list,
+        reload_refused: proxy.reload_refused.clone(),
+        hindrances: proxy.kernel.hindrances(),
+        counters: counters.map(|(name, n)| counter(name, n)).collect(),
+    };
+    serde_json::to_string(&report).unwrap_or_default()
+}
+
+impl fmt::Display for Half {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, in_bytes, out_bytes, .. } = self;
+        write!(f, "{state}, {in_bytes} B in, {out_bytes} B out")?;
+        if let (Some(rtt), Some(retransmits)) = (self.rtt_ms, self.retransmits) {
+            write!(f, ", round trip {rtt:.1} ms, {retransmits} segments retransmitted")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "proxy {}, up {:.0} s", self.name, self.uptime_s)?;
+        writeln!(
+            f,
+            "connections {} of {}, waiting for their server {}, {} of {} B wait between halves",
+            self.connections, self.connections_max, self.pending, self.waiting_bytes, self.pool_bytes
+        )?;
+        for c in self.connection_list.iter().take(CONNECTIONS_PRINTED) {
+            writeln!(f, "  {} to {}, {} old", c.source, c.target, age(c.age_s))?;
+            for (name, half) in [("client", &c.near), ("server", &c.far)] {
+                if let Some(half) = half {
+                    writeln!(f, "    {name}: {half}")?;
+                }
+            }
+        }
+        match self.connections.saturating_sub(self.connection_list.len().min(CONNECTIONS_PRINTED)) {
+            0 => {}
+            more => writeln!(f, "  and {more} more (--json shows up to {CONNECTIONS_SHOWN})")?,
+        }
+        if !self.honest {
+            writeln!(f, "warning: no NFQUEUE here, so connections are answered before their server has answered")?;
+        }
+        if let Some(why) = &self.reload_refused {
+            writeln!(f, "warning: the last reload was refused ({why}); the configuration before it is in force")?;
+        }
+        for hindrance in &self.hindrances {
+            writeln!(f, "warning: {hindrance}")?;
+        }
+        for c in self.counters.iter().filter(|c| c.value > 0) {
+            writeln!(f, "{:>12}  {}: {}", c.value, c.name, c.why)?;
+        }
+        Ok(())
+    }
+}
