@@ -140,11 +140,12 @@ fn clamps(proxy: &ProxyRules, way: &str, matching: &str) -> String {
 }
 
 /// Lets the kernel's errors on packets of our own sockets, when a server's host is not there, reach these although
-/// they use applications' addresses. Otherwise each would wait until it is given up.
+/// they use applications' addresses. Otherwise each would wait until it is given up. Errors that we write ourselves carry our mark and
+/// go to the application: a proxy's connection to the server has the addresses and ports of the application's own.
 fn own_errors() -> String {
     format!(
         " meta mark {MARK_OWN:#x} ct state new ct mark set {MARK_OWN:#x}; \
-         meta l4proto {{ icmp, ipv6-icmp }} ct state related ct mark {MARK_OWN:#x} meta mark set {MARK_DIVERT:#x} return;"
+         meta l4proto {{ icmp, ipv6-icmp }} meta mark != {MARK_OWN:#x} ct state related ct mark {MARK_OWN:#x} meta mark set {MARK_DIVERT:#x} return;"
     )
 }
 
