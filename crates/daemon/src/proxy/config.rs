@@ -374,6 +374,8 @@ impl Settings {
             seal: false,
             mechanisms: Mechanisms::default(),
             edges: Vec::new(),
+            metrics: None,
+            hook: None,
             clock: ClockSkew::default(),
         }
     }
