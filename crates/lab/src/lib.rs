@@ -30,6 +30,7 @@ mod pcapng;
 mod peers;
 mod ping;
 mod program;
+mod proxies;
 #[cfg_attr(not(feature = "quic"), path = "no_quic.rs")]
 mod quic;
 mod review;

@@ -97,6 +97,11 @@ impl Program {
         text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("(its log is empty)").to_owned()
     }
 
+    /// Whether its output has this text.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        std::fs::read_to_string(&self.log).is_ok_and(|log| log.contains(text))
+    }
+
     /// User and system time so far, in seconds (proc(5), fields 14 and 15 of stat).
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;

@@ -5,6 +5,7 @@ use crate::gateways::{self, Services};
 use crate::mesh;
 use crate::mptcp;
 use crate::peers;
+use crate::proxies;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
 use crate::world::{first_stage, is_veth};
@@ -105,6 +106,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     match stack {
         Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
         Stack::Tcp { .. } => Ok(()),
+        split if split.split().is_some() => proxies::review(scenario),
         Stack::Wavelane | Stack::WavelaneUnsplit | Stack::Hop2009 => {
             if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {
                 return Err(format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
@@ -132,8 +134,10 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
 /// What a stack needs that no kernel provides.
 fn beyond_kernels(stack: Stack) -> Option<&'static str> {
     match stack {
-        Stack::Tcp { kind: TcpKind::Y2001, .. } => Some("TCP with the timers of 2001"),
-        Stack::Tcp { kind: TcpKind::Bbr3, .. } => Some("BBR version 3"),
+        Stack::Tcp { kind: TcpKind::Y2001, .. } | Stack::TcpSplit { kind: TcpKind::Y2001 } => {
+            Some("TCP with the timers of 2001")
+        }
+        Stack::Tcp { kind: TcpKind::Bbr3, .. } | Stack::TcpSplit { kind: TcpKind::Bbr3 } => Some("BBR version 3"),
         _ => None,
     }
 }
@@ -176,8 +180,11 @@ fn kernel_has(control: &str) -> Result<(), String> {
 /// because something in between carries the bytes.
 pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
     match stack {
-        Stack::Tcp { kind: TcpKind::Reno, .. } => "reno",
-        Stack::Tcp { kind: TcpKind::Bbr, .. } | Stack::BoringtunBbr | Stack::Mptcp => "bbr",
+        Stack::Tcp { kind: TcpKind::Reno, .. } | Stack::TcpSplit { kind: TcpKind::Reno } => "reno",
+        Stack::TcpSplit { kind: TcpKind::Bbr }
+        | Stack::Tcp { kind: TcpKind::Bbr, .. }
+        | Stack::BoringtunBbr
+        | Stack::Mptcp => "bbr",
         _ => "cubic",
     }
 }

@@ -11,6 +11,7 @@ use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
 use crate::mptcp;
 use crate::peers::{self, Peers};
+use crate::proxies::Proxies;
 use crate::review::controls;
 use crate::spurts::Hearing;
 use crate::tally::{Counts, Tally};
@@ -25,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
 use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw, WayRaw};
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_scenario::{Scenario, Stack, TcpKind};
 
 /// Time between setting the run's start and the start itself, so that every channel's thread is ready.
 const LEAD: Span = Span::from_millis(50);
@@ -44,6 +45,7 @@ pub(crate) struct Run<'a> {
     answerers: Vec<Worker>,
     quics: BTreeMap<String, quic::Server>,
     gateways: Option<Gateways>,
+    proxies: Option<Proxies>,
     peers: Option<Peers>,
     world: World,
     epoch: Epoch,
@@ -98,6 +100,7 @@ impl<'a> Run<'a> {
             answerers: Vec::new(),
             quics: BTreeMap::new(),
             gateways,
+            proxies: None,
             peers: None,
             world,
             epoch: Arc::new(OnceLock::new()),
@@ -114,10 +117,25 @@ impl<'a> Run<'a> {
             mptcp::set_up(scenario, &run.world, &run.controls)?;
         }
         run.start_servers()?;
+        if let Some(kind) = stack.split() {
+            run.start_proxies(kind, context)?;
+        }
         if peers::is_peer(stack) {
             run.start_peers(context)?;
         }
         Ok(run)
+    }
+
+    fn start_proxies(&mut self, kind: TcpKind, context: &mut RunContext<'_>) -> Result<(), LabError> {
+        let (out, label) = (context.out, context.label.clone());
+        let (stack, seed, of) = (self.stack, self.seed, self.scenario.duration);
+        let mut stop = || {
+            let note = "waiting for the proxies".into();
+            (context.progress)(Progress { stack, seed, at: Span::ZERO, of, note });
+            context.cancelled.load(Ordering::Relaxed)
+        };
+        self.proxies = Some(Proxies::start(self.scenario, &self.world, kind, (out, label.as_str()), &mut stop)?);
+        Ok(())
     }
 
     fn start_peers(&mut self, context: &mut RunContext<'_>) -> Result<(), LabError> {
@@ -177,7 +195,7 @@ impl<'a> Run<'a> {
     }
 
     fn tally(&self) -> Result<Tally, LabError> {
-        Tally::read(self.scenario, &self.world, self.gateways.as_ref(), self.peers.as_ref())
+        Tally::read(self.scenario, &self.world, self.gateways.as_ref(), self.peers.as_ref(), self.proxies.as_ref())
     }
 
     fn conclude(mut self, flows: Vec<FlowRaw>, ways: Vec<WayRaw>, before: &Tally) -> Result<StackRaw, LabError> {
@@ -188,6 +206,7 @@ impl<'a> Run<'a> {
         }
         let counted = self.gateways.as_ref().map(Gateways::counted).unwrap_or_default();
         self.notes.extend(counted.notes);
+        self.notes.extend(self.proxies.as_ref().map(Proxies::notes).unwrap_or_default());
         self.notes.extend(self.peers.as_ref().map(Peers::notes).unwrap_or_default());
         self.notes.extend(self.quics.values().filter_map(quic::Server::note));
         if mptcp::is(self.stack) {
@@ -226,6 +245,7 @@ impl Run<'_> {
     fn close(&mut self) -> Vec<String> {
         self.world.bypass();
         let mut notes = self.gateways.take().map(Gateways::stop).unwrap_or_default();
+        notes.extend(self.proxies.take().map(Proxies::stop).unwrap_or_default());
         notes.extend(self.peers.take().map(Peers::stop).unwrap_or_default());
         let http = &self.http;
         sockets::rest_until(realtime::now() + CLOSE_WITHIN, || http.iter().all(Http::is_idle));

@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::gateways::Gateways;
 use crate::peers::Peers;
+use crate::proxies::Proxies;
 use crate::tools;
 use crate::world::World;
 use wavelane_host::netns::Netns;
@@ -33,12 +34,14 @@ impl Tally {
         world: &World,
         gateways: Option<&Gateways>,
         peers: Option<&Peers>,
+        proxies: Option<&Proxies>,
     ) -> Result<Self, LabError> {
         let ends = scenario.nodes.iter().zip(&world.nodes).filter(|(node, _)| node.kind == NodeKind::Endpoint);
         let kernels = ends.map(|(node, ns)| segments(&node.name, ns)).collect::<Result<_, _>>()?;
-        let (programs_s, waited_s) = match (gateways, peers) {
-            (Some(gateways), _) => (gateways.cpu_seconds(), gateways.waited_seconds()),
-            (None, peers) => (peers.and_then(Peers::cpu_seconds), peers.and_then(Peers::waited_seconds)),
+        let (programs_s, waited_s) = match (gateways, proxies, peers) {
+            (Some(gateways), ..) => (gateways.cpu_seconds(), gateways.waited_seconds()),
+            (None, Some(proxies), _) => (proxies.cpu_seconds(), proxies.waited_seconds()),
+            (None, None, peers) => (peers.and_then(Peers::cpu_seconds), peers.and_then(Peers::waited_seconds)),
         };
         let machine_s = tools::processor_seconds().map(|(busy, _)| busy);
         Ok(Self { spent: Spent { programs_s, machine_s }, waited_s, kernels })

@@ -166,6 +166,35 @@ fn quic_and_unsplit_tcp_cross_a_lossy_link() {
     }
 }
 
+/// Both gateways are proxies, between kernels whose CUBIC sees no loss of the air.
+#[test]
+fn split_proxies_stand_on_every_gateway_that_a_flow_crosses() {
+    let text = LOSSY.replace("\"tcp-cubic\", \"tcp-bbr\", \"wavelane\", \"wavelane+unsplit\"", "\"tcp-cubic+split\"");
+    let text = text.replace("app = \"quic\"", "app = \"download\"")
+        + "\n[gateways.a]\nsides = [{ nodes = [\"client\"], congestion = \"reno\", tcp = { segment = \"1000 B\" } }]\n";
+    let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+    if !able(&scenario) {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let (raw, log) = run(&scenario, scenario.stacks[0], "split");
+    for flow in &raw.flows {
+        assert!(flow.completed && flow.intact == Some(true) && flow.octets == 1_000_000, "{flow:?} {log}");
+    }
+    assert!(log.contains("splits TCP from") && log.contains("stopped"), "{log}");
+    for proxy in ["proxy a: ", "proxy b: "] {
+        let note = raw.notes.iter().find(|note| note.starts_with(proxy)).unwrap();
+        assert!(note.contains("connections_taken=2 ") && note.contains("connections_made=2 "), "{note}");
+    }
+    // What the air lost was repaired by the proxies.
+    assert!(raw.kernels.iter().all(|kernel| kernel.repeated == 0), "{:?}", raw.kernels);
+    assert!(raw.spent.programs_s.is_some());
+    let knob = text.replace("segment = \"1000 B\"", "ack-every = 3");
+    let review = LabBackend.review(&Scenario::parse(&knob, Path::new(".")).unwrap());
+    let why = format!("{:?}", review.treatment_of(scenario.stacks[0]));
+    assert!(why.contains("ack-every") && why.contains("--on sim"), "{why}");
+}
+
 /// Three gateways in a row, whose edges seal: the middle one is a relay with two neighbours.
 const CHAIN: &str = r#"
 title = "A sealed download over a relay"

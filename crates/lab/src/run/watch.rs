@@ -42,6 +42,9 @@ impl Run<'_> {
             if let Some(gateways) = &mut self.gateways {
                 gateways.check()?;
             }
+            if let Some(proxies) = &mut self.proxies {
+                proxies.check()?;
+            }
             if let Some(peers) = &mut self.peers {
                 peers.check()?;
             }

@@ -1,0 +1,223 @@
+//! The shipped daemon as a split proxy, on every gateway that a flow's TCP crosses under `tcp-*+split`.
+
+use crate::LabError;
+use crate::folder::Folder;
+use crate::gateways::{daemon, tool};
+use crate::program::{self, Ending, GLANCE, Program};
+use crate::sockets::rest_until;
+use crate::tools;
+use crate::topology::Plan;
+use crate::world::World;
+use core::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use wavelane_base::{Quantity, Span};
+use wavelane_host::netns::Netns;
+use wavelane_host::realtime;
+use wavelane_scenario::{GatewayKnobs, NodeKind, ProxySide, Scenario, TcpKind, TcpKnobs};
+
+/// Time limit for a proxy to begin.
+const READY_WITHIN: Span = Span::from_secs(20);
+/// What a proxy says when it takes connections.
+const READY: &str = "splits TCP from";
+const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
+
+/// The running proxies. Dropping them stops them.
+pub(crate) struct Proxies {
+    programs: Vec<Program>,
+    /// Of each its namespace and control socket.
+    places: Vec<(Arc<Netns>, PathBuf)>,
+    // Dropped after the daemons have ended.
+    _folder: Folder,
+}
+
+/// The gateways between the ends of flows of TCP.
+fn crossed(scenario: &Scenario) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::new();
+    for flow in scenario.flows.iter().filter(|flow| !flow.app.is_datagrams()) {
+        let path = scenario.nodes_of_path(&flow.from, &flow.to).unwrap_or_default();
+        let inner = path.iter().skip(1).take(path.len().saturating_sub(2));
+        found.extend(inner.filter(|node| scenario.nodes[**node].kind == NodeKind::Gateway));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Why the lab does not run a stack that splits TCP in one box, if so.
+pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
+    let crossed = crossed(scenario);
+    if crossed.is_empty() {
+        return Err(
+            "no flow of TCP crosses a gateway between its ends, so nothing is split: make a node on the way a gateway"
+                .into(),
+        );
+    }
+    let name = |node: &&usize| scenario.nodes[**node].name.as_str();
+    let of = |knobs: &&GatewayKnobs| crossed.iter().any(|node| name(&node) == knobs.node);
+    for knobs in scenario.gateways.iter().filter(of) {
+        let lacking = knobs.sides.iter().filter_map(|side| side.tcp.as_ref().and_then(lacking));
+        if let Some(key) = lacking.chain(knobs.buffer.is_some().then_some("buffer")).next() {
+            let node = &knobs.node;
+            return Err(format!(
+                "the proxy on '{node}' has the kernel's TCP, which has no {key}: run it with --on sim"
+            ));
+        }
+    }
+    for (program, found) in [("wavelane", tool()), ("wavelaned", daemon())] {
+        if found.is_none() {
+            return Err(format!(
+                "the program {program} is not beside this one: build it, or name it in {}",
+                program.to_uppercase()
+            ));
+        }
+    }
+    match tools::find("nft") {
+        Some(_) => Ok(()),
+        None => Err(format!("the proxies need the program nft: {}", tools::INSTALL_NFT)),
+    }
+}
+
+/// A knob that the kernel's TCP lacks.
+fn lacking(knobs: &TcpKnobs) -> Option<&'static str> {
+    let TcpKnobs { segment, window, rto_min, rto_max, .. } = knobs.clone();
+    let has = TcpKnobs { segment, window, rto_min, rto_max, ..TcpKnobs::default() };
+    let keys = [
+        ("ack-every", knobs.ack_every.is_some()),
+        ("ack-delay", knobs.ack_delay.is_some()),
+        ("quick-acks", knobs.quick_acks.is_some()),
+        ("initial-window", knobs.initial_window.is_some()),
+        ("rto-initial", knobs.rto_initial.is_some()),
+    ];
+    let named = keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key);
+    named.or_else(|| (has != *knobs).then_some("such knob as one of its `tcp`"))
+}
+
+impl Proxies {
+    /// Starts them and waits until each takes connections. `stop` is polled every 100 ms and ends the wait.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        world: &World,
+        kind: TcpKind,
+        (out, label): (&Path, &str),
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, LabError> {
+        let mut started = Self { programs: Vec::new(), places: Vec::new(), _folder: Folder::new()? };
+        let logs = program::logs(out)?;
+        let missing = || LabError::Topology("the program wavelaned is not beside this one: build it".into());
+        for node in crossed(scenario) {
+            let name = &scenario.nodes[node].name;
+            let file = started._folder.path().join(format!("{name}.toml"));
+            let control = started._folder.path().join(format!("{name}.sock"));
+            let text = config(scenario, &world.plan, node, kind, &control);
+            std::fs::write(&file, text).map_err(LabError::io(format!("cannot write {}", file.display())))?;
+            let log = logs.join(format!("{label}-{name}.log"));
+            let mut command = tools::command(daemon().ok_or_else(missing)?);
+            command.arg("--config").arg(&file);
+            let name = format!("proxy {name}");
+            let mut program = Program::start(&world.nodes[node], name, command, log, Ending::Exits, REMEDY)?;
+            let deadline = realtime::now() + READY_WITHIN;
+            while !program.has_said(READY) {
+                program.check()?;
+                if stop() {
+                    return Err(LabError::Cancelled);
+                }
+                if realtime::now() > deadline {
+                    let said = program.last_line();
+                    return Err(LabError::Late(format!("a proxy did not begin within {READY_WITHIN} ({said})")));
+                }
+                rest_until(realtime::now() + GLANCE, || false);
+            }
+            started.programs.push(program);
+            started.places.push((Arc::clone(&world.nodes[node]), control));
+        }
+        Ok(started)
+    }
+    /// Fails if one has exited, with its last output line.
+    pub(crate) fn check(&mut self) -> Result<(), LabError> {
+        self.programs.iter_mut().try_for_each(Program::check)
+    }
+    /// User and system time so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.programs.iter().map(Program::cpu_seconds).sum()
+    }
+    /// How long they have waited for a processor so far, in seconds.
+    pub(crate) fn waited_seconds(&self) -> Option<f64> {
+        self.programs.iter().map(Program::waited_seconds).sum()
+    }
+    /// What each counted, for the log.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let of = |(program, (ns, control)): (&Program, &(Arc<Netns>, PathBuf))| {
+            let counted = counters(ns, control).unwrap_or_else(|| "no status at the end".into());
+            format!("{}: {counted}", program.name())
+        };
+        self.programs.iter().zip(&self.places).map(of).collect()
+    }
+    /// Stops them in order and verifies that they exit by themselves.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        program::end(self.programs.drain(..).collect())
+    }
+}
+
+impl Drop for Proxies {
+    fn drop(&mut self) {
+        program::end(self.programs.drain(..).collect());
+    }
+}
+
+/// The counters of a proxy that are not 0.
+fn counters(ns: &Netns, control: &Path) -> Option<String> {
+    let mut command = Command::new(tool()?);
+    command.args(["status", "--json", "--control"]).arg(control);
+    let printed = tools::output(ns, command, REMEDY).ok()?.stdout;
+    let status: serde_json::Value = serde_json::from_slice(&printed).ok()?;
+    let counters = status["counters"].as_array()?.iter();
+    let words = counters.filter(|counter| counter["value"].as_u64() > Some(0));
+    Some(words.map(|c| format!("{}={}", c["name"].as_str().unwrap_or("?"), c["value"])).collect::<Vec<_>>().join(" "))
+}
+
+/// The file of the proxy on a gateway. Everything that crosses it is a target.
+fn config(scenario: &Scenario, plan: &Plan, node: usize, kind: TcpKind, control: &Path) -> String {
+    let wires = plan.wires.iter().filter(|wire| wire.end_of(node).is_some());
+    let interfaces: Vec<String> = wires.map(|wire| format!("\"{}\"", wire.interface)).collect();
+    let name = &scenario.nodes[node].name;
+    let mut text = format!(
+        "[proxy]\nname = \"{name}\"\ninterfaces = [{}]\ntargets = [\"0.0.0.0/0\"]\ncontrol = \"{}\"\n",
+        interfaces.join(", "),
+        control.display()
+    );
+    let knobs = scenario.gateways.iter().find(|knobs| knobs.node == *name);
+    let sides = knobs.map_or(&[][..], |knobs| &knobs.sides);
+    for (number, side) in sides.iter().enumerate() {
+        text += &side_text(scenario, plan, (number, side), kind);
+    }
+    let usual = kind.word();
+    let rest = if sides.is_empty() { "" } else { "networks = [\"0.0.0.0/0\"]\n" };
+    let _ = write!(text, "[[proxy.side]]\nname = \"others\"\n{rest}congestion = \"{usual}\"\n");
+    text
+}
+
+fn side_text(scenario: &Scenario, plan: &Plan, (number, side): (usize, &ProxySide), kind: TcpKind) -> String {
+    let of = |name: &String| scenario.nodes.iter().position(|node| node.name == *name);
+    let wires =
+        side.nodes.iter().filter_map(of).flat_map(|node| plan.wires.iter().filter(move |w| w.end_of(node).is_some()));
+    let networks: Vec<String> = wires.map(|wire| format!("\"{}\"", wire.prefix())).collect();
+    let mut text = format!(
+        "[[proxy.side]]\nname = \"side{number}\"\nnetworks = [{}]\ncongestion = \"{}\"\n",
+        networks.join(", "),
+        side.congestion.unwrap_or(kind).word()
+    );
+    if let Some(tcp) = &side.tcp {
+        let quantities = [
+            ("buffer", tcp.window.map(|v| v.write())),
+            ("rto_min", tcp.rto_min.map(|v| v.write())),
+            ("rto_max", tcp.rto_max.map(|v| v.write())),
+        ];
+        for (key, value) in quantities {
+            value.iter().for_each(|value| _ = writeln!(text, "{key} = \"{value}\""));
+        }
+        tcp.segment.iter().for_each(|segment| _ = writeln!(text, "mss = {}", segment.get()));
+    }
+    text
+}
