@@ -376,6 +376,7 @@ impl Settings {
             edges: Vec::new(),
             metrics: None,
             hook: None,
+            serial: None,
             clock: ClockSkew::default(),
         }
     }

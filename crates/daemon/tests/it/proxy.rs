@@ -28,7 +28,8 @@ fn spawn(world: &World) -> Daemon {
 }
 
 fn report(proxy: &Daemon) -> Report {
-    let text = status(&StatusArgs { json: true, control: Some(proxy.control.clone()) }).unwrap();
+    let text =
+        status(&StatusArgs { json: true, control: Some(proxy.control.clone()), ..StatusArgs::default() }).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
