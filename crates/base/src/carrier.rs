@@ -145,6 +145,17 @@ impl FromStr for Address {
     }
 }
 
+/// Which frames of bulk a radio's receiver acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LinkAcks {
+    /// Every one, or every aggregate.
+    Each,
+    /// The first of a burst: a collision costs no more than it, and widens the contention window.
+    First,
+    /// None.
+    Never,
+}
+
 /// A radio whose medium access is the only rate control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Radio {
@@ -152,6 +163,8 @@ pub struct Radio {
     pub rate: Rate,
     /// Lanes of one cell share its medium, though their ports differ.
     pub cell: u16,
+    /// Which frames of bulk are acknowledged.
+    pub acks: LinkAcks,
 }
 
 /// What a carrier does to a datagram.
@@ -165,7 +178,7 @@ pub struct Carrier {
     pub mtu_max: usize,
     /// Most octets of one batch of datagrams.
     pub batch: usize,
-    /// It is a radio that takes options per frame: bulk without link-layer acknowledgements, in bursts up to the TXOP limit.
+    /// It is a radio that takes options per frame: which of bulk are acknowledged, in bursts up to the TXOP limit.
     pub radio: Option<Radio>,
 }
 

@@ -19,7 +19,7 @@ pub mod text;
 mod time;
 mod units;
 
-pub use carrier::{Address, Carrier, Host, NoAddress, Radio};
+pub use carrier::{Address, Carrier, Host, LinkAcks, NoAddress, Radio};
 pub use chance::{Chance, Entropy, Seed};
 pub use frame::{Class, Ecn, FrameMeta, PortId, Transmit};
 pub use machine::{Machine, Wakeup};

@@ -189,7 +189,7 @@ impl Gateway {
         };
         match event {
             HopEvent::Idle(_) => return self.idle(now, (peer, name)),
-            HopEvent::Asks(_) => return self.note_asking((peer, name)),
+            HopEvent::Asks(_) => return self.note_asking(now, (peer, name)),
             HopEvent::Filled(_) => return self.end_turn(now, (peer, name)),
             HopEvent::ByDigest(_, offset, len, digest) => {
                 return self.take_by_digest(now, (peer, name), (offset, len), &digest);

@@ -4,11 +4,13 @@
 //! all that have data, and lets them send one after the other. A grant is never withdrawn: a silent sender loses its turn, not
 //! its credit.
 
+mod askers;
 mod pause;
 mod waiting;
 
 use super::relay::Side;
 use super::{Config, Gateway, LaneConfig, PeerConfig, PeerId};
+use askers::{Asked, Askers};
 use pause::{Pause, Pauses};
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::Waiting;
@@ -27,6 +29,11 @@ pub struct Withholding {
     pub at_once: u8,
     /// On every medium; if not, on radios only.
     pub everywhere: bool,
+}
+
+impl Withholding {
+    /// One large block at once in radio cells.
+    pub const ON_RADIOS: Self = Self { at_once: 1, everywhere: false };
 }
 
 /// The medium that lanes share: a radio cell, or a port.
@@ -56,9 +63,12 @@ struct Gate {
     waiting: Waiting,
     /// Peers in the order of their last turn, the newest last.
     served: Vec<PeerId>,
+    /// Peers whose short transfers went first, and which had no other turn since.
+    preferred: BTreeSet<PeerId>,
     /// Peers in the order in which they were last asked for what they have to send, the newest last.
     asked: Vec<PeerId>,
     pauses: Pauses,
+    askers: Askers,
 }
 
 /// The grants of all mediums.
@@ -70,11 +80,23 @@ pub(super) struct Grants {
 }
 
 impl Gate {
-    /// The waiting flows that are offered a turn; those of the peers served longest ago first.
-    fn in_turn(&self) -> Vec<Side> {
+    /// The waiting flows that are offered a turn: first short transfers, as `is_short` says, of peers that were not preferred since their
+    /// last turn in order; then those of the peers served longest ago.
+    fn in_turn(&self, is_short: impl Fn(Side) -> bool) -> Vec<Side> {
         let mut order: Vec<(u64, Side)> = self.waiting.first().collect();
-        order.sort_by_cached_key(|(drew, side)| (self.served.iter().position(|peer| *peer == side.0), *drew));
+        order.sort_by_cached_key(|(drew, side)| {
+            let waits = self.preferred.contains(&side.0) || !is_short(*side);
+            (waits, self.served.iter().position(|peer| *peer == side.0), *drew)
+        });
         order.into_iter().map(|(_, side)| side).collect()
+    }
+    /// A flow got a turn: a peer that was preferred waits for its turn in order before it is preferred again.
+    fn note_turn(&mut self, peer: PeerId, is_short: bool) {
+        if !self.preferred.remove(&peer) && is_short {
+            self.preferred.insert(peer);
+        }
+        self.served.retain(|of| *of != peer);
+        self.served.push(peer);
     }
     fn leave(&mut self, now: Instant, side: Side) {
         self.waiting.remove(side);
@@ -102,8 +124,19 @@ impl Gateway {
     }
 
     /// A neighbour has bytes that wait for a grant.
-    pub(super) fn note_asking(&mut self, side: Side) {
+    pub(super) fn note_asking(&mut self, now: Instant, side: Side) {
         let place = self.place_of(side.0);
+        let gate = self.grants.gates.entry(place).or_default();
+        let rounds = self.config.rounds;
+        match gate.askers.note(now, side.0, gate.turns.is_empty()) {
+            // Blocks that are repaired in rounds are granted one by one.
+            Asked::Alone if !rounds => {
+                self.blocks(side.0).set_alone(now);
+                return self.blocks(side.0).go_on_alone(now, side.1);
+            }
+            Asked::Beside(other) => self.blocks(other).set_not_alone(),
+            Asked::Alone | Asked::Among => {}
+        }
         let gate = self.grants.gates.entry(place).or_default();
         gate.waiting.push(side);
         // Flows that we ended are not reported here. Searching for them this seldom has constant amortised cost per request.
@@ -213,6 +246,11 @@ impl Gateway {
         }
     }
 
+    /// Whether a flow asks for little.
+    fn asks_little(&self, (peer, name): Side) -> bool {
+        self.links[peer.0].service.blocks.asks_little(name)
+    }
+
     /// A peer has opened a flow.
     pub(super) fn note_opening(&mut self, peer: PeerId) {
         let place = self.place_of(peer);
@@ -232,6 +270,7 @@ impl Gateway {
     /// Peers were renumbered. Waiting senders ask again.
     pub(super) fn forget_grants(&mut self) {
         self.grants.gates.clear();
+        self.links.iter_mut().for_each(|link| link.service.blocks.set_not_alone());
     }
 
     /// Gives every free turn to a waiting flow.
@@ -243,7 +282,9 @@ impl Gateway {
             if gate.waiting.is_empty() || gate.turns.len() >= most {
                 continue;
             }
-            let in_turn: Vec<Side> = gate.in_turn().into_iter().filter(|side| !gate.pauses.hold(side.0)).collect();
+            let short: BTreeSet<Side> = gate.waiting.first().map(|(_, side)| side).filter(|side| self.asks_little(*side)).collect();
+            let in_turn = gate.in_turn(|side| short.contains(&side)).into_iter();
+            let in_turn: Vec<Side> = in_turn.filter(|side| !gate.pauses.hold(side.0)).collect();
             for side in in_turn {
                 self.lend(side.0);
                 let granted = self.blocks(side.0).grant(now, side.1);
@@ -259,8 +300,7 @@ impl Gateway {
                     continue;
                 }
                 if granted.is_some() {
-                    gate.served.retain(|peer| *peer != side.0);
-                    gate.served.push(side.0);
+                    gate.note_turn(side.0, short.contains(&side));
                     gate.pauses.end(now);
                     gate.turns.push(Turn { side, since: now, from: received, received, look_at: now + SILENT });
                     self.grants.granted += 1;
@@ -316,7 +356,7 @@ mod tests {
     #[test]
     fn flows_of_one_peer_leave_offers_to_others() {
         let mut gate = gate((0..100).map(|n| side(0, n)).chain([side(1, 0)]));
-        let in_turn = |gate: &Gate| gate.in_turn().into_iter().map(|side| side.0.0).collect::<Vec<_>>();
+        let in_turn = |gate: &Gate| gate.in_turn(|_| false).into_iter().map(|side| side.0.0).collect::<Vec<_>>();
         assert_eq!(in_turn(&gate), [0, 0, 0, 0, 1]);
         assert!(gate.waiting.exceeds_offers(PeerId(0)) && !gate.waiting.exceeds_offers(PeerId(1)));
         gate.served.push(PeerId(0));
@@ -324,12 +364,25 @@ mod tests {
     }
 
     #[test]
+    fn short_transfers_go_first_every_other_time() {
+        let mut gate = gate([side(0, 0), side(1, 0), side(2, 0)]);
+        let short = |side: Side| side.0 == PeerId(2);
+        let mut turns = Vec::new();
+        for _ in 0..6 {
+            let next = gate.in_turn(short)[0];
+            gate.note_turn(next.0, short(next));
+            turns.push(next.0.0);
+        }
+        assert_eq!(turns, [2, 0, 1, 2, 2, 0]);
+    }
+
+    #[test]
     fn who_waits_waits_once_and_in_the_order_of_asking() {
         let mut gate = gate([side(1, 5), side(0, 9), side(1, 2), side(1, 5)]);
-        assert_eq!(gate.in_turn(), [side(1, 5), side(0, 9), side(1, 2)]);
+        assert_eq!(gate.in_turn(|_| false), [side(1, 5), side(0, 9), side(1, 2)]);
         gate.waiting.remove(side(1, 5));
         gate.waiting.push(side(1, 5));
-        assert_eq!(gate.in_turn(), [side(0, 9), side(1, 2), side(1, 5)]);
+        assert_eq!(gate.in_turn(|_| false), [side(0, 9), side(1, 2), side(1, 5)]);
         assert!(gate.waiting.has_others(PeerId(1)) && gate.waiting.has_others(PeerId(2)));
         gate.waiting.remove(side(0, 9));
         gate.waiting.remove(side(0, 9));

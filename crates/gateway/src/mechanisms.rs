@@ -51,7 +51,7 @@ fn of_2009(config: Config) -> Config {
         block: Some(BLOCK_2009),
         rounds: true,
         backpressure: Backpressure::Blocks(1),
-        withhold: Some(Withholding { at_once: 1, everywhere: false }),
+        withhold: Some(Withholding::ON_RADIOS),
         ..config
     }
 }

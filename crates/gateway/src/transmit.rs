@@ -1,7 +1,7 @@
 //! Transmission: one sealed datagram, or a batch of equal-size ones for the same neighbour.
 
 use super::{Gateway, PeerId};
-use wavelane_base::{Carrier, Class, Ecn, Instant, PortId, Transmit};
+use wavelane_base::{Carrier, Class, Ecn, Instant, LinkAcks, PortId, Radio, Transmit};
 
 impl Gateway {
     /// The next datagram for `port`, or a batch.
@@ -41,12 +41,15 @@ impl Gateway {
                 // session.
                 let Some(first) = first else { continue };
                 // A radio takes options per frame.
-                let radio = self.is_radio(peer, lane);
-                let len = self.extend(now, peer, lane, buf, first, if radio { 1 } else { segments_max });
+                let radio = self.radio_of(peer, lane);
+                let len = self.extend(now, peer, lane, buf, first, if radio.is_some() { 1 } else { segments_max });
                 let segment_size = (len > first).then_some(first as u16);
                 let (to, from) = (self.sessions.address(peer, lane), self.sessions.local(peer, lane));
-                let no_ack = radio && class == Class::Bulk;
-                return Some(Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, no_ack, txop: radio });
+                let acks = radio.map(|radio| radio.acks).filter(|_| class == Class::Bulk);
+                let (no_ack, guarded) =
+                    (acks.is_some_and(|acks| acks != LinkAcks::Each), acks == Some(LinkAcks::First));
+                let (ecn, txop) = (Ecn::NotEct, radio.is_some());
+                return Some(Transmit { len, segment_size, to, from, class, ecn, no_ack, guarded, txop });
             }
         }
         None
@@ -59,9 +62,9 @@ impl Gateway {
         own.or_else(like).unwrap_or_default()
     }
 
-    fn is_radio(&self, peer: usize, lane: usize) -> bool {
-        let place = self.peers[peer].numbers.iter().position(|number| *number == lane);
-        place.is_some_and(|place| self.config.peers[peer].lanes[place].is_radio())
+    fn radio_of(&self, peer: usize, lane: usize) -> Option<Radio> {
+        let place = self.peers[peer].numbers.iter().position(|number| *number == lane)?;
+        self.config.peers[peer].lanes[place].carrier.radio
     }
 
     /// Composes and seals one datagram at the start of `buf`: its length, or `None` within if it could not be sealed.
@@ -73,7 +76,7 @@ impl Gateway {
         buf: &mut [u8],
     ) -> Option<(Option<usize>, Class)> {
         let room = buf.len();
-        let overheard = self.config.overhear && self.is_radio(peer, lane) && self.sessions.overhears(peer);
+        let overheard = self.config.overhear && self.radio_of(peer, lane).is_some() && self.sessions.overhears(peer);
         self.links[peer].let_overhear(lane, overheard);
         let draft = match self.room_for_peer(peer, lane, room) {
             Ok(room) => self.links[peer].compose(now, lane, &mut buf[..room])?,

@@ -36,8 +36,8 @@ mod write_wifi;
 pub use error::{Problem, ScenarioError, hint};
 pub use model::{
     App, Backpressure, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction,
-    FLOWS_MAX, Flow, GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing,
-    START_RATE, START_RATE_MIN, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
+    FLOWS_MAX, Flow, GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, ProxySide, RadioLanes,
+    Routing, START_RATE, START_RATE_MIN, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;

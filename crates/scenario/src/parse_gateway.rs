@@ -1,7 +1,7 @@
 //! Settings of single gateways: `[gateways.NAME]`.
 
 use crate::error::ScenarioError;
-use crate::model::{Backpressure, GatewayKnobs, Node, NodeKind, ProxySide};
+use crate::model::{Backpressure, GatewayKnobs, Node, NodeKind, ProxySide, RadioLanes};
 use crate::parse::word;
 use crate::table::Value;
 use crate::words::CONTROLS;
@@ -52,8 +52,9 @@ pub const BACKPRESSURES: &[(&str, Backpressure)] = &[
     ("off", Backpressure::Off),
 ];
 
-/// The words for what radio lanes specify per frame.
-pub(crate) const RADIOS: &[(&str, bool)] = &[("plain", false), ("raw", true)];
+/// The words for radio lanes.
+pub(crate) const RADIOS: &[(&str, RadioLanes)] =
+    &[("plain", RadioLanes::Plain), ("paced", RadioLanes::Paced), ("raw", RadioLanes::Raw)];
 
 /// The words for sealing.
 pub(crate) const SEALS: &[(&str, bool)] = &[("off", false), ("end-to-end", true)];
@@ -181,7 +182,7 @@ pub(crate) fn write(knobs: &GatewayKnobs) -> String {
     if let Some(withhold) = knobs.withhold {
         let _ = writeln!(out, "withhold = {withhold}");
     }
-    if let Some((word, _)) = RADIOS.iter().find(|(_, raw)| Some(*raw) == knobs.radio) {
+    if let Some((word, _)) = RADIOS.iter().find(|(_, lanes)| Some(*lanes) == knobs.radio) {
         let _ = writeln!(out, "radio = {}", text(word));
     }
     if knobs.overhear {
@@ -234,7 +235,7 @@ mod tests {
             ("b", Some(Backpressure::Two), false)
         );
         let of_2009 = (knobs.block, knobs.rounds, knobs.withhold, knobs.radio);
-        assert_eq!(of_2009, (Some(Octets::new(1_000_000)), Some(true), Some(1), Some(true)));
+        assert_eq!(of_2009, (Some(Octets::new(1_000_000)), Some(true), Some(1), Some(RadioLanes::Raw)));
         assert_eq!((knobs.cache, knobs.block_loss), (Some(Octets::ZERO), Ratio::new(1, 10).expect("a share")));
         assert_eq!((knobs.seal, knobs.overhear, knobs.corruption), (true, true, Ratio::new(1, 100).expect("a share")));
         assert_eq!((knobs.buffer, knobs.sides.len()), (Some(Octets::new(64 << 10)), 2));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_base::{Quantity, UnitError};
 use wavelane_channel::wifi::{
-    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules,
+    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules,
     SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
@@ -358,7 +358,7 @@ fn reach(table: &Table<'_>, stations: &[String]) -> Result<ReachMap, ScenarioErr
     const EXAMPLE: &str = "[{ between = [\"a\", \"b\"], hear = \"sense\" }]";
     for item in pairs.list("a list of pairs of stations", EXAMPLE)? {
         let pair = item.table("{ between = [\"a\", \"b\"], hear = \"sense\" }")?;
-        pair.only(&["between", "from", "to", "hear", "signal"])?;
+        pair.only(&["between", "from", "to", "hear", "signal", "loss", "drop"])?;
         let mut how = word(&pair.need("hear", "\"decode\"")?, "reach", HEAR, "\"decode\"")?;
         if let Some(signal) = pair.get("signal") {
             how.signal_db = decibels(&signal)?;
@@ -381,6 +381,15 @@ fn reach(table: &Table<'_>, stations: &[String]) -> Result<ReachMap, ScenarioErr
         if set.is_err() {
             let why = format!("{}: '{}' is given a reach to itself", item.path, stations[from]);
             return Err(item.impossible(format!("{why}: a station never hears its own frames, so remove this pair")));
+        }
+        let loss = PairLoss {
+            air: pair.quantity("loss")?.unwrap_or(Ratio::ZERO),
+            drop: pair.quantity("drop")?.unwrap_or(Ratio::ZERO),
+        };
+        let lost = map.set_loss(from, to, loss).and_then(|()| if both { map.set_loss(to, from, loss) } else { Ok(()) });
+        if lost.is_err() {
+            let why = format!("{}: only frames that are decoded can be lost", item.path);
+            return Err(item.impossible(format!("{why}: write hear = \"decode\", or remove loss and drop")));
         }
     }
     Ok(map)

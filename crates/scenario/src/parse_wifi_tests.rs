@@ -61,6 +61,18 @@ size = "500 B"
 "#;
 
 #[test]
+fn losses_of_pairs_survive_their_text() {
+    let loses = |pair: &str| parse(&GOOD.replacen("]\ncapture", &format!("{pair}]\ncapture"), 1));
+    let s = loses("{ from = \"ap\", to = \"s2\", hear = \"decode\", loss = \"1/4\", drop = \"0.125\" }").unwrap();
+    let cell = |s: &Scenario| s.channel("air").unwrap().cell().unwrap().reach.clone();
+    let lost = cell(&s).loss(0, 2);
+    assert_eq!((lost.air.as_f64(), lost.drop.as_f64(), cell(&s).loss(2, 0).air.as_f64()), (0.25, 0.125, 0.0));
+    assert_eq!(cell(&parse(&s.to_toml()).unwrap()), cell(&s));
+    let why = loses("{ from = \"ap\", to = \"s2\", hear = \"sense\", loss = \"1/4\" }").unwrap_err();
+    assert!(why.contains("only frames that are decoded can be lost"), "{why}");
+}
+
+#[test]
 fn the_good_file_parses_to_its_values() {
     let s = parse(GOOD).unwrap();
     let air = s.channel("air").unwrap();

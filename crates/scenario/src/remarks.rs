@@ -3,7 +3,7 @@
 //! A remark is made only where it holds whatever path a flow takes: gateways move flows to other paths, so every gateway with two
 //! neighbours counts as a possible relay of every flow that does not begin or end its way at it.
 
-use crate::model::{ChannelKind, Flow, GatewayKnobs, NodeKind, Scenario, Stack};
+use crate::model::{ChannelKind, Flow, GatewayKnobs, NodeKind, RadioLanes, Scenario, Stack};
 use wavelane_base::{Instant, Ratio};
 
 /// Something to tell whoever wrote a file that is in order.
@@ -111,17 +111,16 @@ fn gateway(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&st
     let neighbours = scenario.neighbours(node);
     let cells = scenario.channels.iter().filter(|channel| channel.cell().is_some());
     let on_air = || cells.clone().any(|cell| neighbours.iter().any(|far| cell.places(node, far).is_some()));
-    let usual = knobs.radio.is_none() && scenario.stacks.contains(&Stack::Hop2009);
-    let raw = knobs.radio == Some(true);
-    if raw && !on_air() {
+    let plain = knobs.radio == Some(RadioLanes::Plain);
+    if knobs.radio.is_some() && !plain && !on_air() {
         remark("radio", format!("no radio cell joins '{node}' and another gateway, so it has no effect: remove it"));
     }
     if knobs.overhear {
         let sealed = |flow: &Flow| scenario.edges(flow).is_some_and(|ends| ends.iter().all(|end| scenario.seals(end)));
         let lacks = if !on_air() {
             Some(format!("no radio cell joins '{node}' and another gateway"))
-        } else if !raw && !usual {
-            Some("it needs radio = \"raw\" beside it".into())
+        } else if plain {
+            Some("radio = \"plain\" hands nothing up".into())
         } else if !scenario.flows.iter().any(|flow| sealed(flow) && scenario.may_be_relayed(flow)) {
             Some("it needs flows across relays whose first and last gateway both have seal = \"end-to-end\"".into())
         } else {

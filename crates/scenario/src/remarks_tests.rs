@@ -56,9 +56,9 @@ fn what_is_set_where_it_cannot_work_is_remarked_upon() {
     }
     let on_cables = said(CABLES, "[gateways.a]\noverhear = true");
     assert!(on_cables.starts_with("gateways.a.overhear: it has no effect, for no radio cell"), "{on_cables}");
-    let plain = said(RADIO, "[gateways.a]\noverhear = true");
-    assert!(plain.contains("it needs radio = \"raw\""), "{plain}");
-    let open = said(RADIO, "[gateways.a]\noverhear = true\nradio = \"raw\"");
+    let plain = said(RADIO, "[gateways.a]\noverhear = true\nradio = \"plain\"");
+    assert!(plain.contains("radio = \"plain\" hands nothing up"), "{plain}");
+    let open = said(RADIO, "[gateways.a]\noverhear = true");
     assert!(open.contains("both have seal = \"end-to-end\""), "{open}");
     let idle = chain("\"tcp-bbr\"", CABLES, "[gateways.a]\nwithhold = 1").join("\n");
     assert!(idle.starts_with("gateways.a: none of `stacks` has gateways at work"), "{idle}");

@@ -7,7 +7,8 @@ use crate::parse_queue;
 use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
 use core::fmt::Write;
-use wavelane_channel::wifi::{CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
+use wavelane_base::Ratio;
+use wavelane_channel::wifi::{CapturePoint, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
 
 /// `[channels.NAME]` of a cell.
 pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
@@ -126,8 +127,13 @@ fn pairs(names: &[String], map: &ReachMap) -> String {
                 0 => String::new(),
                 db => format!(", signal = \"{db} dB\""),
             };
+            let PairLoss { air, drop } = map.loss(from, to);
+            let lost = |key: &str, of: Ratio| {
+                if of == Ratio::ZERO { String::new() } else { format!(", {key} = {}", unit(&of)) }
+            };
             let (a, b, hear) = (&names[from], &names[to], hear_word(reach));
-            let _ = writeln!(out, "  {{ from = {a}, to = {b}, hear = \"{hear}\"{signal} }},");
+            let (loss, drop) = (lost("loss", air), lost("drop", drop));
+            let _ = writeln!(out, "  {{ from = {a}, to = {b}, hear = \"{hear}\"{signal}{loss}{drop} }},");
         }
     }
     out

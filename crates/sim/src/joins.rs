@@ -47,6 +47,11 @@ impl Join {
         }
     }
 
+    /// The places of its ends in the channel's list.
+    pub(crate) fn places(&self) -> [usize; 2] {
+        self.places
+    }
+
     /// Whether it carries what `node` sends.
     pub(crate) fn carries(&self, node: usize) -> bool {
         self.ends[0] == node || self.ends[1] == node && !self.one_way

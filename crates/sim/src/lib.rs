@@ -7,6 +7,7 @@
 mod agenda;
 mod backend;
 mod buffers;
+mod bulk_room;
 mod captures;
 mod clock;
 mod connection;

@@ -1,5 +1,6 @@
 //! Gateway nodes: a gateway machine on its own clock, its UDP ports, and the programs at its stream seam.
 
+use crate::bulk_room::BulkRoom;
 use crate::clock::NodeClock;
 use crate::connection::{Connection, PIECE, Seam, request};
 use crate::door::NodeDoor;
@@ -42,15 +43,6 @@ impl Outgoing {
     }
 }
 
-/// A radio whose station tells of each frame how to send it.
-#[derive(Debug)]
-struct Radio {
-    /// The gateway's ports that share it.
-    ports: Vec<usize>,
-    /// Bulk frames that it takes now.
-    room: usize,
-}
-
 /// A gateway with what surrounds it.
 pub(crate) struct GatewayNode {
     pub(crate) name: String,
@@ -63,7 +55,8 @@ pub(crate) struct GatewayNode {
     /// Packets the node threw away, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) door: Option<Box<NodeDoor>>,
-    radios: Vec<Radio>,
+    /// Radios whose station is told of each frame how to send it.
+    radios: Vec<BulkRoom>,
     connections: BTreeMap<FlowId, Connection>,
     seed: Seed,
     boots: u64,
@@ -221,41 +214,73 @@ impl GatewayNode {
     /// Returns whether anything left.
     fn drain_ports(&mut self, local: Instant, moment: &mut Moment<'_>) -> bool {
         let mut any = false;
+        for radio in 0..self.radios.len() {
+            any |= self.drain_radio(local, moment, radio);
+        }
         for port in 0..self.ports.len() {
+            // What is left for a radio is small.
             let mut batches = 0;
-            let radio = self.radios.iter().position(|radio| radio.ports.contains(&port));
-            self.tell_room(radio);
-            while let Some(sent) = self.gateway.poll_transmit(local, PortId(port as u16), &mut self.buffer, SEGMENTS) {
-                batches += 1;
-                any = true;
-                assert!(
-                    batches < DRAIN_LIMIT,
-                    "node {} breaks law 2: the drain of port {port} does not end",
-                    self.name
-                );
-                let Some(to) = sent.to else {
-                    *self.dropped.entry("no_target").or_default() += 1;
-                    continue;
-                };
-                if let Some(radio) = radio.filter(|_| sent.class == Class::Bulk) {
-                    self.radios[radio].room = self.radios[radio].room.saturating_sub(1);
-                    self.tell_room(Some(radio));
-                }
-                let handling = radio.map(|_| Handling::from(&sent));
-                let segment = sent.segment_size.map_or(sent.len, usize::from).max(1);
-                for payload in self.buffer[..sent.len].chunks(segment) {
-                    let from = self.ports[port];
-                    let datagram = Carried { from, to, ecn: sent.ecn, payload };
-                    let mut packet = moment.spare.pop().unwrap_or_default();
-                    packet.clear();
-                    match (media::of(from).wrap)(&datagram, &mut packet) {
-                        true => moment.out.push(Outgoing { port, packet, handling }),
-                        false => *self.dropped.entry("not_carried").or_default() += 1,
-                    }
-                }
+            while self.send_from(local, moment, port).is_some() {
+                (batches, any) = (batches + 1, true);
+                self.still_drains(batches, port);
             }
         }
         any
+    }
+
+    /// Fills the room of a radio. Returns whether anything left.
+    fn drain_radio(&mut self, local: Instant, moment: &mut Moment<'_>, radio: usize) -> bool {
+        let (mut batches, mut idle) = (0, 0);
+        while !self.radios[radio].is_full() && idle < self.radios[radio].ports().len() {
+            let port = self.radios[radio].in_turn();
+            self.gateway.set_bulk_room(PortId(port as u16), true);
+            match self.send_from(local, moment, port) {
+                Some((Class::Bulk, octets)) => {
+                    idle = 0;
+                    self.radios[radio].took(octets);
+                }
+                Some(_) => idle = 0,
+                None => {
+                    idle += 1;
+                    self.radios[radio].has_none();
+                    continue;
+                }
+            }
+            batches += 1;
+            self.still_drains(batches, port);
+        }
+        let room = !self.radios[radio].is_full();
+        for port in self.radios[radio].ports() {
+            self.gateway.set_bulk_room(PortId(*port as u16), room);
+        }
+        batches > 0
+    }
+
+    fn still_drains(&self, batches: usize, port: usize) {
+        assert!(batches < DRAIN_LIMIT, "node {} breaks law 2: the drain of port {port} does not end", self.name);
+    }
+
+    /// Sends the next batch of datagrams that the gateway has for `port`: its class and octets.
+    fn send_from(&mut self, local: Instant, moment: &mut Moment<'_>, port: usize) -> Option<(Class, usize)> {
+        let sent = self.gateway.poll_transmit(local, PortId(port as u16), &mut self.buffer, SEGMENTS)?;
+        let took = Some((sent.class, sent.len));
+        let Some(to) = sent.to else {
+            *self.dropped.entry("no_target").or_default() += 1;
+            return took;
+        };
+        let handling = self.radios.iter().any(|radio| radio.has(port)).then(|| Handling::from(&sent));
+        let segment = sent.segment_size.map_or(sent.len, usize::from).max(1);
+        for payload in self.buffer[..sent.len].chunks(segment) {
+            let from = self.ports[port];
+            let datagram = Carried { from, to, ecn: sent.ecn, payload };
+            let mut packet = moment.spare.pop().unwrap_or_default();
+            packet.clear();
+            match (media::of(from).wrap)(&datagram, &mut packet) {
+                true => moment.out.push(Outgoing { port, packet, handling }),
+                false => *self.dropped.entry("not_carried").or_default() += 1,
+            }
+        }
+        took
     }
 
     /// The lanes at `ports` share one radio, which takes `room` bulk frames, if they say of each frame how to send it.
@@ -264,23 +289,13 @@ impl GatewayNode {
         let is_raw = |lane: &LaneConfig| lane.carrier.radio.is_some();
         let raw: Vec<usize> = lanes.filter(|lane| is_raw(lane)).map(|lane| usize::from(lane.port.0)).collect();
         if ports.iter().any(|port| raw.contains(port)) {
-            self.radios.push(Radio { ports, room });
+            self.radios.push(BulkRoom::new(ports, room));
         }
     }
 
     /// The radio behind a port takes `room` bulk frames. Returns whether it is one of ours that takes them again.
     pub(crate) fn set_radio_room(&mut self, port: usize, room: usize) -> bool {
-        let Some(radio) = self.radios.iter_mut().find(|radio| radio.ports.contains(&port)) else { return false };
-        let before = core::mem::replace(&mut radio.room, room);
-        before < room
-    }
-
-    /// Tells the gateway whether a radio takes bulk.
-    fn tell_room(&mut self, radio: Option<usize>) {
-        let Some(radio) = radio.map(|radio| &self.radios[radio]) else { return };
-        for port in &radio.ports {
-            self.gateway.set_bulk_room(PortId(*port as u16), radio.room > 0);
-        }
+        self.radios.iter_mut().find(|radio| radio.has(port)).is_some_and(|radio| radio.set(room))
     }
 
     /// Hands events to programs. Returns whether one of them did something to the machine.

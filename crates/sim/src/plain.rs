@@ -4,7 +4,7 @@
 use crate::door::ProxyConfig;
 use crate::engine::{ChannelId, Engine, NodeId};
 use crate::wiring::{Shape, WiringError, World, draw_clock};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use wavelane_base::Seed;
 use wavelane_scenario::NodeKind;
 use wavelane_tcp::Config as TcpConfig;
@@ -63,7 +63,7 @@ impl Shape<'_> {
         ways
     }
 
-    /// Every host and router learns a shortest way to a host, by the channels that `[routes]` names. Endpoints pass nothing on, gateways of ours neither.
+    /// Every host and router learns a best way to a host, by the channels that `[routes]` names. Endpoints pass nothing on, gateways of ours neither.
     pub(crate) fn route_to(
         &self,
         host: usize,
@@ -82,25 +82,34 @@ impl Shape<'_> {
         }
     }
 
-    /// The step of each node on a shortest way to `host` over nodes that `passes` names, nearest first.
+    /// The step of each node on a best way to `host` over nodes that `passes` names, nearest first.
     fn steps_to(&self, host: usize, ways: &[Vec<Way>], passes: impl Fn(usize) -> bool) -> Vec<Step> {
         let mut steps = Vec::new();
-        let mut seen = vec![false; self.scenario.nodes.len()];
-        seen[host] = true;
-        let mut queue = VecDeque::from([host]);
-        while let Some(at) = queue.pop_front() {
+        // The cheapest first; of equals the one that was found first.
+        let mut found = 0_u32;
+        let mut open = BTreeSet::from([(0_u32, found, host)]);
+        let mut best: Vec<(u32, Option<Step>)> = vec![(u32::MAX, None); self.scenario.nodes.len()];
+        best[host] = (0, None);
+        while let Some((cost, _, at)) = open.pop_first() {
+            if cost > best[at].0 {
+                continue;
+            }
+            steps.extend(best[at].1);
+            if at != host && self.kind(at) == NodeKind::Endpoint {
+                continue;
+            }
             for &(channel, node) in &ways[at] {
                 let of = &self.scenario.channels[channel];
                 if of.one_way && self.node(&of.between[0]) != Some(node) {
                     continue;
                 }
-                if !passes(node) || std::mem::replace(&mut seen[node], true) {
+                let total = cost.saturating_add(self.hop_cost(node, at));
+                if !passes(node) || total >= best[node].0 {
                     continue;
                 }
-                steps.push(Step { node, channel, next: at });
-                if self.kind(node) != NodeKind::Endpoint {
-                    queue.push_back(node);
-                }
+                best[node] = (total, Some(Step { node, channel, next: at }));
+                found += 1;
+                open.insert((total, found, node));
             }
         }
         steps

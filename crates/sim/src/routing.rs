@@ -4,6 +4,7 @@ use crate::wiring::Shape;
 use std::collections::{BTreeSet, VecDeque};
 use wavelane_base::maths::power;
 use wavelane_base::{Octets, Ratio, Span};
+use wavelane_channel::wifi::PairLoss;
 use wavelane_channel::{DirectionConfig, LossConfig, PerUnit};
 use wavelane_gateway::{DETOURS_MAX, Detour, PeerId};
 use wavelane_scenario::{Direction, Routing};
@@ -60,11 +61,20 @@ impl Shape<'_> {
         None
     }
 
-    fn hop_cost(&self, from: usize, to: usize) -> u32 {
+    /// The cost of a hop between two neighbours.
+    pub(crate) fn hop_cost(&self, from: usize, to: usize) -> u32 {
         if self.scenario.routing == Routing::Shortest {
             return HOP;
         }
+        let cost = |arrives: f64| (f64::from(HOP) / arrives.max(1e-9)).clamp(f64::from(HOP), f64::from(HOP_MAX)) as u32;
         let direct = self.joins.iter().find(|join| join.other(from) == Some(to));
+        if let Some(join) = direct
+            && let Some(cell) = self.scenario.channels[join.channel].cell()
+        {
+            let [a, b] = join.places();
+            let arrives = |loss: PairLoss| (1.0 - loss.air.as_f64()) * (1.0 - loss.drop.as_f64());
+            return cost(arrives(cell.reach.loss(a, b)) * arrives(cell.reach.loss(b, a)));
+        }
         let channels = match direct {
             Some(join) => vec![&self.scenario.channels[join.channel]],
             None => {
@@ -75,7 +85,7 @@ impl Shape<'_> {
         let both = [Direction::Forward, Direction::Reverse];
         let directions = channels.into_iter().flat_map(|channel| both.map(|way| channel.direction(way)));
         let arrives: f64 = directions.flatten().map(delivery_ratio).product();
-        (f64::from(HOP) / arrives.max(1e-9)).clamp(f64::from(HOP), f64::from(HOP_MAX)) as u32
+        cost(arrives)
     }
 
     /// The further paths of a gateway: each neighbour from which a host is reached without it, unless it is the best.

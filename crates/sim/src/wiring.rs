@@ -8,11 +8,11 @@ use crate::media;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{Address, Carrier, IpPrefix, PortId, Radio, Seed, Span};
+use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PeerConfig, PeerId};
+use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PeerConfig, PeerId, Withholding};
 use wavelane_scenario::{
-    CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
+    CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, RadioLanes, Scenario, TcpKind,
 };
 use wavelane_transport::session::public_key;
 
@@ -266,7 +266,7 @@ impl<'a> Shape<'a> {
         let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
         let keepalive = self.has_detours().then_some(KEEPALIVE);
-        let is_raw = self.is_raw(gateway);
+        let radio = self.lanes_in_cells(gateway);
         let peers = self.neighbours(gateway).iter().map(|&(leaves_by, other)| {
             let channel = |join: usize| &self.scenario.channels[self.joins[join].channel];
             let mut joins = self.lanes_to(gateway, (leaves_by, other));
@@ -284,7 +284,7 @@ impl<'a> Shape<'a> {
                     one_way: channel(join).one_way,
                     metered: says(|link| &link.metered, join),
                     carrier: Carrier {
-                        radio: self.radio_of(self.joins[join].channel).filter(|_| is_raw),
+                        radio: self.radio_of(self.joins[join].channel, radio),
                         ..media::UDP.carrier
                     },
                     bulk: !says(|link| &link.no_bulk, join),
@@ -293,13 +293,15 @@ impl<'a> Shape<'a> {
                     ..LaneConfig::new(PortId(port as u16), address.map(Address::Ip))
                 }
             };
+            // In a cell it would cost each of the others' air as well. A link in use notices silence without it.
+            let on_air = joins.iter().all(|(join, _)| channel(*join).cell().is_some());
             PeerConfig {
                 name: self.name(other).to_owned(),
                 public_key: public_key(&private_key(seed, self.name(other))),
                 preshared_key: None,
                 lanes: joins.into_iter().map(lane).collect(),
                 choice,
-                keepalive,
+                keepalive: keepalive.filter(|_| !on_air),
                 allow_sources: None,
                 allow_targets: everywhere(),
                 routes: self.routes_through(gateway, other),
@@ -314,6 +316,9 @@ impl<'a> Shape<'a> {
         };
         let knobs = self.knobs(gateway);
         let mut config = mechanisms(self.is_2009, knobs).put_into(config);
+        if radio == RadioLanes::Paced && knobs.is_none_or(|knobs| knobs.withhold.is_none()) {
+            config.withhold = Some(Withholding::ON_RADIOS);
+        }
         config.seal = knobs.map_or(config.seal, |knobs| knobs.seal);
         config.overhear = self.overhears(gateway);
         if config.seal {
@@ -322,19 +327,27 @@ impl<'a> Shape<'a> {
         config
     }
 
-    /// Whether a gateway's radios are told how to send each frame.
-    fn is_raw(&self, gateway: usize) -> bool {
-        self.knobs(gateway).and_then(|knobs| knobs.radio).unwrap_or(self.is_2009)
+    /// What a gateway's lanes in radio cells do.
+    fn lanes_in_cells(&self, gateway: usize) -> RadioLanes {
+        let usual = if self.is_2009 { RadioLanes::Raw } else { RadioLanes::Paced };
+        self.knobs(gateway).and_then(|knobs| knobs.radio).unwrap_or(usual)
     }
 
     /// Whether its radios hand up frames for others.
     fn overhears(&self, gateway: usize) -> bool {
-        self.is_raw(gateway) && self.knobs(gateway).is_some_and(|knobs| knobs.overhear)
+        self.lanes_in_cells(gateway) != RadioLanes::Plain && self.knobs(gateway).is_some_and(|knobs| knobs.overhear)
     }
 
-    /// The radio of a channel, which may be told how to send each frame.
-    fn radio_of(&self, channel: usize) -> Option<Radio> {
-        self.scenario.channels[channel].cell().map(|cell| Radio { rate: cell.rate, cell: channel as u16 })
+    /// The radio of a channel, if lanes tell it how to send each frame. Aggregates need acknowledgements, and share one.
+    fn radio_of(&self, channel: usize, lanes: RadioLanes) -> Option<Radio> {
+        let cell = self.scenario.channels[channel].cell()?;
+        let acks = match lanes {
+            RadioLanes::Plain => return None,
+            RadioLanes::Paced if cell.aggregate.is_some() => LinkAcks::Each,
+            RadioLanes::Paced => LinkAcks::First,
+            RadioLanes::Raw => LinkAcks::Never,
+        };
+        Some(Radio { rate: cell.rate, cell: channel as u16, acks })
     }
 
     /// What the scenario says of a gateway.

@@ -12,6 +12,7 @@ mod efficiency;
 mod fixtures;
 mod gettys;
 mod home;
+mod hop;
 mod hop_mechanisms;
 mod hop_swarm;
 mod kept;
@@ -176,6 +177,15 @@ pub const STUDIES: &[Study] = &[
         parts: &[],
         stacks: &[],
         run: hop_swarm::run,
+    },
+    Study {
+        id: hop::ID,
+        about: "radio cells of one and several hops, meshes and access points: the default stack beside TCP and block switching of 2009",
+        takes: ["4 min", "25 min"],
+        backend: "sim",
+        parts: &hop::PARTS,
+        stacks: &[],
+        run: hop::run,
     },
     Study {
         id: gettys::ID,

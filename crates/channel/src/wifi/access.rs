@@ -29,7 +29,7 @@ impl Wifi {
         own.clear();
         own.extend_from_slice(bytes);
         let no_ack = handling.no_ack || to == station || !self.rules.acknowledges;
-        let mut frame = Queued::new(to, &meta, (no_ack, handling.txop), copy);
+        let mut frame = Queued::new(to, &meta, Handling { no_ack, ..handling }, copy);
         if self.contenders[index].stage.is_some() {
             let serves = !self.contenders[index].queue.is_empty();
             self.stage(station, index, frame);

@@ -8,6 +8,7 @@ use super::ear::{Ear, Hearing};
 use super::edca::{AIFSN, Access};
 use super::errors::Errors;
 use super::noise::Noise;
+use super::pair_loss::PairLosses;
 use super::stage::Stage;
 use super::station::{Contender, Station};
 use super::timers::Timers;
@@ -59,6 +60,7 @@ impl Wifi {
         let lucky = config.errors.is_some()
             || !config.listeners.is_empty()
             || config.noise_db.is_some()
+            || config.reach.has_losses()
             || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
         let holds = Self::holds(rules.sensed, config.reach.pairs());
         let (access, levels) = config.contention();
@@ -130,6 +132,7 @@ impl Wifi {
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
             fec: config.fec,
             noise: config.noise_db.map(|level| Noise::new(seed, name, config, level)),
+            losses: PairLosses::new(seed, name, config),
             controls: config.adapts.then(|| Box::new(controls(seed, name, config, rates.cts))),
             ready: VecDeque::with_capacity(READY_BOUND),
             listens: (0..stations).map(|station| config.listeners.contains(&station)).collect(),

@@ -92,6 +92,9 @@ pub struct Handling {
     /// No acknowledgement: it is sent once (10.22.2.5 with EDCA; without, what drivers do for frames injected with
     /// radiotap's "no ACK" flag).
     pub no_ack: bool,
+    /// If not acknowledged, it is after all where it gains the medium: a collision of a burst then costs its first frame, and widens the
+    /// contention window. The Duration field covers what waits of the burst (802.11-2007, 7.2.1.1).
+    pub guarded: bool,
     /// It may follow the frame before it within one TXOP, if the limit has room.
     pub txop: bool,
 }
@@ -99,7 +102,7 @@ pub struct Handling {
 /// What [`wavelane_base::Machine::handle_frame`] uses: best effort, acknowledged, within the TXOP if there is room.
 impl Default for Handling {
     fn default() -> Self {
-        Self { category: Category::BestEffort, no_ack: false, txop: true }
+        Self { category: Category::BestEffort, no_ack: false, guarded: false, txop: true }
     }
 }
 
@@ -111,6 +114,6 @@ impl From<&Transmit> for Handling {
             Class::Micro => Category::Video,
             Class::Bulk => Category::BestEffort,
         };
-        Self { category, no_ack: transmit.no_ack, txop: transmit.txop }
+        Self { category, no_ack: transmit.no_ack, guarded: transmit.guarded, txop: transmit.txop }
     }
 }

@@ -22,6 +22,9 @@ impl Wifi {
         let Some(head) = self.contenders[index].queue.front() else { return };
         let (to, octets) = (head.to, self.psdu(station));
         if octets <= self.rts_threshold || to == station {
+            if let Some(head) = self.contenders[index].queue.front_mut().filter(|head| head.guarded && to != station) {
+                head.no_ack = !self.rules.acknowledges;
+            }
             return self.send_data(station);
         }
         let after = self.sifs.times(2) + self.answer_time(self.rts_rate, ACK_OCTETS) + self.exchange_of(station, 0);
@@ -35,17 +38,27 @@ impl Wifi {
         let index = self.turn_of(station);
         let Some(head) = self.contenders[index].queue.front_mut() else { return };
         let retry = core::mem::replace(&mut head.tried, true);
-        let (to, no_ack) = (head.to, head.no_ack);
+        let (to, no_ack, guarded) = (head.to, head.no_ack, head.guarded);
         let (octets, frames) = (self.psdu(station), self.stations[station].riding.max(1));
         let (rate, coded) = (self.rate_to(station, to), self.stations[station].coded && to != station);
         let ack = if no_ack { Span::ZERO } else { self.sifs + self.answer_time(rate, answer_octets(frames)) };
         let end = self.now + rate.airtime(self.on_air(octets, coded)) + ack;
         // The Duration field covers the next exchange of the TXOP as well (9.2.5.2, single protection).
-        let after = if self.next_fits(station, 1, end) { ack + self.sifs + self.exchange_of(station, 1) } else { ack };
+        let covered = if guarded { usize::MAX } else { 1 };
+        let after = ack + self.followed(station, end, covered);
         self.stations[station].tally.data_sent += u64::from(frames);
         self.contenders[index].tally.data_sent += u64::from(frames);
         let frame = OnAir { kind: Kind::Data, to, octets, frames, no_ack, coded, retry, after, ..OnAir::NOTHING };
         self.send(station, frame, rate);
+    }
+    /// The time for what follows the first frame of the queue after `end` in the same TXOP, at most `frames` of them.
+    fn followed(&self, station: usize, end: Instant, frames: usize) -> Span {
+        let (mut at, mut place) = (end, 1);
+        while place <= frames && self.next_fits(station, place, at) {
+            at += self.sifs + self.exchange_of(station, place);
+            place += 1;
+        }
+        at.since(end)
     }
     /// The time for the data frame at `place` in the queue of the station's current contender, with its ACK.
     fn exchange_of(&self, station: usize, place: usize) -> Span {

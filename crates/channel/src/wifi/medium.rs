@@ -2,7 +2,7 @@
 
 use super::classes::Home;
 use super::ear::Heard;
-use super::station::{Contender, Kind, OnAir, Plan, Waiting};
+use super::station::{Contender, Kind, OnAir, Plan, Station, Waiting};
 use super::timers::Rank;
 use super::wheel::Wheel;
 use super::{BusySlot, PhyRate, Reach, Wifi};
@@ -105,7 +105,7 @@ impl Wifi {
                 _ => self.ears[ear].fail(self.now, self.eifs_extra),
             }
         }
-        if heard == Heard::Whole && (self.errors.is_some() || self.noise.is_some()) {
+        if heard == Heard::Whole && (self.errors.is_some() || self.noise.is_some() || self.losses.is_some()) {
             let spared = if frame.frames > 1 {
                 self.hears_part(ear, sender, frame)
             } else {
@@ -168,7 +168,11 @@ impl Wifi {
         what: (usize, bool),
         span: (Instant, Instant),
     ) -> bool {
-        let rate = self.stations[sender].air_rate.unwrap_or(self.data_rate);
+        let Station { air, air_rate, .. } = &self.stations[sender];
+        let rate = air_rate.unwrap_or(self.data_rate);
+        if self.losses.as_mut().is_some_and(|losses| !losses.spares(sender, ear, air, what.0)) {
+            return false;
+        }
         // With either, no ear is shared, so the ear is the station.
         self.noise.as_mut().is_none_or(|noise| noise.spares(sender, ear, rate, what.0))
             && self.errors.as_mut().is_none_or(|errors| errors.spares(sender, ear, what, span))

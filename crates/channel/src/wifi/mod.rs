@@ -21,6 +21,7 @@ mod fec;
 mod hold;
 mod medium;
 mod noise;
+mod pair_loss;
 mod phy;
 mod queues;
 mod reach;
@@ -37,6 +38,7 @@ pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNA
 pub use config::{BitErrors, CaptureEffect, ErrorsPer, FRAME_MAX, RTS_NEVER, STATIONS_BOUND, WifiConfig};
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
+pub use pair_loss::PairLoss;
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
 pub use queues::{AIRTIME_STATIONS, AQL_MAX, QUEUE_BOUND, StationQueue};
 pub use reach::{Reach, ReachMap};
@@ -195,6 +197,7 @@ pub struct Wifi {
     errors: Option<Errors>,
     fec: Option<Fec>,
     noise: Option<noise::Noise>,
+    losses: Option<pair_loss::PairLosses>,
     controls: Option<Box<adapt::Controls>>,
 
     ready: VecDeque<Ready>,
@@ -361,6 +364,9 @@ impl Wifi {
     }
     /// Keeps a received frame until it is fetched.
     fn put_ready(&mut self, station: usize, sender: usize, ecn: Ecn, bytes: Arc<Vec<u8>>) {
+        if self.losses.as_mut().is_some_and(|losses| losses.drops(sender, station)) {
+            return self.recycle(bytes);
+        }
         if self.ready.len() >= READY_BOUND {
             self.frames_missed += 1;
             return self.recycle(bytes);

@@ -1,6 +1,7 @@
 //! Who hears whom in a cell.
 
-use super::ConfigError;
+use super::{ConfigError, PairLoss};
+use std::collections::BTreeMap;
 
 /// The effect of one station's frames at another station. The default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,6 +22,8 @@ pub struct ReachMap {
     stations: usize,
     /// By sender, then listener.
     pairs: Vec<Reach>,
+    /// Losses other than by collision, of pairs that have any.
+    losses: BTreeMap<(usize, usize), PairLoss>,
 }
 
 impl Reach {
@@ -45,11 +48,11 @@ impl Reach {
 impl ReachMap {
     /// `stations` that do not hear each other at all.
     pub fn none(stations: usize) -> Self {
-        Self { stations, pairs: vec![Reach::default(); stations * stations] }
+        Self { stations, pairs: vec![Reach::default(); stations * stations], losses: BTreeMap::new() }
     }
     /// `stations` that all hear each other equally well.
     pub fn full(stations: usize) -> Self {
-        let mut map = Self { stations, pairs: vec![Reach::FULL; stations * stations] };
+        let mut map = Self { stations, pairs: vec![Reach::FULL; stations * stations], losses: BTreeMap::new() };
         for station in 0..stations {
             map.pairs[station * stations + station] = Reach::default();
         }
@@ -82,6 +85,25 @@ impl ReachMap {
         }
         self.pairs[from * self.stations + to] = reach;
         Ok(())
+    }
+    /// What is lost of frames from `from` at `to` besides collisions.
+    pub fn loss(&self, from: usize, to: usize) -> PairLoss {
+        self.losses.get(&(from, to)).copied().unwrap_or_default()
+    }
+    /// Sets it. Only a pair that decodes can lose.
+    pub fn set_loss(&mut self, from: usize, to: usize, loss: PairLoss) -> Result<(), ConfigError> {
+        self.losses.remove(&(from, to));
+        if loss == PairLoss::default() {
+            return Ok(());
+        }
+        if from >= self.stations || to >= self.stations || !self.get(from, to).decode {
+            return Err(ConfigError::LossAlone { from, to });
+        }
+        self.losses.insert((from, to), loss);
+        Ok(())
+    }
+    pub(super) fn has_losses(&self) -> bool {
+        !self.losses.is_empty()
     }
     /// Sets both directions.
     pub fn set_both(&mut self, a: usize, b: usize, reach: Reach) -> Result<(), ConfigError> {

@@ -105,6 +105,14 @@ pub enum ConfigError {
         /// What was asked for.
         txop: Span,
     },
+    /// Loss of frames that are not received anyway.
+    #[error("station {to} does not decode station {from}, so it loses nothing of it: let it decode, or leave loss and drop out")]
+    LossAlone {
+        /// The sender.
+        from: usize,
+        /// The listener.
+        to: usize,
+    },
     /// Noise without curves for it.
     #[error(
         "what noise does to frames of {0} is not modelled: leave it out, or choose 802.11a, 802.11g, 802.11n or 802.11ac"

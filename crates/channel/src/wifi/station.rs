@@ -1,6 +1,6 @@
 //! State of one station: its queue, its state in the frame exchange, its counters.
 
-use super::PhyRate;
+use super::{Handling, PhyRate};
 use super::stage::Stage;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,6 +82,8 @@ pub(super) struct Queued {
     pub(super) hosts: (u64, u64),
     pub(super) dscp: u8,
     pub(super) no_ack: bool,
+    /// Where it gains the medium it is acknowledged after all.
+    pub(super) guarded: bool,
     /// It may follow the frame before it within one TXOP.
     pub(super) txop: bool,
     /// It has been sent before.
@@ -283,8 +285,9 @@ impl Tally {
 
 impl Queued {
     /// A frame for `to` that has not been sent.
-    pub(super) fn new(to: usize, meta: &FrameMeta, (no_ack, txop): (bool, bool), bytes: Arc<Vec<u8>>) -> Self {
+    pub(super) fn new(to: usize, meta: &FrameMeta, handling: Handling, bytes: Arc<Vec<u8>>) -> Self {
         let FrameMeta { ecn, flow, hosts, dscp, .. } = *meta;
+        let Handling { no_ack, guarded, txop, .. } = handling;
         Self {
             to,
             number: 0,
@@ -293,6 +296,7 @@ impl Queued {
             hosts,
             dscp,
             no_ack,
+            guarded,
             txop,
             tried: false,
             riding: false,

@@ -11,7 +11,7 @@ use super::relay::HOPS_MAX;
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{
-    Address, Chance, FlowId, FrameMeta, IpPrefix, Machine, Octets, Radio, Rate, Ratio, ReadOutcome, Seed, Span, Streams,
+    Address, Chance, FlowId, FrameMeta, IpPrefix, LinkAcks, Machine, Octets, Radio, Rate, Ratio, ReadOutcome, Seed, Span, Streams,
 };
 use wavelane_wire::frame::Passage;
 
@@ -167,7 +167,7 @@ impl Chain {
         if self.overhears.is_some() {
             config.overhear = true;
             let lanes = config.peers.iter_mut().flat_map(|peer| &mut peer.lanes);
-            lanes.for_each(|lane| lane.carrier.radio = Some(Radio { rate: RATE, cell: 0 }));
+            lanes.for_each(|lane| lane.carrier.radio = Some(Radio { rate: RATE, cell: 0, acks: LinkAcks::Never }));
         }
         config.edges = (0..self.nodes.len()).filter(|other| *other != node).map(edge).collect();
         self.nodes[node] = Some(Gateway::new(self.now, config, epoch, entropy).unwrap());

@@ -18,8 +18,8 @@ pub struct GatewayKnobs {
     pub rounds: Option<bool>,
     /// Maximum number of large blocks received at once; zero means no limit.
     pub withhold: Option<u8>,
-    /// Whether its lanes in radio cells specify for each frame how to send it.
-    pub radio: Option<bool>,
+    /// What its lanes in radio cells do.
+    pub radio: Option<RadioLanes>,
     /// Whether its radios hand up frames for others, and the bytes of sealed flows leave openly, so that neighbours overhear them; needs
     /// lanes that specify how each frame is sent.
     pub overhear: bool,
@@ -46,6 +46,17 @@ pub struct ProxySide {
     pub congestion: Option<TcpKind>,
     /// The proxy's TCP there; `None` means that of the endpoints.
     pub tcp: Option<TcpKnobs>,
+}
+
+/// What lanes in radio cells do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RadioLanes {
+    /// The same as on cables: a controller sets the pace, and the cell acknowledges every frame.
+    Plain,
+    /// Medium access sets the pace. Bulk goes in bursts of which the first frame is acknowledged, or in acknowledged aggregates.
+    Paced,
+    /// The same without any acknowledgement of bulk by the cell.
+    Raw,
 }
 
 /// How much of a flow a relay accepts that its next hop has not acknowledged.

@@ -9,7 +9,7 @@ mod topology;
 mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
-pub use gateway::{Backpressure, GatewayKnobs, ProxySide};
+pub use gateway::{Backpressure, GatewayKnobs, ProxySide, RadioLanes};
 pub use link::{LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
 pub use topology::{Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing};

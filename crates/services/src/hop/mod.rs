@@ -91,6 +91,8 @@ pub struct Hop {
     losing: Option<Losing>,
     /// What withheld flows may take without a grant.
     bypass: Bypass,
+    /// The peer is the only one on its medium that asks.
+    alone: bool,
     overheard: Overheard,
     counters: Counters,
 }
@@ -127,6 +129,7 @@ impl Hop {
             held: Held::default(),
             losing: None,
             bypass: Bypass::default(),
+            alone: false,
             overheard: Overheard::default(),
             counters: Counters::default(),
         }

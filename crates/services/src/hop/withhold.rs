@@ -16,8 +16,14 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::FlowName;
 
-/// Maximum bytes of one grant, where blocks have no fixed size.
+/// Maximum bytes of one grant, where blocks have no fixed size ...
 pub(super) const GRANT_MAX: u64 = 1 << 20;
+/// ... and what is granted on slow lanes too: a turn costs a pause, of two small frames at the least.
+const GRANT_MIN: u64 = 128 << 10;
+/// How long a turn takes: short transfers of others wait for its end.
+const TURN: Span = Span::from_millis(100);
+/// A flow whose first bytes up to here are all that it asks for is a short transfer.
+const SHORT: u64 = 128 << 10;
 /// Bytes that flows may take without a grant: this many at once ...
 const BYPASS_MAX: u64 = 16 << 10;
 /// ... and afterwards this fraction of the lane's rate.
@@ -153,7 +159,7 @@ impl Hop {
     /// its reader blocks it. `None` if it no longer asks.
     pub fn grant(&mut self, now: Instant, name: FlowName) -> Option<u64> {
         let (room, path) = (self.unread_room(), self.path);
-        let most = self.config.block.map_or(GRANT_MAX, Octets::get);
+        let most = self.turn();
         let flow = self.flows.get_mut(&name).filter(|flow| !flow.is_over())?;
         let inc = &mut flow.inc;
         let from = inc.cumulative();
@@ -170,6 +176,49 @@ impl Hop {
         flow.promise(now, &path, room);
         self.settle(name);
         Some(open)
+    }
+
+    /// Most bytes of a turn.
+    fn turn(&self) -> u64 {
+        let by_time = self.path.rate.octets_in(TURN).get().clamp(GRANT_MIN, GRANT_MAX);
+        self.config.block.map_or(by_time, Octets::get)
+    }
+
+    /// Whether a flow's sender asks for the flow's first bytes alone.
+    pub fn asks_little(&self, name: FlowName) -> bool {
+        let asked = self.flows.get(&name).and_then(|flow| flow.inc.withheld?.asked);
+        asked.is_some_and(|end| end <= SHORT)
+    }
+
+    /// No other sender of the medium asks: until one does, flows of this one go on without asking.
+    pub fn set_alone(&mut self, now: Instant) {
+        if core::mem::replace(&mut self.alone, true) {
+            return;
+        }
+        let names: Vec<FlowName> = self.flows.keys().copied().collect();
+        names.into_iter().for_each(|name| self.go_on_alone(now, name));
+    }
+
+    /// Another sender asks too.
+    pub fn set_not_alone(&mut self) {
+        self.alone = false;
+    }
+
+    /// Raises what a flow may take without asking, if its sender is alone: by a turn beyond what arrived.
+    pub fn go_on_alone(&mut self, now: Instant, name: FlowName) {
+        let (room, path, turn) = (self.unread_room(), self.path, self.turn());
+        let Some(flow) = self.flows.get_mut(&name).filter(|flow| self.alone && !flow.is_over()) else { return };
+        let inc = &mut flow.inc;
+        let Some(held) = inc.withheld else { return };
+        let until = (inc.cumulative() + turn).min(inc.open_window(now, &path, room));
+        // Each receipt that raises it costs a frame.
+        let ahead = until.saturating_sub(inc.cumulative());
+        if ahead == 0 || until < held.until + ahead / 4 {
+            return;
+        }
+        flow.inc.withheld = Some(Held { until, ..Held::default() });
+        flow.promise(now, &path, room);
+        self.settle(name);
     }
 
     /// Whether a flow may still receive bytes.
@@ -202,6 +251,9 @@ impl Hop {
             }
         }
         flow.inc.withheld = Some(held);
+        if self.alone {
+            self.go_on_alone(now, name);
+        }
     }
 
     /// A sender that does not withhold asks for no grant: all it gets is what passes without one, and nothing that it sends tells

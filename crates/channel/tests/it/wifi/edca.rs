@@ -131,7 +131,40 @@ fn frames_not_marked_for_it_do_not_join_a_burst() {
     assert!(ends.windows(2).all(|pair| pair[1].since(pair[0]).as_micros() >= 34 + 296));
     // What a node asks of its port.
     let asked = Transmit { class: Class::Micro, no_ack: true, txop: true, ..Transmit::default() };
-    assert_eq!(Handling::from(&asked), Handling { category: Category::Video, no_ack: true, txop: true });
+    assert_eq!(Handling::from(&asked), Handling { category: Category::Video, no_ack: true, guarded: false, txop: true });
+}
+
+const GUARDED: Handling = Handling { category: Category::BestEffort, no_ack: true, guarded: true, txop: true };
+
+/// The first frame of a burst has its ACK, the others have none.
+#[test]
+fn a_guarded_burst_begins_with_an_acknowledged_frame() {
+    let config = with_edca(HR_11, Rules::standard(), 2, Edca::standard(HR));
+    let ends = Busy::new(1, &config, &[(0, 1, GUARDED)], 9).ends(1_000);
+    // 3,264 us hold 1,311 + 10 + 248 and then 10 + 1,311.
+    assert_eq!(ends[0], us(1_000 + 1_569));
+    let follows = |pair: &[Instant]| pair[1].since(pair[0]) == Span::from_micros(1_321);
+    assert!(ends.chunks(2).all(follows) && !ends[1..].chunks_exact(2).any(follows));
+    let mut busy = Busy::new(1, &config, &[(0, 1, GUARDED)], 9);
+    let mut events = Vec::new();
+    while busy.step(&mut events) < Instant::from_secs(1) {}
+    let Tally { acknowledged, unacknowledged, .. } = *busy.wifi.tally(0);
+    assert!(acknowledged.abs_diff(unacknowledged) <= 1 && acknowledged > 200, "{acknowledged} {unacknowledged}");
+}
+
+/// Two senders that do not hear each other: unguarded bursts collide all the time, guarded ones are covered by the ACK's Duration.
+#[test]
+fn guarded_bursts_of_hidden_senders_get_through() {
+    let mut config = with_edca(HR_11, Rules::standard(), 3, Edca::standard(HR));
+    config.edca.as_mut().unwrap().access[Category::BestEffort as usize].txop = Span::from_micros(8_000);
+    config.reach.set_both(0, 2, Reach::default()).unwrap();
+    let delivered = |handling: Handling| {
+        let tallies = Busy::new(1, &config, &[(0, 1, handling), (2, 1, handling)], 9).run(Instant::from_secs(10));
+        (tallies[1].received, tallies[0].data_sent + tallies[2].data_sent)
+    };
+    let (raw, guarded) = (delivered(Handling { guarded: false, ..GUARDED }), delivered(GUARDED));
+    assert!(guarded.0 > 2 * raw.0, "{guarded:?} {raw:?}");
+    assert!(guarded.0 * 10 > guarded.1 * 7, "{guarded:?}");
 }
 
 /// Mean goodput of one station that sends without acknowledgement and without bursts: DIFS, CWmin / 2 slots, frame.

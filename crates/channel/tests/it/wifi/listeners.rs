@@ -2,8 +2,10 @@
 
 use super::drive::{OFDM_54, PACKET, cell};
 use std::collections::BTreeSet;
-use wavelane_base::{FrameMeta, Instant, Machine, Seed};
-use wavelane_channel::wifi::{ConfigError, Edca, Handling, Overheard, Phy, Reach, Rules, Wifi, WifiConfig, port};
+use wavelane_base::{FrameMeta, Instant, Machine, Ratio, Seed};
+use wavelane_channel::wifi::{
+    ConfigError, Edca, Handling, Overheard, PairLoss, Phy, Reach, Rules, Wifi, WifiConfig, port,
+};
 
 /// Frames that station 0 sends to station 1, which station 2 hears with this signal.
 const FRAMES: u32 = 4_000;
@@ -74,4 +76,26 @@ fn only_listeners_hand_up_frames_for_others_and_nobody_else_notices() {
     assert_eq!(run(&shared, Handling::default()).1.len(), FRAMES as usize);
     let nobody = WifiConfig { listeners: BTreeSet::from([3]), ..shared };
     assert_eq!(Wifi::new(Seed(1), "air", &nobody).err(), Some(ConfigError::Unknown { station: 3, stations: 3 }));
+}
+
+/// Loss on the air is repaired by retries where there are ACKs, loss after the ACK never; who does not decode loses nothing.
+#[test]
+fn pairs_lose_what_they_are_told_to() {
+    let quarter = Ratio::new(1, 4).unwrap();
+    let of = |air: Ratio, drop: Ratio, no_ack: bool| {
+        let mut config = cell((OFDM_54.0, 540), Rules::standard(), 2);
+        config.reach.set_loss(0, 1, PairLoss { air, drop }).unwrap();
+        let handling = Handling { no_ack, ..Handling::default() };
+        let (received, _) = run(&config, handling);
+        f64::from(received) / f64::from(FRAMES)
+    };
+    let near = |share: f64, expected: f64| assert!((share - expected).abs() < 0.03, "{share} {expected}");
+    near(of(quarter, Ratio::ZERO, true), 0.75);
+    assert!(of(quarter, Ratio::ZERO, false) > 0.999);
+    near(of(Ratio::ZERO, quarter, false), 0.75);
+    near(of(quarter, quarter, true), 0.75 * 0.75);
+    let mut none = cell((OFDM_54.0, 540), Rules::standard(), 2);
+    none.reach.set(0, 1, Reach::LOUD).unwrap();
+    let refused = none.reach.set_loss(0, 1, PairLoss { air: quarter, drop: Ratio::ZERO });
+    assert_eq!(refused, Err(ConfigError::LossAlone { from: 0, to: 1 }));
 }

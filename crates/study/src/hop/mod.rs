@@ -1,0 +1,145 @@
+//! The experiments of Hop (NSDI 2009) over radio cells: one hop, several, meshes, access points, and what stands beside.
+//!
+//! Its mechanisms one by one are `hop-mechanisms`; here the default stack carries what TCP carries on the same cells.
+
+mod net;
+mod population;
+mod rows;
+mod scenes;
+
+use crate::document::StudyDocument;
+use crate::kept::Kept;
+use crate::population::simulate;
+use crate::runner::Runner;
+use crate::{MakeBackend, StudyError, StudyOptions};
+use scenes::{Run, Scene};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use wavelane_base::Seed;
+use wavelane_run::figures::{of_radio, of_run};
+use wavelane_run::{RunError, RunHooks};
+use wavelane_scenario::{Scenario, Stack};
+
+/// The study's id.
+pub(crate) const ID: &str = "hop";
+/// Its parts.
+pub(crate) const PARTS: [&str; 11] =
+    ["links", "mesh", "chains", "degradation", "flows", "wlan", "delay", "cells", "both-ways", "beside", "phys"];
+/// What is judged, and the preset beside it.
+const OURS: &str = "wavelane";
+const PRESET: &str = "hop-2009";
+
+/// A flow's figures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct FlowSeen {
+    flow: String,
+    app: String,
+    goodput_bps: f64,
+    bytes: u64,
+    duration_ms: Option<f64>,
+    p95_ms: Option<f64>,
+}
+
+/// What a run gave.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Seen {
+    flows: Vec<FlowSeen>,
+    /// Frames a second on the air: data, answers and RTS; and data frames without their ACK, and dropped before they left.
+    data: f64,
+    others: f64,
+    unanswered: f64,
+    own_drops: f64,
+}
+
+impl Seen {
+    /// The bulk flows' goodputs.
+    fn goodputs(&self) -> Vec<f64> {
+        self.flows.iter().filter(|flow| flow.app != "echo").map(|flow| flow.goodput_bps).collect()
+    }
+    fn total(&self) -> f64 {
+        self.goodputs().iter().sum()
+    }
+}
+
+/// To six digits behind the point: a kept result reads back as it was.
+fn short(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+fn observe(run: &Run, first: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
+    let mut scenario = Scenario::parse(&run.text, Path::new("."))?;
+    scenario.seed = Seed(first.0 + run.seed);
+    let stack = Stack::from_word(run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
+    let raw = simulate(&scenario, stack, hooks.cancelled)?;
+    let radio = raw.radios.first().map(|radio| of_radio(radio, scenario.seed));
+    let figures = of_run(&scenario, &raw, scenario.seed).into_iter().map(|of| FlowSeen {
+        flow: of.flow,
+        app: of.app,
+        goodput_bps: short(of.goodput_bps.unwrap_or(0.0)),
+        bytes: of.bytes,
+        duration_ms: of.duration_ms.map(short),
+        p95_ms: of.rtt_p95_ms.map(short),
+    });
+    let per_s = |of: fn(&wavelane_run::RadioFigures) -> f64| short(radio.as_ref().map_or(0.0, of));
+    Ok(Seen {
+        flows: figures.collect(),
+        data: per_s(|radio| radio.data_per_s),
+        others: per_s(|radio| radio.frames_per_s - radio.data_per_s),
+        unanswered: per_s(|radio| radio.ack_missing_per_s),
+        own_drops: per_s(|radio| radio.queue_full_per_s),
+    })
+}
+
+/// A scene's runs with what they gave.
+struct Found<'a> {
+    scene: &'a Scene,
+    seen: Vec<Seen>,
+}
+
+impl Found<'_> {
+    /// What a stack gave on a kind of cell, by seed.
+    fn of(&self, cell: &str, stack: &str) -> Vec<&Seen> {
+        let runs = self.scene.runs.iter().zip(&self.seen);
+        runs.filter(|(run, _)| run.cell == cell && run.stack == stack).map(|(_, seen)| seen).collect()
+    }
+    /// The kinds of cell and stacks of plain TCP.
+    fn rivals(&self) -> Vec<(&'static str, &'static str)> {
+        let mut all: Vec<_> = self.scene.runs.iter().map(|run| (run.cell, run.stack)).collect();
+        all.dedup();
+        all.retain(|(_, stack)| stack.starts_with("tcp-"));
+        all
+    }
+}
+
+/// Runs the edition's scenes and judges them.
+pub(crate) fn run(
+    _make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let meshes = population::meshes().map_err(RunError::Refused)?;
+    let scenes: Vec<Scene> =
+        scenes::all(options.edition, &meshes).into_iter().filter(|scene| options.wants(scene.part)).collect();
+    let runs: Vec<&Run> = scenes.iter().flat_map(|scene| &scene.runs).collect();
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let key = |run: &&Run| -> String {
+        let digest = Sha256::digest(format!("{} {} {}", run.stack, run.seed, run.text));
+        digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
+    };
+    let kept = Kept::open(options, ID);
+    // Stations cost, above all with thirty flows.
+    let cost = |run: &&Run| run.text.len() as f64;
+    let mut seen = runner.run_kept(&kept, &runs, cost, key, |run| observe(run, options.seed, hooks))?.into_iter();
+    let found: Vec<Found<'_>> = scenes
+        .iter()
+        .map(|scene| Found { scene, seen: seen.by_ref().take(scene.runs.len()).collect() })
+        .collect();
+    let rows = rows::all(&found);
+    rows.iter().for_each(options.row);
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+#[cfg(test)]
+mod tests;
