@@ -282,7 +282,8 @@ impl Gateway {
             if gate.waiting.is_empty() || gate.turns.len() >= most {
                 continue;
             }
-            let short: BTreeSet<Side> = gate.waiting.first().map(|(_, side)| side).filter(|side| self.asks_little(*side)).collect();
+            let short: BTreeSet<Side> =
+                gate.waiting.first().map(|(_, side)| side).filter(|side| self.asks_little(*side)).collect();
             let in_turn = gate.in_turn(|side| short.contains(&side)).into_iter();
             let in_turn: Vec<Side> = in_turn.filter(|side| !gate.pauses.hold(side.0)).collect();
             for side in in_turn {

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_base::{Quantity, UnitError};
 use wavelane_channel::wifi::{
-    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules,
-    SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
+    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach, ReachMap, Retry,
+    Rules, SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
 /// Keys of a wifi channel in files.

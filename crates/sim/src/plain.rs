@@ -147,6 +147,7 @@ impl Shape<'_> {
 }
 
 /// A node's way on.
+#[derive(Clone, Copy)]
 struct Step {
     node: usize,
     /// The channel by which the node was found.

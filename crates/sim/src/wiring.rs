@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PeerConfig, PeerId, Withholding};
+use wavelane_gateway::{
+    Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PeerConfig, PeerId, Withholding,
+};
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, RadioLanes, Scenario, TcpKind,
 };
@@ -283,10 +285,7 @@ impl<'a> Shape<'a> {
                 LaneConfig {
                     one_way: channel(join).one_way,
                     metered: says(|link| &link.metered, join),
-                    carrier: Carrier {
-                        radio: self.radio_of(self.joins[join].channel, radio),
-                        ..media::UDP.carrier
-                    },
+                    carrier: Carrier { radio: self.radio_of(self.joins[join].channel, radio), ..media::UDP.carrier },
                     bulk: !says(|link| &link.no_bulk, join),
                     small: !says(|link| &link.no_small, join),
                     start_rate: link.and_then(|link| link.start_rate(&channel(join).name)),

@@ -106,7 +106,9 @@ pub enum ConfigError {
         txop: Span,
     },
     /// Loss of frames that are not received anyway.
-    #[error("station {to} does not decode station {from}, so it loses nothing of it: let it decode, or leave loss and drop out")]
+    #[error(
+        "station {to} does not decode station {from}, so it loses nothing of it: let it decode, or leave loss and drop out"
+    )]
     LossAlone {
         /// The sender.
         from: usize,

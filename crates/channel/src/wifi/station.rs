@@ -1,7 +1,7 @@
 //! State of one station: its queue, its state in the frame exchange, its counters.
 
-use super::{Handling, PhyRate};
 use super::stage::Stage;
+use super::{Handling, PhyRate};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wavelane_base::{Ecn, FrameMeta, Instant, Span};

@@ -11,7 +11,8 @@ use super::relay::HOPS_MAX;
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{
-    Address, Chance, FlowId, FrameMeta, IpPrefix, LinkAcks, Machine, Octets, Radio, Rate, Ratio, ReadOutcome, Seed, Span, Streams,
+    Address, Chance, FlowId, FrameMeta, IpPrefix, LinkAcks, Machine, Octets, Radio, Rate, Ratio, ReadOutcome, Seed,
+    Span, Streams,
 };
 use wavelane_wire::frame::Passage;
 

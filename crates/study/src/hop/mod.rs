@@ -29,6 +29,8 @@ pub(crate) const PARTS: [&str; 11] =
 /// What is judged, and the preset beside it.
 const OURS: &str = "wavelane";
 const PRESET: &str = "hop-2009";
+/// TCP ended at every relay: it stands beside, and is no rival from end to end.
+const SPLIT: &str = "tcp-hop-by-hop";
 
 /// A flow's figures.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -107,7 +109,7 @@ impl Found<'_> {
     fn rivals(&self) -> Vec<(&'static str, &'static str)> {
         let mut all: Vec<_> = self.scene.runs.iter().map(|run| (run.cell, run.stack)).collect();
         all.dedup();
-        all.retain(|(_, stack)| stack.starts_with("tcp-"));
+        all.retain(|(_, stack)| stack.starts_with("tcp-") && *stack != SPLIT);
         all
     }
 }
@@ -132,10 +134,8 @@ pub(crate) fn run(
     // Stations cost, above all with thirty flows.
     let cost = |run: &&Run| run.text.len() as f64;
     let mut seen = runner.run_kept(&kept, &runs, cost, key, |run| observe(run, options.seed, hooks))?.into_iter();
-    let found: Vec<Found<'_>> = scenes
-        .iter()
-        .map(|scene| Found { scene, seen: seen.by_ref().take(scene.runs.len()).collect() })
-        .collect();
+    let found: Vec<Found<'_>> =
+        scenes.iter().map(|scene| Found { scene, seen: seen.by_ref().take(scene.runs.len()).collect() }).collect();
     let rows = rows::all(&found);
     rows.iter().for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))

@@ -131,8 +131,10 @@ impl Mesh {
         // A path has few links: every set of them is looked at.
         let sets = 1_u32..1 << links.len();
         let of = |set: u32| -> Option<f64> {
-            let chosen: Vec<(usize, usize)> = (0..links.len()).filter(|n| set >> n & 1 == 1).map(|n| links[n]).collect();
-            let all = chosen.iter().enumerate().all(|(n, one)| chosen[n + 1..].iter().all(|two| self.contend(*one, *two)));
+            let chosen: Vec<(usize, usize)> =
+                (0..links.len()).filter(|n| set >> n & 1 == 1).map(|n| links[n]).collect();
+            let all =
+                chosen.iter().enumerate().all(|(n, one)| chosen[n + 1..].iter().all(|two| self.contend(*one, *two)));
             all.then(|| chosen.into_iter().map(cost).sum())
         };
         sets.filter_map(of).fold(0.0, f64::max)

@@ -206,7 +206,11 @@ fn degradation(found: &[&Found<'_>]) -> Vec<Row> {
 
 fn flows(found: &[&Found<'_>]) -> Vec<Row> {
     let pool = |cell: &str, stack: &str| sorted(found.iter().flat_map(|f| f.of(cell, stack)).flat_map(Seen::goodputs));
-    let fair = |cell: &str, stack: &str| mean_of(&found.iter().flat_map(|f| f.of(cell, stack)).collect::<Vec<_>>(), |seen| jain(&seen.goodputs()).unwrap_or(0.0));
+    let fair = |cell: &str, stack: &str| {
+        mean_of(&found.iter().flat_map(|f| f.of(cell, stack)).collect::<Vec<_>>(), |seen| {
+            jain(&seen.goodputs()).unwrap_or(0.0)
+        })
+    };
     let mut rows = Vec::new();
     let rivals = found[0].rivals();
     let everybody = [("tuned", OURS), ("tuned", PRESET)].into_iter().chain(rivals.iter().copied());
@@ -245,7 +249,8 @@ fn wlan(found: &[&Found<'_>]) -> Vec<Row> {
             let seen = found.of("tuned", stack);
             let ratios: Vec<f64> = seen.iter().map(|seen| seen.total() / most).collect();
             let middle = |seen: &&Seen| percentile(&sorted(seen.goodputs().into_iter()), 50);
-            let even: Vec<f64> = seen.iter().filter_map(|s| Some(middle(s)? * s.goodputs().len() as f64 / s.total())).collect();
+            let even: Vec<f64> =
+                seen.iter().filter_map(|s| Some(middle(s)? * s.goodputs().len() as f64 / s.total())).collect();
             let fair: Vec<f64> = seen.iter().filter_map(|seen| jain(&seen.goodputs())).collect();
             let (mean, even, fair) = (
                 head.row("mean_over_best", "ratio", &ratios),
@@ -272,7 +277,8 @@ fn small(found: &Found<'_>, cell: &str, stack: &str) -> (Option<f64>, f64) {
     let seen = found.of(cell, stack);
     let flows = || seen.iter().flat_map(|seen| &seen.flows);
     let took = flows().filter(|f| f.flow.starts_with("small")).map(|f| f.duration_ms.unwrap_or(20_000.0));
-    let bulk = mean_of(&seen, |seen| seen.flows.iter().filter(|f| f.flow.starts_with("up")).map(|f| f.goodput_bps).sum());
+    let bulk =
+        mean_of(&seen, |seen| seen.flows.iter().filter(|f| f.flow.starts_with("up")).map(|f| f.goodput_bps).sum());
     (percentile(&sorted(took), 50), bulk)
 }
 
@@ -280,7 +286,8 @@ fn delay(found: &[&Found<'_>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for found in found {
         let (ours, bulk) = small(found, "tuned", OURS);
-        let rivals: Vec<_> = found.rivals().into_iter().map(|(cell, stack)| (small(found, cell, stack), cell, stack)).collect();
+        let rivals: Vec<_> =
+            found.rivals().into_iter().map(|(cell, stack)| (small(found, cell, stack), cell, stack)).collect();
         let worthy = rivals.iter().filter(|((_, theirs), ..)| *theirs >= bulk / 2.0);
         let quickest = worthy.filter_map(|((took, _), ..)| *took).fold(f64::INFINITY, f64::min);
         let most = rivals.iter().map(|((_, bulk), ..)| *bulk).fold(0.0, f64::max);
@@ -317,7 +324,8 @@ fn cells(found: &[&Found<'_>]) -> Vec<Row> {
         rows.push(judged(head.row("jain", "index", &fair), Aim::AtLeast(0.95)));
         let half = total(found, "shipped", OURS) / 2.0;
         let worthy = found.rivals().into_iter().filter(|(cell, stack)| total(found, cell, stack) >= half);
-        let quickest = worthy.filter_map(|(cell, stack)| echo_p95(&found.of(cell, stack))).fold(f64::INFINITY, f64::min);
+        let quickest =
+            worthy.filter_map(|(cell, stack)| echo_p95(&found.of(cell, stack))).fold(f64::INFINITY, f64::min);
         let echoes: Vec<f64> = echo_p95(&ours).into_iter().collect();
         rows.push(judged(head.row("echo_p95_ms", "ms", &echoes), Aim::AtMost(quickest)));
         let drops: Vec<f64> = ours.iter().map(|seen| seen.own_drops).collect();
@@ -336,7 +344,8 @@ fn both_ways(found: &[&Found<'_>]) -> Vec<Row> {
             let weaker: Vec<f64> =
                 seen.iter().map(|s| s.goodputs().into_iter().fold(f64::INFINITY, f64::min) / s.total()).collect();
             let sums: Vec<f64> = seen.iter().map(|seen| seen.total() / most).collect();
-            let (weaker, mut sum) = (head.row("weaker_share", "ratio", &weaker), head.row("sum_over_best", "ratio", &sums));
+            let (weaker, mut sum) =
+                (head.row("weaker_share", "ratio", &weaker), head.row("sum_over_best", "ratio", &sums));
             if stack == OURS {
                 sum = judged(sum, Aim::AtLeast(1.1));
                 sum.why = format!("{}; best is {which}", sum.why);

@@ -45,6 +45,10 @@ impl Scene {
         }
         self
     }
+    /// The same with TCP split at every station.
+    fn and_split(self, net: &Net, seeds: u64) -> Self {
+        self.with(net, &format!("{B11}\n{TXOP}"), ("tuned", &[super::SPLIT]), seeds)
+    }
     /// On both kinds of 802.11b cell.
     fn on_b(self, net: &Net, seeds: u64) -> Self {
         let tuned = format!("{B11}\n{TXOP}");
@@ -99,7 +103,7 @@ fn mesh_pairs(meshes: &[Mesh], most: usize) -> Vec<Scene> {
         let path = mesh.path(from, to);
         let net = mesh_net(mesh, vec![from, to], upload(from, to));
         let case = vec![("mesh", json!(mesh.seed)), ("path", json!(path))];
-        scene("mesh", case, Some(BURSTS_BPS / mesh.clique(&path))).on_b(&net, 1)
+        scene("mesh", case, Some(BURSTS_BPS / mesh.clique(&path))).on_b(&net, 1).and_split(&net, 1)
     };
     far_pairs(meshes, most).into_iter().map(of).collect()
 }
@@ -107,8 +111,9 @@ fn mesh_pairs(meshes: &[Mesh], most: usize) -> Vec<Scene> {
 /// S2-E3: chains of known shape.
 fn chains(full: bool, seeds: u64) -> Vec<Scene> {
     let mut all = Vec::new();
-    for (apart, hops) in
-        [(Apart::Cell, 2..=5), (Apart::Sensed, 3..=5), (Apart::Hidden, 3..=5)].into_iter().flat_map(|(a, h)| h.map(move |h| (a, h)))
+    for (apart, hops) in [(Apart::Cell, 2..=5), (Apart::Sensed, 3..=5), (Apart::Hidden, 3..=5)]
+        .into_iter()
+        .flat_map(|(a, h)| h.map(move |h| (a, h)))
     {
         for loss in [0.0, 0.2] {
             if loss > 0.0 && !full && hops != 4 {
@@ -118,7 +123,11 @@ fn chains(full: bool, seeds: u64) -> Vec<Scene> {
             let clique = if apart == Apart::Cell { hops } else { hops.min(3) };
             let net = Net::chain(hops, apart, loss, upload(0, hops));
             let case = vec![("stations", json!(apart.word())), ("hops", json!(hops)), ("loss", json!(loss))];
-            all.push(scene("chains", case, Some(BURSTS_BPS * (1.0 - loss) / clique as f64)).on_b(&net, seeds));
+            all.push(
+                scene("chains", case, Some(BURSTS_BPS * (1.0 - loss) / clique as f64))
+                    .on_b(&net, seeds)
+                    .and_split(&net, seeds),
+            );
         }
     }
     all
@@ -149,7 +158,9 @@ fn crowds(meshes: &[Mesh], most: usize) -> Vec<Scene> {
     let of = |mesh: &Mesh| {
         let count = super::population::STATIONS;
         // Every pair of ends differs: 7 has no factor in common with the number of stations.
-        let ends = (0..30).map(|n| (n % count, (n * 7 + 3 + n / count) % count)).map(|(a, b)| (a, if a == b { (b + 1) % count } else { b }));
+        let ends = (0..30)
+            .map(|n| (n % count, (n * 7 + 3 + n / count) % count))
+            .map(|(a, b)| (a, if a == b { (b + 1) % count } else { b }));
         let flows = ends.enumerate().map(|(n, (from, to))| flow(&format!("up{n}"), "upload", from, to, "")).collect();
         let net = Net { seconds: 60, ..mesh_net(mesh, (0..count).collect(), flows) };
         let tuned = format!("{B11}\n{TXOP}");
@@ -164,15 +175,16 @@ fn crowds(meshes: &[Mesh], most: usize) -> Vec<Scene> {
 fn wlans(seeds: u64) -> Vec<Scene> {
     let kinds: [(&str, fn(usize, usize) -> bool); 3] =
         [("all", |_, _| true), ("halves", |a, b| a % 2 != b % 2), ("none", |_, _| false)];
-    let of = |(word, hidden): (&'static str, fn(usize, usize) -> bool)| {
-        let flows = (1..=7).map(|n| flow(&format!("up{n}"), "upload", n, 0, "")).collect();
-        let net = Net::star(7, hidden, flows);
-        let both = ["tcp-cubic", "tcp-2001", "tcp-cubic+rts", "tcp-2001+rts"];
-        let tuned = format!("{B11}\n{TXOP}");
-        scene("wlan", vec![("hidden", json!(word))], Some(BURSTS_BPS))
-            .with(&net, B11, ("shipped", &both), seeds)
-            .with(&net, &tuned, ("tuned", &TUNED), seeds)
-    };
+    let of =
+        |(word, hidden): (&'static str, fn(usize, usize) -> bool)| {
+            let flows = (1..=7).map(|n| flow(&format!("up{n}"), "upload", n, 0, "")).collect();
+            let net = Net::star(7, hidden, flows);
+            let both = ["tcp-cubic", "tcp-2001", "tcp-cubic+rts", "tcp-2001+rts"];
+            let tuned = format!("{B11}\n{TXOP}");
+            scene("wlan", vec![("hidden", json!(word))], Some(BURSTS_BPS))
+                .with(&net, B11, ("shipped", &both), seeds)
+                .with(&net, &tuned, ("tuned", &TUNED), seeds)
+        };
     kinds.into_iter().map(of).collect()
 }
 
@@ -181,7 +193,8 @@ fn delays(seeds: u64) -> Vec<Scene> {
     let of = |size: &'static str| {
         let mut flows: String = (1..=4).map(|n| flow(&format!("up{n}"), "upload", n, 0, "")).collect();
         for start in STARTS {
-            flows += &flow(&format!("small{start}"), "upload", 5, 0, &format!("start = \"{start} s\"\nsize = \"{size}\""));
+            flows +=
+                &flow(&format!("small{start}"), "upload", 5, 0, &format!("start = \"{start} s\"\nsize = \"{size}\""));
         }
         scene("delay", vec![("size", json!(size))], None).on_b(&Net::star(5, |_, _| false, flows), seeds)
     };
@@ -190,12 +203,16 @@ fn delays(seeds: u64) -> Vec<Scene> {
 
 /// Gateways around one in a cell, with and without aggregates.
 fn cells(seeds: u64) -> Vec<Scene> {
-    const PHYS: [(&str, &str); 2] =
-        [("802.11g 54", "phy = \"802.11g\"\nrate = \"54 Mbit/s\""), ("802.11n 65", "phy = \"802.11n\"\nmcs = 7\naggregate = { frames = 64 }")];
+    const PHYS: [(&str, &str); 2] = [
+        ("802.11g 54", "phy = \"802.11g\"\nrate = \"54 Mbit/s\""),
+        ("802.11n 65", "phy = \"802.11n\"\nmcs = 7\naggregate = { frames = 64 }"),
+    ];
     let mut all = Vec::new();
     for (word, phy) in PHYS {
         for around in CELLS {
-            for (way, apps) in [("up", &["upload"][..]), ("down", &["download"][..]), ("both", &["upload", "download"][..])] {
+            for (way, apps) in
+                [("up", &["upload"][..]), ("down", &["download"][..]), ("both", &["upload", "download"][..])]
+            {
                 let mut flows = String::new();
                 for n in 1..=around {
                     apps.iter().for_each(|app| flows += &flow(&format!("{app}{n}"), app, n, 0, ""));
@@ -265,9 +282,12 @@ fn phys(seeds: u64) -> Vec<Scene> {
             _ => format!("{phy}\n{TXOP_SHORT}"),
         };
         let stacks = [super::OURS, super::PRESET, "tcp-cubic", "tcp-bbr", "tcp-cubic+rts"];
-        scene("phys", case, None)
-            .with(&net, &phy, ("shipped", &["tcp-cubic", "tcp-bbr"]), seeds)
-            .with(&net, &tuned, ("tuned", &stacks), seeds)
+        scene("phys", case, None).with(&net, &phy, ("shipped", &["tcp-cubic", "tcp-bbr"]), seeds).with(
+            &net,
+            &tuned,
+            ("tuned", &stacks),
+            seeds,
+        )
     };
     cases.into_iter().map(of).collect()
 }

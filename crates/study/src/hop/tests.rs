@@ -14,7 +14,11 @@ fn editions_hold_every_part() {
         texts.sort_unstable();
         texts.dedup();
         // The longest texts are those of meshes, all alike but for their ends.
-        for text in texts.iter().filter(|text| text.len() < 5_000).chain(texts.iter().filter(|text| text.len() >= 5_000).take(3)) {
+        for text in texts
+            .iter()
+            .filter(|text| text.len() < 5_000)
+            .chain(texts.iter().filter(|text| text.len() >= 5_000).take(3))
+        {
             Scenario::parse(text, Path::new(".")).expect(text);
         }
         let seen = |run: &Run| Seen {

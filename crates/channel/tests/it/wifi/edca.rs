@@ -131,7 +131,10 @@ fn frames_not_marked_for_it_do_not_join_a_burst() {
     assert!(ends.windows(2).all(|pair| pair[1].since(pair[0]).as_micros() >= 34 + 296));
     // What a node asks of its port.
     let asked = Transmit { class: Class::Micro, no_ack: true, txop: true, ..Transmit::default() };
-    assert_eq!(Handling::from(&asked), Handling { category: Category::Video, no_ack: true, guarded: false, txop: true });
+    assert_eq!(
+        Handling::from(&asked),
+        Handling { category: Category::Video, no_ack: true, guarded: false, txop: true }
+    );
 }
 
 const GUARDED: Handling = Handling { category: Category::BestEffort, no_ack: true, guarded: true, txop: true };
