@@ -265,9 +265,8 @@ fn gateways_stand_in_cells() {
     let stacks: Vec<_> = line.stacks.iter().map(|stack| run_of(&line, *stack)).collect();
     let goodput = |raw: &StackRaw| wavelane_run::figures::of_run(&line, raw, line.seed)[0].goodput_bps.unwrap();
     let [cubic, _, ours] = [0, 1, 2].map(|i| goodput(&stacks[i]));
-    // Of 54 Mbit/s a saturated cell carries some 31 of 1,500 byte packets, which cross it four times. What acks each hop for
-    // itself takes no less of the air than TCP's acks from end to end.
-    assert!(ours > 0.9 * cubic && ours < 31e6 / 4.0 * 1.05, "{ours} beside {cubic}");
+    // Of 54 Mbit/s a saturated cell carries some 31 of 1,500 byte packets. The first and the last of four hops may be used at once.
+    assert!(ours > 1.1 * cubic && ours < 31e6 / 3.0, "{ours} beside {cubic}");
 
     let station = text("bulk-cell.toml")
         .replace("duration = \"105 s\"", "duration = \"10 s\"")
