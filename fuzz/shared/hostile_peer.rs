@@ -10,7 +10,8 @@ pub(crate) use speech::{Learnt, Source};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{
-    Address, FlowId, FrameMeta, Instant, Machine, Octets, PortId, Radio, Rate, ReadOutcome, Seed, Span, Streams,
+    Address, FlowId, FrameMeta, Instant, LinkAcks, Machine, Octets, PortId, Radio, Rate, ReadOutcome, Seed, Span,
+    Streams,
 };
 use wavelane_gateway::{
     Config, Controller, EdgeConfig, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId, Reason, Withholding,
@@ -165,7 +166,9 @@ impl<'a> World<'a> {
             peer(4, 4, "10.4.0.0/16", Controller::Delay),
         ];
         // The hostile peer and the node behind which flows are passed on are in one cell with the hub.
-        let in_cell = |peer: &mut PeerConfig| peer.lanes[0].carrier.radio = Some(Radio { rate: CELL_RATE, cell: 0 });
+        let in_cell = |peer: &mut PeerConfig| {
+            peer.lanes[0].carrier.radio = Some(Radio { rate: CELL_RATE, cell: 0, acks: LinkAcks::Never })
+        };
         [BAD, ONWARD].into_iter().filter(|_| radio).for_each(|one| in_cell(&mut peers[one]));
         let hub = gateway(now, HUB, radio, peers);
         let node = |key| {

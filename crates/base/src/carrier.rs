@@ -148,8 +148,6 @@ impl FromStr for Address {
 /// Which frames of bulk a radio's receiver acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkAcks {
-    /// Every one, or every aggregate.
-    Each,
     /// The first of a burst: a collision costs no more than it, and widens the contention window.
     First,
     /// None.

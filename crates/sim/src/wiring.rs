@@ -337,12 +337,13 @@ impl<'a> Shape<'a> {
         self.lanes_in_cells(gateway) != RadioLanes::Plain && self.knobs(gateway).is_some_and(|knobs| knobs.overhear)
     }
 
-    /// The radio of a channel, if lanes tell it how to send each frame. Aggregates need acknowledgements, and share one.
+    /// The radio of a channel, if lanes tell it how to send each frame. A radio with aggregates paces itself, and one block ACK serves a whole
+    /// aggregate: lanes that add turns of their own make flows wait for each other (decision 0050).
     fn radio_of(&self, channel: usize, lanes: RadioLanes) -> Option<Radio> {
         let cell = self.scenario.channels[channel].cell()?;
         let acks = match lanes {
             RadioLanes::Plain => return None,
-            RadioLanes::Paced if cell.aggregate.is_some() => LinkAcks::Each,
+            RadioLanes::Paced if cell.aggregate.is_some() => return None,
             RadioLanes::Paced => LinkAcks::First,
             RadioLanes::Raw => LinkAcks::Never,
         };

@@ -51,11 +51,9 @@ fn read(text: &str) -> Result<Vec<Mesh>, String> {
         let seed = parts.next()?.parse().ok()?;
         let mut values = parts.nth(1)?.split(' ').map(str::parse::<i32>);
         let mut signals = vec![vec![i32::MIN; STATIONS]; STATIONS];
-        for a in 0..STATIONS {
-            for b in a + 1..STATIONS {
-                let signal = values.next()?.ok()?;
-                (signals[a][b], signals[b][a]) = (signal, signal);
-            }
+        for (a, b) in (0..STATIONS).flat_map(|a| (a + 1..STATIONS).map(move |b| (a, b))) {
+            let signal = values.next()?.ok()?;
+            (signals[a][b], signals[b][a]) = (signal, signal);
         }
         Some(Mesh { seed, signals })
     };

@@ -6,10 +6,13 @@ use crate::document::Row;
 use serde_json::{Map, Value, json};
 use wavelane_measure::{jain, mean, percentile};
 
+/// Makes a part's rows of what its scenes gave.
+type Make = fn(&[&Found<'_>]) -> Vec<Row>;
+
 /// Parts with their rows.
 pub(super) fn all(found: &[Found<'_>]) -> Vec<Row> {
     let of = |part: &str| found.iter().filter(|found| found.scene.part == part).collect::<Vec<_>>();
-    let makers: [(&str, fn(&[&Found<'_>]) -> Vec<Row>); 11] = [
+    let makers: [(&str, Make); 11] = [
         ("links", links),
         ("mesh", mesh),
         ("chains", chains),

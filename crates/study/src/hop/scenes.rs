@@ -171,12 +171,14 @@ fn crowds(meshes: &[Mesh], most: usize) -> Vec<Scene> {
     meshes.iter().take(most).map(of).collect()
 }
 
+/// Whether two stations do not sense each other.
+type Hides = fn(usize, usize) -> bool;
+
 /// S2-E6: seven uploads to one station.
 fn wlans(seeds: u64) -> Vec<Scene> {
-    let kinds: [(&str, fn(usize, usize) -> bool); 3] =
-        [("all", |_, _| true), ("halves", |a, b| a % 2 != b % 2), ("none", |_, _| false)];
+    let kinds: [(&str, Hides); 3] = [("all", |_, _| true), ("halves", |a, b| a % 2 != b % 2), ("none", |_, _| false)];
     let of =
-        |(word, hidden): (&'static str, fn(usize, usize) -> bool)| {
+        |(word, hidden): (&'static str, Hides)| {
             let flows = (1..=7).map(|n| flow(&format!("up{n}"), "upload", n, 0, "")).collect();
             let net = Net::star(7, hidden, flows);
             let both = ["tcp-cubic", "tcp-2001", "tcp-cubic+rts", "tcp-2001+rts"];
