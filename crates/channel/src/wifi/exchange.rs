@@ -22,7 +22,9 @@ impl Wifi {
         let Some(head) = self.contenders[index].queue.front() else { return };
         let (to, octets) = (head.to, self.psdu(station));
         if octets <= self.rts_threshold || to == station {
-            if let Some(head) = self.contenders[index].queue.front_mut().filter(|head| head.guarded && to != station) {
+            // With aggregates a block ACK serves as many frames: what was composed stays as it is.
+            let guards = self.aggregate.is_none() && to != station;
+            if let Some(head) = self.contenders[index].queue.front_mut().filter(|head| head.guarded && guards) {
                 head.no_ack = !self.rules.acknowledges;
             }
             return self.send_data(station);

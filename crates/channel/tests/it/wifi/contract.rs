@@ -93,7 +93,12 @@ fn any_queue(dice: &mut Chance) -> StationQueue {
 /// A handling that the bytes of a frame decide.
 fn any_handling(bytes: &[u8]) -> Handling {
     let (luck, number) = (bytes.len(), bytes[7]);
-    Handling { category: Category::ALL[luck % 4], no_ack: number % 4 == 0, txop: luck % 3 > 0, guarded: number % 8 == 0 }
+    Handling {
+        category: Category::ALL[luck % 4],
+        no_ack: number % 4 == 0,
+        txop: luck % 3 > 0,
+        guarded: number % 8 == 0,
+    }
 }
 
 /// Frames at random times between random stations.
