@@ -207,7 +207,8 @@ fn masquerade_chain(tun: &Tun) -> String {
         format!(" iifname \"{name}\" oifname != \"{name}\" {nft} daddr != {{ {of_sites} }} masquerade;")
     };
     let rules: String = Family::ALL.into_iter().map(rule).collect();
-    format!(" chain masquerade {{ type nat hook postrouting priority srcnat; policy accept;{rules} }};")
+    // Not `masquerade`: that is a word of the language.
+    format!(" chain masqueraded {{ type nat hook postrouting priority srcnat; policy accept;{rules} }};")
 }
 
 /// The table that stays when the process ends without an orderly stop. While it runs no packet meets these rules:

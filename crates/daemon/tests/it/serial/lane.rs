@@ -22,7 +22,7 @@ fn tcp_crosses_a_serial_lane_and_survives_the_death_of_either_end() {
     assert!(out > 20_000 && back > 20_000, "{out} {back}");
     let lane = &a.status().peers[0].lanes[0];
     assert_eq!((lane.medium.as_str(), lane.path_mtu), ("serial", Some(1_500)), "the MTU is told");
-    let line = format!("  lane 1 by {} (serial): in use; send rate", cable.ports[0]);
+    let line = format!("  lane 1 by {} (serial): in use; received", cable.ports[0]);
     assert!(a.status().to_string().contains(&line), "{}", a.status());
     for name in ["b", "a"] {
         let daemon = if name == "a" { &mut a } else { &mut b };
@@ -55,7 +55,7 @@ fn a_radio_out_and_a_serial_line_back_are_one_link() {
     let [out, back] = cable.carried();
     assert!(out == 0 && back > 4_000, "{out} octets by the line out, {back} back");
     let status = a.status().to_string();
-    assert!(status.contains("(udp, out): in use") && status.contains("(serial, in): in use; heard"), "{status}");
+    assert!(status.contains("(udp, out): in use") && status.contains("(serial, in): in use; received"), "{status}");
     drop(b);
 }
 
