@@ -399,7 +399,7 @@ fn what_leaves_for_the_internet_is_masqueraded_if_asked() {
     // Within the sites everybody keeps the own address.
     let said = ping(&world, &world.client, "-c 1 -W 3 10.3.0.2");
     assert_eq!(received(&said), 1, "{said}");
-    let sources = world.sh(&world.b, "nft list chain inet wavelane masquerade");
+    let sources = world.sh(&world.b, "nft list chain inet wavelane masqueraded");
     assert!(sources.contains("masquerade"), "{sources}");
     drop((_a, b));
     let (_a, _b) = start("");
