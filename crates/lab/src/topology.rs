@@ -25,7 +25,8 @@ pub(crate) struct Wire {
     pub(crate) interface: String,
     /// Whether it carries nothing from its second end to its first.
     pub(crate) one_way: bool,
-    /// Whether it is captured and its traffic counted: it connects two neighbouring gateways, or whatever a program without flows crosses.
+    /// Whether it is captured and its traffic counted: it connects two neighbouring gateways, or, where none do, a program crosses
+    /// it in the place of flows.
     pub(crate) counted: bool,
 }
 
@@ -102,7 +103,7 @@ impl Plan {
                 interface: format!("wl_{}", channel.name),
                 one_way: channel.one_way,
                 counted: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i))
-                    || (scenario.flows.is_empty() && !is_veth(scenario, channel)),
+                    || (scenario.flows.is_empty() && links.is_empty() && !is_veth(scenario, channel)),
             });
         }
         let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len(), &[])).collect();
@@ -326,6 +327,27 @@ flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
         let of = |prefix: &str| plan.routes[2].iter().find(|r| r.prefix == prefix).unwrap().interface.clone();
         assert_eq!((of("10.77.0.0/30"), of("10.77.3.0/30")), ("wl_one".to_owned(), "wl_two".to_owned()));
         assert!(plan.reaches(0, 4) && plan.reaches(4, 0));
+    }
+
+    #[test]
+    fn what_a_program_crosses_is_counted_and_a_gateways_lan_is_not() {
+        let lan = channel("lan", "c", "a").replace(
+            "preset = \"ethernet\"",
+            "kind = \"cable\"\nreverse = \"same\"\nforward = { rate = \"9 Mbit/s\" }",
+        );
+        let counted = |text: &str| {
+            let mut scenario = plan(text).0;
+            scenario.flows.clear();
+            Plan::of(&scenario).unwrap().wires.iter().map(|wire| wire.counted).collect::<Vec<_>>()
+        };
+        let far = channel("far", "b", "s");
+        assert_eq!(counted(&format!("{lan}{}{far}", channel("air", "a", "b"))), [false, true, false]);
+        let through = [channel("one", "a", "r"), channel("two", "r", "b")].concat();
+        assert_eq!(
+            counted(&format!("{lan}{through}{far}")),
+            [true, false, false, false],
+            "no two gateways are neighbours"
+        );
     }
 
     /// Two pairs of gateways around one channel between routers, and a plain flow beside them.
