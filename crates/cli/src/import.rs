@@ -31,7 +31,8 @@ pub(crate) struct ImportArgs {
     /// A file of flent's (.flent or .flent.gz), iperf3's (-J, --json-stream) or irtt's (-o), also packed with gzip.
     #[arg(value_name = "FILE", required_unless_present = "links")]
     file: Option<PathBuf>,
-    /// Convert the recordings below this folder: Mahimahi's (.down, .up), LeoReplayer's (bw_N.txt, delay_N.txt), tables of seconds (.csv).
+    /// Convert the recordings below this folder: Mahimahi's (.down, .up), LeoReplayer's (bw_N.txt, delay_N.txt), tables of seconds (.csv;
+    /// NAME.down.csv with a head of seconds and a unit is one already).
     #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "json"], requires = "out")]
     links: Option<PathBuf>,
     /// The column with the time in tables of seconds: a number of seconds, or a date and time.
@@ -46,7 +47,8 @@ pub(crate) struct ImportArgs {
     /// What these columns count: bit/s, kbit/s, Mbit/s or Gbit/s.
     #[arg(long, value_name = "UNIT", requires = "time")]
     unit: Option<String>,
-    /// The record's directory; an earlier import there is replaced.
+    /// The record's directory, in which an earlier import is replaced; with --links the folder for the recordings, in which files of the same
+    /// names are replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON document on standard output, and nothing else.

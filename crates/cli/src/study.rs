@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wavelane_base::text;
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
-use wavelane_scenario::{Seed, hint};
+use wavelane_scenario::{Seed, hint, trace_folder};
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
 /// Largest first seed: studies count up from it, in seeds of a run at most.
@@ -103,6 +103,23 @@ pub(crate) fn study(args: &StudyArgs) -> Outcome {
     }
 }
 
+/// Names shown of what a folder holds besides recordings.
+const UNUSED_SHOWN: usize = 5;
+
+/// What a folder of recordings holds that is not used may be a recording by another name. An unusable folder the study refuses.
+fn tell_unused(folder: &Path) {
+    let Ok(unused) = trace_folder::unused(folder) else { return };
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut names: Vec<String> = unused.iter().take(UNUSED_SHOWN).map(name).collect();
+    names.extend((unused.len() > UNUSED_SHOWN).then(|| format!("and {} more", unused.len() - UNUSED_SHOWN)));
+    if !names.is_empty() {
+        let (folder, names) = (folder.display(), names.join(", "));
+        say!(
+            "wavelane: not used of {folder}: {names} (recordings are NAME.down, NAME.up and, beside one of these, NAME.delay; `wavelane import --links` makes them)"
+        );
+    }
+}
+
 /// The study of that id, or which is meant.
 fn find(id: &str) -> Result<&'static Study, Failure> {
     let meant = || hint(id, STUDIES.iter().map(|s| s.id));
@@ -165,6 +182,7 @@ fn run(args: &RunStudies) -> Outcome {
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
         let traces = [args.traces.clone(), args.traces_b.clone()];
+        traces.iter().flatten().for_each(|folder| tell_unused(folder));
         let options =
             StudyOptions { edition, seed, jobs, out: out.clone(), parts, draws, stacks, reuse, traces, row: announce };
         let result = study.run(&options, &hooks);

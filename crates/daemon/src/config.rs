@@ -96,6 +96,19 @@ pub enum OnFailure {
     Closed,
 }
 
+/// Which networks that this host is attached to are left alone under a wider one of a peer, beside those that it serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attached {
+    /// None.
+    None,
+    /// Those that are not public: who hands out addresses in a foreign network takes no public ones out of a tunnel by that.
+    #[default]
+    Private,
+    /// All.
+    All,
+}
+
 /// Which source address the far gateway connects from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -230,6 +243,8 @@ pub struct Config {
     pub on_failure: OnFailure,
     /// See [`Source`].
     pub source: Source,
+    /// See [`Attached`].
+    pub attached: Attached,
     /// The files that this was read from.
     pub reads: Vec<PathBuf>,
     /// The control socket.

@@ -19,6 +19,7 @@ mod reload;
 mod routing;
 mod stop;
 
+use self::changes::Allowance;
 use self::contact::Contact;
 use self::devices::Devices;
 use self::lane::LanePort;
@@ -138,6 +139,8 @@ pub struct Daemon {
     refusals_told: BTreeMap<usize, Instant>,
     /// When the loss of a part was last logged, and how many were not since.
     losses_told: BTreeMap<Part, (Option<Instant>, u64)>,
+    /// What bounds the lines on networks that this host is attached to.
+    notes_told: Allowance,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
     peers: Vec<Contact>,
@@ -253,6 +256,7 @@ impl Daemon {
             denials_told: BTreeMap::new(),
             refusals_told: BTreeMap::new(),
             losses_told: BTreeMap::new(),
+            notes_told: Allowance::new(now),
             give_back_again: None,
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),

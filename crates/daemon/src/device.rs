@@ -6,7 +6,7 @@
 //! crash, do nothing over an empty table, and are cleared by the next start. Where `on_failure` is `closed` the table is
 //! never empty: behind each route to the device stands one that refuses, until an orderly stop.
 
-use crate::config::{Config, Intercept, OnFailure, Tun, prefix_text, width};
+use crate::config::{Config, Intercept, OnFailure, Tun, TunAddress, prefix_text, width};
 use crate::kernel::Down;
 use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, attached, excepted, open_addresses};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,11 +54,8 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     change_routes("replace", &wanted)?;
     // Routes that an earlier process gave back to the kernel, for example, would match before those that refuse.
     remove_others(&left_behind(), &wanted);
-    // Without a gap in the rules, if an earlier process left some.
-    set_rules(tun, intercept, LOOK_MEANWHILE)?;
-    set_rules(tun, intercept, LOOK)?;
-    Family::ALL.into_iter().for_each(|family| family.remove_rules(LOOK_MEANWHILE));
-    Ok(())
+    // An earlier process may have left some.
+    Family::each(|family| renew_rules(family, tun, intercept, &[]))
 }
 
 /// How the operator lifts that by hand.
@@ -71,8 +68,14 @@ pub(crate) fn lift_closed() -> String {
 #[derive(Debug)]
 pub(crate) struct Ways {
     device: String,
+    /// The kernel's number of it. Another device of that name is not ours.
+    pub(crate) index: Option<u32>,
+    /// A device that was made in place of one that somebody deleted, until it is asked for.
+    pub(crate) made: Option<OffloadTun>,
     closed: bool,
+    /// What may stand in our table, and whether it is known to.
     routes: Vec<String>,
+    sure: bool,
     /// Addresses whose answers go through the device although they may be another interface's.
     answering: Vec<IpAddr>,
 }
@@ -83,45 +86,55 @@ impl Ways {
         if let Some(why) = not_forwarding(config, intercept).next() {
             return Err(why);
         }
-        let device = OffloadTun::open(&tun.name, tun.offload)?;
         let closed = rules::is_closed(config);
+        let made = make(tun)?;
         if !closed {
             clear();
-            set_rules(tun, intercept, LOOK)?;
+            Family::each(|family| add_rules(family, tun, intercept, LOOK, &[]))?;
         }
-        let name = tun.name.as_str();
-        // Routers have no use for an address that the kernel makes up; a kernel without IPv6 does not know the word.
-        let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
-        run("ip", &["link", "set", "dev", name, "mtu", &tun.mtu.to_string()], "")?;
-        allow_other_ways(name)?;
         set_up(tun)?;
-        let routes = if closed { left_behind() } else { Vec::new() };
-        let mut ways = Self { device: name.into(), closed, routes, answering: Vec::new() };
+        let (routes, answering) = (if closed { left_behind() } else { Vec::new() }, Vec::new());
+        let index = wavelane_host::interface_index(&tun.name);
+        let mut ways = Self { device: tun.name.clone(), index, made: None, closed, routes, sure: true, answering };
         ways.lead(config, &Down::new())?;
-        Ok((device, ways))
+        Ok((made, ways))
     }
     /// Makes the routes those of `config`, adding before removing. What goes to the peers `down` is left to the main table.
     pub(crate) fn lead(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         let wanted = routes(config, Some(&self.device), down)?;
         let before: BTreeSet<&String> = self.routes.iter().collect();
-        let is_new = |r: &&String| !before.contains(r);
-        change_routes("replace", &wanted.iter().filter(is_new).cloned().collect::<Vec<_>>())?;
+        let is_new = |r: &&String| !self.sure || !before.contains(r);
+        let new: Vec<String> = wanted.iter().filter(is_new).cloned().collect();
+        if let Err(e) = change_routes("replace", &new) {
+            // Some may stand now, beside those that did.
+            self.routes.extend(new);
+            self.routes.sort_unstable();
+            self.routes.dedup();
+            self.sure = false;
+            return Err(e);
+        }
         remove_others(&self.routes, &wanted);
-        self.routes = wanted;
+        (self.routes, self.sure) = (wanted, true);
         self.lead_answers(open_addresses(config))
     }
-    /// Makes everything anew, whatever another program took away of it.
+    /// Makes everything anew, whatever another program took away of it; as much of it as can be.
     pub(crate) fn renew(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         let (Some(tun), Some(intercept)) = (&config.tun, &config.intercept) else { return Ok(()) };
-        set_up(tun)?;
-        // Without a gap in the rules that stand.
-        set_rules(tun, intercept, LOOK_MEANWHILE)?;
-        set_rules(tun, intercept, LOOK)?;
-        Family::ALL.into_iter().for_each(|family| family.remove_rules(LOOK_MEANWHILE));
-        self.answering.clear();
-        let before = std::mem::take(&mut self.routes);
-        self.lead(config, down)?;
-        remove_others(&before, &self.routes);
+        let device = self.make_anew(tun).and_then(|()| set_up(tun));
+        let rules = Family::each(|family| renew_rules(family, tun, intercept, &self.answering));
+        self.sure = false;
+        let routes = self.lead(config, down);
+        device.and(rules).and(routes)
+    }
+    /// Makes the device, if somebody deleted it or another one has its name.
+    fn make_anew(&mut self, tun: &Tun) -> Result<(), ToolError> {
+        let index = || wavelane_host::interface_index(&tun.name);
+        if index().is_some() && index() == self.index {
+            return Ok(());
+        }
+        let refused = |e: DeviceError| ToolError::Refused { tool: "the kernel".into(), said: e.to_string() };
+        self.made = Some(make(tun).map_err(refused)?);
+        self.index = index();
         Ok(())
     }
     /// An orderly stop: nothing is refused any more.
@@ -131,19 +144,18 @@ impl Ways {
 
     /// Services on this host's own addresses that peers may reach answer through the device.
     fn lead_answers(&mut self, wanted: Vec<IpAddr>) -> Result<(), ToolError> {
-        let change = |verb: &str, address: &IpAddr| {
-            let (flag, from) = (Family::of_address(*address).ip_flag(), address.to_string());
-            let (table, look) = (TABLE.to_string(), LOOK.to_string());
-            run("ip", &[flag, "rule", verb, "from", &from, "iif", "lo", "lookup", &table, "priority", &look], "")
-                .map(drop)
-        };
-        for address in wanted.iter().filter(|a| !self.answering.contains(a)) {
-            change("add", address)?;
+        let here: Vec<Family> = Family::here().collect();
+        for address in wanted.iter().filter(|a| here.contains(&Family::of_address(**a))) {
+            if !self.answering.contains(address) {
+                answer(*address, LOOK)?;
+                self.answering.push(*address);
+            }
         }
-        for address in self.answering.iter().filter(|a| !wanted.contains(a)) {
-            let _ = change("del", address);
+        for address in self.answering.extract_if(.., |a| !wanted.contains(a)) {
+            let (flag, rule) = (Family::of_address(address).ip_flag(), answering_rule(address, LOOK));
+            let rule: Vec<&str> = [flag, "rule", "del"].into_iter().chain(rule.iter().map(String::as_str)).collect();
+            let _ = run("ip", &rule, "");
         }
-        self.answering = wanted;
         Ok(())
     }
 }
@@ -156,18 +168,32 @@ impl Drop for Ways {
     }
 }
 
-/// Gives the device its addresses and sets it up.
+/// Makes the device.
+fn make(tun: &Tun) -> Result<OffloadTun, DeviceError> {
+    let (name, made) = (tun.name.as_str(), OffloadTun::open(&tun.name, tun.offload)?);
+    // Routers have no use for an address that the kernel makes up; a kernel without IPv6 does not know the word.
+    let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
+    run("ip", &["link", "set", "dev", name, "mtu", &tun.mtu.to_string()], "")?;
+    allow_other_ways(name)?;
+    Ok(made)
+}
+
+/// Sets the device up and gives it its addresses, those of one IP version even if another's are refused.
 fn set_up(tun: &Tun) -> Result<(), ToolError> {
     let name = tun.name.as_str();
-    for a in &tun.addresses {
+    let up = run("ip", &["link", "set", "dev", name, "up"], "").map(drop);
+    let add = |a: &TunAddress| {
         let mut arguments = vec!["address", "replace"];
         let address = prefix_text(&IpPrefix { address: a.address, bits: a.bits });
         arguments.extend([address.as_str(), "dev", name]);
         // The device has no other hosts, so duplicate address detection is pointless.
         arguments.extend(a.address.is_ipv6().then_some("nodad"));
-        run("ip", &arguments, "")?;
-    }
-    run("ip", &["link", "set", "dev", name, "up"], "").map(drop)
+        run("ip", &arguments, "").map(drop)
+    };
+    up.and(Family::each(|family| {
+        let of = tun.addresses.iter().filter(|a| Family::of_address(a.address) == family);
+        of.map(add).fold(Ok(()), Result::and)
+    }))
 }
 
 /// Network and metric of a route: by these the kernel tells routes of one table apart.
@@ -176,16 +202,16 @@ fn place(route: &str) -> (&str, bool) {
     (network, route.ends_with(REFUSING))
 }
 
-/// Adds, replaces or removes routes of our table, all of one IP version at once.
+/// Adds, replaces or removes routes of our table, all of one IP version at once. A version that is switched off has no routes.
 fn change_routes(verb: &str, routes: &[String]) -> Result<(), ToolError> {
-    for family in Family::ALL {
+    Family::each(|family| {
         let is_of = |r: &&String| r.contains(':') == (family == Family::V6);
         let lines: String = routes.iter().filter(is_of).map(|r| format!("route {verb} {r} table {TABLE}\n")).collect();
-        if !lines.is_empty() {
-            run("ip", &[family.ip_flag(), "-force", "-batch", "-"], &lines)?;
+        if lines.is_empty() {
+            return Ok(());
         }
-    }
-    Ok(())
+        run("ip", &[family.ip_flag(), "-force", "-batch", "-"], &lines).map(drop)
+    })
 }
 
 /// Removes those of `routes` that are not `wanted`.
@@ -237,27 +263,43 @@ pub(crate) fn clear() {
     }
 }
 
-/// Leads what is to be taken to our table, in place of what led there at this priority before.
-fn set_rules(tun: &Tun, intercept: &Intercept, look: u16) -> Result<(), ToolError> {
-    // Both versions where there are both: a reload may bring routes of the other.
-    for family in Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6())) {
-        family.remove_rules(TABLE);
-        family.remove_rules(look);
-        add_rules(family, tun, intercept, look)?;
+/// Leads what is to be taken to our table, in place of what led there before, without a gap.
+fn renew_rules(family: Family, tun: &Tun, intercept: &Intercept, answering: &[IpAddr]) -> Result<(), ToolError> {
+    family.remove_rules(LOOK_MEANWHILE);
+    add_rules(family, tun, intercept, LOOK_MEANWHILE, answering)?;
+    family.remove_rules(LOOK);
+    let added = add_rules(family, tun, intercept, LOOK, answering);
+    if added.is_ok() {
+        family.remove_rules(LOOK_MEANWHILE);
     }
-    Ok(())
+    added
 }
 
-fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Result<(), ToolError> {
-    let (table, look) = (TABLE.to_string(), look.to_string());
-    let add = |which: &[&str]| {
-        let arguments = [&[family.ip_flag(), "rule", "add"], which].concat();
-        run("ip", &arguments, "").map(drop)
-    };
+/// What follows `ip rule add` or `del` so that answers from an address go through the device.
+fn answering_rule(address: IpAddr, look: u16) -> Vec<String> {
+    let rule = format!("from {address} iif lo lookup {TABLE} priority {look}");
+    rule.split(' ').map(str::to_owned).collect()
+}
+
+fn answer(address: IpAddr, look: u16) -> Result<(), ToolError> {
+    let rule = answering_rule(address, look);
+    Family::of_address(address).add_rule(&rule.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn add_rules(
+    family: Family,
+    tun: &Tun,
+    intercept: &Intercept,
+    look: u16,
+    answering: &[IpAddr],
+) -> Result<(), ToolError> {
+    let (table, priority) = (TABLE.to_string(), look.to_string());
+    let add = |which: &[&str]| family.add_rule(which);
+    // Never taken away while others stand: our own datagrams would enter our own device.
     for mark in [MARK_OWN, MARK_PLAIN] {
         add(&["fwmark", &format!("{mark:#x}"), "goto", MAIN_PRIORITY, "priority", &table])?;
     }
-    let lookup = |selector: &[&str]| add(&[selector, &["lookup", &table, "priority", &look]].concat());
+    let lookup = |selector: &[&str]| add(&[selector, &["lookup", &table, "priority", &priority]].concat());
     for name in &intercept.interfaces {
         lookup(&["iif", name])?;
     }
@@ -273,7 +315,8 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
     for a in tun.addresses.iter().filter(|a| Family::of_address(a.address) == family) {
         lookup(&["from", &a.address.to_string()])?;
     }
-    Ok(())
+    let of = |a: &&IpAddr| Family::of_address(**a) == family;
+    answering.iter().filter(of).try_for_each(|address| answer(*address, look))
 }
 
 /// What our table holds: the peers' networks, to `device` if there is one, and exceptions for networks we are attached to

@@ -15,7 +15,7 @@ mod tables;
 
 pub(crate) use family::Family;
 pub(crate) use queue::removal;
-pub(crate) use ranges::{attached, excepted};
+pub(crate) use ranges::{Attachment, attached, attachments, excepted};
 pub(crate) use tables::open_addresses;
 
 use crate::config::{Config, OnFailure, Source};
@@ -99,7 +99,9 @@ pub(crate) struct Rules {
 /// Claims this network namespace; a second daemon fails instead of tearing down the first one's rules.
 pub(crate) fn claim() -> Result<Claim, RulesError> {
     claim::claim(LOCK_NAME).map_err(|why| match why {
-        Unclaimed::Held(process) => RulesError::Taken(format!(" (process {process})")),
+        Unclaimed::Held(process) => {
+            RulesError::Taken(if process > 0 { format!(" (process {process})") } else { String::new() })
+        }
         Unclaimed::System(e) => RulesError::Listener(e),
     })
 }
@@ -149,14 +151,15 @@ impl Rules {
     /// Leads marked packets to our listeners, by the rule and the route that stand for it.
     pub(crate) fn lead_home(&self) -> Result<(), ToolError> {
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
-        for family in Family::ALL.into_iter().take(self.ports.len()) {
-            let ip = |arguments: &[&str]| run("ip", &[&[family.ip_flag()], arguments].concat(), "");
-            ip(&["route", "replace", "local", family.everything(), "dev", "lo", "table", &number])?;
-            let rule = ["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number];
-            // One that stands is not added twice.
-            ip(&rule).map(drop).or_else(|e| if e.to_string().contains("File exists") { Ok(()) } else { Err(e) })?;
-        }
-        Ok(())
+        Family::each(|family| {
+            if family as usize >= self.ports.len() {
+                return Ok(());
+            }
+            let route =
+                [family.ip_flag(), "route", "replace", "local", family.everything(), "dev", "lo", "table", &number];
+            let led = run("ip", &route, "").map(drop);
+            family.add_rule(&["fwmark", &mark, "lookup", &number, "priority", &number]).and(led)
+        })
     }
     /// Holds SYNs again when another program took the rules for that away, or a part of them.
     pub(crate) fn hold_anew(&mut self, config: &Config) -> Result<(), ToolError> {

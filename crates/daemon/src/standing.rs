@@ -2,10 +2,14 @@
 
 use crate::config::Config;
 use crate::device;
+use crate::kernel::Installed;
 use crate::rules::{self, Family, NUMBER};
 use std::net::IpAddr;
 use wavelane_host::nft::run;
 use wavelane_host::routes::{policy_rules, ruleset_generation, table_routes};
+
+/// Linux's number of IPv6, with which messages on it begin.
+const AF_INET6: u8 = 10;
 
 /// What may be taken away by itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,33 +59,57 @@ pub(crate) struct Standing {
     /// Both in order.
     rules: Vec<Vec<u8>>,
     routes: Vec<Vec<u8>>,
-    /// Whether the device is set up, and its addresses; `None` without a packet door or device.
+    /// Whether the device is set up, and its addresses; `None` without a packet door or our device.
     device: Option<(bool, Vec<IpAddr>)>,
     closed: Option<String>,
     held: Vec<String>,
+    /// Whether this host uses IPv6. While it is switched off what we had of it is taken to stand.
+    pub(crate) six: bool,
     /// Of nft's rulesets: if it is the same, so are the two above.
     generation: Option<u32>,
 }
 
 impl Standing {
     /// Reads all parts. What cannot be read is taken to be as it was at `last`.
-    pub(crate) fn read(config: &Config, holds_syns: bool, last: &Self) -> Self {
+    pub(crate) fn read(config: &Config, installed: &Installed, last: &Self) -> Self {
+        let holds_syns = installed.rules.holds_syns();
         let priorities = [NUMBER, device::TABLE, device::LOOK].map(u32::from);
-        let rules = policy_rules(&priorities).unwrap_or_else(|_| last.rules.clone());
+        let mut rules = policy_rules(&priorities).unwrap_or_else(|_| last.rules.clone());
         let tables = [NUMBER, device::TABLE].map(u32::from);
-        let routes = table_routes(&tables).unwrap_or_else(|_| last.routes.clone());
-        let device = config.tun.as_ref().and_then(|tun| {
+        let mut routes = table_routes(&tables).unwrap_or_else(|_| last.routes.clone());
+        let mut device = config.tun.as_ref().zip(installed.ways.as_ref()).and_then(|(tun, ways)| {
+            wavelane_host::interface_index(&tun.name).filter(|index| Some(*index) == ways.index)?;
             let up = wavelane_host::interface_is_up(&tun.name)?;
             let found = wavelane_host::addresses_of(&tun.name);
-            Some((up, tun.addresses.iter().map(|a| a.address).filter(|a| found.contains(a)).collect()))
+            Some((up, tun.addresses.iter().map(|a| a.address).filter(|a| found.contains(a)).collect::<Vec<_>>()))
         });
         let generation = ruleset_generation();
         let same = generation.is_some() && generation == last.generation && !has_older_tables();
         let (closed, held) = match same {
             true => (last.closed.clone(), last.held.clone()),
-            false => (closed(config), if holds_syns { held(&last.held) } else { Vec::new() }),
+            false => (closed(config, last), if holds_syns { held(&last.held) } else { Vec::new() }),
         };
-        Self { rules, routes, device, closed, held, generation }
+        // Asked last: what vanishes with it is gone after it.
+        let six = wavelane_host::has_ipv6();
+        if !six {
+            keep_six(&mut rules, &last.rules);
+            keep_six(&mut routes, &last.routes);
+            if let (Some((_, found)), Some((_, before))) = (&mut device, &last.device) {
+                found.retain(IpAddr::is_ipv4);
+                found.extend(before.iter().filter(|a| a.is_ipv6()));
+            }
+        }
+        Self { rules, routes, device, closed, held, six, generation }
+    }
+    /// Takes over from `other` what it says of one part.
+    pub(crate) fn take(&mut self, part: Part, other: &Self) {
+        match part {
+            Part::PolicyRules => self.rules.clone_from(&other.rules),
+            Part::Routes => self.routes.clone_from(&other.routes),
+            Part::Device => self.device.clone_from(&other.device),
+            Part::ClosedTable => self.closed.clone_from(&other.closed),
+            Part::HeldSyns => self.held.clone_from(&other.held),
+        }
     }
     /// The number of nft's rulesets at that time.
     pub(crate) fn generation(&self) -> Option<u32> {
@@ -93,21 +121,39 @@ impl Standing {
     }
     /// Parts of this state that are not whole `now`. More than these is no concern of ours.
     pub(crate) fn missing(&self, now: &Self) -> Vec<Part> {
-        let lacks = |part: &Part| match part {
-            Part::PolicyRules => self.rules.iter().any(|rule| now.rules.binary_search(rule).is_err()),
-            Part::Routes => self.routes.iter().any(|route| now.routes.binary_search(route).is_err()),
-            Part::Device => match (&self.device, &now.device) {
-                (Some((up, addresses)), Some((up_now, found))) => {
-                    *up && !up_now || addresses.iter().any(|a| !found.contains(a))
-                }
-                (Some(_), None) => true,
-                (None, _) => false,
-            },
-            Part::ClosedTable => self.closed.is_some() && self.closed != now.closed,
-            Part::HeldSyns => self.held.iter().any(|line| !now.held.contains(line)),
-        };
-        Part::ALL.into_iter().filter(lacks).collect()
+        Part::ALL.into_iter().filter(|part| !self.lacking(*part, now).is_empty()).collect()
     }
+    /// What of a part is missing `now`, each piece in octets of its own.
+    pub(crate) fn lacking(&self, part: Part, now: &Self) -> Vec<Vec<u8>> {
+        let from = |all: &[Vec<u8>], found: &[Vec<u8>]| {
+            all.iter().filter(|one| found.binary_search(one).is_err()).cloned().collect()
+        };
+        match part {
+            Part::PolicyRules => from(&self.rules, &now.rules),
+            Part::Routes => from(&self.routes, &now.routes),
+            Part::Device => {
+                let Some((up, addresses)) = &self.device else { return Vec::new() };
+                let Some((up_now, found)) = &now.device else { return vec![b"device".into()] };
+                let gone = addresses.iter().filter(|a| !found.contains(a)).map(|a| a.to_string().into_bytes());
+                (*up && !up_now).then(|| b"up".into()).into_iter().chain(gone).collect()
+            }
+            Part::ClosedTable => {
+                let gone = self.closed.is_some() && self.closed != now.closed;
+                gone.then(|| now.closed.clone().unwrap_or_default().into_bytes()).into_iter().collect()
+            }
+            Part::HeldSyns => {
+                self.held.iter().filter(|line| !now.held.contains(line)).map(|line| line.clone().into_bytes()).collect()
+            }
+        }
+    }
+}
+
+/// Of messages of the kernel, which begin with their family, keeps those of IPv6 as they were.
+fn keep_six(found: &mut Vec<Vec<u8>>, before: &[Vec<u8>]) {
+    let is_six = |message: &Vec<u8>| message.first() == Some(&AF_INET6);
+    found.retain(|message| !is_six(message));
+    found.extend(before.iter().filter(|message| is_six(message)).cloned());
+    found.sort_unstable();
 }
 
 /// Whether there are tables of the older iptables, whose changes nft does not number.
@@ -116,9 +162,18 @@ fn has_older_tables() -> bool {
     names.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|names| !names.is_empty()))
 }
 
-fn closed(config: &Config) -> Option<String> {
-    let list = || run("nft", &["-s", "list", "table", "inet", "wavelane_closed"], "").ok();
-    rules::is_closed(config).then(list).flatten()
+/// The table that refuses while no gateway runs; if it can be neither read nor seen to be absent, as it was at `last`.
+fn closed(config: &Config, last: &Standing) -> Option<String> {
+    if !rules::is_closed(config) {
+        return None;
+    }
+    if let Ok(listing) = run("nft", &["-s", "list", "table", "inet", "wavelane_closed"], "") {
+        return Some(listing);
+    }
+    match run("nft", &["list", "tables", "inet"], "") {
+        Ok(tables) if !tables.lines().any(|line| line.trim() == "table inet wavelane_closed") => None,
+        _ => last.closed.clone(),
+    }
 }
 
 /// The rules that hold SYNs; those of a version that cannot be read, or is switched off, as they were at `last`.
@@ -148,6 +203,7 @@ mod tests {
             device: Some((true, vec![[10, 9, 9, 1].into()])),
             closed: Some("table".into()),
             held: vec!["-A WAVELANE".into()],
+            six: true,
             generation: Some(1),
         };
         assert_eq!(stood.missing(&stood), []);
@@ -159,5 +215,13 @@ mod tests {
         let down = Standing { device: Some((false, vec![[10, 9, 9, 1].into()])), ..stood.clone() };
         assert_eq!(stood.missing(&down), [Part::Device]);
         assert_eq!(Standing::default().missing(&stood), []);
+    }
+
+    #[test]
+    fn of_an_ip_version_that_is_switched_off_what_stood_is_taken_to_stand() {
+        let (four, six) = (|n| vec![2, n], |n| vec![10, n]);
+        let mut found = vec![four(1), four(3), six(1)];
+        keep_six(&mut found, &[four(1), four(2), six(2), six(9)]);
+        assert_eq!(found, [four(1), four(3), six(2), six(9)]);
     }
 }

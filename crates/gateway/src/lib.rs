@@ -63,7 +63,7 @@ use grants::Grants;
 use overheard::Overheard;
 use relay::Relays;
 use setup::{new_link, peer_keys};
-use shares::{Arrivals, Labour, Lending};
+use shares::{Arrivals, Labour, Lending, Passing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use vtx::Vtx;
@@ -104,6 +104,7 @@ pub struct Gateway {
     places: Lending,
     arrivals: Arrivals,
     labour: Labour,
+    passing: Passing,
     /// Bytes that edges keep, by the peer that carries their flows.
     keeping: Lending,
     relays: Relays,
@@ -254,6 +255,7 @@ impl Gateway {
             places: Lending::default(),
             arrivals: Arrivals::default(),
             labour: Labour::default(),
+            passing: Passing::default(),
             keeping: Lending::default(),
             relays: Relays::default(),
             ways: ways::Ways::default(),
@@ -394,6 +396,7 @@ impl Gateway {
         self.places = Lending::new(flows_max, peers);
         self.arrivals = Arrivals::new(now, flows_max * NEW_FLOWS, peers);
         self.labour = Labour::new(now, peers);
+        self.passing = Passing::new(now, peers);
         self.share_out_kept();
         (0..peers).for_each(|peer| self.note_held(PeerId(peer)));
     }

@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use wavelane_base::{Address, Instant, PortId, Span};
 use wavelane_transport::session::{Established, LANES_MAX, Way};
 
-/// A peer that alternates between addresses faster than this has both.
-const SWINGS: Span = Span::from_secs(1);
+/// A peer that alternates between addresses faster than this has both: to begin anew with each turn costs more than to go on with
+/// estimates that may be the other path's, which the controller corrects as it does after any change of the path.
+const SWINGS: Span = Span::from_secs(30);
 
 impl Gateway {
     /// Our lane for the other direction of `theirs`, a lane of the peer whose datagram came `from` there to `port` and to our address

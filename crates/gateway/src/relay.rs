@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::longest_match;
 use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
-use wavelane_wire::frame::{FlowName, Passage, Reason};
+use wavelane_wire::frame::{FlowName, Passage, Reason, Seal};
 
 /// Most relays a flow may cross: a longer way is a loop.
 pub const HOPS_MAX: u8 = 8;
@@ -41,6 +41,10 @@ impl Asked {
     }
     fn is_resumed(&self) -> bool {
         self.passage.is_some_and(|passage| passage.received.is_some())
+    }
+    /// Whether the other edge has to agree on keys for it.
+    fn is_for_keys(&self) -> bool {
+        self.passage.is_some_and(|passage| matches!(passage.seal, Some(Seal::Keys(_))))
     }
     fn hops(&self) -> u8 {
         self.passage.map_or(0, |passage| passage.hops)
@@ -188,6 +192,9 @@ impl Gateway {
     }
 
     fn pass_on(&mut self, now: Instant, up: Side, next: PeerId, asked: Asked) -> Result<(), Reason> {
+        if asked.is_for_keys() && !self.passing.admit(now, up.0.0, next.0) {
+            return Err(Reason::NoRoom);
+        }
         let choice = self.is_choice(&self.ways_to(Some(up.0), asked.target.ip()));
         let onward = |passage: Passage| Passage { hops: passage.hops + 1, choice: passage.choice || choice, ..passage };
         self.lend(next);
@@ -275,6 +282,10 @@ impl Gateway {
                 }
             }
             HopEvent::Refused(_, reason, ended) => {
+                let asked = self.relays.asked(other).filter(|_| reason == Reason::NoRoom);
+                if asked.is_some_and(|(asked, _)| asked.is_for_keys()) {
+                    self.passing.note_refusal(now, side.0.0);
+                }
                 self.leave(side);
                 if self.leave(other) {
                     self.blocks(other.0).refuse(now, other.1, reason, ended);

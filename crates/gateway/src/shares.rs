@@ -121,6 +121,43 @@ impl Labour {
     }
 }
 
+/// For this long after a neighbour refused a request for want of room, each of those whose requests we pass on to it has its own part only.
+const PRESSED_FOR: Span = Span::from_secs(10);
+
+/// Requests for keys that we pass on. The next gateway counts them as ours, so those of one neighbour must not use up what it allows us.
+///
+/// It allows one of its neighbours a part of [`LABOUR`]; each of ours is sure of an equal part of what that is where it has as many
+/// neighbours as we have. More is passed on as long as it refuses nothing.
+#[derive(Debug, Default)]
+pub(super) struct Passing {
+    rate: u64,
+    depth: u64,
+    own: Vec<(Instant, u64)>,
+    /// Until when each neighbour is taken to be short of room.
+    pressed: Vec<Instant>,
+    pub(super) refused: u64,
+}
+
+impl Passing {
+    pub(super) fn new(now: Instant, peers: usize) -> Self {
+        let (all, others) = (peers.max(1) as u64, peers.saturating_sub(1).max(1) as u64);
+        let depth = (AT_ONCE / others).max(1) * AGREEMENT * ONE;
+        let rate = LABOUR / (2 * all * others);
+        Self { rate, depth, own: vec![(now, depth); peers], pressed: vec![now; peers], refused: 0 }
+    }
+    /// Whether a request of `up` may be passed on to `down` now.
+    pub(super) fn admit(&mut self, now: Instant, up: usize, down: usize) -> bool {
+        let own = take_of(now, &mut self.own[up], (self.rate, self.depth), AGREEMENT * ONE);
+        let admitted = own || now >= self.pressed[down];
+        self.refused += u64::from(!admitted);
+        admitted
+    }
+    /// `down` has refused one for want of room.
+    pub(super) fn note_refusal(&mut self, now: Instant, down: usize) {
+        self.pressed[down] = now + PRESSED_FOR;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +217,38 @@ mod tests {
                 (1..peers).last().map(|peer| (0..AT_ONCE).filter(|_| labour.agree(us(10_000_000), peer)).count());
             assert_eq!(other, (peers > 1).then_some(AT_ONCE as usize), "another one has its own allowance");
         }
+    }
+
+    /// One of a relay's two neighbours asks for 5,000 keys a second, the other for 20; the egress, with three neighbours, answers after
+    /// 20 ms.
+    #[test]
+    fn a_flood_of_requests_that_are_passed_on_leaves_the_other_neighbours_theirs() {
+        let granted = |rationed: bool| {
+            let (mut passing, mut egress) = (Passing::new(Instant::ZERO, 3), Labour::new(Instant::ZERO, 3));
+            let mut refusals = std::collections::VecDeque::new();
+            let (mut asked, mut granted, mut of_flood) = (0, 0, 0);
+            for n in 0..150_000_u64 {
+                let now = Instant::from_nanos(n * 200_000);
+                while refusals.pop_front_if(|at: &mut Instant| *at <= now).is_some() {
+                    passing.note_refusal(now, 2);
+                }
+                for up in [0, 1].into_iter().filter(|up| *up == 0 || n.is_multiple_of(250)) {
+                    let passed = passing.admit(now, up, 2) || !rationed;
+                    let got = passed && egress.agree(now, 0);
+                    if passed && !got {
+                        refusals.push_back(now + Span::from_millis(20));
+                    }
+                    asked += u64::from(up == 1);
+                    granted += u64::from(up == 1 && got);
+                    of_flood += u64::from(up == 0 && got);
+                }
+            }
+            (granted as f64 / asked as f64, of_flood)
+        };
+        let (share, of_flood) = granted(true);
+        assert!(share >= 0.99, "{share}");
+        assert!(of_flood > 10_000, "what is left is not held back: {of_flood}");
+        assert!(granted(false).0 < 0.9, "the same without a ration");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("flows_corrupted", own.flows_corrupted);
     counters.insert("refused_seals", own.refused_seals);
     counters.insert("refused_flow_rate", gateway.arrivals.refused);
-    counters.insert("refused_key_rate", gateway.labour.refused);
+    counters.insert("refused_key_rate", gateway.labour.refused + gateway.passing.refused);
     counters.insert("addresses_unproven", own.addresses_unproven);
     counters.insert("flows_relayed", gateway.relays.relayed);
     counters.insert("relayed_octets", gateway.relays.bytes);

@@ -3,9 +3,14 @@
 //! Anybody may bind such a name, so it counts only if its holder is root or runs as the same user as we do: others cannot keep us
 //! from starting.
 
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use crate::routes::{HEADER, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, attributes, messages, u32_at};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, getsockopt, recv, sendto, socket,
+    sockopt::PeerCredentials,
+};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
@@ -20,7 +25,7 @@ pub struct Claim {
 /// Why there is none.
 #[derive(Debug)]
 pub enum Unclaimed {
-    /// This process has it; 0 if it is in a process namespace that we do not see.
+    /// This process has it; 0 if it is in a process namespace that we do not see, or cannot be asked for.
     Held(i32),
     /// The system refused the socket.
     System(io::Error),
@@ -47,12 +52,61 @@ pub fn claim(name: &str) -> Result<Claim, Unclaimed> {
     }
 }
 
-/// Process and user that listen at `name`, if any does and has room for a caller.
+/// Process and user that listen at `name`, if any does. The process is 0 if it lets in no more callers: anybody can call it, and it
+/// answers nobody.
 fn holder(name: &str) -> Option<(i32, u32)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None).ok()?;
-    socket.connect(&SockAddr::unix(format!("\0{name}")).ok()?).ok()?;
-    let peer = getsockopt(&socket, PeerCredentials).ok()?;
-    Some((peer.pid(), peer.uid()))
+    match socket.connect(&SockAddr::unix(format!("\0{name}")).ok()?) {
+        Ok(()) => {
+            let peer = getsockopt(&socket, PeerCredentials).ok()?;
+            Some((peer.pid(), peer.uid()))
+        }
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Some((0, listener(name)?)),
+        Err(_) => None,
+    }
+}
+
+// linux/sock_diag.h, linux/unix_diag.h, net/tcp_states.h
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const UDIAG_SHOW: u32 = 0x01 | 0x40;
+const UNIX_DIAG_NAME: u16 = 0;
+const UNIX_DIAG_UID: u16 = 7;
+const LISTENING: u32 = 1 << 10;
+const DIAG_REQUEST: usize = 24;
+const DIAG_MESSAGE: usize = 16;
+
+/// The user who listens at an abstract name, as the kernel lists it (Linux 5.3 and later).
+fn listener(name: &str) -> Option<u32> {
+    let fd =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag).ok()?;
+    let mut ask = Vec::new();
+    ask.extend(((HEADER + DIAG_REQUEST) as u32).to_ne_bytes());
+    ask.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    ask.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    ask.extend([0; 8]);
+    ask.extend([libc::AF_UNIX as u8, 0, 0, 0]);
+    for word in [LISTENING, 0, UDIAG_SHOW, 0, 0] {
+        ask.extend(word.to_ne_bytes());
+    }
+    sendto(fd.as_raw_fd(), &ask, &NetlinkAddr::new(0, 0), MsgFlags::empty()).ok()?;
+    let mut buf = vec![0; 64 << 10];
+    let mut found = None;
+    loop {
+        let n = match recv(fd.as_raw_fd(), &mut buf, MsgFlags::empty()) {
+            Ok(n) => n,
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(_) => return None,
+        };
+        for (kind, _, body) in messages(&buf[..n]) {
+            if matches!(kind, NLMSG_DONE | NLMSG_ERROR) {
+                return found;
+            }
+            let of = |wanted| attributes(body.get(DIAG_MESSAGE..).unwrap_or(&[])).find(|(kind, _)| *kind == wanted);
+            if of(UNIX_DIAG_NAME).is_some_and(|(_, value)| value.strip_prefix(b"\0") == Some(name.as_bytes())) {
+                found = of(UNIX_DIAG_UID).and_then(|(_, value)| u32_at(value, 0));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -60,12 +114,26 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
+    /// More callers than fit a queue (net.core.somaxconn).
+    const QUEUE_SOUGHT: usize = 10_000;
+
     #[test]
     fn only_root_and_we_ourselves_hold_a_name() {
         let name = format!("wavelane-claim-test-{}", std::process::id());
         let first = claim(&name).unwrap();
         assert!(first.remark.is_none());
         assert!(matches!(claim(&name), Err(Unclaimed::Held(process)) if process == std::process::id().cast_signed()));
+        // Nor do callers hide it who fill its queue.
+        let address = SockAddr::unix(format!("\0{name}")).unwrap();
+        let call = || {
+            let caller = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
+            caller.connect(&address).map(|()| caller)
+        };
+        let _ = crate::caps::raise_file_limit();
+        let callers: Vec<Socket> = (0..QUEUE_SOUGHT).map_while(|_| call().ok()).collect();
+        assert!(call().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock), "{} callers", callers.len());
+        assert!(matches!(claim(&name), Err(Unclaimed::Held(0))));
+        drop(callers);
         drop(first);
         // One that does not listen is nobody whose credentials could be asked for.
         let squatter = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();

@@ -28,14 +28,14 @@ pub const TABLE_MAIN: u32 = 254;
 const TABLE_LOCAL: u32 = 255;
 
 // linux/netlink.h
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_DUMP: u16 = 0x300;
+pub(crate) const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
+pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_DONE: u16 = 3;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
-const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 // linux/rtnetlink.h
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
@@ -188,7 +188,7 @@ fn request(family: u8, table: u32) -> Vec<u8> {
 }
 
 /// The messages in the received bytes: kind, flags and body.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u16, &[u8])> {
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u16, &[u8])> {
     core::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
         let body = bytes.get(HEADER..length)?;
@@ -199,7 +199,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u16, &[u8])> {
 }
 
 /// Attributes: kind and value.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
         let one = (u16_at(bytes, 2)? & NLA_TYPE_MASK, bytes.get(4..length)?);
@@ -212,7 +212,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

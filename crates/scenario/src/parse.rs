@@ -6,6 +6,7 @@ use crate::model::{App, Bound, Check, Flow, Metric, Node, Routing, Scenario, Sid
 use crate::parse_apps;
 use crate::parse_channel;
 use crate::parse_edca::CATEGORIES;
+use crate::parse_trace::Base;
 use crate::settings::{self, Setting};
 use crate::sweep::Sweep;
 use crate::table::{Table, Value, line_of};
@@ -162,6 +163,7 @@ impl Scenario {
             let knobs = crate::parse_gateway::knobs(&scenario.nodes, &name, &value)?;
             scenario.gateways.push(knobs);
         }
+        let base = &Base::new(base);
         for (name, value) in sections(root, "channels")? {
             let channel = parse_channel::channel(&name, &value, base)?;
             validate::channel(&scenario, &channel, &value)?;

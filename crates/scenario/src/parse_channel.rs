@@ -3,6 +3,7 @@
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Change, Channel, ChannelKind, Direction, Scenario};
 use crate::parse::{read_bounded, word};
+use crate::parse_trace::Base;
 use crate::table::{Table, Value};
 use std::path::Path;
 use wavelane_base::Quantity;
@@ -36,7 +37,7 @@ type Preset = fn() -> CableConfig;
 const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
 
 /// `[channels.NAME]`.
-pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Channel, ScenarioError> {
+pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Base<'_>) -> Result<Channel, ScenarioError> {
     let table = value.table("[channels.air]")?;
     if let Some(kind) = table.get("kind") {
         // Reserved words of the format are rejected by name, not as unknown.
@@ -85,7 +86,7 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
     Ok(Channel { name: name.to_owned(), between, kind: ChannelKind::Cable(Box::new(cable)), one_way })
 }
 
-fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, ScenarioError> {
+fn two_directions(table: &Table<'_>, base: &Base<'_>) -> Result<CableConfig, ScenarioError> {
     let mut forward = DirectionConfig::default();
     direction_into(&table.need("forward", "{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?, base, &mut forward)?;
     let reverse_at = table.need("reverse", "\"same\"")?;
@@ -106,7 +107,7 @@ fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, Scenari
 }
 
 /// Applies the settings of the table at `value`.
-fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfig) -> Result<(), ScenarioError> {
+fn direction_into(value: &Value<'_>, base: &Base<'_>, direction: &mut DirectionConfig) -> Result<(), ScenarioError> {
     let table = value.table("{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?;
     table.only(DIRECTION_KEYS)?;
     for (key, value) in table.entries() {
@@ -118,7 +119,7 @@ fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfi
 }
 
 /// One parameter of a direction; `key` is one of [`DIRECTION_KEYS`].
-fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, ScenarioError> {
+fn parameter(key: &str, value: &Value<'_>, base: &Base<'_>) -> Result<Parameter, ScenarioError> {
     Ok(match key {
         "rate" if value.raw().is_table() => Parameter::RateTrace(crate::parse_trace::rate(value, base)?),
         "rate" => Parameter::Rate(Some(value.quantity()?)),
@@ -245,7 +246,7 @@ fn trace_file(text: &str) -> Result<LossTrace, String> {
 }
 
 /// `{ at = "10 s", set = "air.forward.rate", to = "2 Mbit/s" }`.
-pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Path) -> Result<Change, ScenarioError> {
+pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Base<'_>) -> Result<Change, ScenarioError> {
     let table = value.table("{ at = \"10 s\", set = \"air.forward.rate\", to = \"2 Mbit/s\" }")?;
     table.only(&["at", "set", "to"])?;
     let set = table.need("set", "\"air.forward.rate\"")?;

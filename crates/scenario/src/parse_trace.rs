@@ -3,10 +3,12 @@
 use crate::error::ScenarioError;
 use crate::parse::word;
 use crate::table::{Table, Value};
-use crate::trace::{self, FORMATS, THENS};
+use crate::trace::{self, FORMATS, Format, THENS, TRACE_TABLES_MAX};
 use crate::write::{text, unit};
+use std::cell::RefCell;
+use std::ops::Deref;
 use std::path::Path;
-use wavelane_base::{Ratio, Span};
+use wavelane_base::{Octets, Quantity, Ratio, Span};
 use wavelane_channel::{DelayTrace, RateTrace, Source, Then};
 
 /// Keys of a rate from a recording.
@@ -14,23 +16,97 @@ pub const RATE_TRACE_KEYS: &[&str] = &["file", "format", "scale", "then", "sha25
 /// Keys of a delay from a recording.
 pub const DELAY_TRACE_KEYS: &[&str] = &["file", "every", "then", "sha256"];
 
+/// The folder of a scenario, and the recordings that it has named so far: each is kept once.
+#[derive(Debug)]
+pub(crate) struct Base<'a> {
+    folder: &'a Path,
+    rates: RefCell<Vec<RateTrace>>,
+    delays: RefCell<Vec<DelayTrace>>,
+}
+
+impl<'a> Base<'a> {
+    pub(crate) fn new(folder: &'a Path) -> Self {
+        Self { folder, rates: RefCell::default(), delays: RefCell::default() }
+    }
+    /// A recorded rate of this text, whose table is shared with an earlier one if it can be.
+    pub(crate) fn rate(
+        &self,
+        text: &str,
+        source: Source,
+        format: Format,
+        (scale, then): (Ratio, Then),
+    ) -> Result<RateTrace, String> {
+        let is_same = |known: &&RateTrace| {
+            let opportunities = format == Format::Mahimahi;
+            known.source().sha256 == source.sha256 && known.is_opportunities() == opportunities
+        };
+        let shared =
+            self.rates.borrow().iter().filter(is_same).find_map(|known| known.again(source.clone(), scale, then));
+        if let Some(shared) = shared {
+            return shared.map_err(|e| e.to_string());
+        }
+        let made = trace::rate(text, source, format, scale, then)?;
+        self.rates.borrow_mut().push(made.clone());
+        self.bounded().map(|()| made)
+    }
+    /// The same of a delay.
+    fn delay(&self, text: &str, source: Source, every: Span, then: Then) -> Result<DelayTrace, String> {
+        let shared = self.delays.borrow().iter().find(|known| known.source().sha256 == source.sha256).cloned();
+        if let Some(shared) = shared {
+            return shared.again(source, every, then).map_err(|e| e.to_string());
+        }
+        let made = trace::delay(text, source, every, then)?;
+        self.delays.borrow_mut().push(made.clone());
+        self.bounded().map(|()| made)
+    }
+    /// Of each recording with each scale one is kept.
+    fn bounded(&self) -> Result<(), String> {
+        let rates: usize = self.rates.borrow().iter().map(RateTrace::octets).sum();
+        let delays: usize = self.delays.borrow().iter().map(DelayTrace::octets).sum();
+        if (rates + delays) as u64 <= TRACE_TABLES_MAX {
+            return Ok(());
+        }
+        let most = Octets::new(TRACE_TABLES_MAX).write();
+        Err(format!(
+            "with it this scenario's recordings take more than {most} of memory: name fewer, with fewer scales, or cut them"
+        ))
+    }
+}
+
+impl Deref for Base<'_> {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.folder
+    }
+}
+
 /// The table of a rate.
-pub(crate) fn rate(value: &Value<'_>, base: &Path) -> Result<RateTrace, ScenarioError> {
+pub(crate) fn rate(value: &Value<'_>, base: &Base<'_>) -> Result<RateTrace, ScenarioError> {
     let table = value.table("{ file = \"x.down\", format = \"mahimahi\" }")?;
     table.only(RATE_TRACE_KEYS)?;
     let format = word(&table.need("format", "\"mahimahi\"")?, "format of a recording", FORMATS, "\"mahimahi\"")?;
-    let scale: Ratio = table.quantity("scale")?.unwrap_or(Ratio::ONE);
+    let scale = table.get("scale").map(|v| scale(&v)).transpose()?.unwrap_or(Ratio::ONE);
     let then = then(&table)?;
-    recording(&table, base, |text, source| trace::rate(text, source, format, scale, then))
+    recording(&table, base, |text, source| base.rate(text, source, format, (scale, then)))
+}
+
+/// A ratio as text, or the number 0 or 1.
+fn scale(value: &Value<'_>) -> Result<Ratio, ScenarioError> {
+    match value.whole() {
+        Ok(0) => Ok(Ratio::ZERO),
+        Ok(1) => Ok(Ratio::ONE),
+        _ => value.quantity(),
+    }
 }
 
 /// The table of a delay.
-pub(crate) fn delay(value: &Value<'_>, base: &Path) -> Result<DelayTrace, ScenarioError> {
+pub(crate) fn delay(value: &Value<'_>, base: &Base<'_>) -> Result<DelayTrace, ScenarioError> {
     let table = value.table("{ file = \"x.delay\", every = \"10 ms\" }")?;
     table.only(DELAY_TRACE_KEYS)?;
     let every: Span = table.need("every", "\"10 ms\"")?.quantity()?;
     let then = then(&table)?;
-    recording(&table, base, |text, source| trace::delay(text, source, every, then))
+    recording(&table, base, |text, source| base.delay(text, source, every, then))
 }
 
 fn then(table: &Table<'_>) -> Result<Then, ScenarioError> {

@@ -3,12 +3,15 @@
 use std::io::Read;
 use std::path::Path;
 use wavelane_base::{Octets, Quantity, Rate, Ratio, Span};
+use wavelane_channel::cable::ENTRIES_MAX;
 use wavelane_channel::{DelayTrace, RateTrace, Source, Then, TraceError};
 
 /// Largest recording, unpacked, and largest file.
 pub const TRACE_FILE_MAX: u64 = 64 << 20;
 /// Longest line of a recording.
 pub const TRACE_LINE_MAX: usize = 4_096;
+/// Memory of all recordings of a scenario, each counted once however often it is named.
+pub const TRACE_TABLES_MAX: u64 = 512 << 20;
 
 /// How a recording says its rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,13 +65,21 @@ fn sha256(bytes: &[u8]) -> String {
 pub fn rate(text: &str, source: Source, format: Format, scale: Ratio, then: Then) -> Result<RateTrace, String> {
     match format {
         Format::Mahimahi => {
+            let head = text.lines().next().unwrap_or_default();
+            if unit_of(head).is_some() {
+                return Err(format!("line 1: '{}' is the head of a table: set format = \"csv\"", shown(head)));
+            }
             let ms = each(text, 1, "a whole number of milliseconds, as Mahimahi writes it", |line| line.parse().ok())?;
             RateTrace::opportunities(source, ms, scale, then).map_err(|error| at_line(&error, 1))
         }
         Format::Csv => {
             let head = text.lines().next().unwrap_or_default();
             let bps = unit_of(head).ok_or_else(|| {
-                format!("line 1: '{}' is no head: write seconds,Mbit/s (or kbit/s, bit/s, Gbit/s)", shown(head))
+                let head = shown(head);
+                if head.trim().parse::<u32>().is_ok() {
+                    return format!("line 1: '{head}' is no head of a table: set format = \"mahimahi\" if these are its milliseconds");
+                }
+                format!("line 1: '{head}' is no head: write seconds,Mbit/s (or kbit/s, bit/s, Gbit/s)")
             })?;
             let steps = each(text, 2, "seconds and a rate, such as 17.5,2.4", |line| {
                 let (time, rate) = line.split_once(',')?;
@@ -90,6 +101,11 @@ pub fn begins(text: &str) -> Option<Span> {
     seconds(text.lines().nth(1)?.split_once(',')?.0.trim())
 }
 
+/// Whether a line is the head of a recorded rate in CSV.
+pub(crate) fn is_head(line: &str) -> bool {
+    unit_of(line).is_some()
+}
+
 fn unit_of(head: &str) -> Option<u64> {
     let (time, unit) = head.split_once(',')?;
     let known = UNITS.iter().find(|(word, _)| word.eq_ignore_ascii_case(unit.trim()))?;
@@ -98,11 +114,16 @@ fn unit_of(head: &str) -> Option<u64> {
 
 /// What each line from `first` on, counted from 1, says.
 fn each<T>(text: &str, first: usize, what: &str, read: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
+    // Counted before they are kept: a short line may become a long entry.
+    if text.lines().skip(first - 1).nth(ENTRIES_MAX).is_some() {
+        return Err(TraceError::TooMany.to_string());
+    }
     let lines = text.lines().enumerate().skip(first - 1);
     lines
         .map(|(number, line)| {
             let entry = (line.len() <= TRACE_LINE_MAX).then(|| read(line.trim())).flatten();
-            let wrong = || format!("line {}: '{}' is not {what}: mend or remove it", number + 1, shown(line));
+            let wrong =
+                || format!("line {}: '{}' is not {what}: correct the line, or take it out", number + 1, shown(line));
             entry.ok_or_else(wrong)
         })
         .collect()

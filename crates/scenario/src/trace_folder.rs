@@ -1,7 +1,7 @@
 //! Folders of recordings: which files belong to which link, and how those of other tools become such files.
 
-use crate::trace::{Format, TRACE_FILE_MAX, delay, rate, read};
-use std::collections::BTreeMap;
+use crate::trace::{Format, TRACE_FILE_MAX, delay, is_head, rate, read};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use wavelane_base::{Ratio, Span};
@@ -39,20 +39,38 @@ pub struct Columns {
 /// Kinds of a file by the end of its name.
 const ENDS: [&str; 3] = ["down", "up", "delay"];
 
+/// The link's name, the kind by [`ENDS`], and the format of a file of a folder of recordings.
+fn recording_of(path: &Path) -> Option<(String, usize, Format)> {
+    let name = path.file_name()?.to_str()?;
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    let (plain, format) = match plain.strip_suffix(".csv") {
+        Some(plain) => (plain, Format::Csv),
+        None => (plain, Format::Mahimahi),
+    };
+    let (stem, end) = plain.rsplit_once('.')?;
+    Some((stem.to_owned(), ENDS.iter().position(|known| *known == end)?, format))
+}
+
+/// What [`links`] passes over in a folder: files by other names, delays without a rate, folders.
+pub fn unused(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let used: BTreeSet<PathBuf> =
+        links(folder)?.into_iter().flat_map(|l| l.rates.into_iter().flatten().map(|r| r.0).chain(l.delay)).collect();
+    let wrong = |e: std::io::Error| format!("{}: {e}; name a folder with recordings", folder.display());
+    let entries = std::fs::read_dir(folder).map_err(wrong)?.take(LINKS_MAX);
+    let mut all: Vec<PathBuf> =
+        entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(wrong)?;
+    all.retain(|path| !used.contains(path));
+    all.sort_unstable();
+    Ok(all)
+}
+
 /// The recorded links of a folder, by name.
 pub fn links(folder: &Path) -> Result<Vec<RecordedLink>, String> {
     let mut found: BTreeMap<String, RecordedLink> = BTreeMap::new();
     for path in files(folder, 1)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let (plain, format) = match plain.strip_suffix(".csv") {
-            Some(plain) => (plain, Format::Csv),
-            None => (plain, Format::Mahimahi),
-        };
-        let Some((stem, end)) = plain.rsplit_once('.') else { continue };
-        let Some(kind) = ENDS.iter().position(|known| *known == end) else { continue };
-        let link = found.entry(stem.to_owned()).or_default();
-        link.name = stem.to_owned();
+        let Some((stem, kind, format)) = recording_of(&path) else { continue };
+        let link = found.entry(stem.clone()).or_default();
+        link.name = stem;
         let taken = match kind {
             2 => link.delay.replace(path.clone()),
             way => link.rates[way].replace((path.clone(), format)).map(|(path, _)| path),
@@ -106,14 +124,23 @@ pub fn import(folder: &Path, out: &Path, columns: Option<&Columns>) -> Result<Ve
             if let Some(other) = made.insert(to.clone(), path.clone()) {
                 return Err(format!("{} and {} would both be {}", other.display(), path.display(), to.display()));
             }
-            std::fs::write(&to, packed(text)).map_err(|e| format!("{}: {e}; name another --out", to.display()))
+            replace(&to, &packed(text)).map_err(|e| format!("{}: {e}; name another --out", to.display()))
         };
         if let Some(table) = plain.strip_suffix(".csv") {
             let (text, source) = read(&path).map_err(said)?;
+            let is_rate = |text: &str| rate(text, source.clone(), Format::Csv, Ratio::ONE, Then::Wrap).map(drop);
+            let (name, of) = kind_of(table).map_or((table.to_owned(), None), |(name, end)| (name, Some(end)));
+            // One that is a recording already.
+            if let Some(end) = of.filter(|_| is_head(text.lines().next().unwrap_or_default())) {
+                is_rate(&text).map_err(said)?;
+                put(format!("{name}.{end}.csv"), &text)?;
+                continue;
+            }
             for (way, end) in ENDS[..2].iter().enumerate() {
                 if let Some(text) = seconds_of(&text, columns, way).map_err(said)? {
-                    rate(&text, source.clone(), Format::Csv, Ratio::ONE, Then::Wrap).map_err(said)?;
-                    put(format!("{table}.{end}.csv"), &text)?;
+                    is_rate(&text).map_err(said)?;
+                    let name = if of == Some(end) { name.as_str() } else { table };
+                    put(format!("{name}.{end}.csv"), &text)?;
                 }
             }
         } else if let Some((name, end)) = kind_of(&plain) {
@@ -129,6 +156,24 @@ pub fn import(folder: &Path, out: &Path, columns: Option<&Columns>) -> Result<Ve
         ));
     }
     Ok(made.into_keys().collect())
+}
+
+/// Writes a file anew, or in place of one of an earlier import. No link is followed: what stands there must be a plain file, and the new
+/// one takes its place.
+fn replace(to: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    match to.symlink_metadata() {
+        Ok(found) if !found.is_file() => return Err(std::io::Error::other("it is there and no plain file")),
+        _ => {}
+    }
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let draft = to.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&draft);
+    let mut file = written?;
+    let done = file.write_all(bytes).and_then(|()| std::fs::rename(&draft, to));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    done
 }
 
 fn checked(text: &str, source: Source, end: &str) -> Result<(), String> {
@@ -177,7 +222,7 @@ fn seconds_of(text: &str, columns: Option<&Columns>, way: usize) -> Result<Optio
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
         let cell = |at: usize| cells.get(at).copied().filter(|cell| !cell.is_empty());
         let (Some(at), Some(value)) = (cell(time).and_then(unix_seconds), cell(rate)) else {
-            return Err(format!("line {}: no time, or no rate: mend or remove it", number + 1));
+            return Err(format!("line {}: no time, or no rate: correct the line, or take it out", number + 1));
         };
         out += &format!("{at},{value}\n");
         if out.len() as u64 > TRACE_FILE_MAX {
@@ -254,6 +299,46 @@ mod tests {
         write("Verizon-LTE.up", "3\nx\n");
         let said = import(&from, &to, Some(&columns)).unwrap_err();
         assert!(said.contains("Verizon-LTE.up: line 2: 'x' is not a whole number"), "{said}");
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn tables_that_are_recordings_keep_their_names_and_links_are_not_followed() {
+        let place = place("again");
+        let write = |name: &str, text: &str| std::fs::write(place.join("in").join(name), text).unwrap();
+        let (from, to) = (place.join("in"), place.join("out"));
+        write("car.down.csv", "seconds,Mbit/s\n0,1\n1,2\n");
+        let named = |made: Vec<PathBuf>| -> Vec<String> {
+            made.iter().map(|p| p.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(named(import(&from, &to, None).unwrap()), ["car.down.csv.gz"]);
+        // Of another head, the column is taken under the name that the file has.
+        write("car.down.csv", "t,dl,ul\n0,1,5\n1,2,5\n");
+        let rates = [Some("dl".to_owned()), Some("ul".to_owned())];
+        let columns = Columns { time: "t".into(), rates, unit: "Mbit/s".into() };
+        assert_eq!(named(import(&from, &to, Some(&columns)).unwrap()), ["car.down.csv.gz", "car.down.up.csv.gz"]);
+        let precious = place.join("precious");
+        std::fs::write(&precious, "mine").unwrap();
+        std::fs::remove_file(to.join("car.down.csv.gz")).unwrap();
+        std::os::unix::fs::symlink(&precious, to.join("car.down.csv.gz")).unwrap();
+        let said = import(&from, &to, Some(&columns)).unwrap_err();
+        assert!(said.contains("car.down.csv.gz: it is there and no plain file; name another --out"), "{said}");
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn what_a_folder_holds_besides_recordings_is_named() {
+        let place = place("unused");
+        for name in ["x.down", "x.delay", "y.delay", "notes.txt", "z.Down"] {
+            std::fs::write(place.join("in").join(name), "1\n").unwrap();
+        }
+        let names: Vec<String> = unused(&place.join("in"))
+            .unwrap()
+            .iter()
+            .map(|p| p.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, ["A", "notes.txt", "y.delay", "z.Down"]);
         std::fs::remove_dir_all(place).unwrap();
     }
 

@@ -71,6 +71,11 @@ fn a_bad_file_of_each_kind_is_refused_with_its_line_and_a_remedy() {
         (mahimahi("1\n\n3\n").map(drop), "line 2: '' is not a whole number of milliseconds"),
         (mahimahi("1\n2.5\n").map(drop), "line 2: '2.5' is not a whole number"),
         (mahimahi("1\n7\n6\n").map(drop), "line 3: its time falls below the entry before: sort"),
+        (
+            mahimahi("seconds,Mbit/s\n0,1\n").map(drop),
+            "line 1: 'seconds,Mbit/s' is the head of a table: set format = \"csv\"",
+        ),
+        (csv("5\n10\n").map(drop), "line 1: '5' is no head of a table: set format = \"mahimahi\""),
         (mahimahi("0\n").map(drop), "it lasts 0 s"),
         (mahimahi("99999999\n").map(drop), "cut the recording"),
         (csv("0,1\n1,2\n").map(drop), "line 1: '0,1' is no head: write seconds,Mbit/s"),
@@ -175,6 +180,68 @@ fn a_flows_link_has_the_rate_that_was_recorded_meanwhile() {
     let scenario = scenario("rate = { file = \"x.csv\", format = \"csv\" }", &folder.0).unwrap();
     let bps = |from, until| scenario.link_bps(&scenario.flows[0], Span::from_secs(from), Span::from_secs(until));
     assert_eq!((bps(0, 1), bps(0, 2), bps(1, 3)), (Some(1e6), Some(2e6), Some(3e6)));
+}
+
+#[test]
+fn a_recording_is_kept_once_however_often_and_as_whatever_part_it_is_named() {
+    let folder = Folder::new("once");
+    folder.write("x.down", b"5\n10\n");
+    folder.write("same.down.gz", &gzip(b"5\n10\n"));
+    folder.write("x.csv", b"seconds,Mbit/s\n0,1\n1,3\n");
+    let two = |one: &str, other: &str| {
+        let rate = |of: &str| format!("rate = {{ {of} }}");
+        let text = AIR.replace("reverse = \"same\"", &format!("reverse = {{ {} }}", rate(other)));
+        let text = text.replace("WHAT", &rate(one));
+        match &Scenario::parse(&text, &folder.0).unwrap().channels[0].kind {
+            crate::ChannelKind::Cable(cable) => {
+                [&cable.forward, &cable.reverse].map(|way| way.rate_trace.clone().unwrap())
+            }
+            _ => unreachable!("a cable"),
+        }
+    };
+    let [one, other] = two(
+        "file = \"x.down\", format = \"mahimahi\"",
+        "file = \"same.down.gz\", format = \"mahimahi\", scale = \"1/2\", then = \"end\"",
+    );
+    assert!(one.shares(&other) && other.source().file.ends_with("same.down.gz"), "{other:?}");
+    let alone = rate("5\n10\n", other.source().clone(), Format::Mahimahi, Ratio::new(1, 2).unwrap(), Then::End);
+    assert_eq!(other, alone.unwrap());
+    let csv = "file = \"x.csv\", format = \"csv\"";
+    let [one, other] = two(csv, csv);
+    assert!(one.shares(&other));
+    let [one, other] = two(csv, &format!("{csv}, scale = \"1/2\""));
+    assert!(!one.shares(&other) && other.mean() == Rate::from_bps(1_000_000), "{other:?}");
+    let [one, _] = two(&format!("{csv}, scale = 1"), csv);
+    assert_eq!(one.scale(), Ratio::ONE);
+}
+
+/// Each part of a table of rates is kept by itself, so their number is bounded by what they take.
+#[test]
+fn recordings_that_take_too_much_memory_are_refused() {
+    let folder = Folder::new("much");
+    // More than an hour of steps of 4 ms.
+    let entries = wavelane_channel::cable::ENTRIES_MAX / 4;
+    let steps: String = (0..entries).map(|n| format!("{}.{:03},1\n", n / 250, n % 250 * 4)).collect();
+    folder.write("x.csv", format!("seconds,Mbit/s\n{steps}").as_bytes());
+    let base = crate::parse_trace::Base::new(&folder.0);
+    let (text, source) = read(&folder.0.join("x.csv")).unwrap();
+    let part = |n: u32| base.rate(&text, source.clone(), Format::Csv, (Ratio::new(1, n).unwrap(), Then::Wrap));
+    let most = TRACE_TABLES_MAX as usize / part(1).unwrap().octets();
+    for n in 2..=most as u32 {
+        part(n).unwrap();
+        part(n).unwrap();
+    }
+    let why = part(99).unwrap_err();
+    assert!(why.contains("recordings take more than") && why.contains("name fewer"), "{why}");
+}
+
+#[test]
+fn lines_are_counted_before_they_are_kept() {
+    let many = "1\n".repeat(wavelane_channel::cable::ENTRIES_MAX + 1);
+    let why = mahimahi(&many).unwrap_err();
+    assert!(why.contains("more than 4194304 entries: cut the recording"), "{why}");
+    // Before a wrong line behind them is met.
+    assert_eq!(mahimahi(&(many + "x\n")).unwrap_err(), why);
 }
 
 proptest! {

@@ -52,6 +52,7 @@ pub struct RateTrace {
     period: Span,
     /// Work of one period.
     total: u128,
+    peak: Rate,
 }
 
 /// What a recording holds.
@@ -135,9 +136,26 @@ impl RateTrace {
             return Err(TraceError::Order { entry: at + 1, what: "falls below" });
         }
         let period = Span::from_millis(u64::from(ms[ms.len() - 1]));
-        let worth = u128::from(OPPORTUNITY) * PER_OCTET * u128::from(scale.num()) / u128::from(scale.den());
+        let worth = worth(scale);
         let total = worth * ms.len() as u128;
-        Self { source, supply: Supply::Opportunities(ms.into(), worth), scale, then, period, total }.checked()
+        let supply = Supply::Opportunities(ms.into(), worth);
+        Self { source, supply, scale, then, period, total, peak: Rate::default() }.checked()
+    }
+
+    /// The same recording, found at `source`, with another scale and another end. It shares this one's table, unless that holds rates of
+    /// another scale.
+    pub fn again(&self, source: Source, scale: Ratio, then: Then) -> Option<Result<Self, TraceError>> {
+        let mut again = Self { source, scale, then, ..self.clone() };
+        match &self.supply {
+            Supply::Opportunities(ms, _) => {
+                let worth = worth(scale);
+                again.total = worth * ms.len() as u128;
+                again.supply = Supply::Opportunities(Arc::clone(ms), worth);
+            }
+            Supply::Steps(_) if scale != self.scale => return None,
+            Supply::Steps(_) => {}
+        }
+        Some(again.checked())
     }
 
     /// A rate from each time on, times counted from the first; the last one lasts as long as the one before it, or a second if it is alone.
@@ -162,14 +180,36 @@ impl RateTrace {
             table.push((start.as_nanos(), total, bps));
             total += u128::from(bps) * u128::from(end.saturating_sub(start).as_nanos());
         }
-        Self { source, supply: Supply::Steps(table.into()), scale, then, period, total }.checked()
+        let supply = Supply::Steps(table.into());
+        Self { source, supply, scale, then, period, total, peak: Rate::default() }.checked()
     }
 
-    fn checked(self) -> Result<Self, TraceError> {
+    fn checked(mut self) -> Result<Self, TraceError> {
         if self.period == Span::ZERO || self.period > PERIOD_MAX {
             return Err(TraceError::Period(self.period));
         }
-        if self.total == 0 { Err(TraceError::Nothing) } else { Ok(self) }
+        if self.total == 0 {
+            return Err(TraceError::Nothing);
+        }
+        // Asked for again and again, and the same each time.
+        self.peak = self.highest();
+        Ok(self)
+    }
+
+    /// Octets of memory that its table takes, which its clones share.
+    pub fn octets(&self) -> usize {
+        match &self.supply {
+            Supply::Opportunities(ms, _) => size_of_val(&ms[..]),
+            Supply::Steps(steps) => size_of_val(&steps[..]),
+        }
+    }
+    /// Whether it shares the table of `other`.
+    pub fn shares(&self, other: &Self) -> bool {
+        match (&self.supply, &other.supply) {
+            (Supply::Opportunities(one, _), Supply::Opportunities(two, _)) => Arc::ptr_eq(one, two),
+            (Supply::Steps(one), Supply::Steps(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
     }
 
     /// Where it came from.
@@ -210,6 +250,9 @@ impl RateTrace {
     }
     /// The highest mean of a tenth of a second.
     pub fn peak(&self) -> Rate {
+        self.peak
+    }
+    fn highest(&self) -> Rate {
         let windows = self.period.as_nanos().div_ceil(PEAK_WINDOW.as_nanos()).min(PEAK_WINDOWS);
         let mean =
             |n| self.mean_between(Instant::ZERO + PEAK_WINDOW.times(n), Instant::ZERO + PEAK_WINDOW.times(n + 1));
@@ -262,18 +305,36 @@ impl RateTrace {
     }
 }
 
+/// The work that an opportunity is worth.
+fn worth(scale: Ratio) -> u128 {
+    u128::from(OPPORTUNITY) * PER_OCTET * u128::from(scale.num()) / u128::from(scale.den())
+}
+
 impl DelayTrace {
+    /// The same recording, found at `source`, with another end, and other stretches; it shares this one's table.
+    pub fn again(&self, source: Source, every: Span, then: Then) -> Result<Self, TraceError> {
+        Self { source, then, every, ..self.clone() }.checked()
+    }
+    /// Octets of memory that its table takes, which its clones share.
+    pub fn octets(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
+    /// Whether it shares the table of `other`.
+    pub fn shares(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.values, &other.values)
+    }
     /// One delay for each stretch of `every`.
     pub fn new(source: Source, values: Vec<Span>, every: Span, then: Then) -> Result<Self, TraceError> {
         count(values.len())?;
-        let period = every.times(values.len() as u64);
-        if every == Span::ZERO || period > PERIOD_MAX {
-            return Err(TraceError::Period(period));
-        }
-        match values.iter().position(|delay| *delay > super::SPAN_MAX) {
+        let made = Self { source, values: values.into(), every, then }.checked()?;
+        match made.values.iter().position(|delay| *delay > super::SPAN_MAX) {
             Some(entry) => Err(TraceError::Long { entry }),
-            None => Ok(Self { source, values: values.into(), every, then }),
+            None => Ok(made),
         }
+    }
+    fn checked(self) -> Result<Self, TraceError> {
+        let period = self.period();
+        if self.every == Span::ZERO || period > PERIOD_MAX { Err(TraceError::Period(period)) } else { Ok(self) }
     }
     /// Where it came from.
     pub fn source(&self) -> &Source {

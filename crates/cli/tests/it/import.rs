@@ -95,6 +95,13 @@ fn recordings_of_links_become_files_that_a_study_runs_on_or_refuses() {
     std::fs::write(dir.join("links/bad.up"), "7\n3\n").unwrap();
     let (code, said) = study("traces", &to);
     assert!(code == Some(2) && said.contains("bad.up: line 2: its time falls below the entry before"), "{said}");
+    // What stands beside recordings is named, and does not stop the study from reading them.
+    std::fs::write(dir.join("links/bad.up"), "3\n7\n").unwrap();
+    std::fs::write(dir.join("links/Car.DOWN"), "3\n7\n").unwrap();
+    std::fs::write(dir.join("links/worse.up"), "seconds,Mbit/s\n0,1\n").unwrap();
+    let (code, said) = study("traces", &to);
+    assert!(code == Some(2) && said.contains("not used of") && said.contains("Car.DOWN (recordings are"), "{said}");
+    assert!(said.contains("worse.up: line 1: 'seconds,Mbit/s' is the head of a table: set format = \"csv\""), "{said}");
     let (code, said) = study("petrovic", &to);
     assert!(code == Some(2) && said.contains("leave it out, or run traces"), "{said}");
     std::fs::remove_dir_all(&dir).unwrap();

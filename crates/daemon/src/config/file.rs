@@ -67,6 +67,7 @@ impl Config {
             name: g.name,
             on_failure: g.on_failure,
             source: g.source,
+            attached: g.attached,
             pool,
             flows_max: g.flows_max.unwrap_or_else(|| memory::flows_default(defaults.flows_max)),
             serves: g.serves.map(|texts| prefixes("gateway.serves", texts)).transpose()?,

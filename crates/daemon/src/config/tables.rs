@@ -2,7 +2,7 @@
 
 use super::mechanisms::{BackpressureWord, PresetWord};
 use super::serial_table::SerialTable;
-use super::{OnFailure, Source, Ways};
+use super::{Attached, OnFailure, Source, Ways};
 use crate::medium::Medium;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -39,6 +39,8 @@ pub(super) struct GatewayTable {
     pub(super) on_failure: OnFailure,
     #[serde(default)]
     pub(super) source: Source,
+    #[serde(default)]
+    pub(super) attached: Attached,
     pub(super) control: Option<PathBuf>,
     pub(super) metrics: Option<String>,
     pub(super) hook: Option<PathBuf>,

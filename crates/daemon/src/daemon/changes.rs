@@ -7,33 +7,59 @@ const AT_ONCE: u32 = 6;
 /// ... and then one more in this time. Its last state is logged in the end.
 const AGAIN: Span = Span::from_secs(30);
 
-/// One thing that works or does not.
+/// Lines that may still be logged.
 #[derive(Clone, Debug)]
-pub(super) struct Changes {
-    now: bool,
-    said: bool,
+pub(super) struct Allowance {
     left: u32,
     refilled: Instant,
     unsaid: u64,
 }
 
-impl Changes {
-    pub(super) fn new(at: Instant, state: bool) -> Self {
-        Self { now: state, said: state, left: AT_ONCE, refilled: at, unsaid: 0 }
+impl Allowance {
+    pub(super) fn new(at: Instant) -> Self {
+        Self { left: AT_ONCE, refilled: at, unsaid: 0 }
     }
-    /// Sets the state. If the change is to be logged, returns how many were not.
-    pub(super) fn turn(&mut self, at: Instant, state: bool) -> Option<u64> {
-        self.unsaid += u64::from(state != self.now);
-        self.now = state;
+    fn refill(&mut self, at: Instant) {
         let earned = at.since(self.refilled).as_nanos() / AGAIN.as_nanos();
         if earned > 0 {
             self.left = self.left.saturating_add(u32::try_from(earned).unwrap_or(u32::MAX)).min(AT_ONCE);
             self.refilled += AGAIN.times(earned);
         }
-        if state == self.said || self.left == 0 {
+    }
+    /// If a line may be logged, how many before were not.
+    pub(super) fn take(&mut self, at: Instant) -> Option<u64> {
+        self.refill(at);
+        if self.left == 0 {
+            self.unsaid += 1;
             return None;
         }
         self.left -= 1;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+/// One thing that works or does not.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    now: bool,
+    said: bool,
+    allowed: Allowance,
+    unsaid: u64,
+}
+
+impl Changes {
+    pub(super) fn new(at: Instant, state: bool) -> Self {
+        Self { now: state, said: state, allowed: Allowance::new(at), unsaid: 0 }
+    }
+    /// Sets the state. If the change is to be logged, returns how many were not.
+    pub(super) fn turn(&mut self, at: Instant, state: bool) -> Option<u64> {
+        self.unsaid += u64::from(state != self.now);
+        self.now = state;
+        self.allowed.refill(at);
+        if state == self.said {
+            return None;
+        }
+        self.allowed.take(at)?;
         Some(self.say(state))
     }
     /// The state is logged in any case. Returns how many changes were not.
@@ -54,6 +80,18 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_one_peer_causes_is_logged_a_bounded_number_of_times_and_counted() {
+        let mut lines = Allowance::new(Instant::ZERO);
+        let told: Vec<u64> = (0..600).filter_map(|n| lines.take(Instant::from_millis(n * 100))).collect();
+        // Within a minute six at once and one more; the ten a second between them are counted.
+        assert_eq!(told.len(), 7);
+        assert!(
+            told[..6].iter().all(|unsaid| *unsaid == 0) && told[6..].iter().all(|unsaid| *unsaid > 290),
+            "{told:?}"
+        );
+    }
 
     #[test]
     fn a_lane_that_flaps_fills_no_log_and_its_last_state_is_told() {

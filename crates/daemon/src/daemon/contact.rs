@@ -1,6 +1,6 @@
 //! The state of each peer: since when it answers or does not, why not, and what of that was logged.
 
-use super::changes::Changes;
+use super::changes::{Allowance, Changes};
 use super::{Daemon, GREETING_PATIENCE};
 use crate::diagnosis::Cause;
 use crate::hook::Change;
@@ -25,6 +25,8 @@ pub(super) struct Contact {
     pub(super) up: bool,
     /// What was logged of that.
     said: Changes,
+    /// Bounds the other lines that it can cause.
+    lines: Allowance,
     /// The same of its lanes out, in the file's order.
     pub(super) lanes: Vec<Changes>,
     /// The same of lanes without a table, in the order of the status.
@@ -46,11 +48,16 @@ pub(super) struct Contact {
 }
 
 impl Contact {
+    /// If one more line may be logged that the peer can cause as often as it likes, how many before were not.
+    pub(super) fn may_tell(&mut self, now: Instant) -> Option<u64> {
+        self.lines.take(now)
+    }
     pub(super) fn new(now: Instant) -> Self {
         let (said, lanes) = (Changes::new(now, false), Vec::new());
         Self {
             up: false,
             said,
+            lines: Allowance::new(now),
             lanes,
             answering: Vec::new(),
             down: false,

@@ -99,6 +99,14 @@ impl Daemon {
         while let Some((change, result)) = self.kernel.as_mut().and_then(Kernel::answered) {
             self.kernel_answered(change, result);
         }
+        for note in self.kernel.as_ref().map(Kernel::notes).unwrap_or_default() {
+            if let Some(unsaid) = self.notes_told.take(self.now) {
+                self.say(&format!("{note}{}", Changes::unsaid(unsaid)));
+            }
+        }
+        if let Some(tun) = self.kernel.as_ref().and_then(Kernel::new_device) {
+            self.replace_device(tun);
+        }
         for hindrance in self.kernel.as_mut().map(Kernel::new_hindrances).unwrap_or_default() {
             self.say(&format!("warning: {hindrance}"));
         }

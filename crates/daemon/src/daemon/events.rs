@@ -1,6 +1,7 @@
 //! What the gateway reports: of flows to the doors, of peers to the log.
 
 use super::Daemon;
+use super::changes::Changes;
 use crate::config::lane_name;
 use crate::diagnosis::Cause;
 use wavelane_gateway::{Event, PeerId};
@@ -13,18 +14,13 @@ impl Daemon {
             Event::PathMtu { peer, place, text } => {
                 let lane = place.and_then(|out| self.out_lane(peer.0, out)).map(|(place, _)| place);
                 let lane = lane.map(|place| format!(", {}", lane_name(place))).unwrap_or_default();
-                self.say(&format!("peer '{}'{lane}: {text}", self.peer_name(peer).to_owned()));
+                self.say_of(peer, &format!("{lane}: {text}"));
             }
             Event::PeerDown(peer) => self.peer_down(peer),
             Event::Unanswered { peer, .. } => self.doubt(peer.0),
             Event::OwnKeyUnknown(peer) => self.tell(peer.0, Cause::KeyThere),
             Event::Unreadable(peer) => self.tell(peer.0, Cause::Preshared),
-            Event::PeerRestarted(peer) => {
-                self.say(&format!(
-                    "peer '{}' has restarted; its connections were reset",
-                    self.peer_name(peer).to_owned()
-                ));
-            }
+            Event::PeerRestarted(peer) => self.say_of(peer, " has restarted; its connections were reset"),
             Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
             Event::Denied { peer, address, by_source } => self.denied(peer, address, by_source),
             Event::Accepted(flow) => self.door.accepted(self.now, flow),
@@ -35,6 +31,14 @@ impl Daemon {
             Event::Notice(text) => self.say(&text),
             Event::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
         }
+    }
+
+    /// Logs what a peer can cause as often as it likes: of each peer some lines, so that none fills the log for the others.
+    fn say_of(&mut self, peer: PeerId, text: &str) {
+        let now = self.now;
+        let Some(unsaid) = self.peers.get_mut(peer.0).and_then(|contact| contact.may_tell(now)) else { return };
+        let name = self.peer_name(peer).to_owned();
+        self.say(&format!("peer '{name}'{text}{}", Changes::unsaid(unsaid)));
     }
 
     pub(super) fn peer_name(&self, peer: PeerId) -> &str {

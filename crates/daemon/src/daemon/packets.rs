@@ -34,6 +34,13 @@ impl Daemon {
             door.readable = true;
         }
     }
+    /// The device was deleted, and made anew.
+    pub(super) fn replace_device(&mut self, tun: OffloadTun) {
+        if let Err(e) = self.poller.add(&tun, super::TOKEN_TUN, super::Watch::Edges) {
+            return self.say(&format!("cannot use {} again ({e}): restart wavelaned", tun.name()));
+        }
+        self.packet_door = Some(PacketDoor::new(tun));
+    }
     /// From the device to the gateway. Returns whether there may be more.
     pub(super) fn take_packets(&mut self) -> bool {
         let Some(door) = self.packet_door.as_mut().filter(|d| d.readable) else { return false };
@@ -41,11 +48,11 @@ impl Daemon {
         match door.tun.receive(READS_PER_ROUND, |packet| gateway.handle_packet(now, packet)) {
             Ok(drained) => door.readable = !drained,
             Err(e) => {
-                // EBADFD: the operator took the interface away. Its return needs a restart.
+                // EBADFD: somebody deleted the interface.
                 door.readable = false;
                 if e.kind() != io::ErrorKind::WouldBlock {
                     let name = door.tun.name().to_owned();
-                    self.say(&format!("cannot read from {name} ({e}): set it up again, or restart wavelaned"));
+                    self.say(&format!("cannot read from {name} ({e}): it is made anew if it was deleted"));
                 }
             }
         }

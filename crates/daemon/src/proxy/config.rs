@@ -1,8 +1,8 @@
 //! The file of a proxy: a table `[proxy]`, its `[[proxy.side]]`, and nothing else. It needs no key, for it has no peer.
 
 use crate::config::{
-    ClockSkew, Config, ConfigError, Intercept, OnFailure, Peer, ProxyRules, Source, default_control, is_interface_name,
-    prefix_text, value, width,
+    Attached, ClockSkew, Config, ConfigError, Intercept, OnFailure, Peer, ProxyRules, Source, default_control,
+    is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -359,6 +359,7 @@ impl Settings {
             listen: ([127, 0, 0, 1], 0).into(),
             on_failure: self.on_failure,
             source: Source::Keep,
+            attached: Attached::default(),
             reads: Vec::new(),
             control: self.control.clone(),
             state: PathBuf::new(),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
-use wavelane_host::nft::run;
+use wavelane_host::nft::{ToolError, run};
 
 /// Most leftover policy rules removed at start.
 const LEFTOVERS_MAX: usize = 64;
@@ -34,6 +34,15 @@ impl Family {
                 break;
             }
         }
+    }
+    /// Adds a policy rule, unless it stands.
+    pub(crate) fn add_rule(self, which: &[&str]) -> Result<(), ToolError> {
+        let added = run("ip", &[&[self.ip_flag(), "rule", "add"], which].concat(), "").map(drop);
+        added.or_else(|e| if e.to_string().contains("File exists") { Ok(()) } else { Err(e) })
+    }
+    /// Does one thing for each version that this kernel has now, whether or not it fails for another; the first failure.
+    pub(crate) fn each(each: impl FnMut(Self) -> Result<(), ToolError>) -> Result<(), ToolError> {
+        Self::here().map(each).fold(Ok(()), Result::and)
     }
     /// ip's flag.
     pub(crate) fn ip_flag(self) -> &'static str {

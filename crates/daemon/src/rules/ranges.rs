@@ -1,7 +1,8 @@
 //! The addresses whose TCP is taken. The kernel's sets know no longest match, so it is worked out here.
 
 use super::family::Family;
-use crate::config::{Config, prefix_text, width};
+use super::tables::OF_SITES;
+use crate::config::{Attached, Config, prefix_text, width};
 use crate::kernel::Down;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,20 +28,66 @@ fn routes(config: &Config, family: Family, only_split: bool) -> Vec<IpPrefix> {
     all
 }
 
-/// The networks that are left alone under a wider one of a peer: those that this host's interfaces are attached to, as the kernel's main
-/// table lists them, other than by our device; a proxy's are those of its file.
+/// A network that one of this host's interfaces is attached to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Attachment {
+    pub(crate) network: IpPrefix,
+    device: String,
+}
+
+impl Attachment {
+    /// What a line of the kernel's main table says.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let network = words.next()?.parse().ok()?;
+        Some(Self { network, device: words.skip_while(|word| *word != "dev").nth(1)?.to_owned() })
+    }
+    /// Whether it is left alone under a wider network of a peer. A network that we serve always is: what peers send there would come
+    /// back to them otherwise.
+    pub(crate) fn is_left_alone(&self, config: &Config) -> bool {
+        let within = |wider: &IpPrefix| wider.bits <= self.network.bits && wider.contains(self.network.address);
+        let interfaces = config.intercept.iter().flat_map(|i| &i.interfaces);
+        let is_served =
+            interfaces.clone().any(|name| *name == self.device) || config.serves.iter().flatten().any(within);
+        is_served
+            || match config.attached {
+                Attached::None => false,
+                Attached::Private => {
+                    OF_SITES.iter().flat_map(|of| of.split(", ")).any(|of| of.parse().is_ok_and(|of| within(&of)))
+                }
+                Attached::All => true,
+            }
+    }
+}
+
+impl std::fmt::Display for Attachment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", prefix_text(&self.network), self.device)
+    }
+}
+
+/// The networks that are left alone under a wider one of a peer; a proxy's are those of its file.
 pub(crate) fn attached(config: &Config) -> Result<Vec<IpPrefix>, ToolError> {
     if let Some(proxy) = config.intercept.as_ref().and_then(|i| i.proxy.as_ref()) {
         return Ok(proxy.exempt.clone());
     }
+    let mut found: Vec<IpPrefix> =
+        attachments(config)?.into_iter().filter(|a| a.is_left_alone(config)).map(|a| a.network).collect();
+    found.dedup();
+    Ok(found)
+}
+
+/// The networks that this host's interfaces are attached to, as the kernel's main table lists them, other than by our device.
+pub(crate) fn attachments(config: &Config) -> Result<Vec<Attachment>, ToolError> {
     let device = config.tun.as_ref().map(|tun| tun.name.as_str());
     let mut found = Vec::new();
     for family in Family::here() {
         let listing = run("ip", &[family.ip_flag(), "route", "show", "table", "main", "proto", "kernel"], "")?;
-        let others = listing.lines().filter(|l| !l.split(' ').any(|word| Some(word) == device));
-        found.extend(others.filter_map(|l| l.split(' ').next()?.parse::<IpPrefix>().ok()));
+        found.extend(listing.lines().filter_map(Attachment::parse).filter(|a| Some(a.device.as_str()) != device));
     }
-    found.sort_by_key(|n| (n.address, n.bits));
+    found.sort_by(|a, b| {
+        (a.network.address, a.network.bits, &a.device).cmp(&(b.network.address, b.network.bits, &b.device))
+    });
     found.dedup();
     Ok(found)
 }
@@ -195,6 +242,43 @@ mod tests {
         let apart: Vec<IpPrefix> = vec!["10.4.0.0/24".parse().unwrap()];
         let narrow = with_routes(&[&["10.3.0.0/24"]]);
         assert_eq!(taken(&narrow, Family::V4, &Down::new(), &apart), ["10.3.0.0/24"]);
+    }
+
+    #[test]
+    fn public_networks_that_this_host_becomes_attached_to_stay_in_the_tunnel() {
+        let mut config = with_routes(&[&["0.0.0.0/0", "::/0"]]);
+        config.serves = Some(vec!["203.0.113.0/24".parse().unwrap()]);
+        config.intercept = Some(crate::config::Intercept { interfaces: vec!["lan0".into()], local: true, proxy: None });
+        let left = |config: &Config| -> Vec<&str> {
+            let lines = [
+                "10.2.0.0/24 dev wan0 scope link src 10.2.0.1 ",
+                "100.64.0.0/10 dev wan0 scope link",
+                "fe80::/64 dev wan0 metric 256 pref medium",
+                "fd00:2::/64 dev wan0 metric 256 pref medium",
+                // As a hostile network hands them out.
+                "8.0.0.0/7 dev wan0 scope link",
+                "8.8.8.0/24 dev wan0 scope link",
+                "10.0.0.0/7 dev wan0 scope link",
+                "2001:4860::/32 dev wan0 metric 256 pref medium",
+                // What this host is the router of.
+                "198.51.100.0/24 dev lan0 scope link",
+                "2001:db8:1::/64 dev lan0 metric 256 pref medium",
+                "203.0.113.128/25 dev dmz0 scope link",
+            ];
+            let found = lines.map(|line| (line, Attachment::parse(line).unwrap()));
+            found
+                .iter()
+                .filter(|(_, a)| a.is_left_alone(config))
+                .map(|(line, _)| line.split(' ').next().unwrap())
+                .collect()
+        };
+        let served = ["198.51.100.0/24", "2001:db8:1::/64", "203.0.113.128/25"];
+        let private = ["10.2.0.0/24", "100.64.0.0/10", "fe80::/64", "fd00:2::/64"];
+        assert_eq!(left(&config), [&private[..], &served].concat());
+        config.attached = Attached::None;
+        assert_eq!(left(&config), served);
+        config.attached = Attached::All;
+        assert_eq!(left(&config).len(), 11);
     }
 
     #[test]

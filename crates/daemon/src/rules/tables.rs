@@ -195,7 +195,7 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
 }
 
 /// Addresses that are no public ones, by family: of sites (RFC 1918, RFC 6598, RFC 4193), links (RFC 3927, RFC 4291) and groups.
-const OF_SITES: [&str; 2] = [
+pub(super) const OF_SITES: [&str; 2] = [
     "10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 172.16.0.0/12, 192.168.0.0/16, 224.0.0.0/4",
     "fc00::/7, fe80::/10, ff00::/8",
 ];

@@ -79,12 +79,18 @@ fn what_other_programs_take_away_is_put_back_and_told() {
         ("iptables -t raw -F PREROUTING", "that hold SYNs"),
         ("ip link set wavelane0 down", "the packet door's device"),
         ("ip address flush dev wavelane0", "the packet door's device"),
+        ("ip link del wavelane0", "the packet door's device"),
+        ("ip link del wavelane0; ip tuntap add wavelane0 mode tun", "the packet door's device"),
     ] {
         let before = a.counter("state_put_back");
         world.sh(&world.a, damage);
         wait_for(damage, || a.counter("state_put_back") > before && standing(&world) == whole);
         a.wait_log(told);
         works(damage);
+        // The device that was made anew is the one that is read.
+        let packets = a.counter("packets_from_inside");
+        world.sh(&world.client, "ping -c 1 -W 1 10.3.0.2 || true");
+        wait_for("packets", || a.counter("packets_from_inside") > packets);
     }
     assert_eq!(a.counter("state_missing"), 0);
     let taken = a.counter("connections_taken");
@@ -101,6 +107,83 @@ fn what_other_programs_take_away_is_put_back_and_told() {
     assert!(pinged.contains(" 0 received"), "{pinged}");
     stop("-CONT");
     wait_for("the rules to be back", || standing(&world) == whole);
+}
+
+#[test]
+fn one_ip_version_that_cannot_be_put_back_does_not_keep_the_other_away() {
+    let _alone = alone();
+    if !root_or_skip("IPv6 switched off") {
+        return;
+    }
+    let world = World::new("nosix");
+    let tun = "[tun]\naddresses = [\"10.99.0.1/24\", \"fd00:99::1/64\"]";
+    let (a, _b) = world.start_both("on_failure = \"closed\"", &format!("{INTERCEPT}\n{tun}"));
+    world.serve(7, echo);
+    let whole = standing(&world);
+    let four = || -> Vec<String> {
+        let of = |line: &&str| !["fd00:", "pref medium", "inet6"].iter().any(|word| line.contains(word));
+        let mut lines: Vec<String> = standing(&world).lines().filter(of).map(str::to_owned).collect();
+        lines.dedup();
+        lines
+    };
+    let (before, took) = (
+        four(),
+        "ip rule del priority 4780; ip rule del priority 4781; ip route flush table 4780; ip route flush table 4781",
+    );
+    let taken_away = |why: &str| {
+        world.sh(&world.a, took);
+        wait_for(why, || four() == before);
+        says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    };
+    let set =
+        |key: &str, value: u8| world.sh(&world.a, &format!("sysctl -qw net.ipv6.conf.{key}.disable_ipv6={value}"));
+    set("all", 1);
+    a.wait_log("IPv6 is switched off on this host");
+    taken_away("IPv4 while IPv6 is off");
+    assert_eq!(a.counter("state_missing"), 0);
+    set("all", 0);
+    a.wait_log("IPv6 is switched on again");
+    wait_for("all", || standing(&world) == whole);
+    // Refused for ever: on one interface only.
+    set("lo", 1);
+    a.wait_log("cannot be put back");
+    let failed = a.counter("state_missing");
+    taken_away("IPv4 beside what fails");
+    taken_away("IPv4 beside what fails, again");
+    assert_eq!(a.counter("state_missing"), failed, "told once");
+    assert_eq!(a.log().matches("cannot be put back").count() as u64, failed);
+    set("lo", 0);
+}
+
+/// Our own datagrams never enter our own device, also while what leads there is made anew.
+#[test]
+fn rules_that_stand_are_not_taken_away_while_others_are_put_back() {
+    let _alone = alone();
+    if !root_or_skip("make before break") {
+        return;
+    }
+    let world = World::new("gaps");
+    let (a, _b) = world.start_both("", &format!("{INTERCEPT}\nlocal = true\n[tun]"));
+    let heard = world.dir.join("rules");
+    let mut command = std::process::Command::new("ip");
+    command.args(["monitor", "rule"]).stdout(std::fs::File::create(&heard).unwrap());
+    let mut monitor = world.a.spawn(command, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
+    let hears = |mark: &str| {
+        wait_for("word of rules", || {
+            world.sh(&world.a, &format!("ip rule add fwmark {mark} lookup 99 priority 9; ip rule del priority 9"));
+            std::fs::read_to_string(&heard).unwrap().contains(mark)
+        });
+    };
+    hears("0x9");
+    let before = a.counter("state_put_back");
+    world.sh(&world.a, "ip rule del iif lan0 priority 4782");
+    wait_for("the rule", || a.counter("state_put_back") > before);
+    hears("0xa");
+    let _ = monitor.kill();
+    let _ = monitor.wait();
+    let said = std::fs::read_to_string(&heard).unwrap();
+    assert!(said.contains("4782:"), "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("Deleted 4781:")), "{said}");
 }
 
 #[test]
@@ -136,6 +219,23 @@ fn attached_networks_under_a_covering_route_stay_reachable() {
     wait_for("its TCP", || world.sh(&world.a, "nft list table inet wavelane").contains("10.8.1.0"));
     assert!(ping("10.8.0.2"));
     says(&mut world.connect(&world.client, "10.8.0.2:7").unwrap()).unwrap();
+    assert_eq!(a.counter("connections_taken"), taken);
+    a.wait_log("this host is attached to 10.8.0.0/24 (late0)");
+    // A network that hands out public addresses takes none out of the tunnel by that, unless that is asked for.
+    world.sh(&world.a, "ip addr add 198.51.100.1/24 dev dmz0; ip -6 addr add 2001:db8:9::1/64 dev dmz0 nodad");
+    world.sh(&world.server, "ip addr add 198.51.100.2/24 dev dmz0");
+    a.wait_log("warning: this host is attached to 198.51.100.0/24 (dmz0)");
+    let routes = || world.sh(&world.a, "ip route show table 4781; ip -6 route show table 4781");
+    wait_for("the word of it", || a.log().contains("2001:db8:9::/64 (dmz0)"));
+    assert!(!routes().contains("198.51.100.") && !routes().contains("2001:db8:9:"), "{}", routes());
+    assert!(world.connect(&world.client, "198.51.100.2:7").is_err());
+    a.wait_log("peer 'b' does not let us reach 198.51.100.2:7");
+    let taken = a.counter("connections_taken");
+    edit(&config, "[gateway]", "[gateway]\nattached = \"all\"");
+    assert_eq!(a.reload(), None);
+    wait_for("its route", || routes().contains("throw 198.51.100.0/24"));
+    a.wait_log("this host is attached to 198.51.100.0/24 (dmz0), 2001:db8:9::/64 (dmz0): what goes there goes plainly");
+    says(&mut world.connect(&world.client, "198.51.100.2:7").unwrap()).unwrap();
     assert_eq!(a.counter("connections_taken"), taken);
 }
 

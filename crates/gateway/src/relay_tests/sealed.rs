@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sealed::Sealing;
+use crate::shares::Passing;
 use crate::{Faults, Meddler};
 use std::sync::{Arc, Mutex};
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Seal, Word};
@@ -324,4 +325,30 @@ fn a_relay_cannot_say_that_a_flow_ended() {
         assert!(chain.run(Span::from_secs(60), Chain::all_closed), "{:?}", chain.clients[0].fate);
         chain.check_complete();
     }
+}
+
+#[test]
+fn a_relay_passes_on_no_more_requests_of_a_neighbour_than_its_part_once_the_next_gateway_is_short_of_time() {
+    let mut chain = sealed_chain(3);
+    chain.run(Span::from_secs(1), |_| false);
+    // One of ten thousand neighbours is sure of one request.
+    let now = chain.now;
+    chain.node(1).passing = Passing::new(now, 10_000);
+    let fate = |chain: &mut Chain| {
+        let talk = chain.talk(b"hello".to_vec(), Vec::new());
+        chain.run(Span::from_secs(2), |chain| chain.clients[talk].fate.is_some());
+        (chain.clients[talk].fate.clone(), chain.incoming)
+    };
+    let refused = |fate| matches!(fate, Some(Event::Refused(_, Reason::NoRoom)));
+    // Two are passed on while nothing is refused there, and the second is.
+    assert!(matches!(fate(&mut chain), (Some(Event::Closed(_)), 1)));
+    chain.refuses = Some(Reason::NoRoom);
+    let (second, asked) = fate(&mut chain);
+    assert!(refused(second) && asked == 2);
+    chain.refuses = None;
+    let (third, asked) = fate(&mut chain);
+    assert!(refused(third) && asked == 2, "it is not passed on");
+    assert_eq!([1, 2].map(|node| chain.count(node, "refused_key_rate")), [1, 0]);
+    chain.run(Span::from_secs(10), |_| false);
+    assert!(matches!(fate(&mut chain), (Some(Event::Closed(_)), 3)), "and is when that is over");
 }

@@ -3,12 +3,13 @@
 //! Contents are compared as the kernel's own messages, so nothing of them needs to be understood here.
 
 use super::{ANSWER_ROOM, ROUTES_MAX, attributes, messages, netlink, request, u32_at};
-use super::{HEADER, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ROUTE, RTA_TABLE, RTM_NEWROUTE};
+use super::{HEADER, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ROUTE, RTA_OIF, RTA_TABLE, RTM_NEWROUTE};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -114,6 +115,9 @@ pub fn policy_rules(priorities: &[u32]) -> io::Result<Vec<Vec<u8>>> {
 /// The routes of both IP versions in one of these tables, in an order of their own.
 pub fn table_routes(tables: &[u32]) -> io::Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
+    let mut names: BTreeMap<u32, String> = BTreeMap::new();
+    let mut name_of =
+        |index: u32| names.entry(index).or_insert_with(|| crate::interface_name(index).unwrap_or_default()).clone();
     for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
         for table in tables {
             dump(&request(family, *table), RTM_NEWROUTE, |body| {
@@ -122,11 +126,14 @@ pub fn table_routes(tables: &[u32]) -> io::Result<Vec<Vec<u8>>> {
                 if of.flatten() != Some(*table) || found.len() >= ROUTES_MAX {
                     return;
                 }
-                // Neither the flags of the carrier nor ages.
+                // Neither the flags of the carrier nor ages; a device that was made again has its name and another number.
                 let mut one = head.to_vec();
                 for (kind, value) in attributes(rest).filter(|(kind, _)| *kind != RTA_CACHEINFO) {
                     one.extend(kind.to_ne_bytes());
-                    one.extend(value);
+                    match u32_at(value, 0).filter(|_| kind == RTA_OIF) {
+                        Some(index) => one.extend(name_of(index).as_bytes()),
+                        None => one.extend(value),
+                    }
                 }
                 found.push(one);
             })?;
@@ -222,6 +229,20 @@ mod tests {
             assert_ne!(all.2, generation);
             assert!(!watch.wait(bell.as_fd(), Duration::ZERO).changed);
             assert_eq!(seen(), all, "what did not change is the same");
+            // Made again it has another number.
+            sh("ip tuntap add t0 mode tun");
+            let with_device = |line: &str| {
+                sh("ip link set t0 up");
+                sh(line);
+                table_routes(&[99]).unwrap()
+            };
+            let through = with_device("ip route add 198.51.100.0/24 dev t0 table 99");
+            sh("ip link del t0");
+            assert_eq!(table_routes(&[99]).unwrap(), all.1);
+            sh("ip tuntap add t1 mode tun");
+            sh("ip tuntap add t0 mode tun");
+            assert_eq!(with_device("ip route add 198.51.100.0/24 dev t0 table 99"), through);
+            sh("ip link del t0");
             sh("ip rule del priority 77");
             sh("ip route flush table 99");
             assert!(told());
