@@ -1,5 +1,6 @@
 //! Capture files, `pcap/STACK-NODE-CHANNEL.pcapng`, times from the run's start on: of the stations of radio cells, and of
-//! gateways' ports on the channels between them, where the laboratory captures too.
+//! gateways' ports on the channels between them, where the laboratory captures too; of every channel's ends around a gateway that is
+//! joined to no other, such as a proxy.
 
 use crate::engine::Point;
 use crate::wiring::World;
@@ -12,7 +13,7 @@ use std::rc::Rc;
 use wavelane_channel::wifi::{CapturePoint, LINKTYPE_RADIOTAP};
 use wavelane_measure::pcapng::{LINKTYPE_RAW, PortDirection, put_head, put_packet};
 use wavelane_run::{BackendError, CaptureExtent, RunContext};
-use wavelane_scenario::Scenario;
+use wavelane_scenario::{Channel, NodeKind, Scenario};
 
 /// Most bytes of one capture file; frames after that are counted and not written.
 const FILE_MAX: u64 = 1 << 30;
@@ -86,7 +87,11 @@ impl Captures {
         snaplen: usize,
     ) -> Result<Sinks, BackendError> {
         let mut sinks = BTreeMap::new();
-        for channel in scenario.channels_between_gateways() {
+        let between: Vec<&Channel> = scenario.channels_between_gateways().collect();
+        // A gateway alone is a proxy: what passes is of interest at both its sides and at the ends.
+        let alone = between.is_empty() && scenario.nodes.iter().any(|node| node.kind == NodeKind::Gateway);
+        let all = scenario.channels.iter().filter(|_| alone);
+        for channel in between.into_iter().chain(all) {
             let Some(id) = world.channels.get(&channel.name).filter(|_| channel.cell().is_none()) else { continue };
             for (end, node) in channel.between.iter().enumerate() {
                 let path = context.pcap(node, &channel.name);

@@ -6,6 +6,7 @@ mod capacity;
 mod cells;
 mod child;
 mod document;
+mod dungs;
 mod earlier;
 mod efficiency;
 #[cfg(test)]
@@ -240,6 +241,15 @@ pub const STUDIES: &[Study] = &[
         parts: &[],
         stacks: &[],
         run: traces::run,
+    },
+    Study {
+        id: dungs::ID,
+        about: "a split-TCP proxy over 802.11b, Bluetooth, handovers and cellular links: the source's figures, and when to split",
+        takes: ["2 min", "15 min"],
+        backend: "sim",
+        parts: &dungs::PARTS,
+        stacks: &[],
+        run: dungs::run,
     },
 ];
 

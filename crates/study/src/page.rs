@@ -218,6 +218,7 @@ fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         crate::gettys::ID => crate::gettys::page::charts(folder, document),
         crate::petrovic::ID => crate::petrovic::charts(document),
         crate::traces::ID => crate::traces::page::charts(folder, document),
+        crate::dungs::ID => crate::dungs::charts(folder, document),
         _ => Vec::new(),
     }
 }

@@ -31,10 +31,10 @@ fn repeats(of: BearerConfig, block: usize, loss: u32, round_ms: u64, tries: u32)
     BearerConfig { block, block_loss: percent(loss), round: Span::from_millis(round_ms), tries, ..of }
 }
 
-/// Three slots down and one up in CS-2, blocks of 30 B.
+/// Three slots down and one up in CS-2, each a block of 30 B in 20 ms: 12 kbit/s a slot in the mean.
 fn gprs() -> CellularConfig {
-    let down = repeats(bearer([28, 40], 280, 20), 30, 10, 200, 20);
-    let up = repeats(bearer([9, 13], 280, 20), 30, 10, 200, 20);
+    let down = repeats(bearer([32, 40], 280, 20), 30, 10, 200, 20);
+    let up = repeats(bearer([11, 13], 280, 20), 30, 10, 200, 20);
     CellularConfig {
         forward: down,
         reverse: up,

@@ -1,0 +1,88 @@
+//! Delayed acknowledgements over 802.11b: `S4-E9` (how many) and `S4-E10` (how long).
+
+use super::net::{BULK, Path};
+use super::{At, Found, Runs, UNPUBLISHED, Want};
+use crate::document::{Edition, Row};
+use serde_json::json;
+
+const SPLIT: &str = "tcp-reno+split";
+const STACK: &str = "tcp-2001";
+/// Segments per acknowledgement with the wanted gain over one, in per cent, and the closed form's.
+const COUNTS: [(u32, f64, f64, f64); 3] = [(2, 11.0, 16.0, 13.1), (3, 14.0, 20.0, 16.7), (4, 16.0, 24.0, 19.7)];
+/// From here on the start is over.
+const STEADY_S: f64 = 5.0;
+const UNTIL_S: f64 = 35.0;
+/// The delays that the source compared, in ms.
+const TIMERS_MS: [u64; 4] = [500, 200, 100, 50];
+/// About ten seconds, as the source has it.
+const TRANSFER: &str = "7 MB";
+
+/// The proxy's TCP had neither SACK, and so no tail loss probes, nor a timer below the delay of acknowledgements.
+const PLAIN: &str = "rto-min = \"1 s\"\nrto-initial = \"3 s\"\nwindow = \"65535 B\"\nsegment = \"1460 B\"";
+
+fn transfer(size: &str) -> String {
+    format!("[flows.{BULK}]\napp = \"download\"\nfrom = \"mobile1\"\nto = \"server\"\nsize = \"{size}\"\n")
+}
+
+/// The source's 30 MB, both halves alike, a timer of 500 ms.
+fn counted(count: u32) -> Path {
+    let tcp = format!("ack-every = {count}\nack-delay = \"500 ms\"\ninitial-window = 1\nquick-acks = 0");
+    Path { seconds: 70, tcp, flows: transfer("30 MB"), ..Path::wlan() }
+}
+
+fn timed(timer_ms: u64, quick: u32) -> Path {
+    let tcp =
+        format!("ack-every = 3\nack-delay = \"{timer_ms} ms\"\ninitial-window = 1\nquick-acks = {quick}\n{PLAIN}");
+    Path { seconds: 30, tcp, flows: transfer(TRANSFER), ..Path::wlan() }
+}
+
+pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
+    for count in 1..=4 {
+        runs.add(&format!("e9-{count}"), SPLIT, &counted(count));
+    }
+    for timer in TIMERS_MS {
+        runs.drawn(&format!("e10-{timer}"), STACK, &timed(timer, 0));
+    }
+    runs.drawn("e10-quick", STACK, &timed(500, 16));
+}
+
+pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (count, low, high, bound) in COUNTS {
+        let (name, case) = (format!("e9-{count}"), [("segments_per_ack", json!(count))]);
+        let head = At("S4-E9", &case, SPLIT);
+        let percent = |ratios: Vec<f64>| ratios.into_iter().map(|ratio| (ratio - 1.0) * 100.0).collect::<Vec<_>>();
+        let steady = found.ratios((&name, SPLIT), ("e9-1", SPLIT), |seen| Some(seen.between(STEADY_S, UNTIL_S)));
+        rows.push(head.beside(
+            ("steady_gain_percent", "%"),
+            &percent(steady),
+            Want::Between(low, high),
+            UNPUBLISHED,
+            Some(bound),
+        ));
+        let whole = found.ratios((&name, SPLIT), ("e9-1", SPLIT), |seen| Some(seen.goodput_bps));
+        rows.push(head.row(("whole_gain_percent", "%"), &percent(whole), Want::Nothing));
+    }
+    let stall = |name: &str| found.values(name, STACK, |seen| Some(seen.point("server-wire")?.fourth_s? * 1e3));
+    for timer in TIMERS_MS {
+        let (name, case) = (format!("e10-{timer}"), [("ack_delay_ms", json!(timer))]);
+        let head = At("S4-E10", &case, STACK);
+        let twice = 2.0 * timer as f64;
+        // Nothing is sent meanwhile but three segments.
+        let want = Want::Between(twice - 10.0, twice + 10.0);
+        rows.push(head.beside(("stall_ms", "ms"), &stall(&name), want, UNPUBLISHED, Some(twice)));
+        let needless = found.values(&name, STACK, |seen| {
+            let server = seen.point("server-wire")?;
+            Some((server.pure_acks - server.data_packets / 3.0) / server.pure_acks * 100.0)
+        });
+        rows.push(head.row(("acks_beyond_one_in_three_percent", "%"), &needless, Want::Nothing));
+        let sooner = found.ratios((&name, STACK), ("e10-500", STACK), |seen| seen.duration_s);
+        let sooner: Vec<f64> = sooner.into_iter().map(|ratio| (1.0 - ratio) * 100.0).collect();
+        let want = if timer == 50 { Want::Between(7.0, 11.0) } else { Want::Nothing };
+        rows.push(head.row(("sooner_than_with_500_ms_percent", "%"), &sooner, want));
+    }
+    let case = [("ack_delay_ms", json!(500)), ("quick_acks", json!(16))];
+    let want = Want::One(crate::cells::Aim::AtMost(50.0));
+    rows.push(At("S4-E10", &case, STACK).beside(("stall_ms", "ms"), &stall("e10-quick"), want, UNPUBLISHED, Some(0.0)));
+    rows
+}

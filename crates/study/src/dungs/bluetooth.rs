@@ -1,0 +1,113 @@
+//! Bluetooth 1.1: `S4-E5` (UDP and its jumps), `S4-E6` (TCP with 8 kB), `S4-E7` (without an access point).
+
+use super::net::{Path, udp};
+use super::{At, Found, Runs, Seen, UNPUBLISHED, Want};
+use crate::cells::Aim;
+use crate::document::{Edition, Row};
+use serde_json::json;
+
+const STACK: &str = "tcp-reno";
+/// Levels of the source's link: word, keys of the channel, closed form in bit/s (28, 42 and 48 slots for 1,470 B).
+const LEVELS: [(&str, &str, f64); 3] = [
+    ("DH5", "packets = \"dh\"", 672e3),
+    ("DM5", "packets = \"dm\"", 448e3),
+    ("symmetric", "scheduler = \"symmetric\"", 392e3),
+];
+/// The scheduler moves between them; behind an access point it is symmetric more often than without.
+const AP: &str = "scheduler = { asymmetric = \"6 s\", symmetric = \"3 s\" }";
+const AD_HOC: &str = "scheduler = { asymmetric = \"20 s\", symmetric = \"2 s\" }";
+const TCP_BPS: f64 = 644e3;
+const WINDOW: f64 = 8_192.0;
+/// Wired round trips, in ms.
+const WIRED_MS: [u64; 4] = [2, 50, 100, 200];
+/// The bandwidth that the source's iperf asked for: 700 kbit/s in 1,470 B.
+const EVERY_US: u64 = 16_800;
+/// A level is held by a second within this part of it.
+const NEAR: f64 = 0.04;
+
+fn path(keys: &str) -> Path {
+    Path { seconds: 31, ..Path::over(&format!("kind = \"bluetooth\"\npreset = \"bluetooth-1.1\"\n{keys}")) }
+}
+
+fn windowed(wired_ms: u64) -> Path {
+    Path { wire_us: wired_ms * 500, tcp: format!("window = \"{WINDOW} B\""), ..path("") }
+}
+
+pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
+    for (word, keys, _) in LEVELS {
+        runs.once(&format!("e5-{word}"), "udp", &Path { flows: udp(1_470, EVERY_US), ..path(keys) });
+    }
+    for (word, keys) in [("ap", AP), ("ad-hoc", AD_HOC)] {
+        runs.pictured(&format!("e5-{word}"), "udp", &Path { flows: udp(1_470, EVERY_US), ..path(keys) });
+        runs.drawn(&format!("e6-{word}"), STACK, &Path { tcp: format!("window = \"{WINDOW} B\""), ..path(keys) });
+    }
+    runs.once("e6-open", STACK, &path(""));
+    for wired in WIRED_MS {
+        runs.once(&format!("e6-{wired}"), STACK, &windowed(wired));
+    }
+}
+
+/// How many levels two seconds or more hold.
+fn plateaus(seen: &Seen) -> f64 {
+    let seconds: Vec<f64> = seen.halves_bps.chunks_exact(2).map(|two| (two[0] + two[1]) / 2.0).collect();
+    let held = |level: f64| seconds.iter().filter(|bps| (*bps / level - 1.0).abs() <= NEAR).count() >= 2;
+    LEVELS.iter().filter(|(.., level)| held(*level)).count() as f64
+}
+
+/// Jumps: seconds that differ by a fifth from the one before.
+fn jumps(seen: &Seen) -> f64 {
+    let seconds: Vec<f64> = seen.halves_bps.chunks_exact(2).skip(1).map(|two| (two[0] + two[1]) / 2.0).collect();
+    seconds.windows(2).filter(|two| (two[1] / two[0].max(1.0) - 1.0).abs() > 0.2).count() as f64
+}
+
+pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (word, _, level) in LEVELS {
+        let values = found.values(&format!("e5-{word}"), "udp", |seen| Some(seen.between(2.0, 30.0)));
+        let case = [("link", json!(word))];
+        let want = Want::Between(0.99 * level, 1.01 * level);
+        rows.push(At("S4-E5", &case, "udp").beside(("goodput_bps", "bit/s"), &values, want, UNPUBLISHED, Some(level)));
+    }
+    for (word, id) in [("ap", "S4-E5"), ("ad-hoc", "S4-E7")] {
+        let case = [("network", json!(word))];
+        let name = format!("e5-{word}");
+        let head = At(id, &case, "udp");
+        let want = if word == "ap" { Want::One(Aim::AtLeast(2.0)) } else { Want::Nothing };
+        rows.push(head.row(("plateaus", "levels"), &found.values(&name, "udp", |seen| Some(plateaus(seen))), want));
+        rows.push(head.row(("jumps", "jumps"), &found.values(&name, "udp", |seen| Some(jumps(seen))), Want::Nothing));
+        rows.push(head.row(("goodput_bps", "bit/s"), &found.goodputs(&name, "udp"), Want::Nothing));
+        let name = format!("e6-{word}");
+        rows.push(At(id, &case, STACK).row(("goodput_bps", "bit/s"), &found.goodputs(&name, STACK), Want::Nothing));
+    }
+    let jumps = |name: &str| found.values(name, "udp", |seen| Some(jumps(seen)));
+    let fewer: Vec<f64> = jumps("e5-ad-hoc").iter().zip(jumps("e5-ap")).map(|(a, b)| a - b).collect();
+    let mut row = At("S4-E7", &[], "udp").row(("jumps_less_those_behind_an_ap", "jumps"), &[], Want::Nothing);
+    (row.value, row.n) = (wavelane_measure::mean(&fewer), fewer.len() as u64);
+    row.why = "the times of both schedulers are a choice: the source gives none".into();
+    rows.push(row);
+    let open = found.values("e6-open", STACK, |seen| Some(seen.between(2.0, 30.0)));
+    let want = Want::Between(0.99 * TCP_BPS, 1.01 * TCP_BPS);
+    rows.push(At("S4-E6", &[("window", json!("open"))], STACK).beside(
+        ("goodput_bps", "bit/s"),
+        &open,
+        want,
+        UNPUBLISHED,
+        Some(TCP_BPS),
+    ));
+    for wired in WIRED_MS {
+        let bound = TCP_BPS.min(WINDOW * 8e3 / wired as f64);
+        let values = found.values(&format!("e6-{wired}"), STACK, |seen| Some(seen.between(2.0, 30.0)));
+        let case = [("window", json!("8 kB")), ("wired_rtt_ms", json!(wired))];
+        let head = At("S4-E6", &case, STACK);
+        // Behind 98 ms the window binds: less than the link's rate, and no more than a window a round trip.
+        let most = if wired >= 98 { bound.min(0.97 * TCP_BPS) } else { 1.01 * TCP_BPS };
+        rows.push(head.beside(
+            ("goodput_bps", "bit/s"),
+            &values,
+            Want::One(Aim::AtMost(most)),
+            UNPUBLISHED,
+            Some(bound),
+        ));
+    }
+    rows
+}

@@ -1,0 +1,88 @@
+//! When to split: loss on the air times wired round trip, beside CUBIC and BBR end to end, and the same TCP alone on the air.
+
+use super::net::Path;
+use super::{At, Found, Runs, UNPUBLISHED, Want};
+use crate::cells::Aim;
+use crate::document::{Edition, Row};
+use serde_json::json;
+
+/// Lost on the air, in thousandths, and wired round trips in ms.
+const LOSSES: [u32; 3] = [1, 10, 30];
+const WIRED_MS: [u64; 3] = [20, 100, 300];
+const CUBIC: &str = "tcp-cubic";
+const BBR: &str = "tcp-bbr";
+const SPLITS: [(&str, &str); 2] = [("tcp-cubic+split", CUBIC), ("tcp-bbr+split", BBR)];
+const RATE_BPS: f64 = 20e6;
+
+fn path(thousandths: u32, wired_us: u64) -> Path {
+    let air = format!(
+        "kind = \"cable\"\nforward = {{ rate = \"20 Mbit/s\", delay = \"2500 us\", queue = \"100 packets\", loss = {{ kind = \"random\", p = \"{thousandths}/1000\" }} }}\nreverse = {{ rate = \"20 Mbit/s\", delay = \"2500 us\", queue = \"100 packets\" }}"
+    );
+    Path { seconds: 20, wire_us: wired_us, ..Path::over(&air) }
+}
+
+/// CUBIC end to end takes its time between losses, and little of ours.
+fn cubic(thousandths: u32, wired_us: u64) -> Path {
+    let seconds = if thousandths > 1 { 125 } else { 65 };
+    Path { seconds, ..path(thousandths, wired_us) }
+}
+
+/// From five seconds on: starts are no part of the question.
+fn steady(seen: &super::Seen) -> f64 {
+    seen.between(5.0, f64::MAX)
+}
+
+fn name(thousandths: u32, wired: u64) -> String {
+    format!("map-{thousandths}-{wired}")
+}
+
+pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
+    for loss in LOSSES {
+        for stack in [CUBIC, BBR] {
+            // The wire is as if it were not there.
+            runs.add(&name(loss, 0), stack, &path(loss, 0));
+        }
+        for wired in WIRED_MS {
+            runs.add(&name(loss, wired), CUBIC, &cubic(loss, wired * 500));
+            for stack in [BBR, SPLITS[0].0, SPLITS[1].0] {
+                runs.add(&name(loss, wired), stack, &path(loss, wired * 500));
+            }
+        }
+    }
+}
+
+pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let goodput = |seen: &super::Seen| Some(steady(seen));
+    let goodputs = |name: &str, stack: &str| found.values(name, stack, goodput);
+    for loss in LOSSES {
+        for wired in WIRED_MS {
+            let case = [("loss_percent", json!(f64::from(loss) / 10.0)), ("wired_rtt_ms", json!(wired))];
+            let here = name(loss, wired);
+            for stack in [CUBIC, BBR] {
+                let mut row =
+                    At("map", &case, stack).row(("goodput_bps", "bit/s"), &goodputs(&here, stack), Want::Nothing);
+                row.bound = Some(RATE_BPS);
+                rows.push(row);
+            }
+            for (split, own) in SPLITS {
+                let head = At("map", &case, split);
+                rows.push(head.row(("goodput_bps", "bit/s"), &goodputs(&here, split), Want::Nothing));
+                let alone = found.ratios((&here, split), (&name(loss, 0), own), goodput);
+                let want = Want::One(Aim::AtLeast(0.97));
+                rows.push(head.beside(("of_its_tcp_alone", "ratio"), &alone, want, UNPUBLISHED, Some(1.0)));
+                let cubic = found.ratios((&here, split), (&here, CUBIC), goodput);
+                let bbr = found.ratios((&here, split), (&here, BBR), goodput);
+                let want = match (own == CUBIC, loss, wired) {
+                    (true, 10, 100) => Want::Between(12.4, 14.4),
+                    (true, ..) => Want::Between(1.2, 32.0),
+                    (false, ..) => Want::One(Aim::AtLeast(1.2)),
+                };
+                rows.push(head.row(("over_cubic", "ratio"), &cubic, want));
+                let want = if own == BBR { Want::Between(1.0, 1.9) } else { Want::Between(0.42, 1.0) };
+                rows.push(head.row(("over_bbr", "ratio"), &bbr, want));
+            }
+        }
+    }
+    rows
+}

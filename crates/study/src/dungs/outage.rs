@@ -1,0 +1,103 @@
+//! `S4-E4`: how long a transfer stands still after an outage, end to end and behind a proxy whose half on the air backs off less.
+
+use super::net::Path;
+use super::{At, Found, Runs, UNPUBLISHED, Want};
+use crate::cells::Aim;
+use crate::document::{Edition, Row};
+use serde_json::json;
+
+/// Timers of the source's time, in ms: with either 29 s follow from 16 s.
+const FLOORS_MS: [u64; 2] = [228, 935];
+/// The source's outage, and after which time its transfer went on.
+const HANDOVER_MS: u64 = 16_000;
+const PUBLISHED_S: f64 = 29.0;
+const OUTAGES_MS: [u64; 12] = [100, 300, 700, 1_500, 3_000, 5_000, 8_000, 11_000, 13_500, 16_000, 22_000, 30_000];
+const QUICK: [usize; 8] = [0, 2, 4, 5, 6, 8, 9, 11];
+/// When it begins.
+const FROM_S: f64 = 5.0;
+/// The longest time between two tries of the proxy's half on the air: 15 of them outlast the longest outage, as Linux counts
+/// (`tcp_retries2`); with 1 s the connection would be given up after 15 s.
+const PROXY_RTO_S: f64 = 3.0;
+/// A round trip, and what lies in the queue before it.
+const SLACK_S: f64 = 0.2;
+
+fn path(outage_ms: u64, tcp: &str, knobs: &str) -> Path {
+    let air = format!(
+        "kind = \"cable\"\nforward = {{ rate = \"6 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\", outages = [{{ at = \"5 s\", for = \"{outage_ms} ms\" }}] }}\nreverse = {{ rate = \"6 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\", outages = [{{ at = \"5 s\", for = \"{outage_ms} ms\" }}] }}"
+    );
+    let seconds = u32::try_from(FROM_S as u64 + outage_ms * 2 / 1_000 + 3).unwrap_or(u32::MAX);
+    Path { seconds, tcp: tcp.into(), knobs: knobs.into(), ..Path::over(&air) }
+}
+
+fn proxied(outage_ms: u64) -> Path {
+    path(outage_ms, "", "sides = [{ nodes = [\"mobile1\"], tcp = { rto-max = \"3 s\" } }]")
+}
+
+fn outages(edition: Edition) -> Vec<u64> {
+    match edition {
+        Edition::Full => OUTAGES_MS.to_vec(),
+        Edition::Quick => QUICK.map(|at| OUTAGES_MS[at]).to_vec(),
+    }
+}
+
+pub(super) fn runs(runs: &mut Runs, edition: Edition) {
+    for floor in FLOORS_MS {
+        let path = path(HANDOVER_MS, &format!("rto-min = \"{floor} ms\"\nwindow = \"17520 B\""), "");
+        runs.once(&format!("e4-floor-{floor}"), "tcp-reno", &path);
+    }
+    for outage in outages(edition) {
+        runs.once(&format!("e4-{outage}"), "tcp-cubic", &path(outage, "", ""));
+        runs.once(&format!("e4-{outage}"), "tcp-cubic+split", &proxied(outage));
+    }
+}
+
+/// From the begin of the outage to the next data.
+fn restart(found: &Found<'_>, name: &str, stack: &str) -> Vec<f64> {
+    found.values(name, stack, |seen| seen.pause_s.filter(|pause| pause.0 >= FROM_S - 0.5).map(|pause| pause.1 - FROM_S))
+}
+
+/// Timers that double from `first` on: the first that runs out after the outage.
+fn ladder(first: f64, outage: f64) -> f64 {
+    let mut sum = first;
+    let mut step = first;
+    while sum < outage {
+        step *= 2.0;
+        sum += step;
+    }
+    sum
+}
+
+pub(super) fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let outage = HANDOVER_MS as f64 / 1e3;
+    for floor in FLOORS_MS {
+        let case = [("rto_floor_ms", json!(floor)), ("outage_s", json!(outage))];
+        rows.push(At("S4-E4", &case, "tcp-reno").beside(
+            ("restart_s", "s"),
+            &restart(found, &format!("e4-floor-{floor}"), "tcp-reno"),
+            Want::Between(PUBLISHED_S - SLACK_S, PUBLISHED_S + SLACK_S),
+            Some(PUBLISHED_S),
+            Some(ladder(floor as f64 / 1e3, outage)),
+        ));
+    }
+    for outage_ms in outages(edition) {
+        let (name, outage) = (format!("e4-{outage_ms}"), outage_ms as f64 / 1e3);
+        let case = [("outage_s", json!(outage))];
+        // Each timer runs out no later than after twice the time that has passed.
+        rows.push(At("S4-E4", &case, "tcp-cubic").beside(
+            ("restart_s", "s"),
+            &restart(found, &name, "tcp-cubic"),
+            Want::Between(outage, 2.0 * outage + 2.0 * SLACK_S),
+            UNPUBLISHED,
+            Some(outage),
+        ));
+        rows.push(At("S4-E4", &case, "tcp-cubic+split").beside(
+            ("restart_s", "s"),
+            &restart(found, &name, "tcp-cubic+split"),
+            Want::One(Aim::AtMost(outage + PROXY_RTO_S + SLACK_S)),
+            UNPUBLISHED,
+            Some(outage),
+        ));
+    }
+    rows
+}

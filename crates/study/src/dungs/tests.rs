@@ -1,0 +1,51 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::fixtures::{Folder, options};
+use std::sync::atomic::AtomicBool;
+use wavelane_run::Verdict;
+use wavelane_scenario::Scenario;
+
+/// Every run is a scenario, no two are the same, every part has judged rows, and what was not run is never a pass.
+#[test]
+fn editions_hold_every_part() {
+    for edition in [Edition::Quick, Edition::Full] {
+        let all = runs(edition, |_| true);
+        let mut keys: Vec<String> = all.iter().map(Run::key).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), all.len());
+        for run in all.iter().filter(|run| run.seed == 0) {
+            Scenario::parse(&run.text, std::path::Path::new(".")).expect(&run.text);
+        }
+        let found = Found { runs: all.iter().map(|run| (run, Seen::default())).collect() };
+        for part in &TABLE {
+            let rows = (part.rows)(&Found { runs: Vec::new() }, edition);
+            assert!(rows.iter().any(|row| row.verdict == Verdict::Inconclusive), "{}", part.word);
+            assert!(rows.iter().all(|row| [Verdict::Inconclusive, Verdict::Info].contains(&row.verdict)));
+        }
+        assert!(!rows(&found, edition).is_empty());
+        assert!(PARTS.iter().zip(&TABLE).all(|(word, part)| *word == part.word));
+    }
+}
+
+/// A run with captures at four places: the split shows the server the wire's round trip, and nobody else's.
+#[test]
+fn captures_tell_both_sides_of_the_proxy_apart() {
+    let folder = Folder::new("dungs-captures");
+    let all = runs(Edition::Quick, |part| part == "split");
+    let run = all.iter().find(|run| run.name == "e8" && run.stack.ends_with("+split")).unwrap();
+    let go_on = AtomicBool::new(false);
+    let hooks = RunHooks {
+        progress: &|_| (),
+        count: &|_| (),
+        cancelled: &go_on,
+        environment: &|| Value::Null,
+        render: &|_| Ok(()),
+    };
+    let seen = seen::observe(run, &options(&folder.0), &hooks).unwrap();
+    let rtt = |place: &str| seen.point(place).unwrap().rtt_ms.unwrap();
+    assert!((10.0..12.0).contains(&rtt("server-wire")), "{}", rtt("server-wire"));
+    assert!(rtt("p-lan") > 20.0 && rtt("p-wire") < 2.0, "{} {}", rtt("p-lan"), rtt("p-wire"));
+    assert!(seen.held.unwrap() > 60_000.0, "{:?}", seen.held);
+    assert_eq!(seen::observe(run, &options(&folder.0), &hooks).unwrap(), seen);
+}
