@@ -4,6 +4,7 @@ use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Rate, Span};
 use wavelane_queue::Discipline;
+use wavelane_services::arq::Tries;
 use wavelane_services::packet::Repairs;
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
@@ -124,6 +125,8 @@ pub struct PacketConfig {
     pub discipline: Discipline,
     /// How each class of packets is repaired.
     pub repairs: Repairs,
+    /// When a packet is sent again.
+    pub tries: Tries,
     /// Whether the owner routes packets for a down peer another way: then no ICMP error is sent.
     pub other_way: bool,
 }
@@ -137,6 +140,7 @@ impl Default for PacketConfig {
             pool: 32 << 20,
             discipline: Discipline::default(),
             repairs: Repairs::default(),
+            tries: Tries::default(),
             other_way: false,
         }
     }

@@ -70,7 +70,7 @@ use vtx::Vtx;
 use wavelane_base::{Address, Entropy, Instant, Octets, PortId, Span};
 pub use wavelane_queue::Discipline;
 use wavelane_services::Services;
-pub use wavelane_services::arq::Repair;
+pub use wavelane_services::arq::{Repair, Tries};
 use wavelane_services::hop::Hop;
 pub use wavelane_services::packet::Repairs;
 use wavelane_transport::link;

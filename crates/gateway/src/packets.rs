@@ -160,6 +160,7 @@ pub(super) fn link_packets(config: &Config, entropy: &mut Entropy) -> Option<Pac
         pool: packets.pool / config.peers.len().max(1),
         discipline: packets.discipline,
         repairs: packets.repairs,
+        tries: packets.tries,
         key: [entropy.next_u64(), entropy.next_u64()],
     })
 }

@@ -22,6 +22,9 @@ pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<&'static str> {
             "block-loss and corruption are faults that the shipped daemon does not have: run it with --on sim",
         );
     }
+    if knobs.tries_of_1998 {
+        return Some("tries = \"1998\" is of the simulator alone: run it with --on sim, or leave tries out");
+    }
     if knobs.overhear {
         return Some("overhear is of the simulator alone, because wavelaned has no radio port: run it with --on sim");
     }

@@ -232,9 +232,11 @@ impl<'a> Run<'a> {
             inconclusive,
             notes: std::mem::take(&mut self.notes),
             radios: Vec::new(),
+            lines: Vec::new(),
             spent,
             kernels,
             packets: counted.packets,
+            timeouts: None,
         })
     }
 }

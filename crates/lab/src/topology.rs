@@ -93,6 +93,10 @@ impl Plan {
                 let why = "is a radio cell, and a bit-level MAC cannot run against real kernels in real time";
                 return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
             }
+            if channel.pair_word() == Some("serial") {
+                let why = "is a serial line, which the lab has no emulator of";
+                return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+            }
             let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
             let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");
             let address = |last: u8| Ipv4Addr::new(NET[0], NET[1], third, last);

@@ -207,8 +207,8 @@ impl World {
                     Cellular::new(seed, name, **config).map_err(|e| e.to_string())
                 });
             }
-            ChannelKind::Wifi(_) => {
-                let why = "is a radio cell, which the lab does not have";
+            ChannelKind::Wifi(_) | ChannelKind::Serial(_) => {
+                let why = "is a medium that the lab does not have";
                 return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
             }
         };

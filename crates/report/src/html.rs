@@ -2,6 +2,7 @@
 
 use crate::drawn::Drawn;
 use crate::headline::{crossed, headline};
+use crate::line::line_table;
 use crate::people::people_tables;
 use crate::plot::{Look, colour, escape, style_of};
 use crate::radio::radio_tables;
@@ -78,7 +79,7 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'s
         Some(crossed) => table(&mut out, document, &crossed),
         None => flow_table(&mut out, document, scenario),
     }
-    for (title, more) in people_tables(document).into_iter().chain(radio_tables(document)) {
+    for (title, more) in people_tables(document).into_iter().chain(radio_tables(document)).chain(line_table(document)) {
         let _ = writeln!(out, "<h2>{}</h2>", escape(title));
         table(&mut out, document, &more);
     }

@@ -11,6 +11,7 @@ mod graph;
 mod headline;
 mod html;
 mod legend;
+mod line;
 mod overlay;
 mod page;
 #[cfg(feature = "full")]

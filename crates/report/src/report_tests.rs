@@ -104,9 +104,11 @@ impl Backend for Shapes {
             inconclusive: None,
             notes: vec![],
             radios: vec![],
+            lines: vec![],
             spent: Spent { programs_s: None, machine_s: Some(octets as f64 * 25e-9) },
             kernels: vec![],
             packets: None,
+            timeouts: None,
         })
     }
 }
@@ -230,6 +232,27 @@ fn radio_cells_stand_in_the_page_as_on_the_terminal() {
         coded_share: Some(0.5),
     };
     document.stacks[0].radios.push(radio.clone());
+    let of_line = |seed: u64| wavelane_run::LineFigures {
+        channel: "phone".into(),
+        way: "forward".into(),
+        seed,
+        packets: 110,
+        packet_bytes: 4_400,
+        full: 3,
+        down: 2,
+        too_long: 1,
+        sent: 104,
+        sent_bytes: 4_347,
+        received: 90,
+        bad: 17,
+        noise: 21,
+        overrun: 19,
+    };
+    document.stacks[0].lines = vec![of_line(1)];
+    let text = summary_text(&document, &scenario);
+    for cell in ["phone", "104", "41.8", "17", "19"] {
+        assert!(text.contains(cell), "{cell} {text}");
+    }
     let page = html::page(&document, &scenario, &[]);
     assert!(!page.contains("Managed queues"), "no queue of this cell is managed");
     let category = wavelane_run::CategoryFigures {

@@ -1,5 +1,6 @@
 //! The table of throughput and delay per stack, as text and as HTML.
 
+use crate::line::line_table;
 use crate::people::people_tables;
 use crate::radio::radio_tables;
 use crate::table::Table;
@@ -125,7 +126,7 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
     for cost in costs(document) {
         let _ = writeln!(out, "{cost}");
     }
-    for (_, table) in people_tables(document).into_iter().chain(radio_tables(document)) {
+    for (_, table) in people_tables(document).into_iter().chain(radio_tables(document)).chain(line_table(document)) {
         let _ = write!(out, "\n{}", table.text());
     }
     for o in &document.omitted {

@@ -175,6 +175,8 @@ pub struct StackRaw {
     pub notes: Vec<String>,
     /// What happened in the radio cells, in the scenario's order.
     pub radios: Vec<RadioRaw>,
+    /// What the serial lines did, by channel and direction in the scenario's order.
+    pub lines: Vec<LineRaw>,
     /// Processor time while the flows ran.
     pub spent: Spent,
     /// What the kernels of the endpoints counted of TCP while the flows ran, in the scenario's order of nodes; empty where
@@ -182,6 +184,8 @@ pub struct StackRaw {
     pub kernels: Vec<KernelTcp>,
     /// What the gateways' packet service sent, all gateways together; `None` where it is not in use.
     pub packets: Option<PacketsRaw>,
+    /// Retransmission timeouts of the endpoints' TCP connections that are open at the end; `None` where nobody counts them.
+    pub timeouts: Option<u64>,
 }
 
 /// What was offered to one direction of a cable between gateways.
@@ -193,6 +197,37 @@ pub struct WayRaw {
     pub way: &'static str,
     /// IP bytes, before loss.
     pub octets: u64,
+}
+
+/// What one direction of a serial line did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LineRaw {
+    /// The channel.
+    pub channel: String,
+    /// `forward` or `reverse`.
+    pub way: &'static str,
+    /// Packets handed in, and their octets.
+    pub packets: u64,
+    /// See `packets`.
+    pub packet_octets: u64,
+    /// Packets not sent because the queue was full, PPP was not up, or they were longer than the MTU.
+    pub full: u64,
+    /// See `full`.
+    pub down: u64,
+    /// See `full`.
+    pub too_long: u64,
+    /// Packets sent, and the octets of their frames on the line.
+    pub sent: u64,
+    /// See `sent`.
+    pub sent_octets: u64,
+    /// Whole packets at the other end, and frames that were none.
+    pub received: u64,
+    /// See `received`.
+    pub bad: u64,
+    /// Octets that noise changed or took.
+    pub noise: u64,
+    /// Octets for which the receiver's FIFO had no room.
+    pub overrun: u64,
 }
 
 /// Processor time in seconds, from the run's start to the last flow's end. `None` where it was not measured.

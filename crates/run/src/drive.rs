@@ -329,6 +329,7 @@ fn stack_results(
         flows: figures::of_run(scenario, raw, seed),
         ways: raw.ways.iter().map(|w| figures::of_way(w, seed)).collect(),
         radios: raw.radios.iter().map(|r| figures::of_radio(r, seed)).collect(),
+        lines: raw.lines.iter().map(|l| figures::of_line(l, seed)).collect(),
         kernels: raw.kernels.iter().map(|k| figures::of_kernel(k, seed)).collect(),
         packets: raw.packets.iter().map(|p| figures::of_packets(p, seed)).collect(),
         runs: vec![figures::RunTotals::of(raw, seed)],

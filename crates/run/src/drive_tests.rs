@@ -50,9 +50,11 @@ impl Backend for Fake {
             inconclusive: self.shaky.then(|| "late by 12 ms".into()),
             notes: vec!["a note".into()],
             radios: vec![radio()],
+            lines: vec![],
             spent: crate::Spent { programs_s: (stack == Stack::Wavelane).then_some(0.5), machine_s: Some(1.0) },
             kernels: vec![crate::KernelTcp { node: "server".into(), sent: 1000, repeated: 5 }],
             packets: (stack == Stack::Wavelane).then_some(crate::PacketsRaw { sent: 400, repeated: 3, spurious: 1 }),
+            timeouts: None,
         })
     }
 }

@@ -1,9 +1,9 @@
 //! From what a flow saw to the figures of the Record, by the definitions of `measure`.
 
-use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw, WayRaw};
+use crate::backend::{FlowRaw, KernelTcp, LineRaw, PacketsRaw, Probe, RadioRaw, StackRaw, WayRaw};
 use crate::people;
 pub use crate::people::{VoiceFigures, WebFigures};
-use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures, WayFigures};
+use crate::record::{CategoryFigures, KernelFigures, LineFigures, PacketFigures, RadioFigures, WayFigures};
 use crate::schema::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -207,6 +207,26 @@ pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigure
         Some(FlowFigures { link_share, ..figures })
     });
     figures.collect()
+}
+
+/// The figures of one direction of a serial line.
+pub fn of_line(raw: &LineRaw, seed: Seed) -> LineFigures {
+    LineFigures {
+        channel: raw.channel.clone(),
+        way: raw.way.to_owned(),
+        seed: seed.0,
+        packets: raw.packets,
+        packet_bytes: raw.packet_octets,
+        full: raw.full,
+        down: raw.down,
+        too_long: raw.too_long,
+        sent: raw.sent,
+        sent_bytes: raw.sent_octets,
+        received: raw.received,
+        bad: raw.bad,
+        noise: raw.noise,
+        overrun: raw.overrun,
+    }
 }
 
 /// The figures of one radio cell.

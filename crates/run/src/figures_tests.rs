@@ -131,9 +131,11 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
         inconclusive: None,
         notes: Vec::new(),
         radios: Vec::new(),
+        lines: Vec::new(),
         spent: crate::Spent { programs_s: repair.map(|_| 2.0), machine_s: Some(5.0) },
         kernels: Vec::new(),
         packets: None,
+        timeouts: None,
     };
     let run = |wire, repair| RunTotals::of(&raw(wire, repair), Seed(1));
     let (a, b) = (run(11_000_000, Some(500_000)), run(13_000_000, Some(1_500_000)));

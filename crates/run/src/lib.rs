@@ -25,7 +25,8 @@ mod whole;
 
 pub use backend::{
     AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CaptureExtent, CategoryRaw, Clause, ErrorsRaw, Fetch,
-    FlowRaw, KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
+    FlowRaw, KernelTcp, LineRaw, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
+    WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
 pub use draft::{PICTURES, check_writable, foreign, recover_record, resolved, strangers};
@@ -34,8 +35,8 @@ pub use environment::{built_of, host_facts};
 pub use failing::FailedCheck;
 pub use judge::{figure, rate, show};
 pub use record::{
-    CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
-    RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
+    CategoryFigures, CheckResult, ClauseNote, KernelFigures, LineFigures, Omitted, PacketFigures, RUN_FORMAT,
+    RadioFigures, RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
 };
 pub use replace::refuse_other_seeds;
 pub use schema::{record_schema, sweep_schema};

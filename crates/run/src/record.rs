@@ -139,6 +139,9 @@ pub struct StackResult {
     /// Per radio cell and seed, in the same order; absent where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub radios: Vec<RadioFigures>,
+    /// Per direction of a serial line and seed, in the same order; absent where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineFigures>,
     /// Per endpoint and seed; absent where no kernel plays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelFigures>,
@@ -162,6 +165,7 @@ impl StackResult {
             flows: of(&self.flows, |f| f.seed == seed),
             ways: of(&self.ways, |w| w.seed == seed),
             radios: of(&self.radios, |r| r.seed == seed),
+            lines: of(&self.lines, |l| l.seed == seed),
             kernels: of(&self.kernels, |k| k.seed == seed),
             packets: of(&self.packets, |p| p.seed == seed),
             runs,
@@ -175,6 +179,7 @@ impl StackResult {
             all.flows.extend(part.flows);
             all.ways.extend(part.ways);
             all.radios.extend(part.radios);
+            all.lines.extend(part.lines);
             all.kernels.extend(part.kernels);
             all.packets.extend(part.packets);
             all.runs.extend(part.runs);
@@ -200,6 +205,40 @@ pub struct WayFigures {
     pub seed: u64,
     /// IP bytes, before loss.
     pub offered_bytes: u64,
+}
+
+/// What one direction of a serial line did in one run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LineFigures {
+    /// The channel.
+    pub channel: String,
+    /// `forward` or `reverse`.
+    #[schemars(extend("enum" = ["forward", "reverse"]))]
+    pub way: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Packets handed in.
+    pub packets: u64,
+    /// Their bytes.
+    pub packet_bytes: u64,
+    /// Packets for which the queue had no room.
+    pub full: u64,
+    /// Packets that came before PPP was up.
+    pub down: u64,
+    /// Packets longer than the MTU.
+    pub too_long: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Bytes of their frames on the line.
+    pub sent_bytes: u64,
+    /// Whole packets at the other end.
+    pub received: u64,
+    /// Frames there that were no packet.
+    pub bad: u64,
+    /// Bytes that noise changed or took.
+    pub noise: u64,
+    /// Bytes for which the receiver's FIFO had no room.
+    pub overrun: u64,
 }
 
 /// What the kernel of one endpoint counted of TCP in one run.

@@ -58,9 +58,11 @@ impl Backend for AtRate {
             inconclusive: None,
             notes: vec![],
             radios: vec![],
+            lines: vec![],
             spent: Spent { programs_s: None, machine_s: None },
             kernels: vec![],
             packets: None,
+            timeouts: None,
         })
     }
 }

@@ -17,6 +17,7 @@ mod parse_link;
 mod parse_pair;
 mod parse_queue;
 mod parse_route;
+mod parse_serial;
 mod parse_tcp;
 mod parse_trace;
 mod parse_wifi;
@@ -37,7 +38,8 @@ pub use error::{Problem, ScenarioError, hint};
 pub use model::{
     App, Backpressure, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction,
     FLOWS_MAX, Flow, GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, ProxySide, RadioLanes,
-    Routing, START_RATE, START_RATE_MIN, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
+    Routing, START_RATE, START_RATE_MIN, Scenario, SerialChannel, SerialFraming, Side, Spurts, Stack, TcpKind,
+    TcpKnobs, TcpProfile, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;
@@ -45,6 +47,7 @@ pub use parse_edca::{CATEGORIES, category_word};
 pub use parse_gateway::{BACKPRESSURES, GATEWAY_KEYS};
 pub use parse_link::{LANE_CHOICES, LINK_KEYS};
 pub use parse_pair::{BEARER_KEYS, BLUETOOTH_KEYS, CELLULAR_KEYS};
+pub use parse_serial::{SERIAL_KEYS, SERIAL_WAY_KEYS};
 pub use parse_tcp::TCP_KEYS;
 pub use parse_trace::{DELAY_TRACE_KEYS, RATE_TRACE_KEYS};
 pub use parse_wifi::WIFI_KEYS;

@@ -40,15 +40,12 @@ const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
 pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Base<'_>) -> Result<Channel, ScenarioError> {
     let table = value.table("[channels.air]")?;
     if let Some(kind) = table.get("kind") {
-        // Reserved words of the format are rejected by name, not as unknown.
         let text = kind.str("a kind of channel", "\"cable\"")?;
         match text {
             "bluetooth" => return crate::parse_pair::bluetooth(name, &table),
             "cellular" => return crate::parse_pair::cellular(name, &table),
+            "serial" => return crate::parse_serial::serial(name, &table, base),
             _ => {}
-        }
-        if text == "serial" {
-            return Err(kind.impossible(format!("channels of kind '{text}' cannot be run yet: use kind = \"cable\"")));
         }
         if word(&kind, "kind of channel", &[("cable", false), ("wifi", true)], "\"cable\"")? {
             return crate::parse_wifi::wifi(name, &table);
@@ -119,7 +116,7 @@ fn direction_into(value: &Value<'_>, base: &Base<'_>, direction: &mut DirectionC
 }
 
 /// One parameter of a direction; `key` is one of [`DIRECTION_KEYS`].
-fn parameter(key: &str, value: &Value<'_>, base: &Base<'_>) -> Result<Parameter, ScenarioError> {
+pub(crate) fn parameter(key: &str, value: &Value<'_>, base: &Base<'_>) -> Result<Parameter, ScenarioError> {
     Ok(match key {
         "rate" if value.raw().is_table() => Parameter::RateTrace(crate::parse_trace::rate(value, base)?),
         "rate" => Parameter::Rate(Some(value.quantity()?)),

@@ -25,6 +25,7 @@ pub const GATEWAY_KEYS: &[&str] = &[
     "corruption",
     "buffer",
     "sides",
+    "tries",
 ];
 
 /// Smallest and largest block.
@@ -58,6 +59,9 @@ pub(crate) const RADIOS: &[(&str, RadioLanes)] =
 
 /// The words for sealing.
 pub(crate) const SEALS: &[(&str, bool)] = &[("off", false), ("end-to-end", true)];
+
+/// The words for how packets are sent again.
+pub(crate) const TRIES: &[(&str, bool)] = &[("evidence", false), ("1998", true)];
 
 /// Reads `[gateways.NAME]`.
 pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<GatewayKnobs, ScenarioError> {
@@ -123,6 +127,9 @@ pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<Gat
             return Err(value.impossible(why));
         }
         knobs.buffer = Some(buffer);
+    }
+    if let Some(value) = table.get("tries") {
+        knobs.tries_of_1998 = word(&value, "tries", TRIES, "\"1998\"")?;
     }
     if let Some(value) = table.get("sides") {
         let sides = value.list("a list of sides", "[{ nodes = [\"mobile\"], congestion = \"bbr\" }]")?;

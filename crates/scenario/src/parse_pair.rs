@@ -27,7 +27,7 @@ const WANDERING: &str = "{ asymmetric = \"5 s\", symmetric = \"2 s\" }";
 const QUALITY: &str = "{ good = \"5 s\", bad = \"2 s\", in_good = \"0\", in_bad = \"0.0003\" }";
 const GAPS: &str = "{ every = \"15 s\", lasts = \"100 ms\" }";
 
-fn ends(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {
+pub(crate) fn ends(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {
     let between = table.need("between", "[\"a\", \"b\"]")?;
     let ends = between.list("a pair of nodes", "[\"a\", \"b\"]")?;
     let [first, second] = ends.as_slice() else {
@@ -79,7 +79,7 @@ pub(crate) fn bluetooth(name: &str, table: &Table<'_>) -> Result<Channel, Scenar
 }
 
 /// An error that concerns the whole table, at the line of a key that is there.
-fn refused(table: &Table<'_>, key: &str, why: &dyn core::fmt::Display) -> ScenarioError {
+pub(crate) fn refused(table: &Table<'_>, key: &str, why: &dyn core::fmt::Display) -> ScenarioError {
     let at = [key, "preset", "forward", "kind"].into_iter().find_map(|key| table.get(key));
     match at {
         Some(at) => at.impossible(format!("{}: {why}", at.path)),
@@ -151,7 +151,7 @@ fn bearer(value: &Value<'_>, bearer: &mut BearerConfig) -> Result<(), ScenarioEr
     Ok(())
 }
 
-fn head(channel: &Channel, kind: &str) -> String {
+pub(crate) fn head(channel: &Channel, kind: &str) -> String {
     let [a, b] = [&channel.between[0], &channel.between[1]].map(|name| text(name));
     format!("\n[channels.{}]\nkind = \"{kind}\"\nbetween = [{a}, {b}]\n", channel.name)
 }

@@ -122,7 +122,6 @@ const DAMAGE: &[(&str, &str, &str)] = &[
         "14: 'a' and 's' are already joined by [channels.lan]: only gateways use several channels side by side, so remove one",
     ),
     ("preset = \"ethernet\"", "preset = \"etherent\"", "12: unknown preset 'etherent'; did you mean 'ethernet'?"),
-    ("kind = \"cable\"", "kind = \"serial\"", "15: channels of kind 'serial' cannot be run yet: use kind = \"cable\""),
     ("kind = \"cable\"", "kind = \"cabel\"", "15: unknown kind of channel 'cabel'; did you mean 'cable'?"),
     (
         "rate = \"20 Mbit/s\"",

@@ -119,7 +119,7 @@ impl Stack {
     }
     /// Whether it uses active gateways in the simulator.
     pub fn has_simulated_gateways(self) -> bool {
-        matches!(self, Self::Wavelane | Self::Hop2009)
+        matches!(self, Self::Wavelane | Self::WavelaneUnsplit | Self::Hop2009)
     }
     /// The congestion control of its proxies, if gateways are proxies that split TCP in one box.
     pub fn split(self) -> Option<TcpKind> {

@@ -66,6 +66,10 @@ impl Scenario {
                     crate::parse_pair::write_cellular(channel, config).lines().for_each(|l| line(l.to_owned()));
                     continue;
                 }
+                ChannelKind::Serial(serial) => {
+                    crate::parse_serial::write(channel, serial).lines().for_each(|l| line(l.to_owned()));
+                    continue;
+                }
             };
             line(format!("\n[channels.{}]\nkind = \"cable\"", channel.name));
             line(format!("between = [{}, {}]", text(&channel.between[0]), text(&channel.between[1])));
@@ -245,14 +249,14 @@ fn policer_table(policer: &Policer) -> String {
     format!("{{ rate = {}, burst = {} }}", unit(&policer.rate), unit(&policer.burst))
 }
 
-fn windows(list: &[(Instant, Instant)]) -> String {
+pub(crate) fn windows(list: &[(Instant, Instant)]) -> String {
     let one = |(start, stop): &(Instant, Instant)| {
         format!("{{ at = {}, for = {} }}", unit(&start.since(Instant::ZERO)), unit(&stop.since(*start)))
     };
     format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-fn loss(model: &LossConfig) -> String {
+pub(crate) fn loss(model: &LossConfig) -> String {
     let ratio = |r: &Ratio| unit(r);
     match model {
         LossConfig::None => "{ kind = \"none\" }".into(),

@@ -2,19 +2,21 @@
 
 use crate::buffers;
 use crate::captures::Captures;
-use crate::engine::Engine;
+use crate::engine::{Engine, LineTally, NodeId};
 use crate::stacks::{self, treatment};
 use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
-use wavelane_channel::cable;
 use wavelane_channel::wifi::{Category, CategoryTally, Handling, Tally, Wifi};
+use wavelane_channel::{Coding, cable};
 use wavelane_gateway::PeerId;
 use wavelane_run::{
-    Backend, BackendError, CategoryRaw, ErrorsRaw, Fetch, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
-    Spent, StackRaw, Treatment, WayRaw,
+    Backend, BackendError, CategoryRaw, ErrorsRaw, Fetch, FlowRaw, LineRaw, PacketsRaw, Probe, Progress, RadioRaw,
+    Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
-use wavelane_scenario::{App, Change, Channel, Direction, Flow, Scenario, Spurts, Stack, TcpKind, category_word};
+use wavelane_scenario::{
+    App, Change, Channel, ChannelKind, Direction, Flow, Scenario, Spurts, Stack, TcpKind, category_word,
+};
 use wavelane_tcp::Config;
 
 /// How often, in virtual time, a run checks whether it is over, was cancelled, or should report its progress.
@@ -46,6 +48,16 @@ impl Backend for SimBackend {
                 review.clause(clause(), Treatment::Approximated(why.to_owned()));
             }
         }
+        for channel in &scenario.channels {
+            if let ChannelKind::Serial(serial) = &channel.kind
+                && [&serial.line.forward, &serial.line.reverse]
+                    .iter()
+                    .any(|way| matches!(way.coding, Coding::V42bis(_)))
+            {
+                let why = "V.42bis is one gain for every octet, where a codec's follows what it compresses";
+                review.clause(format!("channels.{}", channel.name), Treatment::Approximated(why.to_owned()));
+            }
+        }
         if !wavelane {
             return review;
         }
@@ -69,6 +81,7 @@ impl Backend for SimBackend {
         }
         let mut shape = Shape::new(scenario);
         shape.is_2009 = stack == Stack::Hop2009;
+        shape.unsplit = stack == Stack::WavelaneUnsplit;
         let needed = buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let built = match stack {
@@ -274,15 +287,21 @@ fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, 
     let end = world.engine.now();
     let offered = scenario.channels.iter().enumerate().filter_map(|(number, channel)| {
         let sides = shape.sends_for_gateways(number);
-        let cable = world.engine.cable(*world.channels.get(&channel.name).filter(|_| !sides.is_empty())?);
+        let id = *world.channels.get(&channel.name).filter(|_| !sides.is_empty())?;
+        let octets = move |way| match world.engine.line(id, way) {
+            Some(line) => line.packet_octets,
+            None => world.engine.cable(id).counters(way).offered.octets,
+        };
         Some(sides.into_iter().map(move |side| WayRaw {
             channel: channel.name.clone(),
             way: ["forward", "reverse"][side],
-            octets: cable.counters(cable::Direction::BOTH[side]).offered.octets,
+            octets: octets(cable::Direction::BOTH[side]),
         }))
     });
     let ways: Vec<WayRaw> = offered.flatten().collect();
     let (first, repair) = transmissions(world);
+    let of = |node: &NodeId| world.engine.connections(*node).iter().map(|tcp| tcp.counters.timeouts).sum::<u64>();
+    let timeouts = world.nodes.values().map(of).sum();
     StackRaw {
         stack,
         flows: scenario.flows.iter().zip(flows).map(|(f, i)| raw(scenario, f, world.engine.log(*i), end)).collect(),
@@ -293,10 +312,63 @@ fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, 
         inconclusive: None,
         notes: notes(scenario, world),
         radios: radios(scenario, world),
+        lines: lines(scenario, world),
         spent: Spent::default(),
         kernels: Vec::new(),
-        packets: None,
+        packets: packets(world),
+        timeouts: Some(timeouts),
     }
+}
+
+/// What the packet service of all gateways sent, where it is in use.
+fn packets(world: &World) -> Option<PacketsRaw> {
+    let gateways = world.nodes.values().filter(|node| world.engine.is_gateway(**node));
+    let counters: Vec<_> = gateways.flat_map(|node| world.engine.status(*node).counters).collect();
+    let sum = |name: &str| counters.iter().filter(|(found, _)| *found == name).map(|(_, value)| value).sum();
+    counters.iter().any(|(name, _)| *name == "packets_sent").then(|| PacketsRaw {
+        sent: sum("packets_sent"),
+        repeated: sum("packets_repeated"),
+        spurious: sum("packets_spurious"),
+    })
+}
+
+/// What the directions of each serial line did.
+fn lines(scenario: &Scenario, world: &World) -> Vec<LineRaw> {
+    let ids = scenario.channels.iter().filter_map(|channel| Some((channel, *world.channels.get(&channel.name)?)));
+    let ways = ids.flat_map(|(channel, id)| {
+        cable::Direction::BOTH.into_iter().filter_map(move |way| {
+            let LineTally {
+                packets,
+                packet_octets,
+                full,
+                down,
+                too_long,
+                sent,
+                sent_octets,
+                received,
+                bad,
+                noise,
+                overrun,
+            } = world.engine.line(id, way)?;
+            let (channel, way) = (channel.name.clone(), way.name());
+            Some(LineRaw {
+                channel,
+                way,
+                packets,
+                packet_octets,
+                full,
+                down,
+                too_long,
+                sent,
+                sent_octets,
+                received,
+                bad,
+                noise,
+                overrun,
+            })
+        })
+    });
+    ways.collect()
 }
 
 /// What the stations of each cell did.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_tcp::{Host, HostEvent};
-use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP, Udp4};
+use wavelane_wire::ip::{IPV4_HEADER_LEN, Ipv4, PROTOCOL_UDP, Udp4, checksum};
 
 /// Frames, events or rounds at one moment before the machine is called broken.
 const DRAIN_LIMIT: usize = 1_000_000;
@@ -30,6 +30,8 @@ pub(crate) struct HostNode {
     connections: BTreeMap<FlowId, Connection>,
     proxy: Option<Box<Proxy>>,
     buffer: Vec<u8>,
+    /// Packets sent, modulo the range of identifications.
+    packets: u16,
 }
 
 impl HostNode {
@@ -51,6 +53,7 @@ impl HostNode {
             connections: BTreeMap::new(),
             proxy: None,
             buffer: vec![0; wavelane_tcp::PACKET_ROOM],
+            packets: 0,
         }
     }
 
@@ -99,9 +102,20 @@ impl HostNode {
         *self.dropped.entry(why).or_default() += 1;
     }
 
+    /// Counts identifications up in the packets that a host sends, as Linux and NetBSD do: RFC 1144 spends three octets on any other step.
+    fn number(&mut self, len: usize) {
+        let Some(header) = self.buffer[..len].get_mut(..IPV4_HEADER_LEN) else { return };
+        self.packets = self.packets.wrapping_add(1);
+        header[4..6].copy_from_slice(&self.packets.to_be_bytes());
+        header[10..12].fill(0);
+        let sum = checksum(&[header]);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+
     fn drain_frames(&mut self, local: Instant, moment: &mut Moment<'_>) {
         for _ in 0..DRAIN_LIMIT {
             let Some(sent) = self.host.poll_transmit(local, PortId(0), &mut self.buffer, 1) else { return };
+            self.number(sent.len);
             let target = Ipv4::parse(&self.buffer[..sent.len]).ok().map(|ip| ip.target);
             match target.and_then(|target| self.routes.get(&target)) {
                 Some(&port) => {

@@ -76,10 +76,10 @@ impl Shape<'_> {
     }
 
     /// The directions of a cable, by the end that sends, in which gateways send to gateways and routers: what is offered
-    /// there is what gateways put on the wire. Radio cells count no bytes.
+    /// there is what gateways put on the wire. Of a serial line it is packets before framing. Radio cells count no bytes.
     pub(crate) fn sends_for_gateways(&self, channel: usize) -> Vec<usize> {
-        let cable = matches!(self.scenario.channels[channel].kind, ChannelKind::Cable(_));
-        let joins = self.joins.iter().filter(|j| cable && j.channel == channel && !self.is_local(j));
+        let counts = matches!(self.scenario.channels[channel].kind, ChannelKind::Cable(_) | ChannelKind::Serial(_));
+        let joins = self.joins.iter().filter(|j| counts && j.channel == channel && !self.is_local(j));
         let lanes = joins.filter(|join| !self.is_access(join));
         lanes.flat_map(|j| [0, 1].into_iter().filter(|side| self.kind(j.ends[*side]) == NodeKind::Gateway)).collect()
     }

@@ -17,13 +17,18 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Wavelane | Stack::Hop2009 if has_datagrams => {
             "the simulated gateways carry streams only: use a tcp-* stack or udp"
         }
-        Stack::Wavelane | Stack::Hop2009 if scenario.flows.iter().all(|flow| shape.is_plain(flow)) => {
+        Stack::Wavelane | Stack::WavelaneUnsplit | Stack::Hop2009
+            if scenario.flows.iter().all(|flow| shape.is_plain(flow)) =>
+        {
             let why = "no flow crosses a gateway, so it changes nothing and every flow is plain TCP: make nodes on the way gateways";
             let alone = scenario.stacks.len() == 1;
             return if alone { Treatment::Approximated(why.into()) } else { Treatment::Omitted(why.into()) };
         }
         Stack::Wavelane | Stack::Hop2009 => return Treatment::Imposed,
-        Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",
+        Stack::WavelaneUnsplit => match shape.why_split() {
+            Some(why) => return Treatment::Omitted(why),
+            None => return Treatment::Imposed,
+        },
         Stack::Tcp { rts: true, .. } if !has_rts => {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"
         }

@@ -11,7 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
 use wavelane_gateway::{
-    Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PeerConfig, PeerId, Withholding,
+    Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PacketConfig, PeerConfig, PeerId, Tries,
+    Withholding,
 };
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, RadioLanes, Scenario, TcpKind,
@@ -40,6 +41,8 @@ pub(crate) struct Shape<'a> {
     joined: OnceCell<Vec<Vec<(usize, usize)>>>,
     /// Whether gateways work as `hop-2009` has it, where nothing else is said.
     pub(crate) is_2009: bool,
+    /// Whether gateways leave TCP whole and carry its packets.
+    pub(crate) unsplit: bool,
     /// The configuration of every gateway besides its peers; `None` for the default.
     pub(crate) limits: Option<Config>,
 }
@@ -87,7 +90,16 @@ impl<'a> Shape<'a> {
             scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
         let joins = Join::of(scenario, |name| index.get(name).copied());
         let hosts = BTreeSet::new();
-        let mut shape = Self { scenario, index, joins, hosts, joined: OnceCell::new(), is_2009: false, limits: None };
+        let mut shape = Self {
+            scenario,
+            index,
+            joins,
+            hosts,
+            joined: OnceCell::new(),
+            is_2009: false,
+            unsplit: false,
+            limits: None,
+        };
         let ends = scenario.flows.iter().flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
         shape.hosts = ends.flatten().filter(|node| shape.kind(*node) != NodeKind::Gateway).collect();
         shape
@@ -104,8 +116,27 @@ impl<'a> Shape<'a> {
         self.node(&flow.from).is_some_and(|node| self.kind(node) == NodeKind::Gateway)
     }
 
+    /// Why TCP cannot stay whole, if so: packets have one way into a gateway, and a program on a gateway has no TCP.
+    pub(crate) fn why_split(&self) -> Option<String> {
+        if let Some(flow) = self.scenario.flows.iter().find(|flow| self.at_seam(flow)) {
+            return Some(format!(
+                "flow '{}' begins on a gateway, which has no TCP to leave whole: start it on an endpoint",
+                flow.name
+            ));
+        }
+        let behind =
+            |gateway: usize| self.joins.iter().filter(move |j| self.is_access(j) && j.other(gateway).is_some()).count();
+        let gateways = (0..self.scenario.nodes.len()).filter(|node| self.kind(*node) == NodeKind::Gateway);
+        let crowded = gateways.into_iter().find(|gateway| behind(*gateway) > 1)?;
+        let why = "has several channels to endpoints, and the simulator takes packets from one";
+        Some(format!("gateway '{}' {why}: leave one, or run it with --on lab", self.name(crowded)))
+    }
+
     /// Whether endpoints with programs are behind a gateway, whose door ends their TCP.
     fn has_door(&self, gateway: usize) -> bool {
+        if self.unsplit {
+            return false;
+        }
         let host = |join: &Join| join.other(gateway).is_some_and(|other| self.is_host(other));
         self.joins.iter().any(|join| self.is_access(join) && host(join))
     }
@@ -318,6 +349,10 @@ impl<'a> Shape<'a> {
         if radio == RadioLanes::Paced && knobs.is_none_or(|knobs| knobs.withhold.is_none()) {
             config.withhold = Some(Withholding::ON_RADIOS);
         }
+        if self.unsplit {
+            let tries = if knobs.is_some_and(|knobs| knobs.tries_of_1998) { Tries::Of1998 } else { Tries::Evidence };
+            config.packets = Some(PacketConfig { tries, ..PacketConfig::default() });
+        }
         config.seal = knobs.map_or(config.seal, |knobs| knobs.seal);
         config.overhear = self.overhears(gateway);
         if config.seal {
@@ -426,7 +461,9 @@ impl<'a> Shape<'a> {
             let (Some(&id), Some(&channel), true) = (nodes.get(&endpoint), channel, self.is_host(endpoint)) else {
                 continue;
             };
-            engine.route_via(nodes[&gateway], self.host(endpoint), channel, id);
+            if !self.unsplit {
+                engine.route_via(nodes[&gateway], self.host(endpoint), channel, id);
+            }
             for other in (0..self.scenario.nodes.len()).filter(|other| *other != endpoint) {
                 engine.route_via(id, self.host(other), channel, nodes[&gateway]);
             }
@@ -462,6 +499,10 @@ impl<'a> Shape<'a> {
                 }
                 ChannelKind::Cellular(config) => {
                     let made = engine.connect_cellular(&channel.name, **config, plug(0), plug(1));
+                    made.map_err(|why| WiringError::Pair(channel.name.clone(), why.to_string()))?
+                }
+                ChannelKind::Serial(config) => {
+                    let made = engine.connect_serial(&channel.name, config, plug(0), plug(1));
                     made.map_err(|why| WiringError::Pair(channel.name.clone(), why.to_string()))?
                 }
                 ChannelKind::Cable(config) => {

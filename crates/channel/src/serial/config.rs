@@ -116,7 +116,7 @@ pub enum SerialError {
     #[error("service {0} is longer than {SERVICE_MAX}: use less")]
     Service(Span),
     /// Noise behind a modem.
-    #[error("a modem with error correction lets no noise through: remove noise, or use coding = \"8n1\"")]
+    #[error("a modem with error correction lets no noise through: remove noise, or the modem")]
     Noise,
     /// What only packets have.
     #[error(

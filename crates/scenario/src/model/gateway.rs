@@ -31,6 +31,8 @@ pub struct GatewayKnobs {
     pub seal: bool,
     /// A fault: probability of corrupting a stretch of a relayed flow.
     pub corruption: Ratio,
+    /// Whether packets that are not split are sent again as the acknowledgement layer of 1998 did.
+    pub tries_of_1998: bool,
     /// As a proxy under `tcp-*+split`: bytes that wait in each direction of a connection.
     pub buffer: Option<Octets>,
     /// As a proxy: what connections on one side of it do differently.
@@ -89,6 +91,7 @@ impl GatewayKnobs {
             block_loss: Ratio::ZERO,
             seal: false,
             corruption: Ratio::ZERO,
+            tries_of_1998: false,
             buffer: None,
             sides: Vec::new(),
         }

@@ -12,7 +12,9 @@ pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{Backpressure, GatewayKnobs, ProxySide, RadioLanes};
 pub use link::{LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
-pub use topology::{Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing};
+pub use topology::{
+    Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing, SerialChannel, SerialFraming,
+};
 pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 
 use wavelane_base::{Seed, Span};

@@ -19,6 +19,10 @@ impl Scenario {
                 let way = if *way == Direction::Forward { bearer.forward } else { bearer.reverse };
                 Some(way.rate)
             }
+            ChannelKind::Serial(serial) => {
+                let line = &serial.line;
+                Some(if *way == Direction::Forward { line.forward.octet_rate() } else { line.reverse.octet_rate() })
+            }
             ChannelKind::Bluetooth(_) => Some(BLUETOOTH_RATE),
         };
         self.path(source, sink)?.iter().filter_map(rate).min()

@@ -3,7 +3,7 @@
 use wavelane_channel::bluetooth::BluetoothConfig;
 use wavelane_channel::cellular::CellularConfig;
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_channel::{CableConfig, DirectionConfig};
+use wavelane_channel::{CableConfig, DirectionConfig, SerialConfig};
 
 /// A node of the topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub struct Channel {
     pub between: Vec<String>,
     /// How it treats frames.
     pub kind: ChannelKind,
-    /// Whether it carries nothing in reverse: only for cables.
+    /// Whether it carries nothing in reverse: only for cables and serial lines.
     pub one_way: bool,
 }
 
@@ -79,6 +79,41 @@ pub enum ChannelKind {
     Bluetooth(BluetoothConfig),
     /// A cellular bearer; the first node is the network's.
     Cellular(Box<CellularConfig>),
+    /// A serial line that carries IP.
+    Serial(Box<SerialChannel>),
+}
+
+/// A serial line and how packets are told apart on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SerialChannel {
+    /// How both ends frame packets.
+    pub framing: SerialFraming,
+    /// The largest packet; longer ones are dropped.
+    pub mtu: u16,
+    /// The line.
+    pub line: SerialConfig,
+}
+
+impl SerialChannel {
+    /// Ethernet's, so that packets from there pass.
+    pub const MTU_DEFAULT: u16 = 1500;
+}
+
+/// What both ends of a serial line do to packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SerialFraming {
+    /// RFC 1055.
+    Slip,
+    /// END doubled in the data, as the asymmetric network of 1998 had it.
+    Slip1998,
+    /// SLIP with TCP/IP headers compressed (RFC 1144).
+    Cslip,
+    /// PPP in HDLC-like framing (RFC 1662), address, control and protocol fields compressed.
+    Ppp,
+    /// The same with TCP/IP headers compressed (RFC 1332).
+    PppVj,
+    /// KISS, as to a packet-radio modem.
+    Kiss,
 }
 
 /// Direction through a channel.
@@ -116,6 +151,7 @@ impl Channel {
         match &self.kind {
             ChannelKind::Bluetooth(_) => Some("bluetooth"),
             ChannelKind::Cellular(_) => Some("cellular"),
+            ChannelKind::Serial(_) => Some("serial"),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use wavelane_scenario::{APPS, METRICS, STACKS, Scenario, TCP_KEYS, WIFI_KEYS};
+use wavelane_scenario::{APPS, METRICS, SERIAL_KEYS, SERIAL_WAY_KEYS, STACKS, Scenario, TCP_KEYS, WIFI_KEYS};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -104,8 +104,13 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     for (choice, _) in wavelane_scenario::LANE_CHOICES {
         assert!(has(choice), "choice {choice}");
     }
-    for key in
-        WIFI_KEYS.iter().chain(TCP_KEYS).chain(wavelane_scenario::GATEWAY_KEYS).chain(wavelane_scenario::LINK_KEYS)
+    for key in WIFI_KEYS
+        .iter()
+        .chain(SERIAL_KEYS)
+        .chain(SERIAL_WAY_KEYS)
+        .chain(TCP_KEYS)
+        .chain(wavelane_scenario::GATEWAY_KEYS)
+        .chain(wavelane_scenario::LINK_KEYS)
     {
         assert!(has(key), "key {key}");
     }

@@ -32,6 +32,17 @@ pub enum Repair {
     Fec,
 }
 
+/// When a packet is sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tries {
+    /// On evidence from later acks, with a timer behind it.
+    #[default]
+    Evidence,
+    /// As the acknowledgement layer between IP and TCP of 1998 had it: by a timer alone, whose gaps double from the RTT to 0.1 s; given up
+    /// after a second.
+    Of1998,
+}
+
 /// What ARQ must know of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Treatment {

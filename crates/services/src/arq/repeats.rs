@@ -1,7 +1,7 @@
 //! The sender's retransmissions: when one is due, how often it is sent, and when a packet is given up.
 
-use super::terms::MEDIA_LATE_MAX;
-use super::{Ordering, Piece, Repair, Sender, Treatment};
+use super::terms::{MEDIA_LATE_MAX, PERSISTENCE_1998};
+use super::{Ordering, Piece, Repair, Sender, Treatment, Tries};
 use wavelane_base::{Instant, Span, Wakeup};
 
 /// Retransmissions of one packet after which it is given up, regardless of its age.
@@ -14,6 +14,10 @@ impl Sender {
     pub fn lost(&mut self, now: Instant, piece: Piece) {
         let Some(kept) = self.kept.get_mut(&piece.number) else { return };
         if !kept.is_kept() || !kept.lost(piece.start, piece.end, piece.round) {
+            return;
+        }
+        if self.tries == Tries::Of1998 {
+            // Its timer sends it again.
             return;
         }
         if kept.treatment.only_newest && self.flows[kept.flow].newest_ack != Some(piece.number) {
@@ -29,6 +33,7 @@ impl Sender {
     pub(super) fn persistence(&self, number: u64) -> Span {
         match self.kept.get(&number).map(|kept| kept.treatment) {
             Some(Treatment { repair: Repair::Fec, .. }) => MEDIA_LATE_MAX,
+            _ if self.tries == Tries::Of1998 => PERSISTENCE_1998,
             treatment => self.path.persistence(treatment.is_some_and(|t| t.order != Ordering::Strict)),
         }
     }
@@ -37,7 +42,8 @@ impl Sender {
     fn repeat(&mut self, now: Instant, piece: Piece) {
         let Some(kept) = self.kept.get_mut(&piece.number) else { return };
         // Media that symbols did not recover are retransmitted once: a second transmission would hardly be in time.
-        let copies = if kept.treatment.repair == Repair::Fec { 1 } else { self.path.copies() };
+        let alone = kept.treatment.repair == Repair::Fec || self.tries == Tries::Of1998;
+        let copies = if alone { 1 } else { self.path.copies() };
         kept.plan(piece.start, piece.end, piece.round, copies);
         self.due.push_back(piece);
         for n in 1..copies {
@@ -67,6 +73,15 @@ impl Sender {
         }
         let persistence = self.persistence(number);
         let Some(kept) = self.kept.get(&number) else { return };
+        if self.tries == Tries::Of1998 {
+            if now.since(kept.first_sent) > persistence {
+                return self.give_up_one(number);
+            }
+            let (round, missing) = (kept.rounds + 1, kept.missing());
+            return missing
+                .into_iter()
+                .for_each(|(start, end)| self.repeat(now, Piece { number, start, end, round, copy: false }));
+        }
         let worthless = kept.treatment.only_newest && self.flows[kept.flow].newest_ack != Some(number);
         if self.timed.1 >= TIMED_MAX || now.since(kept.first_sent) > persistence || worthless {
             return;

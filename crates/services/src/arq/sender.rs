@@ -2,8 +2,8 @@
 
 use super::abandoned::Abandoned;
 use super::keep::Kept;
-use super::terms::Times;
-use super::{Ordering, Piece, Repair, Treatment};
+use super::terms::{PERSISTENCE_1998, Times};
+use super::{Ordering, Piece, Repair, Treatment, Tries};
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span};
 use wavelane_transport::{Carries, RepairBudget};
@@ -113,6 +113,7 @@ pub struct Sender {
     pub(super) current: Option<Piece>,
     pub(super) flows: Vec<FlowMemory>,
     pub(super) path: Times,
+    pub(super) tries: Tries,
     /// When the timer's allowance was last renewed, and what was used of it since.
     pub(super) timed: (Instant, u32),
     pub(super) counters: SenderCounters,
@@ -120,8 +121,9 @@ pub struct Sender {
 
 impl Sender {
     /// A sender that keeps at most `octets_max` bytes for retransmission.
-    pub fn new(octets_max: usize) -> Self {
+    pub fn new(octets_max: usize, tries: Tries) -> Self {
         Self {
+            tries,
             next: 0,
             kept: BTreeMap::new(),
             abandoned: Abandoned::default(),
@@ -230,7 +232,11 @@ impl Sender {
         // A packet older than the hold has long arrived or never will.
         let near = before.filter(|(_, at)| now.since(*at) <= hold);
         let wanted = treatment.order == Ordering::Strict || dense;
-        let hold = if treatment.order == Ordering::Strict { self.path.hold_strict() } else { hold };
+        let hold = match (treatment.order, self.tries) {
+            (_, Tries::Of1998) => PERSISTENCE_1998,
+            (Ordering::Strict, _) => self.path.hold_strict(),
+            _ => hold,
+        };
         let order = near.filter(|_| wanted).map(|(n, _)| Order { back: number - n, hold_ms: hold.as_millis().max(1) });
         (order, place)
     }
@@ -346,7 +352,8 @@ impl Sender {
 
     fn arm(&mut self, now: Instant, number: u64, round: u16) {
         let media = self.kept.get(&number).is_some_and(|kept| kept.treatment.repair == Repair::Fec);
-        let at = now + self.path.timer() + if media { self.path.symbols } else { Span::ZERO };
+        let timer = if self.tries == Tries::Of1998 { self.path.gap_1998(round) } else { self.path.timer() };
+        let at = now + timer + if media { self.path.symbols } else { Span::ZERO };
         // Not always at the end: the timer shrinks with the RTT, most of all when that is first known.
         let place = self.timers.partition_point(|other| other.0 <= at);
         self.timers.insert(place, (at, number, round));

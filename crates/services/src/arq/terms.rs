@@ -13,6 +13,9 @@ const TIMER_UNKNOWN: Span = Span::from_secs(1);
 /// The RTT assumed for ordering before it is known (RFC 9002, section 6.2.2): reordering costs most in the first window of the
 /// first connection.
 const RTT_UNKNOWN: Span = Span::from_millis(333);
+/// In the preset of 1998 a packet is given up this long after it was first sent: the document gives no time, RFC 3366 (section 5.2) asks for
+/// a bound, and a keystroke is worth no more.
+pub(super) const PERSISTENCE_1998: Span = Span::from_secs(1);
 /// The longest a packet is held for an earlier one.
 pub(super) const HOLD_MAX: Span = Span::from_secs(2);
 /// A packet is retransmitted for at least this long after it was first sent: one of a transport, until the transport may have
@@ -81,6 +84,13 @@ impl Times {
         let Some(rtt) = self.rtt else { return TIMER_UNKNOWN };
         let expected = rtt.scale(5, 4).max(rtt + self.rtt_var.times(4)) + self.ack_delay + self.packet_time;
         (expected + TIMER_SLACK).min(self.overdue(rtt).max(TIMER_FLOOR_CAP))
+    }
+
+    /// In the preset of 1998: the time from the try number `round` to the next. A cap below the RTT would send everything twice.
+    pub(super) fn gap_1998(&self, round: u16) -> Span {
+        let Some(rtt) = self.rtt else { return TIMER_FLOOR_CAP };
+        let doubled = rtt.times(1 << round.min(8)).max(self.overdue(rtt));
+        doubled.min(TIMER_FLOOR_CAP.max(rtt + self.packet_time))
     }
 
     /// How long a packet is held for an earlier one: the time of one retransmission.

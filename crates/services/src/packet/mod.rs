@@ -11,7 +11,9 @@ mod tests;
 
 pub use class::Repairs;
 
-use crate::arq::{self, Datagram, Ordering, Piece, Receiver, ReceiverLimits, Repair, Sender, Times, Treatment, Wrote};
+use crate::arq::{
+    self, Datagram, Ordering, Piece, Receiver, ReceiverLimits, Repair, Sender, Times, Treatment, Tries, Wrote,
+};
 use class::{classify, flow_hash};
 use std::collections::BTreeMap;
 use wavelane_base::{Class, Instant, Span, Wakeup};
@@ -50,6 +52,8 @@ pub struct PacketsConfig {
     pub discipline: Discipline,
     /// How each class is repaired.
     pub repairs: Repairs,
+    /// When a packet is sent again.
+    pub tries: Tries,
     /// Key of the flow hash.
     pub key: [u64; 2],
 }
@@ -153,7 +157,7 @@ impl Packets {
         let limits = Limits { items: QUEUE_PACKETS_MAX, octets: config.pool / 4 };
         Self {
             queue: Queue::new(config.discipline, limits),
-            sender: Sender::new(config.pool / 2),
+            sender: Sender::new(config.pool / 2, config.tries),
             receiver: Receiver::new(ReceiverLimits { octets: config.pool / 4, packet: config.packet_max }),
             dropped_old: 0,
             config,

@@ -11,6 +11,7 @@ use wavelane_wire::ip::checksum;
 
 fn config() -> PacketsConfig {
     PacketsConfig {
+        tries: crate::arq::Tries::Evidence,
         packet_max: 9_000,
         pool: 1 << 20,
         discipline: Discipline::FqCoDel,

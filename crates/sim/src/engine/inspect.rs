@@ -1,12 +1,12 @@
 //! What can be seen of a run.
 
 use super::medium::Medium;
-use super::{ChannelId, Engine, Node, NodeId, Tap};
+use super::{ChannelId, Engine, LineTally, Node, NodeId, Tap};
 use crate::node::GatewayNode;
 use crate::traffic::{FlowIndex, FlowLog};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
-use wavelane_channel::cable::Cable;
+use wavelane_channel::cable::{Cable, Direction};
 use wavelane_gateway::{Event, Gateway, LoggedKey, Status};
 use wavelane_tcp::Status as TcpStatus;
 
@@ -32,6 +32,13 @@ impl Engine {
         match &self.channels[channel.0].medium {
             Medium::Cable(cable) => cable,
             _ => panic!("channel {} is no cable", channel.0),
+        }
+    }
+    /// What one direction of a serial line has done, if the channel is one.
+    pub fn line(&self, channel: ChannelId, direction: Direction) -> Option<LineTally> {
+        match &self.channels[channel.0].medium {
+            Medium::Serial(line) => Some(line.tally(direction)),
+            _ => None,
         }
     }
     /// A gateway's own status.

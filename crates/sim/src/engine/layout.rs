@@ -2,6 +2,7 @@
 
 use super::medium::{ChannelSlot, Medium};
 use super::router::Router;
+use super::serial::SerialLink;
 use super::{ChannelId, Due, Engine, Node, NodeId, Plug};
 use crate::clock::NodeClock;
 use crate::content::Content;
@@ -12,11 +13,12 @@ use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, PortId};
-use wavelane_channel::CableConfig;
 use wavelane_channel::bluetooth::{Bluetooth, BluetoothConfig, BluetoothError};
 use wavelane_channel::cable::Cable;
 use wavelane_channel::cellular::{Cellular, CellularConfig, CellularError};
+use wavelane_channel::{CableConfig, SerialError};
 use wavelane_gateway::{Config, ConfigError};
+use wavelane_scenario::SerialChannel;
 use wavelane_tcp::Config as TcpConfig;
 
 impl Engine {
@@ -117,6 +119,21 @@ impl Engine {
     ) -> Result<ChannelId, CellularError> {
         let medium = Medium::Cellular(Box::new(Cellular::new(self.seed, name, config)?));
         Ok(self.join_pair(medium, network, terminal))
+    }
+
+    /// Joins two nodes by a serial line that carries IP, as [`Engine::connect`]. PPP begins to negotiate at once.
+    pub fn connect_serial(
+        &mut self,
+        name: &str,
+        config: &SerialChannel,
+        a: Plug,
+        b: Plug,
+    ) -> Result<ChannelId, SerialError> {
+        let medium = Medium::Serial(Box::new(SerialLink::new(self.now, self.seed, name, config)?));
+        let wish = medium.poll_timeout().map(|wakeup| wakeup.at);
+        let id = self.join_pair(medium, a, b);
+        self.agenda.set(self.channels[id.0].actor, wish);
+        Ok(id)
     }
 
     fn join_pair(&mut self, medium: Medium, a: Plug, b: Plug) -> ChannelId {

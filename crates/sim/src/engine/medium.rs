@@ -1,6 +1,7 @@
 //! Channels as the engine sees them: something that takes packets at ports and hands them out at ports.
 
 use super::NodeId;
+use super::serial::SerialLink;
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Wakeup};
 use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::Cable;
@@ -18,6 +19,8 @@ pub(super) enum Medium {
     Bluetooth(Box<Bluetooth>),
     /// Port 0 is the network's.
     Cellular(Box<Cellular>),
+    /// Ports 0 and 1 are its ends.
+    Serial(Box<SerialLink>),
 }
 
 /// A channel and what it is plugged into.
@@ -60,7 +63,7 @@ impl Medium {
         let looks = match self {
             Self::Cable(cable) => cable.looks_at_flows(port),
             Self::Wifi(wifi) => wifi.looks_at_flows(usize::from(port.0) / STATIONS_BOUND),
-            Self::Bluetooth(_) | Self::Cellular(_) => false,
+            Self::Bluetooth(_) | Self::Cellular(_) | Self::Serial(_) => false,
         };
         let read = if looks { queue_meta(&packet) } else { FrameMeta::default() };
         let meta = FrameMeta { rx_time: now, ..read };
@@ -72,6 +75,10 @@ impl Medium {
             }
             Self::Bluetooth(link) => link.hand_in(now, port, packet, &meta),
             Self::Cellular(bearer) => bearer.hand_in(now, port, packet, &meta),
+            Self::Serial(line) => {
+                line.hand_in(now, port, &packet);
+                spare.push(packet);
+            }
         }
     }
     pub(super) fn handle_timeout(&mut self, now: Instant) {
@@ -80,6 +87,7 @@ impl Medium {
             Self::Wifi(wifi) => wifi.handle_timeout(now),
             Self::Bluetooth(link) => link.handle_timeout(now),
             Self::Cellular(bearer) => bearer.handle_timeout(now),
+            Self::Serial(line) => line.handle_timeout(now),
         }
     }
     /// The next packet that comes out, and its port. A cell copies it into memory from `spare`.
@@ -88,6 +96,8 @@ impl Medium {
             Self::Cable(cable) => cable.take_ready(now)?,
             Self::Bluetooth(link) => link.take_ready(now)?,
             Self::Cellular(bearer) => bearer.take_ready(now)?,
+            // A mark is in the packet's own header.
+            Self::Serial(line) => return line.next_out(now),
             Self::Wifi(wifi) => {
                 wifi.next_ready()?;
                 let mut packet = spare.pop().unwrap_or_default();
@@ -103,7 +113,7 @@ impl Medium {
     /// How many frames of bulk a station takes from a gateway that keeps its queue short.
     pub(super) fn bulk_room(&self, station: usize) -> usize {
         match self {
-            Self::Cable(_) | Self::Bluetooth(_) | Self::Cellular(_) => 0,
+            Self::Cable(_) | Self::Bluetooth(_) | Self::Cellular(_) | Self::Serial(_) => 0,
             Self::Wifi(wifi) => {
                 let waiting = wifi.waiting_in(station, Category::BestEffort);
                 wifi.largest_burst(station).max(super::radio::BACKLOG).saturating_sub(waiting)
@@ -117,7 +127,7 @@ impl Medium {
                 while cable.poll_event().is_some() {}
                 None
             }
-            Self::Bluetooth(_) | Self::Cellular(_) => None,
+            Self::Bluetooth(_) | Self::Cellular(_) | Self::Serial(_) => None,
             Self::Wifi(wifi) => loop {
                 match wifi.poll_event()? {
                     Event::Acknowledged { from, .. } | Event::Sent { from, .. } => return Some(from),
@@ -140,6 +150,7 @@ impl Medium {
             Self::Wifi(wifi) => wifi.poll_timeout(),
             Self::Bluetooth(link) => link.poll_timeout(),
             Self::Cellular(bearer) => bearer.poll_timeout(),
+            Self::Serial(line) => line.poll_timeout(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod programs;
 mod radio;
 mod reading;
 mod router;
+mod serial;
 
 use crate::agenda::Agenda;
 use crate::connection::PIECE;
@@ -21,6 +22,7 @@ use crate::traffic::Flow;
 use digest::DIGEST_START;
 use medium::{ChannelSlot, Medium};
 use router::Router;
+pub use serial::LineTally;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Address, Instant, PortId, Seed, Span};
 use wavelane_channel::Parameter;

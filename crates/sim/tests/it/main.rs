@@ -32,6 +32,7 @@ mod radiotap;
 mod repair;
 mod resilience;
 mod routes;
+mod serial;
 mod start_rate;
 mod swarm;
 mod thin;

@@ -349,3 +349,40 @@ fn blocks_and_packets_share_a_lane_evenly() {
     println!("blocks {blocks:.2} Mbit/s, packets {packets:.2} Mbit/s");
     assert!((blocks / packets - 1.0).abs() < 0.1 && blocks + packets > 16.0, "{blocks:.2} and {packets:.2} Mbit/s");
 }
+
+/// A scenario's unsplit stack: every end keeps its TCP, and the preset of 1998 repairs too.
+#[test]
+fn a_scenario_leaves_tcp_whole() {
+    let text = |tries: &str| {
+        format!(
+            "title = \"t\"\nseed = 1\nduration = \"20 s\"\nstacks = [\"wavelane+unsplit\", \"tcp-cubic\"]\n[nodes]\nc = \"endpoint\"\na = \"gateway\"\n\
+             b = \"gateway\"\ns = \"endpoint\"\n[gateways.a]\ntries = \"{tries}\"\n[gateways.b]\ntries = \"{tries}\"\n[channels.lan]\npreset = \"ethernet\"\n\
+             between = [\"c\", \"a\"]\n[channels.wan]\npreset = \"ethernet\"\nbetween = [\"b\", \"s\"]\n[channels.air]\nbetween = [\"a\", \"b\"]\n\
+             forward = {{ rate = \"2 Mbit/s\", delay = \"25 ms\", queue = \"50 packets\", loss = {{ kind = \"random\", p = \"1/10\" }} }}\n\
+             reverse = \"same\"\n[flows.page]\napp = \"download\"\nfrom = \"c\"\nto = \"s\"\nsize = \"2 MB\"\n"
+        )
+    };
+    let run = |tries: &str, stack: &str| {
+        let scenario = wavelane_scenario::Scenario::parse(&text(tries), std::path::Path::new(".")).unwrap();
+        crate::common::run_scenario(&scenario, wavelane_scenario::Stack::from_word(stack).unwrap(), 1)
+    };
+    let plain = run("evidence", "tcp-cubic");
+    assert!(!plain.flows[0].completed && plain.packets.is_none(), "{:?}", plain.flows[0].octets);
+    for tries in ["evidence", "1998"] {
+        let raw = run(tries, "wavelane+unsplit");
+        assert_eq!(raw.flows[0].intact, Some(true), "{tries}");
+        let packets = raw.packets.unwrap();
+        assert!(packets.sent > 1_400 && packets.repeated > 100, "{tries}: {packets:?}");
+    }
+    // What has no TCP, or two ways in, is left out with the reason.
+    let why = |text: &str| {
+        let scenario = wavelane_scenario::Scenario::parse(text, std::path::Path::new(".")).unwrap();
+        let review = wavelane_run::Backend::review(&wavelane_sim::SimBackend, &scenario);
+        format!("{review:?}")
+    };
+    assert!(why(&text("1998").replace("from = \"c\"", "from = \"a\"")).contains("which has no TCP to leave whole"));
+    let two = text("1998")
+        .replace("[nodes]\n", "[nodes]\nd = \"endpoint\"\n")
+        .replace("[flows.page]", "[channels.more]\npreset = \"ethernet\"\nbetween = [\"d\", \"a\"]\n[flows.page]");
+    assert!(why(&two).contains("has several channels to endpoints"));
+}

@@ -48,7 +48,7 @@ fn packet(flow: u64, serial: u64, len: usize) -> Vec<u8> {
 
 impl World {
     fn new(seed: u64, loss: u64, unruly: u64) -> Self {
-        let mut sender = Sender::new(1 << 20);
+        let mut sender = Sender::new(1 << 20, Tries::Evidence);
         sender.set_path(Times {
             rtt: Some(ONE_WAY.times(2)),
             rtt_var: Span::from_millis(1),

@@ -64,3 +64,38 @@ fn an_old_acknowledgement_is_not_worth_a_repeat() {
     world.run_until(world.now + Span::from_secs(1));
     assert_eq!((world.serials(1), world.sender.counters().superseded), (vec![1], 1));
 }
+
+/// Nothing arrives: the layer of 1998 tries at gaps that double from the round trip to 0.1 s, and gives up within a second.
+#[test]
+fn tries_of_1998_double_to_a_tenth_of_a_second() {
+    for (rtt_ms, first_ms) in [(8, 16), (40, 56), (90, 100), (150, 151)] {
+        let mut world = World::new(5, 100, 0);
+        world.sender.tries = Tries::Of1998;
+        let (rtt, start) = (Span::from_millis(rtt_ms), world.now);
+        world.sender.set_path(Times { rtt: Some(rtt), ..world.sender.path });
+        world.send(1, 0, 500, Treatment::default());
+        let (mut seen, mut at) = (0, vec![start]);
+        while world.now < start + Span::from_millis(1_500) {
+            world.run_until(world.now + Span::from_millis(1));
+            if world.sender.counters().repeated > seen {
+                assert_eq!(world.sender.counters().repeated, seen + 1, "no copies");
+                seen += 1;
+                at.push(world.now);
+            }
+        }
+        let gaps: Vec<u64> = at.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+        let most = rtt_ms.max(100) + 1;
+        assert!(
+            gaps.windows(2).all(|pair| pair[0] <= pair[1] + 1) && gaps.iter().all(|gap| *gap <= most),
+            "{rtt_ms} ms: {gaps:?}"
+        );
+        assert!(gaps[0].abs_diff(first_ms) <= 1 && *gaps.last().unwrap() >= most - 2, "{rtt_ms} ms: {gaps:?}");
+        let lasted = at.last().unwrap().since(start).as_millis();
+        assert!((1_000 - most..=1_000).contains(&lasted), "{rtt_ms} ms: {lasted} ms");
+        assert_eq!(
+            (world.sender.counters().unrepaired, world.sender.octets()),
+            (1, 500),
+            "remembered until the neighbour is heard"
+        );
+    }
+}
