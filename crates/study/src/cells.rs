@@ -4,6 +4,7 @@ use crate::document::{Edition, Row};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
 use wavelane_measure::mean_ci95;
@@ -137,6 +138,11 @@ pub(crate) fn fingerprint() -> String {
         format!("{} {}", m.len(), when.map_or(0, |t| t.as_nanos()))
     };
     exe.map(words).unwrap_or_default()
+}
+
+/// Stands for a text, such as a task's scenario.
+pub(crate) fn fingerprint_of(text: &str) -> String {
+    Sha256::digest(text).iter().take(12).map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// What rows of one stack in one cell have in common.

@@ -18,6 +18,7 @@ mod hop_mechanisms;
 mod hop_swarm;
 mod kept;
 mod latency;
+mod maggs;
 mod main_job;
 pub mod ns3;
 mod ours;
@@ -223,6 +224,15 @@ pub const STUDIES: &[Study] = &[
         parts: &asymmetry::PARTS,
         stacks: &[],
         run: asymmetry::run,
+    },
+    Study {
+        id: maggs::ID,
+        about: "data by radio, acknowledgements over a serial line, as in 1998: rate, framing, modem, loss and hidden stations beside closed forms",
+        takes: ["2 min", "6 min"],
+        backend: "sim",
+        parts: &maggs::PARTS,
+        stacks: &[],
+        run: maggs::run,
     },
     Study {
         id: petrovic::ID,

@@ -217,6 +217,7 @@ fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         crate::population::ID => crate::population::page::charts(document),
         crate::gettys::ID => crate::gettys::page::charts(folder, document),
         crate::petrovic::ID => crate::petrovic::charts(document),
+        crate::maggs::ID => crate::maggs::page::charts(document),
         crate::traces::ID => crate::traces::page::charts(folder, document),
         crate::dungs::ID => crate::dungs::charts(folder, document),
         _ => Vec::new(),

@@ -14,7 +14,6 @@ use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use scenes::{Run, Scene};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::path::Path;
 use wavelane_base::Seed;
 use wavelane_run::figures::{of_radio, of_run};
@@ -126,10 +125,7 @@ pub(crate) fn run(
     let runs: Vec<&Run> = scenes.iter().flat_map(|scene| &scene.runs).collect();
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
-    let key = |run: &&Run| -> String {
-        let digest = Sha256::digest(format!("{} {} {}", run.stack, run.seed, run.text));
-        digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
-    };
+    let key = |run: &&Run| crate::cells::fingerprint_of(&format!("{} {} {}", run.stack, run.seed, run.text));
     let kept = Kept::open(options, ID);
     // Stations cost, above all with thirty flows.
     let cost = |run: &&Run| run.text.len() as f64;

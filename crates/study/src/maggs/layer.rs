@@ -1,0 +1,162 @@
+//! S0-E13 and E16: the layer that sends lost packets again below TCP, as in 1998 and as it is now.
+
+use super::net::download;
+use super::{RENO, Run, Seen, Task, between, head, judged};
+use crate::cells::Aim;
+use crate::document::Row;
+use serde_json::json;
+use wavelane_measure::mean;
+
+/// TCP end to end through gateways.
+const WHOLE: &str = "wavelane+unsplit";
+const CUBIC: &str = "tcp-cubic";
+/// The layer's words, as `tries` of a gateway has them.
+const LAYERS: [&str; 2] = ["1998", "evidence"];
+/// Time of an exchange.
+const KEYS_SECONDS: u64 = 300;
+/// How often a key is hit.
+const EVERY_MS: u64 = 200;
+
+pub(super) fn tasks(full: bool) -> Vec<Task> {
+    let seeds = if full { 30 } else { 10 };
+    vec![bulk(seeds), gaps(), keys(seeds)]
+}
+
+/// Two gateways, 2 Mbit/s, so much delay each way, and what each direction loses in per cent.
+fn text(seconds: u64, delay_ms: u64, [up, down]: [u32; 2], layer: &str, more: &str) -> String {
+    let way = |percent: u32| {
+        let loss = if percent > 0 {
+            format!(", loss = {{ kind = \"random\", p = \"{percent}/100\" }}")
+        } else {
+            String::new()
+        };
+        format!("{{ rate = \"2 Mbit/s\", delay = \"{delay_ms} ms\", queue = \"50 packets\"{loss} }}")
+    };
+    format!(
+        "title = \"A layer below TCP\"\nduration = \"{seconds} s\"\nstacks = [\"{RENO}\", \"{CUBIC}\", \"{WHOLE}\"]\n[nodes]\nhome = \"endpoint\"\n\
+         laptop = \"gateway\"\ndesktop = \"gateway\"\ncampus = \"endpoint\"\n[gateways.laptop]\ntries = \"{layer}\"\n[gateways.desktop]\n\
+         tries = \"{layer}\"\n[channels.lan-home]\npreset = \"ethernet\"\nbetween = [\"home\", \"laptop\"]\n[channels.lan-campus]\n\
+         preset = \"ethernet\"\nbetween = [\"desktop\", \"campus\"]\n[channels.air]\nbetween = [\"laptop\", \"desktop\"]\nforward = {}\n\
+         reverse = {}\n{more}",
+        way(up),
+        way(down)
+    )
+}
+
+/// E13: a download that loses one packet in ten, by TCP without SACK whose timer is never below a second.
+fn bulk(seeds: u64) -> Task {
+    let tcp = "[tcp]\nrto-min = \"1 s\"\nsack = false\ntimestamps = false\nlimited-transmit = false\n";
+    let of = |layer: &str| {
+        text(120, 25, [0, 10], layer, &(tcp.to_owned() + &download("home", "campus") + "control = \"reno\"\n"))
+    };
+    let mut runs = Vec::new();
+    for (stack, layer) in [(RENO, LAYERS[0]), (WHOLE, LAYERS[0]), (WHOLE, LAYERS[1])] {
+        runs.extend((0..seeds).map(|seed| Run::new(&of(layer), stack, seed)));
+    }
+    let judge = move |seen: &[Seen]| {
+        let without = &seen[..seeds as usize];
+        let mut rows =
+            vec![head("S0-E13", &[("layer", json!("none"))], RENO).row("goodput_bps", "bit/s", &bps(without))];
+        for (layer, with) in LAYERS.into_iter().zip(seen[seeds as usize..].chunks(seeds as usize)) {
+            let head = head("S0-E13", &[("layer", json!(layer))], WHOLE);
+            rows.push(head.row("goodput_bps", "bit/s", &bps(with)));
+            let gains: Vec<f64> =
+                with.iter().zip(without).map(|(with, without)| with.down_bps() / without.down_bps()).collect();
+            let fewer: Vec<f64> = with
+                .iter()
+                .zip(without)
+                .map(|(with, without)| with.timeouts as f64 / (without.timeouts as f64).max(1.0))
+                .collect();
+            let mut timeouts = head.row("timeouts_over_without", "ratio", &fewer);
+            let count =
+                |seen: &[Seen]| mean(&seen.iter().map(|seen| seen.timeouts as f64).collect::<Vec<_>>()).unwrap_or(0.0);
+            let words = format!("{:.1} timeouts, {:.1} without", count(with), count(without));
+            timeouts = judged(timeouts, Aim::AtMost(0.2));
+            timeouts.why = format!("{}; {words}", timeouts.why);
+            rows.extend([judged(head.row("over_without", "ratio", &gains), Aim::AtLeast(5.0)), timeouts]);
+        }
+        rows
+    };
+    Task { part: "loss", runs, judge: Box::new(judge) }
+}
+
+fn bps(seen: &[Seen]) -> Vec<f64> {
+    seen.iter().map(Seen::down_bps).collect()
+}
+
+/// E13: how often a packet is tried that never arrives, at two round trips.
+fn gaps() -> Task {
+    const DELAYS: [u64; 2] = [10, 35];
+    const PACKETS: f64 = 3.0;
+    // Before, the session carries something each way, as one in use has.
+    let flows = "[flows.warm-down]\napp = \"download\"\nfrom = \"home\"\nto = \"campus\"\nstop = \"8 s\"\n[flows.warm-up]\napp = \"upload\"\n\
+                 from = \"home\"\nto = \"campus\"\nstop = \"8 s\"\n[flows.ping]\napp = \"ping\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\n\
+                 every = \"10 s\"\nstart = \"10 s\"\n";
+    let outages = "queue = \"50 packets\", outages = [{ at = \"9 s\", for = \"4 s\" }, { at = \"19 s\", for = \"4 s\" }, \
+                   { at = \"29 s\", for = \"4 s\" }]";
+    let of = |delay: u64| {
+        let alive = text(35, delay, [0, 0], LAYERS[0], flows);
+        let dead = alive.replacen("queue = \"50 packets\"", outages, 1);
+        [alive, dead].map(|text| Run::new(&text, WHOLE, 0))
+    };
+    let runs = DELAYS.into_iter().flat_map(of).collect();
+    let judge = |seen: &[Seen]| {
+        let of = |(delay, seen): (u64, &[Seen])| {
+            let tries = seen[1].repeated.saturating_sub(seen[0].repeated) as f64 / PACKETS;
+            // So many tries lie within a second, one more would not.
+            let gap = 1_000.0 / (tries + 0.5);
+            let case = [("rtt_ms", json!(2 * delay)), ("layer", json!(LAYERS[0]))];
+            let mut row = judged(head("S0-E13", &case, WHOLE).row("mean_gap_ms", "ms", &[gap]), Aim::AtMost(110.0));
+            row.why = format!("{}; {tries:.1} more tries of a packet within a dead second", row.why);
+            row
+        };
+        DELAYS.into_iter().zip(seen.chunks(2)).map(of).collect()
+    };
+    Task { part: "loss", runs, judge: Box::new(judge) }
+}
+
+/// E16: keys whose packets up are lost seven times in ten.
+fn keys(seeds: u64) -> Task {
+    let of = |layer: &str| {
+        let echo = format!(
+            "[flows.keys]\napp = \"echo\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\nevery = \"{EVERY_MS} ms\"\n\
+             start = \"30 s\"\n[flows.ping]\napp = \"ping\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\nevery = \"{EVERY_MS} ms\"\nstart = \"30 s\"\n"
+        );
+        text(KEYS_SECONDS, 5, [70, 0], layer, &echo)
+    };
+    let mut runs = Vec::new();
+    for (stack, layer) in [(CUBIC, LAYERS[0]), (WHOLE, LAYERS[0]), (WHOLE, LAYERS[1])] {
+        runs.extend((0..seeds).map(|seed| Run::new(&of(layer), stack, seed)));
+    }
+    let judge = move |seen: &[Seen]| {
+        let names = [("none", CUBIC), (LAYERS[0], WHOLE), (LAYERS[1], WHOLE)];
+        let mut rows: Vec<Row> = Vec::new();
+        for ((layer, stack), seen) in names.into_iter().zip(seen.chunks(seeds as usize)) {
+            let head = head("S0-E16", &[("layer", json!(layer)), ("lost_up", json!(0.7))], stack);
+            let of = |figure: fn(&super::FlowSeen) -> Option<f64>| -> Vec<f64> {
+                seen.iter().filter_map(|seen| figure(&seen.flow("keys"))).collect()
+            };
+            let slow = |flow: &str| {
+                let of = |seen: &Seen| seen.flow(flow).slow as f64 / (seen.flow(flow).asked as f64).max(1.0);
+                seen.iter().map(of).collect::<Vec<_>>()
+            };
+            rows.push(head.row("keys_over_1_s", "share", &slow("keys")));
+            // A packet alone, which no TCP sends again.
+            let mut packets = head.row("packets_over_1_s", "share", &slow("ping"));
+            let p99 = head.row("echo_p99_ms", "ms", &of(|keys| keys.p99_ms));
+            if layer == LAYERS[0] {
+                // Of tries 12.5, 25, 50, 100, 100 ... ms apart, each lost with 0.7.
+                packets.bound = Some(0.0097);
+                packets = between(packets, 0.005, 0.02);
+            }
+            rows.extend([
+                packets,
+                head.row("echo_p50_ms", "ms", &of(|keys| keys.p50_ms)),
+                head.row("echo_p95_ms", "ms", &of(|keys| keys.p95_ms)),
+            ]);
+            rows.push(if layer == LAYERS[1] { judged(p99, Aim::AtMost(700.0)) } else { p99 });
+        }
+        rows
+    };
+    Task { part: "keys", runs, judge: Box::new(judge) }
+}

@@ -1,0 +1,95 @@
+//! S0-E12: loss of data and of acknowledgements against TCP of its day, and silences.
+
+use super::net::{DOWN, direct, download};
+use super::{OLD, RENO, Run, Seen, Task, between, head, judged};
+use crate::cells::Aim;
+use serde_json::json;
+use wavelane_measure::mean;
+
+const PART: &str = "loss";
+const PERCENT: [u32; 7] = [0, 1, 2, 5, 10, 20, 30];
+const STACKS: [&str; 3] = [OLD, RENO, "tcp-cubic"];
+const SECONDS: u64 = 300;
+/// Outages in seconds, each twice the time of the one before and a little more: so many tries are lost.
+const OUTAGES: [u64; 4] = [2, 6, 14, 30];
+
+/// 2 Mbit/s and 50 ms both ways together, which lose so much of data and of acknowledgements.
+fn text(data: u32, acks: u32, more: &str) -> String {
+    let way = |percent: u32, more: &str| {
+        let loss = if percent > 0 {
+            format!(", loss = {{ kind = \"random\", p = \"{percent}/100\" }}")
+        } else {
+            String::new()
+        };
+        format!("{{ rate = \"2 Mbit/s\", delay = \"25 ms\", queue = \"50 packets\"{loss}{more} }}")
+    };
+    let channel = format!(
+        "[channels.air]\nbetween = [\"campus\", \"home\"]\nforward = {}\nreverse = {}\n",
+        way(data, more),
+        way(acks, "")
+    );
+    direct("Loss on a radio", SECONDS, &channel, &download("home", "campus"))
+}
+
+pub(super) fn tasks(full: bool) -> Vec<Task> {
+    vec![lossy(if full { 10 } else { 3 }), silences()]
+}
+
+fn lossy(seeds: u64) -> Task {
+    let mut cases = Vec::new();
+    for stack in STACKS {
+        for percent in PERCENT {
+            cases.push((stack, "data", percent));
+            if percent > 0 {
+                cases.push((stack, "acknowledgements", percent));
+            }
+        }
+    }
+    let mut runs = Vec::new();
+    for (stack, lost, percent) in &cases {
+        let of = if *lost == "data" { text(*percent, 0, "") } else { text(0, *percent, "") };
+        runs.extend((0..seeds).map(|seed| Run::new(&of, stack, seed)));
+    }
+    let judge = move |seen: &[Seen]| {
+        let of = |place: usize| &seen[place * seeds as usize..][..seeds as usize];
+        let mut rows = Vec::new();
+        for (place, (stack, lost, percent)) in cases.iter().enumerate() {
+            let clean = cases
+                .iter()
+                .position(|case| case.0 == *stack && case.2 == 0)
+                .map_or(1.0, |at| mean(&of(at).iter().map(Seen::down_bps).collect::<Vec<_>>()).unwrap_or(1.0));
+            let head = head("S0-E12", &[("lost", json!(lost)), ("percent", json!(percent))], stack);
+            let shares: Vec<f64> = of(place).iter().map(|seen| seen.down_bps() / clean).collect();
+            let row = head.row("of_clean", "ratio", &shares);
+            rows.push(match (*stack, *lost, *percent) {
+                (OLD, "data", 10) => judged(row, Aim::AtMost(0.15)),
+                (OLD, "acknowledgements", 10) => judged(row, Aim::AtLeast(0.95)),
+                _ => row,
+            });
+            let silences: Vec<f64> = of(place).iter().map(|seen| seen.flow(DOWN).silence_s).collect();
+            rows.push(head.row("longest_silence_s", "s", &silences));
+        }
+        rows
+    };
+    Task { part: PART, runs, judge: Box::new(judge) }
+}
+
+/// A dead radio: how long until data comes again.
+fn silences() -> Task {
+    let of = |seconds: u64| text(0, 0, &format!(", outages = [{{ at = \"20 s\", for = \"{seconds} s\" }}]"));
+    let runs = OUTAGES.iter().map(|seconds| Run::new(&of(*seconds), OLD, 0)).collect();
+    let judge = |seen: &[Seen]| {
+        let silent: Vec<f64> = seen.iter().map(|seen| seen.flow(DOWN).silence_s).collect();
+        let mut rows = Vec::new();
+        for (seconds, silent) in OUTAGES.into_iter().zip(&silent) {
+            rows.push(head("S0-E12", &[("outage_s", json!(seconds))], OLD).row("silence_s", "s", &[*silent]));
+        }
+        let steps: Vec<f64> = silent.windows(2).map(|pair| pair[1] / pair[0]).collect();
+        let growth = steps.iter().product::<f64>().powf(1.0 / steps.len() as f64);
+        let mut row = between(head("S0-E12", &[], OLD).row("silence_growth", "ratio", &[growth]), 1.7, 2.5);
+        row.why = format!("{}; silences of {silent:.1?} s", row.why);
+        rows.push(row);
+        rows
+    };
+    Task { part: PART, runs, judge: Box::new(judge) }
+}

@@ -1,0 +1,248 @@
+//! The asymmetric network of 1998: data by radio, acknowledgements over a serial line.
+//!
+//! Which way a packet takes, radio or modem, is `asymmetry`'s part `choice`.
+
+mod framing;
+mod layer;
+mod loss;
+mod net;
+pub(crate) mod page;
+mod radio;
+mod uplink;
+
+use crate::cells::{Head, fingerprint_of};
+use crate::document::{Edition, Row, StudyDocument};
+use crate::kept::Kept;
+use crate::population::simulate;
+use crate::runner::Runner;
+use crate::{MakeBackend, StudyError, StudyOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use wavelane_base::Seed;
+use wavelane_run::figures::of_run;
+use wavelane_run::{FlowRaw, LineRaw, RunError, RunHooks};
+use wavelane_scenario::{Scenario, Stack};
+
+/// The study's id.
+pub(crate) const ID: &str = "maggs";
+/// Its parts.
+pub(crate) const PARTS: [&str; 6] = ["uplink", "framing", "loss", "radio", "keys", "uart"];
+/// The sender that is closest to NetBSD 1.1's.
+const RENO: &str = "tcp-reno";
+/// The same with timers of its day.
+const OLD: &str = "tcp-2001";
+/// Octets of a segment's data.
+const SEGMENT: f64 = 1_460.0;
+/// Goodput is counted from this share of a transfer without end on: before it windows grow.
+const COUNTED_FROM: f64 = 0.2;
+
+/// A scenario to run, one stack, one seed.
+#[derive(Clone)]
+struct Run {
+    text: String,
+    stack: &'static str,
+    seed: u64,
+}
+
+impl Run {
+    fn new(text: &str, stack: &'static str, seed: u64) -> Self {
+        Self { text: text.to_owned(), stack, seed }
+    }
+}
+
+/// What a flow gave.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct FlowSeen {
+    flow: String,
+    bytes: u64,
+    /// Over the later part of the run, of flows without end.
+    goodput_bps: f64,
+    duration_ms: Option<f64>,
+    /// The longest time without a byte, of flows with a body.
+    silence_s: f64,
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    /// Questions, and those that took more than a second.
+    asked: u64,
+    slow: u64,
+}
+
+/// What one direction of a line gave.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct LineSeen {
+    way: String,
+    sent: u64,
+    octets: u64,
+    received: u64,
+    bad: u64,
+    overrun: u64,
+}
+
+/// What a run gave.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct Seen {
+    flows: Vec<FlowSeen>,
+    lines: Vec<LineSeen>,
+    /// Retransmission timeouts of the endpoints, and packets that gateways sent again.
+    timeouts: u64,
+    repeated: u64,
+}
+
+impl Seen {
+    fn flow(&self, name: &str) -> FlowSeen {
+        self.flows.iter().find(|flow| flow.flow == name).cloned().unwrap_or_default()
+    }
+    /// The line's direction from its first node to its second: up, towards the campus.
+    fn up(&self) -> LineSeen {
+        self.lines.iter().find(|line| line.way == "forward").cloned().unwrap_or_default()
+    }
+    fn down_bps(&self) -> f64 {
+        self.flow(net::DOWN).goodput_bps
+    }
+    /// Segments per acknowledgement.
+    fn ratio(&self) -> f64 {
+        self.flow(net::DOWN).bytes as f64 / SEGMENT / (self.up().sent as f64).max(1.0)
+    }
+    /// Octets on the line per packet up.
+    fn octets_up(&self) -> f64 {
+        self.up().octets as f64 / (self.up().sent as f64).max(1.0)
+    }
+}
+
+/// To six digits behind the point: a kept result reads back as it was.
+fn short(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+fn late_goodput(raw: &FlowRaw, duration_s: f64) -> f64 {
+    let from = duration_s * COUNTED_FROM;
+    let at = |ns: u64| ns as f64 / 1e9;
+    let octets: u64 = raw.arrivals.iter().filter(|(ns, _)| at(*ns) >= from).map(|(_, octets)| octets).sum();
+    octets as f64 * 8.0 / (duration_s - from)
+}
+
+/// The longest time between two arrivals, or from the last to the end of the run.
+fn silence_s(raw: &FlowRaw, duration_s: f64) -> f64 {
+    let times = raw
+        .arrivals
+        .iter()
+        .map(|(ns, _)| *ns as f64 / 1e9)
+        .chain((!raw.completed || raw.arrivals.is_empty()).then_some(duration_s));
+    let mut before = raw.connect_ns as f64 / 1e9;
+    times.fold(0.0, |longest: f64, at| {
+        let gap = at - before;
+        before = at;
+        longest.max(gap)
+    })
+}
+
+fn observe(run: &Run, first: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
+    let mut scenario = Scenario::parse(&run.text, Path::new("."))?;
+    scenario.seed = Seed(first.0 + run.seed);
+    let stack = Stack::from_word(run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
+    let raw = simulate(&scenario, stack, hooks.cancelled)?;
+    let seconds = scenario.duration.as_secs_f64();
+    let figures = of_run(&scenario, &raw, scenario.seed);
+    let flow = |(raw, of): (&FlowRaw, &wavelane_run::figures::FlowFigures)| {
+        let slow = |probe: &&wavelane_run::Probe| probe.rtt_ns.is_none_or(|ns| ns > 1_000_000_000);
+        FlowSeen {
+            flow: of.flow.clone(),
+            bytes: of.bytes,
+            goodput_bps: short(late_goodput(raw, seconds)),
+            duration_ms: of.duration_ms.map(short),
+            silence_s: short(if raw.arrivals.is_empty() { 0.0 } else { silence_s(raw, seconds) }),
+            p50_ms: of.rtt_p50_ms.map(short),
+            p95_ms: of.rtt_p95_ms.map(short),
+            p99_ms: of.rtt_p99_ms.map(short),
+            asked: raw.probes.len() as u64,
+            slow: raw.probes.iter().filter(slow).count() as u64,
+        }
+    };
+    let line = |raw: &LineRaw| LineSeen {
+        way: raw.way.to_owned(),
+        sent: raw.sent,
+        octets: raw.sent_octets,
+        received: raw.received,
+        bad: raw.bad,
+        overrun: raw.overrun,
+    };
+    Ok(Seen {
+        flows: raw.flows.iter().zip(&figures).map(flow).collect(),
+        lines: raw.lines.iter().map(line).collect(),
+        timeouts: raw.timeouts.unwrap_or(0),
+        repeated: raw.packets.map_or(0, |packets| packets.repeated),
+    })
+}
+
+/// Makes rows of what an experiment's runs gave, in their order.
+type Judge = Box<dyn Fn(&[Seen]) -> Vec<Row> + Sync + Send>;
+
+/// Runs that are judged together.
+struct Task {
+    part: &'static str,
+    runs: Vec<Run>,
+    judge: Judge,
+}
+
+fn head(id: &'static str, case: &[(&str, Value)], stack: &str) -> Head {
+    let case: Map<String, Value> = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    Head { id, backend: "sim".into(), case, stack: stack.into() }
+}
+
+fn judged(mut row: Row, aim: crate::cells::Aim) -> Row {
+    crate::cells::judge(&mut row, aim);
+    row
+}
+
+fn between(mut row: Row, low: f64, high: f64) -> Row {
+    crate::cells::judge_between(&mut row, low, high);
+    row
+}
+
+/// The document's maximum of several trials.
+fn most(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
+    seen.iter().map(of).fold(0.0, f64::max)
+}
+
+fn tasks(edition: Edition) -> Vec<Task> {
+    let full = edition == Edition::Full;
+    let mut tasks = uplink::tasks(full);
+    tasks.extend(framing::tasks(full));
+    tasks.extend(loss::tasks(full));
+    tasks.extend(layer::tasks(full));
+    tasks.extend(radio::tasks(full));
+    tasks
+}
+
+/// Runs the edition's experiments on all processors and judges them.
+pub(crate) fn run(
+    _make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let tasks: Vec<Task> = tasks(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
+    let runs: Vec<&Run> = tasks.iter().flat_map(|task| &task.runs).collect();
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let key = |run: &&Run| fingerprint_of(&format!("{} {} {}", run.stack, run.seed, run.text));
+    let kept = Kept::open(options, ID);
+    let seen = runner.run_kept(&kept, &runs, |_| 1.0, key, |run| observe(run, options.seed, hooks))?;
+    let mut seen = seen.into_iter();
+    let mut rows = Vec::new();
+    for task in &tasks {
+        let found: Vec<Seen> = seen.by_ref().take(task.runs.len()).collect();
+        rows.extend((task.judge)(&found));
+    }
+    rows.iter().for_each(options.row);
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+/// A rate as the document writes it.
+fn rate(bps: u64) -> (&'static str, Value) {
+    ("up_bps", json!(bps))
+}
+
+#[cfg(test)]
+mod tests;
