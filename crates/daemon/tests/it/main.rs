@@ -19,6 +19,7 @@ mod packets;
 mod places;
 mod programs;
 mod proxy;
+mod proxy_honest;
 mod quic;
 mod reach;
 mod relay;

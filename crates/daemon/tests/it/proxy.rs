@@ -11,7 +11,7 @@ use wavelane_daemon::proxy::status::Report;
 use wavelane_host::netns::{ChildEnd, Netns};
 
 /// Starts a proxy on `a` for what arrives from the client; `keys` go into `[proxy]`, or begin further tables.
-fn start(world: &World, keys: &str) -> Daemon {
+pub(crate) fn start(world: &World, keys: &str) -> Daemon {
     let config = world.dir.join("proxy.toml");
     let control = world.dir.join("proxy.sock");
     let text = format!("[proxy]\ninterfaces = [\"lan0\"]\ncontrol = \"{}\"\n{keys}\n", control.display());
@@ -27,13 +27,13 @@ fn spawn(world: &World) -> Daemon {
     daemon
 }
 
-fn report(proxy: &Daemon) -> Report {
+pub(crate) fn report(proxy: &Daemon) -> Report {
     let text =
         status(&StatusArgs { json: true, control: Some(proxy.control.clone()), ..StatusArgs::default() }).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
-fn count(proxy: &Daemon, name: &str) -> u64 {
+pub(crate) fn count(proxy: &Daemon, name: &str) -> u64 {
     report(proxy).counters.iter().find(|c| c.name == name).map_or(0, |c| c.value)
 }
 
@@ -49,7 +49,7 @@ fn reload(proxy: &Daemon) -> Option<String> {
 }
 
 /// A connection on which a byte went there and back.
-fn open(world: &World, ns: &Netns, target: &str) -> TcpStream {
+pub(crate) fn open(world: &World, ns: &Netns, target: &str) -> TcpStream {
     let mut stream = world.connect(ns, target).unwrap();
     says(&mut stream).unwrap();
     stream

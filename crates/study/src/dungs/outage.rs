@@ -11,8 +11,10 @@ const FLOORS_MS: [u64; 2] = [228, 935];
 /// The source's outage, and after which time its transfer went on.
 const HANDOVER_MS: u64 = 16_000;
 const PUBLISHED_S: f64 = 29.0;
-const OUTAGES_MS: [u64; 12] = [100, 300, 700, 1_500, 3_000, 5_000, 8_000, 11_000, 13_500, 16_000, 22_000, 30_000];
-const QUICK: [usize; 8] = [0, 2, 4, 5, 6, 8, 9, 11];
+const OUTAGES_MS: [u64; 24] = [
+    100, 300, 500, 700, 900, 1_200, 1_700, 2_200, 3_000, 4_000, 4_600, 5_000, 6_500, 8_000, 9_100, 9_300, 11_000,
+    13_500, 16_000, 18_300, 18_600, 22_000, 26_000, 30_000,
+];
 /// When it begins.
 const FROM_S: f64 = 5.0;
 /// The longest time between two tries of the proxy's half on the air: 15 of them outlast the longest outage, as Linux counts
@@ -33,19 +35,12 @@ fn proxied(outage_ms: u64) -> Path {
     path(outage_ms, "", "sides = [{ nodes = [\"mobile1\"], tcp = { rto-max = \"3 s\" } }]")
 }
 
-fn outages(edition: Edition) -> Vec<u64> {
-    match edition {
-        Edition::Full => OUTAGES_MS.to_vec(),
-        Edition::Quick => QUICK.map(|at| OUTAGES_MS[at]).to_vec(),
-    }
-}
-
-pub(super) fn runs(runs: &mut Runs, edition: Edition) {
+pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
     for floor in FLOORS_MS {
         let path = path(HANDOVER_MS, &format!("rto-min = \"{floor} ms\"\nwindow = \"17520 B\""), "");
         runs.once(&format!("e4-floor-{floor}"), "tcp-reno", &path);
     }
-    for outage in outages(edition) {
+    for outage in OUTAGES_MS {
         runs.once(&format!("e4-{outage}"), "tcp-cubic", &path(outage, "", ""));
         runs.once(&format!("e4-{outage}"), "tcp-cubic+split", &proxied(outage));
     }
@@ -67,7 +62,7 @@ fn ladder(first: f64, outage: f64) -> f64 {
     sum
 }
 
-pub(super) fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
+pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     let mut rows = Vec::new();
     let outage = HANDOVER_MS as f64 / 1e3;
     for floor in FLOORS_MS {
@@ -80,7 +75,7 @@ pub(super) fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
             Some(ladder(floor as f64 / 1e3, outage)),
         ));
     }
-    for outage_ms in outages(edition) {
+    for outage_ms in OUTAGES_MS {
         let (name, outage) = (format!("e4-{outage_ms}"), outage_ms as f64 / 1e3);
         let case = [("outage_s", json!(outage))];
         // Each timer runs out no later than after twice the time that has passed.

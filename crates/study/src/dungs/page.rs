@@ -78,7 +78,7 @@ fn over_time(runs: &Value) -> Vec<Chart> {
     vec![
         chart(
             "throughput",
-            "Behind a proxy the server sends as the mobile receives, after what the proxy holds",
+            "Behind a proxy the server fills its buffer and then sends in bursts, when there is room; the mobile receives as end to end",
             ["time (s)", "throughput in the last second (Mbit/s)"],
             each("rate", 1e-6),
         ),
