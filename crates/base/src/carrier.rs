@@ -148,6 +148,8 @@ impl FromStr for Address {
 /// Which frames of bulk a radio's receiver acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkAcks {
+    /// Each, as the radio does without being told: one block ACK serves a whole aggregate.
+    Each,
     /// The first of a burst: a collision costs no more than it, and widens the contention window.
     First,
     /// None.

@@ -46,7 +46,8 @@ impl Gateway {
                 let segment_size = (len > first).then_some(first as u16);
                 let (to, from) = (self.sessions.address(peer, lane), self.sessions.local(peer, lane));
                 let acks = radio.map(|radio| radio.acks).filter(|_| class == Class::Bulk);
-                let (no_ack, guarded) = (acks.is_some(), acks == Some(LinkAcks::First));
+                let no_ack = acks.is_some_and(|acks| acks != LinkAcks::Each);
+                let guarded = acks == Some(LinkAcks::First);
                 let (ecn, txop) = (Ecn::NotEct, radio.is_some());
                 return Some(Transmit { len, segment_size, to, from, class, ecn, no_ack, guarded, txop });
             }

@@ -346,7 +346,10 @@ impl<'a> Shape<'a> {
         };
         let knobs = self.knobs(gateway);
         let mut config = mechanisms(self.is_2009, knobs).put_into(config);
-        if radio == RadioLanes::Paced && knobs.is_none_or(|knobs| knobs.withhold.is_none()) {
+        // A block ACK serves a whole aggregate: turns would only make flows wait for each other (decision 0050).
+        let bursts = |lane: &LaneConfig| lane.carrier.radio.is_some_and(|radio| radio.acks == LinkAcks::First);
+        let takes_turns = config.peers.iter().flat_map(|peer| &peer.lanes).any(bursts);
+        if takes_turns && knobs.is_none_or(|knobs| knobs.withhold.is_none()) {
             config.withhold = Some(Withholding::ON_RADIOS);
         }
         if self.unsplit {
@@ -378,7 +381,7 @@ impl<'a> Shape<'a> {
         let cell = self.scenario.channels[channel].cell()?;
         let acks = match lanes {
             RadioLanes::Plain => return None,
-            RadioLanes::Paced if cell.aggregate.is_some() => return None,
+            RadioLanes::Paced if cell.aggregate.is_some() => LinkAcks::Each,
             RadioLanes::Paced => LinkAcks::First,
             RadioLanes::Raw => LinkAcks::Never,
         };

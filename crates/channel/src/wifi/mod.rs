@@ -145,6 +145,9 @@ pub struct Overheard {
     pub to: usize,
 }
 
+/// Octets of a frame that carries an IP packet of 1,500 octets: QoS header, LLC and FCS (IEEE 802.11-2016, 9.2.4).
+const FULL_OCTETS: usize = 1_500 + 26 + 8 + 4;
+
 /// A radio cell; see the module.
 ///
 /// A late wake-up does not change the schedule: the cell follows its own deadlines and only delivers frames late.
@@ -278,6 +281,13 @@ impl Wifi {
         let stage = self.contenders[station * self.kinds].stage.as_ref();
         let ring = stage.filter(|_| self.stations[station].aql.is_none()).map_or(0, |stage| stage.ring());
         if ring > 0 { burst.max(ring + 1) } else { burst }
+    }
+    /// Full frames that a station sends within `airtime` once it has the medium, at most half of its queue: the rest is for what does not wait
+    /// for its turn.
+    pub fn burst_within(&self, station: usize, airtime: Span) -> usize {
+        let longest = self.largest_burst(station).min(self.queue / 2);
+        let frame = self.data_rate.airtime(FULL_OCTETS).saturating_sub(self.data_rate.preamble());
+        longest.min(airtime.as_nanos().checked_div(frame.as_nanos()).map_or(longest, |frames| frames as usize))
     }
     /// Pending airtime in a station's ring under airtime queue limits: for a receiver in a category, and for all receivers.
     /// For broadcast, in all categories, pass the station itself; it is not in the sum.

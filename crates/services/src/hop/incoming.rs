@@ -317,19 +317,17 @@ impl Incoming {
 
     /// The credit we would grant now: what keeps the path full, as far as the reader keeps up.
     pub(super) fn credit_target(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
-        let open = self.open_window(now, path, room);
+        let open = self.open_window(now, path, room, if self.withheld.is_some() { GRANT_MAX } else { 0 });
         self.withheld.map_or(open, |held| open.min(held.until))
     }
-    /// The same as if nothing were withheld.
-    pub(super) fn open_window(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
+    /// The same as if nothing were withheld, but `least` octets ahead of the reader where the path decides: granted bytes arrive at once.
+    pub(super) fn open_window(&mut self, now: Instant, path: &PathView, room: UnreadRoom, least: u64) -> u64 {
         // Between two reads of buffered bytes it is unknown whether the reader leaves them unread.
         if self.read == self.cumulative || self.need == 0 {
             self.observe(now, path, room);
         }
         let ahead = match self.window {
-            // Granted bytes arrive at once.
-            Window::Path if self.withheld.is_some() => self.need.max(GRANT_MAX.min(room.part)),
-            Window::Path => self.need,
+            Window::Path => self.need.max(least.min(room.part)),
             Window::Octets(octets) => octets,
             Window::Pool => u64::MAX,
         };

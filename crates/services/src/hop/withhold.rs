@@ -165,7 +165,8 @@ impl Hop {
         let from = inc.cumulative();
         let asked = inc.withheld.and_then(|held| held.asked).filter(|end| *end > from && !inc.is_complete())?;
         let wanted = (asked - from).min(most);
-        let open = inc.open_window(now, &path, room).saturating_sub(from).min(wanted);
+        // More than a turn in a relay's hands would be air that its own turns lack.
+        let open = inc.open_window(now, &path, room, most).saturating_sub(from).min(wanted);
         // No small grants.
         if open < wanted.min(most / 4) {
             return Some(0);
@@ -210,7 +211,7 @@ impl Hop {
         let Some(flow) = self.flows.get_mut(&name).filter(|flow| self.alone && !flow.is_over()) else { return };
         let inc = &mut flow.inc;
         let Some(held) = inc.withheld else { return };
-        let until = (inc.cumulative() + turn).min(inc.open_window(now, &path, room));
+        let until = (inc.cumulative() + turn).min(inc.open_window(now, &path, room, 0));
         // Each receipt that raises it costs a frame.
         let ahead = until.saturating_sub(inc.cumulative());
         if ahead == 0 || until < held.until + ahead / 4 {

@@ -116,7 +116,7 @@ impl Medium {
             Self::Cable(_) | Self::Bluetooth(_) | Self::Cellular(_) | Self::Serial(_) => 0,
             Self::Wifi(wifi) => {
                 let waiting = wifi.waiting_in(station, Category::BestEffort);
-                wifi.largest_burst(station).max(super::radio::BACKLOG).saturating_sub(waiting)
+                wifi.burst_within(station, super::radio::ROOM).max(super::radio::BACKLOG).saturating_sub(waiting)
             }
         }
     }

@@ -6,13 +6,16 @@ use crate::datagrams;
 use crate::node::INSIDE;
 use crate::traffic::FlowIndex;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use wavelane_base::Address;
+use wavelane_base::{Address, Span};
 use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Overheard, Wifi, WifiConfig};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP};
 use wavelane_wire::tcp::PROTOCOL_TCP;
 
 /// Datagrams of a saturated source that wait in its station, and bulk of a gateway that tells its radio how to send it.
 pub(super) const BACKLOG: usize = 3;
+/// Airtime of bulk that a gateway keeps in its radio: enough for aggregates, and short enough that what is urgent and comes behind it is soon
+/// sent (decision 0050; Linux's mac80211 lets one receiver have 5 ms, `aql_txq_limit`).
+pub(super) const ROOM: Span = Span::from_millis(4);
 /// No port.
 const NOWHERE: usize = usize::MAX;
 
