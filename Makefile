@@ -196,9 +196,9 @@ test test-all:
 	fi
 	if ! cargo nextest --version >/dev/null 2>&1; then
 	  step "installing cargo-nextest in ~/.cargo/bin (once, some minutes)"
-	  # It waits for tests more than it computes: the faster build is the better one.
+	  # It waits for tests more than it computes: the faster build is the better one, without what updates it from the net.
 	  CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-	    CARGO_TARGET_DIR="$$scratch/nextest" cargo install cargo-nextest --version $(NEXTEST) --locked --quiet
+	    CARGO_TARGET_DIR="$$scratch/nextest" cargo install cargo-nextest --version $(NEXTEST) --locked --quiet --no-default-features --features default-no-update
 	fi
 	step "formatting, house rules"
 	cargo fmt --all --check
