@@ -12,10 +12,15 @@ use wavelane_base::{FlowId, Instant, Span};
 /// Longest a SYN is held; its retransmission, which comes after one second, and after two more, takes its place (RFC 6298,
 /// section 2). So one is available to be forwarded plainly when the peer turns out to be down.
 pub(crate) const HOLD: Span = Span::from_secs(4);
-/// An attempt is given up this long after its last SYN.
+/// An attempt is given up this long after its last SYN, or later if the next one is due later ...
 const PATIENCE: Span = Span::from_secs(20);
-/// An answered attempt waits this long for the application's SYN or its handshake's end.
+/// An answered attempt waits this long for the application's SYN, or as long as that may take, or for its handshake's end.
 const COMPLETION: Span = Span::from_secs(10);
+/// ... since each SYN comes twice as long after the one before as that did, the second after a second (RFC 6298, section 5.5): as long after
+/// the last as that was after the first, this much more, and some jitter.
+const SYN_FIRST: Span = Span::from_secs(2);
+/// The longest such wait.
+const SYN_APART_MAX: Span = Span::from_secs(66);
 
 /// The bounds of the table.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +63,20 @@ struct Attempt<H, A> {
     ending: bool,
     /// When the stage began or the last SYN arrived.
     since: Instant,
+    begun: Instant,
     order: u64,
+}
+
+impl<H, A> Attempt<H, A> {
+    /// How long it may stay as it is.
+    fn patience(&self) -> Span {
+        let next_syn = (self.since.since(self.begun) + SYN_FIRST).min(SYN_APART_MAX);
+        match self.stage {
+            Stage::Asked => PATIENCE.max(next_syn),
+            Stage::Answered => COMPLETION.max(next_syn),
+            Stage::Admitted => COMPLETION,
+        }
+    }
 }
 
 /// What to do with a SYN that arrived.
@@ -167,7 +185,8 @@ impl<H, A> Attempts<H, A> {
         let (key, order) = ((syn.source, syn.target), self.next_order);
         self.next_order += 1;
         let held = Some((held, now));
-        let attempt = Attempt { flow, asked, syn, held, stage: Stage::Asked, ending: false, since: now, order };
+        let attempt =
+            Attempt { flow, asked, syn, held, stage: Stage::Asked, ending: false, since: now, begun: now, order };
         self.by_key.insert(key, attempt);
         self.by_flow.insert(flow, key);
         self.sources.entry(syn.source.ip()).or_default().insert((order, key));
@@ -204,8 +223,7 @@ impl<H, A> Attempts<H, A> {
             if attempt.held.as_ref().is_some_and(|(_, since)| now.since(*since) >= HOLD) {
                 overdue.extend(attempt.held.take().map(|(h, _)| h));
             }
-            let limit = if attempt.stage == Stage::Asked { PATIENCE } else { COMPLETION };
-            if now.since(attempt.since) >= limit {
+            if now.since(attempt.since) >= attempt.patience() {
                 dead.push(*key);
             }
         }

@@ -62,6 +62,28 @@ fn a_refusal_returns_the_syn_and_the_packet() {
     assert_eq!(table.refused(FlowId(7)), None);
 }
 
+/// What a session and an answer take over 5 to 19 s of round trip, beside the SYNs of a client that doubles its wait.
+#[test]
+fn an_answer_that_takes_long_meets_a_later_syn() {
+    for round_trip in 5..20 {
+        let mut table = Attempts::new(Limits::default());
+        let s = syn(1, 1000, 1);
+        begin(&mut table, at(0), s, 7);
+        let answer = 2 * round_trip * 1_000;
+        let through = (1..127_000).find(|ms| {
+            let now = at(*ms);
+            table.expire(now);
+            // A SYN that is held then goes on at once.
+            if *ms == answer && table.answered(now, FlowId(7)).flatten().is_some() {
+                return true;
+            }
+            let is_syn = [1_000, 3_000, 7_000, 15_000, 31_000, 63_000].contains(ms);
+            is_syn && matches!(table.arrive(now, s, 70), Arrival::GoOn(_))
+        });
+        assert!(through.is_some_and(|ms| ms < 2 * answer + 2_000), "{round_trip} s: {through:?}");
+    }
+}
+
 #[test]
 fn attempts_that_never_complete_time_out() {
     let mut table = Attempts::new(Limits::default());

@@ -90,3 +90,54 @@ fn few_sets_of_lanes_are_outside_the_guarantee() {
     println!("outside the guarantee: the echo of {echoes}, the goodput of {goodputs}");
     assert!(echoes <= 5 && goodputs == 0, "{echoes} {goodputs}");
 }
+
+/// A lane without and one with this loss both ways, in per cent; rates in kbit/s, one-way delays in ms.
+fn good_and_bad(percent: u32, kbit: [u64; 2], delay_ms: [u64; 2]) -> [(CableConfig, Ways); 2] {
+    [0, 1].map(|lane| {
+        let loss = if lane == 1 { random_loss(percent, 100) } else { LossConfig::None };
+        both_ways(DirectionConfig {
+            rate: Some(Rate::from_bps(kbit[lane] * 1_000)),
+            delay: Span::from_millis(delay_ms[lane]),
+            queue: QueueLimit::Octets(Octets::new((kbit[lane] * 100 / 8).max(6_000))),
+            loss,
+            ..DirectionConfig::default()
+        })
+    })
+}
+
+/// Goodput of both beside that of the good one alone, and the 95th percentiles of the echo.
+fn beside_the_good_one(percent: u32, kbit: [u64; 2], delay_ms: [u64; 2], seed: u64) -> (f64, [Span; 2]) {
+    let lanes = good_and_bad(percent, kbit, delay_ms);
+    let (alone, both) = (figures(&lanes[..1], seed), figures(&lanes, seed));
+    (both.1 as f64 / alone.1 as f64, [both.0, alone.0])
+}
+
+#[test]
+fn a_lane_that_loses_most_costs_the_other_nothing() {
+    for (percent, kbit, delay_ms, seed) in [(90, [10_000, 10_000], [20, 20], 1), (80, [5_000, 40_000], [50, 5], 3)] {
+        let (share, [both, alone]) = beside_the_good_one(percent, kbit, delay_ms, seed);
+        assert!(share >= 0.98, "{percent} %: {share:.3}");
+        assert!(both <= alone.scale(11, 10) + Span::from_millis(5), "{percent} %: echo {both} beside {alone}");
+    }
+}
+
+#[test]
+#[ignore = "some minutes; prints a table"]
+fn lanes_that_lose_much_beside_a_good_one() {
+    let mut outside = 0;
+    for percent in [50, 70, 80, 85, 88, 90, 95] {
+        for (kbit, delay_ms) in [
+            ([10_000, 10_000], [20, 20]),
+            ([10_000, 2_000], [20, 100]),
+            ([5_000, 40_000], [50, 5]),
+            ([20_000, 10_000], [5, 150]),
+        ] {
+            for seed in [3, 5] {
+                let (share, [both, alone]) = beside_the_good_one(percent, kbit, delay_ms, seed);
+                println!("{percent} % {kbit:?} {delay_ms:?} {seed}: {share:.3}, echo {both} beside {alone}");
+                outside += u32::from(share < 0.98);
+            }
+        }
+    }
+    assert_eq!(outside, 0);
+}

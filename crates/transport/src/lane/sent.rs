@@ -275,6 +275,15 @@ impl<R> SentMap<R> {
         None
     }
 
+    /// The record of the oldest packet that has no outcome, was sent before `before`, and whose record is `wanted`.
+    pub(super) fn take_overdue(&mut self, before: Instant, wanted: impl Fn(&R) -> bool) -> Option<R> {
+        let settled = usize::try_from(self.settled.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let mut old = self.packets.iter_mut().skip(settled).take_while(|packet| packet.sent_at < before);
+        let is_wanted =
+            |packet: &&mut Packet<R>| packet.state == State::InFlight && packet.record.as_ref().is_some_and(&wanted);
+        old.find(is_wanted)?.record.take()
+    }
+
     /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing else, if the ack contains numbers never
     /// sent.
     pub(super) fn acknowledge(

@@ -171,6 +171,14 @@ impl<R> LaneSender<R> {
         true
     }
 
+    /// The same of the oldest packet sent before `before`. Its ack is overdue.
+    pub fn give_up_overdue(&mut self, before: Instant, wanted: impl Fn(&R) -> bool) -> bool {
+        let taken = self.sent.take_overdue(before, wanted).map(Outcome::Lost);
+        let any = taken.is_some();
+        self.outcomes.extend(taken);
+        any
+    }
+
     /// Gives up all packets in flight as lost, for other lanes to retransmit. Their fate still counts for the estimators.
     pub fn give_up_records(&mut self) {
         self.outcomes.extend(self.sent.take_records().map(Outcome::Lost));

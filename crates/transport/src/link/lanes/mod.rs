@@ -4,6 +4,7 @@ mod ask;
 mod order;
 mod out;
 mod pick;
+mod worth;
 
 use super::choice::{Choice, Delivery};
 use super::guard::{PATIENCE_MEDIA, is_bursty};
@@ -158,8 +159,8 @@ impl<L> Lanes<L> {
         if self.all.iter().all(|lane| !lane.measured) {
             return;
         }
-        let any_used = self.all.iter().any(|lane| lane.measured && !lane.spare);
-        let works = |lane: &&mut Lane<L>| lane.measured && !(any_used && lane.spare);
+        let any_used = self.all.iter().any(|lane| lane.measured && !lane.spare && !lane.useless);
+        let works = |lane: &&mut Lane<L>| lane.measured && !(any_used && (lane.spare || lane.useless));
         let all_failed = self.all.iter().all(|lane| lane.failed || !lane.measured || any_used && lane.spare);
         let used = self.all.iter_mut().filter(works).filter(|lane| all_failed || !lane.failed);
         let mut used: Vec<&mut Lane<L>> = used.collect();

@@ -1,6 +1,7 @@
 //! Which lanes work, in which order they are taken, and which carry nothing now.
 
 use super::out::Lane;
+use super::worth::LOSS_GOOD;
 use super::{Choice, Lanes};
 use crate::link::choice::PROBE_EVERY;
 use wavelane_base::{Instant, Span};
@@ -57,6 +58,7 @@ impl<L> Lanes<L> {
         let works = self.all.iter().filter(|lane| lane.measured && lane.works());
         let back = works.map(|lane| lane.rtt_min.min(lane.path.rtt).scale(1, 2)).min().unwrap_or(Span::ZERO);
         self.all.iter_mut().for_each(|lane| lane.back = back);
+        self.find_useless(bond);
         let round = self.open().map(|(_, lane)| lane.path.rtt).max().unwrap_or(Span::ZERO);
         if self.choice == Choice::Delivery1998 {
             let failed = |first: bool| self.open().filter(|(_, l)| (l.place == 0) == first).all(|(_, l)| l.failed);
@@ -87,9 +89,12 @@ impl<L> Lanes<L> {
         };
         let any_takes_small = all.iter().any(takes_small);
         self.bulk_order.clone_from(&self.order);
-        self.bulk_order.sort_by_key(|i| rank(*i, all[*i].delay()));
+        self.bulk_order.sort_by_key(|i| (all[*i].useless, rank(*i, all[*i].delay())));
         // Small packets do not wait for a full one's time, which is known only roughly where none are sent.
-        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i, all[*i].delay_of_small())));
+        self.order.sort_by_key(|i| {
+            let last = (any_takes_small && !all[*i].small, all[*i].useless);
+            (last, rank(*i, all[*i].delay_of_small()))
+        });
         self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // If another lane still works, an answer there proves that the neighbour is up.
@@ -102,6 +107,15 @@ impl<L> Lanes<L> {
         for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
             lane.late_until = now + LATE_FOR;
         }
+    }
+
+    /// Decides which lanes lose too much to take bulk beside the others. What pings show decides when one is tried again.
+    fn find_useless(&mut self, bond: bool) {
+        let good = |lane: &Lane<L>| {
+            lane.works() && !lane.closed && lane.bulk && !lane.metered && lane.path.loss_outward < LOSS_GOOD
+        };
+        let any_good = bond && self.all.iter().any(good);
+        self.all.iter_mut().for_each(|lane| lane.useless = any_good && lane.is_worthless());
     }
 
     /// Decides which lanes carry nothing now, and how rarely those are probed.
@@ -146,7 +160,8 @@ impl<L> Lanes<L> {
 
     /// Whether a tail probe on a lane may carry data: not if it is spare, nor if it has failed while others work.
     pub(in crate::link) fn tail_carries(&self, lane: usize) -> bool {
-        !self.all[lane].spare && (self.choice != Choice::Bond || self.counts(lane))
+        let out = &self.all[lane];
+        !out.spare && !out.useless && (self.choice != Choice::Bond || self.counts(lane))
     }
 
     /// Moves the packets in flight on failed lanes to the others, once; does nothing if all have failed.

@@ -1,5 +1,6 @@
 //! One lane out: its measured path, and whether what it is given arrives.
 
+use super::worth::Worth;
 use crate::PathView;
 use crate::lane::{LaneConfig, LaneSender};
 use crate::link::guard::Guard;
@@ -16,7 +17,7 @@ const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// Octets of a small exchange, with encapsulation.
 const SMALL_OCTETS: u64 = 300;
 /// A lane with this loss is assumed to stay that lossy for this long.
-const SHAKY_LOSS: f64 = 0.02;
+pub(super) const SHAKY_LOSS: f64 = 0.02;
 const SHAKY_LOSSY_FOR: Span = Span::from_secs(10);
 
 /// One lane out.
@@ -48,6 +49,9 @@ pub(in crate::link) struct Lane<L> {
     pub(super) closed: bool,
     /// The policy has it carry nothing now.
     pub(super) spare: bool,
+    /// It loses so much of what it is given that bulk on it costs the other lanes more than it carries.
+    pub(super) useless: bool,
+    worth: Worth,
     /// Whether a round trip was measured.
     pub(super) measured: bool,
     /// Its packets in flight were moved to the other lanes, because no answer comes back.
@@ -94,6 +98,8 @@ impl<L> Lane<L> {
             place: usize::from(id),
             closed: false,
             spare: false,
+            useless: false,
+            worth: Worth::default(),
             measured: false,
             failed: false,
             blocked: false,
@@ -146,7 +152,7 @@ impl<L> Lane<L> {
     /// Removes the lane. Path state is discarded, packet numbers continue.
     pub(super) fn close(&mut self, now: Instant) {
         self.restart(now);
-        (self.closed, self.ping, self.spare) = (true, false, false);
+        (self.closed, self.ping, self.spare, self.useless) = (true, false, false, false);
     }
 
     /// Restores the lane, possibly over another path.
@@ -182,6 +188,7 @@ impl<L> Lane<L> {
     pub(in crate::link) fn look(&mut self, now: Instant, inbound: f64, plural: bool) {
         let view = self.sender.path(now);
         let Some(rtt) = view.rtt else { return };
+        self.worth.note(view.delivered_packets, view.lost_packets);
         let known = view.delivered_packets + view.lost_packets >= FATES_KNOWN_MIN;
         let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
         let loss = inbound.max(own);
@@ -248,6 +255,11 @@ impl<L> Lane<L> {
     /// measured, whose first probe takes longest.
     pub(super) fn awaits_probe(&self, bond: bool) -> bool {
         (bond || !self.measured) && self.sender.awaits_answer()
+    }
+
+    /// Whether it loses so much that it is worth nothing beside a good one.
+    pub(super) fn is_worthless(&self) -> bool {
+        self.worth.is_useless()
     }
 
     /// Whether it is unmeasured and has not failed: it may or may not work.

@@ -1,6 +1,6 @@
 //! The one place that picks among the lanes out: [`Lanes::offer`].
 
-use super::out::{Lane, QUICK_PACKET};
+use super::out::{Lane, QUICK_PACKET, SHAKY_LOSS};
 use super::{Choice, Lanes};
 use crate::lane::Room;
 use wavelane_base::{Class, Instant, Span};
@@ -44,7 +44,7 @@ impl<L> Lanes<L> {
 
     /// The rate of the fastest lane that works.
     fn fastest(&self) -> u64 {
-        let used = self.open().filter(|(_, lane)| !lane.failed && !lane.spare && lane.bulk);
+        let used = self.open().filter(|(_, lane)| !lane.failed && !lane.spare && !lane.useless && lane.bulk);
         used.map(|(_, lane)| lane.path.rate.as_bps()).max().unwrap_or(0)
     }
 
@@ -57,11 +57,20 @@ impl<L> Lanes<L> {
         let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
         let first = self.bulk_first();
         let known = |i: usize| i == first || self.all[i].sender.is_gauged();
-        let serves =
-            out.works() && known(lane) && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
+        let serves = out.works()
+            && !out.useless
+            && known(lane)
+            && now >= out.late_until
+            && (fast || out.path.packet_time <= QUICK_PACKET);
         // Or no lane is better.
         let better = |(i, other): (usize, &Lane<L>)| {
-            i != lane && other.works() && known(i) && other.bulk && !other.spare && now >= other.late_until
+            i != lane
+                && other.works()
+                && !other.useless
+                && known(i)
+                && other.bulk
+                && !other.spare
+                && now >= other.late_until
         };
         serves || lane == first && !self.all.iter().enumerate().any(better)
     }
@@ -119,6 +128,15 @@ impl<L> Lanes<L> {
         // The delay of a lane with few samples is unknown.
         let takes = out.sender.is_gauged().then(|| out.delay());
         let since = |left: Instant| takes.is_none_or(|takes| left + takes > arrives);
-        !out.failed && out.sender.give_up_later(since, |record| record.carries)
+        if out.failed {
+            return false;
+        }
+        // On a lossy lane, what is not acknowledged in time is most likely lost: nothing later may come there to show that.
+        let path = &out.path;
+        let patience = path.rtt + path.rtt_var.times(4) + path.ack_delay;
+        let overdue = Instant::ZERO + now.since(Instant::ZERO).saturating_sub(patience);
+        let lossy = path.loss_outward >= SHAKY_LOSS;
+        out.sender.give_up_later(since, |record| record.carries)
+            || lossy && out.sender.give_up_overdue(overdue, |record| record.carries)
     }
 }
