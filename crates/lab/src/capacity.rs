@@ -2,8 +2,10 @@
 //! channel, both gateways and both ends on the same processors.
 
 use crate::gateways::{Companions, Gateways, Services};
+use crate::haproxy::{self, Haproxy};
 use crate::peers::{self, Peers};
-use crate::program;
+use crate::program::{self, Program};
+use crate::proxies::Proxies;
 use crate::review;
 use crate::topology::Plan;
 use crate::world::{Recording, Veth, World};
@@ -18,7 +20,7 @@ use std::thread::JoinHandle;
 use wavelane_base::{Rate, Seed, Span};
 use wavelane_host::realtime;
 use wavelane_run::BackendError;
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_scenario::{Scenario, Stack, TcpKind};
 
 /// The topology; the flow exists for peers that must know which ports to forward.
 const SCENARIO: &str = r#"
@@ -37,6 +39,7 @@ gateways.near = { seal = "end-to-end" }
 gateways.far = { seal = "end-to-end" }
 "#;
 const CLIENT: usize = 0;
+const NEAR: usize = 1;
 const SERVER: usize = 3;
 /// Where the server listens.
 const PORT: u16 = 5201;
@@ -96,6 +99,52 @@ enum Between {
     Nothing,
     Gateways(Gateways),
     Peers(Peers),
+    Proxies(Proxies),
+    Haproxy(Haproxy),
+}
+
+/// What stands on the first node between the ends, alone; the second forwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProxyKind {
+    /// Nothing: the kernel forwards.
+    Plain,
+    /// `wavelaned` as a split proxy.
+    Ours,
+    /// HAProxy in transparent mode, by `splice(2)` or by copying.
+    Haproxy {
+        /// Whether it may splice.
+        splice: bool,
+    },
+}
+
+impl ProxyKind {
+    fn stack(self) -> Stack {
+        match self {
+            Self::Ours => Stack::TcpSplit { kind: TcpKind::Cubic },
+            _ => Stack::Tcp { kind: TcpKind::Cubic, rts: false },
+        }
+    }
+}
+
+/// Whether it can be measured here; if not, the remedy.
+pub fn can_proxy(kind: ProxyKind) -> Result<(), String> {
+    let scenario = boxed();
+    let mut found = wavelane_run::Review::default();
+    review::machine(&scenario, &mut found);
+    if let Some((_, why)) = found.refusal() {
+        return Err(why.to_owned());
+    }
+    review::stack(&scenario, kind.stack())?;
+    match kind {
+        ProxyKind::Haproxy { .. } if tools::find(haproxy::WORD).is_none() => Err(haproxy::INSTALL.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The same path with one gateway.
+fn boxed() -> Scenario {
+    let text = SCENARIO.replace("far = \"gateway\"", "far = \"router\"");
+    Scenario::parse(&text, Path::new(".")).expect("the text above is a scenario; a test reads it")
 }
 
 /// A built topology with one stack running on it.
@@ -129,6 +178,74 @@ impl Bench {
     /// gateways encrypt flows from edge to edge in addition to the protection of their link.
     pub fn start(stack: Stack, sealed: bool, out: &Path, cancelled: &AtomicBool) -> Result<Self, BackendError> {
         Ok(Self::build(stack, sealed, out, cancelled)?)
+    }
+
+    /// The same with a proxy.
+    pub fn start_proxy(kind: ProxyKind, out: &Path, cancelled: &AtomicBool) -> Result<Self, BackendError> {
+        Ok(Self::build_proxy(kind, out, cancelled)?)
+    }
+
+    fn build_proxy(kind: ProxyKind, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
+        let (scenario, stack) = (boxed(), kind.stack());
+        let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
+        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
+        let world = World::build(&scenario, Plan::of(&scenario)?, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
+        let address = world.plan.address_of(SERVER).expect("the server has a channel");
+        let entrance = sockets::at(address, PORT);
+        let listener = sockets::listen(&world.nodes[SERVER], entrance, controls[CLIENT])?;
+        let mut stop = || cancelled.load(Ordering::Relaxed);
+        let between = match kind {
+            ProxyKind::Plain => Between::Nothing,
+            ProxyKind::Ours => {
+                Between::Proxies(Proxies::start(&scenario, &world, TcpKind::Cubic, (out, "proxy"), &mut stop)?)
+            }
+            ProxyKind::Haproxy { splice } => {
+                Between::Haproxy(Haproxy::start(&world.nodes[NEAR], PORT, splice, out, &mut stop)?)
+            }
+        };
+        Ok(Self { listener, between, entrance, control: controls[CLIENT], world })
+    }
+
+    /// Round trips of one byte over one connection, in ms, sorted.
+    pub fn echoes(&mut self, count: usize, cancelled: &AtomicBool) -> Result<Vec<f64>, BackendError> {
+        let (client, server) = self.pair(cancelled)?;
+        let io = |what: &'static str| LabError::io(what);
+        server.set_nodelay(true).map_err(io("cannot set a socket"))?;
+        let answering = std::thread::spawn(move || {
+            let mut octet = [0];
+            while matches!((&server).read(&mut octet), Ok(1)) && (&server).write_all(&octet).is_ok() {}
+        });
+        let mut found = Vec::with_capacity(count);
+        for _ in 0..count {
+            let start = realtime::now();
+            let asked = (&client).write_all(&[1]).and_then(|()| (&client).read_exact(&mut [0]));
+            asked.map_err(io("an echo was not answered"))?;
+            found.push(realtime::now().since(start).as_secs_f64() * 1e3);
+        }
+        let _ = client.shutdown(Shutdown::Both);
+        let _ = answering.join();
+        found.sort_by(f64::total_cmp);
+        Ok(found)
+    }
+
+    /// Resident bytes of the program between the ends for each of so many connections that do nothing; `None` where there is none.
+    pub fn idle(&mut self, connections: usize, cancelled: &AtomicBool) -> Result<Option<f64>, BackendError> {
+        // What is allocated once is there before.
+        let first = self.pair(cancelled)?;
+        let before = self.resident();
+        let held: Result<Vec<_>, LabError> = (0..connections).map(|_| self.pair(cancelled)).collect();
+        let held = held?;
+        let grown = before.zip(self.resident()).map(|(before, after)| after.saturating_sub(before));
+        drop((held, first));
+        Ok(grown.map(|bytes| bytes as f64 / connections.max(1) as f64))
+    }
+
+    fn resident(&self) -> Option<u64> {
+        match &self.between {
+            Between::Proxies(proxies) => proxies.resident(),
+            Between::Haproxy(haproxy) => haproxy.resident(),
+            _ => None,
+        }
     }
 
     fn build(stack: Stack, sealed: bool, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
@@ -172,6 +289,8 @@ impl Bench {
             Between::Nothing => {}
             Between::Gateways(gateways) => gateways.check()?,
             Between::Peers(peers) => peers.check()?,
+            Between::Proxies(proxies) => proxies.check()?,
+            Between::Haproxy(haproxy) => haproxy.programs().iter_mut().try_for_each(Program::check)?,
         }
         Ok(measured?)
     }
@@ -229,29 +348,35 @@ impl Bench {
     }
 
     fn connect(&self, case: CapacityCase, cancelled: &AtomicBool) -> Result<Flows, LabError> {
-        let deadline = realtime::now() + CONNECT_WITHIN;
         let mut flows = Flows::default();
         for _ in 0..case.flows {
-            let (to, control) = (self.entrance, self.control);
-            let made = self.world.nodes[CLIENT].run(move || sockets::connect(to, control, deadline, || false))?;
-            let client = made.map_err(LabError::io(format!("cannot connect to {to}")))?;
-            while !realtime::wait(&[self.listener.as_fd()], deadline.min(realtime::now() + program::GLANCE))
-                .map_err(LabError::io("cannot wait for a connection"))?
-            {
-                if cancelled.load(Ordering::Relaxed) {
-                    return Err(LabError::Cancelled);
-                }
-                if realtime::now() >= deadline {
-                    return Err(LabError::Late(format!("the server saw no connection within {CONNECT_WITHIN}")));
-                }
-                // A peer may open its far side only with the first byte.
-                let _ = (&client).write(&[0]);
-            }
-            let (server, _) = self.listener.accept().map_err(LabError::io("cannot accept"))?;
+            let (client, server) = self.pair(cancelled)?;
             let (from, to) = if case.way == TransferDirection::Up { (client, server) } else { (server, client) };
             flows.add(from, to)?;
         }
         Ok(flows)
+    }
+
+    /// A connection's two ends.
+    fn pair(&self, cancelled: &AtomicBool) -> Result<(TcpStream, TcpStream), LabError> {
+        let deadline = realtime::now() + CONNECT_WITHIN;
+        let (to, control) = (self.entrance, self.control);
+        let made = self.world.nodes[CLIENT].run(move || sockets::connect(to, control, deadline, || false))?;
+        let client = made.map_err(LabError::io(format!("cannot connect to {to}")))?;
+        while !realtime::wait(&[self.listener.as_fd()], deadline.min(realtime::now() + program::GLANCE))
+            .map_err(LabError::io("cannot wait for a connection"))?
+        {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(LabError::Cancelled);
+            }
+            if realtime::now() >= deadline {
+                return Err(LabError::Late(format!("the server saw no connection within {CONNECT_WITHIN}")));
+            }
+            // A peer may open its far side only with the first byte.
+            let _ = (&client).write(&[0]);
+        }
+        let (server, _) = self.listener.accept().map_err(LabError::io("cannot accept"))?;
+        Ok((client, server))
     }
 
     fn watch(&self, case: CapacityCase, flows: &Flows, cancelled: &AtomicBool) -> Result<Capacity, LabError> {
@@ -274,6 +399,8 @@ impl Bench {
             Between::Nothing => None,
             Between::Gateways(gateways) => gateways.cpu_seconds(),
             Between::Peers(peers) => peers.cpu_seconds(),
+            Between::Proxies(proxies) => proxies.cpu_seconds(),
+            Between::Haproxy(haproxy) => haproxy.cpu_seconds(),
         }
     }
 
@@ -283,6 +410,8 @@ impl Bench {
             Between::Nothing => Vec::new(),
             Between::Gateways(gateways) => gateways.stop(),
             Between::Peers(peers) => peers.stop(),
+            Between::Proxies(proxies) => proxies.stop(),
+            Between::Haproxy(mut haproxy) => program::end(std::mem::take(haproxy.programs())),
         }
     }
 }
@@ -341,6 +470,8 @@ mod tests {
     fn the_built_in_topology_is_a_scenario() {
         let scenario = scenario(false);
         assert_eq!(self::scenario(true).gateways.len(), 2);
+        let gateways = boxed().nodes.iter().filter(|node| node.kind == wavelane_scenario::NodeKind::Gateway).count();
+        assert_eq!(gateways, 1);
         assert_eq!(scenario.nodes[CLIENT].name, "client");
         assert_eq!(scenario.nodes[SERVER].name, "server");
         assert!(scenario.channels.iter().all(|c| crate::world::is_veth(&scenario, c)));

@@ -18,6 +18,7 @@ mod fetch;
 mod folder;
 mod gateways;
 mod ground;
+mod haproxy;
 mod http;
 mod judge;
 mod lanes;
@@ -45,7 +46,7 @@ mod worker;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};
-pub use capacity::{Bench, Capacity, CapacityCase, TransferDirection, can_measure};
+pub use capacity::{Bench, Capacity, CapacityCase, ProxyKind, TransferDirection, can_measure, can_proxy};
 pub use driver::MTU;
 pub use ground::{Ground, can_build};
 pub use over::{Order, OverBackend, seclude};

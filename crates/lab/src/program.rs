@@ -111,6 +111,13 @@ impl Program {
         Some(ticks as f64 / TICKS_PER_SECOND)
     }
 
+    /// Its resident memory, in bytes.
+    pub(crate) fn resident(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+    }
+
     /// How long its threads have waited for a processor so far, in seconds: runnable while others ran (the second figure of schedstat, in
     /// ns; Linux's Documentation/scheduler/sched-stats.rst).
     pub(crate) fn waited_seconds(&self) -> Option<f64> {

@@ -142,6 +142,10 @@ impl Proxies {
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         self.programs.iter().map(Program::cpu_seconds).sum()
     }
+    /// Their resident memory, in bytes.
+    pub(crate) fn resident(&self) -> Option<u64> {
+        self.programs.iter().map(Program::resident).sum()
+    }
     /// How long they have waited for a processor so far, in seconds.
     pub(crate) fn waited_seconds(&self) -> Option<f64> {
         self.programs.iter().map(Program::waited_seconds).sum()

@@ -25,6 +25,7 @@ mod ours;
 mod page;
 mod petrovic;
 mod population;
+mod proxy;
 mod runner;
 mod sharing;
 mod simulator_speed;
@@ -260,6 +261,15 @@ pub const STUDIES: &[Study] = &[
         parts: &dungs::PARTS,
         stacks: &[],
         run: dungs::run,
+    },
+    Study {
+        id: proxy::ID,
+        about: "a split proxy in one box where only the machine limits it, beside plain forwarding and HAProxy",
+        takes: ["2 min", "8 min"],
+        backend: "lab",
+        parts: &[],
+        stacks: &[],
+        run: proxy::run,
     },
 ];
 

@@ -9,7 +9,8 @@ use wavelane_run::{Count, RunError, RunHooks};
 
 /// Those that take a lab, or this program itself: their modules' tests hold what they keep to what they keep it by, and
 /// `tests/studies.rs` of `wavelane-cli` interrupts the one that starts this program.
-const ELSEWHERE: [&str; 5] = ["main-job", "simulator-speed", "gateway-capacity", "tcp-interop", "link-efficiency"];
+const ELSEWHERE: [&str; 6] =
+    ["main-job", "simulator-speed", "gateway-capacity", "tcp-interop", "link-efficiency", "proxy"];
 
 /// Its two tasks take longer than those of all others together: in `make test-all`.
 const LONG: &str = "hop-mechanisms";
