@@ -205,6 +205,9 @@ pub(crate) fn write(knobs: &GatewayKnobs) -> String {
     if knobs.corruption != Ratio::ZERO {
         let _ = writeln!(out, "corruption = {}", unit(&knobs.corruption));
     }
+    if knobs.tries_of_1998 {
+        let _ = writeln!(out, "tries = {}", text("1998"));
+    }
     if let Some(buffer) = &knobs.buffer {
         let _ = writeln!(out, "buffer = {}", unit(buffer));
     }
@@ -229,6 +232,17 @@ mod tests {
              flows = {{ page = {{ app = \"download\", from = \"a\", to = \"b\" }} }}\n{section}\n"
         );
         Scenario::parse(&text, Path::new(".")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn how_packets_are_sent_again_is_read_and_written_back() {
+        let text = "[gateways.a]\ntries = \"1998\"\n[gateways.b]\ntries = \"evidence\"";
+        let scenario = parse(text).unwrap_or_else(|why| panic!("{why}"));
+        assert!(scenario.gateways[0].tries_of_1998 && !scenario.gateways[1].tries_of_1998);
+        let again = Scenario::parse(&scenario.to_toml(), Path::new(".")).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(again.gateways, scenario.gateways);
+        let refused = parse(&text.replace("1998", "1997")).expect_err("no such word");
+        assert!(refused.contains("unknown tries '1997'; did you mean '1998'?"), "{refused}");
     }
 
     #[test]
