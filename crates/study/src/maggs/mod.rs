@@ -8,6 +8,7 @@ mod loss;
 mod net;
 pub(crate) mod page;
 mod radio;
+mod unsplit;
 mod uplink;
 
 use crate::cells::{Head, fingerprint_of};
@@ -27,7 +28,7 @@ use wavelane_scenario::{Scenario, Stack};
 /// The study's id.
 pub(crate) const ID: &str = "maggs";
 /// Its parts.
-pub(crate) const PARTS: [&str; 6] = ["uplink", "framing", "loss", "radio", "keys", "uart"];
+pub(crate) const PARTS: [&str; 8] = ["uplink", "framing", "loss", "radio", "keys", "uart", "unsplit", "lane"];
 /// The sender that is closest to NetBSD 1.1's.
 const RENO: &str = "tcp-reno";
 /// The same with timers of its day.
@@ -213,6 +214,7 @@ fn tasks(edition: Edition) -> Vec<Task> {
     tasks.extend(loss::tasks(full));
     tasks.extend(layer::tasks(full));
     tasks.extend(radio::tasks(full));
+    tasks.extend(unsplit::tasks());
     tasks
 }
 

@@ -83,6 +83,11 @@ impl Chain {
     }
 }
 
+/// One direction of a cable, 50 ms long.
+pub(super) fn plain_way(bps: u64, queue: &str) -> String {
+    format!("{{ rate = \"{bps} bit/s\", delay = \"50 ms\", queue = \"{queue}\" }}")
+}
+
 /// The four nodes, and the Ethernets at both ends.
 pub(super) fn head_of(seconds: u64) -> String {
     let mut text = format!(

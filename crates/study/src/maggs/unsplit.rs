@@ -1,0 +1,121 @@
+//! TCP left whole over a thin way back, and gateways' lanes over a serial line.
+
+use super::net::plain_way;
+use super::{Run, Seen, Task, head, judged};
+use crate::cells::Aim;
+use crate::document::Row;
+use serde_json::json;
+use wavelane_measure::mean;
+
+const WHOLE: &str = "wavelane+unsplit";
+const OURS: &str = "wavelane";
+const CUBIC: &str = "tcp-cubic";
+const OUT_BPS: u64 = 2_000_000;
+/// IP octets of a full packet over its payload, as TCP with timestamps has them.
+const FULL_OVER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
+const SEEDS: u64 = 3;
+/// Ways back with the time between echoes, and the share of the limit that is asked for.
+const BACKS: [(u64, u64, f64); 2] = [(33_600, 100, 0.90), (9_600, 1_000, 0.85)];
+
+pub(super) fn tasks() -> Vec<Task> {
+    vec![whole(), lanes()]
+}
+
+/// Two gateways and their endpoints, with these channels between them.
+fn text(channels: &str, bulk: &str, echo_ms: u64) -> String {
+    format!(
+        "title = \"A thin way back\"\nduration = \"65 s\"\nstacks = [\"{OURS}\", \"{WHOLE}\", \"{CUBIC}\"]\n[nodes]\nclient = \"endpoint\"\n\
+         near = \"gateway\"\nfar = \"gateway\"\nserver = \"endpoint\"\n\
+         [channels.lan-client]\npreset = \"ethernet\"\nbetween = [\"client\", \"near\"]\n[channels.lan-server]\npreset = \"ethernet\"\n\
+         between = [\"far\", \"server\"]\n{channels}[flows.down]\napp = \"{bulk}\"\nfrom = \"client\"\nto = \"server\"\n[flows.echo]\napp = \"echo\"\n\
+         from = \"client\"\nto = \"server\"\nevery = \"{echo_ms} ms\"\nsize = \"64 B\"\n"
+    )
+}
+
+/// A cable of 2 Mbit/s out and this much back.
+fn cable(back: u64) -> String {
+    let (out, back) = (plain_way(OUT_BPS, "50 kB"), plain_way(back, "16 kB"));
+    format!("[channels.air]\nbetween = [\"near\", \"far\"]\nforward = {out}\nreverse = {back}\n")
+}
+
+/// A synchronous line, so that its bits are the cable's.
+fn line(between: &str, back: u64, mtu: u32, reverse: &str) -> String {
+    format!(
+        "[channels.line]\nkind = \"serial\"\nbetween = [{between}]\nmtu = \"{mtu} B\"\nforward = {{ rate = \"{back} bit/s\", delay = \"50 ms\", \
+         queue = \"16 kB\", synchronous = true }}\nreverse = \"{reverse}\"\n"
+    )
+}
+
+fn shares(seen: &[Seen]) -> Vec<f64> {
+    seen.iter().map(|seen| seen.down_bps() * FULL_OVER_PAYLOAD / OUT_BPS as f64).collect()
+}
+
+fn echoes(seen: &[Seen]) -> Vec<f64> {
+    seen.iter().filter_map(|seen| seen.flow("echo").p95_ms).collect()
+}
+
+fn whole() -> Task {
+    const KINDS: [&str; 2] = [WHOLE, CUBIC];
+    let mut runs = Vec::new();
+    for (back, every, _) in BACKS {
+        for stack in KINDS {
+            runs.extend((0..SEEDS).map(|seed| Run::new(&text(&cable(back), "upload", every), stack, seed)));
+        }
+    }
+    let judge = |seen: &[Seen]| {
+        let mut rows: Vec<Row> = Vec::new();
+        for ((back, _, aim), seen) in BACKS.into_iter().zip(seen.chunks(KINDS.len() * SEEDS as usize)) {
+            let (whole, plain) = seen.split_at(SEEDS as usize);
+            let [ours, theirs] = KINDS.map(|stack| head("unsplit", &[("back_bps", json!(back))], stack));
+            let most = mean(&shares(plain)).unwrap_or(0.0);
+            let ratios: Vec<f64> = shares(whole).iter().map(|share| share / most).collect();
+            rows.extend([
+                judged(ours.row("limit_share", "ratio", &shares(whole)), Aim::AtLeast(aim)),
+                judged(ours.row("over_plain_cubic", "ratio", &ratios), Aim::Above(1.0)),
+                ours.row("echo_p95_ms", "ms", &echoes(whole)),
+                theirs.row("limit_share", "ratio", &shares(plain)),
+                theirs.row("echo_p95_ms", "ms", &echoes(plain)),
+            ]);
+        }
+        rows
+    };
+    Task { part: "unsplit", runs, judge: Box::new(judge) }
+}
+
+/// A line in place of the cable's way back, and a line both ways beside a download.
+fn lanes() -> Task {
+    const MTUS: [u32; 2] = [1_500, 576];
+    let back = BACKS[0].0;
+    let out = format!(
+        "[channels.air]\nbetween = [\"near\", \"far\"]\nforward = {}\nreverse = \"none\"\n",
+        plain_way(OUT_BPS, "50 kB")
+    );
+    let mut texts = vec![
+        text(&cable(back), "upload", 100),
+        text(&(out + &line("\"far\", \"near\"", back, 1_500, "none")), "upload", 100),
+    ];
+    texts.extend(
+        MTUS.map(|mtu| text(&line("\"near\", \"far\"", back, mtu, "same"), "download", 1_000).replace("65 s", "125 s")),
+    );
+    let runs = texts.iter().flat_map(|text| (0..SEEDS).map(|seed| Run::new(text, OURS, seed))).collect();
+    let judge = |seen: &[Seen]| {
+        let of: Vec<&[Seen]> = seen.chunks(SEEDS as usize).collect();
+        let cable = mean(&shares(of[0])).unwrap_or(f64::NAN);
+        let case = |mtu: u32, way: &str| [("line", json!(way)), ("mtu", json!(mtu)), ("bps", json!(BACKS[0].0))];
+        let ratios: Vec<f64> = shares(of[1]).iter().map(|share| share / cable).collect();
+        let back = head("lane", &case(1_500, "back"), OURS);
+        let mut rows = vec![
+            back.row("limit_share", "ratio", &shares(of[1])),
+            judged(back.row("limit_share_over_cable", "ratio", &ratios), Aim::AtLeast(0.995)),
+            back.row("echo_p95_ms", "ms", &echoes(of[1])),
+        ];
+        for (mtu, seen) in MTUS.into_iter().zip(&of[2..]) {
+            let head = head("lane", &case(mtu, "both"), OURS);
+            let echo = head.row("echo_p95_ms", "ms", &echoes(seen));
+            rows.push(head.row("goodput_bps", "bit/s", &seen.iter().map(Seen::down_bps).collect::<Vec<_>>()));
+            rows.push(if mtu == 576 { judged(echo, Aim::AtMost(700.0)) } else { echo });
+        }
+        rows
+    };
+    Task { part: "lane", runs, judge: Box::new(judge) }
+}
