@@ -50,6 +50,9 @@ pub enum CommandError {
     /// The daemon's answer makes no sense.
     #[error("the answer from {0} is not a status document: is the other end a wavelaned of this version?")]
     StrangeAnswer(PathBuf),
+    /// It is a proxy's daemon, and the command shows links.
+    #[error("{0} is the socket of a proxy, which has no links to show: use `wavelane status`")]
+    OfProxy(PathBuf),
     /// A file cannot be written.
     #[error("cannot write {path}: {source}; choose another --dir or remove the old file")]
     Unwritable {
@@ -517,9 +520,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
 /// Asks the running daemon for its status.
 pub fn status(args: &StatusArgs) -> Result<String, CommandError> {
     let (path, text) = document(args.control.as_deref())?;
-    let of_proxy =
-        serde_json::from_str(&text).ok().filter(|r: &proxy::status::Report| r.format == proxy::status::FORMAT);
-    let shown = match of_proxy {
+    let shown = match proxy_report(&text) {
         Some(report) => report.to_string(),
         None => read_report(&path, &text)?.to_string(),
     };
@@ -534,7 +535,15 @@ pub fn report(control: Option<&Path>) -> Result<(String, status::Report), Comman
 }
 
 fn read_report(path: &Path, text: &str) -> Result<status::Report, CommandError> {
-    serde_json::from_str(text).map_err(|_| CommandError::StrangeAnswer(path.to_path_buf()))
+    serde_json::from_str(text).map_err(|_| match proxy_report(text) {
+        Some(_) => CommandError::OfProxy(path.to_path_buf()),
+        None => CommandError::StrangeAnswer(path.to_path_buf()),
+    })
+}
+
+/// What a proxy's daemon says of itself.
+fn proxy_report(text: &str) -> Option<proxy::status::Report> {
+    serde_json::from_str(text).ok().filter(|report: &proxy::status::Report| report.format == proxy::status::FORMAT)
 }
 
 /// What the daemon with this control socket answers, or the only one here, with the socket's path.

@@ -113,13 +113,13 @@ pub struct StudyPage {
     /// Pictures of metrics over cases.
     pub spreads: Vec<Spread>,
     /// Verdict and cells of each row.
-    pub rows: Vec<(Verdict, [String; 6])>,
+    pub rows: Vec<(Verdict, [String; 7])>,
     /// The command that repeats it.
     pub rerun: String,
 }
 
 /// Heads of the cells.
-const HEADS: [&str; 6] = ["stack", "case", "metric", "value", "bound", "why"];
+const HEADS: [&str; 7] = ["stack", "case", "metric", "value", "published", "bound", "why"];
 
 impl Chart {
     /// Whether it shows more than a number: a line needs two points apart, marks and bars need two of them.
@@ -221,7 +221,7 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
                 let class = match *head {
                     "case" => "l case",
                     "metric" => "l metric",
-                    "bound" => "l n bound",
+                    "bound" | "published" => "l n bound",
                     _ => "l n",
                 };
                 let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell).replace('_', "_<wbr>"));
@@ -299,7 +299,7 @@ mod tests {
             curves: vec![("wavelane".into(), points)],
             aim: Some((0.9, "aim 0.9".into())),
         };
-        let cell = |text: &str| [text; 6].map(str::to_owned);
+        let cell = |text: &str| [text; 7].map(str::to_owned);
         let study = StudyPage {
             title: "link-x <quick>".into(),
             verdict: Verdict::Fail,

@@ -40,7 +40,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
 }
 
 /// The tables' rows, each metric's values in one unit where they are not too far apart.
-fn rows(shown: &[&Row]) -> Vec<(Verdict, [String; 6])> {
+fn rows(shown: &[&Row]) -> Vec<(Verdict, [String; 7])> {
     let mut units: BTreeMap<(&str, &str), Option<CommonUnit>> = BTreeMap::new();
     for row in shown {
         let of = |other: &&&Row| other.metric == row.metric && other.unit == row.unit;
@@ -54,7 +54,7 @@ fn rows(shown: &[&Row]) -> Vec<(Verdict, [String; 6])> {
     shown.iter().map(of).collect()
 }
 
-fn cells(row: &Row, unit: Option<&CommonUnit>) -> [String; 6] {
+fn cells(row: &Row, unit: Option<&CommonUnit>) -> [String; 7] {
     let words = |v, half| match unit {
         Some(unit) => unit.words(v, half),
         None => human(v, half, &row.unit),
@@ -64,6 +64,7 @@ fn cells(row: &Row, unit: Option<&CommonUnit>) -> [String; 6] {
         of_experiment(row, row.case_words()),
         row.metric.clone(),
         row.value.map_or("-".into(), |v| words(v, row.ci95)),
+        row.published.map(|v| words(v, None)).unwrap_or_default(),
         row.bound.map(|v| words(v, None)).unwrap_or_default(),
         row.reason().to_owned(),
     ]

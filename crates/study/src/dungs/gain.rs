@@ -62,7 +62,7 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
             for stack in [CUBIC, BBR] {
                 let mut row =
                     At("map", &case, stack).row(("goodput_bps", "bit/s"), &goodputs(&here, stack), Want::Nothing);
-                row.bound = Some(RATE_BPS);
+                row.bound = Some(RATE_BPS * 1_448.0 / 1_500.0 * (1.0 - f64::from(loss) / 1_000.0));
                 rows.push(row);
             }
             for (split, own) in SPLITS {
