@@ -193,8 +193,19 @@ pub struct ProxyRules {
     pub ports: Vec<u16>,
     /// Code points of differentiated services (RFC 2474) that are left alone.
     pub dscps: Vec<u8>,
-    /// The largest segment of connections to and from these networks.
-    pub clamps: Vec<(IpPrefix, u16)>,
+    /// The largest segments of connections to and from networks.
+    pub clamps: Vec<Clamp>,
+}
+
+/// The largest segment of connections to and from a network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Clamp {
+    /// The network.
+    pub network: IpPrefix,
+    /// Parts of it to which another rule applies, or none.
+    pub but: Vec<IpPrefix>,
+    /// Octets.
+    pub size: u16,
 }
 
 /// The device through which everything that is not split TCP goes.

@@ -1,7 +1,7 @@
 //! The file of a proxy: a table `[proxy]`, its `[[proxy.side]]`, and nothing else. It needs no key, for it has no peer.
 
 use crate::config::{
-    Attached, ClockSkew, Config, ConfigError, Intercept, OnFailure, Peer, ProxyRules, Source, default_control,
+    Attached, Clamp, ClockSkew, Config, ConfigError, Intercept, OnFailure, Peer, ProxyRules, Source, default_control,
     is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
@@ -32,6 +32,8 @@ const SIDES_MAX: usize = 64;
 const WORD_MAX: usize = 32;
 /// Most targets, and exemptions.
 const LIST_MAX: usize = 4_096;
+/// Most interfaces: each has rules and a line of the log of its own.
+const INTERFACES_MAX: usize = 64;
 /// The congestion control of a side that names none: its random losses are no congestion.
 const CONGESTION: &str = "bbr";
 
@@ -182,8 +184,16 @@ fn settings(t: Table) -> Result<Settings, ConfigError> {
             "is empty: name the interfaces that connections arrive by, such as [\"eth0\"]",
         ));
     }
+    if t.interfaces.len() > INTERFACES_MAX {
+        let why = format!("has {} names, and {INTERFACES_MAX} are the most: join them by a bridge", t.interfaces.len());
+        return Err(value("proxy.interfaces", why));
+    }
     if let Some(bad) = t.interfaces.iter().find(|name| !is_interface_name(name)) {
         return Err(value("proxy.interfaces", format!("'{bad}' is not an interface name (see `ip link`)")));
+    }
+    let twice = |(place, name): &(usize, &String)| t.interfaces[..*place].contains(name);
+    if let Some((_, name)) = t.interfaces.iter().enumerate().find(twice) {
+        return Err(value("proxy.interfaces", format!("'{name}' stands twice: name it once")));
     }
     let everywhere = || vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
     let targets = networks("proxy.targets", &t.targets.unwrap_or_else(everywhere))?;
@@ -191,8 +201,9 @@ fn settings(t: Table) -> Result<Settings, ConfigError> {
         return Err(value("proxy.targets", "is empty: name networks, or leave it out for every target"));
     }
     let exempt = exempt(&t.exempt)?;
-    if let Some(both) = exempt.networks.iter().find(|network| targets.contains(network)) {
-        let why = format!("{} is a target too: take it out of one list", prefix_text(both));
+    let idle = |target: &&IpPrefix| exempt.networks.iter().any(|network| covers(network, target));
+    if let Some(target) = targets.iter().find(idle) {
+        let why = format!("holds all of the target {}: take it out of one list", prefix_text(target));
         return Err(value("proxy.exempt", why));
     }
     let connections_max = t.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
@@ -210,8 +221,27 @@ fn settings(t: Table) -> Result<Settings, ConfigError> {
     Ok(Settings { name, interfaces, targets, exempt, connections_max, pool, on_failure, control, sides })
 }
 
+/// Whether every address of `part` is one of `network`.
+fn covers(network: &IpPrefix, part: &IpPrefix) -> bool {
+    network.bits <= part.bits && network.contains(part.address)
+}
+
 fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
     for (i, side) in sides.iter().enumerate() {
+        if !is_word(&side.name) {
+            let why = format!("'{}' is no name: use letters, digits, '-', '_' and '.'", side.name);
+            return Err(value("proxy.side.name", why));
+        }
+        let of_earlier = |network: &&IpPrefix| {
+            let holds = |other: &&Side| other.networks.iter().any(|earlier| covers(earlier, network));
+            sides[..i].iter().find(holds).map(|other| other.name.as_str())
+        };
+        if let Some(network) = side.networks.iter().find(|network| of_earlier(network).is_some()) {
+            let (text, by) = (prefix_text(network), of_earlier(&network).unwrap_or_default());
+            let why =
+                format!("of side '{}': {text} lies in a network of side '{by}' before it, which counts", side.name);
+            return Err(value("proxy.side.networks", why));
+        }
         if sides[..i].iter().any(|other| other.name == side.name) {
             return Err(value("proxy.side.name", format!("'{}' stands twice: each side has its own", side.name)));
         }
@@ -324,13 +354,17 @@ impl Settings {
     pub(crate) fn rules(&self, has_ipv6: bool) -> Config {
         let usable = |network: &&IpPrefix| has_ipv6 || network.bits > 0 || network.address.is_ipv4();
         let mut clamps = Vec::new();
-        for side in &self.sides {
+        for (place, side) in self.sides.iter().enumerate() {
             let Some(mss) = side.mss else { continue };
             let both = || ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect::<Vec<IpPrefix>>();
             let networks = if side.networks.is_empty() { both() } else { side.networks.clone() };
-            // What IPv6's longer header takes (RFC 6691).
-            let of = |network: &IpPrefix| mss - if width(network.address) == 128 { 20 } else { 0 };
-            clamps.extend(networks.iter().map(|network| (*network, of(network))));
+            let earlier = || self.sides[..place].iter().flat_map(|side| &side.networks);
+            clamps.extend(networks.into_iter().map(|network| Clamp {
+                but: earlier().filter(|part| covers(&network, part)).copied().collect(),
+                // What IPv6's longer header takes (RFC 6691).
+                size: mss - if width(network.address) == 128 { 20 } else { 0 },
+                network,
+            }));
         }
         let proxy = ProxyRules {
             exempt: self.exempt.networks.clone(),

@@ -31,7 +31,7 @@ fn exemptions_are_networks_ports_and_code_points() {
         assert!(said.contains(wrong), "{said}");
     }
     let both = read(&with("targets = [\"10.0.0.0/8\"]\nexempt = [\"10.0.0.0/8\"]", "")).unwrap_err();
-    assert!(both.contains("a target too"), "{both}");
+    assert!(both.contains("holds all of the target"), "{both}");
 }
 
 #[test]
@@ -68,7 +68,8 @@ fn sides_have_knobs_and_networks_of_their_own() {
     assert_eq!((tuning.congestion.as_deref(), tuning.buffers.receive_max), (Some("cubic"), 4 << 20));
     assert_eq!(tuning.rto_min, Some(std::time::Duration::from_millis(50)));
     let intercept = proxy.rules(true).intercept.unwrap();
-    assert_eq!(intercept.proxy.unwrap().clamps, [("10.9.0.0/16".parse().unwrap(), 1200)]);
+    let network = "10.9.0.0/16".parse().unwrap();
+    assert_eq!(intercept.proxy.unwrap().clamps, [Clamp { network, but: Vec::new(), size: 1200 }]);
     for wrong in ["mss = 100", "buffer = \"1 kB\"", "rto_min = \"0 s\"", "rto_max = \"1 ms\"", "congestion = \"a b\""] {
         assert!(read(&with("", wrong)).is_err(), "{wrong}");
     }
@@ -83,5 +84,28 @@ fn the_rules_are_those_of_one_peer_with_every_target() {
     assert_eq!(config.peers[0].routes, ["10.3.0.0/24".parse().unwrap()]);
     let of_six = |six: bool| if six { 980 } else { 1_000 };
     let clamps = config.intercept.unwrap().proxy.unwrap().clamps;
-    assert!(clamps.iter().all(|(network, size)| *size == of_six(network.address.is_ipv6())) && clamps.len() == 2);
+    assert!(clamps.iter().all(|of| of.size == of_six(of.network.address.is_ipv6())) && clamps.len() == 2);
+}
+
+/// The first side that holds an address counts, though the kernel takes the smallest size of all rules.
+#[test]
+fn the_first_side_that_holds_an_address_counts() {
+    let sides = |second: &str, third: &str| {
+        let side = |name: &str, more: &str| format!("[[proxy.side]]\nname = \"{name}\"\n{more}\n");
+        with("", "networks = [\"10.8.0.0/24\"]\nmss = 1200") + &side("plain", second) + &side("rest", third)
+    };
+    let found = read(&sides("networks = [\"10.9.0.0/16\"]", "networks = [\"0.0.0.0/0\"]\nmss = 700")).unwrap();
+    let clamps = found.rules(true).intercept.unwrap().proxy.unwrap().clamps;
+    let but: Vec<IpPrefix> = ["10.8.0.0/24", "10.9.0.0/16"].map(|text| text.parse().unwrap()).into();
+    assert_eq!((clamps.len(), &clamps[1].but, clamps[1].size), (2, &but, 700));
+    let unused = read(&sides("networks = [\"10.8.0.0/25\"]", "networks = [\"0.0.0.0/0\"]")).unwrap_err();
+    assert!(unused.contains("10.8.0.0/25") && unused.contains("side 'air' before it"), "{unused}");
+    assert!(read(&with("", "").replace("\"air\"", "\"a\\nb\"")).unwrap_err().contains("is no name"));
+    for (wrong, why) in [
+        ("targets = [\"10.3.0.0/24\"]\nexempt = [\"10.0.0.0/8\"]", "holds all of the target 10.3.0.0/24"),
+        ("targets = [\"10.3.0.0/24\"]\nexempt = [\"10.3.0.0/24\"]", "holds all of the target 10.3.0.0/24"),
+    ] {
+        let said = read(&with(wrong, "")).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
 }

@@ -4,7 +4,7 @@ use super::family::Family;
 use super::plain::{plain_born, plain_chains};
 use super::ranges::{all_routes, part_taken, split_routes, taken};
 use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE};
-use crate::config::{Config, ProxyRules, Source, Tun, prefix_text, width};
+use crate::config::{Clamp, Config, ProxyRules, Source, Tun, prefix_text, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
@@ -126,7 +126,7 @@ fn exempt(proxy: &ProxyRules, verdict: &str) -> String {
 
 /// Makes segments of connections with a proxy's networks fit. The kernel never makes the option larger.
 fn clamps(proxy: &ProxyRules, way: &str, matching: &str) -> String {
-    let clamp = |(network, size): &(IpPrefix, u16)| {
+    let clamp = |Clamp { network, but, size }: &Clamp| {
         let (nft, text) = (Family::of(network).nft(), prefix_text(network));
         // Every address needs no match but its family's.
         let of = if network.bits == 0 {
@@ -134,7 +134,9 @@ fn clamps(proxy: &ProxyRules, way: &str, matching: &str) -> String {
         } else {
             format!("{nft} {way} {text}")
         };
-        format!(" {of} {matching} tcp option maxseg size set {size};")
+        // The kernel would take the smallest of all rules, and not the first.
+        let but: String = but.iter().map(|part| format!(" {nft} {way} != {}", prefix_text(part))).collect();
+        format!(" {of}{but} {matching} tcp option maxseg size set {size};")
     };
     proxy.clamps.iter().map(clamp).collect()
 }
