@@ -199,7 +199,13 @@ fn a_start_clears_the_routes_of_an_earlier_mode() {
     wait_for("only what survives the device", || ours().lines().all(|l| l.starts_with("throw")));
     assert!(given_back(), "{}", ours());
     // A closed start that is refused lets nothing pass all the same.
-    let taken = world.a.run(|| std::net::UdpSocket::bind("0.0.0.0:4780").unwrap()).unwrap();
+    // The dead gateway's port is free only once its process is gone.
+    let mut taken = None;
+    let bind = || std::net::UdpSocket::bind("0.0.0.0:4780").ok();
+    wait_for("its port to be free", || {
+        taken = world.a.run(bind).unwrap();
+        taken.is_some()
+    });
     refused_start(&world, &world.write("a", Outside::V4, CLOSED, &table("")));
     assert!(!ours().contains("throw 10.3.0.0/24") && !ours().contains("throw fd00:3::/64"), "{}", ours());
     assert!(ours().contains("unreachable 10.3.0.0/24") && ours().contains("unreachable fd00:3::/64"), "{}", ours());

@@ -284,6 +284,8 @@ impl World {
             .lines()
             // Link-local addresses are the kernel's, and come when it likes.
             .filter(|l| !l.contains("expires") && !l.contains("fe80::"))
+            // nft names the process that owns a table, if it still finds its name.
+            .map(|l| l.split(" # progname").next().unwrap_or(l))
             .collect::<Vec<_>>()
             .join("\n")
     }
