@@ -65,16 +65,14 @@ impl Poller {
     }
     /// Waits until something is ready or `timeout` has passed (`None`: indefinitely). A signal ends the wait early.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<Ready>> {
-        let spec = timeout.map(|t| libc::timespec {
-            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(t.subsec_nanos()),
-        });
+        // The kernel's timespec: seconds and nanoseconds.
+        let spec = timeout.map(|t| [i64::try_from(t.as_secs()).unwrap_or(i64::MAX), i64::from(t.subsec_nanos())]);
         let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let (set, events) = (self.epoll.0.as_raw_fd(), self.events.as_mut_ptr());
+        let no_mask = std::ptr::null::<libc::sigset_t>();
         let room = i32::try_from(self.events.len()).unwrap_or(i32::MAX);
-        // SAFETY: `events` holds `room` entries and `spec` outlives the call; no signal mask is given.
-        let got = unsafe {
-            libc::epoll_pwait2(self.epoll.0.as_raw_fd(), self.events.as_mut_ptr(), room, spec_ptr, std::ptr::null())
-        };
+        // SAFETY: `events` holds `room` entries and `spec` outlives the call; no signal mask is given. Not by the C library: musl's lacks it.
+        let got = unsafe { libc::syscall(libc::SYS_epoll_pwait2, set, events, room, spec_ptr, no_mask, 0_usize) };
         if got < 0 {
             return match Errno::last() {
                 Errno::EINTR => Ok(Vec::new()),

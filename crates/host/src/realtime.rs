@@ -42,9 +42,11 @@ fn poll(fds: &[BorrowedFd<'_>], flags: PollFlags, deadline: Instant) -> io::Resu
 pub fn prefer_this_thread() -> io::Result<()> {
     const LOWEST: libc::c_int = 1;
     nix::sys::prctl::set_timerslack(1).map_err(io::Error::from)?;
-    let parameters = libc::sched_param { sched_priority: LOWEST };
-    // SAFETY: pid 0 is the calling thread, and `parameters` outlives the call.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) } {
+    // The kernel's sched_param is this number alone. Not by the C library: musl's refuses, as POSIX means processes where Linux means threads.
+    let priority = LOWEST;
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: pid 0 is the calling thread, and `priority` outlives the call.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
