@@ -206,27 +206,34 @@ pub struct LineRaw {
     pub channel: String,
     /// `forward` or `reverse`.
     pub way: &'static str,
+    /// What became of its packets.
+    pub tally: LineTally,
+}
+
+/// What one direction of a serial line did to packets, and the octets that it sent for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LineTally {
     /// Packets handed in, and their octets.
     pub packets: u64,
     /// See `packets`.
     pub packet_octets: u64,
-    /// Packets not sent because the queue was full, PPP was not up, or they were longer than the MTU.
+    /// Of these, packets that were not sent: the queue was full, PPP was not up yet, or they were longer than the MTU.
     pub full: u64,
     /// See `full`.
     pub down: u64,
     /// See `full`.
     pub too_long: u64,
-    /// Packets sent, and the octets of their frames on the line.
+    /// Packets sent, and the octets of their frames.
     pub sent: u64,
     /// See `sent`.
     pub sent_octets: u64,
-    /// Whole packets at the other end, and frames that were none.
+    /// Whole packets at the other end, and frames there that were none.
     pub received: u64,
     /// See `received`.
     pub bad: u64,
-    /// Octets that noise changed or took.
+    /// Octets that noise changed or took, and octets for which the other end's FIFO had no room.
     pub noise: u64,
-    /// Octets for which the receiver's FIFO had no room.
+    /// See `noise`.
     pub overrun: u64,
 }
 

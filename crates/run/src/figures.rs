@@ -211,21 +211,22 @@ pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigure
 
 /// The figures of one direction of a serial line.
 pub fn of_line(raw: &LineRaw, seed: Seed) -> LineFigures {
+    let tally = &raw.tally;
     LineFigures {
         channel: raw.channel.clone(),
         way: raw.way.to_owned(),
         seed: seed.0,
-        packets: raw.packets,
-        packet_bytes: raw.packet_octets,
-        full: raw.full,
-        down: raw.down,
-        too_long: raw.too_long,
-        sent: raw.sent,
-        sent_bytes: raw.sent_octets,
-        received: raw.received,
-        bad: raw.bad,
-        noise: raw.noise,
-        overrun: raw.overrun,
+        packets: tally.packets,
+        packet_bytes: tally.packet_octets,
+        full: tally.full,
+        down: tally.down,
+        too_long: tally.too_long,
+        sent: tally.sent,
+        sent_bytes: tally.sent_octets,
+        received: tally.received,
+        bad: tally.bad,
+        noise: tally.noise,
+        overrun: tally.overrun,
     }
 }
 

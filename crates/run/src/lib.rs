@@ -25,8 +25,8 @@ mod whole;
 
 pub use backend::{
     AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CaptureExtent, CategoryRaw, Clause, ErrorsRaw, Fetch,
-    FlowRaw, KernelTcp, LineRaw, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
-    WayRaw,
+    FlowRaw, KernelTcp, LineRaw, LineTally, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw,
+    Treatment, WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
 pub use draft::{PICTURES, check_writable, foreign, recover_record, resolved, strangers};

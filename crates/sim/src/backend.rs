@@ -2,7 +2,7 @@
 
 use crate::buffers;
 use crate::captures::Captures;
-use crate::engine::{Engine, LineTally, NodeId};
+use crate::engine::{Engine, NodeId};
 use crate::stacks::{self, treatment};
 use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
@@ -337,35 +337,8 @@ fn lines(scenario: &Scenario, world: &World) -> Vec<LineRaw> {
     let ids = scenario.channels.iter().filter_map(|channel| Some((channel, *world.channels.get(&channel.name)?)));
     let ways = ids.flat_map(|(channel, id)| {
         cable::Direction::BOTH.into_iter().filter_map(move |way| {
-            let LineTally {
-                packets,
-                packet_octets,
-                full,
-                down,
-                too_long,
-                sent,
-                sent_octets,
-                received,
-                bad,
-                noise,
-                overrun,
-            } = world.engine.line(id, way)?;
-            let (channel, way) = (channel.name.clone(), way.name());
-            Some(LineRaw {
-                channel,
-                way,
-                packets,
-                packet_octets,
-                full,
-                down,
-                too_long,
-                sent,
-                sent_octets,
-                received,
-                bad,
-                noise,
-                overrun,
-            })
+            let tally = world.engine.line(id, way)?;
+            Some(LineRaw { channel: channel.name.clone(), way: way.name(), tally })
         })
     });
     ways.collect()

@@ -33,7 +33,7 @@ pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use door::ProxyConfig;
-pub use engine::{CaptureSink, ChannelId, Crossing, Engine, LineTally, NodeId, Plug, Point, Tap};
+pub use engine::{CaptureSink, ChannelId, Crossing, Engine, NodeId, Plug, Point, Tap};
 pub use faults::{Deed, Lie, NodeFaults};
 pub use media::carrier_of;
 pub use mesh::{Mesh, MeshLink, MeshSpec};

@@ -1,13 +1,14 @@
 //! What can be seen of a run.
 
 use super::medium::Medium;
-use super::{ChannelId, Engine, LineTally, Node, NodeId, Tap};
+use super::{ChannelId, Engine, Node, NodeId, Tap};
 use crate::node::GatewayNode;
 use crate::traffic::{FlowIndex, FlowLog};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
 use wavelane_channel::cable::{Cable, Direction};
 use wavelane_gateway::{Event, Gateway, LoggedKey, Status};
+use wavelane_run::LineTally;
 use wavelane_tcp::Status as TcpStatus;
 
 impl Engine {

@@ -22,7 +22,6 @@ use crate::traffic::Flow;
 use digest::DIGEST_START;
 use medium::{ChannelSlot, Medium};
 use router::Router;
-pub use serial::LineTally;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Address, Instant, PortId, Seed, Span};
 use wavelane_channel::Parameter;

@@ -5,35 +5,9 @@ use std::net::Ipv4Addr;
 use wavelane_base::{Instant, Machine, PortId, Rate, Seed, Wakeup};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{Serial, SerialError};
+use wavelane_run::LineTally;
 use wavelane_scenario::{SerialChannel, SerialFraming};
 use wavelane_serial::{Framing, Line, LineConfig, Unsent, ppp};
-
-/// What one direction did to packets, and the octets that it sent for them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LineTally {
-    /// Packets handed in, and their octets.
-    pub packets: u64,
-    /// See `packets`.
-    pub packet_octets: u64,
-    /// Of these, packets that were not sent: the queue was full, PPP was not up yet, or they were longer than the MTU.
-    pub full: u64,
-    /// See `full`.
-    pub down: u64,
-    /// See `full`.
-    pub too_long: u64,
-    /// Packets sent, and the octets of their frames.
-    pub sent: u64,
-    /// See `sent`.
-    pub sent_octets: u64,
-    /// Whole packets at the other end, and frames there that were none.
-    pub received: u64,
-    /// See `received`.
-    pub bad: u64,
-    /// Octets that noise changed or took, and octets for which the other end's FIFO had no room.
-    pub noise: u64,
-    /// See `noise`.
-    pub overrun: u64,
-}
 
 /// See the module.
 pub(super) struct SerialLink {

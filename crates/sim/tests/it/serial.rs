@@ -29,7 +29,7 @@ fn run(text: &str) -> StackRaw {
 
 /// Octets on the line per packet of one direction.
 fn octets(line: &LineRaw) -> f64 {
-    line.sent_octets as f64 / line.sent as f64
+    line.tally.sent_octets as f64 / line.tally.sent as f64
 }
 
 fn recorded(scenario: &Scenario, out: &Path) -> RunDocument {
@@ -77,7 +77,11 @@ fn framings_carry_a_page_and_cost_what_their_headers_do() {
         // The page comes from b, its acknowledgements from a.
         let acks = octets(&raw.lines[0]);
         assert!((least..most).contains(&acks), "{framing}: {acks} {:?}", raw.lines);
-        assert_eq!(raw.lines.iter().map(|line| line.bad + line.full + line.too_long).sum::<u64>(), 0, "{framing}");
+        assert_eq!(
+            raw.lines.iter().map(|line| line.tally.bad + line.tally.full + line.tally.too_long).sum::<u64>(),
+            0,
+            "{framing}"
+        );
     }
 }
 
@@ -89,7 +93,7 @@ fn noise_loses_frames_and_nothing_else() {
         let raw = run(&noisy);
         assert_eq!(raw.flows[0].intact, Some(true), "{framing}: {:?}", raw.lines);
         let [up, down] = &raw.lines[..] else { panic!() };
-        assert!(down.noise > 0 && down.bad + up.bad > 0, "{framing}: {:?}", raw.lines);
+        assert!(down.tally.noise > 0 && down.tally.bad + up.tally.bad > 0, "{framing}: {:?}", raw.lines);
         let again = run(&noisy);
         assert_eq!(again.lines, raw.lines, "{framing}: the same seed");
     }
@@ -100,9 +104,9 @@ fn noise_loses_frames_and_nothing_else() {
 fn what_cannot_be_sent_is_counted() {
     let early = line("ppp", "rate = \"9600 bit/s\"", "").replace("start = \"2 s\"", "start = \"0 s\"");
     let raw = run(&early.replace("30 s", "100 s"));
-    assert!(raw.lines[0].down > 0 && raw.flows[0].completed, "{:?}", raw.lines);
+    assert!(raw.lines[0].tally.down > 0 && raw.flows[0].completed, "{:?}", raw.lines);
     let raw = run(&line("slip", "rate = \"19200 bit/s\"", "").replace("536 B", "1460 B"));
-    assert!(raw.lines[1].too_long > 0 && !raw.flows[0].completed, "{:?}", raw.lines);
+    assert!(raw.lines[1].tally.too_long > 0 && !raw.flows[0].completed, "{:?}", raw.lines);
 }
 
 /// An 8250 whose interrupt is served late loses octets and the next frame still decodes; a 16550 loses none.
@@ -113,9 +117,17 @@ fn a_receiver_without_a_fifo_overruns() {
         run(&line("slip", &way, "").replace("30 s", "300 s"))
     };
     let old = of(1, "90 us");
-    assert!(old.lines[1].overrun > 0 && old.lines[1].bad > 0 && old.lines[1].received > 0, "{:?}", old.lines);
+    assert!(
+        old.lines[1].tally.overrun > 0 && old.lines[1].tally.bad > 0 && old.lines[1].tally.received > 0,
+        "{:?}",
+        old.lines
+    );
     let new = of(16, "1 ms");
-    assert!(new.lines.iter().all(|line| line.overrun + line.bad == 0) && new.flows[0].completed, "{:?}", new.lines);
+    assert!(
+        new.lines.iter().all(|line| line.tally.overrun + line.tally.bad == 0) && new.flows[0].completed,
+        "{:?}",
+        new.lines
+    );
 }
 
 /// Gateways use a line as any other lane, and what they put on it is counted.
@@ -129,6 +141,6 @@ fn gateways_carry_a_page_over_a_line() {
     let raw = run_scenario(&scenario, Stack::Wavelane, 1);
     assert_eq!(raw.flows[0].intact, Some(true), "{:?}", raw.lines);
     let ways: Vec<u64> = raw.ways.iter().map(|way| way.octets).collect();
-    assert_eq!(ways, raw.lines.iter().map(|line| line.packet_octets).collect::<Vec<_>>());
+    assert_eq!(ways, raw.lines.iter().map(|line| line.tally.packet_octets).collect::<Vec<_>>());
     assert!(raw.wire_octets > 100_000);
 }

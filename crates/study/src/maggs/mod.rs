@@ -163,11 +163,11 @@ fn observe(run: &Run, first: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyEr
     };
     let line = |raw: &LineRaw| LineSeen {
         way: raw.way.to_owned(),
-        sent: raw.sent,
-        octets: raw.sent_octets,
-        received: raw.received,
-        bad: raw.bad,
-        overrun: raw.overrun,
+        sent: raw.tally.sent,
+        octets: raw.tally.sent_octets,
+        received: raw.tally.received,
+        bad: raw.tally.bad,
+        overrun: raw.tally.overrun,
     };
     Ok(Seen {
         flows: raw.flows.iter().zip(&figures).map(flow).collect(),
