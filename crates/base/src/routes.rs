@@ -23,6 +23,10 @@ impl IpPrefix {
             _ => false,
         }
     }
+    /// Whether every address of `part` lies in the block.
+    pub fn covers(&self, part: &Self) -> bool {
+        self.bits <= part.bits && self.contains(part.address)
+    }
 }
 
 impl core::str::FromStr for IpPrefix {

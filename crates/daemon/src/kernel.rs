@@ -1,13 +1,16 @@
 //! The kernel's rules and routes, on a thread of their own: the time that the tools take delays no packet.
 
+mod pace;
+mod watched;
+
 use crate::config::Config;
 use crate::device::Ways;
 use crate::firewall;
-use crate::rules::{self, Attachment, Rules};
-use crate::standing::{Part, Standing};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::rules::{self, Rules};
+use crate::standing::Part;
+use pace::Pace;
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -15,7 +18,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wavelane_base::{Instant, IpPrefix, Span};
+use watched::Watched;
+use wavelane_base::Span;
 use wavelane_host::clock::since_boot;
 use wavelane_host::nft::ToolError;
 use wavelane_host::routes::StateWatch;
@@ -64,238 +68,11 @@ impl Installed {
     }
 }
 
-/// What stood when it was last put right, what stands, and the networks that this host is attached to.
-#[derive(Debug)]
-struct Watched {
-    whole: Standing,
-    last: Standing,
-    around: Around,
-    /// What could not be put back, and was told.
-    failing: BTreeMap<Part, Failing>,
-    /// The networks around could not be followed.
-    unfollowed: Option<Failing>,
-    /// Lines for the log.
-    notes: Vec<String>,
-}
-
-impl Watched {
-    fn new(installed: &Installed, stands: &Wanted) -> Self {
-        let whole = Standing::read(&stands.config, installed, &Standing::default());
-        let around = Around::read(&stands.config).unwrap_or_default();
-        let notes = around.news(&Around::default());
-        Self { last: whole.clone(), whole, around, failing: BTreeMap::new(), unfollowed: None, notes }
-    }
-    /// Something was changed by us. What vanished meanwhile and does not follow from the change is put back, not forgotten.
-    fn note(&mut self, installed: &mut Installed, stands: &Wanted) {
-        self.read(installed, stands);
-        // What cannot be put back is missing at the next look.
-        let mut lost = Vec::new();
-        for part in self.whole.missing(&self.last) {
-            let again = match part {
-                Part::PolicyRules | Part::Device => true,
-                Part::HeldSyns => self.last.holds_nothing(),
-                Part::Routes | Part::ClosedTable => false,
-            };
-            if again {
-                lost.extend(installed.put_back(part, stands).is_err().then_some(part));
-                self.read(installed, stands);
-            }
-        }
-        let before = std::mem::replace(&mut self.whole, self.last.clone());
-        lost.into_iter().for_each(|part| self.whole.take(part, &before));
-    }
-    fn read(&mut self, installed: &Installed, stands: &Wanted) {
-        self.last = Standing::read(&stands.config, installed, &self.last);
-    }
-    /// Puts back what is missing. Returns what is to be told.
-    fn look(
-        &mut self,
-        now: Instant,
-        installed: &mut Installed,
-        stands: &Wanted,
-    ) -> Vec<(Change, Result<(), ToolError>)> {
-        let had_six = self.last.six;
-        self.read(installed, stands);
-        match (had_six, self.last.six) {
-            (true, false) => self.notes.push(SIX_OFF.into()),
-            (false, true) => {
-                self.notes.push(SIX_ON.into());
-                // All that we have of it went with it, and what was to stand may have changed since.
-                if installed.put_back(Part::Routes, stands).is_ok() {
-                    self.note(installed, stands);
-                }
-                self.failing.clear();
-            }
-            _ => {}
-        }
-        let mut told = Vec::new();
-        for part in self.whole.missing(&self.last) {
-            let lacking = self.whole.lacking(part, &self.last);
-            if self.failing.get(&part).is_some_and(|failing| failing.rests(now, &lacking)) {
-                continue;
-            }
-            let (mut left, mut done) = (lacking.clone(), Ok(()));
-            // What puts back one part may have put back another.
-            if !left.is_empty() {
-                done = installed.put_back(part, stands);
-                self.read(installed, stands);
-                left = self.whole.lacking(part, &self.last);
-            }
-            if left.is_empty() || left.len() < lacking.len() {
-                told.push((Change::Back(part), Ok(())));
-            }
-            let failing = self.failing.remove(&part);
-            if !left.is_empty() {
-                // Until the part is whole again it is told once, whatever more of it is lost.
-                if failing.is_none() {
-                    let said = "it is gone again at once: another program takes it away".into();
-                    let why = done.err().unwrap_or(ToolError::Refused { tool: "the kernel".into(), said });
-                    told.push((Change::Back(part), Err(why)));
-                }
-                let same = failing.filter(|failing| failing.lacking == left);
-                self.failing.insert(part, Failing::again(now, same, left));
-            }
-        }
-        told
-    }
-    /// Leaves alone the networks that this host is attached to now, if these are others than before.
-    fn follow(&mut self, now: Instant, changed: bool, installed: &mut Installed, stands: &Wanted) {
-        let rests = self.unfollowed.as_ref().map_or(!changed, |failing| failing.rests(now, &[]));
-        if rests {
-            return;
-        }
-        let led = Around::read(&stands.config).and_then(|around| {
-            let other = (around != self.around).then_some(around);
-            if other.is_some() {
-                installed.try_lead(Change::Config, stands)?;
-            }
-            Ok(other)
-        });
-        match led {
-            Ok(other) => {
-                self.unfollowed = None;
-                if let Some(around) = other {
-                    self.notes.extend(around.news(&self.around));
-                    self.around = around;
-                    self.note(installed, stands);
-                }
-            }
-            Err(e) => {
-                let known = self.unfollowed.take();
-                if known.is_none() {
-                    self.notes.push(format!("the networks that this host is attached to have changed, and the rules cannot follow (tried again, at longer and longer intervals): {e}"));
-                }
-                self.unfollowed = Some(Failing::again(now, known, Vec::new()));
-            }
-        }
-    }
-}
-
-const SIX_OFF: &str =
-    "IPv6 is switched off on this host: nothing is taken by it until it is on again; IPv4 is not touched";
-const SIX_ON: &str = "IPv6 is switched on again on this host: what we have of it is made anew";
-
-/// What was tried and failed: it is tried again less and less often.
-#[derive(Debug)]
-struct Failing {
-    lacking: Vec<Vec<u8>>,
-    wait: Span,
-    again: Instant,
-}
-
-/// The first time until another try, and the longest.
-const TRY_AGAIN: RangeInclusive<Span> = Span::from_millis(400)..=Span::from_secs(30);
-
-impl Failing {
-    /// It failed, as it may have `before`.
-    fn again(now: Instant, before: Option<Self>, lacking: Vec<Vec<u8>>) -> Self {
-        let wait = before.map_or(*TRY_AGAIN.start(), |before| before.wait.times(2).min(*TRY_AGAIN.end()));
-        Self { lacking, wait, again: now + wait }
-    }
-    /// Whether the same is lacking, and it is not yet time.
-    fn rests(&self, now: Instant, lacking: &[Vec<u8>]) -> bool {
-        now < self.again && self.lacking == lacking
-    }
-}
-
-/// How often something costly is done that others' changes call for: at most a twentieth of the time goes to it.
-#[derive(Debug, Default)]
-struct Pace {
-    due: bool,
-    after: Instant,
-}
-
-/// The least time between two readings of the whole ruleset of this host, which may be long and change all the time.
-const READ_RULESETS_EVERY: Span = Span::from_secs(2);
-
-impl Pace {
-    /// Whether it is to be done now.
-    fn comes(&mut self, now: Instant, called_for: bool) -> bool {
-        self.due |= called_for;
-        self.due && now >= self.after
-    }
-    /// It was done from `began` until `now`.
-    fn did(&mut self, began: Instant, now: Instant) {
-        *self = Self { due: false, after: now + READ_RULESETS_EVERY.max(now.since(began).times(19)) };
-    }
-}
-
 /// What the kernel's rules and routes are to say.
 #[derive(Clone, Debug)]
 struct Wanted {
     config: Box<Config>,
     down: Down,
-}
-
-/// The networks that this host is attached to under a wider one of a peer.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Around {
-    /// Those that are left alone.
-    left: Vec<Attachment>,
-    /// Those that are not.
-    kept: Vec<Attachment>,
-}
-
-impl Around {
-    fn read(config: &Config) -> Result<Self, ToolError> {
-        // A proxy has no peers, and the networks that it leaves alone stand in its file.
-        if config.intercept.as_ref().is_none_or(|i| i.proxy.is_some()) {
-            return Ok(Self::default());
-        }
-        let networks: Vec<IpPrefix> = config.peers.iter().flat_map(|peer| peer.routes.iter().copied()).collect();
-        let all = rules::attachments(config)?;
-        let attached: Vec<IpPrefix> = all.iter().map(|a| a.network).collect();
-        let covered: BTreeSet<(IpAddr, u8)> =
-            rules::excepted(&networks, &attached).map(|n| (n.address, n.bits)).collect();
-        let all = all.into_iter().filter(|a| covered.contains(&(a.network.address, a.network.bits)));
-        let (left, kept) = all.partition(|a| a.is_left_alone(config));
-        Ok(Self { left, kept })
-    }
-    /// What is new since `before`, for the log.
-    fn news(&self, before: &Self) -> Vec<String> {
-        let new = |now: &[Attachment], then: &[Attachment], words: &str| {
-            let names: Vec<String> = now.iter().filter(|a| !then.contains(a)).map(Attachment::to_string).collect();
-            (!names.is_empty()).then(|| words.replacen("{}", &names.join(", "), 1))
-        };
-        let all = [
-            new(
-                &self.left,
-                &before.left,
-                "this host is attached to {}: what goes there goes plainly, although a peer's route covers it",
-            ),
-            new(
-                &self.kept,
-                &before.kept,
-                "warning: this host is attached to {}, and what goes there goes to a peer all the same, whose route covers it, so that hosts there are not reached directly; if they are to be, set gateway.attached = \"all\", or list the network in gateway.serves if it is ours",
-            ),
-            new(
-                &before.left,
-                &self.left,
-                "what goes to {} is not left alone any more: it goes to a peer, whose route covers it",
-            ),
-        ];
-        all.into_iter().flatten().collect()
-    }
 }
 
 /// What is to change.
@@ -532,45 +309,5 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         // Removes what is installed before the process ends.
         drop(self.end());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_fails_is_tried_less_and_less_often_and_other_losses_at_once() {
-        let (lacks, mut now, mut tries) = (vec![vec![6]], Instant::from_secs(10), 0);
-        let mut failing = Failing::again(now, None, lacks.clone());
-        assert!(!failing.rests(now, &[vec![4], vec![6]]), "another loss");
-        // A look each 400 ms for ten minutes.
-        for _ in 0..1_500 {
-            now += Span::from_millis(400);
-            if !failing.rests(now, &lacks) {
-                tries += 1;
-                failing = Failing::again(now, Some(failing), lacks.clone());
-            }
-        }
-        assert!((20..30).contains(&tries), "{tries}");
-    }
-
-    #[test]
-    fn a_busy_ruleset_of_others_is_read_for_a_twentieth_of_the_time_and_its_last_state_is_read() {
-        let (mut pace, mut now, mut spent) = (Pace::default(), Instant::from_secs(10), Span::ZERO);
-        for _ in 0..1_000 {
-            now += Span::from_millis(400);
-            if pace.comes(now, true) {
-                let began = now;
-                now += Span::from_millis(700);
-                pace.did(began, now);
-                spent += now.since(began);
-            }
-        }
-        let all = now.since(Instant::from_secs(10));
-        assert!(spent.times(18) < all && spent.times(25) > all, "{spent:?} of {all:?}");
-        assert!(pace.comes(now + Span::from_secs(15), true));
-        pace.did(now, now);
-        assert!(!pace.comes(now + Span::from_secs(60), false), "nobody changed it");
     }
 }

@@ -258,10 +258,7 @@ impl Found<'_> {
     /// Accepts a route if it is of `table`, has a next hop or refuses traffic, and overlaps the wanted blocks.
     fn take(&mut self, body: &[u8], table: u32) -> io::Result<()> {
         let Some(route) = parse(body, table, &self.objects) else { return Ok(()) };
-        let meets = |block: &IpPrefix| {
-            block.contains(route.prefix.address) && block.bits <= route.prefix.bits
-                || route.prefix.contains(block.address)
-        };
+        let meets = |block: &IpPrefix| block.covers(&route.prefix) || route.prefix.contains(block.address);
         if !self.wanted.iter().any(meets) {
             return Ok(());
         }

@@ -201,7 +201,7 @@ fn settings(t: Table) -> Result<Settings, ConfigError> {
         return Err(value("proxy.targets", "is empty: name networks, or leave it out for every target"));
     }
     let exempt = exempt(&t.exempt)?;
-    let idle = |target: &&IpPrefix| exempt.networks.iter().any(|network| covers(network, target));
+    let idle = |target: &&IpPrefix| exempt.networks.iter().any(|network| network.covers(target));
     if let Some(target) = targets.iter().find(idle) {
         let why = format!("holds all of the target {}: take it out of one list", prefix_text(target));
         return Err(value("proxy.exempt", why));
@@ -221,11 +221,6 @@ fn settings(t: Table) -> Result<Settings, ConfigError> {
     Ok(Settings { name, interfaces, targets, exempt, connections_max, pool, on_failure, control, sides })
 }
 
-/// Whether every address of `part` is one of `network`.
-fn covers(network: &IpPrefix, part: &IpPrefix) -> bool {
-    network.bits <= part.bits && network.contains(part.address)
-}
-
 fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
     for (i, side) in sides.iter().enumerate() {
         if !is_word(&side.name) {
@@ -233,7 +228,7 @@ fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
             return Err(value("proxy.side.name", why));
         }
         let of_earlier = |network: &&IpPrefix| {
-            let holds = |other: &&Side| other.networks.iter().any(|earlier| covers(earlier, network));
+            let holds = |other: &&Side| other.networks.iter().any(|earlier| earlier.covers(network));
             sides[..i].iter().find(holds).map(|other| other.name.as_str())
         };
         if let Some(network) = side.networks.iter().find(|network| of_earlier(network).is_some()) {
@@ -360,7 +355,7 @@ impl Settings {
             let networks = if side.networks.is_empty() { both() } else { side.networks.clone() };
             let earlier = || self.sides[..place].iter().flat_map(|side| &side.networks);
             clamps.extend(networks.into_iter().map(|network| Clamp {
-                but: earlier().filter(|part| covers(&network, part)).copied().collect(),
+                but: earlier().filter(|part| network.covers(part)).copied().collect(),
                 // What IPv6's longer header takes (RFC 6691).
                 size: mss - if width(network.address) == 128 { 20 } else { 0 },
                 network,

@@ -45,7 +45,7 @@ impl Attachment {
     /// Whether it is left alone under a wider network of a peer. A network that we serve always is: what peers send there would come
     /// back to them otherwise.
     pub(crate) fn is_left_alone(&self, config: &Config) -> bool {
-        let within = |wider: &IpPrefix| wider.bits <= self.network.bits && wider.contains(self.network.address);
+        let within = |wider: &IpPrefix| wider.covers(&self.network);
         let interfaces = config.intercept.iter().flat_map(|i| &i.interfaces);
         let is_served =
             interfaces.clone().any(|name| *name == self.device) || config.serves.iter().flatten().any(within);
