@@ -29,7 +29,7 @@ fn lane() -> LaneSender<u64> {
 fn asking() -> LaneSender<u64> {
     let mut lane = lane();
     lane.sent(ms(0), 60, true, true, 0);
-    assert!(lane.wants_gauge());
+    assert!(lane.wants_gauge(false));
     lane.sent_gauge(ms(0), 1172);
     lane
 }
@@ -67,7 +67,7 @@ fn a_padded_ping_that_is_never_answered_holds_up_a_round_trip() {
         }
     }
     assert!(sent >= 32, "{sent} packets, {:?}", lane.path(ms(at)));
-    assert!(!lane.wants_gauge());
+    assert!(!lane.wants_gauge(false));
 }
 
 /// Such a peer is sent little at worst, and a sum of its times overflows nothing.

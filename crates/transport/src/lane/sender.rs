@@ -238,11 +238,16 @@ impl<R> LaneSender<R> {
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
 
-    /// Whether a padded `Ping` is to show how much the first window may hold.
-    pub fn wants_gauge(&self) -> bool {
+    /// Whether a padded `Ping` is to show how much the first window may hold: on a long round trip only if something `warned`.
+    pub fn wants_gauge(&self, warned: bool) -> bool {
         let first = self.gauges < GAUGES_MAX && self.gauge_in.is_none() && !self.sends_large && !self.gauge.is_known();
-        let quick = self.rtt.smoothed_or_initial() < GAUGE_RTT_MAX;
+        let quick = warned || self.rtt.smoothed_or_initial() < GAUGE_RTT_MAX;
         first && quick && self.config.start_rate.is_none() && self.control.is_new()
+    }
+
+    /// Whether such a ping was sent, and none was answered.
+    pub fn has_lost_gauge(&self) -> bool {
+        self.gauges > 0 && self.gauge_in.is_none() && !self.gauge.is_known()
     }
 
     /// The padded `Ping` that [`super::Probe::Mtu`] asked for was sent, as packet [`Self::next_number`].

@@ -82,7 +82,7 @@ impl<S: Service> Link<S> {
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits() || asks;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
-            if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some(), self.first.may_be_slow()) {
+            if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some(), &self.first) {
                 return self.compose_gauge(now, at, buf);
             }
             return None;
@@ -280,6 +280,10 @@ impl<S: Service> Link<S> {
         let Some(wanted) = wanted else { return (None, full) };
         if tail {
             return (Some(if self.lanes[at].carries_bulk() { Class::Bulk } else { Class::Micro }), full);
+        }
+        // A padded ping that was lost, as one of the other side may have been, is worth another before the first window follows unasked.
+        if wanted == Class::Bulk && self.lanes.gauges_before_bulk(at, &self.first) {
+            return (None, full);
         }
         let offer = self.lanes.offer(now, wanted, self.busy.span(now)).filter(|offer| offer.lane == at);
         offer.map_or((None, full), |offer| (Some(offer.class), offer.datagram_max))

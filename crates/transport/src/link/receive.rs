@@ -28,7 +28,7 @@ impl<S: Service> Link<S> {
             let octets = &mut self.came[usize::from(lane)];
             *octets += (payload.len() + around) as u64;
             let ping = |frame| matches!(frame, Ok(Frame::Ping | Frame::AckWish { .. } | Frame::Padding));
-            self.first.came(rx_time, (payload.len() + around) as u32, || Frames::new(payload).all(ping));
+            self.first.came(rx_time, number, (payload.len() + around) as u32, || Frames::new(payload).all(ping));
             came = Came { lane, octets: *octets };
             self.inbound.resize(self.receivers.len(), InboundLoss::default());
             self.decoders.resize_with(self.receivers.len(), Decoder::default);

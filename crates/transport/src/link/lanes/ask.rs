@@ -1,5 +1,6 @@
 //! When a lane asks for an answer: to learn whether it works, to time a full packet on it, and to keep it open.
 
+use super::super::first::First;
 use super::out::Lane;
 use super::{Choice, Lanes};
 use wavelane_base::{Instant, Octets, Span, Wakeup};
@@ -46,11 +47,11 @@ impl<L> Lanes<L> {
         lane: usize,
         in_use: bool,
         waiting: bool,
-        may_be_slow: bool,
+        first: &First,
     ) -> bool {
         let out = &self.all[lane];
         if !self.are_several() {
-            return may_be_slow && out.asked && out.bulk && out.sender.wants_gauge();
+            return self.gauges_alone(lane, first);
         }
         if self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
             return false;
@@ -59,6 +60,18 @@ impl<L> Lanes<L> {
         let again = !out.sender.is_gauged() || slow && waiting && lane != self.first();
         let spent = out.path.packet_time.times(HELLO_SHARE);
         again && out.gauge_at.is_none_or(|at| at + GAUGE_EVERY.max(spent) <= now)
+    }
+
+    /// The same of a lane that is alone.
+    fn gauges_alone(&self, lane: usize, first: &First) -> bool {
+        let out = &self.all[lane];
+        first.may_be_slow() && out.asked && out.bulk && out.sender.wants_gauge(first.warns())
+    }
+
+    /// Whether bulk waits until a padded ping was sent.
+    pub(in crate::link) fn gauges_before_bulk(&self, lane: usize, first: &First) -> bool {
+        let warned = first.warns() || self.all[lane].sender.has_lost_gauge();
+        warned && !self.are_several() && self.gauges_alone(lane, first)
     }
 
     /// Lanes that await no answer ask for one: all of them in a link that is in use, else the unmeasured ones, because they may carry the
