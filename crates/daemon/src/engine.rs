@@ -65,6 +65,11 @@ impl KernelEngine {
         tune(stream, tuning);
         tuning.buffers
     }
+    /// An accepted socket that is not watched.
+    pub(crate) fn tuned_socket(&mut self, stream: TcpStream) -> KernelSocket {
+        let buffers = self.tuned(&stream);
+        KernelSocket(stream, buffers)
+    }
     /// Where SYNs are held.
     pub(crate) fn queue(&self) -> Option<&NfQueue> {
         self.transparent.as_ref().and_then(|t| t.queue.as_ref())
@@ -82,9 +87,9 @@ impl Engine for KernelEngine {
     fn adopt(&mut self, stream: TcpStream) -> Option<(u64, KernelSocket)> {
         let token = self.next_token;
         self.next_token += 1;
-        let buffers = self.tuned(&stream);
-        self.poller.add(&stream, token, Watch::Edges).ok()?;
-        Some((token, KernelSocket(stream, buffers)))
+        let socket = self.tuned_socket(stream);
+        self.poller.add(&socket.0, token, Watch::Edges).ok()?;
+        Some((token, socket))
     }
     fn socket<'a>(&'a mut self, _: Instant, _: u64, socket: &'a mut KernelSocket) -> &'a mut KernelSocket {
         socket

@@ -211,9 +211,13 @@ impl<H, A> Attempts<H, A> {
         let attempt = self.by_flow.get(&flow).and_then(|key| self.by_key.get_mut(key));
         attempt.map(|attempt| attempt.ending = true).is_some()
     }
+    /// The flow of an attempt whose connection the listener may see.
+    pub(crate) fn admitted(&self, source: SocketAddr, target: SocketAddr) -> Option<FlowId> {
+        self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted).map(|a| a.flow)
+    }
     /// The listener saw the connection: its flow, the peer that was asked for it, and whether the flow is ending.
     pub(crate) fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A, bool)> {
-        self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
+        self.admitted(source, target)?;
         self.remove((source, target)).map(|a| (a.flow, a.asked, a.ending))
     }
     /// Time has passed: SYNs held too long, and attempts given up.

@@ -116,6 +116,13 @@ impl<T> Connections<T> {
         self.enqueue(token);
         Some(flow)
     }
+    /// Our server has answered, and the application has yet to go on. Returns the connection's flow.
+    pub(crate) fn answered(&mut self, now: Instant, token: u64) -> Option<FlowId> {
+        let connection = self.all.get_mut(&token)?;
+        self.connecting -= usize::from(is_connecting(&connection.splice));
+        connection.splice.answered(now);
+        Some(connection.splice.flow)
+    }
     /// The socket has bytes, or room.
     pub(crate) fn ready(&mut self, token: u64, readable: bool, writable: bool) {
         if let Some(connection) = self.all.get_mut(&token) {

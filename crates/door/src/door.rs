@@ -298,6 +298,38 @@ impl<E: Engine> Door<E> {
             far.accept(now, flow);
         }
     }
+    /// The same where the other half is a connection of this door too: bytes wait until both halves leave it, by [`Door::join`] or
+    /// [`Door::release`].
+    pub fn answered(&mut self, now: Instant, far: &mut impl FarSide, token: u64) {
+        if matches!(self.stage(token), Some(Stage::Connecting(_)))
+            && let Some(flow) = self.connections.answered(now, token)
+        {
+            self.count("connections_made");
+            far.accept(now, flow);
+        }
+    }
+    /// The application's connection was established and its server's is here, the one of the flow that `other` names: the latter leaves
+    /// the door. `None`: the server's is not here, and the application's goes by [`Door::take`].
+    pub fn join(
+        &mut self,
+        (source, target): (SocketAddr, SocketAddr),
+        other: impl FnOnce(FlowId) -> FlowId,
+    ) -> Option<Connection<Kept<E>>> {
+        let flow = other(self.attempts.admitted(source, target)?);
+        let token = self.connections.token_of(flow)?;
+        self.attempts.take(source, target);
+        self.count("connections_taken");
+        self.connections.forget(token)
+    }
+    /// Lets the connection of a flow go on without the door.
+    pub fn release(&mut self, flow: FlowId) -> Option<Connection<Kept<E>>> {
+        let token = self.connections.token_of(flow)?;
+        self.connections.forget(token)
+    }
+    /// Whether the flow has a connection here.
+    pub fn has(&self, flow: FlowId) -> bool {
+        self.connections.token_of(flow).is_some()
+    }
     /// The socket was reset or failed; a pending connect is refused with `why`.
     pub fn failed(&mut self, now: Instant, far: &mut impl FarSide, token: u64, why: Reason) {
         match self.stage(token) {

@@ -3,7 +3,8 @@
 //!
 //! A [`Door`] joins an [`Engine`], the TCP, with a [`FarSide`], what carries flows on: a gateway over its links, or a [`Pair`],
 //! which joins two sockets of one machine without a link. Engines: the kernel's sockets in the daemon, and [`Own`], our TCP.
-//! Reading order: [`Door`], [`Splice`] (one connection), `Attempts`, [`Syn`].
+//! A proxy's connections leave the door when both halves are open and go on as [`Relays`], whose bytes need no flow.
+//! Reading order: [`Door`], [`Splice`] (one connection), `Attempts`, [`Syn`], [`Relay`].
 #![forbid(unsafe_code)]
 
 mod attempts;
@@ -14,6 +15,8 @@ mod far;
 mod last_bytes;
 mod own;
 mod pair;
+mod relay;
+mod relays;
 mod socket;
 mod splice;
 mod syn;
@@ -26,7 +29,9 @@ pub use engine::Engine;
 pub use far::{FarSide, FlowEvent, Flows, NotOpened};
 pub use last_bytes::PATIENCE;
 pub use own::{Own, OwnDoor, OwnSocket};
-pub use pair::{Pair, PairConfig};
+pub use pair::{Pair, PairConfig, other};
+pub use relay::{COPY, Edges, Half, Pipes, Relay};
+pub use relays::{Relays, Tally};
 pub use socket::{Got, Put, Receiving, Rooms, Socket};
 pub use splice::{CHUNK, Moved, Splice, Stage, Turn};
 pub use syn::{Refusal, Syn, Unreachable};

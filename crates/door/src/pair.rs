@@ -32,6 +32,11 @@ impl PairConfig {
     fn shares(&self) -> (usize, usize) {
         ((self.pool / (4 * self.flows_max.max(1))).max(1), self.pool / 2)
     }
+    /// How much may wait in a direction where `held` bytes do, of `waiting` in all.
+    pub(crate) fn limit(&self, held: usize, waiting: usize) -> usize {
+        let (own, shared) = self.shares();
+        self.room.min(own.max(held.saturating_add(shared.saturating_sub(waiting))))
+    }
 }
 
 /// One end of a flow.
@@ -61,7 +66,7 @@ pub struct Pair {
 }
 
 /// The other end of a flow.
-fn other(flow: FlowId) -> FlowId {
+pub fn other(flow: FlowId) -> FlowId {
     FlowId(flow.0 ^ 1)
 }
 
@@ -86,6 +91,11 @@ impl Pair {
     pub fn waiting(&self) -> usize {
         self.waiting
     }
+    /// Forgets a flow: its connections go on without it.
+    pub fn forget(&mut self, flow: FlowId) {
+        self.remove(flow);
+        self.remove(other(flow));
+    }
     /// Takes an end away; the flow is over with the second one. Returns whether there was such an end.
     fn remove(&mut self, flow: FlowId) -> bool {
         let Some(end) = self.ends.remove(&flow) else { return false };
@@ -95,9 +105,7 @@ impl Pair {
     }
     /// How much may wait at an end where `held` bytes do.
     fn limit(&self, held: usize) -> usize {
-        let (own, shared) = self.config.shares();
-        let free = shared.saturating_sub(self.waiting);
-        self.config.room.min(own.max(held.saturating_add(free)))
+        self.config.limit(held, self.waiting)
     }
     /// The end has read all that there was: a reset that waited behind it arrives, and a writer has room.
     fn was_read(&mut self, flow: FlowId) {

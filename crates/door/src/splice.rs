@@ -18,7 +18,7 @@ const CHUNKS_PER_TURN: usize = 4;
 pub enum Stage {
     /// We are connecting to a server; given up at this time.
     Connecting(Instant),
-    /// The application is connected to us and the far server has not answered yet.
+    /// The application is connected to us and the far server has not answered yet, or the other way round.
     Waiting,
     /// Bytes move.
     Open,
@@ -115,6 +115,10 @@ impl Splice {
     /// It is open now.
     pub fn opened(&mut self, now: Instant) {
         (self.stage, self.stage_from) = (Stage::Open, now);
+    }
+    /// Its server has answered; bytes wait until the application goes on.
+    pub fn answered(&mut self, now: Instant) {
+        (self.stage, self.stage_from) = (Stage::Waiting, now);
     }
     /// Its state in a word, for people.
     pub fn state(&self) -> &'static str {

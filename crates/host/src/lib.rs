@@ -15,6 +15,7 @@ pub mod nfqueue;
 pub mod nft;
 pub mod own_user;
 pub mod packet;
+pub mod pipe;
 pub mod poller;
 pub mod port;
 pub mod raw;

@@ -21,6 +21,10 @@ pub struct Ready {
     pub writable: bool,
     /// The descriptor has an error or both directions are closed.
     pub failed: bool,
+    /// After what can be read follows an end or an error.
+    pub ends: bool,
+    /// Among what can be read is an urgent octet.
+    pub urgent: bool,
 }
 
 /// How a descriptor is watched.
@@ -51,7 +55,13 @@ impl Poller {
     pub fn add(&self, fd: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
         let flags = match watch {
             Watch::Readable => EpollFlags::EPOLLIN,
-            Watch::Edges => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET,
+            Watch::Edges => {
+                EpollFlags::EPOLLIN
+                    | EpollFlags::EPOLLPRI
+                    | EpollFlags::EPOLLOUT
+                    | EpollFlags::EPOLLRDHUP
+                    | EpollFlags::EPOLLET
+            }
         };
         Ok(self.epoll.add(fd, EpollEvent::new(flags, token))?)
     }
@@ -88,11 +98,14 @@ fn ready(event: &libc::epoll_event) -> Ready {
     let bits = event.events;
     let has = |mask: i32| bits & mask as u32 != 0;
     let failed = has(libc::EPOLLERR) || has(libc::EPOLLHUP);
+    let ends = failed || has(libc::EPOLLRDHUP);
     Ready {
         token: event.u64,
-        readable: failed || has(libc::EPOLLIN) || has(libc::EPOLLRDHUP),
+        readable: ends || has(libc::EPOLLIN),
         writable: failed || has(libc::EPOLLOUT),
         failed,
+        ends,
+        urgent: has(libc::EPOLLPRI),
     }
 }
 
@@ -113,7 +126,8 @@ mod tests {
         let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
         poller.add(&a, 7, Watch::Edges).unwrap();
         let ready = poller.wait(Some(Duration::ZERO)).unwrap();
-        assert_eq!(ready, [Ready { token: 7, readable: false, writable: true, failed: false }]);
+        let idle = Ready { token: 7, readable: false, writable: true, failed: false, ends: false, urgent: false };
+        assert_eq!(ready, [idle]);
         assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
         std::io::Write::write_all(&mut &b, b"x").unwrap();
         assert!(poller.wait(None).unwrap()[0].readable);

@@ -41,6 +41,8 @@ const CPU_LEAST: f64 = 0.01;
 struct Figures {
     /// By flows and way, in bit/s.
     goodputs: Vec<f64>,
+    /// Of the program, in seconds per 10^9 bytes, likewise.
+    costs: Vec<f64>,
     opens_per_s: f64,
     echo_p50_ms: f64,
     echo_p99_ms: f64,
@@ -104,6 +106,7 @@ fn figures(kind: ProxyKind, time: Span, out: &Path, hooks: &RunHooks<'_>) -> Res
                 found.missing = Some("the program used no processor time: it was not on the way".into());
             }
             found.goodputs.push(capacity.goodput().as_bps() as f64);
+            found.costs.push(capacity.per_gb(capacity.programs).unwrap_or(f64::NAN));
         }
     }
     let (opened, took) = bench.opens(OPENERS, time, hooks.cancelled)?;
@@ -129,6 +132,9 @@ impl Medians<'_> {
     fn best(&self, word: &str, of: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
         let words: &[&str] = if word == PEER { &[PEER, PEER_SPLICED] } else { std::slice::from_ref(&word) };
         words.iter().filter_map(|word| self.of(word, &of)).reduce(f64::max)
+    }
+    fn least(&self, words: &[&str], of: impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
+        words.iter().filter_map(|word| self.of(word, &of)).reduce(f64::min)
     }
     fn missing(&self, word: &str) -> Option<&str> {
         self.0.iter().find(|(of, _)| *of == word).and_then(|(_, figures)| figures.missing.as_deref())
@@ -165,6 +171,13 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
         }
         let over = ratio(all.best(OURS, of), all.best(PEER, of));
         beside(&mut rows, row(&case, OURS, ("goodput_over_haproxy", "ratio"), over), Aim::AtLeast(1.2));
+        let cost = |figures: &Figures| figures.costs.get(at).copied();
+        let theirs = all.least(&[PEER, PEER_SPLICED], cost);
+        for (stack, cost) in [(OURS, all.of(OURS, cost)), (PEER, theirs)] {
+            rows.push(row(&case, stack, ("cpu_own_s_per_gb", "s/GB"), cost));
+        }
+        let over = ratio(all.of(OURS, cost), theirs);
+        beside(&mut rows, row(&case, OURS, ("cpu_over_haproxy", "ratio"), over), Aim::AtMost(1.0));
     }
     let opens = |figures: &Figures| Some(figures.opens_per_s);
     for stack in [PLAIN, OURS, PEER] {
@@ -185,7 +198,7 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
     judge(&mut late, Aim::AtMost(1.0));
     rows.push(late);
     let idle = |word: &str| all.of(word, |figures| figures.idle_bytes);
-    let theirs = [PEER, PEER_SPLICED].into_iter().filter_map(idle).reduce(f64::min);
+    let theirs = all.least(&[PEER, PEER_SPLICED], |figures| figures.idle_bytes);
     rows.push(row(&[], PEER, ("idle_connection_bytes", "B"), theirs));
     let mine = row(&[], OURS, ("idle_connection_bytes", "B"), idle(OURS).filter(|_| theirs.is_some()));
     beside(&mut rows, Row { bound: theirs, ..mine }, Aim::AtMost(theirs.unwrap_or(f64::NAN)));
@@ -199,6 +212,7 @@ mod tests {
     fn of(word: &'static str, scale: f64) -> (&'static str, Figures) {
         let figures = Figures {
             goodputs: vec![scale; 4],
+            costs: vec![1.0 / scale; 4],
             opens_per_s: 100.0 * scale,
             echo_p50_ms: 0.1 / scale,
             echo_p99_ms: 0.2,
@@ -220,7 +234,7 @@ mod tests {
         for (edition, verdict) in [(Edition::Quick, Verdict::Info), (Edition::Full, Verdict::Inconclusive)] {
             let rows = against(&judged(&found, edition));
             assert!(
-                rows.len() == 5 && rows.iter().all(|row| row.verdict == verdict && row.why.contains("apt install"))
+                rows.len() == 9 && rows.iter().all(|row| row.verdict == verdict && row.why.contains("apt install"))
             );
         }
         let found = [of(PLAIN, 3.0), of(OURS, 2.0), of(PEER, 1.0), of(PEER_SPLICED, 1.5)];
@@ -228,6 +242,6 @@ mod tests {
         assert!(against(&rows).iter().all(|row| row.verdict == Verdict::Pass), "better than the better of both");
         assert!(rows.iter().all(|row| row.verdict != Verdict::Fail && row.verdict != Verdict::Inconclusive));
         let slow = [of(PLAIN, 3.0), of(OURS, 1.0), of(PEER, 1.0), of(PEER_SPLICED, 1.5)];
-        assert!(judged(&slow, Edition::Quick).iter().filter(|row| row.verdict == Verdict::Fail).count() >= 6);
+        assert!(judged(&slow, Edition::Quick).iter().filter(|row| row.verdict == Verdict::Fail).count() >= 10);
     }
 }

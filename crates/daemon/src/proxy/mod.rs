@@ -1,9 +1,11 @@
 //! `wavelaned` without a neighbour: TCP that crosses this machine is ended here and goes on as another connection.
 //!
 //! The door holds each SYN until the server has answered, keeps both addresses, and passes on refusals, half-closes, resets and last
-//! bytes; a [`Pair`] carries the bytes from one half to the other. One thread moves everything and blocks only in its poller.
+//! bytes. One thread decides that; once both halves of a connection are open, a [`mover`] has it, one thread for each processor. A
+//! [`Pair`] joins the halves until then.
 
 mod config;
+mod mover;
 mod serve;
 pub mod status;
 
@@ -18,6 +20,7 @@ use crate::rules::{self, MARK_OWN, RulesError};
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
 use config::{Settings, Side};
+use mover::{Movers, ROOM};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::io;
@@ -42,8 +45,6 @@ const TOKEN_KERNEL: u64 = 9;
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
 const TICK: Span = Span::from_millis(50);
-/// Bytes that wait in each direction between the two halves of a connection.
-const ROOM: usize = 256 << 10;
 
 /// Why there is no proxy. One line, with the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +154,7 @@ struct Proxy {
     started: Instant,
     door: Door<KernelEngine>,
     pair: Pair,
+    movers: Movers,
     poller: Poller,
     log: Log,
     counters: Counters,
@@ -264,6 +266,7 @@ impl Proxy {
         let mut engine = KernelEngine::new(Some(transparent), watch, Some(MARK_OWN), TOKEN_CONNECTIONS);
         engine.tune(tunings);
         let pair = Pair::new(pair_config(&settings));
+        let movers = Movers::start(pair_config(&settings), clock).map_err(system("a thread"))?;
         let mut proxy = Self {
             file: file.into(),
             settings,
@@ -272,6 +275,7 @@ impl Proxy {
             started: now,
             door: Door::new(engine),
             pair,
+            movers,
             poller,
             log,
             counters: Counters::default(),

@@ -1,18 +1,20 @@
 //! The proxy's loop: connections, changes of the file, and the end.
 
+use super::mover::Joined;
 use super::{
     Proxy, TICK, TOKEN_CONNECTIONS, TOKEN_CONTROL, TOKEN_KERNEL, TOKEN_QUEUE, TOKEN_RELOAD, TOKEN_SIGNAL, TOKEN_TPROXY,
     TOKEN_TPROXY_LAST, config, pair_config, status, tunings,
 };
 use crate::config::OnFailure;
-use crate::engine;
+use crate::connection::KernelSocket;
+use crate::engine::{self, KernelEngine};
 use crate::kernel::{Change, Kernel};
 use crate::rules::MARK_PLAIN;
 use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
 use wavelane_base::Instant;
-use wavelane_door::{FlowEvent, Gone, Stage, Syn};
+use wavelane_door::{Connection, FlowEvent, Gone, Kept, Stage, Syn, other};
 use wavelane_gateway::Reason;
 use wavelane_host::nfqueue::Held;
 use wavelane_host::nft::ToolError;
@@ -54,7 +56,8 @@ impl Proxy {
     fn stop(mut self) {
         self.supervisor.stopping();
         self.door.stop(self.now, &mut self.pair);
-        self.say("stopped");
+        drop(self.movers);
+        self.log.line(self.now, "stopped");
         let pen = self.log.pen();
         self.kernel.remove();
         pen.flush();
@@ -112,7 +115,7 @@ impl Proxy {
         let answered = connection.splice.writable && matches!(connection.splice.stage, Stage::Connecting(_));
         match error {
             Some(error) => self.door.failed(self.now, &mut self.pair, token, engine::why(&error)),
-            None if answered => self.door.connected(self.now, &mut self.pair, token),
+            None if answered => self.door.answered(self.now, &mut self.pair, token),
             None => {}
         }
     }
@@ -121,7 +124,18 @@ impl Proxy {
             FlowEvent::Incoming { flow, source, target } => {
                 self.door.connect(self.now, &mut self.pair, flow, FAR, Some(source), (source, target));
             }
-            FlowEvent::Accepted(flow) => self.door.accepted(self.now, flow),
+            FlowEvent::Accepted(flow) => {
+                self.door.accepted(self.now, flow);
+                // Without NFQUEUE the application is connected already.
+                if self.door.has(flow)
+                    && let Some(far) = self.door.release(other(flow))
+                    && let Some(near) = self.door.release(flow)
+                {
+                    let _ = self.poller.remove(&near.own.kept.0);
+                    let failed = near.splice.failed().is_some();
+                    self.hand_over(near.own.kept, failed, far);
+                }
+            }
             FlowEvent::Refused(flow, why) | FlowEvent::Reset(flow, why) => {
                 let Some(Gone { syn, held, .. }) = self.door.flow_gone(self.now, flow) else { return };
                 match why {
@@ -152,6 +166,21 @@ impl Proxy {
             }
         }
     }
+    /// Connections, whether both halves are open or not.
+    pub(super) fn flows(&self) -> usize {
+        self.pair.flows() + self.movers.live()
+    }
+    /// Both halves are open: a thread has them from now on.
+    fn hand_over(&mut self, near: KernelSocket, near_failed: bool, far: Connection<Kept<KernelEngine>>) {
+        let Connection { splice, own, .. } = far;
+        let _ = self.poller.remove(&own.kept.0);
+        self.pair.forget(splice.flow);
+        let failed = [near_failed, splice.failed().is_some()];
+        let joined = Joined { sockets: [near, own.kept], failed, born: splice.born, ends: own.ends };
+        if self.movers.take(joined).is_err() {
+            self.counters.one("dropped_no_socket");
+        }
+    }
     /// Whether a SYN passes by its port or code point; the kernel's rules let it pass then.
     fn is_exempt(&self, syn: &Syn, head: &[u8]) -> bool {
         let exempt = &self.settings.exempt;
@@ -165,7 +194,7 @@ impl Proxy {
     }
     /// Decides what becomes of a new SYN.
     fn ask(&mut self, syn: Syn, held: Held) {
-        if self.pair.flows() >= self.settings.connections_max {
+        if self.flows() >= self.settings.connections_max {
             self.counters.one("connections_beyond_max");
             return self.pass(&syn, Some(held));
         }
@@ -201,8 +230,15 @@ impl Proxy {
             // Without IPv6's flow label and scope, by which SYNs are not known.
             let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
             let ends = (plain(source), plain(target));
-            if let Some(stranger) = self.door.take(self.now, &mut self.pair, stream, ends) {
+            if let Some(far) = self.door.join(ends, other) {
+                let near = self.door.engine.tuned_socket(stream);
+                self.hand_over(near, false, far);
+            } else if let Some(stranger) = self.door.take(self.now, &mut self.pair, stream, ends) {
                 // No NFQUEUE here, or it came in the moment before SYNs were held.
+                if self.flows() >= self.settings.connections_max {
+                    self.counters.one("connections_beyond_max");
+                    continue;
+                }
                 self.door.open_for(self.now, &mut self.pair, (), NEAR, stranger, ends);
             }
             if i >= ARRIVALS_PER_ROUND {
@@ -256,6 +292,7 @@ impl Proxy {
                     self.door.engine.tune(tunings);
                 }
                 self.pair.set_config(pair_config(&new));
+                self.movers.set_config(pair_config(&new));
                 self.settings = *new;
                 self.reload_refused = None;
                 self.counters.one("reloads");

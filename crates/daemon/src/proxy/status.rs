@@ -6,6 +6,7 @@ use crate::status::{Counter, age, counter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use wavelane_door::{Moved, Tally};
 use wavelane_host::tcp;
 
 /// The document's format.
@@ -78,32 +79,32 @@ pub struct Report {
     pub counters: Vec<Counter>,
 }
 
-/// The document of a running proxy.
-pub(super) fn document(proxy: &Proxy) -> String {
-    let mut all: BTreeMap<u64, Connection> = BTreeMap::new();
-    let mut busiest: Vec<(u64, u64)> = proxy
-        .door
-        .connections()
-        .map(|c| (c.splice.moved.from_socket + c.splice.moved.to_socket, c.splice.flow.0 | 1))
-        .collect();
-    busiest.sort_unstable_by(|a, b| b.cmp(a));
-    let mut shown: Vec<u64> = Vec::new();
-    for (_, flow) in busiest {
-        if shown.len() < CONNECTIONS_SHOWN && !shown.contains(&flow) {
-            shown.push(flow);
-        }
-    }
-    for connection in proxy.door.connections().filter(|c| shown.contains(&(c.splice.flow.0 | 1))) {
-        let (splice, own) = (&connection.splice, &connection.own);
-        let health = tcp::health(&own.kept.0);
-        let half = Half {
-            state: splice.state().into(),
-            in_bytes: splice.moved.from_socket,
-            out_bytes: splice.moved.to_socket,
+/// The numbers that stand beside the largest, at most [`CONNECTIONS_SHOWN`].
+pub(super) fn longest(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.truncate(CONNECTIONS_SHOWN);
+    all
+}
+
+impl Half {
+    pub(super) fn new(state: &str, moved: Moved, health: Option<tcp::Health>) -> Self {
+        Self {
+            state: state.into(),
+            in_bytes: moved.from_socket,
+            out_bytes: moved.to_socket,
             rtt_ms: health.map(|health| health.round_trip.as_secs_f64() * 1e3),
             retransmits: health.map(|health| health.retransmits),
             window_segments: health.map(|health| health.window),
-        };
+        }
+    }
+}
+
+/// Connections of which a half is not open yet, at most so many. Nothing has moved on them.
+fn beginning(proxy: &Proxy, most: usize) -> Vec<Connection> {
+    let mut all: BTreeMap<u64, Connection> = BTreeMap::new();
+    for connection in proxy.door.connections().take(2 * most) {
+        let (splice, own) = (&connection.splice, &connection.own);
+        let half = Half::new(splice.state(), splice.moved, tcp::health(&own.kept.0));
         let entry = all.entry(splice.flow.0 | 1).or_insert_with(|| Connection {
             source: own.ends.0.to_string(),
             target: own.ends.1.to_string(),
@@ -112,20 +113,38 @@ pub(super) fn document(proxy: &Proxy) -> String {
         entry.age_s = entry.age_s.max(proxy.now.since(splice.born).as_nanos() as f64 / 1e9);
         *if own.tag == FAR { &mut entry.far } else { &mut entry.near } = Some(half);
     }
-    let connection_list = shown.iter().filter_map(|flow| all.remove(flow)).collect();
-    let counters = proxy.counters.with(&proxy.door.counts);
-    let moved = proxy.door.moved;
-    let bytes = [("bytes_from_applications", moved.from_socket), ("bytes_to_applications", moved.to_socket)];
+    all.into_values().take(most).collect()
+}
+
+/// The document of a running proxy.
+pub(super) fn document(proxy: &Proxy) -> String {
+    let mut busiest: Vec<(u64, Connection)> = Vec::new();
+    let mut tally = Tally::default();
+    for account in proxy.movers.accounts() {
+        busiest.extend(account.busiest);
+        tally.moved.add(account.tally.moved);
+        tally.closed += account.tally.closed;
+        tally.reset += account.tally.reset;
+    }
+    busiest.sort_by_key(|(moved, _)| core::cmp::Reverse(*moved));
+    busiest.truncate(CONNECTIONS_SHOWN);
+    let mut connection_list: Vec<Connection> = busiest.into_iter().map(|(_, connection)| connection).collect();
+    connection_list.extend(beginning(proxy, CONNECTIONS_SHOWN - connection_list.len()));
+    let mut counters = proxy.counters.with(&proxy.door.counts);
+    counters.add("connections_closed", tally.closed);
+    counters.add("connections_reset", tally.reset);
+    let bytes =
+        [("bytes_from_applications", tally.moved.from_socket), ("bytes_to_applications", tally.moved.to_socket)];
     let counters = counters.iter().chain(bytes).chain(proxy.log.dropped());
     let report = Report {
         format: FORMAT.into(),
         name: proxy.settings.name.clone(),
         uptime_s: proxy.now.since(proxy.started).as_nanos() as f64 / 1e9,
         honest: proxy.kernel.holds_syns,
-        connections: proxy.pair.flows(),
+        connections: proxy.flows(),
         connections_max: proxy.settings.connections_max,
         pending: proxy.door.pending(),
-        waiting_bytes: proxy.pair.waiting() as u64,
+        waiting_bytes: proxy.movers.waiting() as u64,
         pool_bytes: proxy.settings.pool.get(),
         connection_list,
         reload_refused: proxy.reload_refused.clone(),

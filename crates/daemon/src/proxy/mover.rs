@@ -1,0 +1,337 @@
+//! The threads that move a proxy's bytes: one per processor, each with connections of its own.
+//!
+//! The door decides; once both halves of a connection are open, one of these threads has it to its end. Nothing of a connection is
+//! shared between threads, so none waits for another.
+
+use super::status::{Connection, Half, longest};
+use crate::connection::KernelSocket;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wavelane_base::Instant;
+use wavelane_door::{Edges, Got, PairConfig, Pipes, Put, Relay, Relays, Tally};
+use wavelane_host::clock::NodeClock;
+use wavelane_host::pipe::Pipe;
+use wavelane_host::poller::{Poller, Ready, Watch};
+use wavelane_host::tcp;
+
+/// Most threads.
+const MOVERS_MAX: usize = 64;
+/// Bytes that wait in each direction between the two halves of a connection.
+pub(super) const ROOM: usize = 256 << 10;
+/// Pipes of all threads, two descriptors each. A pipe has bytes only while a socket has no room for them; who finds none is copied.
+const PIPES_MAX: usize = 256;
+/// Empty pipes that a thread keeps.
+const PIPES_SPARE: usize = 8;
+/// Connections served before readiness is asked again.
+const TURNS_PER_ROUND: usize = 64;
+/// A thread that does not tell what it has within this time is left out of the status.
+const TELLS_WITHIN: Duration = Duration::from_secs(1);
+const TOKEN_BELL: u64 = u64::MAX;
+
+/// A connection whose both halves are open.
+pub(super) struct Joined {
+    /// The application's half and the server's.
+    pub(super) sockets: [KernelSocket; 2],
+    pub(super) failed: [bool; 2],
+    pub(super) born: Instant,
+    /// The application's address and the server's.
+    pub(super) ends: (SocketAddr, SocketAddr),
+}
+
+/// What a thread tells about itself.
+#[derive(Default)]
+pub(super) struct Account {
+    pub(super) tally: Tally,
+    /// Those that moved most, with what they moved.
+    pub(super) busiest: Vec<(u64, Connection)>,
+}
+
+enum Order {
+    Tell(Sender<Account>),
+    Bound(PairConfig),
+}
+
+/// What both sides of a thread see.
+#[derive(Default)]
+struct Shared {
+    /// Connections it has or is about to take.
+    live: AtomicUsize,
+    waiting: AtomicUsize,
+    /// Connections it has not taken yet, at most `connections_max` of them. Whoever adds one holds the lock until its sockets are
+    /// watched, so an event of an unknown connection is one of these.
+    joining: Mutex<Vec<(u64, Joined)>>,
+}
+
+/// The owner's handle on one thread. Dropping it resets what the thread has.
+struct Mover {
+    shared: Arc<Shared>,
+    watch: Poller,
+    orders: Option<Sender<Order>>,
+    bell: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// See the module's description.
+pub(super) struct Movers {
+    all: Vec<Mover>,
+    next: u64,
+}
+
+/// What each thread may hold of what all may.
+fn share(config: PairConfig, threads: usize) -> PairConfig {
+    // Its least share of the pool stays what it is among all.
+    let flows_max = config.flows_max.div_ceil(threads).max(1);
+    PairConfig { pool: config.pool / threads, flows_max, ..config }
+}
+
+impl Movers {
+    pub(super) fn start(config: PairConfig, clock: NodeClock) -> io::Result<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOVERS_MAX);
+        let one = |number| Mover::start(number, share(config, threads), PIPES_MAX / threads, clock);
+        Ok(Self { all: (0..threads).map(one).collect::<io::Result<_>>()?, next: 0 })
+    }
+    /// Connections of all.
+    pub(super) fn live(&self) -> usize {
+        self.all.iter().map(|mover| mover.shared.live.load(Ordering::Relaxed)).sum()
+    }
+    /// Bytes that wait between their halves.
+    pub(super) fn waiting(&self) -> usize {
+        self.all.iter().map(|mover| mover.shared.waiting.load(Ordering::Relaxed)).sum()
+    }
+    pub(super) fn set_config(&self, config: PairConfig) {
+        let share = share(config, self.all.len());
+        self.all.iter().for_each(|mover| mover.order(Order::Bound(share)));
+    }
+    /// Gives a connection to the thread that has fewest.
+    pub(super) fn take(&mut self, joined: Joined) -> io::Result<()> {
+        let id = self.next;
+        self.next += 1;
+        // Of equals the first after the one before.
+        let from = usize::try_from(id).unwrap_or_default() % self.all.len();
+        let order = (from..self.all.len()).chain(0..from);
+        let live = |at: &usize| self.all[*at].shared.live.load(Ordering::Relaxed);
+        let chosen = order.min_by_key(live).unwrap_or_default();
+        self.all[chosen].take(id, joined)
+    }
+    /// What all have done and have.
+    pub(super) fn accounts(&self) -> Vec<Account> {
+        let asked: Vec<Receiver<Account>> = self
+            .all
+            .iter()
+            .map(|mover| {
+                let (tell, told) = channel();
+                mover.order(Order::Tell(tell));
+                told
+            })
+            .collect();
+        asked.iter().filter_map(|told| told.recv_timeout(TELLS_WITHIN).ok()).collect()
+    }
+}
+
+impl Mover {
+    fn start(number: usize, config: PairConfig, pipes: usize, clock: NodeClock) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let watch = poller.share()?;
+        let (bell, rung) = UnixStream::pair()?;
+        [&bell, &rung].into_iter().try_for_each(|end| end.set_nonblocking(true))?;
+        poller.add(&rung, TOKEN_BELL, Watch::Readable)?;
+        let shared = Arc::new(Shared::default());
+        let (orders, incoming) = channel();
+        let pipes = KernelPipes { spare: Vec::new(), made: 0, most: pipes };
+        let relays = Relays::new(config, pipes);
+        let thread = Thread { relays, shared: Arc::clone(&shared), poller, rung, incoming, clock, now: clock.now() };
+        let work = move || {
+            let _fatal = Fatal;
+            thread.run();
+        };
+        let thread = std::thread::Builder::new().name(format!("mover {number}")).spawn(work)?;
+        Ok(Self { shared, watch, orders: Some(orders), bell, thread: Some(thread) })
+    }
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+        self.ring();
+    }
+    fn ring(&self) {
+        // A bell that is full rings already.
+        let _ = (&self.bell).write(&[1]);
+    }
+    fn take(&self, id: u64, joined: Joined) -> io::Result<()> {
+        let mut joining = self.shared.joining.lock().unwrap_or_else(PoisonError::into_inner);
+        for (half, socket) in (0..).zip(&joined.sockets) {
+            self.watch.add(&socket.0, id << 1 | half, Watch::Edges)?;
+        }
+        self.shared.live.fetch_add(1, Ordering::Relaxed);
+        joining.push((id, joined));
+        Ok(())
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.orders = None;
+        self.ring();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A thread that panics ends the process: its connections would stand still, and what is new would still be taken.
+struct Fatal;
+
+impl Drop for Fatal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+struct Thread {
+    relays: Relays<KernelSocket, KernelPipes, (SocketAddr, SocketAddr)>,
+    shared: Arc<Shared>,
+    poller: Poller,
+    rung: UnixStream,
+    incoming: Receiver<Order>,
+    clock: NodeClock,
+    now: Instant,
+}
+
+impl Thread {
+    fn run(mut self) {
+        loop {
+            let timeout = match self.settle() {
+                true => Some(Duration::ZERO),
+                false => self.relays.deadline().map(|at| self.clock.until(at)),
+            };
+            let ready = self.poller.wait(timeout).expect("the set of descriptors is ours and open");
+            self.now = self.clock.now();
+            for ready in ready {
+                match ready.token {
+                    TOKEN_BELL if !self.obey() => return,
+                    TOKEN_BELL => {}
+                    _ => self.ready(ready),
+                }
+            }
+            if self.relays.deadline().is_some_and(|at| at <= self.now) {
+                self.relays.look_after_last_bytes(self.now);
+                self.count();
+            }
+        }
+    }
+    /// Moves what can be moved. Returns whether more could be done at once.
+    fn settle(&mut self) -> bool {
+        let more = (0..TURNS_PER_ROUND).all(|_| self.relays.serve_next(self.now));
+        self.count();
+        more
+    }
+    fn count(&self) {
+        let joining = self.shared.joining.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.live.store(self.relays.len() + joining.len(), Ordering::Relaxed);
+        self.shared.waiting.store(self.relays.waiting(), Ordering::Relaxed);
+    }
+    fn ready(&mut self, ready: Ready) {
+        let (id, half) = (ready.token >> 1, (ready.token & 1) as usize);
+        if self.relays.get(id).is_none() {
+            let joining = std::mem::take(&mut *self.shared.joining.lock().unwrap_or_else(PoisonError::into_inner));
+            for (id, Joined { sockets, failed, born, ends }) in joining {
+                self.relays.insert(id, born, sockets, failed, ends);
+            }
+        }
+        let edges =
+            Edges { readable: ready.readable, writable: ready.writable, ends: ready.ends, urgent: ready.urgent };
+        self.relays.ready(id, half, edges);
+        let error = self.relays.get(id).filter(|_| ready.failed);
+        if error.and_then(|(relay, _)| relay.halves[half].socket.take_error()).is_some() {
+            self.relays.fail(id, half);
+        }
+    }
+    /// Does what was ordered; `false` at the end.
+    fn obey(&mut self) -> bool {
+        while matches!(self.rung.read(&mut [0; 64]), Ok(n) if n > 0) {}
+        loop {
+            match self.incoming.try_recv() {
+                Ok(Order::Bound(config)) => self.relays.set_config(config),
+                // Whoever asked may have given up.
+                Ok(Order::Tell(to)) => drop(to.send(self.account())),
+                Err(std::sync::mpsc::TryRecvError::Empty) => return true,
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+    fn account(&self) -> Account {
+        let moved = |relay: &Relay<KernelSocket, Pipe>| -> u64 {
+            relay.halves.iter().map(|half| half.moved.from_socket + half.moved.to_socket).sum()
+        };
+        let busiest = longest(self.relays.iter().map(|(id, relay, _)| (moved(relay), id)).collect());
+        let shown = busiest.into_iter().filter_map(|(moved, id)| Some((moved, self.shown(id)?)));
+        Account { tally: self.relays.tally, busiest: shown.collect() }
+    }
+    fn shown(&self, id: u64) -> Option<Connection> {
+        let (relay, ends) = self.relays.get(id)?;
+        let half = |at: usize| {
+            let half: &wavelane_door::Half<KernelSocket> = &relay.halves[at];
+            Some(Half::new(half.state(), half.moved, tcp::health(&half.socket.0)))
+        };
+        Some(Connection {
+            source: ends.0.to_string(),
+            target: ends.1.to_string(),
+            age_s: self.now.since(relay.born).as_nanos() as f64 / 1e9,
+            near: half(0),
+            far: half(1),
+        })
+    }
+}
+
+/// Pipes of the kernel's.
+struct KernelPipes {
+    spare: Vec<Pipe>,
+    /// In use or spare.
+    made: usize,
+    most: usize,
+}
+
+impl Pipes<KernelSocket> for KernelPipes {
+    type Pipe = Pipe;
+
+    fn take(&mut self) -> Option<Pipe> {
+        if let Some(pipe) = self.spare.pop() {
+            return Some(pipe);
+        }
+        if self.made >= self.most {
+            return None;
+        }
+        let pipe = Pipe::new(ROOM).ok()?;
+        self.made += 1;
+        Some(pipe)
+    }
+    fn give_back(&mut self, pipe: Pipe, empty: bool) {
+        match empty && self.spare.len() < PIPES_SPARE {
+            true => self.spare.push(pipe),
+            false => self.made -= 1,
+        }
+    }
+    fn fill(&mut self, pipe: &Pipe, from: &mut KernelSocket, most: usize) -> Got {
+        match pipe.fill(&from.0, most) {
+            Ok(0) => Got::End,
+            Ok(octets) => Got::Bytes(octets),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Got::Blocked,
+            Err(e) if e.kind() == ErrorKind::Interrupted => Got::Again,
+            Err(_) => Got::Failed,
+        }
+    }
+    fn drain(&mut self, pipe: &Pipe, to: &mut KernelSocket, octets: usize) -> Put {
+        match pipe.drain(&to.0, octets) {
+            Ok(octets) => Put::Bytes(octets),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
+            Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
+            Err(_) => Put::Failed,
+        }
+    }
+}
