@@ -141,6 +141,8 @@ pub struct Daemon {
     losses_told: BTreeMap<Part, (Option<Instant>, u64)>,
     /// What bounds the lines on networks that this host is attached to.
     notes_told: Allowance,
+    /// What bounds the gateway's notices that no peer answers for.
+    notices_told: Allowance,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
     peers: Vec<Contact>,
@@ -257,6 +259,7 @@ impl Daemon {
             refusals_told: BTreeMap::new(),
             losses_told: BTreeMap::new(),
             notes_told: Allowance::new(now),
+            notices_told: Allowance::new(now),
             give_back_again: None,
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),

@@ -381,7 +381,7 @@ impl Gateway {
             && self.config.peers.get(peer.0).map(|peer| peer.public_key) != self.egress_key(target.ip())
         {
             self.counters.refused_seals += 1;
-            self.events.push_back(Event::Notice(unsealed_notice(target)));
+            self.events.push_back(Event::Notice { peer: Some(peer), text: unsealed_notice(target) });
             return self.abandon(id, Reason::Prohibited);
         }
         let Some(edge) = self.flows.edge(id) else { return };

@@ -330,7 +330,7 @@ impl Gateway {
             let text = format!(
                 "peer '{name}': {what}{flow} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
             );
-            self.events.push_back(Event::Notice(text));
+            self.events.push_back(Event::Notice { peer: Some(peer), text });
         }
         let over = self.is_distrusted_for_good(now, id);
         // The other edge need not wait for a flow that is over.
@@ -359,7 +359,7 @@ impl Gateway {
             self.corrupted_told = Some(now);
             let flow = target.map(|target| format!(" to {target}")).unwrap_or_default();
             let text = format!("a flow{flow} was reset: it left {ways} ways in a row, because none carried it intact");
-            self.events.push_back(Event::Notice(text));
+            self.events.push_back(Event::Notice { peer: None, text });
         }
         self.end(id, Reason::Corrupted, accepted);
     }

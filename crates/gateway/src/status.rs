@@ -203,13 +203,17 @@ impl Gateway {
                 SessionEvent::OwnKeyUnknown { peer } => Event::OwnKeyUnknown(PeerId(peer)),
                 SessionEvent::AnswerUnreadable { peer, .. } => Event::Unreadable(PeerId(peer)),
                 SessionEvent::UnknownPeer { public_key, from } => Event::UnknownCaller { public_key, from },
-                SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice(format!(
-                    "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",
-                    name(peer)
-                )),
-                SessionEvent::OtherVersion { version, .. } => Event::Notice(format!(
-                    "a caller has wire version {version}, this gateway 1: upgrade the older side"
-                )),
+                SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice {
+                    peer: Some(PeerId(peer)),
+                    text: format!(
+                        "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",
+                        name(peer)
+                    ),
+                },
+                SessionEvent::OtherVersion { version, .. } => Event::Notice {
+                    peer: None,
+                    text: format!("a caller has wire version {version}, this gateway 1: upgrade the older side"),
+                },
                 SessionEvent::Expired { peer } => {
                     self.settle(now, PeerId(peer));
                     continue;

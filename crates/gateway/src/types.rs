@@ -89,8 +89,13 @@ pub enum Event {
     OwnKeyUnknown(PeerId),
     /// The peer answers, but the answer does not decrypt: the two pre-shared keys differ. Rate-limited.
     Unreadable(PeerId),
-    /// A line for the operator's log about something a peer or stranger did. Rate-limited.
-    Notice(String),
+    /// A line for the operator's log about something that a peer did, or who knows who. What a peer does is to be rate-limited for each.
+    Notice {
+        /// The peer that can cause it.
+        peer: Option<PeerId>,
+        /// The line.
+        text: String,
+    },
     /// A caller that knows our public key uses a key that is not configured. Rate-limited.
     UnknownCaller {
         /// The caller's public key; its possession is proven.

@@ -5,6 +5,7 @@
 
 use crate::model::{ChannelKind, Flow, GatewayKnobs, NodeKind, RadioLanes, Scenario, Stack};
 use wavelane_base::{Instant, Ratio};
+use wavelane_channel::Then;
 
 /// Something to tell whoever wrote a file that is in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +21,7 @@ impl Scenario {
     pub fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         late_outages(self, &mut remarks);
+        short_recordings(self, &mut remarks);
         let works = self.stacks.iter().any(|stack| stack.has_gateways());
         let splits = self.stacks.iter().any(|stack| stack.split().is_some());
         let idle = "none of `stacks` has gateways at work, so it has no effect: add \"wavelane\", or remove it";
@@ -94,6 +96,35 @@ fn late_outages(scenario: &Scenario, remarks: &mut Vec<Remark>) {
                 remarks.push(Remark {
                     clause: format!("channels.{}.{way}.outages", channel.name),
                     why: format!("an outage at {at} comes after the run's end at {end}: move it or lengthen duration"),
+                });
+            }
+        }
+    }
+}
+
+/// Recordings that are over before the run is: what follows them was measured nowhere.
+fn short_recordings(scenario: &Scenario, remarks: &mut Vec<Remark>) {
+    for channel in &scenario.channels {
+        let ChannelKind::Cable(cable) = &channel.kind else { continue };
+        let mut told = Vec::new();
+        for (way, direction) in [("forward", &cable.forward), ("reverse", &cable.reverse)] {
+            let rate = direction.rate_trace.as_ref().map(|trace| ("rate", trace.period(), trace.then()));
+            let delay = direction.delay_trace.as_ref().map(|trace| ("delay", trace.period(), trace.then()));
+            for (key, lasts, then) in rate.into_iter().chain(delay) {
+                // One recording in both directions is told once.
+                if lasts >= scenario.duration || told.contains(&(key, lasts, then)) {
+                    continue;
+                }
+                told.push((key, lasts, then));
+                let then = match (then, key) {
+                    (Then::Wrap, _) => "begins again",
+                    (Then::End, "rate") => "lets nothing pass any more",
+                    (Then::End, _) => "keeps its last delay",
+                };
+                let of = scenario.duration;
+                remarks.push(Remark {
+                    clause: format!("channels.{}.{way}.{key}", channel.name),
+                    why: format!("the recording lasts {lasts} of the run's {of} and then {then}: shorten duration if that is not wanted"),
                 });
             }
         }

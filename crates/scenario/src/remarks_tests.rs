@@ -77,3 +77,27 @@ fn an_outage_after_the_end_is_remarked_upon() {
     let late = outage("10 s");
     assert!(late.len() == 1 && late[0].starts_with("channels.one.forward.outages: an outage at 10 s"), "{late:?}");
 }
+
+#[test]
+fn a_recording_that_is_over_before_the_run_is_remarked_upon() {
+    let folder = std::env::temp_dir().join(format!("wavelane-remarks-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let recorded = |seconds: u32, then: &str| {
+        let file = folder.join(format!("{seconds}.csv"));
+        let rows: String = (0..seconds).map(|at| format!("{at},5\n")).collect();
+        std::fs::write(&file, format!("seconds,Mbit/s\n{rows}")).expect("a file");
+        let file = file.display();
+        let air = format!(
+            "one = {{ between = [\"a\", \"b\"], forward = {{ rate = {{ file = \"{file}\", format = \"csv\"{then} }} }}, reverse = \"same\" }}\n\
+             two = {{ preset = \"ethernet\", between = [\"b\", \"c\"] }}"
+        );
+        chain("\"wavelane\"", &air, "")
+    };
+    assert_eq!(recorded(10, ""), [""; 0]);
+    let begins = "channels.one.forward.rate: the recording lasts 4 s of the run's 10 s and then ";
+    for (then, says) in [("", "begins again"), (", then = \"end\"", "lets nothing pass any more")] {
+        let short = recorded(4, then);
+        assert!(short.len() == 1 && short[0].starts_with(&format!("{begins}{says}")), "{short:?}");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}

@@ -346,7 +346,7 @@ impl GatewayNode {
             | Event::OwnKeyUnknown(_)
             | Event::Unreadable(_)
             | Event::Denied { .. }
-            | Event::Notice(_)
+            | Event::Notice { .. }
             | Event::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
                     self.peer_events.push((moment.now, event));

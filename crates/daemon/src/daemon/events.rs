@@ -28,7 +28,7 @@ impl Daemon {
             Event::Ending(flow) => self.door.flow_ending(self.now, flow),
             Event::Readable(flow) | Event::Writable(flow) => self.door.flow_ready(flow),
             Event::Closed(flow) => self.door.flow_closed(flow),
-            Event::Notice(text) => self.say(&text),
+            Event::Notice { peer, text } => self.notice(peer, &text),
             Event::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
         }
     }
@@ -39,6 +39,18 @@ impl Daemon {
         let Some(unsaid) = self.peers.get_mut(peer.0).and_then(|contact| contact.may_tell(now)) else { return };
         let name = self.peer_name(peer).to_owned();
         self.say(&format!("peer '{name}'{text}{}", Changes::unsaid(unsaid)));
+    }
+
+    /// Logs a whole line: of each peer that can cause it some, and some of all others together.
+    fn notice(&mut self, peer: Option<PeerId>, text: &str) {
+        let now = self.now;
+        let unsaid = match peer.and_then(|peer| self.peers.get_mut(peer.0)) {
+            Some(contact) => contact.may_tell(now),
+            None => self.notices_told.take(now),
+        };
+        if let Some(unsaid) = unsaid {
+            self.say(&format!("{text}{}", Changes::unsaid(unsaid)));
+        }
     }
 
     pub(super) fn peer_name(&self, peer: PeerId) -> &str {
