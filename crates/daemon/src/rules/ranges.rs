@@ -36,11 +36,22 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// What a line of the kernel's main table says.
+    /// What a line of the kernel's main table says: that an address of this host is within the network, as the kernel or a DHCP client
+    /// wrote it (dhcpcd takes the kernel's own route away), or that a router said so (RFC 4861, prefix information). Not what else leads
+    /// straight into a device, such as another tunnel's networks.
     fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split(' ');
-        let network = words.next()?.parse().ok()?;
-        Some(Self { network, device: words.skip_while(|word| *word != "dev").nth(1)?.to_owned() })
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let after = |key: &str| words.iter().skip_while(|word| **word != key).nth(1).copied();
+        let network: IpPrefix = words.first()?.parse().ok()?;
+        let device = after("dev")?.to_owned();
+        let is_own = || after("src").and_then(|own| own.parse().ok()).is_some_and(|own| network.contains(own));
+        let is_attached = after("via").is_none()
+            && match (after("proto"), network.address) {
+                (Some("kernel"), _) => true,
+                (Some("ra"), IpAddr::V6(_)) => true,
+                _ => is_own(),
+            };
+        is_attached.then_some(Self { network, device })
     }
     /// Whether it is left alone under a wider network of a peer. A network that we serve always is: what peers send there would come
     /// back to them otherwise.
@@ -82,7 +93,9 @@ pub(crate) fn attachments(config: &Config) -> Result<Vec<Attachment>, ToolError>
     let device = config.tun.as_ref().map(|tun| tun.name.as_str());
     let mut found = Vec::new();
     for family in Family::here() {
-        let listing = run("ip", &[family.ip_flag(), "route", "show", "table", "main", "proto", "kernel"], "")?;
+        // The scope of IPv6 routes says nothing.
+        let scope: &[&str] = if family == Family::V4 { &["scope", "link"] } else { &[] };
+        let listing = run("ip", &[&[family.ip_flag(), "route", "show", "table", "main"], scope].concat(), "")?;
         found.extend(listing.lines().filter_map(Attachment::parse).filter(|a| Some(a.device.as_str()) != device));
     }
     found.sort_by(|a, b| {
@@ -251,19 +264,19 @@ mod tests {
         config.intercept = Some(crate::config::Intercept { interfaces: vec!["lan0".into()], local: true, proxy: None });
         let left = |config: &Config| -> Vec<&str> {
             let lines = [
-                "10.2.0.0/24 dev wan0 scope link src 10.2.0.1 ",
-                "100.64.0.0/10 dev wan0 scope link",
-                "fe80::/64 dev wan0 metric 256 pref medium",
-                "fd00:2::/64 dev wan0 metric 256 pref medium",
+                "10.2.0.0/24 dev wan0 proto kernel scope link src 10.2.0.1 ",
+                "100.64.0.0/10 dev wan0 proto kernel scope link",
+                "fe80::/64 dev wan0 proto kernel metric 256 pref medium",
+                "fd00:2::/64 dev wan0 proto kernel metric 256 pref medium",
                 // As a hostile network hands them out.
-                "8.0.0.0/7 dev wan0 scope link",
-                "8.8.8.0/24 dev wan0 scope link",
-                "10.0.0.0/7 dev wan0 scope link",
-                "2001:4860::/32 dev wan0 metric 256 pref medium",
+                "8.0.0.0/7 dev wan0 proto kernel scope link",
+                "8.8.8.0/24 dev wan0 proto kernel scope link",
+                "10.0.0.0/7 dev wan0 proto kernel scope link",
+                "2001:4860::/32 dev wan0 proto kernel metric 256 pref medium",
                 // What this host is the router of.
-                "198.51.100.0/24 dev lan0 scope link",
-                "2001:db8:1::/64 dev lan0 metric 256 pref medium",
-                "203.0.113.128/25 dev dmz0 scope link",
+                "198.51.100.0/24 dev lan0 proto kernel scope link",
+                "2001:db8:1::/64 dev lan0 proto kernel metric 256 pref medium",
+                "203.0.113.128/25 dev dmz0 proto kernel scope link",
             ];
             let found = lines.map(|line| (line, Attachment::parse(line).unwrap()));
             found
@@ -279,6 +292,32 @@ mod tests {
         assert_eq!(left(&config), served);
         config.attached = Attached::All;
         assert_eq!(left(&config).len(), 11);
+    }
+
+    #[test]
+    fn a_network_is_attached_if_an_address_of_ours_or_a_router_says_so() {
+        let attached = |line: &str| Attachment::parse(line).map(|a| a.to_string());
+        for (line, says) in [
+            ("192.168.1.0/24 dev eth0 proto kernel src 192.168.1.5 metric 100 ", "192.168.1.0/24 (eth0)"),
+            ("192.168.1.0/24 dev eth0 proto dhcp src 192.168.1.5 metric 202 ", "192.168.1.0/24 (eth0)"),
+            ("2001:db8:1::/64 dev eth0 proto ra metric 202 pref medium", "2001:db8:1::/64 (eth0)"),
+            ("2001:db8:2::/64 dev eth0 proto kernel metric 256 expires 86000sec pref medium", "2001:db8:2::/64 (eth0)"),
+        ] {
+            assert_eq!(attached(line).as_deref(), Some(says), "{line}");
+        }
+        for line in [
+            "default dev ppp0 scope link",
+            // As wg-quick writes them.
+            "10.9.0.0/24 dev wg0 ",
+            "10.9.0.0/24 dev wg0 proto static src 10.8.0.1",
+            "10.9.0.0/24 via 10.8.0.1 dev tun0 proto static src 10.9.0.1",
+            "2001:db8:3::/64 via fe80::1 dev eth0 proto ra metric 1024 pref medium",
+            "fd09::/64 dev wg0 metric 1024 pref medium",
+            "unreachable 10.9.0.0/24",
+            "\tnexthop via 10.8.0.1 dev eth0 weight 1",
+        ] {
+            assert_eq!(attached(line), None, "{line}");
+        }
     }
 
     #[test]
