@@ -202,6 +202,15 @@ impl Gateway {
                 SessionEvent::NoAnswer { peer, address, .. } => Event::Unanswered { peer: PeerId(peer), address },
                 SessionEvent::OwnKeyUnknown { peer } => Event::OwnKeyUnknown(PeerId(peer)),
                 SessionEvent::AnswerUnreadable { peer, .. } => Event::Unreadable(PeerId(peer)),
+                SessionEvent::AnswerLate { peer, took } => Event::Notice {
+                    peer: Some(PeerId(peer)),
+                    text: format!(
+                        "peer '{}': an answer came {:.0} s after our call, and none is of use after {}: the path, or a queue on it, is too slow",
+                        name(peer),
+                        took.as_secs_f64(),
+                        wavelane_transport::session::INIT_LIFETIME
+                    ),
+                },
                 SessionEvent::UnknownPeer { public_key, from } => Event::UnknownCaller { public_key, from },
                 SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice {
                     peer: Some(PeerId(peer)),

@@ -4,7 +4,7 @@ use super::calls::{Calls, FirstAnswer};
 use super::keys::{Outcome, Session};
 use super::mac::{Admission, mac2};
 use super::noise;
-use super::peer::{Answered, Initiation};
+use super::peer::{Answered, Initiation, Peer};
 use super::{
     DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, OUTAGE_TRIES, Origin, REJECT_AFTER, REPLIES_MAX,
     SessionEvent, Sessions,
@@ -262,7 +262,14 @@ impl Sessions {
         message: &Handshake<'_>,
         receiver: u32,
     ) -> Result<Incoming, DropReason> {
-        let peer = self.peer_of(receiver).ok_or(DropReason::UnknownSession)?;
+        let Some(peer) = self.peer_of(receiver) else {
+            let outlived = |p: &Peer| p.outlived.filter(|(index, _)| *index == receiver);
+            let found = self.peers.iter().enumerate().find_map(|(peer, p)| Some((peer, outlived(p)?.1)));
+            if let Some((peer, born)) = found {
+                self.notice(now, SessionEvent::AnswerLate { peer, took: now.since(born) });
+            }
+            return Err(DropReason::UnknownSession);
+        };
         let p = &mut self.peers[peer];
         // This answer makes a recalled address the peer's, so only an answer from that address may do so.
         if !p.has_address() && place.1.from != p.recalled.map(|r| r.address) {

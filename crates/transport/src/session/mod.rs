@@ -274,6 +274,13 @@ pub enum SessionEvent {
         /// From where.
         from: Option<Address>,
     },
+    /// An answer, perhaps of the peer's, came after [`INIT_LIFETIME`]: the round trip is longer than that.
+    AnswerLate {
+        /// Whom we called.
+        peer: usize,
+        /// How long before.
+        took: Span,
+    },
     /// A caller that knows our public key uses a key that is not configured.
     UnknownPeer {
         /// The caller's public key; its possession is proven.

@@ -113,6 +113,8 @@ pub(super) struct Peer {
     /// The newest (epoch, counter) of its first messages.
     pub(super) newest_init: Option<(u64, u64)>,
     pub(super) initiation: Option<Box<Initiation>>,
+    /// The last one that grew too old unanswered: its index, and when it was made.
+    pub(super) outlived: Option<(u32, Instant)>,
     /// First messages sent without an answer.
     pub(super) tries: u32,
     /// The time until the answer to our last handshake that did not wait for the end of an outage.
@@ -148,6 +150,7 @@ impl Peer {
             epoch: None,
             newest_init: None,
             initiation: None,
+            outlived: None,
             tries: 0,
             next_try: Instant::ZERO,
             answered: None,
@@ -307,8 +310,8 @@ impl Peer {
         if self.answered.as_ref().is_some_and(|a| dead(&a.session)) {
             self.answered = None;
         }
-        if self.initiation.as_ref().is_some_and(|i| now.since(i.born) >= INIT_LIFETIME) {
-            self.initiation = None;
+        if let Some(old) = self.initiation.take_if(|i| now.since(i.born) >= INIT_LIFETIME) {
+            self.outlived = Some((old.index, old.born));
         }
         let gone = self.current.as_ref().is_some_and(dead);
         if gone {

@@ -71,6 +71,17 @@ fn a_wrong_key_is_reported_at_both_ends() {
 }
 
 #[test]
+fn a_round_trip_longer_than_a_handshake_lives_is_reported() {
+    let mut w = World::new(INIT_LIFETIME);
+    w.want(0);
+    w.run(Span::from_secs(100));
+    assert!(w.nodes[0].established.is_empty());
+    let late: Vec<_> = w.nodes[0].events.iter().filter(|e| matches!(e, SessionEvent::AnswerLate { .. })).collect();
+    assert!((1..=20).contains(&late.len()), "{late:?}");
+    assert!(late.iter().all(|e| matches!(e, SessionEvent::AnswerLate { peer: 0, took } if *took >= INIT_LIFETIME)));
+}
+
+#[test]
 fn an_unknown_key_reply_counts_only_from_the_called_peer() {
     let mut w = World::new(MS50);
     w.want(0);
