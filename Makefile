@@ -49,11 +49,12 @@ if ! command -v cargo >/dev/null; then
 fi
 endef
 
-.PHONY: help demo install put static deb image test test-all soak clean
+.PHONY: help demo install put static deb image sbom test test-all soak clean
 help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 70 s after the build; root)"
 	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
 	echo "make static   both programs without libraries of the system, for any Linux; make deb, make image: a Debian package and an OCI image of them"
+	echo "make sbom     lists of what is linked into them (CycloneDX)"
 	echo "make test     what a change must pass: formatting, lints, house rules, tests, determinism, lab smoke (some 25 minutes the first time)"
 	echo "make test-all all of that, the long editions, other people's tunnels, the Python package (hours)"
 	echo "make soak     hostile peers, damaged captures and result files, probe packets, property tests: ten minutes (SOAK_SECONDS=600), from a new seed each time"
@@ -287,6 +288,8 @@ test test-all:
 	  elif ((code)); then
 	    exit 1
 	  fi
+	  step "licences and known holes of what the programs are linked from"
+	  packaging/deny.sh 2>&1 | tee -a "$$scratch/log"
 	  step "the Python package, its types, its tests and its notebook"
 	  python/check.sh 2>&1 | tee -a "$$scratch/log"
 	  step "hostile peers against the optimised build, with overflow checks"

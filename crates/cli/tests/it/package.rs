@@ -113,3 +113,90 @@ fn the_oci_image_is_whole_and_holds_the_programs_alone() {
     assert_eq!(files, ["usr/bin/wavelane", "usr/bin/wavelaned"], "{list}");
     assert!(list.lines().all(|line| line.contains(" 0/0 ")), "{list}");
 }
+
+/// The service's script with procd's own functions (procd.sh of OpenWrt) as ones that say what they were called with.
+fn under_procd(place: &Place, config: &str, function: &str) -> Output {
+    let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/files/wavelane.init");
+    let script = format!(
+        "procd_open_instance() {{ echo open; }}; procd_close_instance() {{ echo close; }}; \
+         procd_set_param() {{ echo \"$*\"; }}; procd_send_signal() {{ echo signal \"$*\"; }}; \
+         logger() {{ shift; echo \"$*\" >&2; }}; . {}; CONFIG={config}; {function}",
+        init.display()
+    );
+    let tools = place.0.join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wavelane"), tools.join("wavelane"));
+    Command::new("sh")
+        .arg("-eu")
+        .arg("-c")
+        .arg(script)
+        .env("PATH", format!("{}:/usr/bin:/bin", tools.display()))
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_openwrt_service_starts_what_is_in_order_and_reloads_it() {
+    let place = Place::new("procd");
+    let (config, key) = (place.0.join("wavelaned.toml"), "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=");
+    let path = config.display().to_string();
+    let said =
+        |out: &Output| format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    let none = under_procd(&place, &path, "start_service");
+    assert!(!none.status.success() && said(&none).contains("write it with wavelane init"), "{}", said(&none));
+    let mut init = Command::new(env!("CARGO_BIN_EXE_wavelane"));
+    init.args(["init", "--name", "ship", "--peer-name", "shore", "--serves", "none", "--peer-key", key, "--dir"]);
+    run(init.arg(&place.0));
+    let started = run_output(under_procd(&place, &path, "start_service"));
+    assert!(started.starts_with("open\n") && started.ends_with("close\n"), "{started}");
+    assert!(started.contains(&format!("command /usr/bin/wavelaned --config {path}\n")), "{started}");
+    assert!(started.contains("respawn 3600 5 0\n"), "{started}");
+    assert_eq!(run_output(under_procd(&place, &path, "reload_service")), "signal wavelane\n");
+    // A file that wavelaned would refuse is not started again and again.
+    std::fs::write(&config, "[gateway]\nnonsense = 1\n").unwrap();
+    let wrong = under_procd(&place, &path, "start_service");
+    assert!(
+        !wrong.status.success() && said(&wrong).contains("nonsense") && !said(&wrong).contains("open\n"),
+        "{}",
+        said(&wrong)
+    );
+}
+
+fn run_output(out: Output) -> String {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// The package's recipe, read by make with the few definitions of OpenWrt's build system that it uses.
+#[test]
+fn the_openwrt_package_holds_both_programs_and_the_service() {
+    if Command::new("make").arg("--version").output().is_err() {
+        eprintln!("SKIPPED (make is missing): the OpenWrt package");
+        return;
+    }
+    let place = Place::new("openwrt");
+    let write = |name: &str, text: &str| {
+        let path = place.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(
+        "rules.mk",
+        "INCLUDE_DIR:=$(TOPDIR)/include\nINSTALL_DIR:=install -d -m0755\nINSTALL_BIN:=install -m0755\nPKG_INSTALL_DIR:=$(TOPDIR)/made\n",
+    );
+    let cargo = "define Build/Compile/Cargo\n\t@mkdir -p $(PKG_INSTALL_DIR)/bin\n\t@echo $(1) $(2)\n\t@cp $(PROGRAM) $(PKG_INSTALL_DIR)/bin/wavelane\n\t@cp $(PROGRAM) $(PKG_INSTALL_DIR)/bin/wavelaned\nendef\n";
+    write("feeds/packages/lang/rust/rust-package.mk", cargo);
+    let package = "define BuildPackage\nall:\n\t@echo $(1) $(PKG_VERSION) $(PKG_LICENSE)\n\t$$(call Build/Compile)\n\t@$$(call Package/$(1)/install,$(TOPDIR)/root)\nendef\n";
+    write("include/package.mk", package);
+    let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt");
+    let mut make = Command::new("make");
+    make.arg("-s").arg("-C").arg(&recipe).arg(format!("TOPDIR={}", place.0.display()));
+    let said = run(make.arg(format!("PROGRAM={}", env!("CARGO_BIN_EXE_wavelane"))).arg("all"));
+    let first = format!("wavelane {} Apache-2.0\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(said, first + "crates/daemon --locked\ncrates/cli --locked --no-default-features\n");
+    let list = run(Command::new("find").arg(place.0.join("root")).args(["-type", "f", "-printf", "%P %m\n"]));
+    let mut files: Vec<&str> = list.lines().collect();
+    files.sort_unstable();
+    assert_eq!(files, ["etc/init.d/wavelane 755", "usr/bin/wavelane 755", "usr/bin/wavelaned 755"]);
+    assert!(place.0.join("root/etc/wavelane").is_dir());
+}
