@@ -19,6 +19,7 @@ mod import;
 mod interrupt;
 mod manuals;
 mod over;
+mod ping;
 #[cfg(feature = "full")]
 mod probe;
 #[cfg(feature = "full")]
@@ -61,7 +62,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 
 #[cfg(not(feature = "full"))]
 const EXAMPLES: &str = "\
-This program was built for `make demo` alone; `make install` builds the one with every command.
+This is the small edition, without the instruments of the laboratory; `make install` builds the one with every command.
 
 Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.";
 
@@ -85,6 +86,8 @@ Examples:
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 links, flows and drops of the gateway on this machine
   wavelane top                                    the same live, with rates both ways
+  wavelane ping shore                             round trip and loss of each lane to the other gateway
+  wavelane reload --confirm 60s                   a changed configuration, which goes back unless you confirm it
 
 Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.
 The gateway itself is the program wavelaned.";
@@ -138,6 +141,10 @@ enum Command {
     Top(top::TopArgs),
     /// Say of each peer and lane whether it is in order, and what to do if it is not.
     Netcheck(commands::NetcheckArgs),
+    /// Measure round trip and loss of each lane to a peer of the running gateway.
+    Ping(commands::PingArgs),
+    /// Have the running gateway read its configuration again, on trial if wanted.
+    Reload(commands::ReloadArgs),
     /// Print a shell's completions.
     Completions(manuals::CompletionsArgs),
     /// Write manual pages, one per command.
@@ -285,6 +292,8 @@ fn command(command: Command) -> Outcome {
             print(&found.text)?;
             Ok(if found.sound { 0 } else { EXIT_FAIL })
         }
+        Command::Ping(args) => ping::ping(&args),
+        Command::Reload(args) => daemon(commands::reload(&args)),
         Command::Completions(args) => manuals::completions(&args),
         Command::Manuals(args) => manuals::manuals(&args),
     }

@@ -2,11 +2,15 @@
 //!
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
+mod ask;
 mod lanes;
 mod netcheck;
 mod notes;
 mod one_way;
+mod ping;
 mod proxies;
+mod reload;
+mod unbindable;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
@@ -15,6 +19,7 @@ use notes::{notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write as _};
+use std::net::Shutdown;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -105,12 +110,17 @@ pub enum CommandError {
         /// Those there are.
         names: String,
     },
+    /// The daemon refused what it was asked.
+    #[error("{0}")]
+    Refused(String),
     /// A control socket must be named.
     #[error("{0} with --control PATH")]
     WhichGateway(String),
 }
 
 pub use netcheck::{Netcheck, NetcheckArgs, netcheck};
+pub use ping::{LanePings, PING_FORMAT, PingArgs, Pings, ping};
+pub use reload::{ReloadArgs, reload};
 pub use wavelane_host::streams::stdout_was_closed;
 
 /// `wavelane keygen`.
@@ -463,7 +473,8 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     for note in notes(&config) {
         let _ = writeln!(text, "note: {note}");
     }
-    for warning in warnings(&config).into_iter().chain(firewall::findings(&config)) {
+    let others = firewall::findings(&config).into_iter().chain(unbindable::findings(&config));
+    for warning in warnings(&config).into_iter().chain(others) {
         let _ = writeln!(text, "warning: {warning}");
     }
     Ok(text)
@@ -548,13 +559,20 @@ fn proxy_report(text: &str) -> Option<proxy::status::Report> {
 
 /// What the daemon with this control socket answers, or the only one here, with the socket's path.
 fn document(control: Option<&Path>) -> Result<(PathBuf, String), CommandError> {
-    let path = control.map_or_else(find_control, |path| Ok(path.to_path_buf()))?;
+    let path = socket_of(control)?;
     let no_daemon = |source| CommandError::NoDaemon { path: path.clone(), source };
     let stream = UnixStream::connect(&path).map_err(no_daemon)?;
     stream.set_read_timeout(Some(STATUS_PATIENCE)).map_err(no_daemon)?;
+    // Nothing is asked but the document. A proxy may have given it already, and ended.
+    let _ = stream.shutdown(Shutdown::Write);
     let mut text = String::new();
     stream.take(STATUS_MAX).read_to_string(&mut text).map_err(no_daemon)?;
     Ok((path, text))
+}
+
+/// The control socket that was named, or the only one here.
+fn socket_of(control: Option<&Path>) -> Result<PathBuf, CommandError> {
+    control.map_or_else(find_control, |path| Ok(path.to_path_buf()))
 }
 
 /// The only control socket in the usual folder.

@@ -1,10 +1,21 @@
-//! The control socket: each connection gets one status document.
+//! The control socket: a client that asks nothing gets one status document, others what they ask for.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use wavelane_base::{Instant, Span};
 use wavelane_host::files;
+use wavelane_host::poller::{Poller, Watch};
+
+/// A client that says nothing for so long asks for the status document, as those do that only read.
+const SILENCE: Span = Span::from_millis(20);
+/// Most clients that ask for something else, or have not said what, at once.
+const CLIENTS_MAX: usize = 32;
+/// No request is longer.
+const LINE_MAX: usize = 4_096;
+/// Reads of one client before it is another's turn; what is left is reported again.
+const READS_MAX: usize = 8;
 
 /// A socket file that only our user and root may open; removed when dropped.
 #[derive(Debug)]
@@ -13,6 +24,32 @@ pub(crate) struct Control {
     path: PathBuf,
     /// Device and number of the file: at the end another may lie there.
     made: Option<(u64, u64)>,
+    clients: Vec<Client>,
+    /// The next client's number; none is used twice.
+    next: u64,
+}
+
+/// Which client; its number is never another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClientId(u64);
+
+#[derive(Debug)]
+struct Client {
+    id: ClientId,
+    stream: UnixStream,
+    /// What it has said of a line.
+    said: Vec<u8>,
+    /// Until when it may be silent; nothing once it has asked.
+    silent_until: Option<Instant>,
+}
+
+/// What a client wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// The status document.
+    Status,
+    /// What a line says.
+    Line(String),
 }
 
 /// Why it cannot be had.
@@ -44,7 +81,36 @@ impl Control {
             other => other.map_err(io)?,
         };
         listener.set_nonblocking(true).map_err(io)?;
-        Ok(Self { listener, path: path.into(), made: identity(path) })
+        Ok(Self { listener, path: path.into(), made: identity(path), clients: Vec::new(), next: 0 })
+    }
+    /// Takes every waiting client; `token` tells when one says something. Past [`CLIENTS_MAX`] they are turned away.
+    pub(crate) fn accept(&mut self, now: Instant, poller: &Poller, token: u64) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let room = self.clients.len() < CLIENTS_MAX;
+            if room && stream.set_nonblocking(true).is_ok() && poller.add(&stream, token, Watch::Readable).is_ok() {
+                let id = ClientId(self.next);
+                self.next += 1;
+                self.clients.push(Client { id, stream, said: Vec::new(), silent_until: Some(now + SILENCE) });
+            }
+        }
+    }
+    /// What clients want now. Those that ended are forgotten.
+    pub(crate) fn hear(&mut self, now: Instant) -> Vec<(ClientId, Wants)> {
+        let mut wants = Vec::new();
+        self.clients.retain_mut(|client| client.hear(now, &mut wants));
+        wants
+    }
+    /// When a client has been silent for so long that it wants the status document.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.clients.iter().filter_map(|client| client.silent_until).min()
+    }
+    /// Tells a client something; one that does not read is let go.
+    pub(crate) fn tell(&mut self, id: ClientId, text: &str) {
+        self.clients.retain_mut(|client| client.id != id || client.stream.write_all(text.as_bytes()).is_ok());
+    }
+    /// Ends the connection.
+    pub(crate) fn end(&mut self, id: ClientId) {
+        self.clients.retain(|client| client.id != id);
     }
     /// Answers every waiting client. One that is too slow for its socket buffer gets a truncated document; we do not wait.
     pub(crate) fn answer(&self, mut document: impl FnMut() -> String) {
@@ -53,6 +119,39 @@ impl Control {
                 let _ = stream.write_all(document().as_bytes());
             }
         }
+    }
+}
+
+impl Client {
+    /// Whether it is to be kept.
+    fn hear(&mut self, now: Instant, wants: &mut Vec<(ClientId, Wants)>) -> bool {
+        let mut part = [0; 1_024];
+        for _ in 0..READS_MAX {
+            match self.stream.read(&mut part) {
+                // Who reads alone says so at once by ending its own direction.
+                Ok(0) if self.silent_until.take().is_some() => {
+                    wants.push((self.id, Wants::Status));
+                    return true;
+                }
+                Ok(0) => return false,
+                Ok(n) => self.said.extend_from_slice(&part[..n]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+            while let Some(end) = self.said.iter().position(|octet| *octet == b'\n') {
+                let line: Vec<u8> = self.said.drain(..=end).collect();
+                self.silent_until = None;
+                wants.push((self.id, Wants::Line(String::from_utf8_lossy(&line).trim().to_owned())));
+            }
+            if self.said.len() > LINE_MAX {
+                return false;
+            }
+        }
+        if self.silent_until.take_if(|at| *at <= now).is_some() {
+            wants.push((self.id, Wants::Status));
+        }
+        true
     }
 }
 
@@ -91,6 +190,48 @@ mod tests {
         drop(control);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "secret", "it is not the socket that was made");
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn who_asks_nothing_gets_the_status_document() {
+        let path = std::env::temp_dir().join(format!("wavelane-clients-{}.sock", std::process::id()));
+        let mut control = Control::bind(&path).unwrap();
+        let poller = Poller::new().unwrap();
+        let connect = |control: &mut Control, at| {
+            let client = UnixStream::connect(&path).unwrap();
+            control.accept(at, &poller, 7);
+            client
+        };
+        let (start, late) = (Instant::from_secs(1), Instant::from_secs(1) + SILENCE);
+        let mut silent = connect(&mut control, start);
+        assert_eq!((control.hear(start), control.deadline()), (vec![], Some(late)));
+        let wants = control.hear(late);
+        let [(id, Wants::Status)] = wants[..] else { panic!("{wants:?}") };
+        control.tell(id, "{}");
+        control.end(id);
+        let mut text = String::new();
+        silent.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), control.deadline()), ("{}", None));
+        let reader = connect(&mut control, start);
+        reader.shutdown(std::net::Shutdown::Write).unwrap();
+        let wants = control.hear(start);
+        assert!(matches!(wants[..], [(_, Wants::Status)]), "{wants:?}");
+        control.end(wants[0].0);
+        // One that asks, in two parts, is heard again and again, and forgotten once it ends.
+        let mut asks = connect(&mut control, start);
+        asks.write_all(b"{\"ask\":").unwrap();
+        assert_eq!(control.hear(start), []);
+        asks.write_all(b"1}\nmore\n").unwrap();
+        let lines = control.hear(late).into_iter().map(|(_, wants)| wants);
+        assert_eq!(lines.collect::<Vec<_>>(), [Wants::Line("{\"ask\":1}".into()), Wants::Line("more".into())]);
+        drop(asks);
+        assert_eq!((control.hear(late), control.clients.len()), (vec![], 0));
+        // Neither endless lines nor more clients than there is room for.
+        let mut endless = connect(&mut control, start);
+        endless.write_all(&[b'x'; LINE_MAX + 1_024]).unwrap();
+        assert_eq!((control.hear(start), control.clients.len()), (vec![], 0));
+        let many: Vec<UnixStream> = (0..=CLIENTS_MAX).map(|_| connect(&mut control, start)).collect();
+        assert_eq!((many.len(), control.clients.len()), (CLIENTS_MAX + 1, CLIENTS_MAX));
     }
 
     #[test]

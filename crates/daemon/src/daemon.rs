@@ -3,6 +3,7 @@
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
 
+mod asked;
 mod changes;
 mod contact;
 mod devices;
@@ -19,6 +20,7 @@ mod reload;
 mod routing;
 mod stop;
 
+use self::asked::Asked;
 use self::changes::Allowance;
 use self::contact::Contact;
 use self::devices::Devices;
@@ -74,6 +76,8 @@ const TOKEN_KERNEL: u64 = 9;
 const TOKEN_EXAMINER: u64 = 10;
 const TOKEN_ROUTES: u64 = 11;
 const TOKEN_LINKS: u64 = 12;
+/// The clients of the control socket.
+const TOKEN_CLIENTS: u64 = 13;
 const TOKEN_FORWARDS: u64 = 16;
 /// The lanes' sockets, by port.
 const TOKEN_LANES: u64 = 1 << 31;
@@ -113,6 +117,7 @@ pub struct Daemon {
     signals: UnixStream,
     supervisor: Supervisor,
     reloads: Reloads,
+    asked: Asked,
     names: Names,
     /// The kernel's routing table, if that decides, and whether it could not be read last.
     routes: Option<Routes>,
@@ -240,6 +245,7 @@ impl Daemon {
             signals,
             supervisor: Supervisor::of_this_process(),
             reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
+            asked: Asked::default(),
             names,
             routes,
             routes_unread: false,
@@ -354,6 +360,9 @@ impl Daemon {
             if self.door.deadline().is_some_and(|at| at <= self.now) {
                 self.door.look_after_last_bytes(self.now, &mut self.gateway);
             }
+            if self.control.deadline().is_some_and(|at| at <= self.now) {
+                self.hear_clients();
+            }
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
             }
@@ -373,22 +382,29 @@ impl Daemon {
         let tick = |at: Instant| at.max(self.ticked + TICK);
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
-        let others = [self.supervisor.deadline(), self.door.deadline(), self.names.deadline().map(tick)];
-        let others = others.into_iter().chain(
-            [self.whereabouts.deadline(), self.epoch_keeper.deadline(), self.devices.deadline()].map(|at| at.map(tick)),
-        );
+        let others = [self.supervisor.deadline(), self.door.deadline(), self.control.deadline()];
+        let by_tick = [
+            self.names.deadline(),
+            self.whereabouts.deadline(),
+            self.epoch_keeper.deadline(),
+            self.devices.deadline(),
+            self.asked.deadline(),
+            self.reloads.deadline(),
+        ];
+        let others = others.into_iter().chain(by_tick.map(|at| at.map(tick)));
         let next = [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min();
         [next.map(|at| self.clock.until(at)), self.lanes_due_in()].into_iter().flatten().min()
     }
     fn dispatch(&mut self, ready: Ready) {
         match ready.token {
             TOKEN_CONTROL => {
-                let document = self.document();
-                self.control.answer(|| document.clone());
+                self.control.accept(self.now, &self.poller, TOKEN_CLIENTS);
+                self.hear_clients();
             }
+            TOKEN_CLIENTS => self.hear_clients(),
             TOKEN_QUEUE => self.take_syns(),
             TOKEN_TUN => self.packets_wait(),
-            TOKEN_RELOAD => self.reload(),
+            TOKEN_RELOAD => self.reload_signalled(),
             TOKEN_KERNEL => self.kernel_answers(),
             TOKEN_EXAMINER => self.hear_of_examinations(),
             TOKEN_NAMES => self.hear_of_names(),

@@ -27,6 +27,7 @@ mod memory;
 mod metrics;
 mod names;
 pub mod proxy;
+mod request;
 mod routes;
 mod rules;
 mod serial;

@@ -4,7 +4,7 @@ mod figures;
 
 use crate::status::Report;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,6 +112,8 @@ impl Shared {
         }
         let stream = UnixStream::connect(&self.control)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        // Nothing is asked but the document. A daemon that ended already answers to that.
+        let _ = stream.shutdown(Shutdown::Write);
         let mut text = Vec::new();
         stream.take(DOCUMENT_MAX).read_to_end(&mut text)?;
         let report: Arc<Report> = Arc::new(serde_json::from_slice(&text)?);

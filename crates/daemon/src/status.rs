@@ -319,6 +319,12 @@ pub struct Report {
     /// Why the last reload was refused; the configuration before it is in force.
     #[serde(default)]
     pub reload_refused: Option<String>,
+    /// Seconds for which the configuration is still on trial: then the one before comes back, unless `wavelane reload --keep` comes.
+    #[serde(default)]
+    pub trial_left_s: Option<f64>,
+    /// Why a configuration is in force that the file does not have any more.
+    #[serde(default)]
+    pub went_back: Option<String>,
     /// What on this host keeps traffic from the gateway.
     #[serde(default)]
     pub hindrances: Vec<String>,
@@ -404,6 +410,15 @@ impl fmt::Display for Report {
         }
         if let Some(why) = &self.reload_refused {
             writeln!(f, "warning: the last reload was refused ({why}); the configuration before it is in force")?;
+        }
+        if let Some(left) = self.trial_left_s {
+            writeln!(
+                f,
+                "warning: the configuration is on trial: in {left:.0} s the one before comes back, unless `wavelane reload --keep` comes"
+            )?;
+        }
+        if let Some(why) = &self.went_back {
+            writeln!(f, "warning: {why}")?;
         }
         for hindrance in &self.hindrances {
             writeln!(f, "warning: {hindrance}")?;

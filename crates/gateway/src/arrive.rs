@@ -2,12 +2,15 @@
 
 use super::{Event, Gateway, PeerId, packets};
 use wavelane_base::{FrameMeta, Instant, PortId};
-use wavelane_transport::link::Arrival;
+use wavelane_transport::link::{Arrival, Echo};
 use wavelane_transport::session::{Established, Incoming, Origin};
 
 impl Gateway {
     pub(super) fn settle_session(&mut self, now: Instant, peer: PeerId) {
         let link = &mut self.links[peer.0];
+        while let Some(Echo { lane, id, round_trip }) = link.poll_echo() {
+            self.events.push_back(Event::Echo { peer, lane, id, round_trip });
+        }
         // The first session is established unasked, so that a wrong key or address shows at start and not at the first flow.
         let state = &mut self.peers[peer.0];
         let wants = !state.met || state.down || link.wants_session(now);

@@ -373,3 +373,33 @@ fn a_peer_is_heard_by_the_port_of_its_own_datagrams() {
     world.nodes[0].forget_heard_by(PortId(0));
     assert_eq!(heard(&world, 0), None);
 }
+
+#[test]
+fn an_echo_tells_each_lanes_round_trip_or_loss() {
+    let mut world = World::new(2);
+    world.connect();
+    let asked = |world: &mut World, side: usize, id: u32| {
+        let lanes = world.nodes[side].echo(world.now, PeerId(0), id);
+        let (mut ended, count) = (Vec::new(), lanes.len());
+        world.run(Span::from_secs(30), |world| {
+            let events = core::iter::from_fn(|| world.nodes[side].poll_event());
+            ended.extend(events.filter_map(|event| match event {
+                Event::Echo { lane, id, round_trip, .. } => Some((lane, id, round_trip)),
+                _ => None,
+            }));
+            ended.len() >= count
+        });
+        ended.sort_unstable();
+        (lanes.into_iter().map(|(lane, _)| lane).collect::<Vec<_>>(), ended)
+    };
+    for side in 0..2 {
+        let (lanes, ended) = asked(&mut world, side, 7);
+        // There and back without a queue, and the acks wait for nothing.
+        let round_trip = Some(DELAY.times(2));
+        assert_eq!((lanes, ended), (vec![0, 1], vec![(0, 7, round_trip), (1, 7, round_trip)]), "side {side}");
+    }
+    world.cut = vec![1];
+    let (lanes, ended) = asked(&mut world, 0, 8);
+    assert_eq!((lanes, ended), (vec![0, 1], vec![(0, 8, Some(DELAY.times(2))), (1, 8, None)]));
+    assert!(world.nodes[0].echo(world.now, PeerId(1), 9).is_empty(), "there is no such peer");
+}

@@ -347,6 +347,26 @@ impl Gateway {
         lanes.map(|lane| (place(lane), self.links[peer.0].lane_failed(lane))).collect()
     }
 
+    /// Sends an echo, called `id`, by every lane to a peer that leads somewhere. Returns their numbers, with their status: each is followed by
+    /// an [`Event::Echo`], unless the peer or the lane is gone by then, or it cannot leave for want of a session or a device.
+    pub fn echo(&mut self, now: Instant, peer: PeerId, id: u32) -> Vec<(usize, LaneStatus)> {
+        if peer.0 >= self.links.len() {
+            return Vec::new();
+        }
+        let lanes = status::lanes(self, peer.0).into_iter();
+        let lanes = lanes.filter_map(|lane| Some((lane, status::lane_status(self, now, peer.0, lane)?)));
+        let lanes: Vec<_> = lanes.collect();
+        lanes.iter().for_each(|(lane, _)| self.links[peer.0].echo(*lane, id));
+        self.settle(now, peer);
+        lanes
+    }
+
+    /// The status of a lane by its number; `None` of one that is gone.
+    pub fn lane(&self, now: Instant, peer: PeerId, lane: usize) -> Option<LaneStatus> {
+        let is_there = self.links.get(peer.0).is_some_and(|link| lane < link.lanes() && !link.is_closed(lane));
+        is_there.then(|| status::lane_status(self, now, peer.0, lane)).flatten()
+    }
+
     /// Sets whether a port takes datagrams now. For owners of several ports: what one does not take, another carries.
     pub fn set_port_room(&mut self, now: Instant, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {

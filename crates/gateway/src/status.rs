@@ -135,7 +135,7 @@ pub(super) fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
     numbers.iter().copied().chain(made).filter(|lane| !link.is_closed(*lane)).collect()
 }
 
-fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Option<LaneStatus> {
+pub(super) fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Option<LaneStatus> {
     let path = gateway.links[peer].path(now, lane);
     let port = gateway.sessions.port(peer, lane)?;
     let like = gateway.lane_like(PeerId(peer), lane, port);

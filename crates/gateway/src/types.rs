@@ -89,6 +89,17 @@ pub enum Event {
     OwnKeyUnknown(PeerId),
     /// The peer answers, but the answer does not decrypt: the two pre-shared keys differ. Rate-limited.
     Unreadable(PeerId),
+    /// What became of an echo that [`crate::Gateway::echo`] sent.
+    Echo {
+        /// Whom it asked.
+        peer: PeerId,
+        /// The lane's number.
+        lane: usize,
+        /// The owner's name for it.
+        id: u32,
+        /// From its leaving to the answer; `None` if it is taken for lost.
+        round_trip: Option<Span>,
+    },
     /// A line for the operator's log about something that a peer did, or who knows who. What a peer does is to be rate-limited for each.
     Notice {
         /// The peer that can cause it.

@@ -347,6 +347,7 @@ impl GatewayNode {
             | Event::Unreadable(_)
             | Event::Denied { .. }
             | Event::Notice { .. }
+            | Event::Echo { .. }
             | Event::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
                     self.peer_events.push((moment.now, event));

@@ -77,6 +77,10 @@ fn examine(report: &Report, only: Option<&str>, source: impl Fn(SocketAddr) -> O
     if let Some(why) = &report.reload_refused {
         found.wrong(&format!("the last reload was refused: {why}"));
     }
+    if let Some(left) = report.trial_left_s {
+        found.note(&format!("the configuration is on trial for {left:.0} s more: `wavelane reload --keep` keeps it"));
+    }
+    report.went_back.iter().for_each(|why| found.wrong(why));
     report.hindrances.iter().for_each(|why| found.wrong(why));
     if report.door.intercepting && !report.door.honest {
         found

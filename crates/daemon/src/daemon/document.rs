@@ -94,6 +94,8 @@ impl Daemon {
             serial: self.serial(),
             routing: self.routing(),
             reload_refused: self.reloads.refused.clone(),
+            trial_left_s: self.trial_left().map(Span::as_secs_f64),
+            went_back: self.reloads.went_back.clone(),
             hindrances: self.kernel.as_ref().map(Kernel::hindrances).unwrap_or_default(),
             counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
         };

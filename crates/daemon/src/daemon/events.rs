@@ -28,6 +28,7 @@ impl Daemon {
             Event::Ending(flow) => self.door.flow_ending(self.now, flow),
             Event::Readable(flow) | Event::Writable(flow) => self.door.flow_ready(flow),
             Event::Closed(flow) => self.door.flow_closed(flow),
+            Event::Echo { lane, id, round_trip, .. } => self.echo_ended(lane, id, round_trip),
             Event::Notice { peer, text } => self.notice(peer, &text),
             Event::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
         }

@@ -28,6 +28,8 @@ impl Daemon {
         self.tell_of_lanes();
         self.tell_of_peers();
         self.names.tick(self.now);
+        self.give_up_echoes();
+        self.end_trial();
         self.note_whereabouts();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {
             self.say(&remark);

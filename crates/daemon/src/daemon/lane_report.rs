@@ -106,6 +106,15 @@ impl Daemon {
         }
     }
 
+    /// What `status` says of a lane out that the gateway knows.
+    pub(super) fn lane_named(&self, peer: usize, known: &LaneStatus) -> status::Lane {
+        let own = known.place.and_then(|out| self.out_lane(peer, out));
+        let (place, table) = (own.map(|(place, _)| place), own.map(|(_, table)| table));
+        let port = usize::from(known.port.0);
+        let of = Of { peer, place, out: known.place, table, known: Some(known), port };
+        self.lane_document(of, &self.devices.sockets())
+    }
+
     /// What this machine lacks for a lane by `port`.
     fn obstacle(&self, port: usize, table: Option<&Lane>) -> Option<String> {
         let absent = || self.lanes.get(port).is_some_and(|lane| lane.socket.is_none());

@@ -8,10 +8,13 @@ use crate::start::StartError;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use wavelane_base::Address;
+use wavelane_base::{Address, Instant, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::ReloadError;
 use wavelane_host::nft::ToolError;
+
+/// Another attempt to end a trial, if the configuration before could not be put in force.
+const TRIAL_AGAIN: Span = Span::from_secs(5);
 
 /// What asks for a reload, and what became of the last.
 pub(super) struct Reloads {
@@ -20,16 +23,47 @@ pub(super) struct Reloads {
     file: PathBuf,
     /// Why the last was refused.
     pub(super) refused: Option<String>,
+    /// Why what is in force is not what the file says.
+    pub(super) went_back: Option<String>,
     /// The change that the kernel is making now.
     pending: Option<Box<Pending>>,
     /// Another was asked for meanwhile.
-    again: bool,
+    again: Option<Of>,
+    trial: Option<Trial>,
+}
+
+/// Where the configuration comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Of {
+    /// The file. With `confirm` it is on trial for so long.
+    File {
+        /// See above.
+        confirm: Option<Span>,
+    },
+    /// What was in force before the trial.
+    Former {
+        /// Somebody asked for it; otherwise the time is up.
+        asked: bool,
+    },
+}
+
+/// A configuration that gives way to the one before it, unless somebody confirms it. The timer is the daemon's, since what may be wrong with
+/// the configuration is that nobody reaches this host any more.
+struct Trial {
+    former: Config,
+    lasts: Span,
+    until: Instant,
 }
 
 impl Reloads {
     pub(super) fn new(file: &Path, signal: UnixStream) -> io::Result<Self> {
         signal.set_nonblocking(true)?;
-        Ok(Self { signal, file: file.into(), refused: None, pending: None, again: false })
+        let file = file.into();
+        Ok(Self { signal, file, refused: None, went_back: None, pending: None, again: None, trial: None })
+    }
+    /// When a trial ends.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.trial.as_ref().map(|trial| trial.until)
     }
 }
 
@@ -37,6 +71,7 @@ impl Reloads {
 struct Pending {
     config: Config,
     ports: PortPlan,
+    of: Of,
 }
 
 /// Why a configuration was not put in force. One line, with the remedy.
@@ -55,25 +90,63 @@ enum Refusal {
 }
 
 impl Daemon {
-    /// Reads the file again. What can change changes without touching a connection; otherwise everything stays.
-    pub(super) fn reload(&mut self) {
+    /// SIGHUP came.
+    pub(super) fn reload_signalled(&mut self) {
         // Several signals are one request.
         while matches!(self.reloads.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
+        self.reload(Of::File { confirm: None });
+    }
+    /// Takes another configuration. What can change changes without touching a connection; otherwise everything stays.
+    pub(super) fn reload(&mut self, of: Of) {
         if self.kernel.as_ref().is_some_and(Kernel::is_busy) {
-            self.reloads.again = true;
-        } else if let Err(why) = self.begin_reload() {
-            self.refuse_reload(&why);
+            self.reloads.again = Some(of);
+        } else if let Err(why) = self.begin_reload(of) {
+            self.refuse_reload(of, &why);
         }
     }
-    /// Checks the file and has the kernel told what it routes; the rest follows once the kernel has answered.
-    fn begin_reload(&mut self) -> Result<(), Refusal> {
-        let config = Config::load(&self.reloads.file)?;
+    pub(super) fn is_on_trial(&self) -> bool {
+        self.reloads.trial.is_some()
+    }
+    /// How much longer the configuration is on trial.
+    pub(super) fn trial_left(&self) -> Option<Span> {
+        self.reloads.trial.as_ref().map(|trial| trial.until.since(self.now))
+    }
+    /// Somebody confirms the configuration.
+    pub(super) fn keep(&mut self) -> Result<String, String> {
+        match self.reloads.trial.take() {
+            Some(_) => {
+                self.say("the configuration on trial was confirmed and stays");
+                Ok("the configuration stays".into())
+            }
+            None => Err(self.reloads.went_back.clone().unwrap_or_else(|| {
+                "no configuration is on trial, so what is in force stays (`wavelane reload --confirm 60s` begins a trial)".into()
+            })),
+        }
+    }
+    /// A trial that nobody confirmed ends.
+    pub(super) fn end_trial(&mut self) {
+        if let Some(trial) = self.reloads.trial.as_mut().filter(|trial| trial.until <= self.now) {
+            trial.until = self.now + TRIAL_AGAIN;
+            self.reload(Of::Former { asked: false });
+        }
+    }
+    /// Checks the configuration and has the kernel told what it routes; the rest follows once the kernel has answered.
+    fn begin_reload(&mut self, of: Of) -> Result<(), Refusal> {
+        let config = match (of, &self.reloads.trial) {
+            (Of::File { .. }, _) => Config::load(&self.reloads.file)?,
+            (Of::Former { .. }, Some(trial)) => trial.former.clone(),
+            // It was confirmed while the kernel was busy.
+            (Of::Former { .. }, None) => {
+                self.tell_of_reload(Ok("the configuration stays".into()));
+                return Ok(());
+            }
+        };
         if let Some(key) = self.config.fixed_difference(&config) {
             return Err(Refusal::Fixed(key));
         }
         let ports = self.plan_ports(&config)?;
         self.gateway.check_reload(&self.for_gateway(&config, &[], &ports))?;
-        let pending = Pending { config, ports };
+        let pending = Pending { config, ports, of };
         match &mut self.kernel {
             Some(kernel) => {
                 kernel.lead(&pending.config);
@@ -86,22 +159,67 @@ impl Daemon {
     /// The kernel has answered.
     pub(super) fn led(&mut self, result: Result<(), ToolError>) {
         let Some(pending) = self.reloads.pending.take() else { return };
+        let of = pending.of;
         if let Err(why) = result.map_err(Refusal::from).and_then(|()| self.put_in_force(*pending)) {
-            self.refuse_reload(&why);
+            self.refuse_reload(of, &why);
         }
     }
     /// A reload that had to wait for the kernel.
     pub(super) fn go_on_reloading(&mut self) {
-        if std::mem::take(&mut self.reloads.again) {
-            self.reload();
+        if let Some(of) = self.reloads.again.take() {
+            self.reload(of);
         }
     }
-    fn refuse_reload(&mut self, why: &Refusal) {
+    fn refuse_reload(&mut self, of: Of, why: &Refusal) {
         self.counters.one("reloads_refused");
-        self.say(&format!("reload refused, everything stays as it was: {why}"));
+        let what = match of {
+            Of::File { .. } => "reload refused, everything stays as it was",
+            Of::Former { .. } => "the configuration before the trial cannot be put in force, and is tried again",
+        };
+        // A trial that cannot end is not reported at each attempt.
+        let text = format!("{what}: {why}");
+        if self.reloads.refused.as_ref() != Some(&why.to_string()) || matches!(of, Of::File { .. }) {
+            self.say(&text);
+        }
         self.reloads.refused = Some(why.to_string());
+        self.tell_of_reload(Err(text));
     }
-    fn put_in_force(&mut self, Pending { config, ports }: Pending) -> Result<(), Refusal> {
+    /// The configuration `of` replaced `former`.
+    fn note_trial(&mut self, of: Of, former: Config) -> String {
+        let before = self.reloads.trial.take();
+        match of {
+            Of::File { confirm: Some(lasts) } => {
+                // What was confirmed last comes back, not what another trial was about.
+                let former = before.map_or(former, |trial| trial.former);
+                self.reloads.trial = Some(Trial { former, lasts, until: self.now + lasts });
+                self.reloads.went_back = None;
+                format!(
+                    "the configuration was read again and is on trial for {lasts}: `wavelane reload --keep` keeps it, else the one before comes back"
+                )
+            }
+            Of::File { confirm: None } => {
+                self.reloads.trial = before;
+                self.reloads.went_back = None;
+                match self.trial_left() {
+                    None => "the configuration was read again and is in force".into(),
+                    Some(left) => {
+                        format!("the configuration was read again and is on trial for {:.0} s more", left.as_secs_f64())
+                    }
+                }
+            }
+            Of::Former { asked } => {
+                let lasts = before.map_or(Span::ZERO, |trial| trial.lasts);
+                let why =
+                    if asked { "as was asked".into() } else { format!("since nobody confirmed the other in {lasts}") };
+                let text = format!(
+                    "the configuration before the trial is in force again, {why}; the file still says the other, which a restart or `wavelane reload` would take"
+                );
+                self.reloads.went_back = Some(text.clone());
+                text
+            }
+        }
+    }
+    fn put_in_force(&mut self, Pending { config, ports, of }: Pending) -> Result<(), Refusal> {
         // What was reported so far names peers by their old places.
         while let Some(event) = wavelane_base::Machine::poll_event(&mut self.gateway) {
             self.handle_event(event);
@@ -121,14 +239,17 @@ impl Daemon {
         let known = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);
         let contact = |p: &Peer| known(&p.public_key).map_or(Contact::new(self.now), |i| self.peers[i].clone());
         self.peers = config.peers.iter().map(contact).collect();
-        self.config = config;
+        let former = std::mem::replace(&mut self.config, config);
         self.set_ports(ports);
         self.reloads.refused = None;
         self.counters.one("reloads");
-        self.say("the configuration was read again and is in force");
+        let mut text = self.note_trial(of, former);
+        self.say(&text);
         for warning in crate::commands::warnings(&self.config) {
             self.say(&format!("warning: {warning}"));
+            text += &format!("\nwarning: {warning}");
         }
+        self.tell_of_reload(Ok(text));
         Ok(())
     }
     fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<Address>>], ports: &PortPlan) -> gateway::Config {

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use wavelane_daemon::commands::{self, InitArgs, KeygenArgs, StatusArgs};
+use wavelane_daemon::commands::{self, InitArgs, KeygenArgs, PingArgs, ReloadArgs, StatusArgs};
 use wavelane_host::netns::{ChildEnd, Netns};
 
 /// The gateway's part of the program `wavelane`, from the same argument types.
@@ -21,6 +21,8 @@ enum Command {
     Init(Box<InitArgs>),
     Check { file: PathBuf },
     Status(StatusArgs),
+    Ping(PingArgs),
+    Reload(ReloadArgs),
 }
 
 fn guide() -> String {
@@ -82,6 +84,13 @@ impl Follower<'_> {
             }
             Command::Check { file } => ns.run(move || commands::check_config(&file).unwrap()).unwrap(),
             Command::Status(args) => commands::status(&StatusArgs { control: Some(socket), ..args }).unwrap(),
+            Command::Ping(args) => {
+                let args = PingArgs { control: Some(socket), ..args };
+                let pings = commands::ping(&args, || false, |_| Ok(())).unwrap();
+                assert!(pings.any(), "{line}: {pings}");
+                pings.to_string()
+            }
+            Command::Reload(args) => commands::reload(&ReloadArgs { control: Some(socket), ..args }).unwrap(),
         };
         assert!(!said.contains("warning"), "{line}: {said}");
     }

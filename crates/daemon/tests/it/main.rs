@@ -1,6 +1,7 @@
 //! What the shipped `wavelaned` does, one file per group: one executable, since each would link the whole daemon again.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod asked;
 mod beside;
 mod common;
 mod corpus;

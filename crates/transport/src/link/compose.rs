@@ -1,5 +1,6 @@
 //! What is sent: one datagram at a time, and what it carries.
 
+use super::echo;
 use super::guard::{RESERVE, Why, is_bursty};
 use super::{Asks, Draft, Link, Part, SentDatagram, VERY_THIN};
 use crate::lane::{LaneReceiver, Probe, Room};
@@ -78,7 +79,7 @@ impl<S: Service> Link<S> {
         // Acks take the lane on which they arrive soonest: the RTT samples should reflect the other lane alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let asks = asks || acks && self.asks.due;
+        let asks = asks || acks && self.asks.due || self.lanes[at].echo.is_some();
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits() || asks;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
@@ -127,6 +128,7 @@ impl<S: Service> Link<S> {
             eliciting |= record.gone != 0;
         }
         let asked = self.put_wish(now, at, class.is_some(), asks, &mut w);
+        record.echo = self.lanes[at].echo.take_if(|_| asked).map(|id| echo::Sent { id, at: now });
         if asks && asked && self.asks.due {
             self.asks = Asks { made_by: Some((at as u8, self.lanes[at].sender.next_number())), ..Asks::default() };
         }

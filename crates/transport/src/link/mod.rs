@@ -7,6 +7,7 @@ mod busy;
 mod choice;
 mod compose;
 mod double;
+mod echo;
 mod first;
 mod going;
 mod guard;
@@ -24,6 +25,7 @@ use crate::{Controller, PathView, RepairBudget, Service};
 use busy::Busy;
 pub use choice::Choice;
 use double::Double;
+pub use echo::Echo;
 use first::First;
 use going::Going;
 use guard::Why;
@@ -86,6 +88,8 @@ pub struct SentDatagram<L> {
     carries: bool,
     /// Which lanes it reported as gone, as a bit mask.
     gone: u8,
+    /// The echo that it makes.
+    echo: Option<echo::Sent>,
 }
 
 /// The role of a datagram in forward erasure correction.
@@ -193,6 +197,8 @@ pub struct Link<S: Service> {
     busy: Busy,
     /// The neighbour's responses to our challenges, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
+    /// What became of echoes.
+    heard_echoes: VecDeque<Echo>,
     going: Going,
     first: First,
     double: Double,
@@ -221,6 +227,7 @@ impl<S: Service> Link<S> {
             responses: PathResponses::default(),
             busy: Busy::default(),
             heard_responses: VecDeque::new(),
+            heard_echoes: VecDeque::new(),
             going: Going::default(),
             first: First::default(),
             double: Double::new(now),
@@ -313,6 +320,7 @@ impl<S: Service> Link<S> {
             || self.liveness.is_owed_answer()
             || self.service.wants(now).is_some()
             || self.going.waits()
+            || self.echo_waits()
             || asked
     }
 
@@ -483,10 +491,11 @@ impl<S: Service> Link<S> {
         let rtt = self.lanes[at].path.rtt;
         while let Some(outcome) = self.lanes[at].sender.poll_outcome() {
             self.lanes.note_fate(now, at, matches!(outcome, Outcome::Delivered(_)));
-            let lane = &mut self.lanes[at];
             match outcome {
                 Outcome::Delivered(record) => {
                     self.going.told(record.gone);
+                    record.echo.into_iter().for_each(|echo| self.settle_echo(now, at, echo, true));
+                    let lane = &mut self.lanes[at];
                     match record.repair {
                         Part::None => {}
                         Part::Protected(number, _) => lane.guard.arrived(number),
@@ -494,8 +503,10 @@ impl<S: Service> Link<S> {
                     }
                     self.service.delivered(now, record.load);
                 }
-                Outcome::Lost(SentDatagram { load, repair, gone, .. }) => {
+                Outcome::Lost(SentDatagram { load, repair, gone, echo, .. }) => {
                     self.going.not_told(gone);
+                    echo.into_iter().for_each(|echo| self.settle_echo(now, at, echo, false));
+                    let lane = &mut self.lanes[at];
                     let load = match repair {
                         Part::None => Some(load),
                         Part::Protected(number, why) => lane.guard.lost(now, (number, why), load, rtt),

@@ -33,6 +33,8 @@ pub(in crate::link) struct Lane<L> {
     /// What is taken for the way back of acks, the same of all lanes.
     pub(super) back: Span,
     pub(in crate::link) challenge: Option<[u8; 8]>,
+    /// The echo that its next datagram makes.
+    pub(in crate::link) echo: Option<u32>,
     pub(in crate::link) skips: Skips,
     /// The neighbour must see a datagram of this lane soon.
     pub(in crate::link) ping: bool,
@@ -89,6 +91,7 @@ impl<L> Lane<L> {
             rtt_min: Span::MAX,
             back: Span::ZERO,
             challenge: None,
+            echo: None,
             skips: Skips::new(dice),
             ping: false,
             overhead: carrier.overhead,
@@ -142,7 +145,7 @@ impl<L> Lane<L> {
     pub(in crate::link) fn restart(&mut self, now: Instant) {
         self.sender.restart(now);
         self.guard = Guard::default();
-        self.challenge = None;
+        (self.challenge, self.echo) = (None, None);
         (self.measured, self.failed) = (false, false);
         (self.asked, self.gauge_at, self.ack_copy) = (false, None, None);
         self.path = PathView { lane: self.path.lane, ..PathView::default() };

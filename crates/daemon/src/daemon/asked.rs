@@ -1,0 +1,163 @@
+//! What clients of the control socket ask for besides the status document.
+
+use super::Daemon;
+use super::reload::Of;
+use crate::control::{ClientId, Wants};
+use crate::request::{Answer, Ask, EchoAnswer, TRIAL_MAX, TRIAL_MIN, WAIT_MAX};
+use wavelane_base::{Instant, Span};
+use wavelane_gateway::PeerId;
+
+/// Most echoes that wait for their answers.
+const ECHOES_MAX: usize = 4_096;
+
+/// What was asked for and is not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    echoes: Vec<Waiting>,
+    /// The gateway's name for the next echo.
+    next: u32,
+    /// Who waits for the end of a reload. At most [`crate::control`]'s clients.
+    reloads: Vec<ClientId>,
+}
+
+/// An echo on its way.
+#[derive(Debug)]
+struct Waiting {
+    client: ClientId,
+    peer: usize,
+    lane: usize,
+    id: u32,
+    until: Instant,
+    answer: EchoAnswer,
+}
+
+impl Asked {
+    /// When the oldest echo counts as lost.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.echoes.iter().map(|waiting| waiting.until).min()
+    }
+}
+
+impl Daemon {
+    /// Clients came, said something, or have been silent for long enough.
+    pub(super) fn hear_clients(&mut self) {
+        let mut document = None;
+        for (client, wants) in self.control.hear(self.now) {
+            match wants {
+                Wants::Status => {
+                    let document = document.get_or_insert_with(|| self.document());
+                    self.control.tell(client, document);
+                    self.control.end(client);
+                }
+                Wants::Line(line) => {
+                    let done = match serde_json::from_str(&line) {
+                        Ok(ask) => self.answer(client, ask),
+                        Err(e) => {
+                            Err(format!("no request that this wavelaned knows ({e}): is it older than this wavelane?"))
+                        }
+                    };
+                    match done {
+                        Ok(None) => {}
+                        Ok(Some(text)) => self.control.tell(client, &Answer::Done(text).line()),
+                        Err(why) => self.control.tell(client, &Answer::Refused(why).line()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a client is told now; `None` if that comes later.
+    fn answer(&mut self, client: ClientId, ask: Ask) -> Result<Option<String>, String> {
+        match ask {
+            Ask::Ping { peer, number, wait_ms } => {
+                let wait = Span::from_millis(wait_ms).min(WAIT_MAX);
+                self.ping(client, &peer, number, wait).map(|()| None)
+            }
+            Ask::Reload { confirm_ms } => {
+                let confirm = confirm_ms.map(Span::from_millis);
+                if confirm.is_some_and(|confirm| !(TRIAL_MIN..=TRIAL_MAX).contains(&confirm)) {
+                    return Err(format!("a configuration is on trial for {TRIAL_MIN} to {TRIAL_MAX}"));
+                }
+                self.asked.reloads.push(client);
+                self.reload(Of::File { confirm });
+                Ok(None)
+            }
+            Ask::Keep => self.keep().map(Some),
+            Ask::Back => {
+                if !self.is_on_trial() {
+                    return Err("no configuration is on trial: edit the file, and `wavelane reload`".into());
+                }
+                self.asked.reloads.push(client);
+                self.reload(Of::Former { asked: true });
+                Ok(None)
+            }
+        }
+    }
+
+    fn ping(&mut self, client: ClientId, name: &str, number: u64, wait: Span) -> Result<(), String> {
+        let Some(peer) = self.config.peers.iter().position(|peer| peer.name == name) else {
+            let names: Vec<&str> = self.config.peers.iter().map(|peer| peer.name.as_str()).collect();
+            return Err(format!("no peer is called '{name}': there is {}", names.join(", ")));
+        };
+        if self.asked.echoes.len() >= ECHOES_MAX {
+            return Err(format!("{ECHOES_MAX} pings wait for their answers: ask more slowly"));
+        }
+        let id = self.asked.next;
+        self.asked.next = id.wrapping_add(1);
+        let lanes = self.gateway.echo(self.now, PeerId(peer), id);
+        if lanes.is_empty() {
+            return Err(format!("no lane leads to peer '{name}': see `wavelane netcheck`"));
+        }
+        let count = lanes.len();
+        for (lane, known) in lanes {
+            let shown = self.lane_named(peer, &known);
+            let answer = EchoAnswer { number, lanes: count, lane: shown.name, by: shown.by, ..EchoAnswer::default() };
+            let until = self.now + wait;
+            self.asked.echoes.push(Waiting { client, peer, lane, id, until, answer });
+        }
+        Ok(())
+    }
+
+    /// The gateway knows what became of an echo.
+    pub(super) fn echo_ended(&mut self, lane: usize, id: u32, round_trip: Option<Span>) {
+        let is_it = |waiting: &Waiting| (waiting.lane, waiting.id) == (lane, id);
+        let Some(place) = self.asked.echoes.iter().position(is_it) else { return };
+        let Waiting { client, mut answer, .. } = self.asked.echoes.remove(place);
+        answer.round_trip_ms = round_trip.map(|span| span.as_nanos() as f64 / 1e6);
+        if round_trip.is_none() {
+            answer.why = Some("lost".into());
+        }
+        self.control.tell(client, &Answer::Echo(answer).line());
+    }
+
+    /// Echoes that nobody answered.
+    pub(super) fn give_up_echoes(&mut self) {
+        let now = self.now;
+        let late: Vec<Waiting> = self.asked.echoes.extract_if(.., |waiting| waiting.until <= now).collect();
+        for Waiting { client, peer, lane, mut answer, .. } in late {
+            answer.why = Some(self.why_no_answer(peer, lane));
+            self.control.tell(client, &Answer::Echo(answer).line());
+        }
+    }
+
+    fn why_no_answer(&self, peer: usize, lane: usize) -> String {
+        let contact = self.peers.get(peer).filter(|contact| !contact.up);
+        if let Some(cause) = contact.and_then(|contact| contact.cause.as_ref()) {
+            return self.cause_text(peer, cause);
+        }
+        let unused =
+            self.gateway.lane(self.now, PeerId(peer), lane).and_then(|known| self.lane_named(peer, &known).unused);
+        unused.unwrap_or_else(|| "none in time".into())
+    }
+
+    /// A reload ended.
+    pub(super) fn tell_of_reload(&mut self, result: Result<String, String>) {
+        let answer = match result {
+            Ok(text) => Answer::Done(text),
+            Err(why) => Answer::Refused(why),
+        };
+        for client in std::mem::take(&mut self.asked.reloads) {
+            self.control.tell(client, &answer.line());
+        }
+    }
+}

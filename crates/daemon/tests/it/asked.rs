@@ -1,0 +1,168 @@
+//! What the control socket is asked for: pings of a peer's lanes, and configurations on trial.
+
+use crate::common::*;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use wavelane_base::Span;
+use wavelane_daemon::commands::{PingArgs, Pings, ReloadArgs, ping, reload};
+
+fn pings(daemon: &Daemon, peer: &str, count: u64, wait: Span) -> Result<(Pings, Vec<String>), String> {
+    let control = Some(daemon.control.clone());
+    let interval = Span::from_millis(20);
+    let args = PingArgs { peer: peer.into(), count: Some(count), interval, wait, json: false, control };
+    let mut lines = Vec::new();
+    let line = |text: &str| {
+        lines.push(text.to_owned());
+        Ok(())
+    };
+    let pings = ping(&args, || false, line).map_err(|why| why.to_string())?;
+    Ok((pings, lines))
+}
+
+#[test]
+fn ping_measures_each_lane_and_says_which_is_cut() {
+    let _alone = alone();
+    if !root_or_skip("ping") {
+        return;
+    }
+    let world = World::new("ping");
+    world.cable(&world.a, "wan1", "4.0.1", &world.b, "wan1", "4.0.2");
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\ndevice = \"wan0\"\n\
+                 [[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\n";
+    let config = world.write("a", Outside::V4, "", lanes);
+    edit(&config, "address = \"10.2.0.2:4780\"\n", "");
+    let mut b = world.start("b", "", "");
+    let a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    let patience = Span::from_secs(10);
+    let (found, lines) = pings(&a, "b", 5, patience).unwrap();
+    let devices: Vec<&str> = found.lanes.iter().map(|lane| lane.by.as_str()).collect();
+    assert_eq!((devices.len(), devices.contains(&"wan0"), devices.contains(&"wan1")), (2, true, true), "{found:?}");
+    for lane in &found.lanes {
+        assert_eq!((lane.sent, lane.answered), (5, 5), "{lane:?}");
+        let (least, most) = (lane.min_ms.unwrap(), lane.max_ms.unwrap());
+        assert!(least > 0.0 && least <= lane.avg_ms.unwrap() && lane.avg_ms.unwrap() <= most, "{lane:?}");
+    }
+    assert!(lines.len() == 10 && lines.iter().all(|line| line.contains(" time=")), "{lines:?}");
+    // The called side has a lane back to each, without a table of its own.
+    assert_eq!(pings(&b, "a", 1, patience).unwrap().0.lanes.iter().map(|lane| lane.answered).sum::<u64>(), 2);
+    // Of the lane that is cut, and of no other, nothing comes back.
+    world.sh(&world.b, "nft 'table ip cut { chain i { type filter hook input priority 0; iifname wan1 drop; }; }'");
+    let (found, lines) = pings(&a, "b", 3, Span::from_millis(500)).unwrap();
+    let of = |device: &str| found.lanes.iter().find(|lane| lane.by == device).unwrap();
+    assert_eq!((of("wan0").answered, of("wan1").answered, of("wan1").loss), (3, 0, 1.0), "{lines:?}");
+    assert!(found.any() && lines.iter().filter(|line| line.contains("by wan1: ")).all(|l| l.contains(" no answer: ")));
+    // And of a peer that is gone.
+    b.stop();
+    assert!(!pings(&a, "b", 2, Span::from_millis(200)).unwrap().0.any());
+    let refused = pings(&a, "c", 1, patience).unwrap_err();
+    assert_eq!(refused, "no peer is called 'c': there is b");
+}
+
+/// A gateway with a connection's worth of routes, alone: what it would reach does not matter.
+fn gateway(world: &World) -> (Daemon, PathBuf) {
+    let config = world.write("a", Outside::V4, "", "");
+    (world.spawn("a", &config), config)
+}
+
+fn ask(daemon: &Daemon, change: impl FnOnce(&mut ReloadArgs)) -> Result<String, String> {
+    let mut args = ReloadArgs { control: Some(daemon.control.clone()), ..ReloadArgs::default() };
+    change(&mut args);
+    reload(&args).map_err(|why| why.to_string())
+}
+
+fn peer(daemon: &Daemon) -> String {
+    daemon.status().peers[0].name.clone()
+}
+
+#[test]
+fn a_configuration_on_trial_goes_back_unless_it_is_confirmed() {
+    let _alone = alone();
+    if !root_or_skip("trial") {
+        return;
+    }
+    let world = World::new("trial");
+    let (a, config) = gateway(&world);
+    let (minute, second) = (Some(Span::from_secs(60)), Some(Span::from_secs(1)));
+    let rename = |from: &str, to: &str| {
+        edit(&config, &format!("name = \"{from}\"\npublic"), &format!("name = \"{to}\"\npublic"))
+    };
+    let none = ask(&a, |args| args.keep = true).unwrap_err();
+    assert!(none.starts_with("no configuration is on trial"), "{none}");
+    assert!(ask(&a, |args| args.back = true).unwrap_err().contains("no configuration is on trial"));
+    // Confirmed, it stays.
+    rename("b", "hill");
+    let said = ask(&a, |args| args.confirm = minute).unwrap();
+    assert!(said.contains("is on trial for 60 s: `wavelane reload --keep` keeps it"), "{said}");
+    let status = a.status();
+    assert!(status.peers[0].name == "hill" && status.trial_left_s.is_some_and(|left| left > 0.0 && left <= 60.0));
+    assert!(status.to_string().contains("warning: the configuration is on trial: in "), "{status}");
+    assert_eq!(ask(&a, |args| args.keep = true).unwrap(), "the configuration stays\n");
+    assert_eq!((peer(&a).as_str(), a.status().trial_left_s), ("hill", None));
+    // A client that is cut off after its request changes nothing: the daemon goes back.
+    rename("hill", "wrong");
+    let mut client = UnixStream::connect(&a.control).unwrap();
+    client.write_all(b"{\"ask\":\"reload\",\"confirm_ms\":1000}\n").unwrap();
+    drop(client);
+    // real time: 1 s, the trial's, which the daemon's clock counts
+    wait_for("the way back", || a.status().went_back.is_some());
+    a.wait_log("is on trial for 1 s");
+    let status = a.status();
+    assert_eq!(status.peers[0].name, "hill");
+    let why = status.went_back.clone().unwrap();
+    assert!(why.contains("since nobody confirmed the other in 1 s; the file still says the other"), "{why}");
+    assert!(status.trial_left_s.is_none() && status.to_string().contains(&format!("warning: {why}")), "{status}");
+    a.wait_log("is in force again, since nobody confirmed");
+    // A confirmation that comes too late says what happened.
+    assert_eq!(ask(&a, |args| args.keep = true).unwrap_err(), why);
+    // Of two trials in a row, what was confirmed last comes back; a plain reload meanwhile ends none.
+    ask(&a, |args| args.confirm = minute).unwrap();
+    assert!(a.status().went_back.is_none());
+    rename("wrong", "wronger");
+    ask(&a, |args| args.confirm = minute).unwrap();
+    let said = ask(&a, |_| ()).unwrap();
+    assert!(said.contains("is on trial for ") && said.contains(" s more"), "{said}");
+    assert_eq!(peer(&a), "wronger");
+    let said = ask(&a, |args| args.back = true).unwrap();
+    assert!(said.contains("is in force again, as was asked") && peer(&a) == "hill", "{said}");
+    // A file that is wrong begins no trial, and one that stands goes on.
+    edit(&config, "name = \"wronger\"", "nonsense = 1");
+    let said = ask(&a, |args| args.confirm = second).unwrap_err();
+    assert!(
+        said.contains("reload refused, everything stays as it was: ") && a.status().trial_left_s.is_none(),
+        "{said}"
+    );
+    edit(&config, "nonsense = 1", "name = \"last\"");
+    assert_eq!(ask(&a, |_| ()).unwrap().lines().next().unwrap(), "the configuration was read again and is in force");
+    assert_eq!((peer(&a).as_str(), a.status().went_back), ("last", None));
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused_and_harm_nothing() {
+    let _alone = alone();
+    if !root_or_skip("asked") {
+        return;
+    }
+    let world = World::new("asked");
+    let (a, _) = gateway(&world);
+    let answer = |request: &str| {
+        use std::io::{BufRead, BufReader};
+        let mut client = UnixStream::connect(&a.control).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut line = String::new();
+        // Who is let go with something unread is told so as an error.
+        let _ = BufReader::new(client).read_line(&mut line);
+        line
+    };
+    for wrong in ["x\n", "{}\n", "{\"ask\":\"dance\"}\n", "\n"] {
+        let said = answer(wrong);
+        assert!(said.starts_with("{\"refused\":\"no request that this wavelaned knows"), "{wrong}: {said}");
+    }
+    let said = answer("{\"ask\":\"reload\",\"confirm_ms\":10}\n");
+    assert!(said.contains("on trial for 1 s to 86400 s"), "{said}");
+    assert_eq!(answer(&"x".repeat(10_000)), "", "no request is that long");
+    assert!(answer("").starts_with("{\"format\":\"wavelane-status/1\""), "who asks nothing gets the document");
+    assert_eq!(a.counter("reloads"), 0);
+}
