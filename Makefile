@@ -132,6 +132,21 @@ deb: static
 image: static
 	@packaging/oci/build.sh "target/$(TARGET)/release" "$(PACKAGES)"
 
+# What is linked into each program, as CycloneDX. The tool writes one list beside each crate; those of the programs are kept.
+CYCLONEDX := 0.5.9
+sbom:
+	@$(call install,$(BUILD_TOOLS))
+	if ! cargo cyclonedx --version >/dev/null 2>&1; then
+	  echo "== installing cargo-cyclonedx in ~/.cargo/bin (once, some minutes)" >&2
+	  CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off cargo install cargo-cyclonedx --version $(CYCLONEDX) --locked --quiet
+	fi
+	mkdir -p "$(PACKAGES)"
+	trap 'find crates xtask -name "*.cdx.json" -delete' EXIT
+	cargo cyclonedx --quiet --format json --target "$(TARGET)"
+	mv crates/cli/wavelane-cli.cdx.json "$(PACKAGES)/wavelane.cdx.json"
+	mv crates/daemon/wavelane-daemon.cdx.json "$(PACKAGES)/wavelaned.cdx.json"
+	echo "== $(PACKAGES)/wavelane.cdx.json $(PACKAGES)/wavelaned.cdx.json" >&2
+
 # Other people's tunnels that no package brings. Only `make test-all` installs them.
 define peers
 if ! type -P boringtun-cli >/dev/null; then
