@@ -71,7 +71,7 @@ fn nine_hundred_stopped_readers_cost_a_hundred_others_nothing() {
     let mut carried = 0;
     while b.counter("datagrams_sent") > carried + 1000 {
         carried = b.counter("datagrams_sent");
-        assert!(start.elapsed() < 6 * PATIENCE, "datagrams still go although nobody reads: {carried}");
+        assert!(start.elapsed() < 2 * PATIENCE, "datagrams still go although nobody reads: {carried}");
         // real time: 10 s, until nine hundred readers stand still
         pause(Duration::from_secs(2));
     }

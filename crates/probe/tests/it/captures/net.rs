@@ -316,8 +316,9 @@ fn exchange(a: &Netns, b: &Netns, case: Case) {
     let listener = b.run(move || TcpListener::bind(at)).expect("the namespace is there").expect("a free port");
     let server = std::thread::spawn(move || serve(&listener, case));
     for _ in 0..case.connections {
-        let mut stream =
-            a.run(move || TcpStream::connect(at)).expect("the namespace is there").expect("a listening server");
+        // On a busy machine an address may not be resolved in time (no route to host, after 3 s).
+        let connect = || a.run(move || TcpStream::connect(at)).expect("the namespace is there");
+        let mut stream = connect().or_else(|_| connect()).expect("a listening server");
         let reader = (case.end == End::Echoes).then(|| {
             let mut other = stream.try_clone().expect("a second handle");
             std::thread::spawn(move || std::io::copy(&mut other, &mut std::io::sink()))
