@@ -57,7 +57,8 @@ pub struct Half<S> {
 
 impl<S: Socket> Half<S> {
     fn new(socket: S) -> Self {
-        let (moved, seen) = (Moved::default(), Edges::default());
+        // A connection that has just been opened has room.
+        let (moved, seen) = (Moved::default(), Edges { writable: true, ..Edges::default() });
         Self { socket, moved, seen, failed: false, ended: false, shut: false }
     }
     /// Its state in a word, for people.

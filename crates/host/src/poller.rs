@@ -34,6 +34,8 @@ pub enum Watch {
     Readable,
     /// Reported once whenever it becomes readable or writable again.
     Edges,
+    /// Reported once whenever something more can be read.
+    Arrivals,
 }
 
 /// A set of watched descriptors.
@@ -53,17 +55,11 @@ impl Poller {
     }
     /// Watches `fd` under `token`. Closing the descriptor ends the watch.
     pub fn add(&self, fd: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
-        let flags = match watch {
-            Watch::Readable => EpollFlags::EPOLLIN,
-            Watch::Edges => {
-                EpollFlags::EPOLLIN
-                    | EpollFlags::EPOLLPRI
-                    | EpollFlags::EPOLLOUT
-                    | EpollFlags::EPOLLRDHUP
-                    | EpollFlags::EPOLLET
-            }
-        };
-        Ok(self.epoll.add(fd, EpollEvent::new(flags, token))?)
+        Ok(self.epoll.add(fd, EpollEvent::new(flags(watch), token))?)
+    }
+    /// Watches `fd` otherwise from now on; what is ready is reported anew.
+    pub fn change(&self, fd: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
+        Ok(self.epoll.modify(fd, &mut EpollEvent::new(flags(watch), token))?)
     }
     /// Ends the watch of `fd`.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
@@ -91,6 +87,15 @@ impl Poller {
         }
         let got = usize::try_from(got).unwrap_or(0);
         Ok(self.events[..got].iter().map(ready).collect())
+    }
+}
+
+fn flags(watch: Watch) -> EpollFlags {
+    let arrivals = EpollFlags::EPOLLIN | EpollFlags::EPOLLPRI | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+    match watch {
+        Watch::Readable => EpollFlags::EPOLLIN,
+        Watch::Arrivals => arrivals,
+        Watch::Edges => arrivals | EpollFlags::EPOLLOUT,
     }
 }
 
@@ -131,6 +136,9 @@ mod tests {
         assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
         std::io::Write::write_all(&mut &b, b"x").unwrap();
         assert!(poller.wait(None).unwrap()[0].readable);
+        poller.change(&a, 8, Watch::Arrivals).unwrap();
+        let ready = poller.wait(None).unwrap();
+        assert_eq!(ready, [Ready { token: 8, readable: true, writable: false, ..idle }]);
         poller.remove(&a).unwrap();
         drop(b);
         assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());

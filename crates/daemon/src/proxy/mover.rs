@@ -8,13 +8,14 @@ use crate::connection::KernelSocket;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wavelane_base::Instant;
-use wavelane_door::{Edges, Got, PairConfig, Pipes, Put, Relay, Relays, Tally};
+use wavelane_door::{Edges, Got, PairConfig, Pipes, Put, Receiving, Relay, Relays, Rooms, Socket, Tally};
 use wavelane_host::clock::NodeClock;
 use wavelane_host::pipe::Pipe;
 use wavelane_host::poller::{Poller, Ready, Watch};
@@ -137,18 +138,18 @@ impl Movers {
 impl Mover {
     fn start(number: usize, config: PairConfig, pipes: usize, clock: NodeClock) -> io::Result<Self> {
         let poller = Poller::new()?;
-        let watch = poller.share()?;
+        let (watch, rewatch) = (poller.share()?, poller.share()?);
         let (bell, rung) = UnixStream::pair()?;
         [&bell, &rung].into_iter().try_for_each(|end| end.set_nonblocking(true))?;
         poller.add(&rung, TOKEN_BELL, Watch::Readable)?;
         let shared = Arc::new(Shared::default());
         let (orders, incoming) = channel();
         let pipes = KernelPipes { spare: Vec::new(), made: 0, most: pipes };
-        let relays = Relays::new(config, pipes);
-        let thread = Thread { relays, shared: Arc::clone(&shared), poller, rung, incoming, clock, now: clock.now() };
+        let seen = Arc::clone(&shared);
         let work = move || {
-            let _fatal = Fatal;
-            thread.run();
+            let (_fatal, watch, now) = (Fatal, Rc::new(rewatch), clock.now());
+            Thread { relays: Relays::new(config, pipes), shared: seen, poller, watch, rung, incoming, clock, now }
+                .run();
         };
         let thread = std::thread::Builder::new().name(format!("mover {number}")).spawn(work)?;
         Ok(Self { shared, watch, orders: Some(orders), bell, thread: Some(thread) })
@@ -166,10 +167,16 @@ impl Mover {
     fn take(&self, id: u64, joined: Joined) -> io::Result<()> {
         let mut joining = self.shared.joining.lock().unwrap_or_else(PoisonError::into_inner);
         for (half, socket) in (0..).zip(&joined.sockets) {
-            self.watch.add(&socket.0, id << 1 | half, Watch::Edges)?;
+            self.watch.add(&socket.0, id << 1 | half, Watch::Arrivals)?;
         }
         self.shared.live.fetch_add(1, Ordering::Relaxed);
+        let failed = joined.failed.contains(&true);
         joining.push((id, joined));
+        drop(joining);
+        if failed {
+            // Of that no event tells any more.
+            self.ring();
+        }
         Ok(())
     }
 }
@@ -194,9 +201,10 @@ impl Drop for Fatal {
 }
 
 struct Thread {
-    relays: Relays<KernelSocket, KernelPipes, (SocketAddr, SocketAddr)>,
+    relays: Relays<Watched, KernelPipes, (SocketAddr, SocketAddr)>,
     shared: Arc<Shared>,
     poller: Poller,
+    watch: Rc<Poller>,
     rung: UnixStream,
     incoming: Receiver<Order>,
     clock: NodeClock,
@@ -239,22 +247,33 @@ impl Thread {
     fn ready(&mut self, ready: Ready) {
         let (id, half) = (ready.token >> 1, (ready.token & 1) as usize);
         if self.relays.get(id).is_none() {
-            let joining = std::mem::take(&mut *self.shared.joining.lock().unwrap_or_else(PoisonError::into_inner));
-            for (id, Joined { sockets, failed, born, ends }) in joining {
-                self.relays.insert(id, born, sockets, failed, ends);
-            }
+            self.admit();
         }
         let edges =
             Edges { readable: ready.readable, writable: ready.writable, ends: ready.ends, urgent: ready.urgent };
         self.relays.ready(id, half, edges);
         let error = self.relays.get(id).filter(|_| ready.failed);
-        if error.and_then(|(relay, _)| relay.halves[half].socket.take_error()).is_some() {
+        if error.and_then(|(relay, _)| relay.halves[half].socket.socket.take_error()).is_some() {
             self.relays.fail(id, half);
+        }
+    }
+    /// Takes what joined.
+    fn admit(&mut self) {
+        let joining = std::mem::take(&mut *self.shared.joining.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, Joined { sockets: [near, far], failed, born, ends }) in joining {
+            let watched = |socket, half| Watched {
+                socket,
+                watch: Rc::clone(&self.watch),
+                token: id << 1 | half,
+                for_room: false,
+            };
+            self.relays.insert(id, born, [watched(near, 0), watched(far, 1)], failed, ends);
         }
     }
     /// Does what was ordered; `false` at the end.
     fn obey(&mut self) -> bool {
         while matches!(self.rung.read(&mut [0; 64]), Ok(n) if n > 0) {}
+        self.admit();
         loop {
             match self.incoming.try_recv() {
                 Ok(Order::Bound(config)) => self.relays.set_config(config),
@@ -266,7 +285,7 @@ impl Thread {
         }
     }
     fn account(&self) -> Account {
-        let moved = |relay: &Relay<KernelSocket, Pipe>| -> u64 {
+        let moved = |relay: &Relay<Watched, Pipe>| -> u64 {
             relay.halves.iter().map(|half| half.moved.from_socket + half.moved.to_socket).sum()
         };
         let busiest = longest(self.relays.iter().map(|(id, relay, _)| (moved(relay), id)).collect());
@@ -276,8 +295,8 @@ impl Thread {
     fn shown(&self, id: u64) -> Option<Connection> {
         let (relay, ends) = self.relays.get(id)?;
         let half = |at: usize| {
-            let half: &wavelane_door::Half<KernelSocket> = &relay.halves[at];
-            Some(Half::new(half.state(), half.moved, tcp::health(&half.socket.0)))
+            let half: &wavelane_door::Half<Watched> = &relay.halves[at];
+            Some(Half::new(half.state(), half.moved, tcp::health(&half.socket.socket.0)))
         };
         Some(Connection {
             source: ends.0.to_string(),
@@ -289,6 +308,56 @@ impl Thread {
     }
 }
 
+/// A socket that is watched for room once it had too little: most never have, and each event wakes a thread.
+struct Watched {
+    socket: KernelSocket,
+    watch: Rc<Poller>,
+    token: u64,
+    for_room: bool,
+}
+
+impl Watched {
+    fn after(&mut self, put: Put, of: usize) -> Put {
+        let is_full = matches!(put, Put::Blocked) || matches!(put, Put::Bytes(n) if n < of);
+        if is_full && !std::mem::replace(&mut self.for_room, true) {
+            // It is in the set, and changing that takes no memory.
+            let _ = self.watch.change(&self.socket.0, self.token, Watch::Edges);
+        }
+        put
+    }
+}
+
+impl Socket for Watched {
+    fn read(&mut self, into: &mut [u8]) -> Got {
+        self.socket.read(into)
+    }
+    fn write(&mut self, front: &[u8], back: &[u8]) -> Put {
+        let put = self.socket.write(front, back);
+        self.after(put, front.len() + back.len())
+    }
+    fn shutdown(&mut self) -> bool {
+        self.socket.shutdown()
+    }
+    fn end_orderly(&mut self) {
+        self.socket.end_orderly();
+    }
+    fn undelivered(&self) -> Option<u32> {
+        self.socket.undelivered()
+    }
+    fn has_bytes(&self) -> bool {
+        self.socket.has_bytes()
+    }
+    fn receiving(&self) -> Option<Receiving> {
+        self.socket.receiving()
+    }
+    fn set_receive_room(&mut self, octets: usize) {
+        self.socket.set_receive_room(octets);
+    }
+    fn receive_rooms(&self) -> Rooms {
+        self.socket.receive_rooms()
+    }
+}
+
 /// Pipes of the kernel's.
 struct KernelPipes {
     spare: Vec<Pipe>,
@@ -297,7 +366,7 @@ struct KernelPipes {
     most: usize,
 }
 
-impl Pipes<KernelSocket> for KernelPipes {
+impl Pipes<Watched> for KernelPipes {
     type Pipe = Pipe;
 
     fn take(&mut self) -> Option<Pipe> {
@@ -317,8 +386,8 @@ impl Pipes<KernelSocket> for KernelPipes {
             false => self.made -= 1,
         }
     }
-    fn fill(&mut self, pipe: &Pipe, from: &mut KernelSocket, most: usize) -> Got {
-        match pipe.fill(&from.0, most) {
+    fn fill(&mut self, pipe: &Pipe, from: &mut Watched, most: usize) -> Got {
+        match pipe.fill(&from.socket.0, most) {
             Ok(0) => Got::End,
             Ok(octets) => Got::Bytes(octets),
             Err(e) if e.kind() == ErrorKind::WouldBlock => Got::Blocked,
@@ -326,12 +395,13 @@ impl Pipes<KernelSocket> for KernelPipes {
             Err(_) => Got::Failed,
         }
     }
-    fn drain(&mut self, pipe: &Pipe, to: &mut KernelSocket, octets: usize) -> Put {
-        match pipe.drain(&to.0, octets) {
+    fn drain(&mut self, pipe: &Pipe, to: &mut Watched, octets: usize) -> Put {
+        let put = match pipe.drain(&to.socket.0, octets) {
             Ok(octets) => Put::Bytes(octets),
             Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
             Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
             Err(_) => Put::Failed,
-        }
+        };
+        to.after(put, octets)
     }
 }

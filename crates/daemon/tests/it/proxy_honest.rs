@@ -254,7 +254,11 @@ fn forged_resets_and_narrow_ways_break_nothing() {
         return;
     }
     let world = World::new("forged");
-    world.sh(&world.b, "ip link set lan0 mtu 1280");
+    // Of the route, not of the device: that would drop what comes back in single large packets, without a word.
+    world.sh(
+        &world.b,
+        "ip route replace 10.3.0.0/24 dev lan0 mtu lock 1280; ip -6 route add fd00:3::/64 dev lan0 metric 1 mtu lock 1280",
+    );
     let proxy = start(&world, "");
     world.serve(7, echo);
     let mut stream = open(&world, &world.client, "10.3.0.2:7");
@@ -283,6 +287,8 @@ fn forged_resets_and_narrow_ways_break_nothing() {
         stream.read_to_end(&mut got).unwrap();
         sender.join().unwrap();
         assert!(got == sent, "{host}: {} of {} bytes", got.len(), sent.len());
+        let way = world.sh(&world.a, &format!("ip route get {}", host.trim_matches(['[', ']'])));
+        assert!(way.contains("mtu 1280"), "{way}");
     }
 }
 
