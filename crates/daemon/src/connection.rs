@@ -21,7 +21,11 @@ impl Socket for KernelSocket {
         }
     }
     fn write(&mut self, front: &[u8], back: &[u8]) -> Put {
-        match self.0.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]) {
+        let written = match back {
+            [] => self.0.write(front),
+            _ => self.0.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]),
+        };
+        match written {
             Ok(octets) => Put::Bytes(octets),
             Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
             Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
