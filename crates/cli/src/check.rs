@@ -1,19 +1,35 @@
 //! `wavelane check`: is a file in order, and where can it run?
 
 use crate::run::Place;
-use crate::{Failure, Outcome, print};
+use crate::{EXIT_FAIL, Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
 use wavelane_run::{Review, Treatment};
 use wavelane_scenario::{Scenario, Sweep, is_scenario, line_of_clause};
 
+const EXAMPLES: &str = "\
+Examples:
+  wavelane check scenarios/demo.toml                         is it in order, and where can it run?
+  wavelane check /etc/wavelane/wavelaned.toml                keys, networks, lanes, and what this host lacks for them
+  wavelane check /etc/wavelane/wavelaned.toml --with shore   ... and whether the peer's configuration fits: its running gateway is
+                                                             asked over the link what it serves, allows and carries
+
+Exit codes: 0 in order (there may be warnings), 1 the two gateways' configurations contradict one another, 2 refused.";
+
 /// Arguments of `wavelane check`.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
     /// A scenario or a gateway's configuration.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Ask this peer over the link, and say where its configuration and FILE contradict one another.
+    #[arg(long, value_name = "PEER")]
+    with: Option<String>,
+    /// The control socket of the gateway that runs here, for --with; by default the one that FILE names.
+    #[arg(long, value_name = "PATH", requires = "with")]
+    control: Option<PathBuf>,
 }
 
 /// Checks a file.
@@ -23,7 +39,14 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
     if is_scenario(&text) == Some(false) && !text.trim().is_empty() {
         let summary = wavelane_daemon::commands::check_config(&args.file).map_err(Failure::refused)?;
         print(&summary)?;
-        return Ok(0);
+        let Some(peer) = &args.with else { return Ok(0) };
+        let compared = wavelane_daemon::commands::check_with(&args.file, peer, args.control.as_deref());
+        let compared = compared.map_err(Failure::refused)?;
+        print(&compared.text)?;
+        return Ok(if compared.sound { 0 } else { EXIT_FAIL });
+    }
+    if args.with.is_some() {
+        return Err(Failure::refused("--with is for a gateway's configuration, and this is none: name wavelaned.toml"));
     }
     let scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
     let sweep = sweep(&args.file)?;

@@ -11,6 +11,7 @@ mod ping;
 mod proxies;
 mod reload;
 mod unbindable;
+mod with;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
@@ -122,6 +123,7 @@ pub use netcheck::{Netcheck, NetcheckArgs, netcheck};
 pub use ping::{LanePings, PING_FORMAT, PingArgs, Pings, ping};
 pub use reload::{ReloadArgs, reload};
 pub use wavelane_host::streams::stdout_was_closed;
+pub use with::check_with;
 
 /// `wavelane keygen`.
 #[derive(Debug, Clone, Default, clap::Args)]

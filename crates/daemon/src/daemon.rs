@@ -3,6 +3,7 @@
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
 
+mod about;
 mod asked;
 mod changes;
 mod contact;
@@ -20,6 +21,7 @@ mod reload;
 mod routing;
 mod stop;
 
+use self::about::Talks;
 use self::asked::Asked;
 use self::changes::Allowance;
 use self::contact::Contact;
@@ -118,6 +120,7 @@ pub struct Daemon {
     supervisor: Supervisor,
     reloads: Reloads,
     asked: Asked,
+    talks: Talks,
     names: Names,
     /// The kernel's routing table, if that decides, and whether it could not be read last.
     routes: Option<Routes>,
@@ -246,6 +249,7 @@ impl Daemon {
             supervisor: Supervisor::of_this_process(),
             reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
             asked: Asked::default(),
+            talks: Talks::default(),
             names,
             routes,
             routes_unread: false,
@@ -389,6 +393,7 @@ impl Daemon {
             self.epoch_keeper.deadline(),
             self.devices.deadline(),
             self.asked.deadline(),
+            self.talks.deadline(),
             self.reloads.deadline(),
         ];
         let others = others.into_iter().chain(by_tick.map(|at| at.map(tick)));

@@ -5,6 +5,7 @@
 //! time (the log, name lookups, the kernel's rules, why a peer is silent) has threads of its own, whose bells it polls.
 #![forbid(unsafe_code)]
 
+pub mod about;
 pub mod arguments;
 pub mod commands;
 pub mod config;

@@ -1,5 +1,6 @@
 //! What a client may ask by the control socket, and what it is told: a line of JSON each.
 
+use crate::about::About;
 use serde::{Deserialize, Serialize};
 use wavelane_base::Span;
 
@@ -15,6 +16,11 @@ pub(crate) enum Ask {
         number: u64,
         /// Milliseconds after which it counts as lost.
         wait_ms: u64,
+    },
+    /// What a peer is configured for towards this gateway.
+    About {
+        /// The peer's name.
+        peer: String,
     },
     /// Read the configuration again.
     Reload {
@@ -33,6 +39,8 @@ pub(crate) enum Ask {
 pub(crate) enum Answer {
     /// What became of an echo by one lane.
     Echo(EchoAnswer),
+    /// What a peer says.
+    About(Box<About>),
     /// It was done. Lines for the operator.
     Done(String),
     /// It was not. One line, with the remedy.

@@ -1,5 +1,6 @@
 //! Carrying the owner's flows: how they begin and end, and the links' events about them.
 
+use super::about::is_about;
 use super::edge::{Edge, KEPT_FLOOR, Role};
 use super::relay::{Asked, Side};
 use super::sealed::{Deceit, unsealed_notice};
@@ -280,16 +281,20 @@ impl Gateway {
         (source, target): (SocketAddr, SocketAddr),
         passage: Option<Passage>,
     ) -> Result<(), Refusal> {
-        self.check_incoming(side.0, source, target)?;
+        // What is asked of this gateway itself is passed on by none.
+        let for_us = passage.is_none() && is_about(source, target);
+        if !for_us {
+            self.check_incoming(side.0, source, target)?;
+        }
         let resumed = passage.is_some_and(|passage| passage.received.is_some());
-        let next = self.next_hop(side.0, target.ip());
+        let next = if for_us { None } else { self.next_hop(side.0, target.ip()) };
         // A resumed flow was admitted before. Its other edge can verify that; a relay cannot, and defers what exceeds the rate.
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
             return Err(if resumed { Reason::Restarted } else { Reason::NoRoom }.into());
         }
         // If the table has no route, or leads back, a flow is not for us, unless it is known here.
         let known = passage.is_some_and(|passage| self.is_known_here(&passage.token));
-        if next.is_some() || !known && !self.ends_here(target.ip()) {
+        if next.is_some() || !for_us && !known && !self.ends_here(target.ip()) {
             let asked = Asked { source, target, passage, failed: 0 };
             return Ok(self.relay(now, side, asked)?);
         }

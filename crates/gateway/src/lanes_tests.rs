@@ -403,3 +403,32 @@ fn an_echo_tells_each_lanes_round_trip_or_loss() {
     assert_eq!((lanes, ended), (vec![0, 1], vec![(0, 8, Some(DELAY.times(2))), (1, 8, None)]));
     assert!(world.nodes[0].echo(world.now, PeerId(1), 9).is_empty(), "there is no such peer");
 }
+
+#[test]
+fn a_neighbour_is_asked_about_itself_whatever_may_be_reached_there() {
+    let mut world = World::new(1);
+    world.connect();
+    let flow = world.nodes[0].ask_about(world.now, PeerId(0)).unwrap();
+    let (mut theirs, mut accepted) = (None, false);
+    let met = world.run(Span::from_secs(10), |world| {
+        while let Some(event) = world.nodes[1].poll_event() {
+            if let Event::Incoming { flow, source, target, .. } = event {
+                assert!(crate::is_about(source, target));
+                theirs = Some(flow);
+                world.nodes[1].accept(world.now, flow);
+            }
+        }
+        accepted |= core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| e == Event::Accepted(flow));
+        accepted
+    });
+    assert!(met && world.carry((theirs.unwrap(), flow), 1, 20_000));
+    assert!(world.nodes[0].ask_about(world.now, PeerId(1)).is_err(), "there is no such peer");
+    // An application's flow there is one to a target like others, which the peer may not reach.
+    let target = crate::about::ENDS[1];
+    world.nodes[0].open(world.now, PeerId(0), "10.0.1.2:40001".parse().unwrap(), target).unwrap();
+    let refused = world.run(Span::from_secs(10), |world| {
+        assert!(core::iter::from_fn(|| world.nodes[1].poll_event()).all(|e| !matches!(e, Event::Incoming { .. })));
+        core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| matches!(e, Event::Refused(..)))
+    });
+    assert!(refused);
+}

@@ -6,6 +6,7 @@
 //! `Incoming` -> `accept | refuse`, then bytes, then `Closed`.
 #![forbid(unsafe_code)]
 
+mod about;
 mod addresses;
 mod arrive;
 mod cache;
@@ -40,6 +41,7 @@ mod types;
 mod vtx;
 mod ways;
 
+pub use about::is_about;
 pub use config::{
     Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, NEXT_HOPS_KNOWN_MAX,
     POOL_DEFAULT, PacketConfig, PeerConfig,

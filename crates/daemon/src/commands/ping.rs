@@ -197,7 +197,7 @@ pub fn ping(
                 line(&words(&echo))?;
             }
             Some(Answer::Refused(why)) => return Err(CommandError::Refused(why)),
-            Some(Answer::Done(_)) => return Err(asking.strange_answer()),
+            Some(Answer::Done(_) | Answer::About(_)) => return Err(asking.strange_answer()),
         }
     }
     Ok(pings)

@@ -59,7 +59,7 @@ pub fn reload(args: &ReloadArgs) -> Result<String, CommandError> {
     match asking.hear(PATIENCE)? {
         Some(Answer::Done(text)) => Ok(text + "\n"),
         Some(Answer::Refused(why)) => Err(CommandError::Refused(why)),
-        Some(Answer::Echo(_)) => Err(asking.strange_answer()),
+        Some(Answer::Echo(_) | Answer::About(_)) => Err(asking.strange_answer()),
         None => Err(CommandError::Refused(format!(
             "wavelaned has not answered in {} s: `wavelane status` says what is in force",
             PATIENCE.as_secs()

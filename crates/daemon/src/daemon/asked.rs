@@ -73,6 +73,7 @@ impl Daemon {
                 let wait = Span::from_millis(wait_ms).min(WAIT_MAX);
                 self.ping(client, &peer, number, wait).map(|()| None)
             }
+            Ask::About { peer } => self.ask_about(client, &peer).map(|()| None),
             Ask::Reload { confirm_ms } => {
                 let confirm = confirm_ms.map(Span::from_millis);
                 if confirm.is_some_and(|confirm| !(TRIAL_MIN..=TRIAL_MAX).contains(&confirm)) {
@@ -94,11 +95,16 @@ impl Daemon {
         }
     }
 
-    fn ping(&mut self, client: ClientId, name: &str, number: u64, wait: Span) -> Result<(), String> {
-        let Some(peer) = self.config.peers.iter().position(|peer| peer.name == name) else {
+    /// The place of a peer in the file.
+    pub(super) fn peer_called(&self, name: &str) -> Result<usize, String> {
+        self.config.peers.iter().position(|peer| peer.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.config.peers.iter().map(|peer| peer.name.as_str()).collect();
-            return Err(format!("no peer is called '{name}': there is {}", names.join(", ")));
-        };
+            format!("no peer is called '{name}': there is {}", names.join(", "))
+        })
+    }
+
+    fn ping(&mut self, client: ClientId, name: &str, number: u64, wait: Span) -> Result<(), String> {
+        let peer = self.peer_called(name)?;
         if self.asked.echoes.len() >= ECHOES_MAX {
             return Err(format!("{ECHOES_MAX} pings wait for their answers: ask more slowly"));
         }

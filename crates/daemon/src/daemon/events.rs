@@ -4,11 +4,19 @@ use super::Daemon;
 use super::changes::Changes;
 use crate::config::lane_name;
 use crate::diagnosis::Cause;
-use wavelane_gateway::{Event, PeerId};
+use wavelane_gateway::{Event, PeerId, is_about};
 
 impl Daemon {
     pub(super) fn handle_event(&mut self, event: Event) {
         match event {
+            Event::Incoming { flow, peer, source, target } if is_about(source, target) => self.tell_about(flow, peer),
+            Event::Accepted(flow) if self.talks.has(flow) => self.talk_accepted(flow),
+            Event::Readable(flow) | Event::Writable(flow) if self.talks.has(flow) => self.go_on_talking(flow),
+            Event::Refused(flow, _) | Event::Reset(flow, _) | Event::Ending(flow) | Event::Closed(flow)
+                if self.talks.has(flow) =>
+            {
+                self.end_talk(flow);
+            }
             Event::PeerUp(peer) => self.peer_up(peer),
             Event::PeerSilent(peer) => self.peer_silent(peer),
             Event::PathMtu { peer, place, text } => {

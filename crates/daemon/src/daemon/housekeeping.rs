@@ -29,6 +29,7 @@ impl Daemon {
         self.tell_of_peers();
         self.names.tick(self.now);
         self.give_up_echoes();
+        self.give_up_talks();
         self.end_trial();
         self.note_whereabouts();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {

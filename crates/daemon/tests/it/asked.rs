@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use wavelane_base::Span;
-use wavelane_daemon::commands::{PingArgs, Pings, ReloadArgs, ping, reload};
+use wavelane_daemon::commands::{PingArgs, Pings, ReloadArgs, check_with, ping, reload};
 
 fn pings(daemon: &Daemon, peer: &str, count: u64, wait: Span) -> Result<(Pings, Vec<String>), String> {
     let control = Some(daemon.control.clone());
@@ -165,4 +165,33 @@ fn requests_that_make_no_sense_are_refused_and_harm_nothing() {
     assert_eq!(answer(&"x".repeat(10_000)), "", "no request is that long");
     assert!(answer("").starts_with("{\"format\":\"wavelane-status/1\""), "who asks nothing gets the document");
     assert_eq!(a.counter("reloads"), 0);
+}
+
+#[test]
+fn check_asks_the_peer_and_names_what_contradicts() {
+    let _alone = alone();
+    if !root_or_skip("with") {
+        return;
+    }
+    let world = World::new("with");
+    let config = world.write("a", Outside::V4, "", "");
+    let mut b = world.start("b", "source = \"keep\"", "");
+    let a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    let found = check_with(&config, "b", None).unwrap();
+    assert!(found.sound && found.text.contains("fit together"), "{found:?}");
+    // The file, not what runs: it is checked before it is taken.
+    edit(&config, "\"10.3.0.0/24\"", "\"10.3.0.0/24\", \"10.77.0.0/16\"");
+    edit(&config, "serves = [", "serves = [\"10.88.0.0/16\", ");
+    let found = check_with(&config, "b", Some(&a.control)).unwrap();
+    assert!(!found.sound, "{found:?}");
+    assert!(found.text.contains("wrong 10.77.0.0/16 is a route here, and not served there"), "{found:?}");
+    assert!(found.text.contains("wrong what comes from 10.88.0.0/16, a network here, is refused there"), "{found:?}");
+    assert!(check_with(&config, "c", None).unwrap_err().to_string().starts_with("no peer is called 'c'"));
+    wait_for("the end of its flows", || (a.status().flows, b.status().flows) == (0, 0));
+    b.stop();
+    wait_for("the end of the peer", || !a.status().peers[0].up);
+    let gone = check_with(&config, "b", None).unwrap_err().to_string();
+    assert_eq!(gone, "peer 'b' does not answer: see `wavelane netcheck`");
 }

@@ -19,7 +19,11 @@ struct Tool {
 enum Command {
     Keygen(KeygenArgs),
     Init(Box<InitArgs>),
-    Check { file: PathBuf },
+    Check {
+        file: PathBuf,
+        #[arg(long)]
+        with: Option<String>,
+    },
     Status(StatusArgs),
     Ping(PingArgs),
     Reload(ReloadArgs),
@@ -82,7 +86,12 @@ impl Follower<'_> {
                 args.control = Some(socket);
                 commands::init(&args).unwrap().public_key
             }
-            Command::Check { file } => ns.run(move || commands::check_config(&file).unwrap()).unwrap(),
+            Command::Check { file, with: Some(peer) } => {
+                let found = commands::check_with(&file, &peer, Some(&socket)).unwrap();
+                assert!(found.sound, "{line}: {found:?}");
+                found.text
+            }
+            Command::Check { file, .. } => ns.run(move || commands::check_config(&file).unwrap()).unwrap(),
             Command::Status(args) => commands::status(&StatusArgs { control: Some(socket), ..args }).unwrap(),
             Command::Ping(args) => {
                 let args = PingArgs { control: Some(socket), ..args };
