@@ -210,7 +210,7 @@ impl Cause {
         }
         let clean = self.clean.filter(|clean| now.since(clean.0) < CLEAN_FOR).map(|clean| clean.1);
         let cut = clean.is_some_and(|clean| clean.scale(CLEAN_PART.0, CLEAN_PART.1) > ack.rate);
-        if ours && now >= self.next_trial && !ack.limited && !cut {
+        if ours && now >= self.next_trial && !ack.limited && !ack.swings && !cut {
             let keep = ((1.0 - excess / (1.0 - medium)).max(LOW_MIN) * LOW_MARGIN * 1000.0) as u64;
             let below = clean.is_some_and(|clean| clean.scale(9, 10) > ack.rate.scale(keep, 1000));
             let agree = if below { LOSS_AGREE_BELOW } else { LOSS_AGREE };
@@ -318,4 +318,6 @@ pub(crate) struct Judged {
     pub(crate) full: bool,
     /// The application had less to send.
     pub(crate) limited: bool,
+    /// The link's own rate varies: slots of a trial cannot be compared.
+    pub(crate) swings: bool,
 }

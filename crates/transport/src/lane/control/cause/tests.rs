@@ -117,8 +117,8 @@ fn a_rate_that_a_stall_cut_is_not_tried() {
                 let sent = Instant::from_millis(number);
                 let now = sent + RTT;
                 losses.resolved(now, &Resolved::full(number, sent, number % every == every - 1));
-                let judged =
-                    Judged { now, rtt: RTT, rate, settled: sent, sent, queue: Span::ZERO, full: false, limited: false };
+                let (queue, full, limited, swings) = (Span::ZERO, false, false, false);
+                let judged = Judged { now, rtt: RTT, rate, settled: sent, sent, queue, full, limited, swings };
                 cause.judge(&judged, &mut losses);
                 number += 1;
             }

@@ -111,6 +111,7 @@ impl Delay {
             // If jitter determines the target, a queue of half of it does not count.
             full: self.raise == 0 && queue >= target.scale(1, 2) && jitter.times(4) < target,
             limited: newest.app_limited,
+            swings: self.swings(jitter),
         };
         if self.cause.trying() && queue > target.times(TRIAL_QUEUE_TARGETS) + sample.rtt_min.scale(1, 4) {
             self.cause.abort(sample.now, sample.rtt);

@@ -34,7 +34,7 @@ const WARY: (u64, u64) = (6, 5);
 const STUCK_RTTS: u64 = 3;
 
 /// A queue is a competitor's, or a longer path, if its packets come as evenly as they left: the link that lets one of them wait for this part
-/// of what is left stutters, and the queue is ours.
+/// of what is left stutters, and the queue is ours. On a link that swings any wait of [`STALL_MIN`] shows as much.
 const STALL_PART: u64 = 3;
 const STALL_MIN: Span = Span::from_millis(20);
 /// For this long after an outage a rate from before a standing queue is restored only with a reason.
@@ -123,7 +123,7 @@ impl Delay {
         if !over {
             return;
         }
-        if let Some(stuck) = rebase.filter(|_| !self.stutters(forward.queue(now))) {
+        if let Some(stuck) = rebase.filter(|_| !self.stutters(forward, now)) {
             if self.competitor_found(sample, forward, losses, &stuck) {
                 self.phase = Phase::Compete;
                 return;
@@ -147,8 +147,9 @@ impl Delay {
     }
 
     /// Whether the link stood still in a drain for a good part of the queue that is left.
-    fn stutters(&self, left: Option<Span>) -> bool {
-        left.is_some_and(|left| self.stall > left.scale(1, STALL_PART).max(STALL_MIN))
+    fn stutters(&self, forward: &Forward, now: Instant) -> bool {
+        let least = if self.swings(forward.jitter()) { Some(Span::ZERO) } else { forward.queue(now) };
+        least.is_some_and(|left| self.stall > left.scale(1, STALL_PART).max(STALL_MIN))
     }
 
     /// After a drain: whether the remaining queue is another flow's. If so, competing has begun.

@@ -11,7 +11,7 @@ use wavelane_base::{Octets, Rate, Span};
 /// Loop gain per loop delay. A pure integrator with dead time is stable below pi / 2 and well damped below 0.5.
 const GAIN: f64 = 0.4;
 const CRUISE_GAIN_MIN: f64 = 0.6;
-const CRUISE_GAIN_MAX: f64 = 1.15;
+const CRUISE_GAIN_MAX: f64 = 1.5;
 /// Pacing gain in startup, and while the rate is known only from the first train.
 const STARTUP_GAIN: f64 = 2.0;
 const TRAIN_GAIN: f64 = 1.5;
@@ -47,6 +47,8 @@ impl Delay {
         self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(self.drain_floor(), RATE_MAX);
         let bridge = match losses.longest_burst(sample.now) {
             Span::ZERO => Span::ZERO,
+            // The burst was the queue's: it overflowed while the link stood still.
+            _ if self.swings(forward.jitter()) => Span::ZERO,
             // With a short round trip the tail probe detects the end of the burst just as soon.
             longest => longest.times(2).clamp(BRIDGE_MIN, BRIDGE_MAX).min(longest.max(sample.rtt_min.times(2))),
         };

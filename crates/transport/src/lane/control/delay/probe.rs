@@ -15,7 +15,7 @@ use wavelane_base::{Instant, Rate, Span};
 const DISTANCES: u64 = 4;
 /// The swing of the delay within a round is smoothed by one part in this many per round.
 const SWING_STEP: u64 = 4;
-const SWELL_MAX: Span = Span::from_millis(80);
+const SWELL_MAX: Span = Span::from_millis(110);
 /// The gain makes the mean queue of a full link respond by the swing, within these bounds (thousandths).
 const GAIN_MIN: u64 = 1050;
 const GAIN_MAX: u64 = 1500;
@@ -185,7 +185,7 @@ impl Delay {
 
     /// Whether jitter determines the target: then it hides an empty queue.
     fn hidden(&self, jitter: Span) -> bool {
-        jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO)
+        jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO) && !self.swings(jitter)
     }
 
     /// Whether packets in the second half of a probe were sent faster by at least half of the requested increase.

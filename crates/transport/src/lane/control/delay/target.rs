@@ -15,8 +15,11 @@ const TARGET_PACKETS: u64 = 2;
 /// And at least this many times the jitter seen in one short window, which is about half of the total.
 pub(super) const TARGET_JITTERS: u64 = 2;
 
-/// And at least half of the delay's swing within a round: where the link's rate varies, a shorter queue is empty before an ack tells of the rise.
-const SWELL_PART: (u64, u64) = (1, 2);
+/// And at least this part of the delay's swing within a round, as far as that exceeds the target that the loop itself swings by: where the
+/// link's rate varies, a shorter queue is empty before an ack tells of the rise.
+const SWELL_PART: (u64, u64) = (3, 4);
+/// A delay that swings by more than this many targets within a round shows a link whose own rate varies.
+const SWINGS: u64 = 2;
 
 /// The size of packets is that of the largest in this time, or in up to twice as long.
 const SIZES_WINDOW: Span = Span::from_secs(5);
@@ -57,7 +60,13 @@ impl Delay {
     }
 
     fn target_by_rate(&self, forward: &Forward) -> Span {
-        self.target_at(forward.jitter()).max(self.probe.swell().scale(SWELL_PART.0, SWELL_PART.1))
+        let target = self.target_at(forward.jitter());
+        target.max(self.probe.swell().saturating_sub(target).scale(SWELL_PART.0, SWELL_PART.1))
+    }
+
+    /// Whether the link's own rate varies so much that queue and loss come and go with it, not with our rate or the medium.
+    pub(super) fn swings(&self, jitter: Span) -> bool {
+        self.probe.swell() > self.target_at(jitter).times(SWINGS)
     }
 
     /// The target that follows from jitter and rate, regardless of the queue's limit.
