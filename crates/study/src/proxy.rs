@@ -41,8 +41,8 @@ const CPU_LEAST: f64 = 0.01;
 struct Figures {
     /// By flows and way, in bit/s.
     goodputs: Vec<f64>,
-    /// Of the program, in seconds per 10^9 bytes, likewise.
-    costs: Vec<f64>,
+    /// Of the program, in seconds per 10^9 bytes, likewise; none where there is no program.
+    costs: Vec<Option<f64>>,
     opens_per_s: f64,
     echo_p50_ms: f64,
     echo_p99_ms: f64,
@@ -106,7 +106,7 @@ fn figures(kind: ProxyKind, time: Span, out: &Path, hooks: &RunHooks<'_>) -> Res
                 found.missing = Some("the program used no processor time: it was not on the way".into());
             }
             found.goodputs.push(capacity.goodput().as_bps() as f64);
-            found.costs.push(capacity.per_gb(capacity.programs).unwrap_or(f64::NAN));
+            found.costs.push(capacity.per_gb(capacity.programs));
         }
     }
     let (opened, took) = bench.opens(OPENERS, time, hooks.cancelled)?;
@@ -171,7 +171,7 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
         }
         let over = ratio(all.best(OURS, of), all.best(PEER, of));
         beside(&mut rows, row(&case, OURS, ("goodput_over_haproxy", "ratio"), over), Aim::AtLeast(1.2));
-        let cost = |figures: &Figures| figures.costs.get(at).copied();
+        let cost = |figures: &Figures| figures.costs.get(at).copied().flatten();
         let theirs = all.least(&[PEER, PEER_SPLICED], cost);
         for (stack, cost) in [(OURS, all.of(OURS, cost)), (PEER, theirs)] {
             rows.push(row(&case, stack, ("cpu_own_s_per_gb", "s/GB"), cost));
@@ -212,7 +212,7 @@ mod tests {
     fn of(word: &'static str, scale: f64) -> (&'static str, Figures) {
         let figures = Figures {
             goodputs: vec![scale; 4],
-            costs: vec![1.0 / scale; 4],
+            costs: vec![Some(1.0 / scale); 4],
             opens_per_s: 100.0 * scale,
             echo_p50_ms: 0.1 / scale,
             echo_p99_ms: 0.2,

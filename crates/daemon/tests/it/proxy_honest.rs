@@ -144,6 +144,52 @@ fn a_window_of_zero_holds_a_bound() {
     assert!(got == body, "{} of {} bytes", got.len(), body.len());
 }
 
+/// As many connections as 20,000 descriptors allow: the busy ones carry everything, the idle ones still answer, and all of it is bounded.
+#[test]
+#[ignore = "make test-all: 8,800 connections"]
+fn eight_thousand_idle_connections_stand_beside_eight_hundred_busy_ones() {
+    let _alone = alone();
+    if !root_or_skip("proxy_many") {
+        return;
+    }
+    const IDLE: usize = 8_000;
+    const BUSY: usize = 800;
+    const BODY: usize = 1 << 20;
+    let world = World::new("proxymany");
+    wavelane_host::caps::raise_file_limit().unwrap();
+    let proxy = start(&world, "connections_max = 9000");
+    let listener = world.server.run(|| std::net::TcpListener::bind("0.0.0.0:9").unwrap()).unwrap();
+    let before = resident(&proxy);
+    let mut pairs: Vec<(TcpStream, TcpStream)> = Vec::new();
+    for _ in 0..IDLE + BUSY {
+        let near = world.connect(&world.client, "10.3.0.2:9").unwrap();
+        pairs.push((near, listener.accept().unwrap().0));
+    }
+    let busy = pairs.split_off(IDLE);
+    assert_eq!(report(&proxy).connections, IDLE + BUSY);
+    let threads: Vec<_> = busy
+        .into_iter()
+        .map(|(mut near, mut far)| {
+            let writes = move || far.write_all(&vec![7; BODY]).unwrap();
+            let reads = move || near.read_exact(&mut vec![0; BODY]).unwrap();
+            let start =
+                |work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().stack_size(64 << 10).spawn(work).unwrap();
+            [start(Box::new(writes)), start(Box::new(reads))]
+        })
+        .collect();
+    threads.into_iter().flatten().for_each(|thread| thread.join().unwrap());
+    for (near, far) in &mut pairs {
+        near.write_all(b"?").unwrap();
+        far.read_exact(&mut [0]).unwrap();
+    }
+    let grown = resident(&proxy).saturating_sub(before);
+    assert!(grown <= ((IDLE + BUSY) * 9_000) as u64, "{grown} bytes of the process");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", proxy.child.id())).unwrap().count();
+    assert!(open <= 2 * (IDLE + BUSY) + 600, "{open} files open");
+    drop(pairs);
+    wait_for("all to end", || report(&proxy).connections == 0);
+}
+
 /// A server that falls silent is given up, and its client hears of it as of a reset: the client's own timer ends at the proxy.
 #[test]
 fn a_server_that_is_given_up_resets_its_client() {
