@@ -13,6 +13,8 @@ use wavelane_host::clock::wall_nanos;
 const PATIENCE: Span = Span::from_secs(15);
 /// Most neighbours that are told, or asked, at once.
 const TALKS_MAX: usize = 16;
+/// Most of these that one peer may have: it cannot keep the others from being told.
+const TOLD_EACH_MAX: usize = 4;
 
 /// The flows of this kind.
 #[derive(Debug, Default)]
@@ -24,6 +26,7 @@ pub(super) struct Talks {
 /// A neighbour that is told: what is left to say.
 #[derive(Debug)]
 struct Telling {
+    peer: PeerId,
     left: Vec<u8>,
     until: Instant,
 }
@@ -65,13 +68,15 @@ impl Daemon {
 
     /// A neighbour wants to know about us.
     pub(super) fn tell_about(&mut self, flow: FlowId, peer: PeerId) {
-        let Some(towards) = self.config.peers.get(peer.0).filter(|_| self.talks.told.len() < TALKS_MAX) else {
+        let own = self.talks.told.values().filter(|telling| telling.peer == peer).count();
+        let room = own < TOLD_EACH_MAX && self.talks.told.len() < TALKS_MAX;
+        let Some(towards) = self.config.peers.get(peer.0).filter(|_| room) else {
             return self.gateway.refuse(self.now, flow, Reason::NoRoom);
         };
         let about = About::of(&self.config, towards, wall_nanos());
         let left = serde_json::to_vec(&about).unwrap_or_default();
         self.gateway.accept(self.now, flow);
-        self.talks.told.insert(flow, Telling { left, until: self.now + PATIENCE });
+        self.talks.told.insert(flow, Telling { peer, left, until: self.now + PATIENCE });
         self.go_on_talking(flow);
     }
 
