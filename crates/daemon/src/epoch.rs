@@ -14,6 +14,8 @@ use wavelane_host::files;
 
 /// The file holds one number; a longer one is something else.
 const FILE_MAX: u64 = 64;
+/// What is locked beside the state file.
+pub(crate) const LOCK_SUFFIX: &str = "-lock";
 /// A state file that could not be written is tried again after this long.
 pub(crate) const RETRY_EVERY: Span = Span::from_secs(10);
 /// How often a write that is going on is looked after.
@@ -56,7 +58,7 @@ pub(crate) fn next(path: &Path, wall: u64) -> Epoch {
 /// `Ok(None)` where it cannot be held, which [`next`] remarks on; the file itself is replaced at every write, so one beside
 /// it is locked.
 pub(crate) fn hold(state: &Path) -> Result<Option<File>, StartError> {
-    let path = files::with_suffix(state, "-lock");
+    let path = files::with_suffix(state, LOCK_SUFFIX);
     let opened = state.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| files::append(&path));
     let Ok(file) = opened else { return Ok(None) };
     match file.try_lock() {
@@ -66,7 +68,16 @@ pub(crate) fn hold(state: &Path) -> Result<Option<File>, StartError> {
     }
 }
 
+/// Replaces what an earlier start wrote, whole or cut off, and nothing else.
 fn write(path: &Path, value: u64) -> io::Result<()> {
+    let is_ours = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || *byte == 0;
+    let is_foreign = match files::read_small(path, FILE_MAX) {
+        Ok(bytes) => !bytes.iter().all(is_ours),
+        Err(e) => e.kind() == ErrorKind::InvalidData,
+    };
+    if is_foreign {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "it holds something else than an epoch"));
+    }
     files::replace(path, format!("{value}\n").as_bytes())
 }
 
@@ -75,6 +86,7 @@ pub(crate) fn remedy(why: &io::Error) -> String {
     let cure = match why.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
         ErrorKind::ReadOnlyFilesystem => "mount its file system writable",
+        ErrorKind::AlreadyExists => "remove it if nobody needs it",
         _ => "make its folder writable",
     };
     format!("{cure}, or name another with `state` (it is tried again every {} s)", RETRY_EVERY.as_secs_f64())
@@ -146,7 +158,15 @@ mod tests {
         assert!(values.iter().all(|e| e.remark.is_none()), "{values:?}");
         assert_eq!(values.map(|e| e.value), [1_000, 2_000, 2_001, 2_002, 9_000]);
         assert!(!path.with_extension("epoch-new").exists());
-        for wrong in ["", "soon", "-4", &"9".repeat(100)] {
+        for foreign in ["soon", "-4", &"9".repeat(100)] {
+            std::fs::write(&path, foreign).unwrap();
+            let epoch = next(&path, 7_000);
+            assert_eq!((epoch.value, epoch.kept), (7_000, false));
+            let remark = epoch.remark.unwrap();
+            assert!(remark.contains("something else") && remark.contains("remove it"), "{remark}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), foreign, "it stays");
+        }
+        for wrong in ["", "\0\0\0\0", "12 34"] {
             std::fs::write(&path, wrong).unwrap();
             let epoch = next(&path, 7_000);
             assert_eq!(epoch.value, 7_000);

@@ -1,8 +1,12 @@
 //! What the host's own firewall does to the traffic that we take: found in its rules, named with the remedy.
 
 use crate::config::Config;
-use crate::rules::{Family, MARK_DIVERT};
+use crate::device::unforwarded;
+use crate::rules::{Family, MARK_DIVERT, NUMBER};
 use wavelane_host::nft::run;
+
+/// A packet is followed through at most this many chains.
+const JUMPS_MAX: u8 = 8;
 
 /// Where a firewall meets our traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +44,43 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
             ));
         }
     }
+    found.extend(unforwarded(config, intercept).map(|setting| {
+        format!("{setting} is 0, so this host forwards nothing: run `sysctl -w {setting}=1`, and have it set at boot")
+    }));
+    for family in Family::here() {
+        let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
+        found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule)));
+    }
     found
+}
+
+/// The switches among what [`findings`] looks at, of which nobody gives notice.
+pub(crate) fn switches() -> String {
+    let keys = [
+        "bridge/bridge-nf-call-iptables",
+        "bridge/bridge-nf-call-ip6tables",
+        "ipv4/ip_forward",
+        "ipv6/conf/all/forwarding",
+    ];
+    keys.iter().map(|key| std::fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap_or_default()).collect()
+}
+
+/// What a line of `ip rule` says of a rule that another program put before ours and that every packet meets, as wg-quick does.
+fn before_ours(config: &Config, family: Family, rule: &str) -> Option<String> {
+    let (preference, what) = rule.split_once(':')?;
+    preference.parse().ok().filter(|preference: &u16| (1..NUMBER).contains(preference))?;
+    let words: Vec<&str> = what.split_ascii_whitespace().collect();
+    let whom = ["iif", "oif", "to", "tos", "sport", "dport", "ipproto", "uidrange", "[l3mdev-table]"];
+    let is_every =
+        words.windows(2).any(|pair| pair == ["from", "all"]) && !whom.iter().any(|word| words.contains(word));
+    (is_every && has_routes(config, family)).then(|| {
+        format!(
+            "the rule '{}' of `ip {} rule` stands before ours at {NUMBER}, so what it matches may not come to us: give it a preference above {}, as `ip rule add pref 5000 ...` does",
+            rule.trim().replace('\t', " "),
+            family.ip_flag(),
+            NUMBER + 2
+        )
+    })
 }
 
 fn has_routes(config: &Config, family: Family) -> bool {
@@ -57,8 +97,7 @@ fn hindrance(config: &Config, chain: &Strict) -> Option<String> {
     };
     let Strict { family, table, chain: name, rules, .. } = chain;
     let accepts = |word: &str| {
-        let passes = |rule: &String| rule.contains(word) && rule.contains("accept") && !rule.contains("dport");
-        rules.iter().any(passes)
+        rules.iter().any(|rule| rule.contains(word) && rule.contains("accept") && lets_any_connection(rule))
     };
     let insert = |matching: &str| format!("nft insert rule {family} {table} {name} {matching} accept");
     let place = format!("chain {name} of table {family} {table}");
@@ -111,14 +150,34 @@ fn strict(listing: &str) -> Vec<Strict> {
                 _ => continue,
             };
             let last = lines.take_while(|line| *line != "}").last().unwrap_or_default();
-            let ends = last.trim_start_matches("counter ").trim_start();
-            if kind.contains("policy drop") || ends.starts_with("drop") || ends.starts_with("reject") {
+            if kind.contains("policy drop") || drops(table, last, JUMPS_MAX) {
                 let (family, table, chain) = (family.to_owned(), name.to_owned(), title.to_owned());
                 found.push(Strict { hook, family, table, chain, rules: rules.clone() });
             }
         }
     }
     found
+}
+
+/// Whether a rule that accepts does not ask for more than the interface or the mark, such as for a port or an earlier packet.
+fn lets_any_connection(rule: &str) -> bool {
+    const MORE: [&str; 9] = ["dport", "sport", "saddr", "daddr", "protocol", "nexthdr", "l4proto", "icmp", "limit"];
+    let asks = |word: &&str| rule.contains(*word) && !rule.contains(&format!("{word} tcp "));
+    !MORE.iter().any(|word| asks(&word)) && (!rule.contains("ct state") || rule.contains("new"))
+}
+
+/// Whether a chain whose `last` rule this is drops or refuses what comes so far, there or in the chain where it is sent.
+fn drops(table: &str, last: &str, jumps: u8) -> bool {
+    let mut words = last.split_ascii_whitespace().skip_while(|word| *word == "counter");
+    match words.next() {
+        Some("drop" | "reject") => true,
+        Some("jump" | "goto") if jumps > 0 => {
+            let chain = words.next().and_then(|name| table.split_once(&format!("\tchain {name} {{\n")));
+            let end = chain.and_then(|(_, rules)| rules.lines().map(str::trim).take_while(|line| *line != "}").last());
+            end.is_some_and(|end| drops(table, end, jumps - 1))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +219,49 @@ mod tests {
         let mut passes = found[0].clone();
         passes.rules.push("meta mark 0x574c0002 accept".into());
         assert_eq!(hindrance(&config("[intercept]\ninterfaces = [\"lan0\"]"), &passes), None);
+        // What asks for more lets no connection through.
+        for (rule, lets) in [
+            ("ct state established,related", false),
+            ("ip protocol udp", false),
+            ("icmp type echo-request", false),
+            ("ip saddr 10.9.0.0/16", false),
+            ("tcp dport 22", false),
+            ("ip protocol tcp counter packets 0 bytes 0", true),
+            ("ct state established,new", true),
+        ] {
+            let mut passes = found[0].clone();
+            passes.rules.push(format!("iifname \"lan0\" {rule} accept"));
+            assert_eq!(hindrance(&config("[intercept]\ninterfaces = [\"lan0\"]"), &passes).is_none(), lets, "{rule}");
+        }
+        let ours = config("[intercept]\ninterfaces = [\"lan0\"]");
+        for (rule, harms) in [
+            ("0:\tfrom all lookup local", false),
+            ("4779:\tnot from all fwmark 0xca6c lookup 51820", true),
+            ("4778:\tfrom all lookup main suppress_prefixlength 0", true),
+            ("1000:\tfrom all lookup [l3mdev-table]", false),
+            ("100:\tfrom all iif vpn0 lookup 7", false),
+            ("100:\tfrom 10.9.0.0/24 lookup 7", false),
+            ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
+            ("5270:\tfrom all lookup 52", false),
+        ] {
+            assert_eq!(before_ours(&ours, Family::V4, rule).is_some(), harms, "{rule}");
+            assert_eq!(before_ours(&ours, Family::V6, rule), None, "no IPv6 route");
+        }
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_chain_that_ends_in_one_that_drops_is_strict() {
+        let listing = |last: &str| {
+            format!(
+                "table ip filter {{\n\tchain LOGDROP {{\n\t\tlog prefix \"x\"\n\t\tcounter drop\n\t}}\n\n\tchain LOOP {{\n\t\tgoto LOOP\n\t}}\n\n\tchain INPUT {{\n\t\ttype filter hook input priority filter; policy accept;\n\t\tct state established accept\n\t\t{last}\n\t}}\n}}\n"
+            )
+        };
+        for (last, found) in
+            [("counter jump LOGDROP", 1), ("goto LOGDROP", 1), ("jump LOOP", 0), ("jump NONE", 0), ("drop", 1)]
+        {
+            assert_eq!(strict(&listing(last)).len(), found, "{last}");
+        }
+        assert_eq!(strict(&listing("ip saddr 10.0.0.1 jump LOGDROP")).len(), 0);
     }
 }

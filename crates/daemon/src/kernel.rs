@@ -169,7 +169,7 @@ impl Kernel {
             // Of consecutive failures to renew the rules only the first is logged.
             let mut failing = false;
             let mut watched = Watched::new(&installed, &stands);
-            let mut rulesets = Pace::default();
+            let (mut rulesets, mut switches) = (Pace::default(), firewall::switches());
             loop {
                 let news = watch.wait(woken.as_fd(), LOOK_EVERY);
                 while matches!((&woken).read(&mut [0; 64]), Ok(n) if n > 0) {}
@@ -182,7 +182,8 @@ impl Kernel {
                 }
                 let (before, began) = (watched.last.generation(), since_boot());
                 answers.extend(watched.look(began, &mut installed, &stands));
-                let changed = before.is_none() || before != watched.last.generation();
+                let switched = core::mem::replace(&mut switches, firewall::switches()) != switches;
+                let changed = switched || news.changed || before.is_none() || before != watched.last.generation();
                 let hindrances = rulesets.comes(since_boot(), changed).then(|| {
                     let began = since_boot();
                     let found = firewall::findings(&stands.config);

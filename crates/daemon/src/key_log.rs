@@ -3,7 +3,7 @@
 use crate::start::StartError;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use wavelane_gateway::LoggedKey;
 use wavelane_host::files;
@@ -24,6 +24,14 @@ impl KeyLog {
         if about.mode() & 0o077 != 0 {
             let why = format!("others may read it (mode {:03o}); run `chmod 600` on it", about.mode() & 0o777);
             return Err(failed(io::Error::other(why)));
+        }
+        // What a line begins with: the receiver's index.
+        let mut start = [0; 9];
+        let read = File::open(path).and_then(|file| file.read_at(&mut start, 0)).map_err(failed)?;
+        let is_ours = |(at, byte): (usize, &u8)| if at == 8 { *byte == b' ' } else { byte.is_ascii_hexdigit() };
+        if !start[..read].iter().enumerate().all(is_ours) {
+            let why = "it holds something else than logged keys: name another path";
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, why)));
         }
         Ok(Self { file, path: path.to_owned(), failed: false })
     }
@@ -63,6 +71,14 @@ mod tests {
         assert_eq!(log.append(&key), None);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().nth(1), Some(key.to_string().as_str()), "{text}");
+        drop(KeyLog::open(&path).unwrap());
+        for other in ["L13drvVlAxBLzAfv/pVMBde6DeqIT6euqGRJHCALlAE=\n", "1764412345\n", "\n"] {
+            std::fs::write(&path, other).unwrap();
+            let error = KeyLog::open(&path).err().unwrap().to_string();
+            assert!(error.contains("something else than logged keys"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        }
+        std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let error = KeyLog::open(&path).err().unwrap().to_string();
         assert!(error.contains("mode 644") && error.contains("chmod 600"), "{error}");

@@ -16,7 +16,7 @@ use wavelane_base::{Address, Instant, Span};
 use wavelane_host::files;
 
 /// The suffix to the epoch file's name.
-const SUFFIX: &str = ".peers";
+pub(crate) const SUFFIX: &str = ".peers";
 /// A key, two addresses and what is between them.
 const LINE_MAX: usize = 160;
 /// A longer file is something else.

@@ -1,10 +1,11 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
 use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value};
-use crate::keys;
+use crate::{epoch, keys, whereabouts};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use wavelane_base::IpPrefix;
+use wavelane_host::files::with_suffix;
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -80,18 +81,26 @@ impl Config {
         Ok(())
     }
 
-    /// Files that we write or make must not be files that we read.
+    /// Files that we write or make must be neither files that we read nor one another.
     fn check_paths(&self) -> Result<(), ConfigError> {
-        for (key, path) in [("gateway.control", &self.control), ("gateway.state", &self.state)] {
-            let same = |other: &&PathBuf| {
-                *other == path || path.canonicalize().is_ok_and(|p| other.canonicalize().is_ok_and(|o| o == p))
-            };
-            if let Some(read) = self.reads.iter().find(same) {
-                return Err(value(key, format!("{} is read as well: name another path", read.display())));
+        let same =
+            |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+        let made = [
+            ("gateway.control", self.control.clone()),
+            ("gateway.state", self.state.clone()),
+            ("gateway.state", with_suffix(&self.state, whereabouts::SUFFIX)),
+            ("gateway.state", with_suffix(&self.state, epoch::LOCK_SUFFIX)),
+        ];
+        for (at, (key, path)) in made.iter().enumerate() {
+            if let Some(read) = self.reads.iter().find(|read| same(read, path)) {
+                return Err(value(*key, format!("{} is read as well: name another path", read.display())));
             }
-        }
-        if self.control == self.state {
-            return Err(value("gateway.state", "is also gateway.control: name another path"));
+            if let Some((other, _)) = made[..at].iter().find(|(other, made)| other != key && same(made, path)) {
+                return Err(value(
+                    *key,
+                    format!("also writes {}, which is {other}: name another path", path.display()),
+                ));
+            }
         }
         Ok(())
     }

@@ -224,8 +224,10 @@ pub(super) fn closed_table(config: &Config, attached: &[IpPrefix]) -> String {
         .into_iter()
         .map(|family| set(family.nft_set(), family, &of(family, split_routes(config, family))))
         .collect();
+    // What is left unsplit goes through our device, which is there as long as the daemon is.
+    let elsewhere = config.tun.as_ref().map_or(String::new(), |tun| format!("oifname != \"{}\" ", tun.name));
     let refuse = |matching: &str| -> String {
-        let rule = |family| format!("  {matching} {} reject with tcp reset\n", to_routes(family));
+        let rule = |family| format!("  {matching} {elsewhere}{} reject with tcp reset\n", to_routes(family));
         Family::ALL.into_iter().map(rule).collect()
     };
     if config.tun.is_some() {
