@@ -163,7 +163,7 @@ fn strict(listing: &str) -> Vec<Strict> {
 fn lets_any_connection(rule: &str) -> bool {
     const MORE: [&str; 9] = ["dport", "sport", "saddr", "daddr", "protocol", "nexthdr", "l4proto", "icmp", "limit"];
     let asks = |word: &&str| rule.contains(*word) && !rule.contains(&format!("{word} tcp "));
-    !MORE.iter().any(|word| asks(&word)) && (!rule.contains("ct state") || rule.contains("new"))
+    !MORE.iter().any(asks) && (!rule.contains("ct state") || rule.contains("new"))
 }
 
 /// Whether a chain whose `last` rule this is drops or refuses what comes so far, there or in the chain where it is sent.
