@@ -17,10 +17,14 @@ impl Drawn {
     pub(crate) fn new(svg: impl Fn(Layout) -> String) -> Self {
         Self { wide: svg(WIDE), narrow: svg(NARROW) }
     }
-    /// Writes `NAME.svg` and `NAME.png` into a directory, which is created if necessary.
+    /// Writes `NAME.svg` and `NAME.png` into a record's directory, which is created if necessary and no link: that of a record of
+    /// others may lead anywhere.
     pub(crate) fn write(self, plots: &Path, name: &str, rasteriser: &Rasteriser) -> Result<Self, ReportError> {
         let unwritable =
             |path: &Path, e: std::io::Error| ReportError::Unwritable { path: path.into(), why: e.to_string() };
+        if plots.is_symlink() {
+            return Err(ReportError::Linked(plots.into()));
+        }
         std::fs::create_dir_all(plots).map_err(|e| unwritable(plots, e))?;
         let png = rasteriser.png(&self.wide).map_err(|why| ReportError::Picture { picture: name.to_owned(), why })?;
         let png = png.as_deref().map(|png| ("png", png));

@@ -66,6 +66,9 @@ pub enum ReportError {
         /// The system's error message.
         why: String,
     },
+    /// A record's own folder is a link.
+    #[error("{}: is a link, through which no pictures are written; remove it and repeat the command", .0.display())]
+    Linked(PathBuf),
     /// A picture cannot be drawn; a defect of this program.
     #[error("cannot draw {picture}: {why}; please report this with the record")]
     Picture {

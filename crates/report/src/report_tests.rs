@@ -300,6 +300,29 @@ fn a_directory_without_a_record_is_named() {
 }
 
 #[test]
+fn a_record_is_not_written_through_its_links() {
+    use std::os::unix::fs::symlink;
+    let out = record("links", 1);
+    let (victim, elsewhere) = (out.join("victim"), out.join("elsewhere"));
+    std::fs::write(&victim, "years").unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    let picture = std::fs::read_dir(out.join("plots")).unwrap().next().unwrap().unwrap().path();
+    for own in [&picture, &out.join("report.html")] {
+        std::fs::remove_file(own).unwrap();
+        symlink(&victim, own).unwrap();
+    }
+    render(&out).unwrap();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "years");
+    assert!(!picture.is_symlink() && !out.join("report.html").is_symlink());
+    std::fs::remove_dir_all(out.join("plots")).unwrap();
+    symlink(&elsewhere, out.join("plots")).unwrap();
+    let why = render(&out).unwrap_err().to_string();
+    assert!(why.contains("plots: is a link") && why.contains("remove it"), "{why}");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+    done(&out);
+}
+
+#[test]
 fn a_dead_link_still_makes_a_report() {
     let out = record_of(|| Box::new(Silence), "dead", 1);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();

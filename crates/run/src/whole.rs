@@ -4,7 +4,7 @@ use crate::drive::RunError;
 use core::hash::BuildHasher;
 use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Between a name and what makes its draft unique.
@@ -47,12 +47,17 @@ fn renamed(place: &Path, from: &str, to: &str) -> PathBuf {
     place.with_file_name(format!("{}{}", &name[..at], name[at..].replacen(from, to, 1)))
 }
 
-/// Writes a file whole or not at all: nothing half-written stays. A link is followed.
+/// Writes a file whole or not at all: nothing half-written stays. A link in its place, or in its draft's, is replaced and not
+/// followed: in a folder of others it may lead to any file.
 pub fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
-    let path = &if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.draft"));
-    let written = std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, path));
+    match std::fs::remove_file(&draft) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let written = File::create_new(&draft).and_then(|mut file| file.write_all(content.as_ref()));
+    let written = written.and_then(|()| std::fs::rename(&draft, path));
     written.inspect_err(|_| drop(std::fs::remove_file(&draft)))
 }
 
@@ -249,7 +254,6 @@ impl Drop for NewFile {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn a_file_has_its_name_when_it_is_whole() {
@@ -276,6 +280,24 @@ mod tests {
         assert_eq!((count(), std::fs::read_to_string(&out).unwrap()), (1, "whole".into()));
         std::os::unix::fs::symlink("nowhere", place.join("link")).unwrap();
         assert!(NewFile::begin(&place.join("link")).is_err());
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_a_files_place_is_replaced_and_not_followed() {
+        let place = std::env::temp_dir().join(format!("wavelane-through-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir_all(&place).unwrap();
+        let (victim, page) = (place.join("victim"), place.join("report.html"));
+        std::fs::write(&victim, "years").unwrap();
+        for link in [&page, &place.join(".report.html.draft")] {
+            std::os::unix::fs::symlink(&victim, link).unwrap();
+        }
+        write_whole(&page, "page").unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "years");
+        assert!(!page.is_symlink());
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "page");
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 2, "no draft is left");
         std::fs::remove_dir_all(&place).unwrap();
     }
 
