@@ -172,6 +172,10 @@ fn what_is_not_read_is_counted_by_cause_and_most_of_it_is_no_success() {
     assert!(table(&tunnel).contains(&format!("not read: {n} of another protocol than IP")), "{}", table(&tunnel));
     let arp = read(&written(&typed([8, 6])));
     assert!(!arp.is_mostly_unread() && arp.unread == BTreeMap::from([(Unread::NoPacket, n)]));
+    let mut gre = packets.clone();
+    gre.iter_mut().for_each(|(_, packet)| packet[14 + 9] = 47);
+    let gre = read(&written(&gre));
+    assert!(gre.is_mostly_unread() && gre.unread == BTreeMap::from([(Unread::Protocol, n)]));
     let half = mixed(typed([0x88, 0xE5]));
     assert!(!half.is_mostly_unread() && half.unreadable() == n);
     assert_eq!(json(&half, "f")["unread"]["protocol"], n);

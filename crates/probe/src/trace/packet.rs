@@ -107,6 +107,9 @@ impl Segment {
     }
 }
 
+/// Packets in packets, of which only the outer is read: IPv4, IPv6, GRE and ESP (IANA, Assigned Internet Protocol Numbers).
+const TUNNELS: [u8; 4] = [4, 41, 47, 50];
+
 /// Maximum number of extension headers before TCP (RFC 8200, section 4.1, has six kinds).
 const EXTENSIONS_MAX: usize = 8;
 
@@ -206,6 +209,9 @@ fn extension(packet: &[u8], ip: &mut Ip) -> Option<usize> {
 }
 
 fn transport(ip: &Ip, packet: &[u8]) -> Frame {
+    if TUNNELS.contains(&ip.protocol) {
+        return Frame::Unread(Unread::Protocol);
+    }
     let (from, to, ip_octets) = (ip.from, ip.to, ip.octets);
     if ip.protocol != PROTOCOL_TCP || !ip.first_fragment || ip_octets < (ip.header + TCP_HEADER_LEN) as u32 {
         return Frame::Other { from, to, ip_octets };

@@ -58,6 +58,18 @@ fn extension_headers_lie_before_tcp() {
 }
 
 #[test]
+fn tunnels_inside_ip_are_unread_and_not_silent() {
+    for tunnel in [4, 41, 47, 50] {
+        let mut outer = ip4();
+        outer[9] = tunnel;
+        let behind_options = ip6(0, &[tunnel, 0, 0, 0, 0, 0, 0, 0]);
+        for packet in [outer, ip6(tunnel, &[]), behind_options] {
+            assert_eq!(read(LinkType::Raw, &packet, 99), Frame::Unread(Unread::Protocol), "{tunnel}");
+        }
+    }
+}
+
+#[test]
 fn a_cut_off_packet_keeps_its_length() {
     let whole = ip4();
     let s = tcp_of(LinkType::Raw, &whole[..60]);
