@@ -7,7 +7,7 @@ use crate::plan::{Beside, Kind, Measurement, Stage};
 use crate::train::Sample;
 use wavelane_base::{Instant, Span};
 use wavelane_measure::{
-    LOST_RANK_MS, LOST_RANKS_ABOVE, Rpm, RpmInterval, best_at_loss, is_worse, ranked_ms, rpm_bound,
+    Confidence, LOST_RANK_MS, LOST_RANKS_ABOVE, Rpm, RpmInterval, best_at_loss, is_worse, ranked_ms, rpm_bound,
 };
 
 /// Handshakes beside the load, and pings inside it, are made this often.
@@ -72,12 +72,25 @@ pub(crate) fn add_missing(stage: &Stage, window: Window, intervals: &mut [RpmInt
     }
 }
 
-/// The score, no better than the small packets beside the load allow; and whether they bound it.
-pub(crate) fn score(score: Rpm, smalls: &Smalls) -> (Rpm, bool) {
-    match smalls.rpm_bound().filter(|most| *most < score.rpm) {
-        Some(most) => (Rpm { rpm: most, ..score }, true),
-        None => (score, false),
+/// The score, no better than the small packets beside the load allow; and whether they bound it. Where nothing has a score, such as
+/// a transfer that never began, they alone say how good it can be.
+pub(crate) fn score(score: Option<Rpm>, smalls: &Smalls) -> Option<(Rpm, bool)> {
+    let most = smalls.rpm_bound().filter(|most| score.is_none_or(|score| *most < score.rpm));
+    match (most, score) {
+        (Some(rpm), Some(score)) => Some((Rpm { rpm, ..score }, true)),
+        (Some(rpm), None) => Some((Rpm { rpm, foreign: rpm, loaded: rpm, confidence: Confidence::Low }, true)),
+        (None, score) => score.map(|score| (score, false)),
     }
+}
+
+/// The phase of load without a score beside phases that have one: the worst is then unknown.
+pub(crate) fn unscored(phases: &[PhaseFigures]) -> Option<&PhaseFigures> {
+    let some_have = phases.iter().any(|p| p.rpm.is_some());
+    phases.iter().find(|p| some_have && loads(p) && p.rpm.is_none())
+}
+
+fn loads(p: &PhaseFigures) -> bool {
+    [Kind::Down, Kind::Up, Kind::Both].iter().any(|kind| kind.word() == p.phase)
 }
 
 /// A letter after what was lost, and why it is no better: `None` if the delays alone gave it.
@@ -88,8 +101,7 @@ pub(crate) struct Graded {
 
 /// The letter that `by_delay` leaves with these phases.
 pub(crate) fn grade(by_delay: Option<&'static str>, phases: &[PhaseFigures], after: Option<&PhaseFigures>) -> Graded {
-    let loads = |p: &&PhaseFigures| [Kind::Down, Kind::Up, Kind::Both].iter().any(|kind| kind.word() == p.phase);
-    if !phases.iter().any(|p| loads(&p)) {
+    if !phases.iter().any(loads) {
         return Graded { letter: None, bound: None };
     }
     let worst = phases.iter().chain(after).max_by(|a, b| a.unanswered_share.total_cmp(&b.unanswered_share));
@@ -101,14 +113,14 @@ pub(crate) fn grade(by_delay: Option<&'static str>, phases: &[PhaseFigures], aft
         return Graded { letter: Some(best), bound: Some(bound) };
     }
     // A direction that carries nothing is not one in which nothing waits.
-    let void = phases.iter().filter(loads).find(|p| p.is_void());
+    let void = phases.iter().find(|p| loads(p) && p.is_void());
     match void {
         Some(p) => Graded { letter: None, bound: Some(format!("{} nothing was transferred", when(p.phase))) },
         None => Graded { letter: by_delay, bound: None },
     }
 }
 
-fn when(phase: &str) -> &'static str {
+pub(crate) fn when(phase: &str) -> &'static str {
     match phase {
         "idle" => "before the load",
         "down" => "in the download",

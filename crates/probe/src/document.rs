@@ -192,7 +192,7 @@ pub struct ProbeDocument {
     pub phases: Vec<PhaseFigures>,
     /// The idle path again, after the load.
     pub after: Option<PhaseFigures>,
-    /// Round trips per minute, of the worst phase.
+    /// Round trips per minute, of the worst phase; null if a phase of load has none.
     pub rpm: Option<f64>,
     /// The draft that defines it.
     pub rpm_draft: &'static str,

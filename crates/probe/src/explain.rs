@@ -128,6 +128,10 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
             ),
         );
     }
+    if let Some(p) = crate::bounds::unscored(&d.phases) {
+        let when = crate::bounds::when(p.phase);
+        say("rpm", format!("No responsiveness: {when} no answers gave a score, so the worst phase is unknown."));
+    }
     if let Some(ratio) = d.bloat_ratio {
         say("bloat_ratio", bloat(d, ratio));
     }

@@ -236,9 +236,10 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     let score = || {
         let mut intervals = intervals(stage, &samples, window);
         bounds::add_missing(stage, window, &mut intervals);
-        rpm(&intervals).map(|score| bounds::score(score, &beside))
+        rpm(&intervals)
     };
     let score = if total.is_some() && !is_void { score() } else { None };
+    let score = if stage.kind.ways() == (false, false) { None } else { bounds::score(score, &beside) };
     // An HTTP server does not report its bytes in flight.
     let told = m.beside == Beside::Datagrams || !stage.kind.ways().0;
     let bloat = in_flight(stage, window).filter(|_| told).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
@@ -356,7 +357,8 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
     }
     let after = find(Kind::After).map(|index| phase(m, index, line.as_ref(), idle).0);
     let rise = |kind: Kind| phases.iter().find(|p| p.phase == kind.word()).and_then(|p| p.rise_ms);
-    let worst = scores.into_iter().min_by(|a, b| a.1.0.rpm.total_cmp(&b.1.0.rpm));
+    let scored = bounds::unscored(&phases).is_none();
+    let worst = scores.into_iter().filter(|_| scored).min_by(|a, b| a.1.0.rpm.total_cmp(&b.1.0.rpm));
     let bloat = phases.iter().filter_map(|p| p.bloat_ratio).reduce(f64::max);
     let graded = bounds::grade(grade(rise(Kind::Down), rise(Kind::Up)), &phases, after.as_ref());
     let trains =

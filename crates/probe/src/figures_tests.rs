@@ -166,6 +166,14 @@ fn a_phase_that_carried_nothing_and_answers_that_never_came_are_no_good_news() {
     let d = document("path", &m);
     assert_eq!((d.grade, d.grade_bound.as_deref()), (None, Some("in the upload nothing was transferred")));
     assert!(d.explained.iter().any(|e| e.figure == "grade" && e.sentence.starts_with("No grade: in the upload")));
+    let said = |d: &ProbeDocument| d.explained.iter().find(|e| e.figure == "rpm").map(|e| e.sentence.clone()).unwrap();
+    assert_eq!((d.rpm, d.rpm_class), (None, None), "the upload has no score");
+    assert!(said(&d).starts_with("No responsiveness: in the upload"), "{}", said(&d));
+    // All small packets are lost as well: these bound it.
+    dies(&mut m, 2, 0);
+    let d = document("path", &m);
+    assert_eq!((d.grade, d.rpm_class, d.rpm_phase), (Some("F"), Some("poor"), Some("up")));
+    assert!(close(d.rpm, 12.0) && d.rpm_bounded_by_loss && said(&d).contains("poor"), "{}", said(&d));
     // Requests inside the load: most have no answer.
     m = measured(&[QUIET, down]);
     m.stages[1].unanswered = (1_000, None);
