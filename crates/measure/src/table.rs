@@ -89,10 +89,12 @@ fn put(cell: Option<impl Display>, out: &mut String) {
     }
 }
 
-/// A text as a field of a CSV file (RFC 4180, section 2). One that a spreadsheet would take for a formula begins with an
-/// apostrophe; a number does not.
+/// A text as a field of a CSV file (RFC 4180, section 2). One that a spreadsheet would take for a formula, also behind blanks and
+/// control characters that it leaves out, begins with an apostrophe; a number does not.
 pub fn csv_field(text: &str) -> String {
-    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err() {
+    let shown = text.trim_start_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}');
+    let is_formula = text.starts_with(['\t', '\r']) || shown.starts_with(['=', '+', '-', '@']);
+    if is_formula && text.parse::<f64>().is_err() {
         return quoted(&format!("'{text}"));
     }
     quoted(text)
@@ -122,6 +124,9 @@ mod tests {
             ("@SUM(A1)", "'@SUM(A1)"),
             ("-2+3", "'-2+3"),
             ("\t=1", "'\t=1"),
+            (" =1", "' =1"),
+            ("\u{1b}=1", "'\u{1b}=1"),
+            ("\u{feff}\t@A1", "'\u{feff}\t@A1"),
             ("-2.5", "-2.5"),
             ("+1e3", "+1e3"),
             ("a=b", "a=b"),
