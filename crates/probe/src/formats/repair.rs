@@ -60,7 +60,7 @@ fn from_utf16(text: &[u8]) -> String {
 /// The document that several are: events put together, else the last that holds a result.
 fn one_of(mut values: Vec<Value>, notes: &mut Vec<String>) -> Value {
     if values.iter().all(|value| value.get("event").is_some()) {
-        return of_events(values);
+        return of_events(values, notes);
     }
     let all = values.len();
     let same = values.windows(2).all(|two| two[0] == two[1]);
@@ -77,7 +77,7 @@ fn one_of(mut values: Vec<Value>, notes: &mut Vec<String>) -> Value {
 }
 
 /// Events of `iperf3 --json-stream` as the document that `-J` writes.
-fn of_events(values: Vec<Value>) -> Value {
+fn of_events(values: Vec<Value>, notes: &mut Vec<String>) -> Value {
     let mut whole = Map::new();
     let mut intervals = Vec::new();
     for mut event in values {
@@ -87,6 +87,10 @@ fn of_events(values: Vec<Value>) -> Value {
             Some(name @ ("start" | "end" | "error")) => drop(whole.insert(name.to_owned(), data)),
             _ => {}
         }
+    }
+    // An error says itself that the test ended early.
+    if !["end", "error"].iter().any(|name| whole.contains_key(*name)) {
+        notes.push("the stream has no end event: the test ended early; its values until then were read".to_owned());
     }
     whole.entry("start").or_insert_with(|| json!({}));
     whole.insert("intervals".to_owned(), Value::Array(intervals));
