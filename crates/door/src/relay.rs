@@ -279,6 +279,11 @@ impl<S: Socket, P> Relay<S, P> {
                     Got::Bytes(octets) => *held = Held::Piped { pipe, octets },
                     _ => pipes.give_back(pipe, true),
                 }
+                if matches!(got, Got::End) {
+                    // splice(2) stops before an urgent octet, and if the other end has ended it says so there: only a read tells.
+                    self.bulk[way] = false;
+                    return true;
+                }
                 got
             }
             None => {

@@ -106,8 +106,9 @@ impl Pipes<Fake> for Few {
     fn fill(&mut self, pipe: &Self::Pipe, from: &mut Fake, most: usize) -> Got {
         assert!(pipe.borrow().is_empty());
         // As splice(2): it stops before an urgent byte, as if there were none.
+        // Once the other end has ended, as if that were all.
         if from.0.borrow().urgent {
-            return Got::Blocked;
+            return if from.0.borrow().ended { Got::End } else { Got::Blocked };
         }
         match from.of(most) {
             Ok(bytes) => {
@@ -180,6 +181,21 @@ fn little_is_copied_and_bulk_goes_through_a_pipe_unless_there_is_none_or_an_urge
         assert_eq!((ends[1].0.borrow().written.len(), ends[0].0.borrow().copied), (100_100, 100 + copied));
         assert_eq!((relays.waiting(), relays.len()), (0, 1));
     }
+}
+
+/// Within a turn nobody has said yet that a byte is urgent.
+#[test]
+fn an_end_is_believed_only_of_a_read() {
+    let (mut relays, ends) = world(1, 1 << 20);
+    make_room(&ends[1], 1_000_000);
+    receive(&ends[0], &vec![1; COPY]);
+    settle(&mut relays, &ends, T0);
+    receive(&ends[0], &vec![2; 70_000]);
+    ends[0].0.borrow_mut().urgent = true;
+    ends[0].0.borrow_mut().ended = true;
+    relays.ready(7, 0, Edges { readable: true, writable: false, ends: true, urgent: false });
+    while relays.serve_next(T0) {}
+    assert_eq!((ends[1].0.borrow().written.len(), ends[1].0.borrow().shut), (COPY + 70_000, true));
 }
 
 #[test]

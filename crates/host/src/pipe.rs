@@ -23,8 +23,9 @@ impl Pipe {
         let _ = fcntl(&entrance, FcntlArg::F_SETPIPE_SZ(octets));
         Ok(Self { exit, entrance })
     }
-    /// Moves up to `most` received octets into the pipe. 0: the other end has ended its direction. An empty pipe that stays empty (`WouldBlock`)
-    /// means that nothing was received, or that an urgent octet is next, before which splice(2) stops.
+    /// Moves up to `most` received octets into the pipe. An empty pipe that stays empty (`WouldBlock`)
+    /// means that nothing was received, or that an urgent octet is next, before which splice(2) stops. 0 means the same where the other end has
+    /// ended its direction: what is left is to be read.
     pub fn fill(&self, from: &TcpStream, most: usize) -> io::Result<usize> {
         splice(from.as_raw_fd(), self.entrance.as_raw_fd(), most)
     }
@@ -49,6 +50,7 @@ mod tests {
     use socket2::SockRef;
     use std::io::{ErrorKind, Read, Write};
     use std::net::TcpListener;
+    use std::os::fd::AsFd;
 
     fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -79,6 +81,9 @@ mod tests {
         SockRef::from(&client).send_out_of_band(b"!").unwrap();
         (&client).write_all(b"more").unwrap();
         assert_eq!(pipe.fill(&near, 100).unwrap_err().kind(), ErrorKind::WouldBlock);
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        crate::realtime::wait(&[near.as_fd()], crate::realtime::now() + wavelane_base::Span::from_millis(100)).unwrap();
+        assert!(pipe.fill(&near, 100).is_ok_and(|moved| moved == 0), "although five octets are left");
         let mut got = [0; 5];
         near.set_nonblocking(false).unwrap();
         near.read_exact(&mut got).unwrap();
