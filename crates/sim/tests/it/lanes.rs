@@ -584,7 +584,7 @@ fn a_failed_thin_lane_loses_nothing() {
 /// A reader waits for what was in flight on it, but not for what left after the failure.
 #[test]
 fn a_thin_lane_is_left_within_seconds() {
-    for (start, most) in [(10_000, 1_700), (20_000, 2_600), (30_000, 2_500), (60_000, 3_500), (90_000, 3_700)] {
+    for (start, most) in [(10_000, 1_700), (20_000, 3_300), (30_000, 3_300), (60_000, 3_500), (90_000, 3_700)] {
         for seed in 1..=3 {
             let mut gone = slow(33_600, 50);
             gone.queue = QueueLimit::Octets(Octets::new(16_000));
