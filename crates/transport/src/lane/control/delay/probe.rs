@@ -15,7 +15,7 @@ use wavelane_base::{Instant, Rate, Span};
 const DISTANCES: u64 = 4;
 /// The swing of the delay within a round is smoothed by one part in this many per round.
 const SWING_STEP: u64 = 4;
-const SWELL_MAX: Span = Span::from_millis(80);
+const SWELL_MAX: Span = Span::from_millis(100);
 /// The gain makes the mean queue of a full link respond by the swing, within these bounds (thousandths).
 const GAIN_MIN: u64 = 1050;
 const GAIN_MAX: u64 = 1500;
