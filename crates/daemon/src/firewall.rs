@@ -44,8 +44,10 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
             ));
         }
     }
-    found.extend(unforwarded(config, intercept).map(|setting| {
-        format!("{setting} is 0, so this host forwards nothing: run `sysctl -w {setting}=1`, and have it set at boot")
+    // A proxy names them at its start; any other gateway does not start with them.
+    let switched_off = unforwarded(config, intercept).filter(|_| intercept.proxy.is_none());
+    found.extend(switched_off.map(|setting| {
+        format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
     }));
     for family in Family::here() {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
