@@ -1,7 +1,7 @@
 //! `wavelaned` without a neighbour: TCP that crosses this machine is ended here and goes on as another connection.
 //!
 //! The door holds each SYN until the server has answered, keeps both addresses, and passes on refusals, half-closes, resets and last
-//! bytes. One thread decides that; once both halves of a connection are open, a [`mover`] has it, one thread for each processor. A
+//! bytes. One thread decides that; once both halves of a connection are open, a `mover` has it, one thread for each processor. A
 //! [`Pair`] joins the halves until then.
 
 mod config;
