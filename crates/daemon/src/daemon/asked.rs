@@ -16,8 +16,6 @@ pub(super) struct Asked {
     echoes: Vec<Waiting>,
     /// The gateway's name for the next echo.
     next: u32,
-    /// Who waits for the end of a reload. At most [`crate::control`]'s clients.
-    reloads: Vec<ClientId>,
 }
 
 /// An echo on its way.
@@ -79,19 +77,10 @@ impl Daemon {
                 if confirm.is_some_and(|confirm| !(TRIAL_MIN..=TRIAL_MAX).contains(&confirm)) {
                     return Err(format!("a configuration is on trial for {TRIAL_MIN} to {TRIAL_MAX}"));
                 }
-                self.asked.reloads.push(client);
-                self.reload(Of::File { confirm });
-                Ok(None)
+                self.reload(client, Of::File { confirm }).map(|()| None)
             }
-            Ask::Keep => self.keep().map(Some),
-            Ask::Back => {
-                if !self.is_on_trial() {
-                    return Err("no configuration is on trial: edit the file, and `wavelane reload`".into());
-                }
-                self.asked.reloads.push(client);
-                self.reload(Of::Former { asked: true });
-                Ok(None)
-            }
+            Ask::Keep => self.reload(client, Of::Trial).map(|()| None),
+            Ask::Back => self.reload(client, Of::Former { asked: true }).map(|()| None),
         }
     }
 
@@ -154,16 +143,5 @@ impl Daemon {
         let unused =
             self.gateway.lane(self.now, PeerId(peer), lane).and_then(|known| self.lane_named(peer, &known).unused);
         unused.unwrap_or_else(|| "none in time".into())
-    }
-
-    /// A reload ended.
-    pub(super) fn tell_of_reload(&mut self, result: Result<String, String>) {
-        let answer = match result {
-            Ok(text) => Answer::Done(text),
-            Err(why) => Answer::Refused(why),
-        };
-        for client in std::mem::take(&mut self.asked.reloads) {
-            self.control.tell(client, &answer.line());
-        }
     }
 }

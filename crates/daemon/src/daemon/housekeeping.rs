@@ -30,7 +30,7 @@ impl Daemon {
         self.names.tick(self.now);
         self.give_up_echoes();
         self.give_up_talks();
-        self.end_trial();
+        self.go_on_reloading();
         self.note_whereabouts();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {
             self.say(&remark);

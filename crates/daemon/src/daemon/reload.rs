@@ -1,10 +1,13 @@
-//! Reading the configuration again, on SIGHUP: as a whole or not at all.
+//! Reading the configuration again, on SIGHUP or by request: as a whole or not at all, one after the other in the order of the requests.
 
 use super::devices::PortPlan;
 use super::{Contact, Daemon};
 use crate::config::{Config, ConfigError, Peer};
+use crate::control::ClientId;
 use crate::kernel::Kernel;
+use crate::request::Answer;
 use crate::start::StartError;
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -15,6 +18,10 @@ use wavelane_host::nft::ToolError;
 
 /// Another attempt to end a trial, if the configuration before could not be put in force.
 const TRIAL_AGAIN: Span = Span::from_secs(5);
+/// Most requests of clients that wait for their turn: more than clients, since nobody needs more than one at a time.
+const REQUESTS_MAX: usize = 64;
+
+const NO_TRIAL: &str = "no configuration is on trial, so what is in force stays (`wavelane reload --confirm 60s` begins a trial)";
 
 /// What asks for a reload, and what became of the last.
 pub(super) struct Reloads {
@@ -27,15 +34,15 @@ pub(super) struct Reloads {
     pub(super) went_back: Option<String>,
     /// The change that the kernel is making now.
     pending: Option<Box<Pending>>,
-    /// Another was asked for meanwhile.
-    again: Option<Of>,
+    /// What was asked for meanwhile: at most [`REQUESTS_MAX`] of clients and one signal.
+    waiting: VecDeque<Request>,
     trial: Option<Trial>,
 }
 
-/// Where the configuration comes from.
-#[derive(Clone, Copy, Debug)]
+/// Which configuration is to be in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
-    /// The file. With `confirm` it is on trial for so long.
+    /// The file's. With `confirm` it is on trial for so long.
     File {
         /// See above.
         confirm: Option<Span>,
@@ -45,6 +52,17 @@ pub(super) enum Of {
         /// Somebody asked for it; otherwise the time is up.
         asked: bool,
     },
+    /// What is on trial.
+    Trial,
+}
+
+/// A request, answered by its own outcome.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    of: Of,
+    /// Who is told; nobody after a signal, and when a trial's time is up.
+    client: Option<ClientId>,
+    at: Instant,
 }
 
 /// A configuration that gives way to the one before it, unless somebody confirms it. The timer is the daemon's, since what may be wrong with
@@ -59,11 +77,25 @@ impl Reloads {
     pub(super) fn new(file: &Path, signal: UnixStream) -> io::Result<Self> {
         signal.set_nonblocking(true)?;
         let file = file.into();
-        Ok(Self { signal, file, refused: None, went_back: None, pending: None, again: None, trial: None })
+        Ok(Self { signal, file, refused: None, went_back: None, pending: None, waiting: VecDeque::new(), trial: None })
     }
     /// When a trial ends.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.trial.as_ref().map(|trial| trial.until)
+    }
+    /// Whose turn it is. The end of a trial has its place among the requests by the time at which it is due.
+    fn next(&mut self, now: Instant, kernel_is_busy: bool) -> Option<Request> {
+        let first = self.waiting.front();
+        // To confirm a trial needs no kernel.
+        if self.pending.is_some() || kernel_is_busy && first.is_none_or(|first| first.of != Of::Trial) {
+            return None;
+        }
+        match self.deadline().filter(|until| *until <= now) {
+            Some(until) if first.is_none_or(|first| until < first.at) => {
+                (!kernel_is_busy).then_some(Request { of: Of::Former { asked: false }, client: None, at: until })
+            }
+            _ => self.waiting.pop_front(),
+        }
     }
 }
 
@@ -71,7 +103,7 @@ impl Reloads {
 struct Pending {
     config: Config,
     ports: PortPlan,
-    of: Of,
+    request: Request,
 }
 
 /// Why a configuration was not put in force. One line, with the remedy.
@@ -94,50 +126,49 @@ impl Daemon {
     pub(super) fn reload_signalled(&mut self) {
         // Several signals are one request.
         while matches!(self.reloads.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
-        self.reload(Of::File { confirm: None });
-    }
-    /// Takes another configuration. What can change changes without touching a connection; otherwise everything stays.
-    pub(super) fn reload(&mut self, of: Of) {
-        if self.kernel.as_ref().is_some_and(Kernel::is_busy) {
-            self.reloads.again = Some(of);
-        } else if let Err(why) = self.begin_reload(of) {
-            self.refuse_reload(of, &why);
+        let of = Of::File { confirm: None };
+        // One that waits will read the file as it is then.
+        if !self.reloads.waiting.iter().any(|request| request.client.is_none()) {
+            self.reloads.waiting.push_back(Request { of, client: None, at: self.now });
         }
+        self.go_on_reloading();
     }
-    pub(super) fn is_on_trial(&self) -> bool {
-        self.reloads.trial.is_some()
+    /// A client asks for a configuration. What can change changes without touching a connection; otherwise everything stays.
+    pub(super) fn reload(&mut self, client: ClientId, of: Of) -> Result<(), String> {
+        if self.reloads.waiting.len() >= REQUESTS_MAX {
+            return Err(format!("{REQUESTS_MAX} requests wait for the kernel's answer: ask again in a few seconds"));
+        }
+        self.reloads.waiting.push_back(Request { of, client: Some(client), at: self.now });
+        self.go_on_reloading();
+        Ok(())
+    }
+    /// Does what is asked for, as far as the kernel is free for it. A trial that nobody confirmed in time ends.
+    pub(super) fn go_on_reloading(&mut self) {
+        let is_busy = |kernel: &Option<Kernel>| kernel.as_ref().is_some_and(Kernel::is_busy);
+        while let Some(request) = self.reloads.next(self.now, is_busy(&self.kernel)) {
+            if let Err(why) = self.begin_reload(request) {
+                self.refuse_reload(request, &why);
+            }
+        }
     }
     /// How much longer the configuration is on trial.
     pub(super) fn trial_left(&self) -> Option<Span> {
         self.reloads.trial.as_ref().map(|trial| trial.until.since(self.now))
     }
-    /// Somebody confirms the configuration.
-    pub(super) fn keep(&mut self) -> Result<String, String> {
-        match self.reloads.trial.take() {
-            Some(_) => {
-                self.say("the configuration on trial was confirmed and stays");
-                Ok("the configuration stays".into())
-            }
-            None => Err(self.reloads.went_back.clone().unwrap_or_else(|| {
-                "no configuration is on trial, so what is in force stays (`wavelane reload --confirm 60s` begins a trial)".into()
-            })),
-        }
-    }
-    /// A trial that nobody confirmed ends.
-    pub(super) fn end_trial(&mut self) {
-        if let Some(trial) = self.reloads.trial.as_mut().filter(|trial| trial.until <= self.now) {
-            trial.until = self.now + TRIAL_AGAIN;
-            self.reload(Of::Former { asked: false });
-        }
-    }
     /// Checks the configuration and has the kernel told what it routes; the rest follows once the kernel has answered.
-    fn begin_reload(&mut self, of: Of) -> Result<(), Refusal> {
-        let config = match (of, &self.reloads.trial) {
+    fn begin_reload(&mut self, request: Request) -> Result<(), Refusal> {
+        let config = match (request.of, &self.reloads.trial) {
             (Of::File { .. }, _) => Config::load(&self.reloads.file)?,
             (Of::Former { .. }, Some(trial)) => trial.former.clone(),
-            // It was confirmed while the kernel was busy.
-            (Of::Former { .. }, None) => {
-                self.tell_of_reload(Ok("the configuration stays".into()));
+            (Of::Trial, Some(_)) => {
+                self.reloads.trial = None;
+                self.say("the configuration on trial was confirmed and stays");
+                self.tell_of_reload(request, Ok("the configuration stays".into()));
+                return Ok(());
+            }
+            (Of::Former { .. } | Of::Trial, None) => {
+                let why = self.reloads.went_back.clone().unwrap_or_else(|| NO_TRIAL.into());
+                self.tell_of_reload(request, Err(why));
                 return Ok(());
             }
         };
@@ -146,7 +177,7 @@ impl Daemon {
         }
         let ports = self.plan_ports(&config)?;
         self.gateway.check_reload(&self.for_gateway(&config, &[], &ports))?;
-        let pending = Pending { config, ports, of };
+        let pending = Pending { config, ports, request };
         match &mut self.kernel {
             Some(kernel) => {
                 kernel.lead(&pending.config);
@@ -159,30 +190,32 @@ impl Daemon {
     /// The kernel has answered.
     pub(super) fn led(&mut self, result: Result<(), ToolError>) {
         let Some(pending) = self.reloads.pending.take() else { return };
-        let of = pending.of;
+        let request = pending.request;
         if let Err(why) = result.map_err(Refusal::from).and_then(|()| self.put_in_force(*pending)) {
-            self.refuse_reload(of, &why);
+            self.refuse_reload(request, &why);
         }
     }
-    /// A reload that had to wait for the kernel.
-    pub(super) fn go_on_reloading(&mut self) {
-        if let Some(of) = self.reloads.again.take() {
-            self.reload(of);
-        }
-    }
-    fn refuse_reload(&mut self, of: Of, why: &Refusal) {
+    fn refuse_reload(&mut self, request: Request, why: &Refusal) {
         self.counters.one("reloads_refused");
-        let what = match of {
-            Of::File { .. } => "reload refused, everything stays as it was",
-            Of::Former { .. } => "the configuration before the trial cannot be put in force, and is tried again",
+        let is_former = matches!(request.of, Of::Former { .. });
+        let what = match is_former {
+            false => "reload refused, everything stays as it was",
+            true => "the configuration before the trial cannot be put in force, and is tried again",
         };
+        if let Some(trial) = self.reloads.trial.as_mut().filter(|trial| is_former && trial.until <= self.now) {
+            trial.until = self.now + TRIAL_AGAIN;
+        }
         // A trial that cannot end is not reported at each attempt.
         let text = format!("{what}: {why}");
-        if self.reloads.refused.as_ref() != Some(&why.to_string()) || matches!(of, Of::File { .. }) {
+        if self.reloads.refused.as_ref() != Some(&why.to_string()) || !is_former {
             self.say(&text);
         }
         self.reloads.refused = Some(why.to_string());
-        self.tell_of_reload(Err(text));
+        self.tell_of_reload(request, Err(text));
+    }
+    fn tell_of_reload(&mut self, request: Request, result: Result<String, String>) {
+        let Some(client) = request.client else { return };
+        self.control.tell(client, &result.map_or_else(Answer::Refused, Answer::Done).line());
     }
     /// The configuration `of` replaced `former`.
     fn note_trial(&mut self, of: Of, former: Config) -> String {
@@ -197,7 +230,7 @@ impl Daemon {
                     "the configuration was read again and is on trial for {lasts}: `wavelane reload --keep` keeps it, else the one before comes back"
                 )
             }
-            Of::File { confirm: None } => {
+            Of::File { confirm: None } | Of::Trial => {
                 self.reloads.trial = before;
                 self.reloads.went_back = None;
                 match self.trial_left() {
@@ -219,7 +252,7 @@ impl Daemon {
             }
         }
     }
-    fn put_in_force(&mut self, Pending { config, ports, of }: Pending) -> Result<(), Refusal> {
+    fn put_in_force(&mut self, Pending { config, ports, request }: Pending) -> Result<(), Refusal> {
         // What was reported so far names peers by their old places.
         while let Some(event) = wavelane_base::Machine::poll_event(&mut self.gateway) {
             self.handle_event(event);
@@ -243,13 +276,13 @@ impl Daemon {
         self.set_ports(ports);
         self.reloads.refused = None;
         self.counters.one("reloads");
-        let mut text = self.note_trial(of, former);
+        let mut text = self.note_trial(request.of, former);
         self.say(&text);
         for warning in crate::commands::warnings(&self.config) {
             self.say(&format!("warning: {warning}"));
             text += &format!("\nwarning: {warning}");
         }
-        self.tell_of_reload(Ok(text));
+        self.tell_of_reload(request, Ok(text));
         Ok(())
     }
     fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<Address>>], ports: &PortPlan) -> gateway::Config {

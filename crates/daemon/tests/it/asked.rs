@@ -138,6 +138,60 @@ fn a_configuration_on_trial_goes_back_unless_it_is_confirmed() {
     assert_eq!((peer(&a).as_str(), a.status().went_back), ("last", None));
 }
 
+/// Requests that come while the kernel is being told of another: each is answered by its own outcome, in its turn, and no trial loses its
+/// timer.
+#[test]
+fn requests_during_a_reload_have_their_own_outcomes() {
+    let _alone = alone();
+    if !root_or_skip("turns") {
+        return;
+    }
+    let world = World::new("turns");
+    let config = world.write("a", Outside::V4, "", "[intercept]\ninterfaces = [\"lan0\"]");
+    let a = world.spawn("a", &config);
+    let rename = |from: &str, to: &str| {
+        edit(&config, &format!("name = \"{from}\"\npublic"), &format!("name = \"{to}\"\npublic"))
+    };
+    // All come at once, so that the kernel still makes the first change when the last is read.
+    let ask_all = |requests: &[&str]| {
+        use std::io::{BufRead, BufReader};
+        let mut client = UnixStream::connect(&a.control).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all((requests.join("\n") + "\n").as_bytes()).unwrap();
+        let mut answers = BufReader::new(client).lines();
+        requests.iter().map(|_| answers.next().unwrap().unwrap()).collect::<Vec<_>>()
+    };
+    rename("b", "hill");
+    let plain = "{\"ask\":\"reload\",\"confirm_ms\":null}";
+    let tried = "{\"ask\":\"reload\",\"confirm_ms\":60000}";
+    let said = ask_all(&[plain, tried, plain]);
+    assert!(said[0].contains("read again and is in force"), "{said:?}");
+    assert!(said[1].contains("is on trial for 60 s: "), "{said:?}");
+    assert!(said[2].contains("is on trial for ") && said[2].contains(" s more"), "{said:?}");
+    assert!(a.status().trial_left_s.is_some(), "the timer goes on");
+    // A signal overtakes no trial either.
+    ask(&a, |args| args.keep = true).unwrap();
+    rename("hill", "dale");
+    let before = a.counter("reloads");
+    a.hang_up();
+    let said = ask_all(&[tried]);
+    wait_for("both", || a.counter("reloads") == before + 2);
+    assert!(said[0].contains("is on trial for 60 s: ") && a.status().trial_left_s.is_some(), "{said:?}");
+    // A confirmation that comes while the former file is on its way back is too late, and is told so.
+    let said = ask_all(&["{\"ask\":\"back\"}", "{\"ask\":\"keep\"}"]);
+    assert!(said[0].starts_with("{\"done\":") && said[0].contains("is in force again"), "{said:?}");
+    assert!(said[1].starts_with("{\"refused\":") && said[1].contains("is in force again"), "{said:?}");
+    // One that came before the time was up counts, whatever the kernel does meanwhile.
+    let said = ask_all(&["{\"ask\":\"reload\",\"confirm_ms\":1000}", plain, "{\"ask\":\"keep\"}"]);
+    assert!(said[2].contains("the configuration stays") && a.status().trial_left_s.is_none(), "{said:?}");
+    assert!(a.status().went_back.is_none());
+    // More than anybody needs are not kept.
+    let said = ask_all(&[plain; 80]);
+    let refused = said.iter().filter(|line| line.contains("64 requests wait for the kernel's answer")).count();
+    let done = said.iter().filter(|line| line.contains("is in force")).count();
+    assert!(refused > 0 && done + refused == 80, "{done} done, {refused} refused: {said:?}");
+}
+
 #[test]
 fn requests_that_make_no_sense_are_refused_and_harm_nothing() {
     let _alone = alone();

@@ -110,11 +110,14 @@ impl Daemon {
             status(&StatusArgs { json: true, control: Some(self.control.clone()), ..StatusArgs::default() }).unwrap();
         serde_json::from_str(&text).unwrap()
     }
+    pub fn hang_up(&self) {
+        assert!(Command::new("kill").arg("-HUP").arg(self.child.id().to_string()).status().unwrap().success());
+    }
     /// SIGHUP; waits until the daemon has read its configuration again, and returns why it refused that, if it did.
     pub fn reload(&self) -> Option<String> {
         let done = || self.counter("reloads") + self.counter("reloads_refused");
         let before = done();
-        assert!(Command::new("kill").arg("-HUP").arg(self.child.id().to_string()).status().unwrap().success());
+        self.hang_up();
         wait_for("the reload", || done() > before);
         self.status().reload_refused
     }
