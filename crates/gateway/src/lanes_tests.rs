@@ -398,6 +398,21 @@ fn an_echo_tells_each_lanes_round_trip_or_loss() {
         let round_trip = Some(DELAY.times(2));
         assert_eq!((lanes, ended), (vec![0, 1], vec![(0, 7, round_trip), (1, 7, round_trip)]), "side {side}");
     }
+    // Several at once, as of several clients: none takes the place of another.
+    for id in 100..120 {
+        world.nodes[0].echo(world.now, PeerId(0), id);
+    }
+    let mut ended = Vec::new();
+    world.run(Span::from_secs(30), |world| {
+        let events = core::iter::from_fn(|| world.nodes[0].poll_event());
+        ended.extend(events.filter_map(|event| match event {
+            Event::Echo { id, round_trip: Some(_), .. } => Some(id),
+            _ => None,
+        }));
+        ended.len() >= 40
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, (100..120).flat_map(|id| [id, id]).collect::<Vec<_>>());
     world.cut = vec![1];
     let (lanes, ended) = asked(&mut world, 0, 8);
     assert_eq!((lanes, ended), (vec![0, 1], vec![(0, 8, Some(DELAY.times(2))), (1, 8, None)]));

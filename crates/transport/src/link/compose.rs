@@ -1,6 +1,5 @@
 //! What is sent: one datagram at a time, and what it carries.
 
-use super::echo;
 use super::guard::{RESERVE, Why, is_bursty};
 use super::{Asks, Draft, Link, Part, SentDatagram, VERY_THIN};
 use crate::lane::{LaneReceiver, Probe, Room};
@@ -79,7 +78,7 @@ impl<S: Service> Link<S> {
         // Acks take the lane on which they arrive soonest: the RTT samples should reflect the other lane alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let asks = asks || acks && self.asks.due || self.lanes[at].echo.is_some();
+        let asks = asks || acks && self.asks.due || self.lanes[at].echoes.wait();
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits() || asks;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
@@ -128,7 +127,7 @@ impl<S: Service> Link<S> {
             eliciting |= record.gone != 0;
         }
         let asked = self.put_wish(now, at, class.is_some(), asks, &mut w);
-        record.echo = self.lanes[at].echo.take_if(|_| asked).map(|id| echo::Sent { id, at: now });
+        record.echo = if asked { self.lanes[at].echoes.next(now) } else { None };
         if asks && asked && self.asks.due {
             self.asks = Asks { made_by: Some((at as u8, self.lanes[at].sender.next_number())), ..Asks::default() };
         }

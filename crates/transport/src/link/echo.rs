@@ -2,10 +2,34 @@
 
 use super::Link;
 use crate::Service;
+use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
 /// Most outcomes kept until they are polled; a peer cannot cause any.
 const HEARD_MAX: usize = 256;
+
+/// Most echoes of a lane that wait to leave: one of each client of the control socket. Of more, the oldest is given up.
+const WAITING_MAX: usize = 32;
+
+/// The names of those that wait to leave, oldest first.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Echoes(VecDeque<u32>);
+
+impl Echoes {
+    pub(super) fn wait(&self) -> bool {
+        !self.0.is_empty()
+    }
+    /// The next leaves.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Sent> {
+        self.0.pop_front().map(|id| Sent { id, at: now })
+    }
+    fn add(&mut self, id: u32) {
+        if self.0.len() >= WAITING_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(id);
+    }
+}
 
 /// One echo, kept with the datagram that makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +52,10 @@ pub struct Echo {
 }
 
 impl<S: Service> Link<S> {
-    /// The next datagram of a lane is an echo. One that still waits to leave is given up.
+    /// One of the next datagrams of a lane is an echo.
     pub fn echo(&mut self, lane: usize, id: u32) {
         if !self.lanes[lane].is_closed() {
-            self.lanes[lane].echo = Some(id);
+            self.lanes[lane].echoes.add(id);
         }
     }
 
@@ -42,7 +66,7 @@ impl<S: Service> Link<S> {
 
     /// Whether one waits to leave.
     pub(super) fn echo_waits(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.echo.is_some())
+        self.lanes.iter().any(|lane| lane.echoes.wait())
     }
 
     /// The fate of a datagram that made one is known.

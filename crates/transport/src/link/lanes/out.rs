@@ -3,6 +3,7 @@
 use super::worth::Worth;
 use crate::PathView;
 use crate::lane::{LaneConfig, LaneSender};
+use crate::link::echo::Echoes;
 use crate::link::guard::Guard;
 use crate::link::path::Skips;
 use crate::link::{FATES_KNOWN_MIN, LOSS_UNKNOWN, LaneOptions, SentDatagram};
@@ -33,8 +34,8 @@ pub(in crate::link) struct Lane<L> {
     /// What is taken for the way back of acks, the same of all lanes.
     pub(super) back: Span,
     pub(in crate::link) challenge: Option<[u8; 8]>,
-    /// The echo that its next datagram makes.
-    pub(in crate::link) echo: Option<u32>,
+    /// The echoes that its next datagrams make, one each.
+    pub(in crate::link) echoes: Echoes,
     pub(in crate::link) skips: Skips,
     /// The neighbour must see a datagram of this lane soon.
     pub(in crate::link) ping: bool,
@@ -91,7 +92,7 @@ impl<L> Lane<L> {
             rtt_min: Span::MAX,
             back: Span::ZERO,
             challenge: None,
-            echo: None,
+            echoes: Echoes::default(),
             skips: Skips::new(dice),
             ping: false,
             overhead: carrier.overhead,
@@ -145,7 +146,7 @@ impl<L> Lane<L> {
     pub(in crate::link) fn restart(&mut self, now: Instant) {
         self.sender.restart(now);
         self.guard = Guard::default();
-        (self.challenge, self.echo) = (None, None);
+        (self.challenge, self.echoes) = (None, Echoes::default());
         (self.measured, self.failed) = (false, false);
         (self.asked, self.gauge_at, self.ack_copy) = (false, None, None);
         self.path = PathView { lane: self.path.lane, ..PathView::default() };
