@@ -180,6 +180,7 @@ impl Daemon {
         }
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
+        key_log.map_or(Ok(()), |path| KeyLog::check(path, &config))?;
         let opened = start::open(&config)?;
         let key_log = key_log.map(KeyLog::open).transpose()?;
         // Before there are other threads, and once everything is open.

@@ -60,7 +60,14 @@ pub(crate) fn next(path: &Path, wall: u64) -> Epoch {
 pub(crate) fn hold(state: &Path) -> Result<Option<File>, StartError> {
     let path = files::with_suffix(state, LOCK_SUFFIX);
     let opened = state.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| files::append(&path));
-    let Ok(file) = opened else { return Ok(None) };
+    let file = match opened {
+        Ok(file) => file,
+        // Somebody put it there so that it locks nothing.
+        Err(source) if path.symlink_metadata().is_ok_and(|about| !about.is_file()) => {
+            return Err(StartError::Lock { path, source });
+        }
+        Err(_) => return Ok(None),
+    };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(StartError::Running { state: state.to_owned() }),
         Err(TryLockError::Error(_)) => Ok(None),
@@ -189,6 +196,15 @@ mod tests {
         drop(first);
         assert!(hold(&path).unwrap().is_some(), "the system ends a lock with its program");
         assert!(hold(Path::new("/proc/none/a.epoch")).unwrap().is_none());
+        // What would lock nothing, or another's file, is said and left alone.
+        let (link, pipe, other) = (dir.join("c.epoch-lock"), dir.join("d.epoch-lock"), dir.join("other"));
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for name in ["c.epoch", "d.epoch"] {
+            let error = hold(&dir.join(name)).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("is a link, or no plain file"), "{error}");
+        }
+        assert!(link.is_symlink() && !other.exists());
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

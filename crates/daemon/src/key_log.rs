@@ -1,5 +1,6 @@
 //! The file that data keys are appended to, when the operator wants to open captures.
 
+use crate::config::Config;
 use crate::start::StartError;
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,6 +17,13 @@ pub(crate) struct KeyLog {
 }
 
 impl KeyLog {
+    /// Keys must not be appended to what the gateway writes otherwise, even if that is not there yet.
+    pub(crate) fn check(path: &Path, config: &Config) -> Result<(), StartError> {
+        config.own_file(path).map_or(Ok(()), |key| {
+            let source = io::Error::other(format!("this gateway has it for something else ({key})"));
+            Err(StartError::KeyLog { path: path.to_owned(), source })
+        })
+    }
     /// Opens it, readable for its owner alone if it is made here. Keys are appended.
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
         let failed = |source| StartError::KeyLog { path: path.to_owned(), source };
@@ -83,6 +91,34 @@ mod tests {
         let error = KeyLog::open(&path).err().unwrap().to_string();
         assert!(error.contains("mode 644") && error.contains("chmod 600"), "{error}");
         assert!(KeyLog::open(Path::new("/dev/null")).is_err());
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_key_log_is_none_of_the_gateways_own_files_even_before_they_are_there() {
+        let place = std::env::temp_dir().join(format!("wavelane-keylog-own-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir_all(&place).unwrap();
+        crate::keys::write_key(&place.join("a.key"), &[1; 32]).unwrap();
+        let key = crate::keys::to_base64(&[9; 32]);
+        let text = format!(
+            "[gateway]\nname = \"a\"\nkey = \"a.key\"\nstate = \"epoch\"\ncontrol = \"a.sock\"\n[[peer]]\nname = \"b\"\npublic_key = \"{key}\"\n"
+        );
+        let config = Config::parse(&text, "x", &place).unwrap();
+        std::os::unix::fs::symlink(&place, place.join("link")).unwrap();
+        for (name, cause) in [
+            ("epoch", "gateway.state"),
+            ("epoch.peers", "gateway.state"),
+            ("epoch-lock", "gateway.state"),
+            ("link/epoch-lock", "gateway.state"),
+            ("a.sock", "gateway.control"),
+            ("a.key", "a file that it reads"),
+        ] {
+            let why = KeyLog::check(&place.join(name), &config).err().map(|why| why.to_string());
+            assert!(why.as_ref().is_some_and(|why| why.contains(cause)), "{name}: {why:?}");
+            assert!(name == "a.key" || !place.join(name).exists());
+        }
+        assert!(KeyLog::check(&place.join("keys"), &config).is_ok());
         std::fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -74,6 +74,14 @@ pub enum StartError {
         /// Which file.
         state: std::path::PathBuf,
     },
+    /// What is locked is no file of ours.
+    #[error("cannot lock {path}: it is a link, or no plain file ({source}); remove it, or name another `state`", path = path.display())]
+    Lock {
+        /// Which file.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The transparent door or the control socket.
     #[error("{0}")]
     Door(String),

@@ -7,6 +7,7 @@ use crate::record::{RunDocument, Verdict};
 use crate::replace::{lost, refuse_cells};
 use crate::sweep::SweepOptions;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use wavelane_scenario::{Axis, Cell, Scenario};
 
@@ -51,7 +52,11 @@ fn seal(record: &Path) -> Option<String> {
 
 /// Seals the Record. A Record without a seal is accepted if it agrees with its scenario.
 pub(crate) fn write_seal(record: &Path) {
-    let _ = seal(record).map(|seal| std::fs::write(seal_of(record), seal));
+    let Some(seal) = seal(record) else { return };
+    let path = seal_of(record);
+    // Whatever is there, a link too, is not written to.
+    let _ = std::fs::remove_file(&path);
+    let _ = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(seal.as_bytes()));
 }
 
 /// Whether a Record is not the one that was sealed. One from a cluster, or from a version without seals, has no seal yet.
@@ -201,4 +206,27 @@ pub(crate) fn make_room(records: impl Iterator<Item = PathBuf>) -> Result<(), Ru
         let _ = std::fs::remove_file(seal_of(&record));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_seal_is_not_written_through_a_link() {
+        let dir = std::env::temp_dir().join(format!("wavelane-seal-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let (record, other) = (dir.join("record"), dir.join("other"));
+        std::fs::create_dir_all(&record).unwrap();
+        std::fs::write(record.join("record.json"), "{}").unwrap();
+        std::fs::write(&other, "untouched").unwrap();
+        std::os::unix::fs::symlink(&other, seal_of(&record)).unwrap();
+        write_seal(&record);
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "untouched");
+        assert!(!is_edited(&record) && seal_of(&record).symlink_metadata().unwrap().is_file());
+        std::fs::write(record.join("record.json"), "{ }").unwrap();
+        assert!(is_edited(&record));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

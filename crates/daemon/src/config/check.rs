@@ -3,7 +3,7 @@
 use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value};
 use crate::{epoch, keys, whereabouts};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use wavelane_base::IpPrefix;
 use wavelane_host::files::with_suffix;
 
@@ -83,19 +83,12 @@ impl Config {
 
     /// Files that we write or make must be neither files that we read nor one another.
     fn check_paths(&self) -> Result<(), ConfigError> {
-        let same =
-            |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
-        let made = [
-            ("gateway.control", self.control.clone()),
-            ("gateway.state", self.state.clone()),
-            ("gateway.state", with_suffix(&self.state, whereabouts::SUFFIX)),
-            ("gateway.state", with_suffix(&self.state, epoch::LOCK_SUFFIX)),
-        ];
+        let made = self.made();
         for (at, (key, path)) in made.iter().enumerate() {
-            if let Some(read) = self.reads.iter().find(|read| same(read, path)) {
+            if let Some(read) = self.reads.iter().find(|read| is_same(read, path)) {
                 return Err(value(*key, format!("{} is read as well: name another path", read.display())));
             }
-            if let Some((other, _)) = made[..at].iter().find(|(other, made)| other != key && same(made, path)) {
+            if let Some((other, _)) = made[..at].iter().find(|(other, made)| other != key && is_same(made, path)) {
                 return Err(value(
                     *key,
                     format!("also writes {}, which is {other}: name another path", path.display()),
@@ -103,6 +96,22 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// What we write or make, and by which key.
+    fn made(&self) -> [(&'static str, PathBuf); 4] {
+        [
+            ("gateway.control", self.control.clone()),
+            ("gateway.state", self.state.clone()),
+            ("gateway.state", with_suffix(&self.state, whereabouts::SUFFIX)),
+            ("gateway.state", with_suffix(&self.state, epoch::LOCK_SUFFIX)),
+        ]
+    }
+
+    /// What of this gateway lies at `path`, or will once it runs; nothing if another file may be made there.
+    pub(crate) fn own_file(&self, path: &Path) -> Option<&'static str> {
+        let made = self.made().into_iter().find(|(_, made)| is_same(made, path)).map(|(key, _)| key);
+        made.or_else(|| self.reads.iter().any(|read| is_same(read, path)).then_some("a file that it reads"))
     }
 
     fn check_intercept(&self, i: &Intercept) -> Result<(), ConfigError> {
@@ -180,6 +189,18 @@ impl Config {
 
 /// Most own addresses of the TUN device.
 const TUN_ADDRESSES_MAX: usize = 16;
+
+/// Whether two paths are one file's, also before it is there.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let in_folder = || {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(folder.canonicalize().ok()?.join(path.file_name()?))
+        };
+        path.canonicalize().ok().or_else(in_folder)
+    };
+    a == b || place(a).is_some_and(|a| place(b) == Some(a))
+}
 
 fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
