@@ -2,6 +2,7 @@
 //! one another.
 
 use crate::config::{Config, Peer, Source, Ways, prefix_text};
+use crate::keys;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wavelane_base::IpPrefix;
@@ -46,6 +47,10 @@ pub struct About {
     /// How many of its lanes lead to the other, and how many of those are metered.
     lanes: usize,
     metered: usize,
+    /// Its public key, the one that it has for the other, and whether a preshared key goes with it. Older programs do not say.
+    key: Option<String>,
+    peer_key: Option<String>,
+    preshared: Option<bool>,
 }
 
 fn texts(prefixes: &[IpPrefix]) -> Vec<String> {
@@ -77,6 +82,9 @@ impl About {
             seal: config.seal,
             lanes: out.len().max(1),
             metered: out.iter().filter(|lane| lane.metered).count(),
+            key: Some(keys::to_base64(&keys::public_key(&config.private_key))),
+            peer_key: Some(keys::to_base64(&peer.public_key)),
+            preshared: Some(peer.preshared_key.is_some()),
         }
     }
 
@@ -118,6 +126,7 @@ fn uncovered(parts: &[String], whole: &[String]) -> Vec<String> {
 /// Where the two sides contradict one another. `spread_s` is how long the other's time of day was on its way, at most.
 pub(crate) fn compare(ours: &About, theirs: &About, spread_s: f64) -> Compared {
     let mut found = Compared { text: format!("this gateway and peer {}\n", ours.peer), sound: true };
+    same_keys(&mut found, ours, theirs);
     reach(&mut found, ours, theirs, ("here", "there"));
     reach(&mut found, theirs, ours, ("there", "here"));
     let both: Vec<&String> = ours.routes.iter().filter(|route| theirs.routes.contains(route)).collect();
@@ -163,6 +172,24 @@ pub(crate) fn compare(ours: &About, theirs: &About, spread_s: f64) -> Compared {
     found
 }
 
+/// Whether each has the other's key. The file may name others than those by which the gateways talk now.
+fn same_keys(found: &mut Compared, ours: &About, theirs: &About) {
+    let differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+    if differ(&ours.key, &theirs.peer_key) {
+        found.wrong("the other side has another public key for this gateway: put that of this file's `key` there (`wavelane check` prints it), or name the former `key` here");
+    }
+    if differ(&ours.peer_key, &theirs.key) {
+        found.wrong("the peer's `public_key` here is not the key that it has: put that here");
+    }
+    match (ours.preshared, theirs.preshared) {
+        (Some(true), Some(false)) => found
+            .wrong("only this side has a preshared_key for the other, so neither would understand the other: name a copy of it there"),
+        (Some(false), Some(true)) => found
+            .wrong("only the other side has a preshared_key for this one, so neither would understand the other: name a copy of it here"),
+        _ => {}
+    }
+}
+
 /// Whether what `one` wants to reach is what `other` lets it.
 fn reach(found: &mut Compared, one: &About, other: &About, (here, there): (&str, &str)) {
     for route in uncovered(&one.routes, &other.targets) {
@@ -198,6 +225,9 @@ mod tests {
             sources: Some(list(&["10.3.0.0/16"])),
             split: true,
             lanes: 1,
+            key: Some("A".into()),
+            peer_key: Some("B".into()),
+            preshared: Some(false),
             ..About::default()
         };
         let shore = About {
@@ -206,6 +236,8 @@ mod tests {
             targets: list(&["10.3.0.0/16"]),
             serves: Some(list(&["10.3.0.0/16"])),
             sources: Some(list(&["10.1.0.0/24"])),
+            key: Some("B".into()),
+            peer_key: Some("A".into()),
             ..ship.clone()
         };
         (ship, shore)
@@ -217,6 +249,9 @@ mod tests {
         let found = compare(&ship, &shore, 0.0);
         assert!(found.sound && found.text.contains("  ok    routes, permissions and doors"), "{found:?}");
         assert!(!found.text.contains("note"), "{found:?}");
+        // One that does not say is taken for right.
+        let found = compare(&ship, &About { key: None, peer_key: None, preshared: None, ..shore }, 0.0);
+        assert!(found.sound, "{found:?}");
     }
 
     #[test]
@@ -259,6 +294,14 @@ mod tests {
             &|ship, shore| (ship.tun_mtu, shore.tun_mtu) = (Some(1_400), Some(1_280)),
             "note  tun.mtu is 1400 here and 1280 there",
         );
+        found(false, &|ship, _| ship.key = Some("C".into()), "the other side has another public key for this gateway");
+        found(
+            false,
+            &|_, shore| shore.key = Some("C".into()),
+            "the peer's `public_key` here is not the key that it has",
+        );
+        found(false, &|ship, _| ship.preshared = Some(true), "only this side has a preshared_key");
+        found(false, &|_, shore| shore.preshared = Some(true), "only the other side has a preshared_key");
         found(false, &|_, shore| shore.seal = true, "set gateway.seal here too");
         found(true, &|ship, _| ship.metered = 1, "note  a lane is `metered` here and none is there");
         found(true, &|_, shore| shore.clock_s += 60.0, "note  its clock is 60 s ahead of this one");

@@ -56,8 +56,10 @@ pub enum CommandError {
     /// The daemon's answer makes no sense.
     #[error("the answer from {0} is not a status document: is the other end a wavelaned of this version?")]
     StrangeAnswer(PathBuf),
-    /// It is a proxy's daemon, and the command shows links.
-    #[error("{0} is the socket of a proxy, which has no links to show: use `wavelane status`")]
+    /// It is a proxy's daemon, and the command is about peers or trials.
+    #[error(
+        "{0} is the socket of a proxy, which has no peers and no trials: `wavelane status` shows what it does, SIGHUP (`systemctl reload`) has it read its file again"
+    )]
     OfProxy(PathBuf),
     /// A file cannot be written.
     #[error("cannot write {path}: {source}; choose another --dir or remove the old file")]

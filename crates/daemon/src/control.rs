@@ -1,5 +1,6 @@
 //! The control socket: a client that asks nothing gets one status document, others what they ask for.
 
+use crate::request::Answer;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,8 +11,10 @@ use wavelane_host::poller::{Poller, Watch};
 
 /// A client that says nothing for so long asks for the status document, as those do that only read.
 const SILENCE: Span = Span::from_millis(20);
-/// Most clients that ask for something else, or have not said what, at once.
-const CLIENTS_MAX: usize = 32;
+/// Most clients at once that have asked for something else; of more, the one that was silent for longest gives way.
+const ASKING_MAX: usize = 32;
+/// Most that have not said what they want. The next waits in the kernel, no longer than [`SILENCE`], so that each is answered.
+const NEW_MAX: usize = 32;
 /// No request is longer.
 const LINE_MAX: usize = 4_096;
 /// Reads of one client before it is another's turn; what is left is reported again.
@@ -41,6 +44,10 @@ struct Client {
     said: Vec<u8>,
     /// Until when it may be silent; nothing once it has asked.
     silent_until: Option<Instant>,
+    /// It has said a line.
+    asks: bool,
+    /// When it was last heard, or told something.
+    active: Instant,
 }
 
 /// What a client wants.
@@ -83,14 +90,18 @@ impl Control {
         listener.set_nonblocking(true).map_err(io)?;
         Ok(Self { listener, path: path.into(), made: identity(path), clients: Vec::new(), next: 0 })
     }
-    /// Takes every waiting client; `token` tells when one says something. Past [`CLIENTS_MAX`] they are turned away.
+    /// Takes waiting clients; `token` tells when one says something.
     pub(crate) fn accept(&mut self, now: Instant, poller: &Poller, token: u64) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let room = self.clients.len() < CLIENTS_MAX;
-            if room && stream.set_nonblocking(true).is_ok() && poller.add(&stream, token, Watch::Readable).is_ok() {
+        let mut new = self.clients.iter().filter(|client| !client.asks).count();
+        while new < NEW_MAX
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            if stream.set_nonblocking(true).is_ok() && poller.add(&stream, token, Watch::Readable).is_ok() {
                 let id = ClientId(self.next);
                 self.next += 1;
-                self.clients.push(Client { id, stream, said: Vec::new(), silent_until: Some(now + SILENCE) });
+                new += 1;
+                let silent_until = Some(now + SILENCE);
+                self.clients.push(Client { id, stream, said: Vec::new(), silent_until, asks: false, active: now });
             }
         }
     }
@@ -98,15 +109,34 @@ impl Control {
     pub(crate) fn hear(&mut self, now: Instant) -> Vec<(ClientId, Wants)> {
         let mut wants = Vec::new();
         self.clients.retain_mut(|client| client.hear(now, &mut wants));
+        self.make_room();
         wants
+    }
+    /// Ends those that asked, and have been silent for longer than [`ASKING_MAX`] others.
+    fn make_room(&mut self) {
+        let asking = || self.clients.iter().filter(|client| client.asks);
+        let surplus = asking().count().saturating_sub(ASKING_MAX);
+        let mut idle: Vec<(Instant, ClientId)> = asking().map(|client| (client.active, client.id)).collect();
+        idle.sort_unstable();
+        for (at, id) in idle.into_iter().take(surplus) {
+            let why = format!("{ASKING_MAX} others have asked since this one last did: end some, and ask again");
+            self.tell(at, id, &Answer::Refused(why).line());
+            self.end(id);
+        }
     }
     /// When a client has been silent for so long that it wants the status document.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.clients.iter().filter_map(|client| client.silent_until).min()
     }
     /// Tells a client something; one that does not read is let go.
-    pub(crate) fn tell(&mut self, id: ClientId, text: &str) {
-        self.clients.retain_mut(|client| client.id != id || client.stream.write_all(text.as_bytes()).is_ok());
+    pub(crate) fn tell(&mut self, now: Instant, id: ClientId, text: &str) {
+        self.clients.retain_mut(|client| {
+            if client.id != id {
+                return true;
+            }
+            client.active = now;
+            client.stream.write_all(text.as_bytes()).is_ok()
+        });
     }
     /// Ends the connection.
     pub(crate) fn end(&mut self, id: ClientId) {
@@ -134,14 +164,17 @@ impl Client {
                     return true;
                 }
                 Ok(0) => return false,
-                Ok(n) => self.said.extend_from_slice(&part[..n]),
+                Ok(n) => {
+                    self.active = now;
+                    self.said.extend_from_slice(&part[..n]);
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => return false,
             }
             while let Some(end) = self.said.iter().position(|octet| *octet == b'\n') {
                 let line: Vec<u8> = self.said.drain(..=end).collect();
-                self.silent_until = None;
+                (self.silent_until, self.asks) = (None, true);
                 wants.push((self.id, Wants::Line(String::from_utf8_lossy(&line).trim().to_owned())));
             }
             if self.said.len() > LINE_MAX {
@@ -207,7 +240,7 @@ mod tests {
         assert_eq!((control.hear(start), control.deadline()), (vec![], Some(late)));
         let wants = control.hear(late);
         let [(id, Wants::Status)] = wants[..] else { panic!("{wants:?}") };
-        control.tell(id, "{}");
+        control.tell(late, id, "{}");
         control.end(id);
         let mut text = String::new();
         silent.read_to_string(&mut text).unwrap();
@@ -226,12 +259,48 @@ mod tests {
         assert_eq!(lines.collect::<Vec<_>>(), [Wants::Line("{\"ask\":1}".into()), Wants::Line("more".into())]);
         drop(asks);
         assert_eq!((control.hear(late), control.clients.len()), (vec![], 0));
-        // Neither endless lines nor more clients than there is room for.
+        // No endless lines.
         let mut endless = connect(&mut control, start);
         endless.write_all(&[b'x'; LINE_MAX + 1_024]).unwrap();
         assert_eq!((control.hear(start), control.clients.len()), (vec![], 0));
-        let many: Vec<UnixStream> = (0..=CLIENTS_MAX).map(|_| connect(&mut control, start)).collect();
-        assert_eq!((many.len(), control.clients.len()), (CLIENTS_MAX + 1, CLIENTS_MAX));
+    }
+
+    #[test]
+    fn clients_that_ask_and_stay_keep_nobody_out() {
+        let path = std::env::temp_dir().join(format!("wavelane-many-{}.sock", std::process::id()));
+        let mut control = Control::bind(&path).unwrap();
+        let poller = Poller::new().unwrap();
+        let at = |n: usize| Instant::from_secs(1) + SILENCE.times(n as u64);
+        let ask = |control: &mut Control, n: usize| {
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(b"{}\n").unwrap();
+            control.accept(at(n), &poller, 7);
+            assert_eq!(control.hear(at(n)).len(), 1);
+            client
+        };
+        let mut staying: Vec<UnixStream> = (0..ASKING_MAX).map(|n| ask(&mut control, n)).collect();
+        // The first is heard again, so another has been silent for longest when one more asks.
+        staying[0].write_all(b"{}\n").unwrap();
+        assert_eq!(control.hear(at(ASKING_MAX)).len(), 1);
+        let _more = ask(&mut control, ASKING_MAX + 1);
+        assert_eq!(control.clients.len(), ASKING_MAX);
+        let mut text = String::new();
+        staying[1].read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("{\"refused\":\"32 others have asked"), "{text}");
+        staying[0].set_nonblocking(true).unwrap();
+        assert_eq!(staying[0].read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it stays");
+        // Who has not asked takes no place of those, and waits for one of its kind at most as long as it may be silent.
+        let new: Vec<UnixStream> = (0..NEW_MAX + 3).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        control.accept(at(40), &poller, 7);
+        assert_eq!(control.clients.len(), ASKING_MAX + NEW_MAX);
+        for n in [41, 42] {
+            let wants = control.hear(at(n));
+            assert_eq!(wants.len(), if n == 41 { NEW_MAX } else { 3 });
+            assert!(wants.iter().all(|(_, wants)| *wants == Wants::Status));
+            wants.iter().for_each(|(id, _)| control.end(*id));
+            control.accept(at(n), &poller, 7);
+        }
+        assert_eq!((new.len(), control.clients.len()), (NEW_MAX + 3, ASKING_MAX));
     }
 
     #[test]

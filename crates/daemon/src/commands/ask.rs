@@ -28,7 +28,11 @@ impl Asking {
 
     pub(super) fn ask(&mut self, ask: &Ask) -> Result<(), CommandError> {
         let line = serde_json::to_string(ask).unwrap_or_default() + "\n";
-        self.stream.write_all(line.as_bytes()).map_err(|source| self.gone(source))
+        match self.stream.write_all(line.as_bytes()) {
+            // What the other end said before it ended tells what it is.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(|source| self.gone(source)),
+        }
     }
 
     /// The next answer; `None` if none came within `patience`, or a signal came.
@@ -48,10 +52,12 @@ impl Asking {
             match self.stream.read(&mut part) {
                 Ok(0) if self.heard.is_empty() => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
                 Ok(n) if n > 0 && self.heard.len() <= ANSWER_MAX => self.heard.extend_from_slice(&part[..n]),
-                Ok(_) => return Err(self.strange_answer()),
+                Ok(_) => return Err(self.strange(&self.heard)),
                 Err(e) if [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::Interrupted].contains(&e.kind()) => {
                     return Ok(None);
                 }
+                // It ended without having read the question.
+                Err(_) if !self.heard.is_empty() => return Err(self.strange(&self.heard)),
                 Err(source) => return Err(self.gone(source)),
             }
         }

@@ -98,7 +98,7 @@ impl Daemon {
                     asking.heard.extend_from_slice(&part[..n])
                 }
                 ReadOutcome::Blocked => return,
-                ReadOutcome::Data(_) | ReadOutcome::End | ReadOutcome::Reset => self.end_talk(flow),
+                ReadOutcome::Data(_) | ReadOutcome::End | ReadOutcome::Reset => self.end_talk(flow, None),
             }
         }
     }
@@ -110,18 +110,23 @@ impl Daemon {
     }
 
     /// Such a flow is over.
-    pub(super) fn end_talk(&mut self, flow: FlowId) {
+    pub(super) fn end_talk(&mut self, flow: FlowId, why: Option<Reason>) {
         if self.talks.told.remove(&flow).is_some() {
             return;
         }
         let Some(Asking { client, peer, heard, .. }) = self.talks.asked.remove(&flow) else { return };
         let answer = match About::read(&heard) {
             Some(about) => Answer::About(Box::new(about)),
-            None => Answer::Refused(format!(
-                "peer '{peer}' does not tell what it is configured for: it is older than this wavelaned, or was lost meanwhile"
-            )),
+            None => Answer::Refused(match why {
+                Some(Reason::NoRoom) => format!("peer '{peer}' answers others now: ask again in a few seconds"),
+                // As any target that may not be reached.
+                Some(Reason::Prohibited) => {
+                    format!("peer '{peer}' does not tell what it is configured for: it is older than this wavelaned")
+                }
+                _ => format!("peer '{peer}' was lost before it had told everything: see `wavelane netcheck`"),
+            }),
         };
-        self.control.tell(client, &answer.line());
+        self.control.tell(self.now, client, &answer.line());
     }
 
     /// Neighbours that do not go on.
@@ -131,7 +136,7 @@ impl Daemon {
         let asked = self.talks.asked.iter().filter(|(_, asking)| late(&asking.until)).map(|(flow, _)| *flow);
         for flow in told.chain(asked).collect::<Vec<_>>() {
             self.gateway.reset(self.now, flow);
-            self.end_talk(flow);
+            self.end_talk(flow, None);
         }
     }
 }

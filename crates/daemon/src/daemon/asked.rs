@@ -44,7 +44,7 @@ impl Daemon {
             match wants {
                 Wants::Status => {
                     let document = document.get_or_insert_with(|| self.document());
-                    self.control.tell(client, document);
+                    self.control.tell(self.now, client, document);
                     self.control.end(client);
                 }
                 Wants::Line(line) => {
@@ -56,8 +56,8 @@ impl Daemon {
                     };
                     match done {
                         Ok(None) => {}
-                        Ok(Some(text)) => self.control.tell(client, &Answer::Done(text).line()),
-                        Err(why) => self.control.tell(client, &Answer::Refused(why).line()),
+                        Ok(Some(text)) => self.control.tell(self.now, client, &Answer::Done(text).line()),
+                        Err(why) => self.control.tell(self.now, client, &Answer::Refused(why).line()),
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl Daemon {
         if round_trip.is_none() {
             answer.why = Some("lost".into());
         }
-        self.control.tell(client, &Answer::Echo(answer).line());
+        self.control.tell(self.now, client, &Answer::Echo(answer).line());
     }
 
     /// Echoes that nobody answered.
@@ -131,7 +131,7 @@ impl Daemon {
         let late: Vec<Waiting> = self.asked.echoes.extract_if(.., |waiting| waiting.until <= now).collect();
         for Waiting { client, peer, lane, mut answer, .. } in late {
             answer.why = Some(self.why_no_answer(peer, lane));
-            self.control.tell(client, &Answer::Echo(answer).line());
+            self.control.tell(self.now, client, &Answer::Echo(answer).line());
         }
     }
 

@@ -12,11 +12,10 @@ impl Daemon {
             Event::Incoming { flow, peer, source, target } if is_about(source, target) => self.tell_about(flow, peer),
             Event::Accepted(flow) if self.talks.has(flow) => self.talk_accepted(flow),
             Event::Readable(flow) | Event::Writable(flow) if self.talks.has(flow) => self.go_on_talking(flow),
-            Event::Refused(flow, _) | Event::Reset(flow, _) | Event::Ending(flow) | Event::Closed(flow)
-                if self.talks.has(flow) =>
-            {
-                self.end_talk(flow);
+            Event::Refused(flow, why) | Event::Reset(flow, why) if self.talks.has(flow) => {
+                self.end_talk(flow, Some(why));
             }
+            Event::Ending(flow) | Event::Closed(flow) if self.talks.has(flow) => self.end_talk(flow, None),
             Event::PeerUp(peer) => self.peer_up(peer),
             Event::PeerSilent(peer) => self.peer_silent(peer),
             Event::PathMtu { peer, place, text } => {

@@ -21,7 +21,8 @@ const TRIAL_AGAIN: Span = Span::from_secs(5);
 /// Most requests of clients that wait for their turn: more than clients, since nobody needs more than one at a time.
 const REQUESTS_MAX: usize = 64;
 
-const NO_TRIAL: &str = "no configuration is on trial, so what is in force stays (`wavelane reload --confirm 60s` begins a trial)";
+const NO_TRIAL: &str =
+    "no configuration is on trial, so what is in force stays (`wavelane reload --confirm 60s` begins a trial)";
 
 /// What asks for a reload, and what became of the last.
 pub(super) struct Reloads {
@@ -215,7 +216,7 @@ impl Daemon {
     }
     fn tell_of_reload(&mut self, request: Request, result: Result<String, String>) {
         let Some(client) = request.client else { return };
-        self.control.tell(client, &result.map_or_else(Answer::Refused, Answer::Done).line());
+        self.control.tell(self.now, client, &result.map_or_else(Answer::Refused, Answer::Done).line());
     }
     /// The configuration `of` replaced `former`.
     fn note_trial(&mut self, of: Of, former: Config) -> String {

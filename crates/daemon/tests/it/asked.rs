@@ -222,6 +222,25 @@ fn requests_that_make_no_sense_are_refused_and_harm_nothing() {
 }
 
 #[test]
+fn a_proxy_says_that_it_is_one_to_whoever_asks_for_more() {
+    let _alone = alone();
+    if !root_or_skip("asked_proxy") {
+        return;
+    }
+    let world = World::new("askproxy");
+    let proxy = crate::proxy::start(&world, "");
+    let what =
+        "is the socket of a proxy, which has no peers and no trials: `wavelane status` shows what it does, SIGHUP";
+    // It ends each conversation by itself, before the question or after.
+    for _ in 0..20 {
+        let said = ask(&proxy, |_| ()).unwrap_err();
+        assert!(said.contains(what), "{said}");
+        let said = pings(&proxy, "b", 1, Span::from_secs(1)).unwrap_err();
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
 fn check_asks_the_peer_and_names_what_contradicts() {
     let _alone = alone();
     if !root_or_skip("with") {
@@ -242,6 +261,26 @@ fn check_asks_the_peer_and_names_what_contradicts() {
     assert!(!found.sound, "{found:?}");
     assert!(found.text.contains("wrong 10.77.0.0/16 is a route here, and not served there"), "{found:?}");
     assert!(found.text.contains("wrong what comes from 10.88.0.0/16, a network here, is refused there"), "{found:?}");
+    // Keys, of which the text says only that they differ.
+    let good = std::fs::read_to_string(&config).unwrap();
+    let (other, psk) = (key_pair(), world.dir.join("psk"));
+    wavelane_daemon::keys::write_key(&psk, &other.private).unwrap();
+    edit(&config, "public_key", &format!("preshared_key = \"{}\"\npublic_key", psk.display()));
+    edit(&config, &world.keys[1].public, &other.public);
+    let found = check_with(&config, "b", Some(&a.control)).unwrap();
+    assert!(found.text.contains("wrong the peer's `public_key` here is not the key that it has"), "{found:?}");
+    assert!(found.text.contains("wrong only this side has a preshared_key for the other"), "{found:?}");
+    assert!(!found.text.contains(&std::fs::read_to_string(&psk).unwrap().trim().to_owned()), "{found:?}");
+    std::fs::write(&config, good).unwrap();
+    // More at once than it answers: each of the others is told to ask again.
+    let said: Vec<_> = std::thread::scope(|scope| {
+        let ask = || scope.spawn(|| check_with(&config, "b", Some(&a.control)).map_err(|why| why.to_string()));
+        let all: Vec<_> = (0..12).map(|_| ask()).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let others = said.iter().filter_map(|said| said.as_ref().err());
+    assert!(others.clone().all(|why| why.contains("answers others now: ask again")), "{said:?}");
+    assert!(others.count() < 12, "{said:?}");
     assert!(check_with(&config, "c", None).unwrap_err().to_string().starts_with("no peer is called 'c'"));
     wait_for("the end of its flows", || (a.status().flows, b.status().flows) == (0, 0));
     b.stop();
