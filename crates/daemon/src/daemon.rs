@@ -149,6 +149,8 @@ pub struct Daemon {
     losses_told: BTreeMap<Part, (Option<Instant>, u64)>,
     /// What bounds the lines on networks that this host is attached to.
     notes_told: Allowance,
+    /// What bounds the search for the peer that did not let a packet through.
+    packet_refusals: Allowance,
     /// What bounds the gateway's notices that no peer answers for.
     notices_told: Allowance,
     /// When the rules for peers that are down are installed again.
@@ -201,8 +203,8 @@ impl Daemon {
         let hook = config.hook.as_ref().map(|program| Hook::start(program, log.pen())).transpose();
         let hook = hook.map_err(system("a thread"))?;
         let entropy = Entropy::live(wavelane_host::entropy::fill);
-        if let Some(listener) = opened.metrics {
-            metrics::serve(listener, &config.control).map_err(system("a thread"))?;
+        if let Some(place) = opened.metrics {
+            metrics::serve(place, &config.control, log.pen()).map_err(system("a thread"))?;
         }
         let line = config.serial.clone().zip(opened.line);
         let line = line.map(|(of, tun)| {
@@ -270,6 +272,7 @@ impl Daemon {
             refusals_told: BTreeMap::new(),
             losses_told: BTreeMap::new(),
             notes_told: Allowance::new(now),
+            packet_refusals: Allowance::new(now),
             notices_told: Allowance::new(now),
             give_back_again: None,
             peers: vec![Contact::new(now); config.peers.len()],

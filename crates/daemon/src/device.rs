@@ -124,7 +124,16 @@ impl Ways {
         let rules = Family::each(|family| renew_rules(family, tun, intercept, &self.answering));
         self.sure = false;
         let routes = self.lead(config, down);
+        self.purge();
         device.and(rules).and(routes)
+    }
+    /// How many routes our table is to hold.
+    pub(crate) fn routes(&self) -> usize {
+        self.routes.len()
+    }
+    /// Takes what others put into our table out of it.
+    pub(crate) fn purge(&self) {
+        remove_foreign(TABLE, &self.routes);
     }
     /// Makes the device, if somebody deleted it or another one has its name.
     fn make_anew(&mut self, tun: &Tun) -> Result<(), ToolError> {
@@ -171,16 +180,26 @@ impl Drop for Ways {
 /// Makes the device.
 fn make(tun: &Tun) -> Result<OffloadTun, DeviceError> {
     let (name, made) = (tun.name.as_str(), OffloadTun::open(&tun.name, tun.offload)?);
-    // Routers have no use for an address that the kernel makes up; a kernel without IPv6 does not know the word.
-    let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
-    run("ip", &["link", "set", "dev", name, "mtu", &tun.mtu.to_string()], "")?;
+    no_made_up_address(name);
     allow_other_ways(name)?;
     Ok(made)
+}
+
+/// Routers have no use for an address that the kernel makes up, as it does when IPv6 comes back with an MTU that is large enough; a kernel
+/// without IPv6 does not know the word.
+fn no_made_up_address(name: &str) {
+    let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
+    let _ = run("ip", &["-6", "address", "flush", "dev", name, "scope", "link"], "");
 }
 
 /// Sets the device up and gives it its addresses, those of one IP version even if another's are refused.
 fn set_up(tun: &Tun) -> Result<(), ToolError> {
     let name = tun.name.as_str();
+    let mtu_now = || wavelane_host::interface_index(name).and_then(wavelane_host::routes::interface_mtu);
+    if mtu_now() != Some(tun.mtu.into()) {
+        run("ip", &["link", "set", "dev", name, "mtu", &tun.mtu.to_string()], "")?;
+        no_made_up_address(name);
+    }
     let up = run("ip", &["link", "set", "dev", name, "up"], "").map(drop);
     let add = |a: &TunAddress| {
         let mut arguments = vec!["address", "replace"];
@@ -194,6 +213,71 @@ fn set_up(tun: &Tun) -> Result<(), ToolError> {
         let of = tun.addresses.iter().filter(|a| Family::of_address(a.address) == family);
         of.map(add).fold(Ok(()), Result::and)
     }))
+}
+
+/// Takes others' routes out of a table of ours: what they match is not ours to take, or goes elsewhere than it should.
+pub(crate) fn remove_foreign(table: u16, wanted: &[String]) {
+    let wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
+    for family in Family::here() {
+        let listing = run("ip", &[family.ip_flag(), "route", "show", "table", &table.to_string()], "");
+        let listing = listing.unwrap_or_default();
+        let foreign = listing.lines().filter(|line| !line.starts_with(char::is_whitespace));
+        let foreign = foreign.filter_map(|line| Listed::parse(family, line)).filter(|route| !route.is_in(&wanted));
+        let lines: String = foreign.map(|route| format!("route del {} table {table}\n", route.words())).collect();
+        if !lines.is_empty() {
+            let _ = run("ip", &[family.ip_flag(), "-force", "-batch", "-"], &lines);
+        }
+    }
+}
+
+/// A route as `ip` lists it.
+#[derive(Debug)]
+struct Listed<'a> {
+    /// Nothing of one that leads somewhere.
+    kind: &'a str,
+    network: String,
+    via: Option<&'a str>,
+    device: Option<&'a str>,
+    metric: Option<&'a str>,
+}
+
+impl<'a> Listed<'a> {
+    fn parse(family: Family, line: &'a str) -> Option<Self> {
+        const KINDS: [&str; 7] = ["throw", "unreachable", "blackhole", "prohibit", "local", "broadcast", "unicast"];
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next()?;
+        let kind = if KINDS.contains(&first) { first } else { "" };
+        let network = match if kind.is_empty() { first } else { words.next()? } {
+            "default" => family.everything().to_owned(),
+            network if network.contains('/') => network.to_owned(),
+            address => format!("{address}/{}", width(address.parse().ok()?)),
+        };
+        let rest: Vec<&str> = words.collect();
+        let after = |key: &str| rest.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
+        Some(Self { kind, network, via: after("via"), device: after("dev"), metric: after("metric") })
+    }
+    /// Whether it is one of ours, in the words in which we make them. IPv6 has a metric of its own for those without one.
+    fn is_in(&self, wanted: &BTreeSet<&str>) -> bool {
+        let Self { kind, network, via, device, metric } = self;
+        let plain = via.is_none() && metric.is_none_or(|metric| metric == "1024");
+        match (*kind, device) {
+            ("local", Some(device)) => plain && wanted.contains(format!("local {network} dev {device}").as_str()),
+            ("", Some(device)) => plain && wanted.contains(format!("{network} dev {device}").as_str()),
+            ("throw", _) => plain && wanted.contains(format!("throw {network}").as_str()),
+            ("unreachable", _) => {
+                metric.is_some() && wanted.contains(format!("unreachable {network} {REFUSING}").as_str())
+            }
+            _ => false,
+        }
+    }
+    fn words(&self) -> String {
+        let Self { kind, network, via, device, metric } = self;
+        let mut words = format!("{kind} {network}");
+        for (key, value) in [("via", via), ("dev", device), ("metric", metric)] {
+            words.extend(value.map(|value| format!(" {key} {value}")));
+        }
+        words
+    }
 }
 
 /// Network and metric of a route: by these the kernel tells routes of one table apart.

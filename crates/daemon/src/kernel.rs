@@ -55,11 +55,22 @@ impl Installed {
         }
         self.ways.as_mut().map_or(Ok(()), |ways| ways.lead(config, down))
     }
+    /// Takes what others put into our tables out of them, if they hold more than they should.
+    fn purge(&self, routes: usize) -> bool {
+        let wanted = self.rules.routes() + self.ways.as_ref().map_or(0, Ways::routes);
+        let more = routes > wanted;
+        if more {
+            self.rules.purge();
+            self.ways.iter().for_each(Ways::purge);
+        }
+        more
+    }
     /// Makes anew what another program took away.
     fn put_back(&mut self, part: Part, wanted: &Wanted) -> Result<(), ToolError> {
         match part {
             Part::PolicyRules | Part::Routes | Part::Device => {
                 let home = self.rules.lead_home();
+                self.rules.purge();
                 self.ways.as_mut().map_or(Ok(()), |ways| ways.renew(&wanted.config, &wanted.down)).and(home)
             }
             Part::ClosedTable => rules::close(&wanted.config),

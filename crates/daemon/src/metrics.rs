@@ -2,9 +2,11 @@
 
 mod figures;
 
+use crate::log::Pen;
+use crate::start::lacks_address;
 use crate::status::Report;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,10 +35,49 @@ struct Shared {
     snapshot: Mutex<Option<(Instant, Arc<Report>)>>,
 }
 
-/// Serves `listener` for as long as the process lives. Snapshots come by the control socket.
-pub(crate) fn serve(listener: TcpListener, control: &Path) -> io::Result<()> {
+/// Where figures are served.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Open(TcpListener),
+    /// An address that is not this machine's yet.
+    Awaited(SocketAddr),
+}
+
+impl Place {
+    /// Opens it; at boot the address may come later.
+    pub(crate) fn open(at: SocketAddr) -> io::Result<Self> {
+        match TcpListener::bind(at) {
+            Err(why) if lacks_address(&why) => Ok(Self::Awaited(at)),
+            other => other.map(Self::Open),
+        }
+    }
+    /// The listener, as soon as there can be one.
+    fn await_listener(self, pen: &Pen) -> TcpListener {
+        let at = match self {
+            Self::Open(listener) => return listener,
+            Self::Awaited(at) => at,
+        };
+        let mut said = false;
+        loop {
+            match TcpListener::bind(at) {
+                Ok(listener) => {
+                    pen.put(&format!("address {} is there: figures are served at {at}", at.ip()));
+                    return listener;
+                }
+                Err(why) if !lacks_address(&why) && !std::mem::replace(&mut said, true) => {
+                    pen.put(&format!("figures cannot be served at {at}: {why}; that is tried again and again"));
+                }
+                Err(_) => rest(),
+            }
+        }
+    }
+}
+
+/// Serves a place for as long as the process lives. Snapshots come by the control socket.
+pub(crate) fn serve(place: Place, control: &Path, pen: Pen) -> io::Result<()> {
     let shared = Arc::new(Shared { control: control.into(), clients: AtomicUsize::new(0), snapshot: Mutex::default() });
     std::thread::Builder::new().name("metrics".into()).spawn(move || {
+        let listener = place.await_listener(&pen);
         loop {
             match listener.accept() {
                 Ok((client, _)) => admit(&shared, client),
@@ -154,7 +195,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::control::Control;
-    use std::net::SocketAddr;
 
     fn ask(at: SocketAddr, request: &str) -> String {
         let mut client = TcpStream::connect(at).unwrap();
@@ -178,7 +218,7 @@ mod tests {
         });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        serve(listener, &path).unwrap();
+        serve(Place::Open(listener), &path, Pen::open().unwrap()).unwrap();
         let plain = ask(at, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(plain.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{plain}");
         assert!(plain.contains("\nwavelane_pool_bytes 77.0\n") && !plain.contains("# EOF"), "{plain}");

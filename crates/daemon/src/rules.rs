@@ -161,6 +161,15 @@ impl Rules {
             family.add_rule(&["fwmark", &mark, "lookup", &number, "priority", &number]).and(led)
         })
     }
+    /// How many routes lead there.
+    pub(crate) fn routes(&self) -> usize {
+        self.ports.len()
+    }
+    /// Takes what others put into the table of these out of it.
+    pub(crate) fn purge(&self) {
+        let home = Family::ALL.map(|family| format!("local {} dev lo", family.everything()));
+        device::remove_foreign(NUMBER, &home);
+    }
     /// Holds SYNs again when another program took the rules for that away, or a part of them.
     pub(crate) fn hold_anew(&mut self, config: &Config) -> Result<(), ToolError> {
         Family::ALL.into_iter().for_each(let_syns_pass);

@@ -6,7 +6,7 @@ use crate::kernel::Installed;
 use crate::rules::{self, Family, NUMBER};
 use std::net::IpAddr;
 use wavelane_host::nft::run;
-use wavelane_host::routes::{policy_rules, ruleset_generation, table_routes};
+use wavelane_host::routes::{interface_mtu, policy_rules, ruleset_generation, table_routes};
 
 /// Linux's number of IPv6, with which messages on it begin.
 const AF_INET6: u8 = 10;
@@ -38,9 +38,11 @@ impl Part {
             ),
             Self::Routes => (
                 "routes in our tables 4780 and 4781",
-                "`ip route flush` or a network manager that restarts removes them; systemd-networkd spares them with ManageForeignRoutes=no",
+                "`ip route flush` or a network manager that restarts removes them, `ip route add ... table` adds others; systemd-networkd spares them with ManageForeignRoutes=no",
             ),
-            Self::Device => ("the packet door's device or its addresses", "somebody ran `ip link` or `ip address`"),
+            Self::Device => {
+                ("the packet door's device, its MTU or its addresses", "somebody ran `ip link` or `ip address`")
+            }
             Self::ClosedTable => (
                 "the nft table inet wavelane_closed",
                 "`nft flush ruleset` removes it, as a restart of nftables.service does",
@@ -59,8 +61,8 @@ pub(crate) struct Standing {
     /// Both in order.
     rules: Vec<Vec<u8>>,
     routes: Vec<Vec<u8>>,
-    /// Whether the device is set up, and its addresses; `None` without a packet door or our device.
-    device: Option<(bool, Vec<IpAddr>)>,
+    /// Whether the device is set up, its MTU and its addresses; `None` without a packet door or our device.
+    device: Option<(bool, Option<u32>, Vec<IpAddr>)>,
     closed: Option<String>,
     held: Vec<String>,
     /// Whether this host uses IPv6. While it is switched off what we had of it is taken to stand.
@@ -81,7 +83,8 @@ impl Standing {
             wavelane_host::interface_index(&tun.name).filter(|index| Some(*index) == ways.index)?;
             let up = wavelane_host::interface_is_up(&tun.name)?;
             let found = wavelane_host::addresses_of(&tun.name);
-            Some((up, tun.addresses.iter().map(|a| a.address).filter(|a| found.contains(a)).collect::<Vec<_>>()))
+            let addresses = tun.addresses.iter().map(|a| a.address).filter(|a| found.contains(a)).collect::<Vec<_>>();
+            Some((up, ways.index.and_then(interface_mtu), addresses))
         });
         let generation = ruleset_generation();
         let same = generation.is_some() && generation == last.generation && !has_older_tables();
@@ -94,7 +97,7 @@ impl Standing {
         if !six {
             keep_six(&mut rules, &last.rules);
             keep_six(&mut routes, &last.routes);
-            if let (Some((_, found)), Some((_, before))) = (&mut device, &last.device) {
+            if let (Some((.., found)), Some((.., before))) = (&mut device, &last.device) {
                 found.retain(IpAddr::is_ipv4);
                 found.extend(before.iter().filter(|a| a.is_ipv6()));
             }
@@ -119,7 +122,11 @@ impl Standing {
     pub(crate) fn holds_nothing(&self) -> bool {
         self.held.is_empty()
     }
-    /// Parts of this state that are not whole `now`. More than these is no concern of ours.
+    /// How many routes our tables hold.
+    pub(crate) fn routes(&self) -> usize {
+        self.routes.len()
+    }
+    /// Parts of this state that are not whole `now`. More than these is no concern of ours, except in our own tables.
     pub(crate) fn missing(&self, now: &Self) -> Vec<Part> {
         Part::ALL.into_iter().filter(|part| !self.lacking(*part, now).is_empty()).collect()
     }
@@ -130,12 +137,17 @@ impl Standing {
         };
         match part {
             Part::PolicyRules => from(&self.rules, &now.rules),
-            Part::Routes => from(&self.routes, &now.routes),
+            Part::Routes => {
+                // Those of others come last, told apart by their mark.
+                let others = from(&now.routes, &self.routes).into_iter().map(|route| [b"other ", &route[..]].concat());
+                from(&self.routes, &now.routes).into_iter().chain(others).collect()
+            }
             Part::Device => {
-                let Some((up, addresses)) = &self.device else { return Vec::new() };
-                let Some((up_now, found)) = &now.device else { return vec![b"device".into()] };
+                let Some((up, mtu, addresses)) = &self.device else { return Vec::new() };
+                let Some((up_now, mtu_now, found)) = &now.device else { return vec![b"device".into()] };
                 let gone = addresses.iter().filter(|a| !found.contains(a)).map(|a| a.to_string().into_bytes());
-                (*up && !up_now).then(|| b"up".into()).into_iter().chain(gone).collect()
+                let other = [(*up && !up_now, "up"), (mtu != mtu_now, "MTU")];
+                other.iter().filter(|(is, _)| *is).map(|(_, what)| what.as_bytes().into()).chain(gone).collect()
             }
             Part::ClosedTable => {
                 let gone = self.closed.is_some() && self.closed != now.closed;
@@ -200,7 +212,7 @@ mod tests {
         let stood = Standing {
             rules: vec![vec![1], vec![2]],
             routes: vec![vec![3]],
-            device: Some((true, vec![[10, 9, 9, 1].into()])),
+            device: Some((true, Some(1_400), vec![[10, 9, 9, 1].into()])),
             closed: Some("table".into()),
             held: vec!["-A WAVELANE".into()],
             six: true,
@@ -212,9 +224,14 @@ mod tests {
         more.generation = None;
         assert_eq!(stood.missing(&more), []);
         assert_eq!(stood.missing(&Standing::default()), Part::ALL);
-        let down = Standing { device: Some((false, vec![[10, 9, 9, 1].into()])), ..stood.clone() };
-        assert_eq!(stood.missing(&down), [Part::Device]);
-        assert_eq!(Standing::default().missing(&stood), []);
+        for (up, mtu) in [(false, Some(1_400)), (true, Some(1_280))] {
+            let other = Standing { device: Some((up, mtu, vec![[10, 9, 9, 1].into()])), ..stood.clone() };
+            assert_eq!(stood.missing(&other), [Part::Device]);
+        }
+        let mut foreign = stood.clone();
+        foreign.routes.push(vec![4]);
+        assert_eq!(stood.missing(&foreign), [Part::Routes]);
+        assert_eq!(Standing::default().missing(&stood), [Part::Routes], "others' routes in our tables are our concern");
     }
 
     #[test]

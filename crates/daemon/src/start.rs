@@ -5,6 +5,7 @@ use crate::control::{Control, ControlError};
 use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
 use crate::medium::{self, Port};
+use crate::metrics;
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use crate::serial;
 use std::io::{self, ErrorKind};
@@ -142,7 +143,7 @@ pub(crate) struct Opened {
     pub(crate) lanes: Vec<Option<Port>>,
     pub(crate) control: Control,
     /// Where figures are served.
-    pub(crate) metrics: Option<TcpListener>,
+    pub(crate) metrics: Option<metrics::Place>,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
     pub(crate) installed: Option<Installed>,
@@ -249,7 +250,13 @@ fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> 
         lanes.push(open_lane_if_there(&socket, mark)?);
     }
     let control = Control::bind(&config.control)?;
-    let metrics = config.metrics.map(|at| TcpListener::bind(at).map_err(port_error("TCP port", at))).transpose()?;
+    let metrics = config.metrics.map(|at| metrics::Place::open(at).map_err(port_error("TCP port", at))).transpose()?;
+    if let Some(metrics::Place::Awaited(at)) = &metrics {
+        remarks.push(format!(
+            "warning: address {} is not this machine's now, so no figures are served at {at}: they are as soon as it is there",
+            at.ip()
+        ));
+    }
     let mut forwards = Vec::new();
     for forward in &config.forwards {
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);

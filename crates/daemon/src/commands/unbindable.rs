@@ -1,6 +1,7 @@
 //! Places that the daemon could not take as this host is now: `check` says so before the start does.
 
 use crate::config::Config;
+use crate::start::lacks_address;
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::FileTypeExt;
@@ -12,7 +13,20 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     // A gateway that runs holds these places itself.
     let runs = UnixStream::connect(&config.control).is_ok();
     let all = [if runs { None } else { control(config) }, metrics(config, runs), listen(config, runs)];
-    all.into_iter().flatten().map(|why| format!("wavelaned does not start as this host is now: {why}")).collect()
+    let all = all.into_iter().flatten().map(|why| format!("wavelaned does not start as this host is now: {why}"));
+    all.chain(awaited(config)).collect()
+}
+
+/// Addresses that it waits for.
+fn awaited(config: &Config) -> impl Iterator<Item = String> {
+    let all = [("listen", Some(config.listen)), ("metrics", config.metrics)].into_iter();
+    let all = all.filter_map(|(key, at)| Some((key, at?))).filter(|(_, at)| !wavelane_host::udp::is_own(*at, None));
+    all.map(|(key, at)| {
+        format!(
+            "address {} of gateway.{key} is not this machine's now (`ip address`): it is used as soon as it is there",
+            at.ip()
+        )
+    })
 }
 
 fn control(config: &Config) -> Option<String> {
@@ -38,22 +52,24 @@ fn control(config: &Config) -> Option<String> {
 
 fn metrics(config: &Config, runs: bool) -> Option<String> {
     let at = config.metrics?;
-    let why = TcpListener::bind(at).err().filter(|e| !(runs && e.kind() == ErrorKind::AddrInUse))?;
+    let why = TcpListener::bind(at).err().filter(|e| is_final(e, runs))?;
     Some(format!("gateway.metrics = \"{at}\": {}", remedy(&why)))
 }
 
 fn listen(config: &Config, runs: bool) -> Option<String> {
     let at = config.listen;
-    let why = UdpSocket::bind(at).err().filter(|e| !(runs && e.kind() == ErrorKind::AddrInUse))?;
+    let why = UdpSocket::bind(at).err().filter(|e| is_final(e, runs))?;
     Some(format!("gateway.listen = \"{at}\": {}", remedy(&why)))
+}
+
+/// Whether it keeps the gateway from starting. An address that is not there yet is waited for.
+fn is_final(why: &std::io::Error, runs: bool) -> bool {
+    !(runs && why.kind() == ErrorKind::AddrInUse || lacks_address(why))
 }
 
 fn remedy(why: &std::io::Error) -> String {
     let what = match why.kind() {
         ErrorKind::AddrInUse => "another program has it (`ss -lnp` says which): stop that, or name another port",
-        ErrorKind::AddrNotAvailable => {
-            "no such address here (`ip address`): name one of this host's, or an unspecified one"
-        }
         ErrorKind::PermissionDenied => "not without root below port 1024: name a higher port",
         _ => return format!("{why}: name another address"),
     };
@@ -93,7 +109,7 @@ mod tests {
         assert!(taken.contains("gateway.listen = ") && taken.contains("another program has it"), "{taken}");
         // TEST-NET-1 (RFC 5737) is nobody's.
         let foreign = found(&format!("{free}metrics = \"192.0.2.1:9478\""));
-        assert!(foreign.contains("no such address here"), "{foreign}");
+        assert!(foreign.starts_with("address 192.0.2.1 of gateway.metrics is not this machine's now"), "{foreign}");
         let nowhere = found(&format!("{listen}control = \"nowhere/a.sock\""));
         assert!(nowhere.contains("is no folder here: make it"), "{nowhere}");
         std::fs::write(dir.join("file"), "").unwrap();

@@ -158,7 +158,9 @@ impl Daemon {
         }
         let more = Changes::unsaid(std::mem::take(unsaid));
         *told = Some(self.now);
-        self.say(&format!("{what}: another program took them away, and they are put back ({by}){more}"));
+        self.say(&format!(
+            "{what}: another program took them away or changed them, and they are put back ({by}){more}"
+        ));
     }
     /// A SYN to a peer that is down, and that no flow waits for. Gives it to the kernel as soon as that forwards it
     /// plainly, or answers it.

@@ -63,6 +63,20 @@ impl Daemon {
     /// A peer does not let us reach a target: this side's operator sees why its applications are refused.
     pub(super) fn prohibited(&mut self, peer: usize, target: SocketAddr) {
         self.counters.one("refused_by_peer");
+        self.tell_of_refusal(peer, target);
+    }
+
+    /// The same of a packet; which peer it went to is not known yet, and a search for each would cost too much.
+    pub(super) fn packet_prohibited(&mut self, target: IpAddr) {
+        self.counters.one("refused_by_peer");
+        if self.packet_refusals.take(self.now).is_some()
+            && let Some(peer) = self.config.route(target, |_| false)
+        {
+            self.tell_of_refusal(peer, target);
+        }
+    }
+
+    fn tell_of_refusal(&mut self, peer: usize, target: impl std::fmt::Display) {
         if self.refusals_told.get(&peer).is_some_and(|at| self.now.since(*at) < REFUSAL_EVERY) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use wavelane_host::tun::OffloadTun;
 
 /// Packets or super-packets read from the device per round.
@@ -12,6 +12,7 @@ const PACKETS_PER_ROUND: usize = 512;
 /// The longest packet a peer may send us.
 const PACKET_ROOM: usize = 65_535;
 const PROTOCOL_ICMP: u8 = 1;
+const PROTOCOL_ICMP6: u8 = 58;
 /// Unreachable and time exceeded.
 const ROUTER_ERRORS: [u8; 2] = [3, 11];
 
@@ -85,8 +86,25 @@ impl Daemon {
                     self.counters.one("dropped_packet_unsent");
                 }
             }
-            _ => tun.queue(packet),
+            _ => {
+                if let Some(target) = prohibited(packet) {
+                    self.packet_prohibited(target);
+                }
+                tun.queue(packet);
+            }
         }
+    }
+}
+
+/// Where a packet was not let through: the target in an ICMP error that says *administratively prohibited* (RFC 1812, section 5.2.7.1; RFC
+/// 4443, section 3.1), in IPv4 without IP options, which no gateway of ours adds.
+fn prohibited(packet: &[u8]) -> Option<IpAddr> {
+    let four = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+    let six = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?));
+    match *packet.first()? {
+        0x45 if *packet.get(9)? == PROTOCOL_ICMP && packet.get(20..22)? == [3, 13] => four(28 + 16),
+        first if first >> 4 == 6 && *packet.get(6)? == PROTOCOL_ICMP6 && packet.get(40..42)? == [1, 1] => six(48 + 24),
+        _ => None,
     }
 }
 

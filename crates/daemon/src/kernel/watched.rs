@@ -26,7 +26,10 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new(installed: &Installed, stands: &Wanted) -> Self {
-        let whole = Standing::read(&stands.config, installed, &Standing::default());
+        let mut whole = Standing::read(&stands.config, installed, &Standing::default());
+        if installed.purge(whole.routes()) {
+            whole = Standing::read(&stands.config, installed, &Standing::default());
+        }
         let around = Around::read(&stands.config).unwrap_or_default();
         let notes = around.news(&Around::default());
         Self { last: whole.clone(), whole, around, failing: BTreeMap::new(), unfollowed: None, notes }
@@ -34,6 +37,9 @@ impl Watched {
     /// Something was changed by us. What vanished meanwhile and does not follow from the change is put back, not forgotten.
     pub(super) fn note(&mut self, installed: &mut Installed, stands: &Wanted) {
         self.read(installed, stands);
+        if installed.purge(self.last.routes()) {
+            self.read(installed, stands);
+        }
         // What cannot be put back is missing at the next look.
         let mut lost = Vec::new();
         for part in self.whole.missing(&self.last) {

@@ -42,7 +42,10 @@ impl Attachment {
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let after = |key: &str| words.iter().skip_while(|word| **word != key).nth(1).copied();
-        let network: IpPrefix = words.first()?.parse().ok()?;
+        let first = words.first()?;
+        // A neighbour alone, as PPP has one, is listed without its length.
+        let host = || first.parse().ok().map(|address| IpPrefix { address, bits: width(address) });
+        let network: IpPrefix = first.parse().ok().or_else(host)?;
         let device = after("dev")?.to_owned();
         let is_own = || after("src").and_then(|own| own.parse().ok()).is_some_and(|own| network.contains(own));
         let is_attached = after("via").is_none()
@@ -299,6 +302,7 @@ mod tests {
         let attached = |line: &str| Attachment::parse(line).map(|a| a.to_string());
         for (line, says) in [
             ("192.168.1.0/24 dev eth0 proto kernel src 192.168.1.5 metric 100 ", "192.168.1.0/24 (eth0)"),
+            ("10.64.64.64 dev ppp0 proto kernel scope link src 10.0.0.7 ", "10.64.64.64/32 (ppp0)"),
             ("192.168.1.0/24 dev eth0 proto dhcp src 192.168.1.5 metric 202 ", "192.168.1.0/24 (eth0)"),
             ("2001:db8:1::/64 dev eth0 proto ra metric 202 pref medium", "2001:db8:1::/64 (eth0)"),
             ("2001:db8:2::/64 dev eth0 proto kernel metric 256 expires 86000sec pref medium", "2001:db8:2::/64 (eth0)"),

@@ -46,7 +46,7 @@ fn urgent_octets_stay_in_the_stream_both_ways() {
 fn standing(world: &World) -> String {
     let script = "set +e; for f in -4 -6; do ip $f rule | grep -E '^478[0-9]:'; ip $f route show table 4780; ip $f route show table 4781; done; \
          nft -s list table inet wavelane_closed; iptables -t raw -S | grep WAVELANE; ip6tables -t raw -S | grep WAVELANE; \
-         ip -o addr show dev wavelane0 | cut -d' ' -f2-7; ip link show wavelane0 | grep -o ',UP'; true";
+         ip -o addr show dev wavelane0 | cut -d' ' -f2-7; ip link show wavelane0 | grep -oE ',UP|mtu [0-9]+'; true";
     let mut lines: Vec<String> = world.sh(&world.a, script).lines().map(str::to_owned).collect();
     lines.sort();
     lines.join("\n")
@@ -79,6 +79,15 @@ fn what_other_programs_take_away_is_put_back_and_told() {
         ("iptables -t raw -F PREROUTING", "that hold SYNs"),
         ("ip link set wavelane0 down", "the packet door's device"),
         ("ip address flush dev wavelane0", "the packet door's device"),
+        ("ip link set wavelane0 mtu 1300", "the packet door's device"),
+        // Too small for IPv6, which goes from the device with all that it had of it.
+        ("ip link set wavelane0 mtu 900", "the packet door's device"),
+        // More than ours, which would be followed instead.
+        (
+            "ip route add 10.3.0.0/25 via 10.2.0.2 table 4781; ip route add blackhole 10.3.0.2 table 4781; ip -6 route add fd00:3::/64 via fd00:2::2 metric 5 table 4781",
+            "routes in our tables",
+        ),
+        ("ip route add default via 10.2.0.2 metric 3 table 4780", "routes in our tables"),
         ("ip link del wavelane0", "the packet door's device"),
         ("ip link del wavelane0; ip tuntap add wavelane0 mode tun", "the packet door's device"),
     ] {
@@ -250,14 +259,21 @@ fn an_address_that_comes_after_the_start_is_waited_for() {
     let config = world.write(
         "a",
         Outside::V4,
-        "listen = \"10.2.0.9:4780\"",
+        "listen = \"10.2.0.9:4780\"\nmetrics = \"10.1.0.9:9478\"",
         "[[forward]]\nlisten = \"10.1.0.9:7\"\nto = \"10.3.0.2:7\"\nvia = \"b\"",
     );
     world.serve(7, echo);
     let a = world.spawn("a", &config);
     a.wait_log("address 10.2.0.9 is not this machine's now");
+    a.wait_log("address 10.1.0.9 is not this machine's now, so no figures are served at 10.1.0.9:9478");
     world.sh(&world.a, "ip addr add 10.2.0.9/24 dev wan0; ip addr add 10.1.0.9/24 dev lan0");
     a.wait_log("address 10.2.0.9 is there");
+    a.wait_log("address 10.1.0.9 is there: figures are served at 10.1.0.9:9478");
+    let mut page = String::new();
+    let mut asked = world.connect(&world.client, "10.1.0.9:9478").unwrap();
+    asked.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    asked.read_to_string(&mut page).unwrap();
+    assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains("wavelane_"), "{page}");
     a.wait_log("peer 'b' is up");
     says(&mut world.connect(&world.client, "10.1.0.9:7").unwrap()).unwrap();
 }

@@ -261,6 +261,9 @@ fn packets_follow_the_reloaded_lists() {
         }
     };
     judge(&one, &others);
+    // The side that asks hears of it, too.
+    scene.a.wait_log("peer 'b' does not let us reach 10.3.0.130: list its network in gateway.serves");
+    assert!(scene.a.counter("refused_by_peer") >= others.len() as u64);
     allow(&scene, &OTHER.replace(']', ", \"10.3.0.1/32\", \"fd00:3::1/128\"]"));
     judge(&others, &one);
     let said = ping(world, &world.client, "-c 1 -W 5 10.3.0.2");
