@@ -79,7 +79,7 @@ impl About {
             keeps_sources,
             tun_mtu: config.tun.as_ref().map(|tun| tun.mtu),
             split: peer.split,
-            seal: config.seal,
+            seal: config.seals(),
             lanes: out.len().max(1),
             metered: out.iter().filter(|lane| lane.metered).count(),
             key: Some(keys::to_base64(&keys::public_key(&config.private_key))),

@@ -13,6 +13,7 @@ mod mechanisms;
 mod peer_table;
 mod serial_table;
 mod tables;
+mod text;
 
 pub(crate) use check::is_interface_name;
 pub use lane::{Lane, LaneSocket, Ways};
@@ -22,6 +23,7 @@ pub use line::Line;
 pub(crate) use line::serial_ends;
 pub use serial_table::SerialIp;
 pub(crate) use tables::LaneTable;
+pub(crate) use text::Document;
 
 use crate::device;
 use crate::keys::KeyError;
@@ -30,9 +32,10 @@ use crate::rules;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use wavelane_base::{Address, IpPrefix, Octets, PortId, Span};
+use wavelane_base::{Address, IpPrefix, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller, LaneConfig, Mechanisms, PacketConfig, PeerConfig};
+use wavelane_gateway::{Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
+use wavelane_settings::{GatewayKnobs, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -45,8 +48,6 @@ pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 pub const KEEPALIVE: Span = Span::from_secs(25);
 /// The values that the file may give instead.
 pub const KEEPALIVE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600);
-/// What `gateway.idle` may be.
-pub const IDLE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600_000);
 /// A Unix socket's path is at most 107 bytes (unix(7), `sun_path`).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -266,16 +267,12 @@ pub struct Config {
     pub hook: Option<PathBuf>,
     /// The file that remembers the boot epoch.
     pub state: PathBuf,
-    /// Bytes that all flows' buffers share.
-    pub pool: Octets,
-    /// Most flows at once.
-    pub flows_max: usize,
+    /// What the gateway machine is told; `pool` and `flows_max` are set.
+    pub knobs: GatewayKnobs,
     /// The networks on this side, if listed.
     pub serves: Option<Vec<IpPrefix>>,
     /// The kernel's routing table that chooses a target's peer among those whose routes cover it.
     pub routing_table: Option<u32>,
-    /// A connection on which nothing moved for this long is reset.
-    pub idle: Option<Span>,
     /// The neighbours.
     pub peers: Vec<Peer>,
     /// Traffic taken transparently, if any.
@@ -286,10 +283,6 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     /// A serial line that carries IP.
     pub serial: Option<SerialIp>,
-    /// Whether flows across relays are sealed from edge to edge.
-    pub seal: bool,
-    /// How blocks are switched.
-    pub mechanisms: Mechanisms,
     /// The gateways beyond relays.
     pub edges: Vec<gateway::EdgeConfig>,
     /// Test clock.
@@ -318,6 +311,11 @@ pub fn is_gateway_config(text: &str) -> bool {
 }
 
 impl Config {
+    /// Whether flows across relays are sealed from edge to edge.
+    pub(crate) fn seals(&self) -> bool {
+        self.knobs.seal == Some(Seal::EndToEnd)
+    }
+
     /// Reads the file and the key files it names (relative names count from the file's folder).
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
@@ -396,18 +394,14 @@ impl Config {
             peers: peers.collect(),
             by_table: self.routing_table.is_some(),
             next_hops: hops.collect(),
-            flows_max: self.flows_max,
-            pool: self.pool,
             serves: self.serves.clone().unwrap_or_default(),
-            seal: self.seal,
             edges: self.edges.clone(),
             keep_sources: self.source == Source::Keep,
-            idle: self.idle,
             aes_hardware: aes_hardware(),
             packets: self.packets(),
             ..gateway::Config::default()
         };
-        self.mechanisms.put_into(config)
+        config.with(&self.knobs)
     }
 
     /// The key of a setting that differs from `new` and cannot change while the daemon runs; what the gateway machine

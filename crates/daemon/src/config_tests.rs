@@ -61,9 +61,14 @@ fn block_switching_is_chosen_as_in_the_simulator() {
     let of = |keys: &str| Config::parse(&text(keys, "", ""), "x", &folder.0).unwrap();
     let of_gateway = |keys: &str| {
         let c = of(keys).to_gateway(&[]);
-        (c.backpressure, c.block.map(Octets::get), c.rounds, c.withhold.map(|of| (of.at_once, of.everywhere)))
+        (
+            c.backpressure,
+            c.block.map(wavelane_base::Octets::get),
+            c.rounds,
+            c.withhold.map(|of| (of.at_once, of.everywhere)),
+        )
     };
-    use gateway::Backpressure;
+    use wavelane_settings::Backpressure;
     assert_eq!(of_gateway(""), (Backpressure::Adaptive, None, false, None));
     // UDP lanes are not withheld unless that is asked for.
     let preset = "preset = \"hop-2009\"\n";
@@ -92,8 +97,8 @@ fn bad_configurations_are_refused_in_one_line() {
         (text("speed = 3", "", ""), "speed"),
         (text("seal = \"hops\"", "", ""), "end-to-end"),
         (text("preset = \"hop-2010\"", "", ""), "hop-2009"),
-        (text("block = \"1 kB\"", "", ""), "between \"4 KiB\" and \"64 MiB\""),
-        (text("withhold = 256", "", ""), "between 0 (off) and 255"),
+        (text("block = \"1 kB\"", "", ""), "gateway.block = 1 kB must lie between 4 KiB and 64 MiB"),
+        (text("withhold = 256", "", ""), "must be 0, or lie between 1 and 255"),
         (text("", "", &edge(&keys::to_base64(&[8; 32]))), "gateway.seal"),
         (text("seal = \"end-to-end\"", "", &edge(&own)), "own key"),
         (text("seal = \"end-to-end\"", "", &edge("town")), "44 characters"),
@@ -147,10 +152,39 @@ fn bad_configurations_are_refused_in_one_line() {
 }
 
 #[test]
-fn an_unknown_key_names_its_line() {
+fn an_unknown_key_names_its_line_and_what_may_be_meant() {
     let folder = Folder::new("line");
     let message = Config::parse(&text("speed = 3", "", ""), "f.toml", &folder.0).unwrap_err().to_string();
-    assert!(message.starts_with("f.toml, line 5"), "{message}");
+    assert!(message.starts_with("f.toml, line 5: unknown key 'speed' in [gateway]; use one of name, key"), "{message}");
+}
+
+#[test]
+fn mistyped_keys_and_words_are_recognised_in_every_table() {
+    let folder = Folder::new("typed");
+    for (text, said) in [
+        (
+            text("micro_block = true", "", ""),
+            "line 5: unknown key 'micro_block' in [gateway]; did you mean 'micro_blocks'?",
+        ),
+        (text("listne = \"[::]:1\"", "", ""), "line 5: unknown key 'listne' in [gateway]; did you mean 'listen'?"),
+        (text("on_failure = \"opne\"", "", ""), "line 5: unknown word 'opne'; did you mean 'open'?"),
+        (text("seal = \"end-to-edn\"", "", ""), "line 5: unknown seal 'end-to-edn'; did you mean 'end-to-end'?"),
+        (text("idle = \"1 ms\"", "", ""), "line 5: gateway.idle = 1 ms must lie between 1 s and 3600000 s"),
+        (
+            text("idle = \"never\"", "", ""),
+            "line 5: gateway.idle: 'never' is not a time, such as \"50 ms\", or \"off\"",
+        ),
+        (text("", "rotues = []", ""), "line 10: unknown key 'rotues' in [peer]; did you mean 'routes'?"),
+        (
+            text("", "", "[[peer.lane]]\nadress = \"x\""),
+            "line 12: unknown key 'adress' in [peer.lane]; did you mean 'address'?",
+        ),
+        (text("", "", "[tnu]"), "line 11: unknown key 'tnu' in the top level; did you mean 'tun'?"),
+        (text("", "", "[tun]\nmut = 1400"), "line 12: unknown key 'mut' in [tun]; did you mean 'mtu'?"),
+    ] {
+        let message = Config::parse(&text, "f.toml", &folder.0).expect_err(said).to_string();
+        assert!(message.contains(said), "{message}");
+    }
 }
 
 #[test]
@@ -284,7 +318,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:4780\"", "choose another port"),
         ("[[peer.lane]]\naddress = \"[2001:db8::1]:1\"", "listen on [::]:4780 for both"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndevice = \"a/b\"", "is not an interface name"),
-        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nspeed = 1", "unknown field"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nspeed = 1", "unknown key 'speed' in [peer.lane]"),
         (
             &(1..=9).map(|n| format!("[[peer.lane]]\naddress = \"192.0.2.{n}:1\"\n")).collect::<String>(),
             "give it 1 to 8",
@@ -311,7 +345,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false", "no lane for bulk"),
         ("choice = \"delivery-1998\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"", "add a lane, or choose bond"),
-        ("choice = \"cheapest\"", "`pinned+fallback`"),
+        ("choice = \"cheapest\"", "pinned+fallback"),
         ("[[peer.lane]]\nmedium = \"ethernet\"", "needs the name of its interface"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 0", "0 is what every unmarked packet has"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 0x574c0001", "wavelaned's own marks"),
@@ -321,7 +355,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nmark = 7\n[intercept]\nlocal = true\n[tun]",
             "own mark keeps a lane's datagrams off the device",
         ),
-        ("[[peer.lane]]\nmedium = \"token-ring\"", "`ethernet`"),
+        ("[[peer.lane]]\nmedium = \"token-ring\"", "ethernet"),
         (
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\naddress = \"192.0.2.1:1\"",
             "no station's address",

@@ -6,6 +6,7 @@ use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Rate, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::arq::Tries;
 use wavelane_services::packet::Repairs;
+use wavelane_settings::{Backpressure, GATEWAY, GatewayKnobs, OrOff, OutOfBounds, Preset, Seal};
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
 
@@ -146,28 +147,13 @@ impl Default for PacketConfig {
     }
 }
 
-/// How much of a flow a relay takes before its next hop has receipted it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Backpressure {
-    /// As much as keeps both hops full, for flows that move.
-    #[default]
-    Adaptive,
-    /// This many blocks of its next hop's block size: Hop's limit on outstanding blocks.
-    Blocks(u8),
-    /// Everything, as long as the pool has room.
-    Off,
-}
-
 /// Pool size if the machine's memory is unknown: one flow fills 400 Mbit/s x 600 ms with it. Memory is allocated as bytes wait,
 /// not before.
 pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
+/// Blocks of the preset: 1 MB, as in the work of 2009.
+const BLOCK_2009: Octets = Octets::new(1_000_000);
 /// A relay's cache of forwarded bytes: a second of 100 Mbit/s. Memory is allocated as bytes pass, not before.
 const CACHE_DEFAULT: Octets = Octets::new(16 << 20);
-/// A cache of less than two smallest blocks is useless.
-const CACHE_MIN: u64 = 128 << 10;
-/// Sizes of blocks that can be asked for.
-const BLOCK_MIN: u64 = 4 << 10;
-const BLOCK_MAX: u64 = 64 << 20;
 /// TCP keepalives of the applications end at the gateway, so a flow gets as long as Linux's connection tracking gives an
 /// established connection (RFC 5382, REQ-5 requires at least 2 h 4 min). A dead application is detected long before: doors probe
 /// their applications' kernels every two hours.
@@ -265,6 +251,9 @@ pub enum ConfigError {
     /// A next hop for a peer that does not exist.
     #[error("next hop {0} stands for peer number {1}, which does not exist: there are as many as [[peers]] tables")]
     NobodyAt(IpAddr, usize),
+    /// A setting is out of its bounds.
+    #[error(transparent)]
+    Setting(#[from] OutOfBounds),
     /// A limit is out of range.
     #[error("{what} must lie between {low} and {high}, not {got}")]
     OutOfRange {
@@ -310,6 +299,32 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same with these settings: single ones go before the preset, and the preset before what the configuration has.
+    pub fn with(self, knobs: &GatewayKnobs) -> Self {
+        let base = match knobs.preset {
+            Some(Preset::Hop2009) => of_2009(self),
+            None => self,
+        };
+        Self {
+            pool: knobs.pool.unwrap_or(base.pool),
+            flows_max: knobs.flows_max.unwrap_or(base.flows_max),
+            idle: knobs.idle.map_or(base.idle, |OrOff(idle)| idle),
+            seal: knobs.seal.map_or(base.seal, |seal| seal == Seal::EndToEnd),
+            backpressure: knobs.backpressure.unwrap_or(base.backpressure),
+            micro_blocks: knobs.micro_blocks.unwrap_or(base.micro_blocks),
+            block: knobs.block.or(base.block),
+            rounds: knobs.rounds.unwrap_or(base.rounds),
+            // Whoever asks for it means every carrier, also where access is not contended for.
+            withhold: match knobs.withhold {
+                None => base.withhold,
+                Some(0) => None,
+                Some(at_once) => Some(Withholding { at_once, everywhere: true }),
+            },
+            cache: knobs.cache.unwrap_or(base.cache),
+            ..base
+        }
+    }
+
     /// Rejects configurations that cannot work.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Some(detour) = self.detours.iter().find(|detour| detour.peer.0 >= self.peers.len()) {
@@ -340,16 +355,19 @@ impl Config {
                 return Err(ConfigError::NoChoice(a.name.clone()));
             }
         }
+        GATEWAY.check(&GatewayKnobs {
+            flows_max: Some(self.flows_max),
+            pool: Some(self.pool),
+            block: self.block,
+            withhold: self.withhold.map(|of| of.at_once),
+            cache: Some(self.cache),
+            ..GatewayKnobs::default()
+        })?;
         let limits = [
-            ("flows_max", 1, 1 << 20, self.flows_max as u64),
-            ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
             ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
             ("the number of detours", 0, DETOURS_MAX as u64, self.detours.len() as u64),
             ("the number of next hops", 0, NEXT_HOPS_KNOWN_MAX as u64, self.next_hops.len() as u64),
             ("the number of edges", 0, EDGES_MAX as u64, self.edges.len() as u64),
-            ("block (bytes)", BLOCK_MIN, BLOCK_MAX, self.block.map_or(BLOCK_MIN, Octets::get)),
-            ("withhold: blocks at once", 1, 255, self.withhold.map_or(1, |of| of.at_once.into())),
-            ("cache (bytes)", if self.cache.get() == 0 { 0 } else { CACHE_MIN }, 1 << 36, self.cache.get()),
         ];
         let packets = self.packets.map(|packets| {
             [
@@ -362,5 +380,42 @@ impl Config {
             Some((what, low, high, got)) => Err(ConfigError::OutOfRange { what, low, high, got }),
             None => Ok(()),
         }
+    }
+}
+
+/// Block switching as it was published in 2009.
+fn of_2009(config: Config) -> Config {
+    Config {
+        block: Some(BLOCK_2009),
+        rounds: true,
+        backpressure: Backpressure::Blocks(1),
+        withhold: Some(Withholding::ON_RADIOS),
+        ..config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_settings_go_before_the_preset() {
+        let of = |knobs: GatewayKnobs| {
+            let Config { backpressure, block, rounds, withhold, micro_blocks, .. } = Config::default().with(&knobs);
+            (backpressure, block.map(Octets::get), rounds, withhold.map(|of| (of.at_once, of.everywhere)), micro_blocks)
+        };
+        assert_eq!(of(GatewayKnobs::default()), (Backpressure::Adaptive, None, false, None, true));
+        let preset = GatewayKnobs { preset: Some(Preset::Hop2009), ..GatewayKnobs::default() };
+        assert_eq!(of(preset.clone()), (Backpressure::Blocks(1), Some(1_000_000), true, Some((1, false)), true));
+        let other = GatewayKnobs {
+            backpressure: Some(Backpressure::Off),
+            block: Some(Octets::new(8_192)),
+            rounds: Some(false),
+            withhold: Some(3),
+            micro_blocks: Some(false),
+            ..preset.clone()
+        };
+        assert_eq!(of(other), (Backpressure::Off, Some(8_192), false, Some((3, true)), false));
+        assert_eq!(of(GatewayKnobs { withhold: Some(0), ..preset.clone() }).3, None);
     }
 }

@@ -23,7 +23,6 @@ mod known_way;
 mod lanes;
 mod lost;
 mod machine;
-mod mechanisms;
 mod moves;
 mod overheard;
 mod packets;
@@ -43,13 +42,12 @@ mod ways;
 
 pub use about::is_about;
 pub use config::{
-    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, NEXT_HOPS_KNOWN_MAX,
-    POOL_DEFAULT, PacketConfig, PeerConfig,
+    Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, NEXT_HOPS_KNOWN_MAX, POOL_DEFAULT,
+    PacketConfig, PeerConfig,
 };
 pub use faults::{Faults, Meddler};
 pub use grants::Withholding;
 pub use known_way::KnownWay;
-pub use mechanisms::Mechanisms;
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};

@@ -4,12 +4,13 @@
 //! towards the source mean custody: it repairs receipted bytes itself on the next hop. It takes no more than the next hop has
 //! room for, so the slowest hop's rate reaches the source through the credits.
 
-use super::{Backpressure, Gateway, PeerId};
+use super::{Gateway, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::longest_match;
 use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
+use wavelane_settings::Backpressure;
 use wavelane_wire::frame::{FlowName, Passage, Reason, Seal};
 
 /// Most relays a flow may cross: a longer way is a loop.

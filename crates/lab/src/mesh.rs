@@ -4,7 +4,8 @@ use crate::media;
 use crate::topology::{Link, Plan};
 use core::fmt::Write;
 use wavelane_base::Ratio;
-use wavelane_scenario::{BACKPRESSURES, GatewayKnobs, NodeKind, Scenario};
+use wavelane_scenario::{NodeKind, Scenario};
+use wavelane_settings::{File, GATEWAY, GatewayKnobs, SentAgain};
 
 /// What the lab knows of a gateway besides the scenario.
 pub(crate) struct Known<'a> {
@@ -16,19 +17,23 @@ pub(crate) struct Known<'a> {
 }
 
 /// Why the lab cannot apply a gateway's knobs.
-pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<&'static str> {
-    if knobs.block_loss != Ratio::ZERO || knobs.corruption != Ratio::ZERO {
-        return Some(
-            "block-loss and corruption are faults that the shipped daemon does not have: run it with --on sim",
-        );
-    }
-    if knobs.tries_of_1998 {
-        return Some("tries = \"1998\" is of the simulator alone: run it with --on sim, or leave tries out");
-    }
-    if knobs.overhear {
-        return Some("overhear is of the simulator alone, because wavelaned has no radio port: run it with --on sim");
-    }
-    knobs.radio.map(|_| "radio is of the simulator alone, because wavelaned has no radio port: run it with --on sim")
+pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<String> {
+    let is_fault = |share: &Ratio| *share != Ratio::ZERO;
+    // What is as in wavelaned is no difference, and `buffer` is of proxies, which say themselves what they lack.
+    let turned = GatewayKnobs {
+        buffer: None,
+        overhear: knobs.overhear.filter(|on| *on),
+        tries: knobs.tries.filter(|tries| *tries == SentAgain::Of1998),
+        block_loss: knobs.block_loss.filter(is_fault),
+        corruption: knobs.corruption.filter(is_fault),
+        ..knobs.clone()
+    };
+    let told: Vec<_> = GATEWAY.turned(File::Daemon, knobs).into_iter().map(|(key, _)| key.replace('_', "-")).collect();
+    let of_simulator =
+        GATEWAY.turned(File::Scenario, &turned).into_iter().find(|(key, _)| !told.contains(&key.to_string()));
+    of_simulator.map(|(key, _)| {
+        format!("{key} is of the simulator alone, because wavelaned does not have it: run it with --on sim")
+    })
 }
 
 impl Known<'_> {
@@ -84,7 +89,7 @@ impl Known<'_> {
                 );
             }
         }
-        if all[0].contains("seal = ") {
+        if all[0].contains("seal = \"end") {
             all[2] += &self.edges(node);
         }
         all
@@ -93,25 +98,9 @@ impl Known<'_> {
     /// The keys of `[gateways.NAME]`, in the daemon's syntax.
     fn knobs(&self, node: usize) -> String {
         let name = &self.scenario.nodes[node].name;
-        let Some(knobs) = self.scenario.gateways.iter().find(|knobs| knobs.node == *name) else { return String::new() };
-        let mut text = format!("micro_blocks = {}\n", knobs.micro_blocks);
-        if let Some((word, _)) = BACKPRESSURES.iter().find(|(_, kind)| Some(*kind) == knobs.backpressure) {
-            let _ = writeln!(text, "backpressure = \"{word}\"");
-        }
-        if let Some(block) = knobs.block {
-            let _ = writeln!(text, "block = \"{} B\"", block.get());
-        }
-        if let Some(rounds) = knobs.rounds {
-            let _ = writeln!(text, "rounds = {rounds}");
-        }
-        if let Some(withhold) = knobs.withhold {
-            let _ = writeln!(text, "withhold = {withhold}");
-        }
-        if let Some(cache) = knobs.cache {
-            let _ = writeln!(text, "cache = \"{} B\"", cache.get());
-        }
-        if knobs.seal {
-            text += "seal = \"end-to-end\"\n";
+        let Some(settings) = self.scenario.gateways.iter().find(|of| of.node == *name) else { return String::new() };
+        let mut text = GATEWAY.write(File::Daemon, &settings.knobs);
+        if settings.seals() {
             // Where the kernel may name another path at any time, neighbours that are a flow's edges encrypt it too.
             if self.links_of(node).all(|link| link.channels.len() == 1) {
                 text += "routing = \"kernel\"\n";

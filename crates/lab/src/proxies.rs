@@ -15,7 +15,8 @@ use std::sync::Arc;
 use wavelane_base::{Quantity, Span};
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::{GatewayKnobs, NodeKind, ProxySide, Scenario, TcpKind, TcpKnobs};
+use wavelane_scenario::{GatewaySettings, NodeKind, ProxySide, Scenario, TcpKind};
+use wavelane_settings::TcpKnobs;
 
 /// Time limit for a proxy to begin.
 const READY_WITHIN: Span = Span::from_secs(20);
@@ -55,11 +56,11 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
         );
     }
     let name = |node: &&usize| scenario.nodes[**node].name.as_str();
-    let of = |knobs: &&GatewayKnobs| crossed.iter().any(|node| name(&node) == knobs.node);
-    for knobs in scenario.gateways.iter().filter(of) {
-        let lacking = knobs.sides.iter().filter_map(|side| side.tcp.as_ref().and_then(lacking));
-        if let Some(key) = lacking.chain(knobs.buffer.is_some().then_some("buffer")).next() {
-            let node = &knobs.node;
+    let of = |settings: &&GatewaySettings| crossed.iter().any(|node| name(&node) == settings.node);
+    for settings in scenario.gateways.iter().filter(of) {
+        let lacking = settings.sides.iter().filter_map(|side| side.tcp.as_ref().and_then(lacking));
+        if let Some(key) = lacking.chain(settings.knobs.buffer.is_some().then_some("buffer")).next() {
+            let node = &settings.node;
             return Err(format!(
                 "the proxy on '{node}' has the kernel's TCP, which has no {key}: run it with --on sim"
             ));

@@ -82,11 +82,11 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
         };
         review.clause(clause, treatment);
     }
-    for knobs in &scenario.gateways {
-        let refused = mesh::refusal(knobs).map(|why| Treatment::Refused(why.into()));
-        review.clause(format!("gateways.{}", knobs.node), refused.unwrap_or(Treatment::Imposed));
+    for settings in &scenario.gateways {
+        let refused = mesh::refusal(&settings.knobs).map(Treatment::Refused);
+        review.clause(format!("gateways.{}", settings.node), refused.unwrap_or(Treatment::Imposed));
     }
-    if scenario.tcp != wavelane_scenario::TcpKnobs::default() {
+    if scenario.tcp != wavelane_settings::TcpKnobs::default() {
         let why = "the kernel's TCP keeps its own settings; only the congestion control is imposed";
         review.clause("tcp", Treatment::Omitted(why.into()));
     }

@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod differences;
-mod error;
 mod factor;
 mod model;
 mod parse;
@@ -26,7 +25,6 @@ mod refusal_tests;
 mod remarks;
 mod settings;
 mod sweep;
-mod table;
 pub mod trace;
 pub mod trace_folder;
 mod validate;
@@ -34,21 +32,17 @@ mod words;
 mod write;
 mod write_wifi;
 
-pub use error::{Problem, ScenarioError, hint};
 pub use model::{
-    App, Backpressure, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction,
-    FLOWS_MAX, Flow, GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, ProxySide, RadioLanes,
-    Routing, START_RATE, START_RATE_MIN, Scenario, SerialChannel, SerialFraming, Side, Spurts, Stack, TcpKind,
-    TcpKnobs, TcpProfile, Voice, Web,
+    App, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow,
+    GatewaySettings, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing, START_RATE,
+    START_RATE_MIN, Scenario, SerialChannel, SerialFraming, Side, Spurts, Stack, TcpKind, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;
 pub use parse_edca::{CATEGORIES, category_word};
-pub use parse_gateway::{BACKPRESSURES, GATEWAY_KEYS};
 pub use parse_link::{LANE_CHOICES, LINK_KEYS};
 pub use parse_pair::{BEARER_KEYS, BLUETOOTH_KEYS, CELLULAR_KEYS};
 pub use parse_serial::{SERIAL_KEYS, SERIAL_WAY_KEYS};
-pub use parse_tcp::TCP_KEYS;
 pub use parse_trace::{DELAY_TRACE_KEYS, RATE_TRACE_KEYS};
 pub use parse_wifi::WIFI_KEYS;
 pub use remarks::Remark;
@@ -57,6 +51,8 @@ pub use sweep::{AXES_MAX, Axis, CELLS_MAX, Cell, Sweep, VALUES_MAX, in_base_unit
 pub use wavelane_base::Seed;
 pub use wavelane_base::{Quantity, UnitError};
 pub use wavelane_channel::LossConfig;
+pub use wavelane_settings::{FileError as ScenarioError, Problem, hint};
+pub(crate) use wavelane_settings::{Table, Value, line_of, look_up, word};
 pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
 
 /// Maximum number of seeds of one run.

@@ -1,6 +1,5 @@
 //! Parses the file's text into a [`Scenario`].
 
-use crate::error::{Problem, ScenarioError};
 use crate::factor::parse_factor;
 use crate::model::{App, Bound, Check, Flow, Metric, Node, Routing, Scenario, Side, Stack};
 use crate::parse_apps;
@@ -9,9 +8,10 @@ use crate::parse_edca::CATEGORIES;
 use crate::parse_trace::Base;
 use crate::settings::{self, Setting};
 use crate::sweep::Sweep;
-use crate::table::{Table, Value, line_of};
 use crate::validate;
-use crate::words::{CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS, look_up};
+use crate::words::{CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
+use crate::{Problem, ScenarioError};
+use crate::{Table, Value, line_of, word};
 use std::path::Path;
 use toml::de::DeTable;
 use wavelane_base::{Octets, Rate, Seed, Span};
@@ -160,8 +160,8 @@ impl Scenario {
         };
         validate::duration(scenario.duration, &duration_at)?;
         for (name, value) in sections(root, "gateways")? {
-            let knobs = crate::parse_gateway::knobs(&scenario.nodes, &name, &value)?;
-            scenario.gateways.push(knobs);
+            let settings = crate::parse_gateway::settings(&scenario.nodes, &name, &value)?;
+            scenario.gateways.push(settings);
         }
         let base = &Base::new(base);
         for (name, value) in sections(root, "channels")? {
@@ -242,17 +242,6 @@ fn sections<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<(String, Valu
         validate::name(name, value)?;
     }
     Ok(entries)
-}
-
-/// A word of a closed list.
-pub(crate) fn word<T: Copy>(
-    value: &Value<'_>,
-    what: &'static str,
-    list: &'static [(&'static str, T)],
-    example: &'static str,
-) -> Result<T, ScenarioError> {
-    let text = value.str(what, example)?;
-    look_up(list, text).map_err(|hint| Problem::UnknownWord { what, word: text.into(), hint }.at(value.line))
 }
 
 fn stacks(root: &Table<'_>) -> Result<Vec<Stack>, ScenarioError> {

@@ -1,10 +1,10 @@
 //! Applications that follow a model of people: `web`, `voice`, `on-off`, `telnet`. The models are in `docs/models/traffic.md`.
 
-use crate::error::ScenarioError;
+use crate::ScenarioError;
 use crate::factor::parse_factor;
 use crate::model::{App, ChannelKind, Codec, Flow, Scenario, Spurts, Voice, Web};
-use crate::parse::word;
-use crate::table::{Table, Value};
+use crate::word;
+use crate::{Table, Value};
 use core::fmt::Write;
 use wavelane_base::Quantity;
 use wavelane_base::{Octets, Rate, Span};

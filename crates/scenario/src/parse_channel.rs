@@ -1,10 +1,11 @@
 //! Channels and their changes: `[channels.air]` and `[[timeline]]`.
 
-use crate::error::{Problem, ScenarioError};
 use crate::model::{Change, Channel, ChannelKind, Direction, Scenario};
-use crate::parse::{read_bounded, word};
+use crate::parse::read_bounded;
 use crate::parse_trace::Base;
-use crate::table::{Table, Value};
+use crate::word;
+use crate::{Problem, ScenarioError};
+use crate::{Table, Value};
 use std::path::Path;
 use wavelane_base::Quantity;
 use wavelane_base::{Instant, Octets, Rate, Ratio, Span};
@@ -254,7 +255,9 @@ pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Base<'_>) ->
             set.impossible(format!("'{text}' is not CHANNEL.forward|reverse.PARAMETER, such as \"air.forward.rate\""))
         );
     };
-    let unknown = |what, word: &str, hint| Err(Problem::UnknownWord { what, word: word.into(), hint }.at(set.line));
+    let unknown = |what: &str, word: &str, hint| {
+        Err(Problem::UnknownWord { what: what.into(), word: word.into(), hint }.at(set.line))
+    };
     match scenario.channel(channel).map(|c| &c.kind) {
         Some(ChannelKind::Cable(_)) => {}
         Some(ChannelKind::Wifi(_)) => {
@@ -267,7 +270,7 @@ pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Base<'_>) ->
         }
         None => {
             let names = scenario.channels.iter().map(|c| c.name.as_str());
-            return unknown("channel", channel, crate::error::hint(channel, names));
+            return unknown("channel", channel, crate::hint(channel, names));
         }
     }
     let direction = match *way {
@@ -276,7 +279,7 @@ pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Base<'_>) ->
         other => return unknown("direction", other, "use forward or reverse".into()),
     };
     if !DIRECTION_KEYS.contains(key) {
-        return unknown("parameter", key, crate::error::hint(key, DIRECTION_KEYS.iter().copied()));
+        return unknown("parameter", key, crate::hint(key, DIRECTION_KEYS.iter().copied()));
     }
     Ok(Change {
         at: table.need("at", "\"10 s\"")?.quantity()?,

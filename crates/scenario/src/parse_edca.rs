@@ -1,10 +1,10 @@
 //! Access categories and error correction of a radio cell: `edca` and `fec` of `[channels.NAME]`.
 
-use crate::error::ScenarioError;
-use crate::parse::word;
+use crate::ScenarioError;
 use crate::parse_wifi::contention_windows;
-use crate::table::{Table, Value};
+use crate::word;
 use crate::write::unit;
+use crate::{Table, Value};
 use wavelane_base::{Ratio, Span};
 use wavelane_channel::wifi::{AIFSN, Access, Category, Edca, Fec, FecCode, FecFrames, Phy};
 

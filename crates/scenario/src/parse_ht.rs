@@ -1,9 +1,9 @@
 //! Additional settings of 802.11n and 802.11ac cells: width, streams, rates by MCS, and aggregates.
 
-use crate::error::ScenarioError;
-use crate::parse::word;
+use crate::ScenarioError;
 use crate::parse_wifi::rate;
-use crate::table::{Table, Value};
+use crate::word;
+use crate::{Table, Value};
 use wavelane_base::{Octets, Rate};
 use wavelane_channel::wifi::{Aggregate, Phy, STREAMS_MAX, Width};
 

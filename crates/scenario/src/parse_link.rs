@@ -1,10 +1,10 @@
 //! How the channels between two gateways are used: `[links.NAME]`.
 
-use crate::error::ScenarioError;
+use crate::ScenarioError;
 use crate::model::{Channel, LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN, Scenario};
-use crate::parse::word;
-use crate::table::{Table, Value};
+use crate::word;
 use crate::write::{text, unit};
+use crate::{Table, Value};
 use core::fmt::Write;
 use std::collections::BTreeSet;
 use wavelane_base::Rate;

@@ -1,11 +1,11 @@
 //! Media between two ports other than cables: `kind = "bluetooth"` and `kind = "cellular"`.
 
-use crate::error::ScenarioError;
+use crate::ScenarioError;
 use crate::model::{Channel, ChannelKind};
-use crate::parse::word;
 use crate::parse_wifi::packets;
-use crate::table::{Table, Value};
+use crate::word;
 use crate::write::{text, unit};
+use crate::{Table, Value};
 use core::fmt::Write;
 use wavelane_base::{Octets, Rate, Ratio};
 use wavelane_channel::bluetooth::{BluetoothConfig, Packets, Quality, Scheduler};
@@ -83,7 +83,7 @@ pub(crate) fn refused(table: &Table<'_>, key: &str, why: &dyn core::fmt::Display
     let at = [key, "preset", "forward", "kind"].into_iter().find_map(|key| table.get(key));
     match at {
         Some(at) => at.impossible(format!("{}: {why}", at.path)),
-        None => crate::error::Problem::Impossible(why.to_string()).at(0),
+        None => crate::Problem::Impossible(why.to_string()).at(0),
     }
 }
 

@@ -1,9 +1,9 @@
 //! A cable's queue: `queue = "100 packets"`, or a table that names its discipline; read and written.
 
-use crate::error::ScenarioError;
-use crate::parse::word;
-use crate::table::{Table, Value};
+use crate::ScenarioError;
+use crate::word;
 use crate::write::{text, unit};
+use crate::{Table, Value};
 use wavelane_base::{Octets, Span};
 use wavelane_channel::wifi::StationQueue;
 use wavelane_channel::{AqlTerms, Tins};

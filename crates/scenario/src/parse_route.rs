@@ -1,10 +1,10 @@
 //! Selection among several channels from a node to its neighbour: `[routes]`.
 
-use crate::error::{ScenarioError, hint};
+use crate::Value;
 use crate::model::{ChannelRoute, Scenario};
-use crate::table::Value;
 use crate::validate::known_node;
 use crate::write::text;
+use crate::{ScenarioError, hint};
 use std::collections::BTreeSet;
 
 /// Maximum number of routes in a scenario.

@@ -1,13 +1,13 @@
 //! A serial line: `kind = "serial"`, read and written.
 
-use crate::error::ScenarioError;
+use crate::ScenarioError;
 use crate::model::{Channel, ChannelKind, SerialChannel, SerialFraming};
-use crate::parse::word;
 use crate::parse_channel::parameter;
 use crate::parse_pair::{ends, head, refused};
 use crate::parse_trace::Base;
-use crate::table::{Table, Value};
+use crate::word;
 use crate::write::{loss, unit, windows};
+use crate::{Table, Value};
 use core::fmt::Write;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_channel::{

@@ -1,10 +1,10 @@
 //! A channel's rate or delay from a recording: `rate = { file, format, scale, then }`, `delay = { file, every, then }`.
 
-use crate::error::ScenarioError;
-use crate::parse::word;
-use crate::table::{Table, Value};
+use crate::ScenarioError;
 use crate::trace::{self, FORMATS, Format, THENS, TRACE_TABLES_MAX};
+use crate::word;
 use crate::write::{text, unit};
+use crate::{Table, Value};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! Radio cells: `[channels.NAME]` with `kind = "wifi"`.
 
-use crate::error::ScenarioError;
+use crate::ScenarioError;
 use crate::model::{Channel, ChannelKind};
-use crate::parse::word;
 use crate::parse_edca;
 use crate::parse_ht;
 use crate::parse_queue;
-use crate::table::{Table, Value};
+use crate::word;
+use crate::{Table, Value};
 use std::collections::BTreeMap;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_base::{Quantity, UnitError};
@@ -344,7 +344,7 @@ fn station(stations: &[String], value: &Value<'_>) -> Result<usize, ScenarioErro
 
 fn station_called(stations: &[String], name: &str, value: &Value<'_>) -> Result<usize, ScenarioError> {
     stations.iter().position(|s| s == name).ok_or_else(|| {
-        let hint = crate::error::hint(name, stations.iter().map(String::as_str));
+        let hint = crate::hint(name, stations.iter().map(String::as_str));
         value.impossible(format!("{}: '{name}' is no station of this channel; {hint}", value.path))
     })
 }
@@ -402,7 +402,7 @@ fn decibels(value: &Value<'_>) -> Result<i16, ScenarioError> {
     number.filter(|n| (-SIGNAL_MAX..=SIGNAL_MAX).contains(n)).ok_or_else(|| {
         let expected = "a level in whole dB from -200 to 200";
         let error = UnitError { text: text.into(), expected, example: "10 dB", detail: String::new() };
-        crate::error::Problem::Unit { key: value.path.clone(), error }.at(value.line)
+        crate::Problem::Unit { key: value.path.clone(), error }.at(value.line)
     })
 }
 

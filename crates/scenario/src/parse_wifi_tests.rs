@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use crate::model::Scenario;
-use crate::model::{App, ChannelKind, Direction, TcpProfile};
+use crate::model::{App, ChannelKind, Direction};
 use crate::refusal_tests::{parse, refused};
 use wavelane_base::{Octets, Ratio, Span};
 use wavelane_channel::wifi::{
@@ -8,6 +8,7 @@ use wavelane_channel::wifi::{
     Rules, SNAPLEN_MAX, StationQueue, Width,
 };
 use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
+use wavelane_settings::TcpProfile;
 
 /// A valid file that the table below damages one line at a time.
 const GOOD: &str = r#"duration = "10 s"
@@ -84,7 +85,7 @@ fn the_good_file_parses_to_its_values() {
     assert_eq!(cell.reach.get(0, 1), Reach { signal_db: 10, ..Reach::FULL });
     assert_eq!((cell.reach.get(1, 2), cell.reach.get(2, 1)), (Reach::SENSED, Reach::default()));
     assert_eq!(cell.errors.unwrap().per, ErrorsPer::Station { hub: 0 });
-    assert_eq!(s.tcp.profile, TcpProfile::Ns3);
+    assert_eq!(s.tcp.profile, Some(TcpProfile::Ns3));
     assert_eq!((s.tcp.segment, s.tcp.window), (Some(Octets::new(1000)), Some(Octets::new(5000))));
     assert_eq!(s.flow("ping").unwrap().app, App::Ping { every: Span::from_secs(1), size: Octets::new(56) });
     // Stations that only sense each other are not joined; the way leads over the one both talk to.
@@ -519,7 +520,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("hub = \"ap\"", "hub = \"host\"", "35: channels.air.errors.hub: 'host' is no station of this channel..."),
     ("hear = \"sense\"", "hear = \"see\"", "32: unknown reach 'see'; ..."),
-    ("segment = \"1000 B\"", "segment = \"3 kB\"", "5: tcp.segment = 3 kB lies outside 40 to 2200..."),
+    ("segment = \"1000 B\"", "segment = \"3 kB\"", "5: tcp.segment = 3 kB must lie between 40 B and 2200 B..."),
     ("profile = \"ns3-3.44\"", "profile = \"ns4\"", "4: unknown profile 'ns4'; ..."),
     ("window = \"5 kB\"", "mss = \"5 kB\"", "6: unknown key 'mss' in [tcp]..."),
     ("size = \"500 B\"", "size = \"4 B\"", "44: [flows.flood]: a datagram's size lies between 16 B and 2200 B"),

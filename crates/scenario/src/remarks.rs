@@ -3,9 +3,10 @@
 //! A remark is made only where it holds whatever path a flow takes: gateways move flows to other paths, so every gateway with two
 //! neighbours counts as a possible relay of every flow that does not begin or end its way at it.
 
-use crate::model::{ChannelKind, Flow, GatewayKnobs, NodeKind, RadioLanes, Scenario, Stack};
+use crate::model::{ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, Stack};
 use wavelane_base::{Instant, Ratio};
 use wavelane_channel::Then;
+use wavelane_settings::RadioLanes;
 
 /// Something to tell whoever wrote a file that is in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,9 +26,9 @@ impl Scenario {
         let works = self.stacks.iter().any(|stack| stack.has_gateways());
         let splits = self.stacks.iter().any(|stack| stack.split().is_some());
         let idle = "none of `stacks` has gateways at work, so it has no effect: add \"wavelane\", or remove it";
-        for knobs in &self.gateways {
-            let clause = format!("gateways.{}", knobs.node);
-            let of_proxy = [("buffer", knobs.buffer.is_some()), ("sides", !knobs.sides.is_empty())];
+        for settings in &self.gateways {
+            let clause = format!("gateways.{}", settings.node);
+            let of_proxy = [("buffer", settings.knobs.buffer.is_some()), ("sides", !settings.sides.is_empty())];
             for (key, _) in of_proxy.iter().filter(|(_, set)| *set && !splits) {
                 let why = "no stack splits TCP in one box, so it has no effect: add \"tcp-bbr+split\", or remove it";
                 remarks.push(Remark { clause: format!("{clause}.{key}"), why: why.into() });
@@ -36,7 +37,7 @@ impl Scenario {
                 continue;
             }
             if works {
-                gateway(self, knobs, &mut |key: &str, why| {
+                gateway(self, settings, &mut |key: &str, why| {
                     remarks.push(Remark { clause: format!("{clause}.{key}"), why })
                 });
             } else {
@@ -80,7 +81,7 @@ impl Scenario {
     }
 
     fn seals(&self, gateway: &str) -> bool {
-        self.gateways.iter().any(|knobs| knobs.node == gateway && knobs.seal)
+        self.gateways.iter().any(|of| of.node == gateway && of.seals())
     }
 }
 
@@ -131,14 +132,15 @@ fn short_recordings(scenario: &Scenario, remarks: &mut Vec<Remark>) {
     }
 }
 
-fn gateway(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&str, String)) {
-    let node = knobs.node.as_str();
+fn gateway(scenario: &Scenario, settings: &GatewaySettings, remark: &mut dyn FnMut(&str, String)) {
+    let GatewaySettings { node, knobs, .. } = settings;
+    let is_faulty = |share: Option<Ratio>| share.is_some_and(|share| share != Ratio::ZERO);
     let relays = scenario.flows.iter().any(|flow| scenario.may_relay(node, flow));
     let relayed = scenario.flows.iter().any(|flow| scenario.may_be_relayed(flow));
     if knobs.backpressure.is_some() && !relays {
         remark("backpressure", format!("no flow crosses '{node}' as a relay, so it has no effect: remove it"));
     }
-    withhold(scenario, knobs, remark);
+    withhold(scenario, settings, remark);
     let neighbours = scenario.neighbours(node);
     let cells = scenario.channels.iter().filter(|channel| channel.cell().is_some());
     let on_air = || cells.clone().any(|cell| neighbours.iter().any(|far| cell.places(node, far).is_some()));
@@ -146,7 +148,7 @@ fn gateway(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&st
     if knobs.radio.is_some() && !plain && !on_air() {
         remark("radio", format!("no radio cell joins '{node}' and another gateway, so it has no effect: remove it"));
     }
-    if knobs.overhear {
+    if knobs.overhear == Some(true) {
         let sealed = |flow: &Flow| scenario.edges(flow).is_some_and(|ends| ends.iter().all(|end| scenario.seals(end)));
         let lacks = if !on_air() {
             Some(format!("no radio cell joins '{node}' and another gateway"))
@@ -161,22 +163,22 @@ fn gateway(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&st
             remark("overhear", format!("it has no effect, for {why}: see to that, or remove it"));
         }
     }
-    if knobs.block_loss != Ratio::ZERO && !relayed {
+    if is_faulty(knobs.block_loss) && !relayed {
         remark("block-loss", "no flow crosses a relay, so it has no effect: remove it".into());
     }
-    seal(scenario, knobs, remark);
-    if knobs.corruption != Ratio::ZERO && !relays {
+    seal(scenario, settings, remark);
+    if is_faulty(knobs.corruption) && !relays {
         remark("corruption", format!("no flow crosses '{node}' as a relay, so it has no effect: remove it"));
     }
 }
 
 /// A sender asks for turns only if it withholds too. Under `hop-2009` alone it does in radio cells.
-fn withhold(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&str, String)) {
-    let node = knobs.node.as_str();
-    if knobs.withhold.unwrap_or(0) == 0 || !scenario.stacks.contains(&Stack::Wavelane) {
+fn withhold(scenario: &Scenario, settings: &GatewaySettings, remark: &mut dyn FnMut(&str, String)) {
+    let node = settings.node.as_str();
+    if settings.knobs.withhold.unwrap_or(0) == 0 || !scenario.stacks.contains(&Stack::Wavelane) {
         return;
     }
-    let withholds = |name: &str| scenario.gateways.iter().any(|k| k.node == name && k.withhold.unwrap_or(0) > 0);
+    let withholds = |name: &str| scenario.gateways.iter().any(|k| k.node == name && k.knobs.withhold.unwrap_or(0) > 0);
     let others: Vec<&str> = scenario.neighbours(node).into_iter().filter(|far| !withholds(far)).collect();
     if !others.is_empty() {
         let others = others.iter().map(|far| format!("'{far}'")).collect::<Vec<_>>().join(" and ");
@@ -190,11 +192,11 @@ fn withhold(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&s
 }
 
 /// A relayed flow of which one edge alone seals is refused.
-fn seal(scenario: &Scenario, knobs: &GatewayKnobs, remark: &mut dyn FnMut(&str, String)) {
-    if !knobs.seal {
+fn seal(scenario: &Scenario, settings: &GatewaySettings, remark: &mut dyn FnMut(&str, String)) {
+    if !settings.seals() {
         return;
     }
-    let node = knobs.node.as_str();
+    let node = settings.node.as_str();
     let mut sealed = false;
     for flow in &scenario.flows {
         let Some([first, last]) = scenario.edges(flow).filter(|edges| edges.contains(&node)) else { continue };

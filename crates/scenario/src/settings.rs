@@ -1,6 +1,6 @@
 //! `--set KEY=VALUE`: values that replace a scenario file's own.
 
-use crate::error::{Problem, ScenarioError, hint};
+use crate::{Problem, ScenarioError, hint};
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -80,11 +80,6 @@ fn spanned<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }
 
-/// Whether a setting gave the value.
-pub(crate) fn is_set<T>(value: &Spanned<T>) -> bool {
-    value.span().is_empty()
-}
-
 fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a DeTable<'t>> {
     table.get(key)?.get_ref().as_table()
 }
@@ -144,7 +139,7 @@ fn section(root: &DeTable<'_>, top: &[&str], key: &str, word: &str) -> Result<Op
             if !hint.starts_with("did you mean") {
                 hint = format!("{hint}; a new one begins with its table, such as flows.{key}");
             }
-            Err(Problem::UnknownWord { what: "beginning of a key", word: word.to_owned(), hint })
+            Err(Problem::UnknownWord { what: "beginning of a key".into(), word: word.to_owned(), hint })
         }
         several => {
             let choices: Vec<String> = several.iter().map(|table| format!("{table}.{key}")).collect();

@@ -1,9 +1,9 @@
 //! `[sweep]`: one scenario at many values of some of its keys.
 
-use crate::error::{Problem, ScenarioError};
 use crate::settings::{Setting, is_same, lies_in};
-use crate::table::{Table, Value};
+use crate::{Problem, ScenarioError};
 use crate::{REPEATS_MAX, Scenario};
+use crate::{Table, Value};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;

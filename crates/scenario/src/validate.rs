@@ -1,11 +1,11 @@
 //! Rejects impossible scenarios, each with a remedy.
 
-use crate::error::ScenarioError;
+use crate::ScenarioError;
+use crate::Value;
 use crate::model::{
     App, Change, Channel, ChannelKind, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node, NodeKind,
     Scenario, Stack,
 };
-use crate::table::Value;
 use wavelane_base::Quantity;
 use wavelane_base::{Octets, Span};
 use wavelane_channel::wifi::WifiConfig;
@@ -71,7 +71,7 @@ pub(crate) fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> 
     if scenario.node(node).is_some() {
         return Ok(());
     }
-    let hint = crate::error::hint(node, scenario.nodes.iter().map(|n| n.name.as_str()));
+    let hint = crate::hint(node, scenario.nodes.iter().map(|n| n.name.as_str()));
     refuse(value, format!("[{}]: there is no node '{node}'; {hint}", value.path))
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn echoes(scenario: &mut Scenario, sections: &[(String, Value<'_>)]) 
         match bulks.first() {
             Some(first) if bulk == "flow" => *bulk = first.clone(),
             Some(_) => {
-                let hint = crate::error::hint(bulk, bulks.iter().map(String::as_str));
+                let hint = crate::hint(bulk, bulks.iter().map(String::as_str));
                 return refuse(value, format!("[{}]: while = \"{bulk}\" names no bulk flow; {hint}", value.path));
             }
             None => {
@@ -282,7 +282,7 @@ pub(crate) fn change(scenario: &mut Scenario, change: Change, value: &Value<'_>)
 /// Checks that a check's flow exists and has the requested figure.
 pub(crate) fn metric(scenario: &Scenario, flow: &str, metric: Metric, value: &Value<'_>) -> Checked {
     let Some(found) = scenario.flow(flow) else {
-        let hint = crate::error::hint(flow, scenario.flows.iter().map(|f| f.name.as_str()));
+        let hint = crate::hint(flow, scenario.flows.iter().map(|f| f.name.as_str()));
         return refuse(value, format!("{}: there is no flow '{flow}'; {hint}", value.path));
     };
     let of_echo = matches!(metric, Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms);

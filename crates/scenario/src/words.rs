@@ -1,7 +1,8 @@
 //! The closed lists of words in files.
 
-use crate::error::hint;
+use crate::look_up;
 use crate::model::{LaneChoice, Metric, NodeKind, Routing, Stack, TcpKind};
+use wavelane_settings::word_of;
 
 const fn tcp(kind: TcpKind, rts: bool) -> Stack {
     Stack::Tcp { kind, rts }
@@ -86,19 +87,6 @@ pub const ROUTINGS: &[(&str, Routing)] = &[("shortest", Routing::Shortest), ("et
 /// Every kind of node.
 pub const NODE_KINDS: &[(&str, NodeKind)] =
     &[("endpoint", NodeKind::Endpoint), ("gateway", NodeKind::Gateway), ("router", NodeKind::Router)];
-
-/// The entry of `word`, or a hint at the nearest.
-pub(crate) fn look_up<T: Copy>(list: &'static [(&'static str, T)], word: &str) -> Result<T, String> {
-    match list.iter().find(|(w, _)| *w == word) {
-        Some((_, value)) => Ok(*value),
-        None => Err(hint(word, list.iter().map(|(w, _)| *w))),
-    }
-}
-
-/// The word of `value`.
-fn word_of<T: PartialEq>(list: &'static [(&'static str, T)], value: &T) -> &'static str {
-    list.iter().find(|(_, v)| v == value).map_or("?", |(w, _)| *w)
-}
 
 impl Stack {
     /// Its word, such as `tcp-bbr`.

@@ -3,29 +3,10 @@
 use crate::model::{App, Bound, ChannelKind, Check, Direction, Flow, Metric, Routing, Scenario, Side};
 use crate::parse_edca::category_word;
 use core::fmt::Write;
-use wavelane_base::Quantity;
 use wavelane_base::{Instant, Octets, Ratio, Span};
 use wavelane_channel::{DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Queueing, Reorder};
 
-/// A TOML basic string.
-pub(crate) fn text(value: &str) -> String {
-    let mut out = String::from("\"");
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04X}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-pub(crate) fn unit(value: &impl Quantity) -> String {
-    text(&value.write())
-}
+pub(crate) use wavelane_settings::{text, unit};
 
 impl Scenario {
     /// Writes the scenario as TOML that parses to the same scenario, in any folder.
@@ -48,8 +29,8 @@ impl Scenario {
         for node in &self.nodes {
             line(format!("{} = {}", node.name, text(node.kind.word())));
         }
-        for knobs in &self.gateways {
-            crate::parse_gateway::write(knobs).lines().for_each(|l| line(l.to_owned()));
+        for settings in &self.gateways {
+            crate::parse_gateway::write(settings).lines().for_each(|l| line(l.to_owned()));
         }
         for channel in &self.channels {
             let cable = match &channel.kind {

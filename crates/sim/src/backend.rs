@@ -89,7 +89,7 @@ impl Backend for SimBackend {
             Stack::Udp => shape.build_plain(seed, &Config::default(), false, None),
             Stack::TcpSplit { .. } | Stack::TcpHopByHop => {
                 let kind = stack.split().unwrap_or(TcpKind::Cubic);
-                let proxy = |node| stacks::proxy(&shape, kind, shape.knobs(node), needed);
+                let proxy = |node| stacks::proxy(&shape, kind, shape.settings(node), needed);
                 shape.build_plain(seed, &tcp(kind), false, Some(&proxy))
             }
             // Traffic that crosses no gateway uses Linux's default.

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Instant, Octets, Seed, Span};
 use wavelane_channel::CableConfig;
-use wavelane_gateway::{Backpressure, Config, PeerId};
-use wavelane_scenario::{Channel, ChannelKind, Node, NodeKind, Routing, Scenario, Stack, TcpKnobs};
+use wavelane_gateway::{Config, PeerId};
+use wavelane_scenario::{Channel, ChannelKind, Node, NodeKind, Routing, Scenario, Stack};
+use wavelane_settings::{Backpressure, TcpKnobs};
 
 /// What a mesh is made of.
 #[derive(Clone, PartialEq, Debug)]

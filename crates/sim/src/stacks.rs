@@ -3,7 +3,8 @@
 use crate::door::ProxyConfig;
 use crate::wiring::Shape;
 use wavelane_run::Treatment;
-use wavelane_scenario::{GatewayKnobs, Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
+use wavelane_scenario::{GatewaySettings, Scenario, Stack, TcpKind};
+use wavelane_settings::{TcpKnobs, TcpProfile};
 use wavelane_tcp::{Config, CongestionControl, RtoFloor};
 
 /// What becomes of a stack.
@@ -33,7 +34,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"
         }
         Stack::Tcp { kind, .. } | Stack::TcpSplit { kind }
-            if scenario.tcp.profile == TcpProfile::Ns3 && kind != TcpKind::Reno =>
+            if scenario.tcp.profile == Some(TcpProfile::Ns3) && kind != TcpKind::Reno =>
         {
             "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"
         }
@@ -54,7 +55,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
 /// that is more; without scaling there is no more.
 pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
     let config = match (kind, knobs.profile) {
-        (_, TcpProfile::Ns3) => Config::ns3_3_44(),
+        (_, Some(TcpProfile::Ns3)) => Config::ns3_3_44(),
         (TcpKind::Reno, _) => Config::linux(CongestionControl::NewReno),
         (TcpKind::Cubic, _) => Config::linux(CongestionControl::Cubic),
         (TcpKind::Bbr, _) => Config::linux(CongestionControl::Bbr),
@@ -91,14 +92,19 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
 }
 
 /// The proxy on a gateway with these knobs, if it has any, under a stack that splits TCP with `kind`.
-pub(crate) fn proxy(shape: &Shape<'_>, kind: TcpKind, knobs: Option<&GatewayKnobs>, needed: usize) -> ProxyConfig {
+pub(crate) fn proxy(
+    shape: &Shape<'_>,
+    kind: TcpKind,
+    settings: Option<&GatewaySettings>,
+    needed: usize,
+) -> ProxyConfig {
     let of_endpoints = &shape.scenario.tcp;
     let mut config = ProxyConfig::new(tcp(kind, of_endpoints, needed));
-    let Some(knobs) = knobs else { return config };
-    if let Some(buffer) = knobs.buffer {
+    let Some(settings) = settings else { return config };
+    if let Some(buffer) = settings.knobs.buffer {
         config.pair.room = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
     }
-    for side in &knobs.sides {
+    for side in &settings.sides {
         let of_side = tcp(side.congestion.unwrap_or(kind), side.tcp.as_ref().unwrap_or(of_endpoints), needed);
         let nodes = side.nodes.iter().filter_map(|name| shape.node(name));
         config.towards.extend(nodes.map(|node| (shape.prefix(node), of_side.clone())));

@@ -8,15 +8,13 @@ use crate::media;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Seed, Span};
+use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{
-    Backpressure, Choice, Config, EdgeConfig, LaneConfig, Mechanisms, PacketConfig, PeerConfig, PeerId, Tries,
-    Withholding,
-};
+use wavelane_gateway::{Choice, Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId, Tries, Withholding};
 use wavelane_scenario::{
-    CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, RadioLanes, Scenario, TcpKind,
+    CONTROLS, ChannelKind, Flow, GatewaySettings, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
 };
+use wavelane_settings::{GatewayKnobs, Preset, RadioLanes, SentAgain};
 use wavelane_transport::session::public_key;
 
 /// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
@@ -344,19 +342,22 @@ impl<'a> Shape<'a> {
             log_keys: true,
             ..self.limits.clone().unwrap_or_default()
         };
-        let knobs = self.knobs(gateway);
-        let mut config = mechanisms(self.is_2009, knobs).put_into(config);
+        let knobs = self.knobs(gateway).cloned().unwrap_or_default();
+        let preset = self.is_2009.then_some(Preset::Hop2009);
+        let mut config = config.with(&GatewayKnobs { preset, ..knobs.clone() });
         // A block ACK serves a whole aggregate: turns would only make flows wait for each other (decision 0050).
         let bursts = |lane: &LaneConfig| lane.carrier.radio.is_some_and(|radio| radio.acks == LinkAcks::First);
         let takes_turns = config.peers.iter().flat_map(|peer| &peer.lanes).any(bursts);
-        if takes_turns && knobs.is_none_or(|knobs| knobs.withhold.is_none()) {
+        if takes_turns && knobs.withhold.is_none() {
             config.withhold = Some(Withholding::ON_RADIOS);
         }
         if self.unsplit {
-            let tries = if knobs.is_some_and(|knobs| knobs.tries_of_1998) { Tries::Of1998 } else { Tries::Evidence };
+            let tries = match knobs.tries {
+                Some(SentAgain::Of1998) => Tries::Of1998,
+                _ => Tries::Evidence,
+            };
             config.packets = Some(PacketConfig { tries, ..PacketConfig::default() });
         }
-        config.seal = knobs.map_or(config.seal, |knobs| knobs.seal);
         config.overhear = self.overhears(gateway);
         if config.seal {
             config.edges = self.edges_beside(seed, gateway);
@@ -372,7 +373,8 @@ impl<'a> Shape<'a> {
 
     /// Whether its radios hand up frames for others.
     fn overhears(&self, gateway: usize) -> bool {
-        self.lanes_in_cells(gateway) != RadioLanes::Plain && self.knobs(gateway).is_some_and(|knobs| knobs.overhear)
+        self.lanes_in_cells(gateway) != RadioLanes::Plain
+            && self.knobs(gateway).is_some_and(|knobs| knobs.overhear == Some(true))
     }
 
     /// The radio of a channel, if lanes tell it how to send each frame. A radio with aggregates paces itself, and one block ACK serves a whole
@@ -389,8 +391,12 @@ impl<'a> Shape<'a> {
     }
 
     /// What the scenario says of a gateway.
-    pub(crate) fn knobs(&self, gateway: usize) -> Option<&GatewayKnobs> {
-        self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway))
+    pub(crate) fn settings(&self, gateway: usize) -> Option<&GatewaySettings> {
+        self.scenario.gateways.iter().find(|settings| settings.node == self.name(gateway))
+    }
+
+    fn knobs(&self, gateway: usize) -> Option<&GatewayKnobs> {
+        self.settings(gateway).map(|settings| &settings.knobs)
     }
 
     /// All other gateways with their keys and what lies behind them.
@@ -428,7 +434,8 @@ impl<'a> Shape<'a> {
                     let refused = |why| WiringError::Gateway(name.to_owned(), why);
                     let id = engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?;
                     if let Some(knobs) = self.knobs(node) {
-                        let GatewayKnobs { corruption, block_loss, .. } = *knobs;
+                        let [corruption, block_loss] =
+                            [knobs.corruption, knobs.block_loss].map(|share| share.unwrap_or(Ratio::ZERO));
                         engine.set_faults(id, NodeFaults { lie: Lie::corrupts(corruption), block_loss });
                     }
                     id
@@ -555,19 +562,6 @@ fn choice_of(choice: LaneChoice) -> Choice {
         LaneChoice::PinnedFallback => Choice::PinnedFallback,
         LaneChoice::Delivery1998 => Choice::Delivery1998,
     }
-}
-
-/// What the stack and the scenario say of a gateway's mechanisms.
-fn mechanisms(is_2009: bool, knobs: Option<&GatewayKnobs>) -> Mechanisms {
-    let Some(knobs) = knobs else { return Mechanisms { is_2009, ..Mechanisms::default() } };
-    let backpressure = knobs.backpressure.map(|word| match word {
-        wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
-        wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
-        wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
-        wavelane_scenario::Backpressure::Off => Backpressure::Off,
-    });
-    let GatewayKnobs { block, rounds, withhold, cache, micro_blocks, .. } = *knobs;
-    Mechanisms { is_2009, backpressure, micro_blocks: Some(micro_blocks), block, rounds, withhold, cache }
 }
 
 /// A key of this run only.

@@ -92,7 +92,7 @@ fn plain(config: &Config) -> Option<String> {
 
 /// A gateway that seals and names nobody to seal for.
 fn unsealable(config: &Config) -> Option<String> {
-    (config.seal && config.edges.is_empty()).then(|| {
+    (config.seals() && config.edges.is_empty()).then(|| {
         "gateway.seal: no [[edge]] is named, so every connection over other gateways is refused; name each gateway at whose end connections leave, with its key and networks, and set seal there too".into()
     })
 }

@@ -61,7 +61,7 @@ impl Config {
                 "counts only with gateway.routing = \"kernel\": add that, or remove it",
             ));
         }
-        if !self.seal && !self.edges.is_empty() {
+        if !self.seals() && !self.edges.is_empty() {
             return Err(value(
                 "edge",
                 "is used by sealed connections only: set gateway.seal = \"end-to-end\", or remove the tables",

@@ -1,26 +1,25 @@
 //! A file's text, and how it becomes a [`Config`].
 
 use super::addresses::{prefixes, socket_address};
-use super::mechanisms::{self, MechanismKeys};
-use super::tables::{ClockTable, EdgeTable, File, ForwardTable, RoutingWord, SealWord, TunTable};
+use super::tables::{ClockTable, EdgeTable, File, ForwardTable, RoutingWord, TunTable};
+use super::text::Document;
 use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, Peer, SerialIp, Tun, TunAddress,
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, Intercept, Peer, SerialIp, Tun, TunAddress,
     default_control, default_state, value,
 };
 use crate::{keys, memory};
 use std::path::Path;
-use wavelane_base::{IpPrefix, Octets, Quantity, Span};
+use wavelane_base::{IpPrefix, Quantity, Span};
 use wavelane_gateway as gateway;
 use wavelane_host::routes;
+use wavelane_settings::{GATEWAY, GatewayKnobs};
 
 impl Config {
     /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
     pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|e| {
-            let line = e.span().map(|s| line_of(text, s.start));
-            let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
-            ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
-        })?;
+        let mut document = Document::parse(text, place)?;
+        let knobs = document.take("gateway", &GATEWAY)?.pop().unwrap_or_default();
+        let file: File = document.rest()?;
         let listen = socket_address("gateway.listen", &file.gateway.listen)?;
         let mut peers = Vec::new();
         for table in file.peer {
@@ -28,30 +27,12 @@ impl Config {
         }
         let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
         let g = file.gateway;
-        let defaults = gateway::Config::default();
-        let pool = match &g.pool {
-            Some(text) => Octets::parse(text).map_err(|e| value("gateway.pool", e.to_string()))?,
-            None => memory::pool_default(),
+        let flows_max = || memory::flows_default(gateway::Config::default().flows_max);
+        let knobs = GatewayKnobs {
+            pool: knobs.pool.or_else(|| Some(memory::pool_default())),
+            flows_max: knobs.flows_max.or_else(|| Some(flows_max())),
+            ..knobs
         };
-        let idle = match g.idle.as_deref() {
-            None => defaults.idle,
-            Some("off") => None,
-            Some(text) => {
-                let span = Span::parse(text).ok().filter(|s| IDLE_RANGE.contains(s));
-                let wrong =
-                    || format!("'{text}' is neither \"off\" nor a time from 1 s to 3600000 s, such as \"7440 s\"");
-                Some(span.ok_or_else(|| value("gateway.idle", wrong()))?)
-            }
-        };
-        let mechanisms = mechanisms::read(&MechanismKeys {
-            preset: g.preset,
-            backpressure: g.backpressure,
-            micro_blocks: g.micro_blocks,
-            block: g.block.as_deref(),
-            rounds: g.rounds,
-            withhold: g.withhold,
-            cache: g.cache.as_deref(),
-        })?;
         let metrics = g.metrics.as_deref().map(|at| socket_address("gateway.metrics", at)).transpose()?;
         if g.control.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(value("gateway.control", "is empty: name a path, or leave it out for the usual place"));
@@ -68,17 +49,13 @@ impl Config {
             on_failure: g.on_failure,
             source: g.source,
             attached: g.attached,
-            pool,
-            flows_max: g.flows_max.unwrap_or_else(|| memory::flows_default(defaults.flows_max)),
+            knobs,
             serves: g.serves.map(|texts| prefixes("gateway.serves", texts)).transpose()?,
             routing_table: routing_table(g.routing, g.routing_table)?,
-            idle,
             peers,
             intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local, proxy: None }),
             tun: file.tun.map(tun).transpose()?,
             forwards,
-            seal: g.seal == SealWord::EndToEnd,
-            mechanisms,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             serial: file.serial.map(SerialIp::from_table).transpose()?,
             clock: clock(file.clock)?,
@@ -136,9 +113,4 @@ fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
         return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));
     }
     Ok(ClockSkew { offset: offset.unwrap_or(Span::ZERO), drift_ppm })
-}
-
-/// The line of an octet of a text, from 1.
-pub(super) fn line_of(text: &str, at: usize) -> usize {
-    text[..at.min(text.len())].matches('\n').count() + 1
 }

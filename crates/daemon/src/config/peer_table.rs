@@ -1,7 +1,6 @@
 //! A peer's table, and how it becomes a [`Peer`].
 
 use super::addresses::{check_host_and_port, check_reachable, prefixes};
-use super::file::line_of;
 use super::tables::{LaneTable, PeerTable};
 use super::{ConfigError, KEEPALIVE, KEEPALIVE_RANGE, Lane, Peer, lane_key, value};
 use crate::keys;
@@ -10,6 +9,7 @@ use std::path::Path;
 use toml::Spanned;
 use wavelane_base::{Quantity, Rate, Span};
 use wavelane_gateway::Controller;
+use wavelane_settings::line_of;
 
 impl Peer {
     /// `text` is the file's, for the lines of the lanes.

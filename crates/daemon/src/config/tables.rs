@@ -1,6 +1,5 @@
 //! The file's tables and words, as TOML has them.
 
-use super::mechanisms::{BackpressureWord, PresetWord};
 use super::serial_table::SerialTable;
 use super::{Attached, OnFailure, Source, Ways};
 use crate::medium::Medium;
@@ -45,22 +44,10 @@ pub(super) struct GatewayTable {
     pub(super) metrics: Option<String>,
     pub(super) hook: Option<PathBuf>,
     pub(super) state: Option<PathBuf>,
-    pub(super) pool: Option<String>,
-    pub(super) flows_max: Option<usize>,
     pub(super) serves: Option<Vec<String>>,
     #[serde(default)]
     pub(super) routing: RoutingWord,
     pub(super) routing_table: Option<u32>,
-    pub(super) idle: Option<String>,
-    #[serde(default)]
-    pub(super) seal: SealWord,
-    pub(super) preset: Option<PresetWord>,
-    pub(super) backpressure: Option<BackpressureWord>,
-    pub(super) micro_blocks: Option<bool>,
-    pub(super) block: Option<String>,
-    pub(super) rounds: Option<bool>,
-    pub(super) withhold: Option<u64>,
-    pub(super) cache: Option<String>,
 }
 
 /// What chooses the peer for a target, in the file's words.
@@ -70,16 +57,6 @@ pub(super) enum RoutingWord {
     #[default]
     Peers,
     Kernel,
-}
-
-/// Whether flows across relays are sealed, in the file's words.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-pub(super) enum SealWord {
-    #[default]
-    #[serde(rename = "off")]
-    Off,
-    #[serde(rename = "end-to-end")]
-    EndToEnd,
 }
 
 #[derive(Deserialize)]

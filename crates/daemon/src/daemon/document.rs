@@ -82,7 +82,7 @@ impl Daemon {
             flows_lost_way: gateway.flows_lost_way,
             flows_relayed: gateway.flows_relayed,
             buffered_bytes: gateway.buffered,
-            pool_bytes: self.config.pool.get(),
+            pool_bytes: self.config.knobs.pool.unwrap_or_default().get(),
             flow_list: self.flow_list(),
             door: status::Door {
                 intercepting: self.config.intercept.is_some(),

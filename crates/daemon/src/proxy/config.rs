@@ -1,14 +1,15 @@
 //! The file of a proxy: a table `[proxy]`, its `[[proxy.side]]`, and nothing else. It needs no key, for it has no peer.
 
 use crate::config::{
-    Attached, Clamp, ClockSkew, Config, ConfigError, Intercept, OnFailure, Peer, ProxyRules, Source, default_control,
-    is_interface_name, prefix_text, value, width,
+    Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, ProxyRules, Source,
+    default_control, is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, Quantity, Span};
-use wavelane_gateway::{Choice, Controller, Mechanisms};
+use wavelane_gateway::{Choice, Controller};
 use wavelane_host::tcp::{Buffers, Tuning};
+use wavelane_settings::GatewayKnobs;
 
 /// Connections at a time unless the file says otherwise: two descriptors each, and a process usually has 20,000.
 const CONNECTIONS_DEFAULT: usize = 8_000;
@@ -140,11 +141,7 @@ pub(crate) fn parse(text: &str, place: &str) -> Result<Settings, ConfigError> {
     if let Some(other) = table.iter().flat_map(|t| t.keys()).find(|key| *key == "gateway" || *key == "shaper") {
         return Err(value("proxy", format!("stands beside [{other}]: give each a file and a wavelaned of its own")));
     }
-    let file: File = toml::from_str(text).map_err(|e| {
-        let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
-        let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
-        ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
-    })?;
+    let file: File = Document::parse(text, place)?.rest()?;
     settings(file.proxy)
 }
 
@@ -392,17 +389,13 @@ impl Settings {
             reads: Vec::new(),
             control: self.control.clone(),
             state: PathBuf::new(),
-            pool: self.pool,
-            flows_max: self.connections_max,
+            knobs: GatewayKnobs::default(),
             serves: None,
             routing_table: None,
-            idle: None,
             peers: vec![targets],
             intercept: Some(Intercept { interfaces: self.interfaces.clone(), local: false, proxy: Some(proxy) }),
             tun: None,
             forwards: Vec::new(),
-            seal: false,
-            mechanisms: Mechanisms::default(),
             edges: Vec::new(),
             metrics: None,
             hook: None,

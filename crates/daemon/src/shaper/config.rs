@@ -1,6 +1,6 @@
 //! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it has no peer.
 
-use crate::config::{ConfigError, is_interface_name, value};
+use crate::config::{ConfigError, Document, is_interface_name, value};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -140,11 +140,7 @@ pub(crate) fn parse(text: &str, place: &str) -> Result<Vec<Interface>, ConfigErr
     if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway")) {
         return Err(value("shaper", "stands beside [gateway]: give the shaper a file and a wavelaned of its own"));
     }
-    let file: File = toml::from_str(text).map_err(|e| {
-        let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
-        let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
-        ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
-    })?;
+    let file: File = Document::parse(text, place)?.rest()?;
     if file.shaper.is_empty() || file.shaper.len() > SHAPERS_MAX {
         return Err(value("shaper", format!("takes 1 to {SHAPERS_MAX} tables, not {}", file.shaper.len())));
     }

@@ -53,7 +53,7 @@ fn key_files_and_unknown_keys() {
     assert!(refusal(&config, None).contains("wavelane keygen"));
     let config = plain(&dir, "bandwidth = 3", "");
     let said = refusal(&config, None);
-    assert!(said.contains("unknown field `bandwidth`") && said.contains("line 6"), "{said}");
+    assert!(said.contains("unknown key 'bandwidth'") && said.contains("line 6"), "{said}");
     assert!(refusal(&dir.join("none.toml"), None).contains("wavelane init"));
     std::fs::remove_dir_all(dir).unwrap();
 }

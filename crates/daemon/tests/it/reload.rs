@@ -284,7 +284,7 @@ fn a_refused_reload_changes_nothing() {
     let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
     let (good, before) = (std::fs::read_to_string(&config[0]).unwrap(), world.traces(&world.a));
     let cases = [
-        ("[gateway]", "[gateway]\nspeed = 3", "unknown field `speed`"),
+        ("[gateway]", "[gateway]\nspeed = 3", "unknown key 'speed' in [gateway]"),
         ("[\"10.3.0.0/24\"", "[\"10.3.0.1/24\"", "10.3.0.0/24"),
         ("source = \"keep\"", "source = \"own\"", "gateway.source cannot change"),
         ("name = \"a\"", "name = \"ship\"", "gateway.name cannot change"),

@@ -9,9 +9,9 @@ mod topology;
 mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
-pub use gateway::{Backpressure, GatewayKnobs, ProxySide, RadioLanes};
+pub use gateway::{GatewaySettings, ProxySide};
 pub use link::{LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN};
-pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
+pub use stack::{Stack, TcpKind};
 pub use topology::{
     Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing, SerialChannel, SerialFraming,
 };
@@ -19,6 +19,7 @@ pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 
 use wavelane_base::{Seed, Span};
 use wavelane_channel::Parameter;
+use wavelane_settings::TcpKnobs;
 
 /// Maximum number of nodes in a scenario: the largest radio cell and its surroundings.
 pub const NODES_MAX: usize = 320;
@@ -53,7 +54,7 @@ pub struct Scenario {
     /// TCP settings of the endpoints that differ from the stack's defaults.
     pub tcp: TcpKnobs,
     /// Settings of single gateways that differ from their defaults, in file order.
-    pub gateways: Vec<GatewayKnobs>,
+    pub gateways: Vec<GatewaySettings>,
     /// Settings of links between gateways that differ from their defaults, in file order.
     pub links: Vec<LinkKnobs>,
     /// The channel by which plain routers reach a neighbour, where that is not the first that carries the direction; in file order.

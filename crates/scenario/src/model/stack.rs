@@ -1,6 +1,4 @@
-//! The transports to compare, and the knobs of the endpoints' TCP.
-
-use wavelane_base::{Octets, Span};
+//! The transports to compare.
 
 /// A transport to compare. The closed list of the file format; a backend reports in its review which it can run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -66,49 +64,4 @@ pub enum TcpKind {
     Bbr3,
     /// The timers of 2001: initial timeout 6 s, floor 1 s, tick 0.1 s.
     Y2001,
-}
-
-/// Knobs of the endpoints' TCP under the `tcp-*` stacks. `None` means the profile's default.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TcpKnobs {
-    /// Source of the defaults.
-    pub profile: TcpProfile,
-    /// Largest segment, in bytes of payload.
-    pub segment: Option<Octets>,
-    /// Receive buffer, and therefore the largest advertised window.
-    pub window: Option<Octets>,
-    /// Maximum number of bytes written and not yet acknowledged.
-    pub send_buffer: Option<Octets>,
-    /// Initial window, in segments.
-    pub initial_window: Option<u32>,
-    /// Number of full segments acknowledged together.
-    pub ack_every: Option<u32>,
-    /// Maximum delay of an acknowledgement.
-    pub ack_delay: Option<Span>,
-    /// Minimum of the whole retransmission timeout (RFC 6298, section 2.4).
-    pub rto_min: Option<Span>,
-    /// Timeout before the first RTT measurement.
-    pub rto_initial: Option<Span>,
-    /// Maximum of the retransmission timeout, back-off included.
-    pub rto_max: Option<Span>,
-    /// Number of segments acknowledged at once at the start of a connection.
-    pub quick_acks: Option<u32>,
-    /// Selective acknowledgement.
-    pub sack: Option<bool>,
-    /// Timestamps.
-    pub timestamps: Option<bool>,
-    /// Window scaling.
-    pub window_scale: Option<bool>,
-    /// New data on the first two duplicate acknowledgements (RFC 3042).
-    pub limited_transmit: Option<bool>,
-}
-
-/// A named set of TCP knobs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TcpProfile {
-    /// The defaults of the stack's name.
-    #[default]
-    Stack,
-    /// NewReno as in ns-3 3.44 with classic recovery; the stack must be `tcp-reno`.
-    Ns3,
 }

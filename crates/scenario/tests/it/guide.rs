@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use wavelane_scenario::{APPS, METRICS, SERIAL_KEYS, SERIAL_WAY_KEYS, STACKS, Scenario, TCP_KEYS, WIFI_KEYS};
+use wavelane_scenario::{APPS, METRICS, SERIAL_KEYS, SERIAL_WAY_KEYS, STACKS, Scenario, WIFI_KEYS};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -98,20 +98,10 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     for key in wavelane_scenario::RATE_TRACE_KEYS.iter().chain(wavelane_scenario::DELAY_TRACE_KEYS) {
         assert!(has(key), "key of a recording {key}");
     }
-    for (kind, _) in wavelane_scenario::BACKPRESSURES {
-        assert!(has(kind), "backpressure {kind}");
-    }
     for (choice, _) in wavelane_scenario::LANE_CHOICES {
         assert!(has(choice), "choice {choice}");
     }
-    for key in WIFI_KEYS
-        .iter()
-        .chain(SERIAL_KEYS)
-        .chain(SERIAL_WAY_KEYS)
-        .chain(TCP_KEYS)
-        .chain(wavelane_scenario::GATEWAY_KEYS)
-        .chain(wavelane_scenario::LINK_KEYS)
-    {
+    for key in WIFI_KEYS.iter().chain(SERIAL_KEYS).chain(SERIAL_WAY_KEYS).chain(wavelane_scenario::LINK_KEYS) {
         assert!(has(key), "key {key}");
     }
     for (app, _) in APPS {

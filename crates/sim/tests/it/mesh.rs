@@ -4,7 +4,8 @@ use crate::common::{direction, random_loss, secs, with_loss};
 use wavelane_base::{Instant, Octets, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
-use wavelane_gateway::{Backpressure, Event};
+use wavelane_gateway::Event;
+use wavelane_settings::Backpressure;
 use wavelane_sim::{Deed, FlowEnd, FlowIndex, FlowSpec, Lie, Mesh, MeshSpec, NodeFaults, Work};
 
 /// 0 and 5 over 1 and 2, or over 3 and 4.

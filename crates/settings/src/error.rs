@@ -1,11 +1,11 @@
-//! Why a scenario file is rejected. Every message is one line with the place, the cause and the remedy.
+//! Why a file is refused. Every message is one line with the place, the cause and the remedy.
 
 use wavelane_base::UnitError;
 
-/// A scenario file that cannot be used.
+/// A file that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{}{}", file.as_ref().map(|f| format!("{f}:")).unwrap_or_default(), line.map(|l| format!("{l}: ")).unwrap_or_else(|| " ".into()), one_line(problem))]
-pub struct ScenarioError {
+pub struct FileError {
     /// The file, if it came from one.
     pub file: Option<String>,
     /// The line, from 1, if known.
@@ -14,7 +14,7 @@ pub struct ScenarioError {
     pub problem: Box<Problem>,
 }
 
-/// What is wrong with a scenario file.
+/// What is wrong with a file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be read.
@@ -37,7 +37,7 @@ pub enum Problem {
     #[error("unknown {what} '{word}'; {hint}")]
     UnknownWord {
         /// What it names.
-        what: &'static str,
+        what: String,
         /// The word.
         word: String,
         /// The nearest word, or all of them.
@@ -59,7 +59,7 @@ pub enum Problem {
         /// The key's full path.
         key: String,
         /// The expected type.
-        expected: &'static str,
+        expected: String,
         /// An example in TOML.
         example: String,
         /// The actual type.
@@ -80,8 +80,8 @@ pub enum Problem {
 
 impl Problem {
     /// This problem at the given line.
-    pub(crate) fn at(self, line: usize) -> ScenarioError {
-        ScenarioError { file: None, line: Some(line), problem: Box::new(self) }
+    pub fn at(self, line: usize) -> FileError {
+        FileError { file: None, line: Some(line), problem: Box::new(self) }
     }
 }
 

@@ -1,13 +1,13 @@
 //! A TOML table that knows its path and lines, and rejects unknown keys.
 
-use crate::error::{Problem, ScenarioError, hint};
+use crate::error::{FileError, Problem, hint};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;
 
 /// A reader over one table of the file.
 #[derive(Clone)]
-pub(crate) struct Table<'a> {
+pub struct Table<'a> {
     text: &'a str,
     path: String,
     line: usize,
@@ -16,40 +16,45 @@ pub(crate) struct Table<'a> {
 
 /// One value with its full path and line.
 #[derive(Clone)]
-pub(crate) struct Value<'a> {
+pub struct Value<'a> {
     text: &'a str,
     /// The key's full path, such as `channels.air.forward.rate`.
-    pub(crate) path: String,
+    pub path: String,
     /// Its line, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     inner: &'a DeValue<'a>,
     /// Whether a setting gave it: a number is then taken as text where a text is wanted, and a single value as a list of one.
     is_set: bool,
 }
 
 /// The line of a byte offset, from 1.
-pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
 }
 
 impl<'a> Table<'a> {
     /// The whole document.
-    pub(crate) fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
+    pub fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
         Self { text, path: String::new(), line: 1, inner }
     }
+    /// A table of the document by its name.
+    pub fn at(text: &'a str, path: &str, inner: &'a DeTable<'a>) -> Self {
+        Self { path: path.to_owned(), ..Self::root(text, inner) }
+    }
     /// Its name in messages.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         if self.path.is_empty() { "the top level".into() } else { format!("[{}]", self.path) }
     }
     /// Rejects keys outside `known`.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), ScenarioError> {
-        let mut unknown: Vec<_> = self.inner.keys().filter(|k| !known.contains(&k.get_ref().as_ref())).collect();
+    pub fn only(&self, known: &[impl AsRef<str>]) -> Result<(), FileError> {
+        let mut unknown: Vec<_> =
+            self.inner.keys().filter(|key| !known.iter().any(|k| k.as_ref() == key.get_ref().as_ref())).collect();
         unknown.sort_by_key(|k| k.span().start);
         match unknown.first() {
             None => Ok(()),
             Some(key) => {
                 let name = key.get_ref().to_string();
-                let hint = hint(&name, known.iter().copied());
+                let hint = hint(&name, known.iter().map(AsRef::as_ref));
                 Err(Problem::UnknownKey { key: name, table: self.title(), hint }
                     .at(line_of(self.text, key.span().start)))
             }
@@ -59,20 +64,21 @@ impl<'a> Table<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
     fn value(&self, key: &str, spanned: &'a Spanned<DeValue<'a>>, line: usize) -> Value<'a> {
-        let is_set = crate::settings::is_set(spanned);
+        // What a setting of the command line gave has an empty span, as nothing in a file has.
+        let is_set = spanned.span().is_empty();
         Value { text: self.text, path: self.path_of(key), line, inner: spanned.get_ref(), is_set }
     }
     /// The value of `key`, if present.
-    pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
         let (name, value) = self.inner.iter().find(|(k, _)| k.get_ref().as_ref() == key)?;
         Some(self.value(key, value, line_of(self.text, name.span().start)))
     }
     /// The value of `key`, or the error that shows how to add it.
-    pub(crate) fn need(&self, key: &'static str, example: &'static str) -> Result<Value<'a>, ScenarioError> {
+    pub fn need(&self, key: &'static str, example: &'static str) -> Result<Value<'a>, FileError> {
         self.get(key).ok_or_else(|| Problem::Missing { table: self.title(), key, example }.at(self.line))
     }
     /// The keys and values in file order.
-    pub(crate) fn entries(&self) -> Vec<(String, Value<'a>)> {
+    pub fn entries(&self) -> Vec<(String, Value<'a>)> {
         let mut all: Vec<_> = self.inner.iter().collect();
         all.sort_by_key(|(k, _)| k.span().start);
         let line = |offset| line_of(self.text, offset);
@@ -81,13 +87,13 @@ impl<'a> Table<'a> {
             .collect()
     }
     /// An optional quantity.
-    pub(crate) fn quantity<Q: Quantity>(&self, key: &str) -> Result<Option<Q>, ScenarioError> {
+    pub fn quantity<Q: Quantity>(&self, key: &str) -> Result<Option<Q>, FileError> {
         self.get(key).map(|v| v.quantity()).transpose()
     }
 }
 
 impl<'a> Value<'a> {
-    fn wrong_type(&self, expected: &'static str, example: &str) -> ScenarioError {
+    fn wrong_type(&self, expected: &str, example: &str) -> FileError {
         let got = match self.inner {
             DeValue::String(_) => "a text".into(),
             DeValue::Integer(number) => number.to_string(),
@@ -97,18 +103,19 @@ impl<'a> Value<'a> {
             DeValue::Array(_) => "a list".into(),
             DeValue::Table(_) => "a table".into(),
         };
-        Problem::WrongType { key: self.path.clone(), expected, example: example.to_owned(), got }.at(self.line)
+        Problem::WrongType { key: self.path.clone(), expected: expected.into(), example: example.to_owned(), got }
+            .at(self.line)
     }
     /// An error about this value.
-    pub(crate) fn impossible(&self, why: impl Into<String>) -> ScenarioError {
+    pub fn impossible(&self, why: impl Into<String>) -> FileError {
         Problem::Impossible(why.into()).at(self.line)
     }
     /// The raw TOML value.
-    pub(crate) fn raw(&self) -> &'a DeValue<'a> {
+    pub fn raw(&self) -> &'a DeValue<'a> {
         self.inner
     }
     /// The value as text, or an error.
-    pub(crate) fn str(&self, expected: &'static str, example: &'static str) -> Result<&'a str, ScenarioError> {
+    pub fn str(&self, expected: &str, example: &str) -> Result<&'a str, FileError> {
         self.words().ok_or_else(|| self.wrong_type(expected, example))
     }
     /// A text, or the digits of a decimal number that a setting gave.
@@ -120,25 +127,25 @@ impl<'a> Value<'a> {
         }
     }
     /// The value as text, if it is one.
-    pub(crate) fn as_str(&self) -> Option<&'a str> {
+    pub fn as_str(&self) -> Option<&'a str> {
         self.inner.as_str()
     }
     /// As a quantity with unit.
-    pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, ScenarioError> {
+    pub fn quantity<Q: Quantity>(&self) -> Result<Q, FileError> {
         let text = self.words().ok_or_else(|| self.wrong_type(Q::EXPECTED, &format!("\"{}\"", Q::EXAMPLE)))?;
         Q::parse(text).map_err(|error| Problem::Unit { key: self.path.clone(), error }.at(self.line))
     }
     /// As a whole number from 0.
-    pub(crate) fn whole(&self) -> Result<u64, ScenarioError> {
+    pub fn whole(&self) -> Result<u64, FileError> {
         let number = self.inner.as_integer().and_then(|i| u64::from_str_radix(i.as_str(), i.radix()).ok());
         number.ok_or_else(|| self.wrong_type("a whole number from 0", "7"))
     }
     /// As true or false.
-    pub(crate) fn bool(&self) -> Result<bool, ScenarioError> {
+    pub fn bool(&self) -> Result<bool, FileError> {
         self.inner.as_bool().ok_or_else(|| self.wrong_type("true or false", "true"))
     }
     /// As a list.
-    pub(crate) fn list(&self, expected: &'static str, example: &'static str) -> Result<Vec<Value<'a>>, ScenarioError> {
+    pub fn list(&self, expected: &'static str, example: &'static str) -> Result<Vec<Value<'a>>, FileError> {
         let is_one = self.is_set && !self.inner.is_array() && !self.inner.is_table();
         if is_one {
             return Ok(vec![self.clone()]);
@@ -154,7 +161,7 @@ impl<'a> Value<'a> {
         Ok(array.iter().map(item).collect())
     }
     /// As a table.
-    pub(crate) fn table(&self, example: &'static str) -> Result<Table<'a>, ScenarioError> {
+    pub fn table(&self, example: &'static str) -> Result<Table<'a>, FileError> {
         let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", example))?;
         let first = inner.keys().map(|k| k.span().start).min();
         let line = first.map_or(self.line, |offset| line_of(self.text, offset));

@@ -1,0 +1,23 @@
+//! The settings that people turn, each declared once: its name, unit, range, default, what it does and in which file it may stand. From a
+//! declaration come its reader, its writer, its refusals, its row in the guide and its part of the files' JSON schema.
+//!
+//! To add one, write its field and its row (`gateway.rs`, `tcp.rs`, `lane.rs`), then use the field. Only what relates keys to each other is
+//! written by hand, where the files are read.
+#![forbid(unsafe_code)]
+
+mod error;
+mod gateway;
+mod knob;
+mod table;
+mod tcp;
+mod values;
+
+pub use error::{FileError, Problem, hint};
+pub use gateway::{Backpressure, GATEWAY, GatewayKnobs, Preset, RadioLanes, Seal, SentAgain};
+pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds, Stands};
+pub use table::{Table, Value, line_of};
+pub use tcp::{TCP, TcpKnobs, TcpProfile};
+pub use values::{Number, OrOff, Setting, look_up, text, unit, word, word_of};
+
+#[cfg(test)]
+mod tests;

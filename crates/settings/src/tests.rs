@@ -1,0 +1,89 @@
+//! Every declared setting is read, written and refused by its declaration.
+
+use crate::{File, GATEWAY, GatewayKnobs, Group, TCP, Table, TcpKnobs};
+use toml::de::DeTable;
+
+fn read<S: Clone + Default>(group: &Group<S>, file: File, text: &str) -> Result<S, String> {
+    let document = DeTable::parse(text).expect("TOML");
+    group.read(file, &Table::at(text, "t", document.get_ref())).map_err(|error| error.to_string())
+}
+
+/// Values of any kind: each setting has some that it takes.
+const TRIED: &[&str] = &[
+    "true",
+    "1",
+    "7",
+    "\"1 MB\"",
+    "\"1 GB\"",
+    "\"1000 B\"",
+    "\"2 s\"",
+    "\"33.6 kbit/s\"",
+    "\"1/20\"",
+    "\"off\"",
+    "\"hop-2009\"",
+    "\"raw\"",
+    "\"1998\"",
+    "\"stack\"",
+];
+
+fn each_reads_back<S: Clone + Default + PartialEq + core::fmt::Debug>(group: &Group<S>) {
+    for file in [File::Scenario, File::Daemon] {
+        for knob in group.in_file(file) {
+            let key = knob.key(file);
+            let taken: Vec<S> =
+                TRIED.iter().filter_map(|value| read(group, file, &format!("{key} = {value}")).ok()).collect();
+            assert!(!taken.is_empty(), "{key} takes nothing");
+            for settings in taken {
+                let text = group.write(file, &settings);
+                assert!(text.starts_with(&format!("{key} = ")), "{text}");
+                assert_eq!(read(group, file, &text).as_ref(), Ok(&settings), "{text}");
+                assert_eq!(group.check(&settings), Ok(()));
+            }
+            let refused =
+                read(group, file, &format!("\n{key} = [1979-05-27]")).expect_err("no setting is a list of days");
+            assert!(refused.starts_with(&format!("2: t.{key}")), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn every_setting_reads_back_what_it_writes() {
+    each_reads_back(&GATEWAY);
+    each_reads_back(&TCP);
+}
+
+#[test]
+fn names_are_unique_and_said_in_a_sentence() {
+    fn check<S>(group: &Group<S>) {
+        for (place, knob) in group.0.iter().enumerate() {
+            assert!(group.0[..place].iter().all(|other| other.name != knob.name), "{} stands twice", knob.name);
+            assert!(!knob.says.is_empty() && !knob.says.contains('|') && !knob.says.contains('\n'), "{}", knob.name);
+        }
+    }
+    check(&GATEWAY);
+    check(&TCP);
+}
+
+#[test]
+fn bounds_hold_wherever_a_value_comes_from() {
+    let refused = |text: &str| read(&GATEWAY, File::Daemon, text).expect_err(text);
+    assert_eq!(refused("block = \"1 kB\""), "1: t.block = 1 kB must lie between 4 KiB and 64 MiB");
+    assert_eq!(refused("cache = \"1 kB\""), "1: t.cache = 1 kB must be 0 B, or lie between 128 KiB and 64 GiB");
+    assert_eq!(refused("withhold = 256"), "1: t.withhold = 256 must be 0, or lie between 1 and 255");
+    assert_eq!(refused("idle = \"1 ms\""), "1: t.idle = 1 ms must lie between 1 s and 3600000 s");
+    assert_eq!(refused("rounds = 1"), "1: t.rounds must be true or false, such as true, not 1");
+    assert_eq!(refused("seal = \"of\""), "1: unknown seal 'of'; did you mean 'off'?");
+    let machine = GatewayKnobs { flows_max: Some(0), ..GatewayKnobs::default() };
+    let said = GATEWAY.check(&machine).expect_err("no flows").to_string();
+    assert_eq!(said, "flows_max = 0 must lie between 1 and 1048576");
+}
+
+#[test]
+fn files_spell_keys_their_own_way() {
+    assert!(read(&GATEWAY, File::Scenario, "micro-blocks = false").is_ok_and(|read| read.micro_blocks == Some(false)));
+    assert!(read(&GATEWAY, File::Daemon, "micro_blocks = false").is_ok_and(|read| read.micro_blocks == Some(false)));
+    let knobs = GatewayKnobs { rounds: Some(true), overhear: Some(true), idle: None, ..GatewayKnobs::default() };
+    assert_eq!(GATEWAY.write(File::Daemon, &knobs), "rounds = true\n", "wavelaned cannot overhear");
+    let tcp = TcpKnobs { sack: Some(false), ..TcpKnobs::default() };
+    assert_eq!(TCP.write(File::Scenario, &tcp), "sack = false\n");
+}
