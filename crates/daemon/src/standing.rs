@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::device;
 use crate::kernel::Installed;
 use crate::rules::{self, Family, NUMBER};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use wavelane_host::nft::run;
 use wavelane_host::routes::{interface_mtu, policy_rules, ruleset_generation, table_routes};
@@ -154,7 +155,9 @@ impl Standing {
                 gone.then(|| now.closed.clone().unwrap_or_default().into_bytes()).into_iter().collect()
             }
             Part::HeldSyns => {
-                self.held.iter().filter(|line| !now.held.contains(line)).map(|line| line.clone().into_bytes()).collect()
+                // There may be one for each of very many networks.
+                let found: BTreeSet<&String> = now.held.iter().collect();
+                self.held.iter().filter(|line| !found.contains(line)).map(|line| line.clone().into_bytes()).collect()
             }
         }
     }
@@ -232,6 +235,17 @@ mod tests {
         foreign.routes.push(vec![4]);
         assert_eq!(stood.missing(&foreign), [Part::Routes]);
         assert_eq!(Standing::default().missing(&stood), [Part::Routes], "others' routes in our tables are our concern");
+    }
+
+    /// A quadratic search would take minutes.
+    #[test]
+    fn very_many_rules_that_hold_syns_are_no_trouble() {
+        let line = |n: usize| format!("V4 -A WAVELANE -d 10.{}.{}.0/24 -j NFQUEUE --queue-num 4780", n >> 8, n & 255);
+        let stood = Standing { held: (0..200_000).map(line).collect(), ..Standing::default() };
+        assert_eq!(stood.missing(&stood), []);
+        let mut less = stood.clone();
+        let gone = less.held.remove(777);
+        assert_eq!(stood.lacking(Part::HeldSyns, &less), [gone.into_bytes()]);
     }
 
     #[test]
