@@ -12,6 +12,7 @@ mod failure;
 mod faults;
 mod guide;
 mod hostile;
+mod hostile_opens;
 mod hostile_peer;
 mod lanes;
 mod last_bytes;
