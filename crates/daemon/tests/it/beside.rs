@@ -71,7 +71,11 @@ fn what_other_programs_take_away_is_put_back_and_told() {
     for (damage, told) in [
         // As systemd-networkd does when it restarts.
         ("ip rule del priority 4780; ip -6 rule del priority 4780", "policy rules"),
-        ("while ip rule del priority 4782 2>/dev/null; do :; done; ip rule del priority 4781", "policy rules"),
+        // At once, before they are put back.
+        (
+            "for n in 1 2 3 4 5 6 7 8; do echo rule del priority 4782; done | ip -force -batch - 2>/dev/null || ip rule del priority 4781",
+            "policy rules",
+        ),
         ("ip route flush table 4780", "routes in our tables"),
         ("ip route flush table 4781; ip -6 route flush table 4781", "routes in our tables"),
         ("nft flush ruleset", "wavelane_closed"),
@@ -305,6 +309,19 @@ fn a_firewall_in_the_way_is_named_with_its_remedy() {
         }
     }
     wait_for("nothing in the way", || a.status().hindrances.is_empty());
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    // Single rules, one of them for some ports only.
+    let single =
+        "iptables -I INPUT -i lan0 -p tcp -m tcp --dport 1:1023 -j DROP; iptables -I FORWARD -i lan0 -j REJECT";
+    world.sh(&world.a, single);
+    a.wait_log("drops some of the connections that are taken from lan0");
+    a.wait_log("drops packets between lan0 and wavelane0");
+    for line in a.status().hindrances {
+        for remedy in line.split('`').filter(|part| part.starts_with("nft insert")) {
+            world.sh(&world.a, remedy);
+        }
+    }
+    wait_for("nothing in the way again", || a.status().hindrances.is_empty());
     says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
 }
 

@@ -64,15 +64,8 @@ impl Foe {
         };
         let entropy = Entropy::live(wavelane_host::entropy::fill);
         let sessions = Sessions::new(Instant::ZERO, config, entropy);
-        let mut foe = Self {
-            socket,
-            sessions,
-            start: now(),
-            number: 0,
-            runs: Vec::new(),
-            next_flow: 0,
-            asked: Vec::new(),
-        };
+        let mut foe =
+            Self { socket, sessions, start: now(), number: 0, runs: Vec::new(), next_flow: 0, asked: Vec::new() };
         foe.sessions.want(foe.clock(), 0, true);
         wait_for("the foe's session", || {
             foe.listen();
@@ -240,7 +233,8 @@ fn town_daemon(world: &World, own: &KeyPair) -> Daemon {
         world.keys[1].public
     );
     let serves = "serves = [\"10.33.0.0/24\"]\nlisten = \"10.3.0.2:4780\"";
-    let config: PathBuf = write_config(&world.dir, "town", own, serves, &(hub + "allow_targets = [\"10.33.0.1/32\"]\n"));
+    let config: PathBuf =
+        write_config(&world.dir, "town", own, serves, &(hub + "allow_targets = [\"10.33.0.1/32\"]\n"));
     let (command, log, control) = daemon_command(&config);
     let child = world.server.spawn(command, ChildEnd::Kill).unwrap().unwrap();
     Daemon { child, log, control, own_folder: None }
