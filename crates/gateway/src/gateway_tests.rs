@@ -3,10 +3,21 @@
 
 use super::*;
 use std::collections::VecDeque;
-use wavelane_base::{FlowId, FrameMeta, Machine, Ratio, ReadOutcome, Seed, Span, Streams, Wakeup};
+use std::net::SocketAddr;
+use wavelane_base::{
+    Address, FlowId, FrameMeta, Instant, Machine, Octets, PortId, Ratio, ReadOutcome, Seed, Span, Streams, Wakeup,
+};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
 
 const DELAY: Span = Span::from_millis(10);
+impl Gateway {
+    /// Settles a link that the test has changed.
+    pub(crate) fn settle_peer(&mut self, now: Instant, peer: PeerId) {
+        self.net.peers.touch(peer);
+        self.settle(now);
+    }
+}
+
 pub(super) const A: Address = at(1, 4780);
 pub(super) const B: Address = at(2, 4780);
 /// An allowed target behind B.

@@ -8,8 +8,8 @@ mod askers;
 mod pause;
 mod waiting;
 
-use super::relay::Side;
-use super::{Config, Gateway, LaneConfig, PeerConfig, PeerId};
+use super::neighbours::{Neighbours, Side};
+use super::{Config, LaneConfig, PeerConfig, PeerId};
 use askers::{Asked, Askers};
 use pause::{Pause, Pauses};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,8 +75,8 @@ struct Gate {
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     gates: BTreeMap<Place, Gate>,
-    pub(super) granted: u64,
-    pub(super) expired: u64,
+    granted: u64,
+    expired: u64,
 }
 
 impl Gate {
@@ -117,49 +117,49 @@ pub(super) fn withholds(config: &Config, peer: &PeerConfig) -> bool {
     config.withhold.is_some_and(|of| of.everywhere || peer.lanes.first().is_some_and(LaneConfig::is_radio))
 }
 
-impl Gateway {
-    fn place_of(&self, peer: PeerId) -> Place {
-        let LaneConfig { port, carrier, .. } = self.config.peers[peer.0].lanes[0];
-        carrier.radio.map_or(Place::Port(port.0), |radio| Place::Cell(radio.cell))
-    }
+fn place_of(peers: &Neighbours, peer: PeerId) -> Place {
+    let LaneConfig { port, carrier, .. } = peers.peer(peer).lanes[0];
+    carrier.radio.map_or(Place::Port(port.0), |radio| Place::Cell(radio.cell))
+}
 
+impl Grants {
     /// A neighbour has bytes that wait for a grant.
-    pub(super) fn note_asking(&mut self, now: Instant, side: Side) {
-        let place = self.place_of(side.0);
-        let gate = self.grants.gates.entry(place).or_default();
-        let rounds = self.config.rounds;
+    pub(super) fn note_asking(&mut self, peers: &mut Neighbours, now: Instant, side: Side) {
+        let place = place_of(peers, side.0);
+        let gate = self.gates.entry(place).or_default();
+        let rounds = peers.config().rounds;
         match gate.askers.note(now, side.0, gate.turns.is_empty()) {
             // Blocks that are repaired in rounds are granted one by one.
             Asked::Alone if !rounds => {
-                self.blocks(side.0).set_alone(now);
-                return self.blocks(side.0).go_on_alone(now, side.1);
+                peers.blocks(side.0).set_alone(now);
+                return peers.blocks(side.0).go_on_alone(now, side.1);
             }
-            Asked::Beside(other) => self.blocks(other).set_not_alone(),
+            Asked::Beside(other) => peers.blocks(other).set_not_alone(),
             Asked::Alone | Asked::Among => {}
         }
-        let gate = self.grants.gates.entry(place).or_default();
+        let gate = self.gates.entry(place).or_default();
         gate.waiting.push(side);
         // Flows that we ended are not reported here. Searching for them this seldom has constant amortised cost per request.
         let all = gate.waiting.all_if_due();
         if all.is_empty() {
             return;
         }
-        let over: Vec<Side> = all.into_iter().filter(|side| !self.blocks(side.0).is_open(side.1)).collect();
-        let waiting = &mut self.grants.gates.entry(place).or_default().waiting;
+        let over: Vec<Side> = all.into_iter().filter(|side| !peers.blocks(side.0).is_open(side.1)).collect();
+        let waiting = &mut self.gates.entry(place).or_default().waiting;
         over.into_iter().for_each(|side| waiting.remove(side));
         waiting.looked_at();
     }
 
     /// The granted bytes have arrived.
-    pub(super) fn end_turn(&mut self, now: Instant, side: Side) {
-        let place = self.place_of(side.0);
-        let received = self.blocks(side.0).received(side.1);
-        let Some(gate) = self.grants.gates.get_mut(&place) else { return };
+    pub(super) fn end_turn(&mut self, peers: &mut Neighbours, now: Instant, side: Side) {
+        let place = place_of(peers, side.0);
+        let received = peers.blocks(side.0).received(side.1);
+        let Some(gate) = self.gates.get_mut(&place) else { return };
         let turn = gate.turns.iter().find(|turn| turn.side == side);
         let (octets, took) =
             turn.map_or((0, Span::ZERO), |turn| (received.saturating_sub(turn.from), now.since(turn.since)));
         gate.end_turns(now, |turn| turn.side == side);
-        self.listen(now, place, side.0, pause::patience(octets, took));
+        self.listen(peers, now, place, side.0, pause::patience(octets, took));
     }
 
     /// Between two turns: asks peers of which no request is known for what they have to send, and waits for their answers. Nothing is heard
@@ -168,14 +168,14 @@ impl Gateway {
     /// In a radio cell the peer that had the turn is asked first, so that its last acks and its next request do not collide with the
     /// bursts of the next one; then others, one after the other, as long as that may take. Elsewhere all that have a flow are asked at once,
     /// if the turn would else go to the peer that had it.
-    fn listen(&mut self, now: Instant, place: Place, served: PeerId, patience: Span) {
-        let Some(gate) = self.grants.gates.get(&place) else { return };
+    fn listen(&mut self, peers: &mut Neighbours, now: Instant, place: Place, served: PeerId, patience: Span) {
+        let Some(gate) = self.gates.get(&place) else { return };
         let others_wait = gate.waiting.has_others(served);
         let one_by_one = matches!(place, Place::Cell(_)) && gate.turns.is_empty();
         let (may_ask, asked) = (if one_by_one { gate.pauses.may_ask() } else { !others_wait }, gate.asked.clone());
         let receives = gate.turns.iter().map(|turn| turn.side.0);
         let held: BTreeSet<PeerId> = gate.waiting.peers().chain(receives).chain([served]).collect();
-        let here = (0..self.links.len()).map(PeerId).filter(|peer| may_ask && self.place_of(*peer) == place);
+        let here = peers.ids().filter(|peer| may_ask && place_of(peers, *peer) == place);
         let mut rest: Vec<PeerId> = here.filter(|peer| !held.contains(peer)).collect();
         rest.sort_by_cached_key(|peer| asked.iter().position(|of| of == peer));
         let mut pause = Pause::new(now, held, patience);
@@ -183,114 +183,99 @@ impl Gateway {
             pause.last_word = Some(served).filter(|_| others_wait || !rest.is_empty());
             pause.rest = rest.into();
         } else {
-            rest.retain(|peer| self.may_offer(*peer) && self.ask_or_call(now, *peer));
+            rest.retain(|peer| peers.look_at_blocks(*peer).may_offer() && peers.ask_or_call(now, *peer));
             if rest.is_empty() {
                 return;
             }
         }
-        if let Some(gate) = self.grants.gates.get_mut(&place) {
+        if let Some(gate) = self.gates.get_mut(&place) {
             gate.pauses.begin(now, pause);
         }
         if one_by_one {
-            self.ask_next(now, place);
+            self.ask_next(peers, now, place);
         }
     }
 
     /// Asks the next peer of a pause.
-    fn ask_next(&mut self, now: Instant, place: Place) {
-        while let Some(gate) = self.grants.gates.get_mut(&place)
+    fn ask_next(&mut self, peers: &mut Neighbours, now: Instant, place: Place) {
+        while let Some(gate) = self.gates.get_mut(&place)
             && let Some(peer) = gate.pauses.next(now)
         {
             gate.asked.retain(|of| *of != peer);
             gate.asked.push(peer);
-            if self.ask_or_call(now, peer) {
+            if peers.ask_or_call(now, peer) {
                 return;
             }
         }
     }
 
-    fn may_offer(&self, peer: PeerId) -> bool {
-        self.links[peer.0].service.blocks.may_offer()
-    }
-
-    /// Asks a peer for what it has to send, or for a session. Returns whether that is possible.
-    fn ask_or_call(&mut self, now: Instant, peer: PeerId) -> bool {
-        let sealed = self.sessions.can_seal(now, peer.0);
-        if sealed {
-            self.links[peer.0].ask();
-        }
-        self.dirty.insert(peer);
-        sealed || self.sessions.call_now(now, peer.0)
-    }
-
     /// A peer was heard: in a pause there may be more to come.
-    pub(super) fn prolong_pause(&mut self, now: Instant, peer: PeerId) {
-        if self.grants.gates.is_empty() {
+    pub(super) fn prolong_pause(&mut self, peers: &Neighbours, now: Instant, peer: PeerId) {
+        if self.gates.is_empty() {
             return;
         }
-        let place = self.place_of(peer);
-        if let Some(gate) = self.grants.gates.get_mut(&place) {
+        let place = place_of(peers, peer);
+        if let Some(gate) = self.gates.get_mut(&place) {
             gate.pauses.heard(now, peer);
         }
     }
 
     /// A peer's datagram was handled, which may be the answer that a pause awaits.
-    pub(super) fn note_answer(&mut self, now: Instant, peer: PeerId) {
-        if !self.links[peer.0].take_answered() {
+    pub(super) fn note_answer(&mut self, peers: &mut Neighbours, now: Instant, peer: PeerId) {
+        if !peers.take_answered(peer) {
             return;
         }
-        let place = self.place_of(peer);
-        if self.grants.gates.get_mut(&place).is_some_and(|gate| gate.pauses.is_answer(peer)) {
-            self.ask_next(now, place);
-            self.settle(now, peer);
+        let place = place_of(peers, peer);
+        if self.gates.get_mut(&place).is_some_and(|gate| gate.pauses.is_answer(peer)) {
+            self.ask_next(peers, now, place);
+            peers.touch(peer);
         }
-    }
-
-    /// Whether a flow asks for little.
-    fn asks_little(&self, (peer, name): Side) -> bool {
-        self.links[peer.0].service.blocks.asks_little(name)
     }
 
     /// A peer has opened a flow.
-    pub(super) fn note_opening(&mut self, peer: PeerId) {
-        let place = self.place_of(peer);
-        if let Some(gate) = self.grants.gates.get_mut(&place) {
+    pub(super) fn note_opening(&mut self, peers: &Neighbours, peer: PeerId) {
+        let place = place_of(peers, peer);
+        if let Some(gate) = self.gates.get_mut(&place) {
             gate.pauses.opened(peer);
         }
     }
 
     /// A flow is over.
-    pub(super) fn stop_asking(&mut self, now: Instant, side: Side) {
-        let place = self.place_of(side.0);
-        if let Some(gate) = self.grants.gates.get_mut(&place) {
+    pub(super) fn stop_asking(&mut self, peers: &Neighbours, now: Instant, side: Side) {
+        let place = place_of(peers, side.0);
+        if let Some(gate) = self.gates.get_mut(&place) {
             gate.leave(now, side);
         }
     }
 
     /// Peers were renumbered. Waiting senders ask again.
-    pub(super) fn forget_grants(&mut self) {
-        self.grants.gates.clear();
-        self.links.iter_mut().for_each(|link| link.service.blocks.set_not_alone());
+    pub(super) fn forget(&mut self, peers: &mut Neighbours) {
+        self.gates.clear();
+        peers.ids().for_each(|peer| peers.blocks(peer).set_not_alone());
     }
 
     /// Gives every free turn to a waiting flow.
-    pub(super) fn give_turns(&mut self, now: Instant) {
-        let Some(most) = self.config.withhold.map(|of| usize::from(of.at_once)) else { return };
-        let places: Vec<Place> = self.grants.gates.keys().copied().collect();
+    pub(super) fn give_turns(&mut self, peers: &mut Neighbours, now: Instant) {
+        let Some(most) = peers.config().withhold.map(|of| usize::from(of.at_once)) else { return };
+        let places: Vec<Place> = self.gates.keys().copied().collect();
         for place in places {
-            let Some(gate) = self.grants.gates.get(&place) else { continue };
+            let Some(gate) = self.gates.get(&place) else { continue };
             if gate.waiting.is_empty() || gate.turns.len() >= most {
                 continue;
             }
-            let short: BTreeSet<Side> =
-                gate.waiting.first().map(|(_, side)| side).filter(|side| self.asks_little(*side)).collect();
+            let short: BTreeSet<Side> = gate
+                .waiting
+                .first()
+                .map(|(_, side)| side)
+                .filter(|(peer, name)| peers.look_at_blocks(*peer).asks_little(*name))
+                .collect();
             let in_turn = gate.in_turn(|side| short.contains(&side)).into_iter();
             let in_turn: Vec<Side> = in_turn.filter(|side| !gate.pauses.hold(side.0)).collect();
             for side in in_turn {
-                self.lend(side.0);
-                let granted = self.blocks(side.0).grant(now, side.1);
-                let received = self.blocks(side.0).received(side.1);
-                let Some(gate) = self.grants.gates.get_mut(&place) else { break };
+                peers.lend(side.0);
+                let granted = peers.blocks(side.0).grant(now, side.1);
+                let received = peers.blocks(side.0).received(side.1);
+                let Some(gate) = self.gates.get_mut(&place) else { break };
                 let others_wait = gate.waiting.exceeds_offers(side.0);
                 if granted == Some(0) && !others_wait {
                     continue;
@@ -304,7 +289,7 @@ impl Gateway {
                     gate.note_turn(side.0, short.contains(&side));
                     gate.pauses.end(now);
                     gate.turns.push(Turn { side, since: now, from: received, received, look_at: now + SILENT });
-                    self.grants.granted += 1;
+                    self.granted += 1;
                 }
                 if gate.turns.len() >= most {
                     break;
@@ -314,26 +299,30 @@ impl Gateway {
     }
 
     /// Ends unused turns.
-    pub(super) fn look_at_turns(&mut self, now: Instant) {
-        let mut gates = core::mem::take(&mut self.grants.gates);
+    pub(super) fn look_at_turns(&mut self, peers: &mut Neighbours, now: Instant) {
+        let mut gates = core::mem::take(&mut self.gates);
         for turn in gates.values_mut().flat_map(|gate| &mut gate.turns).filter(|turn| turn.look_at <= now) {
-            let received = self.blocks(turn.side.0).received(turn.side.1);
+            let received = peers.blocks(turn.side.0).received(turn.side.1);
             if received > turn.received && now.since(turn.since) < LONGEST {
                 (turn.received, turn.look_at) = (received, now + SILENT);
             }
         }
         let mut heard_out = Vec::new();
         for (place, gate) in &mut gates {
-            self.grants.expired += gate.end_turns(now, |turn| turn.look_at <= now) as u64;
+            self.expired += gate.end_turns(now, |turn| turn.look_at <= now) as u64;
             heard_out.extend(gate.pauses.until().filter(|at| *at <= now).map(|_| *place));
         }
-        self.grants.gates = gates;
-        heard_out.into_iter().for_each(|place| self.ask_next(now, place));
+        self.gates = gates;
+        heard_out.into_iter().for_each(|place| self.ask_next(peers, now, place));
     }
 
-    pub(super) fn grants_wakeup(&self) -> Option<Wakeup> {
-        let turns = self.grants.gates.values().flat_map(|gate| &gate.turns).map(|turn| turn.look_at);
-        let pauses = self.grants.gates.values().filter_map(|gate| gate.pauses.until());
+    pub(super) fn counters(&self) -> [(&'static str, u64); 2] {
+        [("grants_given", self.granted), ("grants_expired", self.expired)]
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
+        let turns = self.gates.values().flat_map(|gate| &gate.turns).map(|turn| turn.look_at);
+        let pauses = self.gates.values().filter_map(|gate| gate.pauses.until());
         let at = turns.chain(pauses).min()?;
         Some(Wakeup { at, cause: "gateway: a granted block is looked at" })
     }

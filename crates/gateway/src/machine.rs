@@ -1,7 +1,7 @@
-//! The gateway as a machine: frames, timeouts, transmission, events.
+//! The gateway as a machine: frames, timeouts, transmission, events, and the bytes of flows.
 
-use super::{Event, Gateway, PeerId};
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
+use super::{Event, Gateway};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup};
 
 impl Machine for Gateway {
     type Event = Event;
@@ -14,23 +14,7 @@ impl Machine for Gateway {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.sessions.handle_timeout(now);
-        self.drain_session_events(now);
-        for peer in 0..self.links.len() {
-            self.links[peer].handle_timeout(now);
-            self.give_up_address(now, PeerId(peer));
-            self.note_down(now, PeerId(peer));
-            self.refuse_waiting(now, PeerId(peer));
-            self.settle(now, PeerId(peer));
-            self.note_path_mtu(now, peer);
-        }
-        self.look_after_lost_flows(now);
-        self.look_for_lost_blocks(now);
-        self.look_at_turns(now);
-        self.give_turns(now);
-        if let Some(peer) = self.dirty.first().copied() {
-            self.settle(now, peer);
-        }
+        self.look_after_all(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
@@ -41,19 +25,42 @@ impl Machine for Gateway {
     }
 
     fn poll_timeout(&self) -> Option<Wakeup> {
-        let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
-        let links = links.chain((0..self.links.len()).map(|peer| self.down_time(PeerId(peer))));
-        let lanes = self.peers.iter().flat_map(|peer| &peer.lanes);
-        let links = links.chain(lanes.map(|lane| lane.addresses.poll_timeout()));
-        let lost = self
-            .flows
-            .first_deadline()
-            .map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up or tried again" });
-        let flows = Wakeup::earliest(Wakeup::earliest(lost, self.vtx_wakeup()), self.grants_wakeup());
-        Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), flows)
+        let flows = Wakeup::earliest(self.flows.poll_timeout(), self.grants.poll_timeout());
+        Wakeup::earliest(self.net.peers.poll_timeout(), flows)
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.net.peers.poll_event()
+    }
+}
+
+impl Streams for Gateway {
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let taken = self.flows.write(&mut self.net, now, flow, data);
+        self.settle(now);
+        taken
+    }
+
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        let sealed = self.flows.is_sealed(flow);
+        if sealed && self.open_next(now, flow) {
+            return self.flows.read_opened(flow, buf);
+        }
+        let outcome = match sealed {
+            true => self.flows.read_end(&mut self.net, now, flow),
+            false => self.flows.read(&mut self.net, now, flow, buf),
+        };
+        self.settle(now);
+        outcome
+    }
+
+    fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        self.flows.shutdown(&mut self.net, now, flow);
+        self.settle(now);
+    }
+
+    fn reset(&mut self, now: Instant, flow: FlowId) {
+        self.flows.reset(&mut self.net, now, flow);
+        self.settle(now);
     }
 }

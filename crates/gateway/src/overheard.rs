@@ -3,17 +3,15 @@
 //! Anyone may have sent them. They are used only where a neighbour names them, in its session and by a digest of its own, so a forged
 //! one costs the room that it takes: a part of its sender's.
 
-use super::relay::Side;
-use super::{Gateway, PeerId};
+use super::PeerId;
 use std::collections::{BTreeMap, VecDeque};
-use wavelane_base::{Instant, PortId, Span};
+use wavelane_base::{Instant, Span};
 use wavelane_services::hop::OPEN_MIN;
 use wavelane_transport::Digest;
 use wavelane_transport::session::digest_of;
-use wavelane_wire::datagram::open_octets;
 
 /// The part of the cache's budget that overheard octets may take besides.
-const PART: u64 = 4;
+pub(super) const PART: u64 = 4;
 /// Senders heard at once.
 const SENDERS_MAX: usize = 16;
 /// Of that part a sender of which octets were named may take this fraction: a block of 1 MB waits at a relay that holds one.
@@ -61,11 +59,11 @@ pub(super) struct Overheard {
     /// Of all senders, with bookkeeping.
     held: u64,
     /// Open octets kept.
-    pub(super) kept: u64,
+    kept: u64,
     /// Datagrams for which there was no room.
-    pub(super) crowded: u64,
+    crowded: u64,
     /// Digests named by neighbours whose octets were not, or no longer, here.
-    pub(super) missed: u64,
+    missed: u64,
 }
 
 impl Overheard {
@@ -74,8 +72,23 @@ impl Overheard {
         self.held
     }
 
+    pub(super) fn counters(&self) -> [(&'static str, u64); 3] {
+        [
+            ("overheard_kept_octets", self.kept),
+            ("dropped_overheard_crowded", self.crowded),
+            ("overheard_missed", self.missed),
+        ]
+    }
+
     /// Keeps octets for a neighbour, within `budget` for all. Returns their digest if they are new and were kept.
-    fn keep(&mut self, now: Instant, budget: u64, peer: PeerId, sender: u64, octets: &[u8]) -> Option<Digest> {
+    pub(super) fn keep(
+        &mut self,
+        now: Instant,
+        budget: u64,
+        peer: PeerId,
+        sender: u64,
+        octets: &[u8],
+    ) -> Option<Digest> {
         let size = octets.len() as u64 + DATAGRAM_OCTETS;
         if (octets.len() as u64) < OPEN_MIN || !self.admit(now, sender) {
             return None;
@@ -108,7 +121,7 @@ impl Overheard {
     }
 
     /// Takes octets out that a neighbour names.
-    fn take(&mut self, peer: PeerId, digest: &Digest, len: u64) -> Option<Vec<u8>> {
+    pub(super) fn take(&mut self, peer: PeerId, digest: &Digest, len: u64) -> Option<Vec<u8>> {
         if self.octets.get(digest).is_none_or(|heard| heard.peer != peer || heard.octets.len() as u64 != len) {
             self.missed += 1;
             return None;
@@ -179,42 +192,6 @@ impl Overheard {
     /// Peers were renumbered. What they name and is gone they send.
     pub(super) fn forget(&mut self) {
         (self.senders, self.octets, self.held) = Default::default();
-    }
-}
-
-impl Gateway {
-    /// A datagram was overheard: the station that `port` leads to was to receive it from `sender`, by whatever name the medium has for that.
-    /// Nothing in it is authentic. Only for media that hand up what is for others.
-    pub fn overhear(&mut self, now: Instant, port: PortId, sender: u64, datagram: &[u8]) {
-        let Ok(open) = open_octets(datagram) else { return };
-        let leads =
-            |peer: &usize| (0..self.sessions.ways(*peer)).any(|way| self.sessions.port(*peer, way) == Some(port));
-        let Some(peer) = (0..self.links.len()).find(leads).filter(|_| self.config.overhear) else { return };
-        if !self.sessions.overhears(peer) || !self.links[peer].service.blocks.has_sealed_flows() {
-            return;
-        }
-        let budget = self.config.cache.get() / PART;
-        if let Some(digest) = self.overheard.keep(now, budget, PeerId(peer), sender, &datagram[open]) {
-            self.blocks(PeerId(peer)).note_heard(now, sender, &digest);
-            self.settle(now, PeerId(peer));
-        }
-    }
-
-    /// A neighbour names octets that we reported.
-    pub(super) fn take_by_digest(&mut self, now: Instant, side: Side, (offset, len): (u64, u64), digest: &Digest) {
-        // Otherwise receipts show that the bytes are missing, and the neighbour sends them.
-        if let Some(octets) = self.overheard.take(side.0, digest, len) {
-            self.blocks(side.0).take_overheard(now, side.1, offset, &octets);
-        }
-        self.dirty.insert(side.0);
-    }
-
-    /// What is forwarded from `from` to `to` came openly: whoever is behind `to` may have overheard it.
-    pub(super) fn pass_digest(&mut self, now: Instant, to: Side, bytes: (u64, u64), digest: Digest) {
-        // A relay that changes what it forwards does not have the bytes of the digest.
-        if self.sessions.overhears(to.0.0) && self.faults.meddler.is_none() {
-            self.blocks(to.0).know_digest(now, to.1, bytes, digest);
-        }
     }
 }
 

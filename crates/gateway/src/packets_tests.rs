@@ -1,7 +1,7 @@
 //! ICMP errors at one gateway without a session to its peer yet.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
-use crate::{Config, Gateway, LaneConfig, PacketConfig, PeerConfig};
+use crate::{Config, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wavelane_base::{Instant, Machine, PortId, Seed, Span};
 use wavelane_wire::ip::checksum;
@@ -123,7 +123,7 @@ fn packets_wait_for_the_peer_and_large_ones_are_fragmented() {
 #[test]
 fn the_longest_prefix_decides() {
     let gateway = gateway();
-    let route = |ip: &str| gateway.packets.route(ip.parse().unwrap(), |_| false).map(|peer| peer.0);
+    let route = |ip: &str| gateway.peer_towards(Instant::ZERO, ip.parse().unwrap()).map(|peer| peer.0);
     assert_eq!(
         [route("10.1.0.1"), route("10.1.7.1"), route("10.2.0.1"), route("fd01::9")],
         [Some(0), Some(1), None, Some(0)]
@@ -158,7 +158,7 @@ fn a_gateway_without_the_service_counts_and_forgets() {
 #[test]
 fn packets_to_a_peer_that_is_down_are_answered() {
     let mut gateway = gateway();
-    let (begin, patience) = (Instant::from_secs(1), super::DOWN_AFTER);
+    let (begin, patience) = (Instant::from_secs(1), crate::neighbours::DOWN_AFTER);
     let datagram = v4(ROUTED, 64, 0, 17, &[0; 20]);
     let taken = |gateway: &mut Gateway, now: Instant| {
         let mut buf = [0; 2048];
@@ -205,7 +205,7 @@ fn packets_go_to_the_stand_in_while_the_first_is_down() {
     let config = Config { private_key: [1; 32], peers, packets: Some(packets), ..Config::default() };
     let mut gateway = Gateway::new(Instant::from_secs(1), config, 1, Seed(1).entropy("gateway")).unwrap();
     assert_eq!(answer(&mut gateway, &v4(ROUTED, 64, 0, 17, &[0; 20])), None);
-    assert_eq!(gateway.links[1].service.packets.as_ref().unwrap().octets(), 40);
+    assert_eq!(gateway.net.peers.packets(PeerId(1)).unwrap().octets(), 40);
     // A peer with a wider route is no stand-in: it may not use the sources of the narrower network.
     assert_eq!(answer(&mut gateway, &v4([10, 5, 0, 1], 64, 0, 17, &[0; 20])), Some((3, 1, 0)));
 }
@@ -220,10 +220,10 @@ fn queued_packets_are_not_unreachable_with_a_stand_in() {
     for target in [ROUTED, [10, 5, 0, 1]] {
         gateway.handle_packet(begin + Span::from_secs(1), &v4(target, 64, 0, 17, &[0; 20]));
     }
-    let down = begin + super::DOWN_AFTER;
+    let down = begin + crate::neighbours::DOWN_AFTER;
     // The second peer is as silent here, but was not asked for as long.
-    gateway.peers[1].down_at = Some(down + Span::from_secs(1));
-    gateway.refuse_waiting(down, crate::PeerId(0));
+    *gateway.net.peers.down_at(PeerId(1)) = Some(down + Span::from_secs(1));
+    gateway.packets.refuse_waiting(&mut gateway.net, down, PeerId(0));
     let mut buf = [0; 2048];
     let len = gateway.poll_packet(down, &mut buf).unwrap();
     let told = Packet::parse(&buf[..len]).unwrap();

@@ -32,7 +32,7 @@ fn a_quiet_link_is_kept_open_and_its_session_too() {
             (quietest, before) = (quietest.max(pair.now.since(heard)), now);
             heard = pair.now;
         }
-        assert!(pair.nodes[1].sessions.can_seal(pair.now, 0), "the called side can speak at any time: {:?}", pair.now);
+        assert!(pair.nodes[1].net.peers.can_seal(pair.now, 0), "the called side can speak at any time: {:?}", pair.now);
         false
     });
     assert!(quietest <= KEEPALIVE + Span::from_secs(1), "{quietest:?}");
@@ -87,7 +87,7 @@ fn answers_leave_from_the_called_address() {
             pair.nodes[0].handle_frame(now, PortId(0), &mut buf[..out.len], meta);
         }
     }
-    assert!(answers >= 1 && pair.nodes[1].sessions.can_seal(now, 0));
+    assert!(answers >= 1 && pair.nodes[1].net.peers.can_seal(now, 0));
     // The called side's own data is sent from there too.
     pair.nodes[1].open(now, PeerId(0), CLIENT, SERVER).unwrap();
     let out = pair.nodes[1].poll_transmit(now, PortId(0), &mut buf, 1).unwrap();
@@ -113,10 +113,10 @@ fn a_peer_that_moves_to_the_other_ip_version_gets_packets_of_the_same_length() {
     let mut pair = calling();
     pair.run(Span::from_secs(1), |_| false);
     let now = pair.now;
-    let four = pair.nodes[1].links[0].datagram_max(0);
+    let four = pair.nodes[1].net.peers.link(0).datagram_max(0);
     let mut length = |from: &str| {
-        pair.nodes[1].heard_from(now, PeerId(0), 0, from.parse().unwrap(), 100, true);
-        pair.nodes[1].links[0].datagram_max(0)
+        pair.nodes[1].net.peers.heard_from(now, PeerId(0), 0, from.parse().unwrap(), 100, true);
+        pair.nodes[1].net.peers.link(0).datagram_max(0)
     };
     let base = 1_200;
     assert!(four >= base - 28);
@@ -141,7 +141,7 @@ fn a_handshake_proves_an_address_to_the_lane_by_whose_port_it_came() {
         round_trip,
         proven: true,
     };
-    hub.established_from(now, &session, PortId(1));
-    let knows = |lane: usize| hub.peers[0].lanes[lane].addresses.was_proven(A);
+    hub.net.peers.established_from(now, &session, PortId(1));
+    let knows = |lane: usize| hub.net.peers.proved(PeerId(0), lane, A);
     assert_eq!([knows(0), knows(1)], [false, true]);
 }

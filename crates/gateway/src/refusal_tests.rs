@@ -1,7 +1,8 @@
 //! A neighbour that dies while packets are in flight to it, or wait for it.
 
-use super::super::packets::{DOWN_AFTER, ICMP_BURST};
 use super::*;
+use crate::neighbours::DOWN_AFTER;
+use crate::packets::ICMP_BURST;
 use wavelane_base::Rate;
 use wavelane_wire::ip::checksum;
 use wavelane_wire::packet::Packet;

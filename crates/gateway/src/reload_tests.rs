@@ -1,6 +1,6 @@
 //! A new configuration while flows run.
-use super::super::ReloadError;
 use super::*;
+use crate::ReloadError;
 
 fn other(n: u8) -> PeerConfig {
     let mut peer = config(1, n, "192.0.2.77:4780".parse().unwrap()).peers.remove(0);

@@ -3,7 +3,9 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use wavelane_base::{FlowId, FrameMeta, IpPrefix, Machine, Octets, Rate, ReadOutcome, Seed, Span, Streams};
+use wavelane_base::{
+    Address, FlowId, FrameMeta, Instant, IpPrefix, Machine, Octets, PortId, Rate, ReadOutcome, Seed, Span, Streams,
+};
 use wavelane_wire::frame::{FlowName, Passage};
 
 const DELAY: Span = Span::from_millis(10);
@@ -81,8 +83,8 @@ impl Hub {
         let (source, target) = ("10.1.0.2:40000".parse().unwrap(), "10.3.0.2:80".parse().unwrap());
         let mut passage = Passage { hops, received, ..Passage::default() };
         passage.token[..8].copy_from_slice(&token.to_be_bytes());
-        let name = self.nodes[1].links[0].service.blocks.open(self.now, source, target, Some(passage)).unwrap();
-        self.nodes[1].settle(self.now, PeerId(0));
+        let name = self.nodes[1].net.peers.blocks(PeerId(0)).open(self.now, source, target, Some(passage)).unwrap();
+        self.nodes[1].settle_peer(self.now, PeerId(0));
         name
     }
     fn events(&mut self) {
@@ -222,9 +224,9 @@ fn lost_flows_count_in_their_peers_share() {
         let names: Vec<FlowName> = (0..1_000).map(|n| hub.claim(round * 1_000 + n, 1, None)).collect();
         hub.run(Span::from_secs(4));
         for name in names {
-            hub.nodes[1].links[0].service.blocks.reset(name, Reason::Restarted);
+            hub.nodes[1].net.peers.blocks(PeerId(0)).reset(name, Reason::Restarted);
         }
-        hub.nodes[1].settle(hub.now, PeerId(0));
+        hub.nodes[1].settle_peer(hub.now, PeerId(0));
         hub.run(Span::from_secs(4));
     }
     let kept = hub.nodes[0].status(hub.now).flows_lost_way;

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 use wavelane_base::{Chance, Ratio, Seed};
-use wavelane_gateway::{Faults, Meddler, PeerId, Reach};
+use wavelane_gateway::{Faults, PeerId, Reach, TamperingRelay};
 
 /// The faults of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,10 +24,10 @@ impl NodeFaults {
     /// The same for the gateway that is node `name` since it started for the `boots`-th time.
     pub(crate) fn draw(self, name: &str, seed: Seed, boots: u64) -> Faults {
         let chance = || seed.chance(&format!("node {name} / corruption {boots}"));
-        let meddler = |lie| -> Box<dyn Meddler> { Box::new(Liar::new(lie, chance())) };
+        let tampering = |lie| -> Box<dyn TamperingRelay> { Box::new(Liar::new(lie, chance())) };
         let dice = || Seed(seed.chance(&format!("node {name} / block loss")).next_u64());
         let lossy = (self.block_loss != Ratio::ZERO).then_some(self.block_loss);
-        Faults { meddler: self.lie.map(meddler), block_loss: lossy.map(|p| (p, dice())) }
+        Faults { tampering: self.lie.map(tampering), block_loss: lossy.map(|p| (p, dice())) }
     }
 }
 
@@ -97,7 +97,7 @@ impl Liar {
     }
 }
 
-impl Meddler for Liar {
+impl TamperingRelay for Liar {
     fn octets(&mut self, to: PeerId, octets: &mut Vec<u8>) {
         if octets.is_empty() || self.lie.deed == Deed::Claims {
             return;

@@ -103,6 +103,21 @@ fn rooms_that_name_no_medium_are_told_where_to_name_it() {
 }
 
 #[test]
+fn a_joined_type_has_methods_in_one_file() {
+    let rules =
+        Rules::parse("[rooms]\ngateway = []\nsim = []\n[permissions]\npure = []\nunsafe = []\nimpure-crates = []\n")
+            .unwrap();
+    let methods = "impl Gateway {\n    fn f() {}\n}\nimpl Machine for Gateway {}\n";
+    let lines = |path: &str, text: &str| check(&rules, path, text).iter().map(|found| found.line).collect::<Vec<_>>();
+    assert_eq!(lines("crates/gateway/src/flows/lost.rs", &format!("mod a;\n{methods}")), [2]);
+    for path in ["crates/gateway/src/gateway.rs", "crates/gateway/src/gateway_tests.rs", "crates/sim/src/node.rs"] {
+        assert!(lines(path, methods).is_empty(), "{path}");
+    }
+    let in_tests = format!("#[cfg(test)]\nmod tests {{\n{methods}}}\n");
+    assert!(lines("crates/gateway/src/flows/lost.rs", &in_tests).is_empty());
+}
+
+#[test]
 fn lines_of_code_leave_out_comments_and_tests() {
     let text = "//! A.\n\nfn a() {\n    b(); // c\n}\n#[cfg(test)]\nmod tests {\n    fn x() {}\n}\n";
     assert_eq!(code_lines("crates/base/src/a.rs", text), 3);
