@@ -215,6 +215,7 @@ impl<T: Queued> Cake<T> {
             dropped_delay: sum.dropped_delay + one.dropped_delay,
             dropped_age: sum.dropped_age + one.dropped_age,
             marked: sum.marked + one.marked,
+            covered: sum.covered + one.covered,
         })
     }
 }

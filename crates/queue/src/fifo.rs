@@ -35,6 +35,14 @@ impl<T: Queued> Fifo<T> {
         Some(Popped { sojourn: now.since(at), item })
     }
 
+    /// Takes the last item out, without counting it, if `newer` covers it.
+    pub(super) fn take_covered(&mut self, newer: &T) -> Option<T> {
+        self.items.back().filter(|(_, last)| newer.covers(last))?;
+        let (_, last) = self.items.pop_back()?;
+        self.octets -= last.octets();
+        Some(last)
+    }
+
     pub(super) fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
         let popped = self.take(now);
         self.counters.popped += u64::from(popped.is_some());

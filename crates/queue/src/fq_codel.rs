@@ -192,6 +192,11 @@ impl<T: Queued> FqCoDel<T> {
         self.items += 1;
         self.octets += item.octets();
         let bucket = &mut self.buckets[index];
+        if let Some(covered) = bucket.fifo.take_covered(&item) {
+            self.items -= 1;
+            self.octets -= covered.octets();
+            self.counters.covered += 1;
+        }
         bucket.fifo.push(now, item, &mut |_, _| {});
         if bucket.listed == Listed::Nowhere {
             bucket.listed = Listed::New;

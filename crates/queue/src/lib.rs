@@ -52,6 +52,14 @@ pub trait Queued {
     fn is_scalable(&self) -> bool {
         false
     }
+    /// Whether it says all that `older` of the same flow, which waits directly before it, says: it then takes its place. A queue for each
+    /// flow asks.
+    fn covers(&self, _older: &Self) -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
     /// Its differentiated-services code point (RFC 2474).
     fn dscp(&self) -> u8 {
         0
@@ -151,6 +159,8 @@ pub struct Counters {
     pub dropped_age: u64,
     /// Items marked instead of dropped.
     pub marked: u64,
+    /// Items whose place a newer one took that says all they said.
+    pub covered: u64,
 }
 
 /// A popped item.

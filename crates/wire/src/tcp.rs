@@ -233,6 +233,20 @@ pub struct TcpHeader {
     pub options: Options,
 }
 
+impl TcpHeader {
+    /// Reads both ports and a header, and leaves `r` at the payload. The checksum is not judged.
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<(u16, u16, Self), DecodeError> {
+        let (source, target) = (r.u16()?, r.u16()?);
+        let (seq, ack) = (r.u32()?, r.u32()?);
+        let (words, flags) = (r.u8()? >> 4, Flags(r.u8()?));
+        let (window, _checksum, urgent) = (r.u16()?, r.u16()?, r.u16()?);
+        let options = usize::from(words) * 4;
+        let options = options.checked_sub(TCP_HEADER_LEN).ok_or(DecodeError::Invalid("TCP header length"))?;
+        let options = Options::parse(r.take(options)?);
+        Ok((source, target, Self { seq, ack, flags, window, urgent, options }))
+    }
+}
+
 /// An IP packet that holds a whole TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpPacket<'a> {
@@ -256,13 +270,7 @@ impl<'a> TcpPacket<'a> {
             return Err(DecodeError::Invalid("IP protocol"));
         }
         let mut r = Reader::new(ip.payload);
-        let (source, target) = (r.u16()?, r.u16()?);
-        let (seq, ack) = (r.u32()?, r.u32()?);
-        let (words, flags) = (r.u8()? >> 4, Flags(r.u8()?));
-        let (window, _checksum, urgent) = (r.u16()?, r.u16()?, r.u16()?);
-        let options = usize::from(words) * 4;
-        let options = options.checked_sub(TCP_HEADER_LEN).ok_or(DecodeError::Invalid("TCP header length"))?;
-        let options = Options::parse(r.take(options)?);
+        let (source, target, header) = TcpHeader::read(&mut r)?;
         if checksum(&[&pseudo_sum(ip.source, ip.target, PROTOCOL_TCP, ip.payload.len() as u16), ip.payload]) != 0 {
             return Err(DecodeError::Invalid("TCP checksum"));
         }
@@ -270,7 +278,7 @@ impl<'a> TcpPacket<'a> {
             source: SocketAddr::new(ip.source, source),
             target: SocketAddr::new(ip.target, target),
             ecn: ip.ecn,
-            header: TcpHeader { seq, ack, flags, window, urgent, options },
+            header,
             payload: r.take_rest(),
         })
     }

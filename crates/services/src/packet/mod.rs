@@ -4,6 +4,7 @@
 //! [`Packets`] combines the queue ([`wavelane_queue`]) and ARQ ([`crate::arq`]). The gateway decides which peer a packet goes to
 //! and what is answered with ICMP.
 
+mod acks;
 mod class;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub use class::Repairs;
 use crate::arq::{
     self, Datagram, Ordering, Piece, Receiver, ReceiverLimits, Repair, Sender, Times, Treatment, Tries, Wrote,
 };
+use acks::Ack;
 use class::{classify, flow_hash};
 use std::collections::BTreeMap;
 use wavelane_base::{Class, Instant, Span, Wakeup};
@@ -64,6 +66,8 @@ struct Outbound {
     bytes: Vec<u8>,
     flow: u64,
     treatment: Treatment,
+    /// What it says, if it is an acknowledgement that a newer one may replace.
+    ack: Option<Ack>,
 }
 
 impl Outbound {
@@ -93,6 +97,9 @@ impl Queued for Outbound {
     fn mark(&mut self) -> bool {
         mark_congestion(&mut self.bytes)
     }
+    fn covers(&self, older: &Self) -> bool {
+        self.flow == older.flow && self.ack.zip(older.ack).is_some_and(|(new, old)| new.covers(&old))
+    }
 }
 
 /// What the service did; all only grow.
@@ -110,7 +117,7 @@ pub struct PacketCounters {
 
 impl PacketCounters {
     /// The counters by name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 22] {
+    pub fn named(&self) -> [(&'static str, u64); 23] {
         let Self { queue, dropped_old, sender, receiver } = self;
         [
             ("packets_sent", sender.sent),
@@ -124,6 +131,7 @@ impl PacketCounters {
             ("packets_superseded", sender.superseded),
             ("packets_unkept", sender.unkept),
             ("packets_marked", queue.marked),
+            ("packets_acks_filtered", queue.covered),
             ("packets_received", receiver.received),
             ("packets_duplicate", receiver.duplicates),
             ("packets_held", receiver.held),
@@ -168,7 +176,8 @@ impl Packets {
     pub fn push(&mut self, now: Instant, packet: IpPacket) {
         let view = packet.view();
         let (flow, treatment) = (flow_hash(&view, self.config.key), classify(&view, &self.config.repairs));
-        self.queue.push(now, Outbound { bytes: packet.into_bytes(), flow, treatment });
+        let ack = Ack::read(&view).filter(|_| treatment.only_newest);
+        self.queue.push(now, Outbound { bytes: packet.into_bytes(), flow, treatment, ack });
     }
 
     /// The next packet from the neighbour.

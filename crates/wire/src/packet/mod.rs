@@ -174,6 +174,13 @@ impl<'a> Packet<'a> {
         Some(Segment { payload, flags: crate::tcp::Flags(head[13]) })
     }
 
+    /// The TCP header, without a look at the checksum, and the octets of payload, if there is a whole segment.
+    pub fn tcp_header(&self) -> Option<(crate::tcp::TcpHeader, usize)> {
+        let payload = self.segment()?.payload;
+        let (_, _, header) = crate::tcp::TcpHeader::read(&mut crate::codec::Reader::new(self.upper())).ok()?;
+        Some((header, payload))
+    }
+
     /// Whether both addresses may cross a gateway: neither multicast, loopback, link-local nor unspecified.
     pub fn has_routable_addresses(&self) -> bool {
         [self.source, self.target].into_iter().all(is_routable)
