@@ -37,6 +37,9 @@ const WAIT_MAX: Span = Span::from_secs(3);
 const INTERVAL_MIN: Span = Span::from_millis(100);
 /// Longest interval.
 const INTERVAL_MAX: Span = Span::from_secs(2);
+/// Where the way back is so thin that our acks come no sooner than this, transports' acknowledgements do not either, and each releases a
+/// burst of that duration, which is no standing queue.
+const THIN_ACKS_MIN: Span = Span::from_millis(80);
 /// Service counts as paused after no packet was taken for this long, and for the time of `PAUSE_PACKETS` packets: the lane is
 /// shared with blocks, which have turns of six packets.
 const PAUSE_MIN: Span = Span::from_millis(50);
@@ -296,7 +299,8 @@ impl Packets {
         self.sender.set_path(path);
         let interval = path.inner_rtt().unwrap_or(Span::ZERO).scale(5, 4).clamp(INTERVAL_MIN, INTERVAL_MAX);
         // A packet in service does not count as queue (RFC 8289, section 4.4, on slow links).
-        let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2));
+        let thin = Some(path.ack_delay).filter(|delay| *delay > THIN_ACKS_MIN).unwrap_or_default();
+        let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2)).max(thin);
         // A transport may have to send a burst of one lane RTT before it can learn of a drop.
         let age = path.rtt.unwrap_or(Span::ZERO).scale(5, 4).clamp(AGE_MAX, INTERVAL_MAX);
         let pause = path.packet_time.times(PAUSE_PACKETS).max(PAUSE_MIN);

@@ -28,7 +28,7 @@ const TRAIN_JUDGED_RTT_PART: u64 = 5;
 const STARTUP_JITTERS: u64 = 8;
 const STARTUP_RTT_PART: u64 = 8;
 /// A queue of this length that grows for this long is overload, even if the application never had more to send than its next few bytes ...
-const OVERLOAD: Span = Span::from_millis(500);
+const OVERLOAD: Span = Span::from_millis(250);
 /// ... because more is sent than arrives, by at least this ratio.
 const OVERLOAD_GROWTH: (u64, u64) = (5, 4);
 /// Startup ends after this many rounds in a row with less than [`PLATEAU_GROWTH`].

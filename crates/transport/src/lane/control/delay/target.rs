@@ -24,28 +24,33 @@ const SWINGS: u64 = 2;
 /// The size of packets is that of the largest in this time, or in up to twice as long.
 const SIZES_WINDOW: Span = Span::from_secs(5);
 
+/// Full packets are assumed until this many were acknowledged: on a slow lane two of them are a queue of a second.
+const SIZES_KNOWN: u32 = 16;
+
 /// The largest packets lately.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
+    /// How many were seen, up to [`SIZES_KNOWN`].
+    seen: u32,
     since: Instant,
     /// Of this window and of the one before.
     largest: [u64; 2],
 }
 
 impl Sizes {
-    /// As if full packets had been sent.
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, largest: [PACKET; 2] }
+        Self { seen: 0, since: now, largest: [0; 2] }
     }
     /// A packet of `bytes` was acknowledged.
     pub(super) fn see(&mut self, now: Instant, bytes: u64) {
         if now.since(self.since) > SIZES_WINDOW {
             (self.since, self.largest) = (now, [0, self.largest[0]]);
         }
+        self.seen = (self.seen + 1).min(SIZES_KNOWN);
         self.largest[0] = self.largest[0].max(bytes.min(PACKET));
     }
     fn largest(&self) -> u64 {
-        self.largest[0].max(self.largest[1])
+        if self.seen < SIZES_KNOWN { PACKET } else { self.largest[0].max(self.largest[1]) }
     }
 }
 
