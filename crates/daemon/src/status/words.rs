@@ -188,7 +188,10 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("packets_superseded", "lost TCP acknowledgements not repeated because a newer one was sent"),
     ("packets_unkept", "packets that could not be kept for repeats (the packet pool is too small for this link)"),
     ("packets_marked", "packets marked as having met congestion, in place of dropping them"),
-    ("packets_acks_filtered", "TCP acknowledgements that waited for the link and gave their place to a newer one that says the same and more"),
+    (
+        "packets_acks_filtered",
+        "TCP acknowledgements that waited for the link and gave their place to a newer one that says the same and more",
+    ),
     ("packets_received", "packets received from peers, whole and new"),
     ("packets_duplicate", "packets or pieces that arrived more than once"),
     ("packets_held", "packets held back until an earlier one of their flow came"),
