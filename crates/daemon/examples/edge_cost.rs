@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Seed, Span, Streams};
+use wavelane_door::Flows;
 use wavelane_gateway::{Choice, Config, EdgeConfig, Event, Gateway, LaneConfig, NextHop, PeerConfig, PeerId, Table};
 use wavelane_transport::session::public_key;
 

@@ -7,13 +7,20 @@ use wavelane_door::{FarSide, FlowEvent, Flows, NotOpened};
 
 impl Flows for Gateway {
     fn room(&mut self, now: Instant, flow: FlowId) -> usize {
-        Gateway::room(self, now, flow)
+        let room = self.flows.room(&mut self.net, now, flow);
+        self.settle(now);
+        room
     }
     fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
-        Gateway::unread(self, now, flow)
+        if self.flows.is_sealed(flow) {
+            self.open_next(now, flow);
+            return (self.flows.opened(flow), &[]);
+        }
+        self.flows.unread(&mut self.net, flow)
     }
     fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
-        Gateway::consume(self, now, flow, octets);
+        self.flows.consume(&mut self.net, now, flow, octets);
+        self.settle(now);
     }
 }
 
@@ -35,7 +42,7 @@ impl FarSide for Gateway {
         Gateway::refuse(self, now, flow, why);
     }
     fn is_silent(&self, flow: FlowId) -> bool {
-        Gateway::is_silent(self, flow)
+        self.flows.is_silent(&self.net, flow)
     }
 }
 

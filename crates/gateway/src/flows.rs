@@ -82,6 +82,9 @@ impl From<Reason> for Refusal {
     }
 }
 
+/// A flow's source and target.
+pub(crate) type Ends = (SocketAddr, SocketAddr);
+
 /// What a flow's handshake is bound to.
 #[derive(Clone, Copy, Debug)]
 struct Around {
@@ -92,13 +95,8 @@ struct Around {
 
 impl Flows {
     /// Asks `peer` to connect to `target`, or the peer that the table names instead.
-    pub(crate) fn open(
-        &mut self,
-        net: &mut Net,
-        now: Instant,
-        peer: PeerId,
-        (source, target): (SocketAddr, SocketAddr),
-    ) -> Result<FlowId, OpenError> {
+    pub(crate) fn open(&mut self, net: &mut Net, now: Instant, peer: PeerId, ends: Ends) -> Result<FlowId, OpenError> {
+        let (source, target) = ends;
         if peer.0 >= net.peers.len() {
             return Err(OpenError::UnknownPeer);
         }
@@ -111,7 +109,7 @@ impl Flows {
         let choice = routed && net.is_choice(&ways);
         let mut edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
         edge.seal = Self::ask_for_keys(net, peer, choice, &Around { token, source, target });
-        self.ask(net, now, peer, (source, target), Some(Box::new(edge)))
+        self.ask(net, now, (peer, ends), Some(Box::new(edge)))
     }
 
     /// Asks a neighbour what it has to say about itself.
@@ -120,15 +118,14 @@ impl Flows {
             return Err(OpenError::UnknownPeer);
         }
         net.peers.lend(peer);
-        self.ask(net, now, peer, ENDS.into(), None)
+        self.ask(net, now, (peer, ENDS.into()), None)
     }
 
     fn ask(
         &mut self,
         net: &mut Net,
         now: Instant,
-        peer: PeerId,
-        (source, target): (SocketAddr, SocketAddr),
+        (peer, (source, target)): (PeerId, Ends),
         mut edge: Option<Box<Edge>>,
     ) -> Result<FlowId, OpenError> {
         let passage = edge.as_mut().map(|edge| edge.passage());
@@ -361,7 +358,7 @@ impl Flows {
         net: &mut Net,
         now: Instant,
         side: Side,
-        (source, target): (SocketAddr, SocketAddr),
+        (source, target): Ends,
         passage: Option<Passage>,
     ) -> Result<Option<Asked>, Refusal> {
         // What is asked of this gateway itself is passed on by none.

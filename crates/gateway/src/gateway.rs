@@ -1,6 +1,6 @@
 //! The gateway, joined of its parts: what the owner calls, and what passes between them.
 
-use crate::flows::{Flows, KnownWay, Refusal};
+use crate::flows::{Ends, Flows, KnownWay, Refusal};
 use crate::grants::Grants;
 use crate::neighbours::{Neighbours, ReloadError, Side};
 use crate::overheard::{self, Overheard};
@@ -10,7 +10,9 @@ use crate::routing::{Net, Routing, Table};
 use crate::{Config, ConfigError, Event, Faults, LaneStatus, OpenError, PeerId, Reason, Status, Traffic};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Address, Class, Entropy, FlowId, FrameMeta, Instant, PortId, Span, Transmit};
+use wavelane_base::{
+    Address, Class, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams, Transmit, Wakeup,
+};
 use wavelane_services::hop::HopEvent;
 use wavelane_transport::Digest;
 use wavelane_wire::datagram::open_octets;
@@ -38,15 +40,15 @@ impl Gateway {
     /// uses wall-clock nanoseconds); `entropy` feeds keys and identifiers.
     pub fn new(now: Instant, config: Config, boot_epoch: u64, entropy: Entropy) -> Result<Self, ConfigError> {
         config.check()?;
-        let routing = Routing::new(&config);
         let mut gateway = Self {
             flows: Flows::default(),
-            relays: Relays::new(config.cache.get()),
+            relays: Relays::default(),
             grants: Grants::default(),
             overheard: Overheard::default(),
             packets: Packets::new(now, config.packets),
-            net: Net { peers: Neighbours::new(now, config, boot_epoch, entropy), routing },
+            net: Net { peers: Neighbours::new(now, config, boot_epoch, entropy), routing: Routing::default() },
         };
+        gateway.net.set_routes();
         gateway.share_out(now);
         gateway.settle_each(now, |_, _| {});
         Ok(gateway)
@@ -85,7 +87,7 @@ impl Gateway {
         self.overheard.forget();
         self.packets.rename_peers();
         self.net.peers.rearrange(now, config, &places);
-        self.net.routing.set_routes(self.net.peers.config());
+        self.net.set_routes();
         self.share_out(now);
         self.leave_lost_ways(now);
         self.settle_each(now, |_, _| {});
@@ -252,37 +254,9 @@ impl Gateway {
         self.settle(now);
     }
 
-    /// Whether an answer of the neighbour that carries the flow is due, so that the flow's state is unknown.
-    pub fn is_silent(&self, flow: FlowId) -> bool {
-        self.flows.is_silent(&self.net, flow)
-    }
-
     /// The way of one of the owner's flows.
     pub fn known_way(&self, flow: FlowId) -> Option<KnownWay> {
         self.flows.known_way(self.config(), flow)
-    }
-
-    /// How many bytes `write` would take now. If none, an [`Event::Writable`] follows once there is room worth writing for, so
-    /// that the bytes may wait where they are until then.
-    pub fn room(&mut self, now: Instant, flow: FlowId) -> usize {
-        let room = self.flows.room(&mut self.net, now, flow);
-        self.settle(now);
-        room
-    }
-
-    /// What `read` would return, in place, in two parts. Also empty if `read` would return no bytes.
-    pub fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
-        if self.flows.is_sealed(flow) {
-            self.open_next(now, flow);
-            return (self.flows.opened(flow), &[]);
-        }
-        self.flows.unread(&mut self.net, flow)
-    }
-
-    /// Marks the first `octets` of [`Gateway::unread`] as read.
-    pub fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
-        self.flows.consume(&mut self.net, now, flow, octets);
-        self.settle(now);
     }
 
     /// Opens the next part of a sealed flow if nothing open is unread. Returns whether anything is.
@@ -445,7 +419,7 @@ impl Gateway {
         &mut self,
         now: Instant,
         side: Side,
-        ends: (SocketAddr, SocketAddr),
+        ends: Ends,
         passage: Option<Passage>,
     ) -> Result<(), Refusal> {
         match self.flows.incoming(&mut self.net, now, side, ends, passage)? {
@@ -460,7 +434,7 @@ impl Gateway {
         self.relays.leave_lost_ways(&mut self.net, now);
     }
 
-    pub(crate) fn heard(&mut self, now: Instant, peer: PeerId) {
+    fn heard(&mut self, now: Instant, peer: PeerId) {
         let returned = self.net.peers.heard(now, peer);
         self.grants.prolong_pause(&self.net.peers, now, peer);
         if returned {
@@ -469,7 +443,7 @@ impl Gateway {
         }
     }
 
-    pub(crate) fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
+    fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
         let (session, data) = self.net.peers.open_datagram(now, port, datagram, meta);
         if let Some(session) = session {
             let peer = self.net.peers.establish(now, &session, port);
@@ -490,48 +464,18 @@ impl Gateway {
     }
 
     /// Passes on what the sessions report.
-    pub(crate) fn drain_session_events(&mut self, now: Instant) {
+    fn drain_session_events(&mut self, now: Instant) {
         self.net.peers.drain_session_events();
         while self.settle(now) {
             self.net.peers.drain_session_events();
         }
     }
 
-    /// Time has passed.
-    pub(crate) fn look_after_all(&mut self, now: Instant) {
-        self.net.peers.tick(now);
-        self.drain_session_events(now);
-        for peer in self.net.peers.ids() {
-            self.net.peers.handle_timeout(now, peer);
-            if self.net.peers.goes_down(now, peer) {
-                self.leave_lost_ways(now);
-                self.net.peers.tell(Event::PeerDown(peer));
-            }
-            self.packets.refuse_waiting(&mut self.net, now, peer);
-            self.net.peers.touch(peer);
-            self.settle(now);
-            self.net.peers.note_path_mtu(now, peer);
-        }
-        while self.flows.look_after_lost(&mut self.net, now) {
-            self.settle(now);
-        }
-        self.flows.look_for_lost_blocks(&mut self.net, now);
-        self.grants.look_at_turns(&mut self.net.peers, now);
-        self.grants.give_turns(&mut self.net.peers, now);
-        self.settle(now);
-    }
-
     /// The next datagram for `port`, or a batch.
     ///
     /// A batch holds what separate calls would have returned at this moment, byte for byte, so pacer, window and packet numbers
     /// count each datagram in it. It ends with the first one that is not full.
-    pub(crate) fn next_batch(
-        &mut self,
-        now: Instant,
-        port: PortId,
-        buf: &mut [u8],
-        segments_max: usize,
-    ) -> Option<Transmit> {
+    fn next_batch(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
         let handshake = self.net.peers.poll_handshake(now, port, buf);
         if handshake.is_some() {
             return handshake;
@@ -570,5 +514,86 @@ impl Gateway {
         let sent = self.net.peers.next_datagram(now, peer, lane, buf)?;
         self.settle(now);
         Some(sent)
+    }
+}
+
+impl Machine for Gateway {
+    type Event = Event;
+
+    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
+        let size = meta.segment.map_or(frame.len(), usize::from).max(1);
+        for datagram in frame.chunks_mut(size) {
+            self.handle_datagram(now, port, datagram, &meta);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.net.peers.tick(now);
+        self.drain_session_events(now);
+        for peer in self.net.peers.ids() {
+            self.net.peers.handle_timeout(now, peer);
+            if self.net.peers.goes_down(now, peer) {
+                self.leave_lost_ways(now);
+                self.net.peers.tell(Event::PeerDown(peer));
+            }
+            self.packets.refuse_waiting(&mut self.net, now, peer);
+            self.net.peers.touch(peer);
+            self.settle(now);
+            self.net.peers.note_path_mtu(now, peer);
+        }
+        while self.flows.look_after_lost(&mut self.net, now) {
+            self.settle(now);
+        }
+        self.flows.look_for_lost_blocks(&mut self.net, now);
+        self.grants.look_at_turns(&mut self.net.peers, now);
+        self.grants.give_turns(&mut self.net.peers, now);
+        self.settle(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
+        let batch = self.next_batch(now, port, buf, segments_max);
+        // A handshake that was sent may cause an event for the owner.
+        self.drain_session_events(now);
+        batch
+    }
+
+    fn poll_timeout(&self) -> Option<Wakeup> {
+        let flows = Wakeup::earliest(self.flows.poll_timeout(), self.grants.poll_timeout());
+        Wakeup::earliest(self.net.peers.poll_timeout(), flows)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.net.peers.poll_event()
+    }
+}
+
+impl Streams for Gateway {
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let taken = self.flows.write(&mut self.net, now, flow, data);
+        self.settle(now);
+        taken
+    }
+
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        let sealed = self.flows.is_sealed(flow);
+        if sealed && self.open_next(now, flow) {
+            return self.flows.read_opened(flow, buf);
+        }
+        let outcome = match sealed {
+            true => self.flows.read_end(&mut self.net, now, flow),
+            false => self.flows.read(&mut self.net, now, flow, buf),
+        };
+        self.settle(now);
+        outcome
+    }
+
+    fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        self.flows.shutdown(&mut self.net, now, flow);
+        self.settle(now);
+    }
+
+    fn reset(&mut self, now: Instant, flow: FlowId) {
+        self.flows.reset(&mut self.net, now, flow);
+        self.settle(now);
     }
 }

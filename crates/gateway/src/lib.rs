@@ -15,7 +15,6 @@ mod faults;
 mod flows;
 mod gateway;
 mod grants;
-mod machine;
 mod neighbours;
 mod overheard;
 mod packets;

@@ -155,7 +155,7 @@ impl Sides {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Relays {
     sides: Sides,
     /// Copies of forwarded bytes.
@@ -172,19 +172,6 @@ pub(crate) struct Relays {
 }
 
 impl Relays {
-    pub(crate) fn new(cache: u64) -> Self {
-        Self {
-            sides: Sides::default(),
-            cache: Cache::new(cache),
-            waiting: BTreeMap::new(),
-            passing: Passing::default(),
-            tampering: None,
-            relayed: 0,
-            octets: 0,
-            refused_loop: 0,
-        }
-    }
-
     pub(crate) fn counters(&self) -> [(&'static str, u64); 5] {
         [
             ("flows_relayed", self.relayed),
@@ -208,7 +195,7 @@ impl Relays {
         self.tampering = tampering;
     }
 
-    /// Resets how neighbours share.
+    /// Resets how neighbours share, and the cache's budget.
     pub(crate) fn share_out(&mut self, now: Instant, net: &Net) {
         self.passing = Passing::new(now, net.peers.len());
         self.cache.set_budget(net.peers.config().cache.get());

@@ -8,8 +8,8 @@ pub(crate) use policy::Stop;
 pub use policy::may_reach;
 pub use table::{NEXT_HOPS_MAX, NextHop, TABLE_MAX, Table};
 
+use crate::PeerId;
 use crate::neighbours::Neighbours;
-use crate::{Config, PeerId};
 use std::net::IpAddr;
 use wavelane_base::{Instant, IpPrefix, longest_match, route};
 use ways::Ways;
@@ -18,7 +18,7 @@ use ways::Ways;
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
     ways: Ways,
-    /// For [`Config::by_table`].
+    /// For [`crate::Config::by_table`].
     table: Table,
     /// Of packets.
     routes: Vec<(IpPrefix, PeerId)>,
@@ -29,19 +29,6 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    pub(crate) fn new(config: &Config) -> Self {
-        let mut routing = Self::default();
-        routing.set_routes(config);
-        routing
-    }
-
-    /// The peers' routes have changed, or their numbers.
-    pub(crate) fn set_routes(&mut self, config: &Config) {
-        let peers = config.peers.iter().enumerate();
-        self.routes = peers.flat_map(|(i, peer)| peer.routes.iter().map(move |prefix| (*prefix, PeerId(i)))).collect();
-        self.ways.forget_all();
-    }
-
     pub(crate) fn set_own_addresses(&mut self, own: Vec<IpAddr>) {
         self.own = own;
     }
@@ -67,6 +54,13 @@ pub(crate) struct Net {
 }
 
 impl Net {
+    /// The peers' routes have changed, or their numbers.
+    pub(crate) fn set_routes(&mut self) {
+        let routes = self.peers.ids().flat_map(|peer| self.peers.peer(peer).routes.iter().map(move |of| (*of, peer)));
+        self.routing.routes = routes.collect();
+        self.routing.ways.forget_all();
+    }
+
     /// Whether `ip` is this machine's own, or what our ICMP errors come from.
     pub(crate) fn is_own(&self, ip: IpAddr) -> bool {
         let router = self.peers.config().packets.is_some_and(|config| match ip {
