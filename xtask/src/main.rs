@@ -3,6 +3,7 @@
 
 mod render;
 mod results;
+mod settings;
 mod tally;
 mod tidy;
 
@@ -15,6 +16,7 @@ const USAGE: &str = "usage: cargo xtask tidy            checks the house rules; 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["settings"] => settings::command(&root()),
         ["results", rest @ ..] => results::command(&root(), rest),
         ["tidy"] => match tidy::run(&root()) {
             Ok(true) => ExitCode::SUCCESS,
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
         },
         _ => {
             eprintln!("{USAGE}");
-            eprintln!("{}", results::USAGE);
+            eprintln!("{}\n{}", results::USAGE, settings::USAGE);
             ExitCode::from(2)
         }
     }

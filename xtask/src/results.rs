@@ -64,7 +64,7 @@ pub(crate) fn stale(root: &Path) -> Result<Vec<(&'static str, String)>, String> 
         let before = read(&root.join(path))?;
         let place = if path.starts_with("docs/") { Page::Guide } else { Page::Readme };
         let after =
-            filled(&before, &|name| render::block(name, &studies, place)).map_err(|e| format!("{path}: {e}"))?;
+            filled(&before, BEGIN, &|name| render::block(name, &studies, place)).map_err(|e| format!("{path}: {e}"))?;
         if after != before {
             stale.push((path, after));
         }
@@ -148,7 +148,7 @@ fn document(file: &Path) -> Result<Value, String> {
     Ok(document)
 }
 
-fn read(file: &Path) -> Result<String, String> {
+pub(crate) fn read(file: &Path) -> Result<String, String> {
     let size = std::fs::metadata(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?.len();
     if size > DOCUMENT_MAX {
         return Err(format!("{} has {size} bytes, more than {DOCUMENT_MAX}", file.display()));
@@ -157,15 +157,19 @@ fn read(file: &Path) -> Result<String, String> {
 }
 
 /// The page with each block's text between its marks.
-fn filled(page: &str, block: &dyn Fn(&str) -> Result<String, String>) -> Result<String, String> {
+pub(crate) fn filled(
+    page: &str,
+    begin: &str,
+    block: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = page;
-    while let Some(at) = rest.find(BEGIN) {
+    while let Some(at) = rest.find(begin) {
         let (before, after) = rest.split_at(at);
-        let (mark, after) = after.split_once('\n').ok_or("a mark of results is the last line")?;
-        let name = mark.strip_prefix(BEGIN).and_then(|m| m.strip_suffix(" -->")).ok_or(format!("no mark: {mark}"))?;
+        let (mark, after) = after.split_once('\n').ok_or("a mark is the last line")?;
+        let name = mark.strip_prefix(begin).and_then(|m| m.strip_suffix(" -->")).ok_or(format!("no mark: {mark}"))?;
         let (old, after) = after.split_once(END).ok_or(format!("`{mark}` has no `{END}`"))?;
-        if old.contains(BEGIN) {
+        if old.contains(begin) {
             return Err(format!("`{mark}` has no `{END}` before the next mark"));
         }
         out += &format!("{before}{mark}\n{}{END}", block(name)?);
@@ -184,12 +188,17 @@ mod tests {
     #[test]
     fn only_what_stands_between_marks_changes() {
         let page = "a\n<!-- results: x -->\nold\n<!-- end -->\nb\n<!-- results: y -->\n<!-- end -->\nc\n";
-        let new = filled(page, &|name| Ok(format!("new {name}\n"))).unwrap();
+        let new = filled(page, BEGIN, &|name| Ok(format!("new {name}\n"))).unwrap();
         let wanted = "a\n<!-- results: x -->\nnew x\n<!-- end -->\nb\n<!-- results: y -->\nnew y\n<!-- end -->\nc\n";
         assert_eq!(new, wanted);
-        assert_eq!(filled(&new, &|name| Ok(format!("new {name}\n"))).unwrap(), new);
-        assert!(filled("<!-- results: x -->\na\n<!-- results: y -->\n<!-- end -->\n", &|_| Ok(String::new())).is_err());
-        assert!(filled("<!-- results: x -->\na\n", &|_| Ok(String::new())).unwrap_err().contains("<!-- end -->"));
+        assert_eq!(filled(&new, BEGIN, &|name| Ok(format!("new {name}\n"))).unwrap(), new);
+        assert!(
+            filled("<!-- results: x -->\na\n<!-- results: y -->\n<!-- end -->\n", BEGIN, &|_| Ok(String::new()))
+                .is_err()
+        );
+        assert!(
+            filled("<!-- results: x -->\na\n", BEGIN, &|_| Ok(String::new())).unwrap_err().contains("<!-- end -->")
+        );
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl About {
             split: peer.split,
             seal: config.seals(),
             lanes: out.len().max(1),
-            metered: out.iter().filter(|lane| lane.metered).count(),
+            metered: out.iter().filter(|lane| lane.knobs.metered).count(),
             key: Some(keys::to_base64(&keys::public_key(&config.private_key))),
             peer_key: Some(keys::to_base64(&peer.public_key)),
             preshared: Some(peer.preshared_key.is_some()),

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use wavelane_base::{Address, IpPrefix, PortId, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
-use wavelane_settings::{GatewayKnobs, Seal};
+use wavelane_settings::{GatewayKnobs, LaneKnobs, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -46,8 +46,6 @@ pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 /// An idle link sends this often, so that NATs and firewalls on the path keep their state: a NAT keeps UDP for two minutes if it
 /// follows RFC 4787, REQ-5, and for 30 s if not.
 pub const KEEPALIVE: Span = Span::from_secs(25);
-/// The values that the file may give instead.
-pub const KEEPALIVE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600);
 /// A Unix socket's path is at most 107 bytes (unix(7), `sun_path`).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -354,11 +352,11 @@ impl Config {
                 address,
                 one_way: of.ways == Ways::Out,
                 carrier: of.socket.as_ref().map_or_else(|| Medium::default().carrier, LaneSocket::carrier),
-                metered: of.metered,
-                bulk: of.bulk,
-                small: of.small,
                 controller: peer.controller,
-                start_rate: of.first_rate().filter(|_| peer.controller == Controller::Delay),
+                knobs: LaneKnobs {
+                    start_rate: of.first_rate().filter(|_| peer.controller == Controller::Delay),
+                    ..of.knobs
+                },
             }
         };
         out.enumerate().map(one).collect()

@@ -290,7 +290,7 @@ fn the_caller_sends_keepalives_by_default() {
     assert_eq!(keepalive("keepalive = \"10 s\"").unwrap(), Some(Span::from_secs(10)));
     for wrong in ["0 s", "2 h", "often"] {
         let why = keepalive(&format!("keepalive = \"{wrong}\"")).unwrap_err().to_string();
-        assert!(why.contains("\"25 s\"") && why.contains("peer 'b'"), "{why}");
+        assert!(why.contains("line 10: peer.keepalive"), "{why}");
     }
 }
 
@@ -374,10 +374,16 @@ fn impossible_lanes_are_refused_with_a_remedy() {
             "controller = \"cubic\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"9600 bit/s\"",
             "is of the controller \"delay\"",
         ),
-        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"fast\"", "such as \"33.6 kbit/s\""),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"fast\"", "is not a rate"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"0 bit/s\"", "such as \"33.6 kbit/s\""),
-        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"1 bit/s\"", "no line is slower than 300 bit/s"),
-        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"5 Mbit/s\"", "would change nothing: remove it"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"1 bit/s\"",
+            "line 13: peer.lane.start_rate = 1 bit/s must lie between 300 bit/s and 4 Mbit/s: no line is slower",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"5 Mbit/s\"",
+            "finds a higher rate itself, so remove it",
+        ),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nstart_rate = \"1 kbit/s\"",
             "nothing leaves by a lane",
@@ -404,7 +410,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
     let lanes = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nstart_rate = \"33.6 kbit/s\"\n\
                  [[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nstart_rate = \"1200 bit/s\"\n[[peer.lane]]\naddress = \"192.0.2.2:1\"";
     let told = with(lanes).unwrap().to_gateway(&[]).peers.remove(0);
-    let told: Vec<_> = told.lanes.iter().map(|lane| lane.start_rate.map(|rate| rate.as_bps())).collect();
+    let told: Vec<_> = told.lanes.iter().map(|lane| lane.knobs.start_rate.map(|rate| rate.as_bps())).collect();
     assert_eq!(told, [Some(33_600), Some(1_200), None]);
     let lanes = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\nmetered = true";
     for (word, choice) in [
@@ -414,7 +420,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ("delivery-1998", Choice::Delivery1998),
     ] {
         let peer = with(&format!("choice = \"{word}\"\n{lanes}")).unwrap().to_gateway(&[]).peers.remove(0);
-        let told: Vec<_> = peer.lanes.iter().map(|lane| (lane.bulk, lane.metered)).collect();
+        let told: Vec<_> = peer.lanes.iter().map(|lane| (lane.knobs.bulk, lane.knobs.metered)).collect();
         assert_eq!((peer.choice, told), (choice, vec![(false, false), (true, true)]));
     }
 }

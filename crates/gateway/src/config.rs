@@ -2,11 +2,11 @@
 
 use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Rate, Span};
+use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::arq::Tries;
 use wavelane_services::packet::Repairs;
-use wavelane_settings::{Backpressure, GATEWAY, GatewayKnobs, OrOff, OutOfBounds, Preset, Seal};
+use wavelane_settings::{Backpressure, GATEWAY, GatewayKnobs, LaneKnobs, OrOff, OutOfBounds, Preset, Seal};
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
 
@@ -32,16 +32,10 @@ pub struct LaneConfig {
     pub one_way: bool,
     /// What carries its datagrams.
     pub carrier: Carrier,
-    /// Its traffic costs money: it is used only while no other lane works.
-    pub metered: bool,
-    /// Whether it may carry bulk.
-    pub bulk: bool,
-    /// Whether it carries small exchanges and acknowledgements while other lanes can.
-    pub small: bool,
     /// Its controller.
     pub controller: Controller,
-    /// The rate that the controller `delay` starts at, if less than its own 4 Mbit/s; measured from then on.
-    pub start_rate: Option<Rate>,
+    /// How it is used; its start rate is the controller `delay`'s.
+    pub knobs: LaneKnobs,
 }
 
 impl LaneConfig {
@@ -52,11 +46,8 @@ impl LaneConfig {
             address,
             one_way: false,
             carrier: Carrier::default(),
-            metered: false,
-            bulk: true,
-            small: true,
             controller: Controller::default(),
-            start_rate: None,
+            knobs: LaneKnobs::default(),
         }
     }
 }
@@ -345,10 +336,10 @@ impl Config {
             if !(1..=LANES_MAX).contains(&a.lanes.len()) {
                 return Err(ConfigError::Lanes { peer: a.name.clone(), got: a.lanes.len() });
             }
-            if !a.lanes.iter().any(|lane| lane.bulk) {
+            if !a.lanes.iter().any(|lane| lane.knobs.bulk) {
                 return Err(ConfigError::NoBulk(a.name.clone()));
             }
-            if !a.lanes.iter().any(|lane| lane.small) {
+            if !a.lanes.iter().any(|lane| lane.knobs.small) {
                 return Err(ConfigError::NoSmall(a.name.clone()));
             }
             if a.choice == Choice::Delivery1998 && a.lanes.len() < 2 {

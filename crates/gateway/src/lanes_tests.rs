@@ -166,7 +166,7 @@ fn a_reload_changes_lane_policies() {
         (Choice::Bond, [false, false], [false, false]),
     ] {
         wanted.peers[0].choice = choice;
-        (0..2).for_each(|lane| wanted.peers[0].lanes[lane].metered = metered[lane]);
+        (0..2).for_each(|lane| wanted.peers[0].lanes[lane].knobs.metered = metered[lane]);
         let now = world.now;
         world.nodes[0].reload(now, wanted.clone()).unwrap();
         assert!(world.carry(flow, 0, 300_000));

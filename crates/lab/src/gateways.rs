@@ -390,7 +390,7 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     if let [place] = places[..]
         && !plan.wires[place].one_way
         && !named
-        && !scenario.links.iter().any(|link| link.start_rate(&scenario.channels[place].name).is_some())
+        && !scenario.links.iter().any(|link| link.lane(&scenario.channels[place].name).start_rate.is_some())
     {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 use crate::media;
 use crate::topology::Wire;
 use wavelane_scenario::Scenario;
+use wavelane_settings::{File, LANE, LaneKnobs, PEER, PeerKnobs};
 
 /// The rest of the peer's table and the tables of the lanes from the first to the second of `ends` over the channels at `places`.
 pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
@@ -12,21 +13,20 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     places.retain(|place| wires[*place].end_of(own).is_some_and(|end| wires[*place].carries_from(end)));
     // With a single outgoing lane there is nothing to choose.
     let several = link.filter(|_| places.len() > 1);
-    let mut text = several.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
+    let choice = several.map(|link| link.choice.unwrap_or_default());
+    let mut text = PEER.write(File::Daemon, &PeerKnobs { choice, ..PeerKnobs::default() });
     for place in places {
         let wire = &wires[place];
         let Some(end) = wire.end_of(peer) else { continue };
         let direction = if wire.one_way { "out" } else { "both" };
-        let metered = several.is_some_and(|link| link.metered.contains(name(&place)));
-        let bulk = several.is_none_or(|link| !link.no_bulk.contains(name(&place)));
-        let small = several.is_none_or(|link| !link.no_small.contains(name(&place)));
+        let of_link = link.map(|link| link.lane(name(&place))).unwrap_or_default();
+        let start_rate = of_link.start_rate;
+        let knobs = LaneKnobs { start_rate, ..several.map_or_else(LaneKnobs::default, |_| of_link) };
         text += &format!(
-            "[[peer.lane]]\n{}direction = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
-            media::of(wire).lines(wire, 1 - end)
+            "[[peer.lane]]\n{}direction = \"{direction}\"\n{}",
+            media::of(wire).lines(wire, 1 - end),
+            LANE.write(File::Daemon, &knobs)
         );
-        if let Some(rate) = link.and_then(|link| link.start_rate(name(&place))) {
-            text += &format!("start_rate = \"{} bit/s\"\n", rate.as_bps());
-        }
     }
     text
 }

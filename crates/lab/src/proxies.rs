@@ -12,11 +12,11 @@ use core::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use wavelane_base::{Quantity, Span};
+use wavelane_base::Span;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_scenario::{GatewaySettings, NodeKind, ProxySide, Scenario, TcpKind};
-use wavelane_settings::TcpKnobs;
+use wavelane_settings::{File, SIDE, SideKnobs, TCP, TcpKnobs};
 
 /// Time limit for a proxy to begin.
 const READY_WITHIN: Span = Span::from_secs(20);
@@ -59,7 +59,7 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
     let of = |settings: &&GatewaySettings| crossed.iter().any(|node| name(&node) == settings.node);
     for settings in scenario.gateways.iter().filter(of) {
         let lacking = settings.sides.iter().filter_map(|side| side.tcp.as_ref().and_then(lacking));
-        if let Some(key) = lacking.chain(settings.knobs.buffer.is_some().then_some("buffer")).next() {
+        if let Some(key) = lacking.chain(settings.knobs.buffer.map(|_| "buffer".to_owned())).next() {
             let node = &settings.node;
             return Err(format!(
                 "the proxy on '{node}' has the kernel's TCP, which has no {key}: run it with --on sim"
@@ -81,18 +81,11 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// A knob that the kernel's TCP lacks.
-fn lacking(knobs: &TcpKnobs) -> Option<&'static str> {
+fn lacking(knobs: &TcpKnobs) -> Option<String> {
     let TcpKnobs { segment, window, rto_min, rto_max, .. } = knobs.clone();
     let has = TcpKnobs { segment, window, rto_min, rto_max, ..TcpKnobs::default() };
-    let keys = [
-        ("ack-every", knobs.ack_every.is_some()),
-        ("ack-delay", knobs.ack_delay.is_some()),
-        ("quick-acks", knobs.quick_acks.is_some()),
-        ("initial-window", knobs.initial_window.is_some()),
-        ("rto-initial", knobs.rto_initial.is_some()),
-    ];
-    let named = keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key);
-    named.or_else(|| (has != *knobs).then_some("such knob as one of its `tcp`"))
+    let has = TCP.turned(File::Scenario, &has);
+    TCP.turned(File::Scenario, knobs).into_iter().find(|knob| !has.contains(knob)).map(|(key, _)| key.into_owned())
 }
 
 impl Proxies {
@@ -208,21 +201,12 @@ fn side_text(scenario: &Scenario, plan: &Plan, (number, side): (usize, &ProxySid
     let wires =
         side.nodes.iter().filter_map(of).flat_map(|node| plan.wires.iter().filter(move |w| w.end_of(node).is_some()));
     let networks: Vec<String> = wires.map(|wire| format!("\"{}\"", wire.prefix())).collect();
-    let mut text = format!(
-        "[[proxy.side]]\nname = \"side{number}\"\nnetworks = [{}]\ncongestion = \"{}\"\n",
+    let tcp = side.tcp.clone().unwrap_or_default();
+    let mss = tcp.segment.and_then(|size| u16::try_from(size.get()).ok());
+    let congestion = Some(side.congestion.unwrap_or(kind).word().to_owned());
+    format!(
+        "[[proxy.side]]\nname = \"side{number}\"\nnetworks = [{}]\n{}",
         networks.join(", "),
-        side.congestion.unwrap_or(kind).word()
-    );
-    if let Some(tcp) = &side.tcp {
-        let quantities = [
-            ("buffer", tcp.window.map(|v| v.write())),
-            ("rto_min", tcp.rto_min.map(|v| v.write())),
-            ("rto_max", tcp.rto_max.map(|v| v.write())),
-        ];
-        for (key, value) in quantities {
-            value.iter().for_each(|value| _ = writeln!(text, "{key} = \"{value}\""));
-        }
-        tcp.segment.iter().for_each(|segment| _ = writeln!(text, "mss = {}", segment.get()));
-    }
-    text
+        SIDE.write(File::Daemon, &SideKnobs { congestion, mss, tcp, ..SideKnobs::default() })
+    )
 }

@@ -34,13 +34,12 @@ mod write_wifi;
 
 pub use model::{
     App, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow,
-    GatewaySettings, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing, START_RATE,
-    START_RATE_MIN, Scenario, SerialChannel, SerialFraming, Side, Spurts, Stack, TcpKind, Voice, Web,
+    GatewaySettings, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing, Scenario, SerialChannel, SerialFraming,
+    Side, Spurts, Stack, TcpKind, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;
 pub use parse_edca::{CATEGORIES, category_word};
-pub use parse_link::{LANE_CHOICES, LINK_KEYS};
 pub use parse_pair::{BEARER_KEYS, BLUETOOTH_KEYS, CELLULAR_KEYS};
 pub use parse_serial::{SERIAL_KEYS, SERIAL_WAY_KEYS};
 pub use parse_trace::{DELAY_TRACE_KEYS, RATE_TRACE_KEYS};

@@ -1,42 +1,15 @@
 //! How the channels between two gateways are used: `[links.NAME]`.
 
-use crate::ScenarioError;
-use crate::model::{Channel, LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN, Scenario};
-use crate::word;
-use crate::write::{text, unit};
-use crate::{Table, Value};
-use core::fmt::Write;
+use crate::model::{Channel, Scenario};
+use crate::{ScenarioError, Value};
 use std::collections::BTreeSet;
-use wavelane_base::Rate;
-
-/// Keys of `[links.NAME]` in files.
-pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk", "no-small", "start-rates"];
-
-/// The words for lane selection.
-pub const LANE_CHOICES: &[(&str, LaneChoice)] = &[
-    ("bond", LaneChoice::Bond),
-    ("pinned", LaneChoice::Pinned),
-    ("pinned+fallback", LaneChoice::PinnedFallback),
-    ("delivery-1998", LaneChoice::Delivery1998),
-];
+use wavelane_settings::{File, LINK, LinkKnobs};
 
 /// Reads `[links.NAME]`, once the channels are known.
 pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<LinkKnobs, ScenarioError> {
     let table = value.table("{ lanes = [\"radio\", \"modem\"], choice = \"delivery-1998\" }")?;
-    table.only(LINK_KEYS)?;
-    let lanes = names(&table, "lanes")?;
-    let mut link = LinkKnobs {
-        name: name.to_owned(),
-        choice: match table.get("choice") {
-            Some(value) => word(&value, "choice", LANE_CHOICES, "\"bond\"")?,
-            None => LaneChoice::default(),
-        },
-        metered: names(&table, "metered")?,
-        no_bulk: names(&table, "no-bulk")?,
-        no_small: names(&table, "no-small")?,
-        start_rates: start_rates(&table)?,
-        lanes,
-    };
+    table.only(&LINK.keys(File::Scenario))?;
+    let mut link = LinkKnobs { name: name.to_owned(), ..LINK.read(File::Scenario, &table)? };
     let refuse = |why: String| Err(value.impossible(format!("[{}]: {why}", value.path)));
     let mut ends: Option<BTreeSet<&String>> = None;
     let rated = link.start_rates.iter().map(|(lane, _)| lane);
@@ -86,64 +59,17 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
     Ok(link)
 }
 
-/// A list of channels without duplicates.
-fn names(table: &Table<'_>, key: &str) -> Result<Vec<String>, ScenarioError> {
-    let Some(value) = table.get(key) else { return Ok(Vec::new()) };
-    let mut names: Vec<String> = Vec::new();
-    for item in value.list("a list of channels", "[\"modem\"]")? {
-        let name = item.str("a channel's name", "\"modem\"")?.to_owned();
-        if names.contains(&name) {
-            return Err(item.impossible(format!("{} names '{name}' twice: remove one", value.path)));
-        }
-        names.push(name);
-    }
-    Ok(names)
-}
-
-/// Channels with the gateways' start rate on each.
-fn start_rates(table: &Table<'_>) -> Result<Vec<(String, Rate)>, ScenarioError> {
-    let Some(value) = table.get("start-rates") else { return Ok(Vec::new()) };
-    let entries = value.table("{ modem = \"33.6 kbit/s\" }")?.entries();
-    let one = |(name, value): (String, Value<'_>)| {
-        let rate = value.quantity::<Rate>()?;
-        if rate < START_RATE_MIN {
-            return Err(value.impossible(format!(
-                "{}: no line is slower than {}: write the line's rate, such as \"33.6 kbit/s\"",
-                value.path,
-                unit(&START_RATE_MIN)
-            )));
-        }
-        if rate > START_RATE {
-            return Err(value.impossible(format!(
-                "{}: a lane starts at {} and finds a higher rate itself: remove it",
-                value.path,
-                unit(&START_RATE)
-            )));
-        }
-        Ok((name, rate))
-    };
-    entries.into_iter().map(one).collect()
-}
-
 /// Writes it.
 pub(crate) fn write(link: &LinkKnobs) -> String {
-    let list = |names: &[String]| names.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ");
-    let mut out = format!("\n[links.{}]\nlanes = [{}]\n", link.name, list(&link.lanes));
-    let _ = writeln!(out, "choice = {}", text(link.choice.word()));
-    let _ = writeln!(out, "metered = [{}]\nno-bulk = [{}]", list(&link.metered), list(&link.no_bulk));
-    let _ = writeln!(out, "no-small = [{}]", list(&link.no_small));
-    let rates = link.start_rates.iter().map(|(name, rate)| format!("{} = {}", text(name), unit(rate)));
-    let rates: Vec<String> = rates.collect();
-    if !rates.is_empty() {
-        let _ = writeln!(out, "start-rates = {{ {} }}", rates.join(", "));
-    }
-    out
+    format!("\n[links.{}]\n{}", link.name, LINK.write(File::Scenario, link))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::path::Path;
+    use wavelane_base::Rate;
+    use wavelane_settings::{Choice, Setting};
 
     fn parse(section: &str) -> Result<Scenario, String> {
         let text = format!(
@@ -160,15 +86,18 @@ mod tests {
         let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]\nstart-rates = { modem = \"33.6 kbit/s\" }";
         let scenario = parse(text).expect("sound");
         let link = &scenario.links[0];
-        assert_eq!((link.lanes.join(" "), link.choice), ("modem radio".into(), LaneChoice::PinnedFallback));
+        assert_eq!((link.lanes.join(" "), link.choice), ("modem radio".into(), Some(Choice::PinnedFallback)));
         assert_eq!((link.metered.join(" "), link.no_bulk.join(" ")), ("radio".into(), "modem".into()));
         assert_eq!(link.no_small, ["radio"]);
-        assert_eq!((link.start_rate("modem"), link.start_rate("radio")), (Some(Rate::from_bps(33_600)), None));
+        assert_eq!(
+            (link.lane("modem").start_rate, link.lane("radio").start_rate),
+            (Some(Rate::from_bps(33_600)), None)
+        );
         assert_eq!((link.place("modem"), link.place("radio"), link.place("far")), (0, 1, 2));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
-        for (word, choice) in LANE_CHOICES {
+        for (word, choice) in Choice::WORDS {
             let text = format!("[links.up]\nlanes = [\"radio\"]\nchoice = \"{word}\"");
-            assert_eq!(parse(&text).expect("sound").links[0].choice, *choice);
+            assert_eq!(parse(&text).expect("sound").links[0].choice, Some(*choice));
         }
     }
 
@@ -205,7 +134,7 @@ mod tests {
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"0 bit/s\" }", "no line is slower"),
             (
                 "[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"299 bit/s\" }",
-                "no line is slower than \"300 bit/s\"",
+                "must lie between 300 bit/s and 4 Mbit/s: no line is slower",
             ),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"1 Gbit/s\" }", "finds a higher rate itself"),
             ("[links.up]\nlanes = [\"radio\"]\nstart-rates = { radio = \"fast\" }", "is not a rate"),

@@ -1,7 +1,7 @@
 //! The closed lists of words in files.
 
 use crate::look_up;
-use crate::model::{LaneChoice, Metric, NodeKind, Routing, Stack, TcpKind};
+use crate::model::{Metric, NodeKind, Routing, Stack, TcpKind};
 use wavelane_settings::word_of;
 
 const fn tcp(kind: TcpKind, rts: bool) -> Stack {
@@ -144,13 +144,6 @@ impl TcpKind {
     /// The kernel's name of it; no kernel has BBR version 3, and that of 2001 has no name.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
-    }
-}
-
-impl LaneChoice {
-    /// Its word, here and in a gateway's file.
-    pub fn word(self) -> &'static str {
-        word_of(crate::LANE_CHOICES, &self)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use crate::error::FileError;
 use crate::table::{Table, Value};
-use crate::values::{Number, Setting};
-use core::fmt::Write;
+use crate::values::{Number, Setting, text};
 use std::borrow::Cow;
 use wavelane_base::{Octets, Rate, Span};
 
@@ -41,12 +40,12 @@ impl Stands {
 /// Smallest and largest value, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    least: u64,
-    most: u64,
+    pub(crate) least: u64,
+    pub(crate) most: u64,
     /// Whether zero is possible too, as a value of another kind.
     pub(crate) zero: bool,
     /// What to do about a smaller or a larger value.
-    remedies: [&'static str; 2],
+    pub(crate) remedies: [&'static str; 2],
 }
 
 impl Bounds {
@@ -104,7 +103,7 @@ pub trait Field {
     /// Which values there are, for the guide.
     fn values(&self, bounds: &Bounds) -> String;
     /// The same in the words of JSON schema.
-    fn schema(&self) -> String;
+    fn schema(&self, bounds: &Bounds) -> String;
 }
 
 impl<T: Setting> Field for Option<T> {
@@ -121,8 +120,79 @@ impl<T: Setting> Field for Option<T> {
     fn values(&self, bounds: &Bounds) -> String {
         T::values(bounds)
     }
-    fn schema(&self) -> String {
-        T::schema()
+    fn schema(&self, bounds: &Bounds) -> String {
+        T::schema(bounds)
+    }
+}
+
+/// A switch that always has a value.
+impl Field for bool {
+    fn read(&mut self, value: &Value<'_>, _: &Bounds) -> Result<(), FileError> {
+        *self = value.bool()?;
+        Ok(())
+    }
+    fn write(&self) -> Option<String> {
+        Some(self.toml())
+    }
+    fn refusal(&self, _: &Bounds) -> Option<String> {
+        None
+    }
+    fn values(&self, bounds: &Bounds) -> String {
+        <Self as Setting>::values(bounds)
+    }
+    fn schema(&self, bounds: &Bounds) -> String {
+        <Self as Setting>::schema(bounds)
+    }
+}
+
+/// Names, of which none stands twice.
+impl Field for Vec<String> {
+    fn read(&mut self, value: &Value<'_>, _: &Bounds) -> Result<(), FileError> {
+        for item in value.list("a list of names", "[\"modem\"]")? {
+            let name = item.str("a name", "\"modem\"")?.to_owned();
+            if self.contains(&name) {
+                return Err(item.impossible(format!("{} names '{name}' twice: remove one", value.path)));
+            }
+            self.push(name);
+        }
+        Ok(())
+    }
+    fn write(&self) -> Option<String> {
+        let names: Vec<String> = self.iter().map(|name| text(name)).collect();
+        (!names.is_empty()).then(|| format!("[{}]", names.join(", ")))
+    }
+    fn refusal(&self, _: &Bounds) -> Option<String> {
+        None
+    }
+    fn values(&self, _: &Bounds) -> String {
+        "list of names".into()
+    }
+    fn schema(&self, _: &Bounds) -> String {
+        "\"type\": \"array\", \"items\": {\"type\": \"string\"}".into()
+    }
+}
+
+/// A value for each of some names.
+impl<N: Number> Field for Vec<(String, N)> {
+    fn read(&mut self, value: &Value<'_>, bounds: &Bounds) -> Result<(), FileError> {
+        for (name, value) in value.table("{ modem = \"33.6 kbit/s\" }")?.entries() {
+            self.push((name, N::read(&value, bounds)?));
+        }
+        Ok(())
+    }
+    fn write(&self) -> Option<String> {
+        let all: Vec<String> =
+            self.iter().map(|(name, number)| format!("{} = {}", text(name), number.toml())).collect();
+        (!all.is_empty()).then(|| format!("{{ {} }}", all.join(", ")))
+    }
+    fn refusal(&self, bounds: &Bounds) -> Option<String> {
+        self.iter().find_map(|(_, number)| number.refusal(bounds))
+    }
+    fn values(&self, bounds: &Bounds) -> String {
+        format!("of each, {}", N::values(bounds))
+    }
+    fn schema(&self, bounds: &Bounds) -> String {
+        format!("\"type\": \"object\", \"additionalProperties\": {{{}}}", N::schema(bounds))
     }
 }
 
@@ -197,15 +267,5 @@ impl<S: Clone + Default> Group<S> {
             }
         }
         Ok(())
-    }
-    /// Their table in the guide; `prefix` stands before each key.
-    pub fn guide(&self, file: File, prefix: &str) -> String {
-        let mut fields = S::default();
-        let mut out = "| key | value | default | meaning |\n|---|---|---|---|\n".to_owned();
-        for knob in self.in_file(file) {
-            let values = (knob.field)(&mut fields).values(&knob.bounds);
-            let _ = writeln!(out, "| `{prefix}{}` | {values} | {} | {} |", knob.key(file), knob.default, knob.says);
-        }
-        out
     }
 }

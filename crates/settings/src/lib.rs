@@ -8,6 +8,7 @@
 mod error;
 mod gateway;
 mod knob;
+mod lane;
 mod table;
 mod tcp;
 mod values;
@@ -15,8 +16,9 @@ mod values;
 pub use error::{FileError, Problem, hint};
 pub use gateway::{Backpressure, GATEWAY, GatewayKnobs, Preset, RadioLanes, Seal, SentAgain};
 pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds, Stands};
+pub use lane::{Choice, LANE, LINK, LaneKnobs, LinkKnobs, PEER, PeerKnobs, START_RATE, START_RATE_MIN};
 pub use table::{Table, Value, line_of};
-pub use tcp::{TCP, TcpKnobs, TcpProfile};
+pub use tcp::{Lacking, PROXY, ProxyKnobs, SIDE, SideKnobs, TCP, TcpKnobs, TcpProfile};
 pub use values::{Number, OrOff, Setting, look_up, text, unit, word, word_of};
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! What TCP is told: `[tcp]` of scenarios and the sides of proxies.
 
-use crate::gateway::SCENARIO;
+use crate::error::FileError;
+use crate::gateway::{DAEMON, SCENARIO};
 use crate::knob::{Bounds, Group, Knob};
+use crate::table::Value;
 use crate::values::Setting;
 use wavelane_base::{Octets, Span};
 
@@ -66,4 +68,65 @@ pub const TCP: Group<TcpKnobs> = Group(&[
     Knob { name: "timestamps", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.timestamps, default: "", says: "RFC 7323" },
     Knob { name: "window-scale", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.window_scale, default: "", says: "RFC 7323" },
     Knob { name: "limited-transmit", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.limited_transmit, default: "", says: "RFC 3042" },
+]);
+
+/// What no side of a proxy can be told while the kernel's TCP serves it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lacking;
+
+impl Setting for Lacking {
+    fn read(value: &Value<'_>, _: &Bounds) -> Result<Self, FileError> {
+        Err(value.impossible(format!(
+            "{} is no knob of engine = \"kernel\", only of \"userspace\", which this version has in the simulator alone (`sides` of [gateways.NAME] under tcp-*+split): remove it",
+            value.path
+        )))
+    }
+}
+
+/// The settings of one side of a proxy; what is not set keeps the kernel's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "what each does stands in its row of SIDE")]
+pub struct SideKnobs {
+    pub congestion: Option<String>,
+    pub mss: Option<u16>,
+    pub tcp: TcpKnobs,
+    pub lacking: Option<Lacking>,
+}
+
+const fn lacking(name: &'static str) -> Knob<SideKnobs> {
+    Knob { name, stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.lacking, default: "", says: "" }
+}
+
+/// Their declarations, in the order in which the guide has them.
+#[rustfmt::skip] // A table is read by its rows.
+pub const SIDE: Group<SideKnobs> = Group(&[
+    Knob { name: "congestion", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.congestion, default: "`bbr`", says: "a congestion control of the kernel's" },
+    // From the least that IPv4 asks of hosts (RFC 9293, section 3.7.1) to a jumbo frame's.
+    Knob { name: "mss", stands: DAEMON, bounds: Bounds::of(536, 8_960), field: |k| &mut k.mss, default: "each end's", says: "largest segment, both ways" },
+    Knob { name: "buffer", stands: DAEMON, bounds: Bounds::of(16 << 10, 1 << 30), field: |k| &mut k.tcp.window, default: "512 KiB in and 256 KiB out",
+        says: "of the socket, each way: at least rate times round trip of that side" },
+    // The bounds of the kernel's TCP_RTO_MIN_US and TCP_RTO_MAX_MS.
+    Knob { name: "rto-min", stands: DAEMON, bounds: Bounds::times(Span::from_millis(1), Span::from_secs(1)), field: |k| &mut k.tcp.rto_min, default: "the kernel's",
+        says: "least retransmission timeout (Linux 6.18)" },
+    Knob { name: "rto-max", stands: DAEMON, bounds: Bounds::times(Span::from_secs(1), Span::from_secs(120)), field: |k| &mut k.tcp.rto_max, default: "the kernel's",
+        says: "largest retransmission timeout (Linux 6.18)" },
+    lacking("ack-every"), lacking("ack-delay"), lacking("quick-acks"), lacking("high"), lacking("low"), lacking("initial-window"),
+    lacking("rto-initial"), lacking("freeze"),
+]);
+
+/// The settings of a proxy.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "what each does stands in its row of PROXY")]
+pub struct ProxyKnobs {
+    pub connections_max: Option<usize>,
+    pub pool: Option<Octets>,
+}
+
+/// Their declarations, in the order in which the guide has them.
+#[rustfmt::skip] // A table is read by its rows.
+pub const PROXY: Group<ProxyKnobs> = Group(&[
+    Knob { name: "connections-max", stands: DAEMON, bounds: Bounds::of(1, 100_000), field: |k| &mut k.connections_max, default: "8000; two descriptors each",
+        says: "connections at a time; beyond them, new ones go plainly" },
+    Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(1 << 20, 1 << 40), field: |k| &mut k.pool, default: "256 MiB",
+        says: "bytes that wait between the halves of all connections" },
 ]);

@@ -75,7 +75,7 @@ pub trait Setting: Clone + PartialEq + 'static {
         Self::WORDS.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
     }
     /// What TOML has it as, in the words of JSON schema.
-    fn schema() -> String {
+    fn schema(_: &Bounds) -> String {
         let words: Vec<String> = Self::WORDS.iter().map(|(word, _)| text(word)).collect();
         format!("\"enum\": [{}]", words.join(", "))
     }
@@ -91,7 +91,7 @@ impl Setting for bool {
     fn values(_: &Bounds) -> String {
         "`true`, `false`".into()
     }
-    fn schema() -> String {
+    fn schema(_: &Bounds) -> String {
         "\"type\": \"boolean\"".into()
     }
 }
@@ -106,7 +106,22 @@ impl Setting for Ratio {
     fn values(_: &Bounds) -> String {
         "probability".into()
     }
-    fn schema() -> String {
+    fn schema(_: &Bounds) -> String {
+        "\"type\": \"string\"".into()
+    }
+}
+
+impl Setting for String {
+    fn read(value: &Value<'_>, _: &Bounds) -> Result<Self, FileError> {
+        value.str("a text", "\"text\"").map(str::to_owned)
+    }
+    fn toml(&self) -> String {
+        text(self)
+    }
+    fn values(_: &Bounds) -> String {
+        "text".into()
+    }
+    fn schema(_: &Bounds) -> String {
         "\"type\": \"string\"".into()
     }
 }
@@ -146,12 +161,17 @@ impl<N: Number> Setting for N {
     fn values(bounds: &Bounds) -> String {
         let what = if N::WHAT.is_empty() { String::new() } else { format!("{}, ", N::WHAT) };
         match bounds.zero {
+            true if bounds.least == 1 => format!("{what}{}", Bounds { least: 0, ..*bounds }.range::<N>(" to ")),
             true => format!("{what}{} or {}", N::show(0), bounds.range::<N>(" to ")),
             false => format!("{what}{}", bounds.range::<N>(" to ")),
         }
     }
-    fn schema() -> String {
-        format!("\"type\": \"{}\"", if N::WHAT.is_empty() { "integer" } else { "string" })
+    fn schema(bounds: &Bounds) -> String {
+        let least = if bounds.zero { 0 } else { bounds.least };
+        match N::WHAT {
+            "" => format!("\"type\": \"integer\", \"minimum\": {least}, \"maximum\": {}", bounds.most),
+            _ => "\"type\": \"string\"".into(),
+        }
     }
 }
 
@@ -224,7 +244,7 @@ impl<N: Number> Setting for OrOff<N> {
     fn values(bounds: &Bounds) -> String {
         format!("{}, or `off`", N::values(bounds))
     }
-    fn schema() -> String {
-        N::schema()
+    fn schema(bounds: &Bounds) -> String {
+        N::schema(bounds)
     }
 }

@@ -10,11 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Choice, Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId, Tries, Withholding};
-use wavelane_scenario::{
-    CONTROLS, ChannelKind, Flow, GatewaySettings, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
-};
-use wavelane_settings::{GatewayKnobs, Preset, RadioLanes, SentAgain};
+use wavelane_gateway::{Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId, Tries, Withholding};
+use wavelane_scenario::{CONTROLS, ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, TcpKind};
+use wavelane_settings::{GatewayKnobs, LaneKnobs, LinkKnobs, Preset, RadioLanes, SentAgain};
 use wavelane_transport::session::public_key;
 
 /// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
@@ -303,21 +301,15 @@ impl<'a> Shape<'a> {
             let mut joins = self.lanes_to(gateway, (leaves_by, other));
             let of_link = |link: &&LinkKnobs| joins.iter().any(|(join, _)| link.lanes.contains(&channel(*join).name));
             let link = self.scenario.links.iter().find(of_link);
-            let says = |names: fn(&LinkKnobs) -> &Vec<String>, join: usize| {
-                link.is_some_and(|link| names(link).contains(&channel(join).name))
-            };
             joins.sort_by_key(|(join, _)| link.map_or(0, |link| link.place(&channel(*join).name)));
             // With a single lane out there is nothing to choose.
-            let choice = link.filter(|_| joins.len() > 1).map_or(Choice::Bond, |link| choice_of(link.choice));
+            let choice = link.filter(|_| joins.len() > 1).and_then(|link| link.choice).unwrap_or_default();
             let lane = |(join, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == join).unwrap_or(0);
                 LaneConfig {
                     one_way: channel(join).one_way,
-                    metered: says(|link| &link.metered, join),
                     carrier: Carrier { radio: self.radio_of(self.joins[join].channel, radio), ..media::UDP.carrier },
-                    bulk: !says(|link| &link.no_bulk, join),
-                    small: !says(|link| &link.no_small, join),
-                    start_rate: link.and_then(|link| link.start_rate(&channel(join).name)),
+                    knobs: link.map_or_else(LaneKnobs::default, |link| link.lane(&channel(join).name)),
                     ..LaneConfig::new(PortId(port as u16), address.map(Address::Ip))
                 }
             };
@@ -551,16 +543,6 @@ impl<'a> Shape<'a> {
                 }
             }
         }
-    }
-}
-
-/// The gateway's word for a choice of lanes.
-fn choice_of(choice: LaneChoice) -> Choice {
-    match choice {
-        LaneChoice::Bond => Choice::Bond,
-        LaneChoice::Pinned => Choice::Pinned,
-        LaneChoice::PinnedFallback => Choice::PinnedFallback,
-        LaneChoice::Delivery1998 => Choice::Delivery1998,
     }
 }
 

@@ -207,7 +207,20 @@ mod tests {
         assert_eq!(rules.rooms["channel"], ["base", "queue"]);
         assert_eq!(
             rules.rooms["daemon"],
-            ["base", "wire", "serial", "queue", "tcp", "transport", "services", "gateway", "door", "measure", "host"]
+            [
+                "base",
+                "wire",
+                "settings",
+                "serial",
+                "queue",
+                "tcp",
+                "transport",
+                "services",
+                "gateway",
+                "door",
+                "measure",
+                "host"
+            ]
         );
         assert!(rules.rooms["base"].is_empty());
         // No arrow points up: every room may import only what some order puts before it.

@@ -86,6 +86,11 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     findings.extend(crate::results::stale(root)?.iter().map(|(path, _)| {
         Finding::refuse(path, 1, "its tables of results differ from docs/results", crate::results::REMEDY)
     }));
+    findings.extend(
+        crate::settings::stale(root)?.iter().map(|(path, _)| {
+            Finding::refuse(path, 1, "it differs from the declared settings", crate::settings::REMEDY)
+        }),
+    );
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
         println!("{finding}");

@@ -12,18 +12,21 @@ use std::path::Path;
 use wavelane_base::{IpPrefix, Quantity, Span};
 use wavelane_gateway as gateway;
 use wavelane_host::routes;
-use wavelane_settings::{GATEWAY, GatewayKnobs};
+use wavelane_settings::{GATEWAY, GatewayKnobs, LANE, PEER};
 
 impl Config {
     /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
     pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
         let mut document = Document::parse(text, place)?;
         let knobs = document.take("gateway", &GATEWAY)?.pop().unwrap_or_default();
+        let mut of_lanes = document.take("peer.lane", &LANE)?.into_iter();
+        let of_peers = document.take("peer", &PEER)?;
         let file: File = document.rest()?;
         let listen = socket_address("gateway.listen", &file.gateway.listen)?;
         let mut peers = Vec::new();
-        for table in file.peer {
-            peers.push(Peer::from_table(table, folder, listen, text)?);
+        for (table, knobs) in file.peer.into_iter().zip(of_peers) {
+            let of_lanes = of_lanes.by_ref().take(table.lane.len()).collect();
+            peers.push(Peer::from_table(table, (knobs, of_lanes), folder, listen, text)?);
         }
         let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
         let g = file.gateway;

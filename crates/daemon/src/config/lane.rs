@@ -6,6 +6,7 @@ use crate::serial;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use wavelane_base::{Address, Carrier, Rate};
+use wavelane_settings::LaneKnobs;
 
 /// Which ways a lane carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -42,7 +43,7 @@ pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
 }
 
 /// One way to a neighbour or from it, or both.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lane {
     /// `host:port` where its datagrams go; `None` if the peer calls us, or if the lane is inbound only.
     pub address: Option<String>,
@@ -50,37 +51,16 @@ pub struct Lane {
     pub socket: Option<LaneSocket>,
     /// Which ways it carries.
     pub ways: Ways,
-    /// Its traffic costs money: it is used only while no other lane can be.
-    pub metered: bool,
-    /// Whether it may carry bulk.
-    pub bulk: bool,
-    /// Whether it carries small exchanges and acknowledgements while other lanes can.
-    pub small: bool,
-    /// The rate that the controller `delay` starts at, if the file says so.
-    pub start_rate: Option<Rate>,
+    /// How it is used; its start rate is the controller `delay`'s, if the file says so.
+    pub knobs: LaneKnobs,
     /// The line of its table in the file.
     pub line: usize,
-}
-
-impl Default for Lane {
-    fn default() -> Self {
-        Self {
-            address: None,
-            socket: None,
-            ways: Ways::Both,
-            metered: false,
-            bulk: true,
-            small: true,
-            start_rate: None,
-            line: 0,
-        }
-    }
 }
 
 impl Lane {
     /// The rate that the controller `delay` starts at, told or its line's.
     pub(crate) fn first_rate(&self) -> Option<Rate> {
-        self.start_rate.or_else(|| self.socket.as_ref()?.line?.start_rate().filter(|_| self.ways != Ways::In))
+        self.knobs.start_rate.or_else(|| self.socket.as_ref()?.line?.start_rate().filter(|_| self.ways != Ways::In))
     }
     /// Its address, if that is a number.
     pub fn number(&self) -> Option<Address> {

@@ -7,9 +7,9 @@ use super::{ConfigError, Lane, LaneSocket, Ways, value};
 use crate::medium::DeviceKind;
 use crate::rules;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Address, Quantity, Rate};
-use wavelane_gateway::Controller;
+use wavelane_base::Address;
 use wavelane_host::ether;
+use wavelane_settings::LaneKnobs;
 
 /// Both ends of a lane, as its medium reads them from its table.
 pub(crate) struct LaneEnds {
@@ -20,7 +20,12 @@ pub(crate) struct LaneEnds {
 }
 
 impl Lane {
-    pub(super) fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
+    pub(super) fn from_table(
+        t: &LaneTable,
+        knobs: LaneKnobs,
+        key: &str,
+        listen: SocketAddr,
+    ) -> Result<Self, ConfigError> {
         if t.address.is_some() && t.direction == Ways::In {
             return Err(value(
                 format!("{key}: address"),
@@ -33,31 +38,20 @@ impl Lane {
         if t.medium.device == DeviceKind::Interface {
             line::refuse_elsewhere(t, key)?;
         }
-        if t.direction == Ways::In && (t.metered || !t.bulk || !t.small) {
+        if t.direction == Ways::In && knobs != LaneKnobs::default() {
             return Err(value(
-                format!("{key}: metered"),
-                "`bulk` and `small` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+                format!("{key}: direction"),
+                "nothing leaves by a lane of direction \"in\", and metered, bulk, small and start_rate are about what leaves: remove them",
             ));
         }
-        if !t.bulk && !t.small {
+        if !knobs.bulk && !knobs.small {
             return Err(value(
                 format!("{key}: small"),
                 "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
             ));
         }
-        let start_rate = t.start_rate.as_deref().map(|text| start_rate(text, t.direction));
-        let start_rate = start_rate.transpose().map_err(|why| value(format!("{key}: start_rate"), why))?;
         let LaneEnds { address, socket } = (t.medium.keys)(t, key, listen)?;
-        Ok(Self {
-            address,
-            socket,
-            ways: t.direction,
-            metered: t.metered,
-            bulk: t.bulk,
-            small: t.small,
-            start_rate,
-            line: 0,
-        })
+        Ok(Self { address, socket, ways: t.direction, knobs, line: 0 })
     }
 }
 
@@ -163,24 +157,4 @@ fn check_mark(mark: Option<u32>, direction: Ways) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// The rate that a lane is to start at.
-fn start_rate(text: &str, direction: Ways) -> Result<Rate, String> {
-    if direction == Ways::In {
-        return Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into());
-    }
-    let wrong = || format!("'{text}' is not a rate, such as \"33.6 kbit/s\"");
-    let rate = Rate::parse(text).ok().filter(|rate| rate.as_bps() > 0).ok_or_else(wrong)?;
-    if rate < Controller::START_RATE_MIN {
-        let least = Controller::START_RATE_MIN.as_bps();
-        return Err(format!("no line is slower than {least} bit/s: write the line's rate, such as \"33.6 kbit/s\""));
-    }
-    if rate > Controller::START_RATE {
-        return Err(format!(
-            "a lane starts at {} Mbit/s and finds a higher rate itself, so {text} would change nothing: remove it",
-            Controller::START_RATE.as_bps() / 1_000_000
-        ));
-    }
-    Ok(rate)
 }

@@ -2,18 +2,24 @@
 
 use super::addresses::{check_host_and_port, check_reachable, prefixes};
 use super::tables::{LaneTable, PeerTable};
-use super::{ConfigError, KEEPALIVE, KEEPALIVE_RANGE, Lane, Peer, lane_key, value};
+use super::{ConfigError, KEEPALIVE, Lane, Peer, lane_key, value};
 use crate::keys;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use toml::Spanned;
-use wavelane_base::{Quantity, Rate, Span};
+use wavelane_base::{Quantity, Rate};
 use wavelane_gateway::Controller;
-use wavelane_settings::line_of;
+use wavelane_settings::{LaneKnobs, OrOff, PeerKnobs, line_of};
 
 impl Peer {
     /// `text` is the file's, for the lines of the lanes.
-    pub(super) fn from_table(t: PeerTable, folder: &Path, listen: SocketAddr, text: &str) -> Result<Self, ConfigError> {
+    pub(super) fn from_table(
+        t: PeerTable,
+        (knobs, of_lanes): (PeerKnobs, Vec<LaneKnobs>),
+        folder: &Path,
+        listen: SocketAddr,
+        text: &str,
+    ) -> Result<Self, ConfigError> {
         let key = |field: &str| format!("peer '{}': {field}", t.name);
         let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
             value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
@@ -29,36 +35,21 @@ impl Peer {
         if !t.lane.is_empty() && t.address.is_some() {
             return Err(value(key("address"), "stands beside [[peer.lane]]: write it into the lane that leads there"));
         }
-        let lane = |(place, table): (usize, &Spanned<LaneTable>)| {
+        let lane = |(place, (table, knobs)): (usize, (&Spanned<LaneTable>, LaneKnobs))| {
             let line = line_of(text, table.span().start);
             let key = lane_key(line, &t.name, place);
-            Lane::from_table(table.get_ref(), &key, listen).map(|lane| Lane { line, ..lane })
+            Lane::from_table(table.get_ref(), knobs, &key, listen).map(|lane| Lane { line, ..lane })
         };
-        let lanes = t.lane.iter().enumerate().map(lane).collect::<Result<Vec<_>, _>>()?;
-        let keepalive = match t.keepalive.as_deref() {
-            None => lanes
-                .iter()
-                .any(|lane| lane.address.is_some())
-                .then_some(KEEPALIVE)
-                .or(t.address.as_ref().map(|_| KEEPALIVE)),
-            Some("off") => None,
-            Some(text) => {
-                let span = Span::parse(text).ok().filter(|s| KEEPALIVE_RANGE.contains(s));
-                let wrong = || {
-                    value(
-                        key("keepalive"),
-                        format!("'{text}' is neither \"off\" nor a time from 1 s to 1 h, such as \"25 s\""),
-                    )
-                };
-                Some(span.ok_or_else(wrong)?)
-            }
-        };
+        let lanes = t.lane.iter().zip(of_lanes).enumerate().map(lane).collect::<Result<Vec<_>, _>>()?;
+        let is_called = t.address.is_some() || lanes.iter().any(|lane| lane.address.is_some());
+        let keepalive = knobs.keepalive.map_or_else(|| is_called.then_some(KEEPALIVE), |OrOff(span)| span);
         let controller = match t.controller.as_deref() {
             None | Some("delay") => Controller::Delay,
             Some("cubic") => Controller::Cubic,
             Some(fixed) => fixed_rate(fixed).map(Controller::Fixed).map_err(|e| value(key("controller"), e))?,
         };
-        if let Some(place) = lanes.iter().position(|lane| lane.start_rate.is_some() && controller != Controller::Delay)
+        if let Some(place) =
+            lanes.iter().position(|lane| lane.knobs.start_rate.is_some() && controller != Controller::Delay)
         {
             return Err(value(
                 format!("{}: start_rate", lane_key(lanes[place].line, &t.name, place)),
@@ -74,10 +65,10 @@ impl Peer {
             allow_sources,
             controller,
             keepalive,
-            split: t.split,
+            split: knobs.split.unwrap_or(true),
             address: t.address,
             lanes,
-            choice: t.choice.into(),
+            choice: knobs.choice.unwrap_or_default(),
             name: t.name,
         })
     }

@@ -6,7 +6,6 @@ use crate::medium::Medium;
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::Spanned;
-use wavelane_gateway::Choice;
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
 const TUN_MTU_DEFAULT: u16 = 1_400;
@@ -75,7 +74,6 @@ pub(super) struct PeerTable {
     pub(super) public_key: String,
     pub(super) preshared_key: Option<PathBuf>,
     pub(super) address: Option<String>,
-    pub(super) keepalive: Option<String>,
     #[serde(default)]
     pub(super) routes: Vec<String>,
     #[serde(default)]
@@ -83,10 +81,6 @@ pub(super) struct PeerTable {
     pub(super) allow_targets: Option<Vec<String>>,
     pub(super) allow_sources: Option<Vec<String>>,
     pub(super) controller: Option<String>,
-    #[serde(default = "yes")]
-    pub(super) split: bool,
-    #[serde(default)]
-    pub(super) choice: ChoiceWord,
     #[serde(default)]
     pub(super) lane: Vec<Spanned<LaneTable>>,
 }
@@ -101,13 +95,6 @@ pub(crate) struct LaneTable {
     pub(crate) local: Option<String>,
     #[serde(default)]
     pub(crate) direction: Ways,
-    #[serde(default)]
-    pub(crate) metered: bool,
-    #[serde(default = "yes")]
-    pub(crate) bulk: bool,
-    #[serde(default = "yes")]
-    pub(crate) small: bool,
-    pub(crate) start_rate: Option<String>,
     pub(crate) priority: Option<u8>,
     pub(crate) mark: Option<u32>,
     pub(crate) rate: Option<String>,
@@ -115,31 +102,6 @@ pub(crate) struct LaneTable {
     pub(crate) flow_control: Option<String>,
     pub(crate) carrier: Option<bool>,
     pub(crate) mtu: Option<usize>,
-}
-
-/// How lanes are used, in the file's words.
-#[derive(Clone, Copy, Default, Deserialize)]
-pub(super) enum ChoiceWord {
-    #[default]
-    #[serde(rename = "bond")]
-    Bond,
-    #[serde(rename = "pinned")]
-    Pinned,
-    #[serde(rename = "pinned+fallback")]
-    PinnedFallback,
-    #[serde(rename = "delivery-1998")]
-    Delivery1998,
-}
-
-impl From<ChoiceWord> for Choice {
-    fn from(word: ChoiceWord) -> Self {
-        match word {
-            ChoiceWord::Bond => Self::Bond,
-            ChoiceWord::Pinned => Self::Pinned,
-            ChoiceWord::PinnedFallback => Self::PinnedFallback,
-            ChoiceWord::Delivery1998 => Self::Delivery1998,
-        }
-    }
 }
 
 #[derive(Deserialize)]

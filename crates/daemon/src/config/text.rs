@@ -44,12 +44,19 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The table of a name, or the tables.
+/// The tables of a name such as `peer.lane`, in the file's order.
 fn tables<'t, 'a>(root: &'t mut DeTable<'a>, name: &str) -> Vec<&'t mut DeTable<'a>> {
-    match root.get_mut(name).map(Spanned::get_mut) {
-        Some(DeValue::Table(table)) => vec![table],
-        Some(DeValue::Array(list)) => list.iter_mut().filter_map(|one| table_of(one.get_mut())).collect(),
-        _ => Vec::new(),
+    name.split('.').fold(vec![root], |tables, word| {
+        let found = tables.into_iter().filter_map(|table| table.get_mut(word));
+        found.flat_map(|value| each(value.get_mut())).collect()
+    })
+}
+
+/// The table, or those of a list.
+fn each<'t, 'a>(value: &'t mut DeValue<'a>) -> Vec<&'t mut DeTable<'a>> {
+    match value {
+        DeValue::Array(list) => list.iter_mut().filter_map(|one| table_of(one.get_mut())).collect(),
+        other => table_of(other).into_iter().collect(),
     }
 }
 

@@ -6,27 +6,15 @@ use crate::config::{
 };
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use wavelane_base::{IpPrefix, Octets, Quantity, Span};
+use wavelane_base::{IpPrefix, Octets};
 use wavelane_gateway::{Choice, Controller};
 use wavelane_host::tcp::{Buffers, Tuning};
-use wavelane_settings::GatewayKnobs;
+use wavelane_settings::{GatewayKnobs, PROXY, ProxyKnobs, SIDE, SideKnobs};
 
 /// Connections at a time unless the file says otherwise: two descriptors each, and a process usually has 20,000.
 const CONNECTIONS_DEFAULT: usize = 8_000;
-/// The most that the file may ask for.
-const CONNECTIONS_MAX: usize = 100_000;
 /// Bytes that wait between the halves of all connections, unless the file says otherwise.
 const POOL_DEFAULT: Octets = Octets::new(256 << 20);
-/// Bounds of `pool`.
-const POOL_RANGE: std::ops::RangeInclusive<Octets> = Octets::new(1 << 20)..=Octets::new(1 << 40);
-/// Bounds of `buffer`; more is no window (RFC 7323, section 2.3).
-const BUFFER_RANGE: std::ops::RangeInclusive<Octets> = Octets::new(16 << 10)..=Octets::new(1 << 30);
-/// Bounds of `mss`: the least that IPv4 asks of hosts (RFC 9293, section 3.7.1), and a jumbo frame's.
-const MSS_RANGE: std::ops::RangeInclusive<u16> = 536..=8_960;
-/// Bounds of `rto_min` and of `rto_max`, those of the kernel's TCP_RTO_MIN_US and TCP_RTO_MAX_MS.
-const RTO_MIN_RANGE: std::ops::RangeInclusive<Span> = Span::from_millis(1)..=Span::from_secs(1);
-/// See [`RTO_MIN_RANGE`].
-const RTO_MAX_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(120);
 /// Most sides, and networks of one.
 const SIDES_MAX: usize = 64;
 /// Longest name.
@@ -65,12 +53,8 @@ pub(crate) struct Exempt {
 pub(crate) struct Side {
     pub(crate) name: String,
     pub(crate) networks: Vec<IpPrefix>,
-    /// What is named in the file; else [`CONGESTION`] where the kernel has it.
-    pub(crate) congestion: Option<String>,
-    pub(crate) mss: Option<u16>,
-    pub(crate) buffer: Option<Octets>,
-    pub(crate) rto_min: Option<Span>,
-    pub(crate) rto_max: Option<Span>,
+    /// Its sockets; without a congestion control [`CONGESTION`] where the kernel has it.
+    pub(crate) knobs: SideKnobs,
 }
 
 #[derive(Deserialize)]
@@ -91,8 +75,6 @@ struct Table {
     #[serde(default)]
     exempt: Vec<String>,
     early: Option<bool>,
-    connections_max: Option<usize>,
-    pool: Option<String>,
     #[serde(default)]
     on_failure: OnFailure,
     control: Option<PathBuf>,
@@ -106,20 +88,6 @@ struct SideTable {
     name: String,
     #[serde(default)]
     networks: Vec<String>,
-    congestion: Option<String>,
-    mss: Option<u16>,
-    buffer: Option<String>,
-    rto_min: Option<String>,
-    rto_max: Option<String>,
-    // What only a TCP of our own could do.
-    ack_every: Option<toml::Value>,
-    ack_delay: Option<toml::Value>,
-    quick_acks: Option<toml::Value>,
-    high: Option<toml::Value>,
-    low: Option<toml::Value>,
-    initial_window: Option<toml::Value>,
-    rto_initial: Option<toml::Value>,
-    freeze: Option<toml::Value>,
 }
 
 /// Whether a TOML text is that of a proxy.
@@ -141,8 +109,10 @@ pub(crate) fn parse(text: &str, place: &str) -> Result<Settings, ConfigError> {
     if let Some(other) = table.iter().flat_map(|t| t.keys()).find(|key| *key == "gateway" || *key == "shaper") {
         return Err(value("proxy", format!("stands beside [{other}]: give each a file and a wavelaned of its own")));
     }
-    let file: File = Document::parse(text, place)?.rest()?;
-    settings(file.proxy)
+    let mut document = Document::parse(text, place)?;
+    let of_sides = document.take("proxy.side", &SIDE)?;
+    let knobs = document.take("proxy", &PROXY)?.pop().unwrap_or_default();
+    settings(document.rest::<File>()?.proxy, &knobs, of_sides)
 }
 
 /// Whether a text can stand in a file's name and in a line of the log.
@@ -163,7 +133,7 @@ fn only(key: &str, given: Option<&str>, has: &str, later: &[&str]) -> Result<(),
     }
 }
 
-fn settings(t: Table) -> Result<Settings, ConfigError> {
+fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Settings, ConfigError> {
     only("proxy.engine", t.engine.as_deref(), "kernel", &["userspace"])?;
     only("proxy.mode", t.mode.as_deref(), "split", &["mirror", "snoop"])?;
     only("proxy.placement", t.placement.as_deref(), "route", &["bridge", "tunnel", "arp", "option"])?;
@@ -203,15 +173,12 @@ fn settings(t: Table) -> Result<Settings, ConfigError> {
         let why = format!("holds all of the target {}: take it out of one list", prefix_text(target));
         return Err(value("proxy.exempt", why));
     }
-    let connections_max = t.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
-    if !(1..=CONNECTIONS_MAX).contains(&connections_max) {
-        return Err(value("proxy.connections_max", format!("must lie between 1 and {CONNECTIONS_MAX}")));
-    }
-    let pool = quantity("proxy.pool", t.pool.as_deref(), POOL_RANGE)?.unwrap_or(POOL_DEFAULT);
+    let connections_max = knobs.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
+    let pool = knobs.pool.unwrap_or(POOL_DEFAULT);
     if t.side.len() > SIDES_MAX {
         return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", t.side.len())));
     }
-    let sides: Vec<Side> = t.side.into_iter().map(side).collect::<Result<_, _>>()?;
+    let sides: Vec<Side> = t.side.into_iter().zip(of_sides).map(side).collect::<Result<_, _>>()?;
     check_sides(&sides)?;
     let control = t.control.unwrap_or_else(|| default_control(&name));
     let (interfaces, on_failure) = (t.interfaces, t.on_failure);
@@ -246,20 +213,6 @@ fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn quantity<Q: Quantity + PartialOrd>(
-    key: &str,
-    text: Option<&str>,
-    range: std::ops::RangeInclusive<Q>,
-) -> Result<Option<Q>, ConfigError> {
-    let Some(text) = text else { return Ok(None) };
-    let found = Q::parse(text).map_err(|e| value(key, e.to_string()))?;
-    if !range.contains(&found) {
-        let why = format!("must lie between {} and {}", range.start().write(), range.end().write());
-        return Err(value(key, why));
-    }
-    Ok(Some(found))
-}
-
 fn networks(key: &str, texts: &[String]) -> Result<Vec<IpPrefix>, ConfigError> {
     if texts.len() > LIST_MAX {
         return Err(value(key, format!("has more than {LIST_MAX} entries: join networks")));
@@ -287,48 +240,22 @@ fn exempt(texts: &[String]) -> Result<Exempt, ConfigError> {
     Ok(exempt)
 }
 
-fn side(t: SideTable) -> Result<Side, ConfigError> {
-    let lacking = [
-        ("ack_every", t.ack_every.is_some()),
-        ("ack_delay", t.ack_delay.is_some()),
-        ("quick_acks", t.quick_acks.is_some()),
-        ("high", t.high.is_some()),
-        ("low", t.low.is_some()),
-        ("initial_window", t.initial_window.is_some()),
-        ("rto_initial", t.rto_initial.is_some()),
-        ("freeze", t.freeze.is_some()),
-    ];
-    if let Some((key, _)) = lacking.into_iter().find(|(_, given)| *given) {
-        let why = "is no knob of engine = \"kernel\", only of \"userspace\", which this version has in the simulator alone \
-                   (`sides` of [gateways.NAME] under tcp-*+split): remove it";
-        return Err(value(format!("proxy.side.{key}"), why));
-    }
-    if let Some(word) = t.congestion.as_ref().filter(|word| !is_word(word)) {
+fn side((t, knobs): (SideTable, SideKnobs)) -> Result<Side, ConfigError> {
+    if let Some(word) = knobs.congestion.as_ref().filter(|word| !is_word(word)) {
         return Err(value("proxy.side.congestion", format!("'{word}' is no congestion control, such as \"bbr\" is")));
     }
-    if t.mss.is_some_and(|mss| !MSS_RANGE.contains(&mss)) {
-        let (least, most) = (MSS_RANGE.start(), MSS_RANGE.end());
-        return Err(value("proxy.side.mss", format!("must lie between {least} and {most}")));
-    }
-    Ok(Side {
-        networks: networks("proxy.side.networks", &t.networks)?,
-        name: t.name,
-        congestion: t.congestion,
-        mss: t.mss,
-        buffer: quantity("proxy.side.buffer", t.buffer.as_deref(), BUFFER_RANGE)?,
-        rto_min: quantity("proxy.side.rto_min", t.rto_min.as_deref(), RTO_MIN_RANGE)?,
-        rto_max: quantity("proxy.side.rto_max", t.rto_max.as_deref(), RTO_MAX_RANGE)?,
-    })
+    Ok(Side { networks: networks("proxy.side.networks", &t.networks)?, name: t.name, knobs })
 }
 
 impl Side {
     /// How its sockets are set; `usual` is the congestion control where none is named.
     pub(crate) fn tuning(&self, usual: Option<&str>) -> Tuning {
+        let SideKnobs { congestion, tcp, .. } = &self.knobs;
         Tuning {
-            congestion: self.congestion.as_deref().or(usual).map(str::to_owned),
-            rto_min: self.rto_min.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
-            rto_max: self.rto_max.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
-            buffers: self.buffer.map_or_else(Buffers::default, |octets| {
+            congestion: congestion.as_deref().or(usual).map(str::to_owned),
+            rto_min: tcp.rto_min.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
+            rto_max: tcp.rto_max.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
+            buffers: tcp.window.map_or_else(Buffers::default, |octets| {
                 let octets = usize::try_from(octets.get()).unwrap_or(usize::MAX);
                 Buffers { send: octets, receive_max: octets, adapts: false }
             }),
@@ -347,7 +274,7 @@ impl Settings {
         let usable = |network: &&IpPrefix| has_ipv6 || network.bits > 0 || network.address.is_ipv4();
         let mut clamps = Vec::new();
         for (place, side) in self.sides.iter().enumerate() {
-            let Some(mss) = side.mss else { continue };
+            let Some(mss) = side.knobs.mss else { continue };
             let both = || ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect::<Vec<IpPrefix>>();
             let networks = if side.networks.is_empty() { both() } else { side.networks.clone() };
             let earlier = || self.sides[..place].iter().flat_map(|side| &side.networks);

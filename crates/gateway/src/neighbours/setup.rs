@@ -6,6 +6,7 @@ use wavelane_base::{Address, Carrier, Entropy, Instant, Octets};
 use wavelane_services::Services;
 use wavelane_services::hop::HopConfig;
 use wavelane_services::packet::PacketsConfig;
+use wavelane_settings::LaneKnobs;
 use wavelane_transport::link::{LaneOptions, LinkConfig};
 use wavelane_transport::session::{PeerKeys, Way};
 
@@ -37,7 +38,7 @@ pub(super) fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 pub(super) fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { metered, bulk, small, address, start_rate, .. } = *lane;
+    let LaneConfig { address, knobs: LaneKnobs { metered, bulk, small, start_rate }, .. } = *lane;
     let controller = lane.effective_controller();
     let carrier = carrier(config, lane, address);
     LaneOptions { controller, start_rate, carrier, metered, bulk, small }

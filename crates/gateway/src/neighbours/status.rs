@@ -100,9 +100,9 @@ impl Neighbours {
         Some(LaneStatus {
             place: self.states[peer.0].place(lane),
             port,
-            metered: like.metered,
-            bulk: like.bulk,
-            small: like.small,
+            metered: like.knobs.metered,
+            bulk: like.knobs.bulk,
+            small: like.knobs.small,
             path_mtu: path.path_mtu,
             path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
             address: self.sessions.address(peer.0, lane),

@@ -2,7 +2,6 @@
 
 mod check;
 mod gateway;
-mod link;
 mod path;
 mod stack;
 mod topology;
@@ -10,7 +9,6 @@ mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{GatewaySettings, ProxySide};
-pub use link::{LaneChoice, LinkKnobs, START_RATE, START_RATE_MIN};
 pub use stack::{Stack, TcpKind};
 pub use topology::{
     Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing, SerialChannel, SerialFraming,
@@ -19,7 +17,7 @@ pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 
 use wavelane_base::{Seed, Span};
 use wavelane_channel::Parameter;
-use wavelane_settings::TcpKnobs;
+use wavelane_settings::{LinkKnobs, TcpKnobs};
 
 /// Maximum number of nodes in a scenario: the largest radio cell and its surroundings.
 pub const NODES_MAX: usize = 320;

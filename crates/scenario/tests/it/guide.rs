@@ -98,10 +98,7 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     for key in wavelane_scenario::RATE_TRACE_KEYS.iter().chain(wavelane_scenario::DELAY_TRACE_KEYS) {
         assert!(has(key), "key of a recording {key}");
     }
-    for (choice, _) in wavelane_scenario::LANE_CHOICES {
-        assert!(has(choice), "choice {choice}");
-    }
-    for key in WIFI_KEYS.iter().chain(SERIAL_KEYS).chain(SERIAL_WAY_KEYS).chain(wavelane_scenario::LINK_KEYS) {
+    for key in WIFI_KEYS.iter().chain(SERIAL_KEYS).chain(SERIAL_WAY_KEYS) {
         assert!(has(key), "key {key}");
     }
     for (app, _) in APPS {

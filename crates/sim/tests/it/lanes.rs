@@ -317,7 +317,7 @@ fn a_metered_lane_carries_only_without_others() {
         let mut cables = [both_ways(plain.clone()), both_ways(direction(2, 20, 50_000))];
         cables.rotate_left(order);
         let (plain, metered) = (order, 1 - order);
-        let mut world = World::with(1, &cables, |peer| peer.lanes[metered].metered = true);
+        let mut world = World::with(1, &cables, |peer| peer.lanes[metered].knobs.metered = true);
         let up = world.add(Work::Upload(None));
         let every = Span::from_millis(100);
         world.add(Work::Echo { every, random: false, size: 64, during: None });
@@ -345,7 +345,7 @@ fn a_metered_lane_that_goes_while_in_reserve_is_known_to_have_gone() {
         let mut metered = direction(2, 20, 50_000);
         metered.outages = vec![(secs(at), secs(200))];
         let mut world = World::with(1, &[both_ways(direction(10, 20, 100_000)), both_ways(metered)], |peer| {
-            peer.lanes[1].metered = true;
+            peer.lanes[1].knobs.metered = true;
         });
         let every = Span::from_millis(100);
         world.add(Work::Echo { every, random: false, size: 64, during: None });
@@ -366,8 +366,8 @@ fn bulk_uses_a_metered_lane_if_no_other_may() {
         cables.rotate_left(order);
         let (narrow, metered) = (order, 1 - order);
         let mut world = World::with(1, &cables, |peer| {
-            peer.lanes[narrow].bulk = false;
-            peer.lanes[metered].metered = true;
+            peer.lanes[narrow].knobs.bulk = false;
+            peer.lanes[metered].knobs.metered = true;
         });
         let up = world.add(Work::Upload(None));
         world.engine.run_until(secs(20));
@@ -403,7 +403,7 @@ fn small_exchanges_take_the_short_path_and_bulk_the_long() {
     let cables = [both_ways(slow(200_000, 20)), both_ways(direction(20, 250, 1_500_000))];
     let mut world = World::with(1, &cables, |peer| {
         peer.choice = Choice::Pinned;
-        peer.lanes[0].bulk = false;
+        peer.lanes[0].knobs.bulk = false;
     });
     let up = world.add(Work::Upload(None));
     let every = Span::from_millis(100);
@@ -429,7 +429,7 @@ fn small_exchanges_keep_off_a_lane_that_is_for_bulk() {
         let cables = [both_ways(direction(20, 10, 100_000)), both_ways(slower.clone())];
         let mut world = World::with(1, &cables, |peer| {
             peer.choice = choice;
-            peer.lanes[0].small = false;
+            peer.lanes[0].knobs.small = false;
         });
         let up = world.add(Work::Upload(None));
         let every = Span::from_millis(100);

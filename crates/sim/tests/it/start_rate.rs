@@ -16,7 +16,7 @@ fn cable(bps: u64, delay_ms: u64) -> CableConfig {
 
 fn pair(seed: u64, cable: CableConfig, start_rate: Option<Rate>) -> Pair {
     let clocks = [NodeClock::new(Span::from_secs(7), 20).unwrap(), NodeClock::new(Span::ZERO, -20).unwrap()];
-    Pair::tuned(seed, cable, clocks, |config| config.peers[0].lanes[0].start_rate = start_rate)
+    Pair::tuned(seed, cable, clocks, |config| config.peers[0].lanes[0].knobs.start_rate = start_rate)
 }
 
 /// An upload on a link that has a session: the longest RTT of an echo in its first 20 s, and octets delivered by 60 s.
@@ -62,13 +62,6 @@ fn a_start_rate_that_is_far_too_low_is_found_out() {
         println!("seed {seed}: {blind:?}, told {told:?}");
         assert!(told <= blind + Span::from_secs(5), "seed {seed}: {told:?}, {blind:?} without");
     }
-}
-
-/// The scenario file's bound is the transport's.
-#[test]
-fn both_files_know_the_same_start() {
-    assert_eq!(wavelane_scenario::START_RATE, wavelane_gateway::Controller::START_RATE);
-    assert_eq!(wavelane_scenario::START_RATE_MIN, wavelane_gateway::Controller::START_RATE_MIN);
 }
 
 /// Small writes that come faster than a modem takes packets: what waits for the pacer travels together.

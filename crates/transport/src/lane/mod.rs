@@ -64,9 +64,9 @@ pub enum Controller {
 
 impl Controller {
     /// The rate at which the delay controller starts unless a lane is configured to start slower.
-    pub const START_RATE: Rate = Rate::from_bps(4_000_000);
+    pub const START_RATE: Rate = wavelane_settings::START_RATE;
     /// The lowest configured start rate: that of the slowest modems (ITU-T V.21).
-    pub const START_RATE_MIN: Rate = Rate::from_bps(300);
+    pub const START_RATE_MIN: Rate = wavelane_settings::START_RATE_MIN;
 }
 
 /// A lane is slow where a full packet takes at least this long.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
+pub use wavelane_settings::Choice;
 
 /// Number of packets whose fates give the share delivered, ...
 const WINDOW: usize = 50;
@@ -19,20 +20,6 @@ const SHARE_HIGH: f64 = 0.7;
 const SHARE_LOW: f64 = 0.5;
 /// Interval between probes of the lane that is not used.
 pub(super) const PROBE_EVERY: Span = Span::from_secs(1);
-
-/// How a link with several lanes out uses them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Choice {
-    /// All together: by delay, rate, loss and cost.
-    #[default]
-    Bond,
-    /// The first alone, even if it fails; bulk takes the first that may carry it.
-    Pinned,
-    /// The same among those that work.
-    PinnedFallback,
-    /// The first (in 1998 the radio) while enough of its packets are delivered, else the others (the modem).
-    Delivery1998,
-}
 
 /// The state that decides for the policy [`Choice::Delivery1998`].
 #[derive(Debug)]
