@@ -108,12 +108,12 @@ const MIB: u64 = 1 << 20;
 /// Their declarations, in the order in which the guide has them.
 #[rustfmt::skip] // A table is read by its rows.
 pub const GATEWAY: Group<GatewayKnobs> = Group(&[
-    Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(MIB, 1 << 36), field: |k| &mut k.pool,
+    Knob { name: "pool", stands: BOTH, bounds: Bounds::of(MIB, 1 << 36), field: |k| &mut k.pool,
         default: "the less of an eighth of the memory and a quarter of its control group's, within 16 MiB and 1 GiB",
         says: "memory that all flows share; one flow alone gets up to a sixth of it, and needs rate x RTT, more under heavy loss" },
-    Knob { name: "flows-max", stands: DAEMON, bounds: Bounds::of(1, MIB), field: |k| &mut k.flows_max,
+    Knob { name: "flows-max", stands: BOTH, bounds: Bounds::of(1, MIB), field: |k| &mut k.flows_max,
         default: "4096; less below 384 MB of memory, or a limit of 192 MB", says: "most connections at once" },
-    Knob { name: "idle", stands: DAEMON, bounds: Bounds::times(Span::from_secs(1), Span::from_secs(3_600_000)), field: |k| &mut k.idle,
+    Knob { name: "idle", stands: BOTH, bounds: Bounds::times(Span::from_secs(1), Span::from_secs(3_600_000)), field: |k| &mut k.idle,
         default: "`432000 s`: five days", says: "idle time after which a connection is reset at both ends" },
     Knob { name: "seal", stands: BOTH, bounds: Bounds::NONE, field: |k| &mut k.seal, default: "`off`",
         says: "whether flows across relays are sealed from edge to edge; a flow of which only one edge seals is refused" },

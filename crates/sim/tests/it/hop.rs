@@ -50,6 +50,17 @@ fn forked(knobs: &str, slow: bool) -> String {
     text
 }
 
+/// Of two flows over the same relays.
+#[test]
+fn a_relay_takes_no_more_flows_than_its_scenario_says() {
+    let carried = |knobs: &str| {
+        let raw = run(&forked(knobs, true), 1);
+        raw.flows.iter().filter(|flow| !flow.arrivals.is_empty()).count()
+    };
+    let [one, many] = ["flows-max = 1", "flows-max = 16\nidle = \"60 s\"\npool = \"64 MiB\""].map(carried);
+    assert!(one < 2 && many == 2, "{one} of two flows with room for one, {many} with room for more");
+}
+
 /// Both flows' goodput over that of one alone on the shared link.
 fn shared(knobs: &str) -> f64 {
     let alone = run(&forked("backpressure = \"adaptive\"", false), 1);
