@@ -5,7 +5,7 @@ use crate::results::{filled, read};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use wavelane_settings::{File, GATEWAY, Group, Knob, LANE, LINK, PEER, PROXY, SIDE, Stands, TCP};
+use wavelane_settings::{File, GATEWAY, Group, Knob, LANE, LINK, PEER, PROXY, SIDE, TCP};
 
 pub(crate) const USAGE: &str =
     "       cargo xtask settings            renders the guide's tables of settings and the schemas of the files";
@@ -52,7 +52,9 @@ pub(crate) fn stale(root: &Path) -> Result<Vec<(&'static str, String)>, String> 
 fn table(name: &str) -> Result<String, String> {
     match name {
         // What stands in both files is described once, with wavelaned's.
-        "[gateways.NAME]" => Ok(rows(GATEWAY.0.iter().filter(|knob| knob.stands == Stands::Scenario), File::Scenario)),
+        "[gateways.NAME]" => {
+            Ok(rows(GATEWAY.0.iter().filter(|knob| !knob.stands.contains(&File::Daemon)), File::Scenario))
+        }
         "[links.NAME]" => Ok(rows(LINK.in_file(File::Scenario), File::Scenario)),
         "[tcp]" => Ok(rows(TCP.in_file(File::Scenario), File::Scenario)),
         "[gateway]" => Ok(rows(GATEWAY.in_file(File::Daemon), File::Daemon)),

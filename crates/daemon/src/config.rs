@@ -302,10 +302,16 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
+/// Whether a TOML text has a table of that name; a text with mistakes, whether it has its header.
+pub(crate) fn has_table(text: &str, name: &str) -> bool {
+    let is_header =
+        |line: &str| line.trim().trim_start_matches('[').trim_end_matches(']') == name && line.contains('[');
+    toml::from_str::<toml::Table>(text).map_or_else(|_| text.lines().any(is_header), |table| table.contains_key(name))
+}
+
 /// Whether a TOML text is a gateway's configuration (it has a table `gateway`) rather than a scenario.
 pub fn is_gateway_config(text: &str) -> bool {
-    toml::from_str::<toml::Table>(text)
-        .map_or_else(|_| text.lines().any(|l| l.trim() == "[gateway]"), |t| t.contains_key("gateway"))
+    has_table(text, "gateway")
 }
 
 impl Config {

@@ -28,9 +28,10 @@ pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<String> {
         corruption: knobs.corruption.filter(is_fault),
         ..knobs.clone()
     };
-    let told: Vec<_> = GATEWAY.turned(File::Daemon, knobs).into_iter().map(|(key, _)| key.replace('_', "-")).collect();
-    let of_simulator =
-        GATEWAY.turned(File::Scenario, &turned).into_iter().find(|(key, _)| !told.contains(&key.to_string()));
+    let of_simulator = GATEWAY
+        .turned(File::Scenario, &turned)
+        .into_iter()
+        .find(|(key, _)| GATEWAY.0.iter().any(|knob| knob.name == key && !knob.stands.contains(&File::Daemon)));
     of_simulator.map(|(key, _)| {
         format!("{key} is of the simulator alone, because wavelaned does not have it: run it with --on sim")
     })

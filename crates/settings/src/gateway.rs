@@ -1,6 +1,6 @@
 //! What gateways are told: `[gateways.NAME]` of scenarios and `[gateway]` of wavelaned's files.
 
-use crate::knob::{Bounds, Group, Knob, Stands};
+use crate::knob::{Bounds, File, Group, Knob};
 use crate::values::{OrOff, Setting};
 use wavelane_base::{Octets, Ratio, Span};
 
@@ -99,9 +99,9 @@ pub struct GatewayKnobs {
     pub buffer: Option<Octets>,
 }
 
-pub(crate) const SCENARIO: Stands = Stands::Scenario;
-pub(crate) const DAEMON: Stands = Stands::Daemon;
-pub(crate) const BOTH: Stands = Stands::Both;
+pub(crate) const SCENARIO: &[File] = &[File::Scenario];
+pub(crate) const DAEMON: &[File] = &[File::Daemon];
+const BOTH: &[File] = &[File::Scenario, File::Daemon];
 
 const MIB: u64 = 1 << 20;
 

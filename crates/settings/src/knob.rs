@@ -4,7 +4,7 @@ use crate::error::FileError;
 use crate::table::{Table, Value};
 use crate::values::{Number, Setting, text};
 use std::borrow::Cow;
-use wavelane_base::{Octets, Rate, Span};
+use wavelane_base::{Rate, Span};
 
 /// A kind of file. Scenarios write `micro-blocks`, wavelaned's files `micro_blocks`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,28 +13,6 @@ pub enum File {
     Scenario,
     /// Those of wavelaned.
     Daemon,
-}
-
-/// In which files a setting may stand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stands {
-    /// In scenarios alone: wavelaned does not have it.
-    Scenario,
-    /// In wavelaned's alone.
-    Daemon,
-    /// In both.
-    Both,
-}
-
-impl Stands {
-    /// Whether it may stand in that file.
-    pub fn in_file(self, file: File) -> bool {
-        match self {
-            Self::Both => true,
-            Self::Scenario => file == File::Scenario,
-            Self::Daemon => file == File::Daemon,
-        }
-    }
 }
 
 /// Smallest and largest value, in base units.
@@ -55,10 +33,6 @@ impl Bounds {
     /// Of a count, or in base units.
     pub const fn of(least: u64, most: u64) -> Self {
         Self { least, most, zero: false, remedies: [""; 2] }
-    }
-    /// Of a size.
-    pub const fn sizes(least: Octets, most: Octets) -> Self {
-        Self::of(least.get(), most.get())
     }
     /// Of a time.
     pub const fn times(least: Span, most: Span) -> Self {
@@ -99,7 +73,9 @@ pub trait Field {
     /// Its TOML, if it is set.
     fn write(&self) -> Option<String>;
     /// Why it lies outside the bounds, if it does.
-    fn refusal(&self, bounds: &Bounds) -> Option<String>;
+    fn refusal(&self, _: &Bounds) -> Option<String> {
+        None
+    }
     /// Which values there are, for the guide.
     fn values(&self, bounds: &Bounds) -> String;
     /// The same in the words of JSON schema.
@@ -134,9 +110,6 @@ impl Field for bool {
     fn write(&self) -> Option<String> {
         Some(self.toml())
     }
-    fn refusal(&self, _: &Bounds) -> Option<String> {
-        None
-    }
     fn values(&self, bounds: &Bounds) -> String {
         <Self as Setting>::values(bounds)
     }
@@ -160,9 +133,6 @@ impl Field for Vec<String> {
     fn write(&self) -> Option<String> {
         let names: Vec<String> = self.iter().map(|name| text(name)).collect();
         (!names.is_empty()).then(|| format!("[{}]", names.join(", ")))
-    }
-    fn refusal(&self, _: &Bounds) -> Option<String> {
-        None
     }
     fn values(&self, _: &Bounds) -> String {
         "list of names".into()
@@ -201,7 +171,7 @@ pub struct Knob<S: 'static> {
     /// Its key, as scenarios write it.
     pub name: &'static str,
     /// In which files it may stand.
-    pub stands: Stands,
+    pub stands: &'static [File],
     /// Its bounds.
     pub bounds: Bounds,
     /// What holds where it is not set.
@@ -233,7 +203,7 @@ pub struct Group<S: 'static>(pub &'static [Knob<S>]);
 impl<S: Clone + Default> Group<S> {
     /// Those that may stand in a file.
     pub fn in_file(&self, file: File) -> impl Iterator<Item = &'static Knob<S>> + use<S> {
-        self.0.iter().filter(move |knob| knob.stands.in_file(file))
+        self.0.iter().filter(move |knob| knob.stands.contains(&file))
     }
     /// Their keys there.
     pub fn keys(&self, file: File) -> Vec<Cow<'static, str>> {

@@ -61,12 +61,12 @@ impl Default for LaneKnobs {
 #[rustfmt::skip] // A table is read by its rows.
 pub const LANE: Group<LaneKnobs> = Group(&[
     Knob { name: "metered", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.metered, default: "`false`",
-        says: "sending on it costs money: it is used only while no other lane works" },
+        says: "sending on it costs money: it is used only while no other lane works. Set it on both gateways if both directions cost" },
     Knob { name: "bulk", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.bulk, default: "`true`",
         says: "whether it may carry bulk; one lane out has to" },
     Knob { name: "small", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.small, default: "`true`",
         says: "whether it carries small exchanges, acknowledgements and small packets while another lane can; one lane out has to" },
-    Knob { name: "start-rate", stands: DAEMON, bounds: START_RATES, field: |k| &mut k.start_rate, default: "4 Mbit/s; of a serial lane the line's rate",
+    Knob { name: "start-rate", stands: DAEMON, bounds: START_RATES, field: |k| &mut k.start_rate, default: "measured on a link with one lane, else 4 Mbit/s; of a serial lane its line's",
         says: "the rate at which the controller starts on a slow lane ([why](lanes.md#a-line-of-a-few-kilobits))" },
 ]);
 

@@ -15,7 +15,7 @@ mod values;
 
 pub use error::{FileError, Problem, hint};
 pub use gateway::{Backpressure, GATEWAY, GatewayKnobs, Preset, RadioLanes, Seal, SentAgain};
-pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds, Stands};
+pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds};
 pub use lane::{Choice, LANE, LINK, LaneKnobs, LinkKnobs, PEER, PeerKnobs, START_RATE, START_RATE_MIN};
 pub use table::{Table, Value, line_of};
 pub use tcp::{Lacking, PROXY, ProxyKnobs, SIDE, SideKnobs, TCP, TcpKnobs, TcpProfile};

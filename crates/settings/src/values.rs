@@ -77,7 +77,10 @@ pub trait Setting: Clone + PartialEq + 'static {
     /// What TOML has it as, in the words of JSON schema.
     fn schema(_: &Bounds) -> String {
         let words: Vec<String> = Self::WORDS.iter().map(|(word, _)| text(word)).collect();
-        format!("\"enum\": [{}]", words.join(", "))
+        match words.is_empty() {
+            true => "\"type\": \"string\"".into(),
+            false => format!("\"enum\": [{}]", words.join(", ")),
+        }
     }
 }
 
@@ -106,9 +109,6 @@ impl Setting for Ratio {
     fn values(_: &Bounds) -> String {
         "probability".into()
     }
-    fn schema(_: &Bounds) -> String {
-        "\"type\": \"string\"".into()
-    }
 }
 
 impl Setting for String {
@@ -120,9 +120,6 @@ impl Setting for String {
     }
     fn values(_: &Bounds) -> String {
         "text".into()
-    }
-    fn schema(_: &Bounds) -> String {
-        "\"type\": \"string\"".into()
     }
 }
 
@@ -243,8 +240,5 @@ impl<N: Number> Setting for OrOff<N> {
     }
     fn values(bounds: &Bounds) -> String {
         format!("{}, or `off`", N::values(bounds))
-    }
-    fn schema(bounds: &Bounds) -> String {
-        N::schema(bounds)
     }
 }

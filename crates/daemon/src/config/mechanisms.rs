@@ -1,37 +1,16 @@
 //! What `check` says of block switching's mechanisms.
 
 use super::Config;
-use core::fmt::Write as _;
-use wavelane_settings::{Backpressure, Preset};
+use wavelane_settings::{File, GATEWAY, GatewayKnobs, Preset};
 
 impl Config {
-    /// What differs from the usual way of sending, in one line.
+    /// What is set of the usual way of sending, in one line, as the file has it.
     pub(crate) fn mechanisms_text(&self) -> Option<String> {
-        let (used, usual) = (self.to_gateway(&[]), wavelane_gateway::Config::default());
-        let mut text = String::new();
-        if let Some(block) = used.block {
-            let _ = write!(text, ", blocks of {} bytes", block.get());
-        }
-        if used.rounds {
-            text += ", losses repaired once a block was sent";
-        }
-        if used.backpressure != usual.backpressure {
-            let _ = match used.backpressure {
-                Backpressure::Blocks(most) => {
-                    write!(text, ", at most {most} relayed {} ahead", if most == 1 { "block" } else { "blocks" })
-                }
-                Backpressure::Off => write!(text, ", relayed data as the pool has room"),
-                Backpressure::Adaptive => Ok(()),
-            };
-        }
-        if let Some(of) = used.withhold.filter(|of| of.everywhere) {
-            let _ = write!(text, ", large blocks received at once: {} per port", of.at_once);
-        }
-        if !used.micro_blocks {
-            text += ", small exchanges not ahead of bulk";
-        }
-        let text = text.strip_prefix(", ")?;
-        Some(format!("experimental: {text}"))
+        let usual =
+            GatewayKnobs { pool: None, flows_max: None, idle: None, seal: None, cache: None, ..self.knobs.clone() };
+        let turned = GATEWAY.turned(File::Daemon, &usual);
+        let turned: Vec<String> = turned.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        (!turned.is_empty()).then(|| format!("experimental: {}", turned.join(", ")))
     }
 
     /// What may not be meant.

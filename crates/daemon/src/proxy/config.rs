@@ -2,7 +2,7 @@
 
 use crate::config::{
     Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, ProxyRules, Source,
-    default_control, is_interface_name, prefix_text, value, width,
+    default_control, has_table, is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -92,8 +92,7 @@ struct SideTable {
 
 /// Whether a TOML text is that of a proxy.
 pub(crate) fn is_proxy(text: &str) -> bool {
-    toml::from_str::<toml::Table>(text)
-        .map_or_else(|_| text.lines().any(|l| l.trim() == "[proxy]"), |t| t.contains_key("proxy"))
+    has_table(text, "proxy")
 }
 
 /// Reads the file.

@@ -1,6 +1,6 @@
 //! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it has no peer.
 
-use crate::config::{ConfigError, Document, is_interface_name, value};
+use crate::config::{ConfigError, Document, has_table, is_interface_name, value};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -124,8 +124,7 @@ enum Framed {
 
 /// Whether a TOML text is that of a daemon that shapes.
 pub(crate) fn is_shaper(text: &str) -> bool {
-    toml::from_str::<toml::Table>(text)
-        .map_or_else(|_| text.lines().any(|l| l.trim() == "[[shaper]]"), |t| t.contains_key("shaper"))
+    has_table(text, "shaper")
 }
 
 /// Reads the file.
