@@ -25,7 +25,7 @@ pub(super) const PIPE: Kind = Kind {
 
 fn socket(device: Option<String>) -> LaneSocket {
     let medium = Medium(KINDS.iter().position(|kind| kind.word == "pipe").unwrap());
-    LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None, line: None }
+    LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None, line: None, dial: None }
 }
 
 /// One end; its device is a path, and the other end's that path with a dash.

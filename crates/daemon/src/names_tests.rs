@@ -172,6 +172,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
             priority: 0,
             mark: None,
             line: None,
+            dial: None,
         }),
         ..crate::config::Lane::default()
     };

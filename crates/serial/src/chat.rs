@@ -94,6 +94,17 @@ impl Script {
         }
         Ok(Self(steps))
     }
+
+    /// Whether it calls somebody up (V.250, section 6.3.1: `D`), and does not only wait for a call.
+    pub fn dials(&self) -> bool {
+        self.0.iter().any(|step| {
+            let Step::Send(pieces) = step else { return false };
+            let octets =
+                pieces.iter().filter_map(|piece| if let Piece::Text(octets) = piece { Some(octets) } else { None });
+            let said: Vec<u8> = octets.flatten().map(u8::to_ascii_uppercase).collect();
+            said.starts_with(b"ATD") || said.windows(2).any(|word| word == b"DT" || word == b"DP")
+        })
+    }
 }
 
 fn shown(said: &str) -> String {

@@ -29,9 +29,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// With the default waits: 5 s to 5 min, without end.
+    /// With the default waits, without end: 5 s to 5 min, for calls cost money. Who waits for calls is ready again before whoever calls
+    /// dials again.
     pub fn new(script: Script) -> Self {
-        let (again_first, again_max) = (Span::from_secs(5), Span::from_secs(300));
+        let (first, longest) = if script.dials() { (5, 300) } else { (1, 1) };
+        let (again_first, again_max) = (Span::from_secs(first), Span::from_secs(longest));
         Self { script, escape: false, again_first, again_max, tries: None }
     }
 }
@@ -112,6 +114,8 @@ impl Dialer {
 
     fn call(&mut self, now: Instant) {
         self.report(Event::Dtr(true));
+        // Octets of the last call that reached the modem after its end are a command line that nobody ended.
+        self.out.push(b'\r');
         self.state = State::Chatting(Box::new(Chat::new(now, &self.config.script)));
         self.settle(now);
     }

@@ -6,6 +6,7 @@ use crate::serial;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use wavelane_base::{Address, Carrier, Rate};
+use wavelane_serial::dialer;
 use wavelane_settings::LaneKnobs;
 
 /// Which ways a lane carries.
@@ -93,6 +94,8 @@ pub struct LaneSocket {
     pub mark: Option<u32>,
     /// How its line is set, if its device is a serial port.
     pub line: Option<Line>,
+    /// How its modem gets a connection, if the port has one.
+    pub dial: Option<dialer::Config>,
 }
 
 impl LaneSocket {

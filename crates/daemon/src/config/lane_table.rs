@@ -101,6 +101,7 @@ pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<L
         priority: 0,
         mark: t.mark,
         line: None,
+        dial: None,
     });
     Ok(LaneEnds { address: t.address.clone(), socket })
 }
@@ -141,7 +142,8 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
         return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
     }
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
-    let socket = LaneSocket { local, device: t.device.clone(), medium: t.medium, priority, mark: None, line: None };
+    let socket =
+        LaneSocket { local, device: t.device.clone(), medium: t.medium, priority, mark: None, line: None, dial: None };
     Ok(LaneEnds { address: station.map(|station| station.to_string()), socket: Some(socket) })
 }
 

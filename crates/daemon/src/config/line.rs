@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Quantity, Rate};
 use wavelane_gateway::Controller;
 use wavelane_host::tty::PortSettings;
-use wavelane_serial::{Framing, FramingError};
+use wavelane_serial::chat::Script;
+use wavelane_serial::{Framing, FramingError, dialer};
 
 /// What a port runs at if the file does not say.
 const RATE_DEFAULT: u32 = 115_200;
@@ -65,6 +66,7 @@ pub(super) fn refuse_elsewhere(t: &LaneTable, key: &str) -> Result<(), ConfigErr
         ("flow_control", t.flow_control.is_some()),
         ("carrier", t.carrier.is_some()),
         ("mtu", t.mtu.is_some()),
+        ("chat", t.chat.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((word, _)) => {
@@ -103,10 +105,11 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
             "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"",
         );
     }
+    let dial = dial(t.chat.as_deref(), key)?;
     let address = (t.direction != Ways::In).then(|| serial::far_end(&device).to_string());
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
     let socket =
-        LaneSocket { local, device: Some(device), medium: t.medium, priority: 0, mark: None, line: Some(line) };
+        LaneSocket { local, device: Some(device), medium: t.medium, priority: 0, mark: None, line: Some(line), dial };
     Ok(LaneEnds { address, socket: Some(socket) })
 }
 
@@ -117,6 +120,13 @@ pub(super) struct Keys<'a> {
     pub(super) flow_control: Option<&'a str>,
     pub(super) carrier: bool,
     pub(super) mtu: Option<usize>,
+}
+
+/// How a modem gets a connection.
+pub(super) fn dial(chat: Option<&str>, key: &str) -> Result<Option<dialer::Config>, ConfigError> {
+    let script = chat.map(Script::parse).transpose();
+    let script = script.map_err(|why| value(format!("{key}: chat"), format!("cannot be read: {why}")))?;
+    Ok(script.map(dialer::Config::new))
 }
 
 /// Reads the keys of a line.

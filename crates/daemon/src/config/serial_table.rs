@@ -2,13 +2,13 @@
 
 use super::addresses::prefixes;
 use super::check::is_interface_name;
-use super::line::{Keys, line};
+use super::line::{Keys, dial, line};
 use super::{ConfigError, Line, value};
 use crate::medium::DeviceKind;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use wavelane_base::IpPrefix;
-use wavelane_serial::Framing;
+use wavelane_serial::{Framing, dialer};
 
 /// IPv6 needs packets of this size (RFC 8200, section 5).
 const MTU_OF_IPV6: usize = 1_280;
@@ -25,6 +25,7 @@ pub(super) struct SerialTable {
     #[serde(default)]
     carrier: bool,
     mtu: Option<usize>,
+    chat: Option<String>,
     #[serde(default = "default_name")]
     name: String,
     #[serde(default)]
@@ -45,6 +46,8 @@ pub struct SerialIp {
     pub device: String,
     /// How it is set.
     pub line: Line,
+    /// How its modem gets a connection, if it has one.
+    pub dial: Option<dialer::Config>,
     /// The TUN device's name.
     pub name: String,
     /// This host's addresses on it.
@@ -94,6 +97,7 @@ impl SerialIp {
         if t.peer.is_some() && line.framing != Framing::Ppp {
             return Err(value("serial.peer", "is told by PPP alone: remove it, or write framing = \"ppp\""));
         }
-        Ok(Self { device: t.device, line, name: t.name, addresses, peer: t.peer, routes })
+        let dial = dial(t.chat.as_deref(), "serial")?;
+        Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, routes })
     }
 }

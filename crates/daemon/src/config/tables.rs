@@ -102,6 +102,7 @@ pub(crate) struct LaneTable {
     pub(crate) flow_control: Option<String>,
     pub(crate) carrier: Option<bool>,
     pub(crate) mtu: Option<usize>,
+    pub(crate) chat: Option<String>,
 }
 
 #[derive(Deserialize)]

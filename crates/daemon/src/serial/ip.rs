@@ -95,6 +95,8 @@ pub(crate) struct IpLine {
     config: SerialIp,
     tun: Tun,
     line: Option<PacedLine>,
+    /// Packets pass the port's ends: its modem has a connection, or needs none.
+    joined: bool,
     ip: Line,
     /// The addresses that the device has from PPP.
     given: Option<Agreed>,
@@ -128,6 +130,7 @@ impl IpLine {
             config,
             tun,
             line: None,
+            joined: false,
             ip: Line::new(&of_line, dice),
             given: None,
             queue,
@@ -175,28 +178,49 @@ impl IpLine {
         let port = self.config.device.clone();
         if self.line.as_ref().is_some_and(PacedLine::is_gone) {
             self.line = None;
-            self.ip.line_down(now);
+            if std::mem::take(&mut self.joined) {
+                self.ip.line_down(now);
+            }
             self.refuse(format!("port {port} is gone: nothing passes until it is back"));
             self.try_at = now + AGAIN;
         }
-        if self.line.is_some() || now < self.try_at {
+        if let Some(line) = &mut self.line {
+            line.tend(now);
+            return self.join(now);
+        }
+        if now < self.try_at {
             return;
         }
         self.try_at = now + AGAIN;
-        match PacedLine::open(&port, self.config.line.port) {
-            Ok(line) => {
-                self.line = Some(line);
+        match PacedLine::open(&port, self.config.line.port, self.config.dial.as_ref()) {
+            Ok(line) => self.line = Some(line),
+            Err(why) => {
+                let remedy = wavelane_host::tty::TtyError::of(&why).map_or("check it", |why| why.remedy());
+                self.refuse(format!("port {port} cannot be used: {why}; {remedy}"));
+            }
+        }
+    }
+    /// Begins with a port that leads somewhere, at once or when its modem has a connection, and ends with that.
+    fn join(&mut self, now: Instant) {
+        let Some(line) = &self.line else { return };
+        let (connected, state) = (line.is_connected(), line.call_state().map(str::to_owned));
+        if std::mem::replace(&mut self.joined, connected) != connected {
+            if connected {
+                if let Some(state) = &state {
+                    self.pen.put(&format!("[serial]: {state}"));
+                }
                 self.ip.line_up(now);
                 if self.ip.is_up() {
                     self.carries();
                 } else {
                     self.state.unused = Some("PPP negotiates".into());
                 }
+            } else {
+                self.ip.line_down(now);
             }
-            Err(why) => {
-                let remedy = wavelane_host::tty::TtyError::of(&why).map_or("check it", |why| why.remedy());
-                self.refuse(format!("port {port} cannot be used: {why}; {remedy}"));
-            }
+        }
+        if let Some(state) = state.filter(|_| !connected) {
+            self.refuse(state);
         }
     }
     fn carries(&mut self) {
@@ -245,7 +269,7 @@ impl IpLine {
     fn read_device(&mut self, now: Instant) -> bool {
         for _ in 0..READS {
             match self.tun.read(&mut self.buffer) {
-                Ok(Some(len)) if self.line.is_some() => {
+                Ok(Some(len)) if self.joined => {
                     if let Some(waiting) = Waiting::new(&self.buffer[..len], self.key) {
                         self.queue.push(now, waiting);
                     }

@@ -36,7 +36,7 @@ impl SerialLane {
         let (Some(path), Some(settings)) = (&socket.device, &socket.line) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let line = PacedLine::open(path, settings.port)?;
+        let line = PacedLine::open(path, settings.port, socket.dial.as_ref())?;
         let mut framer = Framer::new(settings.framing);
         framer.set_frame_max(settings.mtu);
         framer.set_idle(wavelane_serial::idle_at(settings.rate()));
@@ -86,6 +86,9 @@ impl Medium for SerialLane {
     }
     fn why_silent(&self) -> Option<String> {
         let now = realtime::now();
+        if !self.line.is_connected() {
+            return self.line.call_state().map(Into::into);
+        }
         Some(if self.line.is_stopped(now) {
             "the line takes nothing: its other end is off or holds CTS back, or the cable has no such wire (flow_control = \"none\" needs none)".into()
         } else if self.line.heard_within(now, HEARD_LATELY) {
@@ -103,7 +106,9 @@ impl Medium for SerialLane {
         Some(due.since(realtime::now()))
     }
     fn go_on(&mut self) {
-        self.line.flush(realtime::now());
+        let now = realtime::now();
+        self.line.tend(now);
+        self.line.flush(now);
     }
     fn is_gone(&self) -> bool {
         self.line.is_gone()

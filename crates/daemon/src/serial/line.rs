@@ -1,9 +1,11 @@
 //! A port that is written to as fast as its line runs: at most one packet waits above it, and 20 ms of octets in it.
 
+use super::call::Call;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Span};
 use wavelane_host::tty::{Pace, PortSettings, Tty};
+use wavelane_serial::dialer;
 
 /// Octets read at once.
 const READ_ROOM: usize = 4_096;
@@ -27,14 +29,20 @@ pub(crate) struct PacedLine {
     stuck_since: Option<Instant>,
     heard: Option<Instant>,
     gone: bool,
+    /// What a modem needs first.
+    call: Option<Call>,
     buffer: Vec<u8>,
 }
 
 impl PacedLine {
-    /// Opens the port.
-    pub(crate) fn open(path: &str, settings: PortSettings) -> io::Result<Self> {
-        let tty = Tty::open(path, settings)?;
+    /// Opens the port, and begins to call by its modem if `dial` says how.
+    pub(crate) fn open(path: &str, settings: PortSettings, dial: Option<&dialer::Config>) -> io::Result<Self> {
+        // A modem has no carrier before it has a connection.
+        let carrier = settings.carrier && dial.is_none();
+        let tty = Tty::open(path, PortSettings { carrier, ..settings })?;
+        let now = wavelane_host::realtime::now();
         Ok(Self {
+            call: dial.map(|config| Call::new(now, config)),
             tty,
             pace: Pace::new(settings.rate),
             waiting: Vec::new(),
@@ -48,7 +56,29 @@ impl PacedLine {
     }
     /// Whether nothing waits, so that a packet may be passed on.
     pub(crate) fn has_room(&self) -> bool {
-        self.waiting.is_empty() && !self.gone
+        self.waiting.is_empty() && !self.gone && self.is_connected()
+    }
+    /// Whether its octets are packets: not while a modem has no connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.call.as_ref().is_none_or(Call::is_connected)
+    }
+    /// How the modem's call stands, if there is a modem.
+    pub(crate) fn call_state(&self) -> Option<&str> {
+        self.call.as_ref().map(Call::state)
+    }
+    /// Does what a call makes due.
+    pub(crate) fn tend(&mut self, now: Instant) {
+        let Some(call) = self.call.as_mut().filter(|_| !self.gone) else { return };
+        let was = call.is_connected();
+        let mut out = Vec::new();
+        call.tend(now, &self.tty, &mut out);
+        if was && !call.is_connected() {
+            // The rest of a packet is nothing to tell a modem.
+            self.waiting.clear();
+            self.sent = 0;
+        }
+        self.waiting.append(&mut out);
+        self.flush(now);
     }
     /// Lets `frame` append a packet's octets, and writes what may be written now.
     pub(crate) fn put(&mut self, now: Instant, frame: impl FnOnce(&mut Vec<u8>)) {
@@ -87,12 +117,13 @@ impl PacedLine {
         self.stuck_since.get_or_insert(now);
         self.look_at = Some(now + if self.is_stopped(now) { LOOK_SELDOM } else { LOOK_AGAIN });
     }
-    /// When [`Self::flush`] has something to do.
+    /// When [`Self::flush`] or [`Self::tend`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.waiting.is_empty() || self.gone {
+        if self.gone {
             return None;
         }
-        Some(self.look_at.unwrap_or_else(|| self.pace.again()))
+        let flush = (!self.waiting.is_empty()).then(|| self.look_at.unwrap_or_else(|| self.pace.again()));
+        [flush, self.call.as_ref().and_then(Call::deadline)].into_iter().flatten().min()
     }
     /// Reads once, and passes on what there was. Returns whether there may be more.
     pub(crate) fn read(&mut self, now: Instant, take: impl FnOnce(&mut [u8])) -> bool {
@@ -102,7 +133,15 @@ impl PacedLine {
         match self.tty.read(&mut self.buffer) {
             Ok(Some(octets)) => {
                 self.heard = Some(now);
-                take(&mut self.buffer[..octets]);
+                let Some(call) = &mut self.call else {
+                    take(&mut self.buffer[..octets]);
+                    return true;
+                };
+                let mut connection = call.read(now, &self.buffer[..octets]);
+                if !connection.is_empty() {
+                    take(&mut connection);
+                }
+                self.tend(now);
                 true
             }
             Ok(None) => false,

@@ -1,5 +1,6 @@
 //! Serial lines: a port of this machine with the framing of its packets.
 
+mod call;
 mod flow;
 pub(crate) mod ip;
 mod lane;

@@ -305,3 +305,12 @@ proptest! {
         let _ = Script::parse(&script);
     }
 }
+
+#[test]
+fn who_waits_for_calls_is_ready_again_before_the_caller_dials() {
+    let first = |script: &str| dialer::Config::new(Script::parse(script).expect("a script")).again_first;
+    for script in ["'' atd5551 CONNECT", "'' ATE0DT5551 CONNECT", "'' ATZ OK ATDP5551 CONNECT"] {
+        assert_eq!(first(script), Span::from_secs(5), "{script}");
+    }
+    assert_eq!(first("'' ATE0&D2S0=1 OK \\c CONNECT"), Span::from_secs(1));
+}

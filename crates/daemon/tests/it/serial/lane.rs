@@ -151,6 +151,7 @@ fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
         (free, "mtu = 128", "a lane cuts no packets: write 576 to 1500"),
         (free, "rate = \"115200\"", "'115200' is not a rate, such as \"115.2 kbit/s\""),
         (free, "framing = \"cslip\"", "have no TCP headers to compress: write \"slip\""),
+        (free, "chat = 'OK \"ATDT1'", "lane 1: chat: cannot be read: the chat script has a quote that is not closed"),
         (free, "address = \"192.0.2.1:1\"", "a line has one other end, which needs no address: remove it"),
         ("ttyUSB0", "", "'ttyUSB0' is not the path of a serial port, such as /dev/ttyUSB0"),
     ] {

@@ -2,6 +2,7 @@
 
 mod ip;
 mod lane;
+mod modem;
 
 use crate::common::*;
 use std::os::fd::AsFd;

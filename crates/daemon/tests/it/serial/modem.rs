@@ -1,0 +1,94 @@
+//! Lines that begin with a call: two modems at pseudo-terminals, and the exchange between them.
+
+use super::{of_guide, with_lanes};
+use crate::common::*;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use wavelane_base::Span;
+use wavelane_host::realtime;
+use wavelane_host::tty::Pty;
+use wavelane_serial::modem::{Config, Exchange};
+
+/// Octets of the line in a turn, which lasts [`TURN`]: some 38 kbit/s, for a modem takes no more than its line carries.
+const TURN_OCTETS: usize = 24;
+const TURN: Span = Span::from_millis(5);
+
+/// Two ports with modems of the numbers 1 and 2.
+struct Telephones {
+    ports: [String; 2],
+    stop: Arc<AtomicBool>,
+    cut: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Telephones {
+    fn new() -> Self {
+        let mut ends = [Pty::open().unwrap(), Pty::open().unwrap()];
+        let ports = [0, 1].map(|end: usize| ends[end].port().to_owned());
+        let (stop, cut) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (stopped, is_cut) = (Arc::clone(&stop), Arc::clone(&cut));
+        let config = Config { training: Span::from_millis(300), ..Config::default() };
+        let mut exchange = Exchange::new(&[("1", config), ("2", config)]);
+        let carry = move || {
+            let mut was_cut = false;
+            while !stopped.load(Ordering::Relaxed) {
+                let now = realtime::now();
+                let cut = is_cut.load(Ordering::Relaxed);
+                if std::mem::replace(&mut was_cut, cut) != cut {
+                    exchange.set_cut(cut);
+                }
+                exchange.handle_timeout(now);
+                for (at, end) in ends.iter_mut().enumerate() {
+                    let mut octets = [0; TURN_OCTETS];
+                    if let Ok(Some(len)) = end.read(&mut octets) {
+                        exchange.push(now, at, &octets[..len]);
+                    }
+                }
+                for (at, end) in ends.iter_mut().enumerate() {
+                    let mut out = Vec::new();
+                    exchange.poll_computer(at, &mut out);
+                    let _ = end.write(&out);
+                }
+                let _ = realtime::wait(&[] as &[BorrowedFd<'_>], now + TURN);
+            }
+        };
+        Self { ports, stop, cut, thread: Some(std::thread::spawn(carry)) }
+    }
+}
+
+impl Drop for Telephones {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// The guide's dialled line: one end calls and the other answers; after a cut the call is made again by itself and the flow goes on.
+#[test]
+fn a_dialled_line_carries_a_flow_and_is_dialled_again_after_a_cut() {
+    let _alone = alone();
+    if !root_or_skip("serial_modem") {
+        return;
+    }
+    let world = World::new("modem");
+    world.serve(7, echo);
+    let telephones = Telephones::new();
+    let start = |name: &str, n: usize, end: usize| {
+        let lanes = of_guide(n, &telephones.ports[end]).replace("5551234", "2");
+        world.spawn(name, &with_lanes(&world, name, &lanes))
+    };
+    let (_b, a) = (start("b", 6, 1), start("a", 5, 0));
+    a.wait_log("peer 'b' is up");
+    transfer_during(&world, 4_000, || {});
+    transfer_during(&world, 12_000, || {
+        telephones.cut.store(true, Ordering::Relaxed);
+        wait_for("the modem to say that the call ended", || {
+            a.status().to_string().contains("its modem has no connection: ")
+        });
+        telephones.cut.store(false, Ordering::Relaxed);
+    });
+}
