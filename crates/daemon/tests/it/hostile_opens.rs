@@ -317,6 +317,7 @@ fn stale_requests_draw_no_flow_of_others_to_the_one_that_sends_them() {
 
 /// Flows that a neighbour opens through the hub, fills and never reads, and requests that it may not make.
 #[test]
+#[ignore = "make test-all: it fills what neighbours share faster than the far gateway gives it up, and times a transfer beside that"]
 fn what_one_neighbour_holds_and_has_logged_leaves_the_others_their_share() {
     let _alone = alone();
     if !root_or_skip("shares of neighbours") {
