@@ -59,6 +59,8 @@ pub(crate) struct Neighbours {
     events: VecDeque<Event>,
     /// For lanes, and the tokens of passages and addresses.
     dice: Entropy,
+    /// How long the last datagram waited for us: more than a little where the processor is not ours.
+    late: Span,
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
     /// The fault [`crate::Faults::block_loss`].
@@ -172,6 +174,7 @@ impl Neighbours {
             places: Lending::default(),
             dirty: BTreeSet::new(),
             events: VecDeque::new(),
+            late: Span::ZERO,
             cursor: 0,
             block_loss: None,
             dropped_no_session: 0,
@@ -234,6 +237,10 @@ impl Neighbours {
         self.dirty.insert(peer);
     }
 
+    /// How long the last datagram had waited for us.
+    pub(crate) fn late(&self) -> Span {
+        self.late
+    }
     /// The next link to be settled.
     pub(crate) fn next_touched(&mut self) -> Option<PeerId> {
         self.dirty.pop_first()

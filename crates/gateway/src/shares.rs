@@ -90,6 +90,11 @@ fn take_of(now: Instant, (at, left): &mut (Instant, u64), (rate, depth): (u64, u
 
 /// What agreeing on the keys of a sealed flow is counted as: the public-key operations take 133 us of one core.
 const AGREEMENT: u64 = 150_000;
+/// An agreement counts once more for each such time that its request waited: the packet thread lacks a processor, or has a slow one, and what it
+/// takes there cannot be known.
+const LATE: Span = Span::from_millis(20);
+/// At most this often: some requests pass on the slowest machine.
+const LATE_COST_MAX: u64 = 16;
 /// Time per second that may go into them at the request of all neighbours: half of it in equal parts, half to whoever asks.
 const LABOUR: u64 = 600_000_000;
 /// Agreements that one neighbour may cause at once, although the time for them is earned later.
@@ -111,11 +116,12 @@ impl Labour {
         let own_rate = LABOUR / (2 * peers.max(1) as u64);
         Self { own_rate, own: vec![(now, Self::COMMON.1); peers], common: (now, Self::COMMON.1), refused: 0 }
     }
-    /// Whether keys may be agreed on now at the request of `peer`; if so, it has paid for it.
-    pub(super) fn agree(&mut self, now: Instant, peer: usize) -> bool {
+    /// Whether keys may be agreed on now at the request of `peer`, which waited for `late`; if so, it has paid for it.
+    pub(super) fn agree(&mut self, now: Instant, peer: usize, late: Span) -> bool {
         let own = (self.own_rate, Self::COMMON.1);
-        let admitted = take_of(now, &mut self.own[peer], own, AGREEMENT * ONE)
-            || take_of(now, &mut self.common, Self::COMMON, AGREEMENT * ONE);
+        let cost = AGREEMENT * (1 + late.as_nanos() / LATE.as_nanos()).min(LATE_COST_MAX) * ONE;
+        let admitted =
+            take_of(now, &mut self.own[peer], own, cost) || take_of(now, &mut self.common, Self::COMMON, cost);
         self.refused += u64::from(!admitted);
         admitted
     }
@@ -207,16 +213,29 @@ mod tests {
             let mut labour = Labour::new(Instant::ZERO, peers);
             // Ten thousand a second for ten seconds.
             let us = |n: u64| Instant::from_nanos(n * 1_000);
-            let times: Vec<u64> = (0..100_000).filter(|n| labour.agree(us(n * 100), 0)).collect();
+            let times: Vec<u64> = (0..100_000).filter(|n| labour.agree(us(n * 100), 0, Span::ZERO)).collect();
             let most_at_once =
                 (0..100).map(|tenth| times.iter().filter(|n| *n / 1_000 == tenth).count()).max().unwrap_or(0);
             assert!((20_000..=40_500).contains(&times.len()), "2,000 a second are promised: {}", times.len());
             assert!(most_at_once <= 2 * AT_ONCE as usize + 405, "{most_at_once}");
             assert_eq!(labour.refused, 100_000 - times.len() as u64);
-            let other =
-                (1..peers).last().map(|peer| (0..AT_ONCE).filter(|_| labour.agree(us(10_000_000), peer)).count());
+            let other = (1..peers)
+                .last()
+                .map(|peer| (0..AT_ONCE).filter(|_| labour.agree(us(10_000_000), peer, Span::ZERO)).count());
             assert_eq!(other, (peers > 1).then_some(AT_ONCE as usize), "another one has its own allowance");
         }
+    }
+
+    #[test]
+    fn a_gateway_that_is_late_agrees_on_fewer_keys() {
+        let admitted = |late: Span| {
+            let mut labour = Labour::new(Instant::ZERO, 1);
+            let at = |n: u64| Instant::from_nanos(n * 100_000);
+            (0..100_000).filter(|n| labour.agree(at(*n), 0, late)).count()
+        };
+        let [never, little, much, hours] = [0, 30, 60, 10_000_000].map(|ms| admitted(Span::from_millis(ms)));
+        assert!(little < never * 51 / 100 && much < never * 26 / 100, "{never} {little} {much}");
+        assert!((never / 17..=never / 15).contains(&hours), "{never} {hours}");
     }
 
     /// One of a relay's two neighbours asks for 5,000 keys a second, the other for 20; the egress, with three neighbours, answers after
@@ -234,7 +253,7 @@ mod tests {
                 }
                 for up in [0, 1].into_iter().filter(|up| *up == 0 || n.is_multiple_of(250)) {
                     let passed = passing.admit(now, up, 2) || !rationed;
-                    let got = passed && egress.agree(now, 0);
+                    let got = passed && egress.agree(now, 0, Span::ZERO);
                     if passed && !got {
                         refusals.push_back(now + Span::from_millis(20));
                     }

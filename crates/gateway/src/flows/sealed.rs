@@ -272,7 +272,7 @@ impl Flows {
             Some((None, _)) | None => return Ok(None),
         };
         // Last of all checks, because it costs the most.
-        if !self.labour.agree(now, peer.0) {
+        if !self.labour.agree(now, peer.0, net.peers.late()) {
             return Err(Reason::NoRoom);
         }
         let (private, aes) = (net.peers.config().private_key, net.peers.config().aes_hardware);

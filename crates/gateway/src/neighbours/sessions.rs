@@ -122,6 +122,7 @@ impl Neighbours {
         let octets = datagram.len() + self.links[peer.0].overhead(back);
         self.states[peer.0].note_heard_by(now, port, back, octets);
         self.lend(peer);
+        self.late = now.since(meta.rx_time);
         let arrival = Arrival { now, rx_time: meta.rx_time, lane, back, number, ecn: meta.ecn, open };
         self.links[peer.0].handle_payload(arrival, &datagram[payload]);
         self.take_path_responses(now, peer);
