@@ -138,6 +138,10 @@ impl Control {
             client.stream.write_all(text.as_bytes()).is_ok()
         });
     }
+    /// Whether that client is still there.
+    pub(crate) fn has(&self, id: ClientId) -> bool {
+        self.clients.iter().any(|client| client.id == id)
+    }
     /// Ends the connection.
     pub(crate) fn end(&mut self, id: ClientId) {
         self.clients.retain(|client| client.id != id);

@@ -86,7 +86,8 @@ impl Whereabouts {
     }
     /// The peer has proven that it is there.
     pub(crate) fn note(&mut self, peer: &Peer, place: Place) {
-        if is_kept(peer) {
+        // A line or a station needs no call.
+        if is_kept(peer) && place.address.ip().is_some() {
             self.known.insert(peer.public_key, place);
         }
     }

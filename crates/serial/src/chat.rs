@@ -229,8 +229,12 @@ pub struct Chat {
     pieces: VecDeque<Piece>,
     due: Option<Instant>,
     out: Vec<u8>,
+    /// A pause in what is sent.
+    pausing: bool,
     /// The script has ended; the rest of the line is awaited.
     tail: bool,
+    /// It has ended by a text that ends it.
+    aborted: bool,
     outcome: Option<Outcome>,
 }
 
@@ -244,7 +248,9 @@ impl Chat {
             pieces: VecDeque::new(),
             due: None,
             out: Vec::new(),
+            pausing: false,
             tail: false,
+            aborted: false,
             outcome: None,
         };
         chat.go_on(now);
@@ -268,6 +274,7 @@ impl Chat {
                 Some(Piece::Text(text)) => self.out.extend(text),
                 Some(Piece::Pause(span)) => {
                     self.due = Some(now + span);
+                    self.pausing = true;
                     return;
                 }
                 None => match self.steps.front() {
@@ -322,17 +329,20 @@ impl Chat {
     }
 
     fn compare(&mut self, now: Instant) {
-        if let Some(text) = self.aborts.iter().find(|text| self.ends_with(text)) {
-            let said = shown(&String::from_utf8_lossy(text));
-            return self.finish(Outcome::Aborted(said));
-        }
-        let met =
-            self.pieces.is_empty() && matches!(self.steps.front(), Some(Step::Expect(text, _)) if self.ends_with(text));
-        if met {
-            self.steps.pop_front();
-            // What was said before in this line shall not count for the next text.
+        self.aborted = self.aborts.iter().any(|text| self.ends_with(text));
+        let sent = self.pieces.is_empty() && !self.pausing;
+        let met = sent && matches!(self.steps.front(), Some(Step::Expect(text, _)) if self.ends_with(text));
+        if self.aborted || met {
             let line = self.heard.iter().rposition(|octet| matches!(octet, b'\r' | b'\n')).map_or(0, |at| at + 1);
             self.heard.drain(..line);
+        }
+        if self.aborted {
+            // The rest of the line says more than `NO `.
+            self.tail = true;
+            self.due = Some(now + LINE_END);
+        } else if met {
+            self.steps.pop_front();
+            // What was said before in this line shall not count for the next text.
             if self.steps.iter().all(|step| matches!(step, Step::Abort(_)) || *step == Step::Send(Vec::new())) {
                 self.tail = true;
                 self.due = Some(now + LINE_END);
@@ -344,7 +354,8 @@ impl Chat {
     }
 
     fn tail_ends(&mut self) {
-        self.finish(Outcome::Done(self.heard_text()));
+        let said = self.heard_text();
+        self.finish(if self.aborted { Outcome::Aborted(said) } else { Outcome::Done(said) });
     }
 
     /// Tells that time has passed.
@@ -355,6 +366,9 @@ impl Chat {
         self.due = None;
         if self.tail {
             return self.tail_ends();
+        }
+        if core::mem::take(&mut self.pausing) {
+            return self.go_on(now);
         }
         match self.steps.front() {
             Some(Step::Expect(text, _)) if self.pieces.is_empty() => {

@@ -253,7 +253,7 @@ pub(crate) fn pseudo_header(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, le
 }
 
 /// The pseudo-header of either version, summed up so that it has one size (RFC 768; RFC 8200, section 8.1).
-pub(crate) fn pseudo_sum(source: IpAddr, target: IpAddr, protocol: u8, len: u16) -> [u8; 2] {
+pub fn pseudo_sum(source: IpAddr, target: IpAddr, protocol: u8, len: u16) -> [u8; 2] {
     let addresses = match (source, target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => u64::from(source.to_bits()) + u64::from(target.to_bits()),
         // `checksum` complements; a checksum's own input must not be.

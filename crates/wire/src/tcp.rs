@@ -20,13 +20,17 @@ pub const SACK_BLOCKS_MAX: usize = 4;
 /// The largest shift that a window scale option may ask for (RFC 7323, section 2.3); larger ones count as this.
 pub const WINDOW_SCALE_MAX: u8 = 14;
 
-const KIND_END: u8 = 0;
-const KIND_NOP: u8 = 1;
+/// Kind of an option (IANA, TCP Option Kind Numbers).
+pub const KIND_END: u8 = 0;
+/// Kind of an option (IANA, TCP Option Kind Numbers).
+pub const KIND_NOP: u8 = 1;
 const KIND_MSS: u8 = 2;
 const KIND_WINDOW_SCALE: u8 = 3;
 const KIND_SACK_PERMITTED: u8 = 4;
-const KIND_SACK: u8 = 5;
-const KIND_TIMESTAMPS: u8 = 8;
+/// Kind of an option (IANA, TCP Option Kind Numbers).
+pub const KIND_SACK: u8 = 5;
+/// Kind of an option (IANA, TCP Option Kind Numbers).
+pub const KIND_TIMESTAMPS: u8 = 8;
 
 /// The control bits, a set.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -94,6 +94,9 @@ impl Daemon {
 
     fn ping(&mut self, client: ClientId, name: &str, number: u64, wait: Span) -> Result<(), String> {
         let peer = self.peer_called(name)?;
+        // Of those whose client has gone nobody hears.
+        let control = &self.control;
+        self.asked.echoes.retain(|waiting| control.has(waiting.client));
         if self.asked.echoes.len() >= ECHOES_MAX {
             return Err(format!("{ECHOES_MAX} pings wait for their answers: ask more slowly"));
         }

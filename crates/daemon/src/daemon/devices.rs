@@ -104,8 +104,9 @@ impl Devices {
 
 impl Daemon {
     /// Finds ports for the sockets of `config` and opens the new ones. A socket that stays keeps its port; the port of one that
-    /// goes is not given to another, which would pass for the same path.
-    pub(super) fn plan_ports(&self, config: &Config) -> Result<PortPlan, StartError> {
+    /// goes is not given to another, which would pass for the same path. With `in_any_case` a socket that is taken meanwhile is left for later: a
+    /// trial's end must not fail by one lane.
+    pub(super) fn plan_ports(&self, config: &Config, in_any_case: bool) -> Result<PortPlan, StartError> {
         let (before, wanted) = (self.devices.sockets(), config.lane_sockets());
         let stays = |socket: &Option<LaneSocket>| socket.clone().filter(|socket| wanted.contains(socket));
         let mut plan = PortPlan { sockets: before.iter().map(stays).collect(), opened: Vec::new() };
@@ -121,6 +122,7 @@ impl Daemon {
                 same_port || socket.line.is_some() && old.line.is_some() && old.device == socket.device
             });
             let opened = match start::open_lane_if_there(socket, self.mark) {
+                Err(StartError::Busy { .. } | StartError::Device { .. }) if in_any_case => None,
                 Err(StartError::Busy { .. }) if in_the_way => None,
                 Err(StartError::Device { source, .. }) if in_the_way && is_taken(&source) => None,
                 opened => opened?,

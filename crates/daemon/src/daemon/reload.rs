@@ -92,7 +92,8 @@ impl Reloads {
             return None;
         }
         match self.deadline().filter(|until| *until <= now) {
-            Some(until) if first.is_none_or(|first| until < first.at) => {
+            // Whoever asks for the file again and again does not put it off.
+            Some(until) if first.is_none_or(|first| until < first.at || matches!(first.of, Of::File { .. })) => {
                 (!kernel_is_busy).then_some(Request { of: Of::Former { asked: false }, client: None, at: until })
             }
             _ => self.waiting.pop_front(),
@@ -136,7 +137,10 @@ impl Daemon {
     }
     /// A client asks for a configuration. What can change changes without touching a connection; otherwise everything stays.
     pub(super) fn reload(&mut self, client: ClientId, of: Of) -> Result<(), String> {
-        if self.reloads.waiting.len() >= REQUESTS_MAX {
+        let ends_trial = of == Of::Trial || matches!(of, Of::Former { .. });
+        // What ends a trial finds room that requests for the file leave.
+        let most = if ends_trial { 2 * REQUESTS_MAX } else { REQUESTS_MAX };
+        if self.reloads.waiting.len() >= most {
             return Err(format!("{REQUESTS_MAX} requests wait for the kernel's answer: ask again in a few seconds"));
         }
         self.reloads.waiting.push_back(Request { of, client: Some(client), at: self.now });
@@ -176,7 +180,7 @@ impl Daemon {
         if let Some(key) = self.config.fixed_difference(&config) {
             return Err(Refusal::Fixed(key));
         }
-        let ports = self.plan_ports(&config)?;
+        let ports = self.plan_ports(&config, matches!(request.of, Of::Former { .. }))?;
         self.gateway.check_reload(&self.for_gateway(&config, &[], &ports))?;
         let pending = Pending { config, ports, request };
         match &mut self.kernel {

@@ -120,6 +120,8 @@ struct Table<'a> {
     family: &'a str,
     name: &'a str,
     chains: Vec<Chain<'a>>,
+    /// Switched off.
+    dormant: bool,
 }
 
 struct Chain<'a> {
@@ -136,12 +138,15 @@ fn tables(listing: &str) -> Vec<Table<'_>> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match (words.as_slice(), all.last_mut()) {
             (["table", family, name, "{", ..], _) => {
-                all.push(Table { family, name, chains: Vec::new() });
+                all.push(Table { family, name, chains: Vec::new(), dormant: false });
                 in_chain = false;
             }
             (["chain", name, "{", ..], Some(table)) => {
                 table.chains.push(Chain { name, hook: None, rules: Vec::new(), texts: Vec::new() });
                 in_chain = true;
+            }
+            (["flags", flags @ ..], Some(table)) if !in_chain => {
+                table.dormant |= flags.iter().any(|flag| flag.contains("dormant"));
             }
             (["}"], _) => in_chain = false,
             (_, Some(table)) if in_chain => {
@@ -159,6 +164,7 @@ fn tables(listing: &str) -> Vec<Table<'_>> {
             _ => {}
         }
     }
+    all.retain(|table| !table.dormant);
     all
 }
 
@@ -228,6 +234,10 @@ fn any((negated, value): (bool, &str), holds: impl Fn(&str) -> Fit) -> Fit {
 impl Packet<'_> {
     /// How far a rule meets this kind, and what it does then.
     fn judge<'a>(&self, rule: &[&'a str]) -> (Fit, Verdict<'a>) {
+        // What these do with whom is not read here.
+        if rule.iter().any(|word| ["vmap", "queue", "synproxy"].contains(word)) {
+            return (Fit::Unsure, Verdict::Accept);
+        }
         let (mut fit, mut words) = (Fit::All, rule);
         while let [word, rest @ ..] = words {
             words = rest;
@@ -294,7 +304,14 @@ impl Packet<'_> {
         let value = value(words);
         let device = |known: Option<&str>| {
             any(value, |name| match (known, name.strip_suffix('*')) {
-                (None, _) => Fit::Unsure,
+                // No kind that is asked about comes by the loopback device.
+                (None, _) => {
+                    if name == "lo" {
+                        Fit::None
+                    } else {
+                        Fit::Unsure
+                    }
+                }
                 (Some(known), Some(start)) => Fit::of(known.starts_with(start)),
                 (Some(known), None) => Fit::of(known == name),
             })
@@ -520,6 +537,7 @@ mod tests {
             &["ct state invalid drop", "meta l4proto sctp drop", "icmp type echo-request drop", "ip saddr @x drop"],
             &["ct state vmap { established : accept, invalid : drop }", "tcp flags & (syn | fin) == (syn | fin) drop"],
             &["limit rate over 10/second drop", "fib daddr type broadcast drop", "ip daddr 10.3.0.7 drop"],
+            &["iifname vmap { \"lo\" : accept, \"lan0\" : jump BANS }", "meta l4proto { tcp, udp } drop"],
             // Which sources that is, is not known.
             &["ip saddr 10.1.0.0/24 accept", "iifname \"lan0\" drop"],
             &["jump BANS", "jump LOOP", "jump NOWHERE", "ip daddr 192.0.2.0/24 drop"],
@@ -535,6 +553,15 @@ mod tests {
         assert!(found.len() == 1 && found[0].contains("BASE udp dport 4780 accept"), "{found:?}");
         assert_eq!(said(&tun, "input", &["udp dport 4780 accept", "meta l4proto udp drop"]), [""; 0]);
         assert_eq!(said(&tun, "input", &["udp dport != 4780 drop"]), [""; 0]);
+        assert_eq!(
+            said(&tun, "input", &["ct state vmap { established : accept }", "udp dport 4000-5000 drop"]),
+            [""; 0]
+        );
+        let found = said(&tun, "input", &["iifname \"lo\" accept", "udp dport 4780 drop"]);
+        assert_eq!(found.len(), 1, "a peer's datagrams come by no loopback device: {found:?}");
+        let asleep = "table ip off {\n\tflags dormant\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\tudp dport 4780 drop\n\t}\n}";
+        assert_eq!(findings(&tun, asleep, &[]), [""; 0]);
+        assert_eq!(findings(&tun, &asleep.replace("\tflags dormant\n", ""), &[]).len(), 1);
         let calls = config("address = \"192.0.2.1:4780\"\n[intercept]\ninterfaces = [\"lan0\"]");
         assert_eq!(said(&calls, "input", &["ct state established accept", "meta l4proto udp drop"]), [""; 0]);
         let found = said(&tun, "forward", &["iifname \"lan0\" reject with icmp port-unreachable"]);

@@ -49,6 +49,9 @@ impl Call {
     /// Takes octets from the port and returns the connection's.
     pub(super) fn read(&mut self, now: Instant, octets: &[u8]) -> Vec<u8> {
         let mut connection = Vec::new();
+        if !self.is_connected() {
+            self.tail.clear();
+        }
         self.dialer.push(now, octets, |of_it| connection.extend_from_slice(of_it));
         self.heard = now;
         for octet in &connection {
@@ -59,8 +62,10 @@ impl Call {
         }
         connection
     }
-    /// Does what is due, and appends what is to be said to the modem.
-    pub(super) fn tend(&mut self, now: Instant, tty: &Tty, out: &mut Vec<u8>) {
+    /// Does what is due, and appends what is to be said to the modem. Returns whether a call began or ended: what waited for the line before is of
+    /// no use.
+    pub(super) fn tend(&mut self, now: Instant, tty: &Tty, out: &mut Vec<u8>) -> bool {
+        let mut is_another = false;
         if self.is_connected() && now >= self.look_at {
             self.look_at = now + LOOK;
             let carrier = tty.modem_lines().is_some_and(|lines| lines.carrier);
@@ -75,23 +80,25 @@ impl Call {
             match event {
                 Event::Dtr(on) => {
                     tty.set_ready(on);
+                    is_another = true;
                     if on {
                         self.state = CALLING.into();
                     }
                 }
                 Event::Connected(said) => {
-                    self.tail.clear();
                     (self.had_carrier, self.look_at) = (false, now);
                     let said = wavelane_base::text::line(&said, 60);
                     self.state = format!("its modem has a connection ({said})");
                 }
                 Event::Failed { why, again } => {
+                    is_another = true;
                     let again = again.map_or_else(|| "not again".into(), |wait| format!("again in {wait}"));
                     self.state = format!("its modem has no connection: {why}; {again}");
                 }
             }
         }
         self.dialer.poll_transmit(out);
+        is_another
     }
     /// When [`Self::tend`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {

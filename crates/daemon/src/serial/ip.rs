@@ -97,6 +97,8 @@ pub(crate) struct IpLine {
     line: Option<PacedLine>,
     /// Packets pass the port's ends: its modem has a connection, or needs none.
     joined: bool,
+    /// The device is gone.
+    ended: bool,
     ip: Line,
     /// The addresses that the device has from PPP.
     given: Option<Agreed>,
@@ -131,6 +133,7 @@ impl IpLine {
             tun,
             line: None,
             joined: false,
+            ended: false,
             ip: Line::new(&of_line, dice),
             given: None,
             queue,
@@ -152,6 +155,12 @@ impl IpLine {
             let now = realtime::now();
             self.tend_port(now);
             let more = self.read_device(now) | self.read_line(now);
+            if self.ended {
+                // A port that leads nowhere is closed with us.
+                self.refuse(format!("its device {} is gone: restart wavelaned", self.config.name));
+                *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
+                return;
+            }
             self.hear_of_ppp();
             self.write_line(now);
             *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
@@ -193,7 +202,11 @@ impl IpLine {
         }
         self.try_at = now + AGAIN;
         match PacedLine::open(&port, self.config.line.port, self.config.dial.as_ref()) {
-            Ok(line) => self.line = Some(line),
+            Ok(mut line) => {
+                line.tend(now);
+                self.line = Some(line);
+                self.join(now);
+            }
             Err(why) => {
                 let remedy = wavelane_host::tty::TtyError::of(&why).map_or("check it", |why| why.remedy());
                 self.refuse(format!("port {port} cannot be used: {why}; {remedy}"));
@@ -275,7 +288,11 @@ impl IpLine {
                     }
                 }
                 Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return false,
+                Ok(None) => return false,
+                Err(_) => {
+                    self.ended = true;
+                    return false;
+                }
             }
         }
         true

@@ -69,11 +69,9 @@ impl PacedLine {
     /// Does what a call makes due.
     pub(crate) fn tend(&mut self, now: Instant) {
         let Some(call) = self.call.as_mut().filter(|_| !self.gone) else { return };
-        let was = call.is_connected();
         let mut out = Vec::new();
-        call.tend(now, &self.tty, &mut out);
-        if was && !call.is_connected() {
-            // The rest of a packet is nothing to tell a modem.
+        if call.tend(now, &self.tty, &mut out) {
+            // The rest of a packet, or of what a stopped line did not take of another chat, is nothing to tell a modem now.
             self.waiting.clear();
             self.sent = 0;
         }

@@ -314,3 +314,22 @@ fn who_waits_for_calls_is_ready_again_before_the_caller_dials() {
     }
     assert_eq!(first("'' ATE0&D2S0=1 OK \\c CONNECT"), Span::from_secs(1));
 }
+
+#[test]
+fn a_pause_at_the_end_of_what_is_sent_is_not_the_time_for_the_answer() {
+    let script = Script::parse("'' \\d+++\\d\\c OK").expect("a script");
+    let mut chat = Chat::new(START, &script);
+    for second in 1..=20 {
+        chat.handle_timeout(START + Span::from_secs(second));
+    }
+    assert_eq!(chat.outcome(), None);
+    chat.push(START + Span::from_secs(21), b"\r\nOK\r\n");
+    assert_eq!(chat.outcome(), Some(&Outcome::Done("OK".into())));
+}
+
+#[test]
+fn the_whole_line_is_told_that_ends_a_chat() {
+    let mut chat = Chat::new(START, &Script::parse("ABORT 'NO ' '' ATDT1 CONNECT").expect("a script"));
+    chat.push(START, b"ATDT1\r\r\nNO DIALTONE\r\n");
+    assert_eq!(chat.outcome(), Some(&Outcome::Aborted("NO DIALTONE".into())));
+}

@@ -2,8 +2,11 @@
 //! 3449, section 5.2.1), so that a thin way back carries the newest ones and not all of them.
 
 use wavelane_base::Ecn;
+use wavelane_wire::ip::{checksum, pseudo_sum};
 use wavelane_wire::packet::Packet;
-use wavelane_wire::tcp::{Flags, SackBlocks, TcpHeader};
+use wavelane_wire::tcp::{
+    Flags, KIND_END, KIND_NOP, KIND_SACK, KIND_TIMESTAMPS, SackBlocks, TCP_HEADER_LEN, TcpHeader,
+};
 
 /// What an acknowledgement without payload says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,16 +19,24 @@ impl Ack {
     /// Reads one; `None` for every other packet, and for one with options whose meaning nobody here knows.
     pub(super) fn read(packet: &Packet<'_>) -> Option<Self> {
         let header = packet.tcp_header().filter(|(_, payload)| *payload == 0)?.0;
+        let sum = pseudo_sum(packet.source, packet.target, packet.protocol, u16::try_from(packet.upper().len()).ok()?);
+        // What the other end will drop must not take the place of what it would use.
+        if checksum(&[&sum, packet.upper()]) != 0 {
+            return None;
+        }
         let only_acks = header.flags.without(Flags::ECE).without(Flags::CWR) == Flags::ACK;
-        let options = packet.upper().get(wavelane_wire::tcp::TCP_HEADER_LEN..)?;
-        (only_acks && header.options.len() == options.len()).then_some(Self { header, ecn: packet.ecn })
+        // The low bits of the header's length hold a part of AccECN's counter (RFC 9768, section 3.1).
+        let plain = packet.upper().get(12).is_some_and(|octet| octet & 0x0f == 0);
+        let options = packet.upper().get(TCP_HEADER_LEN..)?;
+        (only_acks && plain && are_known(options)).then_some(Self { header, ecn: packet.ecn })
     }
 
     /// Whether the sender of the data loses nothing if of `older`, then this, only this arrives.
     pub(super) fn covers(&self, older: &Self) -> bool {
         let (new, old) = (&self.header, &older.header);
-        let same = (new.flags, self.ecn, new.options.timestamps.is_some())
-            == (old.flags, older.ecn, old.options.timestamps.is_some());
+        // With another sequence number it is a probe of a window or of life, which its receiver may drop unread (RFC 9293, section 3.10.7.4).
+        let same = (new.seq, new.flags, self.ecn, new.options.timestamps.is_some())
+            == (old.seq, old.flags, older.ecn, old.options.timestamps.is_some());
         // One that repeats the number is a duplicate, which counts by itself, unless SACK says the same.
         let newer = match distance(old.ack, new.ack) {
             0 => new.options.sack != old.options.sack && !old.options.sack.is_empty(),
@@ -39,6 +50,20 @@ impl Ack {
         let (copies, more_copies) = (reports_a_copy(old.ack, before), reports_a_copy(new.ack, now));
         let before = before.as_slice().get(usize::from(copies)..).unwrap_or_default();
         same && newer && (more_copies || !copies) && before.iter().all(|block| held(*block))
+    }
+}
+
+/// Whether all options are padding, timestamps and SACK.
+fn are_known(mut options: &[u8]) -> bool {
+    loop {
+        options = match options {
+            [] | [KIND_END, ..] => return true,
+            [KIND_NOP, rest @ ..] => rest,
+            [KIND_SACK | KIND_TIMESTAMPS, len, ..] if (2..=options.len()).contains(&usize::from(*len)) => {
+                &options[usize::from(*len)..]
+            }
+            _ => return false,
+        };
     }
 }
 
@@ -61,7 +86,7 @@ fn reports_a_copy(ack: u32, blocks: SackBlocks) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
+    use std::net::{IpAddr, SocketAddr};
     use wavelane_wire::tcp::{TcpPacket, Timestamps};
 
     fn packet(ack: u32, flags: Flags, blocks: &[(u32, u32)], ecn: Ecn, payload: &[u8]) -> Vec<u8> {
@@ -95,6 +120,27 @@ mod tests {
         let mut other = packet(9, Flags::ACK, &[], Ecn::NotEct, b"");
         other[40..52].copy_from_slice(&[30, 12, 0x20, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(read(&other), None);
+    }
+
+    #[test]
+    fn probes_forgeries_and_accurate_ecn_replace_nothing() {
+        let change = |at: usize, octet: u8, mends: bool| {
+            let mut bytes = packet(2_000, Flags::ACK, &[], Ecn::NotEct, b"");
+            bytes[at] = octet;
+            if mends {
+                bytes[36..38].fill(0);
+                let [source, target] =
+                    [12, 16].map(|at| IpAddr::from(*bytes[at..].first_chunk::<4>().expect("an address")));
+                let sum = checksum(&[&pseudo_sum(source, target, 6, bytes.len() as u16 - 20), &bytes[20..]]);
+                bytes[36..38].copy_from_slice(&sum.to_be_bytes());
+            }
+            read(&bytes)
+        };
+        let older = ack(1_000, &[]);
+        assert!(change(34, 9, true).is_some_and(|same| same.covers(&older)), "another window");
+        assert!(!change(27, 6, true).expect("a probe").covers(&older), "one octet before the sequence number");
+        assert_eq!(change(34, 9, false), None, "a wrong checksum");
+        assert_eq!(change(32, 0x81, true), None, "the third bit of AccECN's counter");
     }
 
     #[test]

@@ -299,7 +299,8 @@ impl Packets {
         self.sender.set_path(path);
         let interval = path.inner_rtt().unwrap_or(Span::ZERO).scale(5, 4).clamp(INTERVAL_MIN, INTERVAL_MAX);
         // A packet in service does not count as queue (RFC 8289, section 4.4, on slow links).
-        let thin = Some(path.ack_delay).filter(|delay| *delay > THIN_ACKS_MIN).unwrap_or_default();
+        let thin = Some(path.ack_delay).filter(|delay| *delay > THIN_ACKS_MIN);
+        let thin = thin.map_or(Span::ZERO, |delay| delay.min(interval.scale(1, 2)));
         let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2)).max(thin);
         // A transport may have to send a burst of one lane RTT before it can learn of a drop.
         let age = path.rtt.unwrap_or(Span::ZERO).scale(5, 4).clamp(AGE_MAX, INTERVAL_MAX);
