@@ -20,6 +20,8 @@ use wavelane_host::nft::ToolError;
 const TRIAL_AGAIN: Span = Span::from_secs(5);
 /// Most requests of clients that wait for their turn: more than clients, since nobody needs more than one at a time.
 const REQUESTS_MAX: usize = 64;
+/// Most that wait when one comes that ends a trial: it finds the room that requests for the file leave.
+const ENDINGS_MAX: usize = 2 * REQUESTS_MAX;
 
 const NO_TRIAL: &str =
     "no configuration is on trial, so what is in force stays (`wavelane reload --confirm 60s` begins a trial)";
@@ -35,7 +37,7 @@ pub(super) struct Reloads {
     pub(super) went_back: Option<String>,
     /// The change that the kernel is making now.
     pending: Option<Box<Pending>>,
-    /// What was asked for meanwhile: at most [`REQUESTS_MAX`] of clients and one signal.
+    /// What was asked for meanwhile: at most [`ENDINGS_MAX`] of clients and one signal.
     waiting: VecDeque<Request>,
     trial: Option<Trial>,
 }
@@ -92,8 +94,7 @@ impl Reloads {
             return None;
         }
         match self.deadline().filter(|until| *until <= now) {
-            // Whoever asks for the file again and again does not put it off.
-            Some(until) if first.is_none_or(|first| until < first.at || matches!(first.of, Of::File { .. })) => {
+            Some(until) if first.is_none_or(|first| until < first.at) => {
                 (!kernel_is_busy).then_some(Request { of: Of::Former { asked: false }, client: None, at: until })
             }
             _ => self.waiting.pop_front(),
@@ -138,10 +139,9 @@ impl Daemon {
     /// A client asks for a configuration. What can change changes without touching a connection; otherwise everything stays.
     pub(super) fn reload(&mut self, client: ClientId, of: Of) -> Result<(), String> {
         let ends_trial = of == Of::Trial || matches!(of, Of::Former { .. });
-        // What ends a trial finds room that requests for the file leave.
-        let most = if ends_trial { 2 * REQUESTS_MAX } else { REQUESTS_MAX };
+        let most = if ends_trial { ENDINGS_MAX } else { REQUESTS_MAX };
         if self.reloads.waiting.len() >= most {
-            return Err(format!("{REQUESTS_MAX} requests wait for the kernel's answer: ask again in a few seconds"));
+            return Err(format!("{most} requests wait for the kernel's answer: ask again in a few seconds"));
         }
         self.reloads.waiting.push_back(Request { of, client: Some(client), at: self.now });
         self.go_on_reloading();
