@@ -5,7 +5,7 @@ mod single;
 use crate::config::Config;
 use crate::device::unforwarded;
 use crate::rules::{Family, MARK_DIVERT, NUMBER};
-use wavelane_host::nft::run;
+use wavelane_host::nft::{ToolError, run};
 
 /// A packet is followed through at most this many chains.
 const JUMPS_MAX: u8 = 8;
@@ -34,7 +34,12 @@ struct Strict {
 pub(crate) fn findings(config: &Config) -> Vec<String> {
     let Some(intercept) = &config.intercept else { return Vec::new() };
     let mut found = Vec::new();
-    let listing = run("nft", &["-s", "-t", "list", "ruleset"], "").unwrap_or_default();
+    let listing = run("nft", &["-s", "-t", "list", "ruleset"], "").unwrap_or_else(|e| {
+        if matches!(e, ToolError::Hung { .. }) {
+            found.push(format!("what the host's own firewall does is not known: {e}"));
+        }
+        String::new()
+    });
     let mut known = Vec::new();
     for chain in strict(&listing) {
         if let Some(why) = hindrance(config, &chain) {

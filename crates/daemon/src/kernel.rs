@@ -36,14 +36,12 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Puts `new` in force in place of `old`, or leaves everything as it was.
-    fn lead(&mut self, change: Change, new: &Wanted, old: &Wanted) -> Result<(), ToolError> {
+    /// Puts `new` in force in place of `old`, or leaves everything as it was. Returns also whether one of the two was done.
+    fn lead(&mut self, change: Change, new: &Wanted, old: &Wanted) -> (Result<(), ToolError>, bool) {
         let done = self.try_lead(change, new);
-        if done.is_err() {
-            // What the kernel accepted already is undone; it accepted the old state before, so this does not fail again.
-            let _ = self.try_lead(change, old);
-        }
-        done
+        // What the kernel accepted already is undone; it accepted the old state before, so this fails only if the tools do.
+        let whole = done.is_ok() || self.try_lead(change, old).is_ok();
+        (done, whole)
     }
     fn try_lead(&mut self, change: Change, wanted: &Wanted) -> Result<(), ToolError> {
         let (config, down) = (&wanted.config, &wanted.down);
@@ -203,8 +201,11 @@ impl Kernel {
                 });
                 match to_do.try_recv() {
                     Ok((change, new, old)) => {
-                        let done = installed.lead(change, &new, &old);
+                        let (done, whole) = installed.lead(change, &new, &old);
                         stands = if done.is_ok() { new } else { old };
+                        if !whole {
+                            watched.half_led(since_boot());
+                        }
                         watched.note(&mut installed, &stands);
                         // By another file other networks may be left alone.
                         watched.follow(since_boot(), change == Change::Config, &mut installed, &stands);

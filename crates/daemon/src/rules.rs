@@ -188,11 +188,15 @@ impl Rules {
         let Some(owner) = &mut self.owner else { return Ok(()) };
         self.generation += 1;
         let table = owned_table(config, &self.ports, self.generation, down, &attached(config)?);
-        if owner.is_gone() {
-            *owner = NftOwner::load(&table, &marker(self.generation))?;
-            return Ok(());
+        if !owner.is_gone() {
+            match owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation)) {
+                // It was killed for that, and the table is gone.
+                Err(ToolError::Hung { .. }) => {}
+                done => return done,
+            }
         }
-        owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))
+        *owner = NftOwner::load(&table, &marker(self.generation))?;
+        Ok(())
     }
     /// Whether the owner of the table was killed, so that nothing is taken any more.
     pub(crate) fn are_gone(&mut self) -> bool {

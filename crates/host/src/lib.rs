@@ -23,6 +23,7 @@ pub mod realtime;
 pub mod routes;
 pub mod streams;
 pub mod tcp;
+mod tool;
 pub mod tty;
 pub mod tun;
 pub use media::{ether, udp};

@@ -18,8 +18,9 @@ pub(super) struct Watched {
     around: Around,
     /// What could not be put back, and was told.
     failing: BTreeMap<Part, Failing>,
-    /// The networks around could not be followed.
+    /// The networks around could not be followed, or what is to stand not be led.
     unfollowed: Option<Failing>,
+    half_led: bool,
     /// Lines for the log.
     pub(super) notes: Vec<String>,
 }
@@ -32,7 +33,7 @@ impl Watched {
         }
         let around = Around::read(&stands.config).unwrap_or_default();
         let notes = around.news(&Around::default());
-        Self { last: whole.clone(), whole, around, failing: BTreeMap::new(), unfollowed: None, notes }
+        Self { last: whole.clone(), whole, around, failing: BTreeMap::new(), unfollowed: None, half_led: false, notes }
     }
     /// Something was changed by us. What vanished meanwhile and does not follow from the change is put back, not forgotten.
     pub(super) fn note(&mut self, installed: &mut Installed, stands: &Wanted) {
@@ -110,6 +111,11 @@ impl Watched {
         }
         told
     }
+    /// A change failed half-way and could not be undone: what is to stand is led again.
+    pub(super) fn half_led(&mut self, now: Instant) {
+        self.half_led = true;
+        self.unfollowed = Some(Failing::again(now, self.unfollowed.take(), Vec::new()));
+    }
     /// Leaves alone the networks that this host is attached to now, if these are others than before.
     pub(super) fn follow(&mut self, now: Instant, changed: bool, installed: &mut Installed, stands: &Wanted) {
         let rests = self.unfollowed.as_ref().map_or(!changed, |failing| failing.rests(now, &[]));
@@ -117,7 +123,7 @@ impl Watched {
             return;
         }
         let led = Around::read(&stands.config).and_then(|around| {
-            let other = (around != self.around).then_some(around);
+            let other = (around != self.around || self.half_led).then_some(around);
             if other.is_some() {
                 installed.try_lead(Change::Config, stands)?;
             }
@@ -125,7 +131,7 @@ impl Watched {
         });
         match led {
             Ok(other) => {
-                self.unfollowed = None;
+                (self.unfollowed, self.half_led) = (None, false);
                 if let Some(around) = other {
                     self.notes.extend(around.news(&self.around));
                     self.around = around;

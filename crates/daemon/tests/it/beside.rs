@@ -122,6 +122,59 @@ fn what_other_programs_take_away_is_put_back_and_told() {
     wait_for("the rules to be back", || standing(&world) == whole);
 }
 
+/// Tools that hang keep neither packets nor connections waiting, and what they were to do is done once they answer.
+#[test]
+fn a_tool_that_hangs_is_killed_and_what_it_was_to_do_is_named_and_done_later() {
+    let _alone = alone();
+    if !root_or_skip("a hung tool") {
+        return;
+    }
+    let world = World::new("hung");
+    let (tools, hung) = (world.dir.join("bin"), world.dir.join("hung"));
+    std::fs::create_dir(&tools).unwrap();
+    for tool in ["ip", "nft"] {
+        let path = world.sh(&world.a, &format!("command -v {tool}"));
+        let text = format!("#!/bin/sh\n[ -e {} ] && exec sleep 100\nexec {} \"$@\"\n", hung.display(), path.trim());
+        std::fs::write(tools.join(tool), text).unwrap();
+        world.sh(&world.a, &format!("chmod +x {}", tools.join(tool).display()));
+    }
+    let config = world.write("a", Outside::V4, "on_failure = \"closed\"", &format!("[intercept]\n{INTERCEPT}\n[tun]"));
+    let (mut command, log, control) = daemon_command(&config);
+    command.env("PATH", format!("{}:{}", tools.display(), std::env::var("PATH").unwrap()));
+    let _b = world.start("b", "source = \"keep\"", "");
+    let child = world.a.spawn(command, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
+    let a = Daemon { child, log, control, own_folder: None };
+    a.wait_log("peer 'b' is up");
+    world.serve(7, echo);
+    let whole = standing(&world);
+    let mut stream = world.connect(&world.client, "10.3.0.2:7").unwrap();
+    std::fs::write(&hung, "").unwrap();
+    world.sh(&world.a, "while ip rule del priority 4782 2>/dev/null; do :; done");
+    let mut goes_on = || {
+        says(&mut stream).unwrap();
+        says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+        let pinged = world.sh(&world.client, "ping -c 1 -W 0.2 10.3.0.2 2>&1 || true");
+        assert!(pinged.contains(" 0 received"), "closed: {pinged}");
+    };
+    wait_for("word of what is missing", || {
+        goes_on();
+        a.counter("state_missing") > 0
+    });
+    a.wait_log("cannot be put back");
+    a.wait_log("ip gave no answer in");
+    std::fs::remove_file(&hung).unwrap();
+    wait_for("the rules to be back", || standing(&world) == whole);
+    // The process that owns the table.
+    let owner = || world.sh(&world.a, &format!("pgrep -P {} -x nft", a.child.id())).trim().to_owned();
+    let stopped = owner();
+    world.sh(&world.a, &format!("kill -STOP {stopped}"));
+    assert_eq!(a.reload(), None);
+    assert_ne!(owner(), stopped, "another one owns it");
+    says(&mut stream).unwrap();
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    assert_eq!(standing(&world), whole);
+}
+
 #[test]
 fn one_ip_version_that_cannot_be_put_back_does_not_keep_the_other_away() {
     let _alone = alone();
