@@ -230,6 +230,7 @@ fn page(file: &Path, results: &Results) -> Page {
     Page {
         title: format!("{tool}: {}", if results.title.is_empty() { "a result file" } else { &results.title }),
         headline: format!("{} series", results.series.len()),
+        grade: None,
         verdict: None,
         sentences,
         charts,

@@ -13,6 +13,8 @@ mod check;
 #[cfg(feature = "full")]
 mod cluster;
 #[cfg(feature = "full")]
+mod compare_probes;
+#[cfg(feature = "full")]
 mod cure;
 #[cfg(feature = "full")]
 mod import;

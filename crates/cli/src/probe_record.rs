@@ -187,6 +187,7 @@ fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
     Page {
         title: format!("Latency under load to {}", document.target),
         headline,
+        grade: document.grade.map(str::to_owned),
         verdict: None,
         sentences: document.explained.iter().map(|e| e.sentence.clone()).collect(),
         charts: charts.collect(),
@@ -269,7 +270,7 @@ fn tables(document: &ProbeDocument) -> Vec<PageTable> {
         let heads = words(&["phase", "code point", "p50 (ms)", "p95 (ms)", "p99 (ms)", "lost there", "lost back"]);
         tables.push(PageTable { title: "Further code points".into(), heads, rows: classes });
     }
-    if let Some(at) = &document.queue_at {
+    for at in document.queue_at.iter().chain(&document.queue_at_other) {
         let rows = at.rises.iter().map(|r| {
             let ms = |v: f64| format!("{v:.1}");
             vec![r.hop.to_string(), r.address.clone(), ms(r.idle_ms), ms(r.loaded_ms), ms(r.loaded_ms - r.idle_ms)]

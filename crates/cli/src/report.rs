@@ -28,7 +28,8 @@ const COMPARED_MAX: usize = 26;
 /// Arguments of `wavelane compare`.
 #[derive(Args)]
 pub(crate) struct CompareArgs {
-    /// Records' directories; the others are compared with the first, runs of the same seed with each other.
+    /// Records' directories; the others are compared with the first, runs of the same seed with each other. Of one alone, its stacks are.
+    /// Or directories of measurements that `wavelane probe --out` kept.
     #[arg(value_name = "DIR", num_args = 1.., required = true)]
     dirs: Vec<PathBuf>,
     /// Write report.html with overlaid pictures there.
@@ -233,16 +234,40 @@ fn is_seal(path: &Path) -> bool {
         && path.with_extension("").join("record.json").exists()
 }
 
+/// Compares measurements of `wavelane probe`, which have no page.
+#[cfg(feature = "full")]
+fn measurements(dirs: &[PathBuf], args: &CompareArgs) -> Outcome {
+    use crate::compare_probes::{compare, is_measurement};
+    if let Some(other) = dirs.iter().find(|dir| !is_measurement(dir)) {
+        let other = other.display();
+        return Err(Failure::refused(format!(
+            "{other} is no measurement of `wavelane probe`, which others of these are: compare either"
+        )));
+    }
+    if args.out.is_some() {
+        return Err(Failure::refused("a comparison of measurements has no page: leave --out away"));
+    }
+    compare(dirs, args.json)
+}
+
 /// Compares records with the first, and says when they are not of the same scenario.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // A shell's cells/* names the seals of a sweep's records too.
     let dirs: Vec<PathBuf> = args.dirs.iter().filter(|dir| !is_seal(dir)).cloned().collect();
     match dirs.len() {
-        0 | 1 => return Err(Failure::refused("compare needs two records or more: name their directories")),
+        0 => {
+            return Err(Failure::refused(
+                "compare needs a record of several stacks, or two records or more: name their directories",
+            ));
+        }
         n if n > COMPARED_MAX => {
             return Err(Failure::refused(format!("{n} records: compare at most {COMPARED_MAX} at once")));
         }
         _ => {}
+    }
+    #[cfg(feature = "full")]
+    if dirs.iter().any(|dir| crate::compare_probes::is_measurement(dir)) {
+        return measurements(&dirs, args);
     }
     let stop = interrupt::flag()?;
     if let Some(out) = &args.out {
@@ -254,19 +279,36 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             return Err(Failure::interrupted("interrupted"));
         }
         let (document, scenario) = load(dir)?;
-        records.push(Compared { record: dir.clone(), document, scenario });
+        records.push(Compared { record: dir.clone(), document, scenario, stack: None });
+    }
+    let shown = records.clone();
+    if let [_] = records.as_slice() {
+        records = records.into_iter().flat_map(Compared::by_stack).collect();
+        match records.len() {
+            0 | 1 => {
+                let dir = dirs[0].display();
+                return Err(Failure::refused(format!(
+                    "{dir} has no two stacks to compare: name a second record, or run it with more `stacks`"
+                )));
+            }
+            n if n > COMPARED_MAX => {
+                return Err(Failure::refused(format!("{n} stacks: compare at most {COMPARED_MAX} at once")));
+            }
+            _ => {}
+        }
     }
     let comparison = Comparison::of(&records);
     comparison.warnings().iter().for_each(|warning| say!("warning: {warning}"));
     if args.json {
         print(&comparison.to_json())?;
     } else {
-        for (letter, r) in ('A'..='Z').zip(&records) {
+        for (letter, r) in ('A'..='Z').zip(&shown) {
+            let letter = if records.len() == shown.len() { format!("{letter} ") } else { String::new() };
             let (backend, seed, verdict) = (&r.document.backend, r.document.seed, r.document.verdict.word());
             let scenario = &r.document.scenario;
             let table = wavelane_report::summary_text(&r.document, &r.scenario);
             let name = r.record.display();
-            print(&format!("{letter} {name}: {scenario} on {backend}, seed {seed}, verdict {verdict}\n{table}\n"))?;
+            print(&format!("{letter}{name}: {scenario} on {backend}, seed {seed}, verdict {verdict}\n{table}\n"))?;
         }
         print(&comparison.text())?;
     }

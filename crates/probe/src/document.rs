@@ -214,6 +214,8 @@ pub struct ProbeDocument {
     pub bloat_ratio: Option<f64>,
     /// The hop whose delay rises; null if none rises much.
     pub queue_at: Option<QueueAt>,
+    /// The same of the other direction, if its delay rises as well.
+    pub queue_at_other: Option<QueueAt>,
     /// A nearer server that was probed at the same time, if one was named.
     pub vantage: Option<VantageFigures>,
     /// Bandwidth of the UDP probes in each direction, with headers; 0 without them.

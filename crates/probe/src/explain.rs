@@ -135,16 +135,20 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     if let Some(ratio) = d.bloat_ratio {
         say("bloat_ratio", bloat(d, ratio));
     }
-    if let Some(at) = &d.queue_at {
+    let both = d.queue_at.is_some() && d.queue_at_other.is_some();
+    for (figure, at) in [("queue_at", &d.queue_at), ("queue_at_other", &d.queue_at_other)] {
+        let Some(at) = at else { continue };
+        let queue = if both { format!("The queue of the {}load", at.direction) } else { "The queue".to_owned() };
         let place = match at.what.strip_prefix("unknown: ") {
             Some(why) => format!(
-                "The place of the queue is unknown: {why}; a machine on the way that runs 'wavelane probe serve', named with --vantage, can locate it"
+                "The place of {} is unknown: {why}; a machine on the way that runs 'wavelane probe serve', named with --vantage, can locate it",
+                queue.replacen('T', "t", 1)
             ),
-            None if at.what.starts_with("beyond ") => format!("The queue is {}", at.what),
-            None => format!("The queue is at {}", at.what),
+            None if at.what.starts_with("beyond ") => format!("{queue} is {}", at.what),
+            None => format!("{queue} is at {}", at.what),
         };
-        say("queue_at", format!("{place}: {}.", at.remedy));
-        if let Some(why) = &at.doubt {
+        say(figure, format!("{place}: {}.", at.remedy));
+        if let Some(why) = at.doubt.as_ref().filter(|_| figure == "queue_at") {
             say("vantage", format!("The second vantage {why}."));
         }
     }

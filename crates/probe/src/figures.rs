@@ -364,6 +364,7 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
     let trains =
         1 + m.trains.iter().map(|t| t.dscp).filter(|d| *d != 0).collect::<std::collections::BTreeSet<_>>().len();
     let per_second = if m.interval == Span::ZERO { 0.0 } else { 1.0 / m.interval.as_secs_f64() };
+    let [queue_at, queue_at_other] = queue::locate(target, m);
     let mut document = ProbeDocument {
         format: crate::document::FORMAT,
         target: target.to_owned(),
@@ -379,7 +380,8 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
         grade_bound: graded.bound,
         grade_scale: GRADE_SCALE,
         bloat_ratio: bloat,
-        queue_at: queue::locate(target, m),
+        queue_at,
+        queue_at_other,
         vantage: vantage(m),
         method: match m.beside {
             Beside::Datagrams => "wavelane",

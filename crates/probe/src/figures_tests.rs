@@ -243,6 +243,10 @@ fn sentences_explain_the_grade() {
     let unknown = at("unknown: no router on the way answers probes that expire");
     assert!(unknown.starts_with("The place of the queue is unknown: no router"), "{unknown}");
     assert!(unknown.contains("--vantage"), "{unknown}");
+    d.queue_at_other =
+        d.queue_at.clone().map(|at| crate::document::QueueAt { direction: "up", what: "desk".into(), ..at });
+    assert!(said(&d, "queue_at").starts_with("The place of the queue of the download is unknown: "));
+    assert_eq!(said(&d, "queue_at_other"), "The queue of the upload is at desk: shape it.");
     d.queue_at.as_mut().unwrap().doubt = Some("desk was not used, for it is no nearer".into());
     assert_eq!(said(&d, "vantage"), "The second vantage desk was not used, for it is no nearer.");
 }

@@ -24,10 +24,12 @@ fn median(mut spans: Vec<Span>) -> Option<f64> {
     spans.get(spans.len().checked_sub(1)? / 2).copied().map(ms)
 }
 
-/// Finds the hop in the direction whose delay rises most.
-pub(crate) fn locate(target: &str, m: &Measurement) -> Option<QueueAt> {
-    let found = [Kind::Down, Kind::Up].into_iter().filter_map(|kind| in_direction(target, m, kind));
-    found.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, at)| at)
+/// Finds the queue of each direction whose delay rises, the one that rises most first.
+pub(crate) fn locate(target: &str, m: &Measurement) -> [Option<QueueAt>; 2] {
+    let [down, up] = [Kind::Down, Kind::Up].map(|kind| in_direction(target, m, kind));
+    let down_is_worse = down.as_ref().map(|(rise, _)| *rise) > up.as_ref().map(|(rise, _)| *rise);
+    let (first, second) = if down_is_worse { (down, up) } else { (up, down) };
+    [first, second].map(|found| found.map(|(_, at)| at))
 }
 
 fn in_direction(target: &str, m: &Measurement, kind: Kind) -> Option<(f64, QueueAt)> {

@@ -23,6 +23,26 @@ pub struct Compared {
     pub document: RunDocument,
     /// Its scenario.
     pub scenario: Scenario,
+    /// The only stack that is compared, where the stacks of one record are.
+    pub stack: Option<String>,
+}
+
+impl Compared {
+    /// The stacks of one record, each as if it were a record of its own.
+    #[must_use]
+    pub fn by_stack(self) -> Vec<Self> {
+        let of = |stack: &StackResult| Self {
+            document: RunDocument { stacks: vec![stack.clone()], ..self.document.clone() },
+            stack: Some(stack.stack.clone()),
+            ..self.clone()
+        };
+        self.document.stacks.iter().map(of).collect()
+    }
+
+    fn name(&self) -> String {
+        let record = self.record.display();
+        self.stack.as_ref().map_or_else(|| record.to_string(), |stack| format!("{stack} of {record}"))
+    }
 }
 
 /// A compared figure: its key, its column head, its divisor in tables, and where it is found.
@@ -282,7 +302,7 @@ impl Comparison {
             }
         }
         Self {
-            names: records.iter().map(|r| r.record.display().to_string()).collect(),
+            names: records.iter().map(Compared::name).collect(),
             repeats: records.iter().map(|r| r.document.repeat as usize).collect(),
             differences,
             warnings: records[1..].iter().filter_map(|other| warning(first, other)).collect(),

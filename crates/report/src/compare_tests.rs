@@ -39,7 +39,7 @@ fn record(name: &str, stack: &str, seed: u64, mbit: &[f64]) -> Compared {
         record: name.into(),
     };
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
-    Compared { record: name.into(), document, scenario: Scenario::load(&demo).unwrap() }
+    Compared { record: name.into(), document, scenario: Scenario::load(&demo).unwrap(), stack: None }
 }
 
 fn goodput(records: &[Compared]) -> Difference {

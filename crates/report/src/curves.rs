@@ -16,8 +16,8 @@ use wavelane_scenario::{Quantity, Scenario};
 const BINS: f64 = 90.0;
 /// Round bin widths in seconds.
 const WIDTHS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 60.0];
-/// Flows of one stack up to which each has a curve; more are drawn together, as several seeds are.
-const CURVES_MAX: usize = 12;
+/// Lines of one picture up to which each flow has its own; else those of a stack are drawn together, as several seeds are.
+const LINES_MAX: usize = 6;
 /// Steps of a distribution over several seeds.
 const SHARES: usize = 200;
 
@@ -113,11 +113,10 @@ pub(crate) fn pictures(
     document: &RunDocument,
     scenario: &Scenario,
 ) -> Result<Vec<Picture>, RecordError> {
-    let bulk = |app: &str| !matches!(app, "echo" | "telnet" | "ping" | "voice" | "fetch" | "web");
-    let bulks = gather(record, document, scenario, bulk)?;
-    let echoes = gather(record, document, scenario, |app| matches!(app, "echo" | "telnet" | "ping"))?;
-    let calls = gather(record, document, scenario, |app| app == "voice")?;
-    let pages = gather(record, document, scenario, |app| matches!(app, "fetch" | "web"))?;
+    let bulks = gather(record, document, scenario, Kind::Bulk)?;
+    let echoes = gather(record, document, scenario, Kind::Echo)?;
+    let calls = gather(record, document, scenario, Kind::Call)?;
+    let pages = gather(record, document, scenario, Kind::Page)?;
     let end = end_of_time(&[&bulks, &echoes, &calls, &pages]);
     let mut pictures = Vec::new();
     if !bulks.is_empty() {
@@ -137,27 +136,57 @@ pub(crate) fn pictures(
     Ok(pictures)
 }
 
-/// Whether the flows of a stack may be too many for a curve each.
-pub(crate) fn has_many(document: &RunDocument) -> bool {
-    document.stacks.iter().any(|stack| stack.flows.len() > CURVES_MAX)
+/// Flows that share a picture.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bulk,
+    Echo,
+    Call,
+    Page,
 }
 
-/// The flows whose application is `wanted`, of every stack, each with its own look.
+impl Kind {
+    fn of(app: &str) -> Self {
+        match app {
+            "echo" | "telnet" | "ping" => Self::Echo,
+            "voice" => Self::Call,
+            "fetch" | "web" => Self::Page,
+            _ => Self::Bulk,
+        }
+    }
+    /// The names of its flows.
+    fn flows(self, scenario: &Scenario) -> Vec<&str> {
+        scenario.flows.iter().filter(|f| Self::of(f.app.word()) == self).map(|f| f.name.as_str()).collect()
+    }
+}
+
+/// Whether these flows of a stack are drawn together, for a line each would be too many.
+fn together(flows: &[&str], document: &RunDocument) -> bool {
+    flows.len() > 1 && flows.len() * document.stacks.len() > LINES_MAX
+}
+
+/// Whether a line of some picture stands for several flows.
+pub(crate) fn has_many(document: &RunDocument, scenario: &Scenario) -> bool {
+    let kinds = [Kind::Bulk, Kind::Echo, Kind::Call, Kind::Page];
+    kinds.into_iter().any(|kind| together(&kind.flows(scenario), document))
+}
+
+/// The flows of a kind, of every stack, each with its own look.
 fn gather<'a>(
     record: &Path,
     document: &'a RunDocument,
     scenario: &Scenario,
-    wanted: impl Fn(&str) -> bool,
+    kind: Kind,
 ) -> Result<Vec<FlowSeries<'a>>, RecordError> {
-    let flows: Vec<&str> = scenario.flows.iter().filter(|f| wanted(f.app.word())).map(|f| f.name.as_str()).collect();
+    let flows = kind.flows(scenario);
+    let together = together(&flows, document);
     let mut all = Vec::new();
     for stack in &document.stacks {
         let style = style_of(document.stacks.iter().map(|s| s.stack.as_str()), &stack.stack);
         for (number, flow) in flows.iter().enumerate() {
             let look = match (document.stacks.len(), flows.len()) {
-                (1, _) => Look::of(number),
-                (_, 0..=4) => Look::of_flow(style, number),
-                (stacks, _) => Look::of(style + number * stacks),
+                (1, 2..) => Look::of(number),
+                _ => Look::of_flow(style, number),
             };
             let figures = stack.flows.iter().filter(|f| f.flow == *flow);
             let runs =
@@ -171,7 +200,7 @@ fn gather<'a>(
                 all.push(FlowSeries { name, look, stack: &stack.stack, runs });
             }
         }
-        if flows.len() > CURVES_MAX {
+        if together {
             let runs = all.extract_if(.., |seen| seen.stack == stack.stack).flat_map(|seen| seen.runs).collect();
             let of = if document.stacks.len() > 1 { format!("{} ", stack.stack) } else { String::new() };
             let name = format!("{of}{} flows together", flows.len());

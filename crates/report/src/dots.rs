@@ -188,7 +188,7 @@ mod tests {
         let many: Vec<String> = (0..COLOURS.len()).map(|n| format!("tcp-{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(Spread::order(&[of(&many)]).is_empty() && Spread::order(&[of(&many[1..])]).len() == COLOURS.len() - 1);
-        assert_eq!(all[2].look(0, &[]), Look::of(1));
+        assert_eq!(all[2].look(0, &[]), Look::of(2));
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             name: "goodput".into(),
             title: "goodput_bps".into(),
             unit: "bit/s".into(),
-            series: vec!["tcp-bbr".into(), "wavelane".into()],
+            series: vec!["tcp-cubic".into(), "wavelane".into()],
             rows: vec![
                 SpreadRow {
                     label: "loss none".into(),

@@ -1,8 +1,10 @@
 //! What came out, in a sentence or two: which stack carried how much, how evenly, and what an echo felt.
 
+use crate::summary::is_lost;
 use crate::table::Table;
 use core::cmp::Reverse;
 use wavelane_measure::jain;
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
 use wavelane_scenario::Scenario;
 
@@ -16,7 +18,7 @@ struct Outcome<'a> {
     total: f64,
     /// Jain's index over the bulk flows.
     jain: Option<f64>,
-    /// Median over the runs' echoes.
+    /// Median over the runs' echoes; infinite where it falls on a question that was never answered.
     echo_p95: Option<f64>,
 }
 
@@ -43,7 +45,10 @@ pub(crate) fn headline(document: &RunDocument, scenario: &Scenario) -> Vec<Strin
     outcomes.retain(|o| o.total >= COMPARABLE * most);
     outcomes.sort_by_key(|o| ordered(o.echo_p95.unwrap_or(f64::INFINITY)));
     if outcomes.iter().any(|o| o.echo_p95.is_some()) {
-        let felt = list(&outcomes, |_, o| Some(format!("{} {:.0} ms", o.stack, o.echo_p95?)));
+        let felt = list(&outcomes, |_, o| {
+            let p95 = o.echo_p95?;
+            Some(if p95.is_finite() { format!("{} {p95:.0} ms", o.stack) } else { format!("{} lost", o.stack) })
+        });
         sentences.push(format!("Echo meanwhile, 95th percentile: {felt}."));
     }
     sentences
@@ -82,7 +87,8 @@ fn outcome<'a>(stack: &'a StackResult, seeds: u32, scenario: &Scenario) -> Optio
             if rates.len() > 1 { jain(&rates) } else { None }
         })
         .collect();
-    let mut echoes: Vec<f64> = stack.flows.iter().filter(|f| f.app == "echo").filter_map(|f| f.rtt_p95_ms).collect();
+    let p95 = |f: &FlowFigures| if is_lost(f, 95) { Some(f64::INFINITY) } else { f.rtt_p95_ms };
+    let mut echoes: Vec<f64> = stack.flows.iter().filter(|f| f.app == "echo").filter_map(p95).collect();
     echoes.sort_by(f64::total_cmp);
     Some(Outcome {
         stack: &stack.stack,
@@ -113,7 +119,6 @@ fn rate(bps: f64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use wavelane_run::figures::FlowFigures;
 
     const SCENARIO: &str = r#"
 title = "t"

@@ -26,7 +26,7 @@ td.l,th.l{text-align:left}td.why{min-width:14em}td.case{min-width:11em}td.metric
 code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:var(--soft)}code{padding:.1em .3em}
 pre{padding:.8em;overflow-x:auto;font-size:.85em}
 p,li{max-width:62em;overflow-wrap:anywhere}.n{white-space:nowrap}svg{width:100%;max-width:1000px;height:auto;border:1px solid var(--rule);margin-top:1.5em}.narrow{display:none}
-.v{font-weight:700}.pass{color:var(--good)}.fail{color:var(--bad)}.inconclusive{color:var(--open)}.note{color:var(--dim);font-size:.9em}
+.v{font-weight:700}.grade{font-size:3.5em;font-weight:700;line-height:1;margin:.2em 0}.pass{color:var(--good)}.fail{color:var(--bad)}.inconclusive{color:var(--open)}.note{color:var(--dim);font-size:.9em}
 .shade{color:#111}
 @media(max-width:640px){body{margin:.5em auto;padding:0 .6em}.wide{display:none}.narrow{display:block}th,td{padding:.3em .4em}
 .rows thead{display:none}.rows tr{display:block;padding:.5em 0;border-bottom:1px solid var(--rule)}.rows td{display:inline;padding:0 .5em 0 0;border:0;white-space:normal}
@@ -75,6 +75,21 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'s
     for sentence in headline(document, scenario) {
         let _ = writeln!(out, "<p class=\"v\">{}</p>", escape(&sentence));
     }
+    let picture = |out: &mut String, (name, drawn): &(&'static str, Drawn)| {
+        let _ = writeln!(out, "<div id=\"{name}\">\n{}</div>", drawn.html());
+    };
+    let mut pictures_left = pictures.iter();
+    if let Some(first) = pictures_left.next() {
+        picture(&mut out, first);
+    }
+    let together = if document.repeat > 1 { "seed" } else { "flow" };
+    if !pictures.is_empty() && (document.repeat > 1 || crate::curves::has_many(document, scenario)) {
+        let _ = writeln!(
+            out,
+            "<p class=\"note\">Lines that stand for several {together}s are means over those that run (delays: medians), areas reach \
+             from the least to the most of any {together} (delays: from the 5th to the 95th percentile of all).</p>"
+        );
+    }
     match crossed(document, scenario) {
         Some(crossed) => table(&mut out, document, &crossed),
         None => flow_table(&mut out, document, scenario),
@@ -92,17 +107,7 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'s
         }
     }
     checks(&mut out, document);
-    for (name, drawn) in pictures {
-        let _ = writeln!(out, "<div id=\"{name}\">\n{}</div>", drawn.html());
-    }
-    let together = if document.repeat > 1 { "seed" } else { "flow" };
-    if !pictures.is_empty() && (document.repeat > 1 || crate::curves::has_many(document)) {
-        let _ = writeln!(
-            out,
-            "<p class=\"note\">Lines that stand for several {together}s are means over those that run (delays: medians), areas reach \
-             from the least to the most of any {together} (delays: from the 5th to the 95th percentile of all).</p>"
-        );
-    }
+    pictures_left.for_each(|more| picture(&mut out, more));
     if !document.clauses.is_empty() {
         out.push_str("<h2>Not exactly as written</h2>\n<ul>\n");
         for c in &document.clauses {
@@ -167,8 +172,8 @@ fn flow_table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
     out.push_str(
         "<p class=\"note\">Goodput: bytes at the receiving application from first to last byte; unfinished flows over \
          the time given. Share of link: goodput over the rate of the slowest channel on the way, of which those side by side \
-         between two nodes count together as one link. Duration: of completed transfers only. Echo: questions due while the bulk flow ran; an unanswered one \
-         ranks last and as at least 5 s. Bytes on the link: IP bytes offered to the bad channel, both directions, \
+         between two nodes count together as one link. Duration: of completed transfers only. Echo: questions due while the bulk flow ran; unanswered ones \
+         rank last, and a percentile that falls on one is \"lost\". Bytes on the link: IP bytes offered to the bad channel, both directions, \
          before loss, per byte delivered.</p>\n",
     );
 }

@@ -72,9 +72,20 @@ fn keys(curves: &[Curve]) -> Vec<Key> {
     names.iter().map(colour).chain(records.iter().map(dash)).collect()
 }
 
+/// The one record whose stacks are compared, all of them together again: its own pictures have them on the same axes.
+pub(crate) fn whole(records: &[Compared]) -> Option<Compared> {
+    let first = records.first().filter(|_| records.iter().all(|r| r.stack.is_some()))?;
+    let mut whole = first.clone();
+    whole.document.stacks = records.iter().flat_map(|r| r.document.stacks.iter().cloned()).collect();
+    Some(whole)
+}
+
 /// The records' pictures, those of the same kind on the same axes, and whether colours distinguish curves and dashes distinguish records;
 /// of fewer records if it is told to stop.
 pub(crate) fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<(Vec<Picture>, bool), ReportError> {
+    if let Some(whole) = whole(records) {
+        return Ok((curves::pictures(&whole.record, &whole.document, &whole.scenario)?, true));
+    }
     let mut all: Vec<Picture> = Vec::new();
     for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
         for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {

@@ -62,6 +62,8 @@ pub struct Page {
     pub title: String,
     /// The main result, in large type.
     pub headline: String,
+    /// A grade, in large letters above the sentence.
+    pub grade: Option<String>,
     /// The result of its checks, if any.
     pub verdict: Option<Verdict>,
     /// Sentences below it.
@@ -143,7 +145,7 @@ pub fn render_page(folder: &Path, page: &Page) -> Result<PathBuf, ReportError> {
     write_page(folder, page, &drawn, First::Pictures)
 }
 
-/// Which part comes first on the page.
+/// Which part comes first on the page. The first of the pictures then stands before the sentences.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum First {
     Pictures,
@@ -157,21 +159,25 @@ pub(crate) fn write_page(folder: &Path, page: &Page, drawn: &[Drawn], first: Fir
 
 fn text(page: &Page, drawn: &[Drawn], first: First) -> String {
     let mut out = head(&page.title);
+    if let Some(grade) = &page.grade {
+        let _ = writeln!(out, "<p class=\"grade\">{}</p>", escape(grade));
+    }
     let _ = writeln!(out, "<p class=\"v\">{}</p>", escape(&page.headline));
     if let Some(verdict) = page.verdict.map(Verdict::word) {
         let _ = writeln!(out, "<p>Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>");
     }
+    let (before, after) = drawn.split_at(if first == First::Pictures { drawn.len().min(1) } else { 0 });
+    let html = |drawn: &[Drawn]| drawn.iter().map(Drawn::html).collect::<String>();
+    out += &html(before);
     out.push_str("<ul>\n");
     for sentence in &page.sentences {
         let _ = writeln!(out, "<li>{}</li>", escape(sentence));
     }
     out.push_str("</ul>\n");
-    let pictures: String = drawn.iter().map(Drawn::html).collect();
-    let both = match first {
-        First::Pictures => pictures + &tables(page),
-        First::Tables => tables(page) + &pictures,
+    out += &match first {
+        First::Pictures => html(after) + &tables(page),
+        First::Tables => tables(page) + &html(after),
     };
-    out += &both;
     let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&page.rerun));
     out
 }
@@ -219,6 +225,7 @@ mod tests {
         let page = Page {
             title: String::new(),
             headline: String::new(),
+            grade: None,
             verdict: None,
             sentences: Vec::new(),
             charts: Vec::new(),
@@ -308,6 +315,7 @@ mod tests {
         let page = Page {
             title: "probe of <home>".into(),
             headline: "Grade D".into(),
+            grade: Some("D".into()),
             verdict: None,
             sentences: vec!["One & two.".into()],
             charts: vec![chart("one", vec![(0.0, 1.0), (1.0, 3.0)]), chart("none", vec![])],
@@ -323,6 +331,8 @@ mod tests {
         let html = std::fs::read_to_string(render_page(&folder, &page).unwrap()).unwrap();
         assert!(html.contains("probe of &lt;home&gt;") && html.contains("One &amp; two.") && html.contains(">7<"));
         assert_eq!(html.matches("<svg").count(), 2, "for a wide page and a narrow one");
+        let at = |text: &str| html.find(text).unwrap();
+        assert!(at("<p class=\"grade\">D</p>") < at("<svg") && at("<svg") < at("<li>One"), "grade, curve, sentences");
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -143,10 +143,22 @@ pub(crate) fn escape(text: &str) -> String {
     clean.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The look's number of a stack among `stacks`: 0, the solid one, is always `wavelane`'s.
+/// Stacks whose look's number is the same on every page, by that number: a reader of two pages takes a colour for the same stack.
+const OWN: [&str; 5] = ["wavelane", "tcp-cubic", "tcp-bbr", "tcp-reno", "tcp-bbr3"];
+
+/// The look's number of a stack among `stacks`: 0, the solid one, is always `wavelane`'s. Beside stacks of [`OWN`] others take the colours
+/// that none of those has, and theirs last.
 pub(crate) fn style_of<'a>(stacks: impl Iterator<Item = &'a str>, stack: &str) -> usize {
-    let others: Vec<&str> = stacks.filter(|s| *s != "wavelane").collect();
-    others.iter().position(|s| *s == stack).map_or(0, |i| i + 1)
+    let own = |name: &str| OWN.iter().position(|known| *known == name);
+    if let Some(number) = own(stack) {
+        return number;
+    }
+    let (known, others): (Vec<&str>, Vec<&str>) = stacks.partition(|name| own(name).is_some());
+    let place = others.iter().position(|name| *name == stack).unwrap_or(0);
+    let rivals: Vec<usize> = known.iter().filter_map(|name| own(name)).filter(|number| *number > 0).collect();
+    let first = if rivals.is_empty() { 1..1 } else { OWN.len()..COLOURS.len() };
+    let rest = (1..).filter(|number| !rivals.contains(number) && !first.contains(number));
+    first.clone().chain(rest).nth(place).unwrap_or(0)
 }
 
 /// The colour of a style, also used in tables.

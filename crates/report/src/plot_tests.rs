@@ -38,3 +38,18 @@ fn the_labels_of_an_axis_neither_overlap_nor_leave_the_picture() {
         assert_eq!(under.join(" "), label);
     }
 }
+
+#[test]
+fn a_stack_has_one_colour_on_every_page() {
+    let of = |all: &[&str], stack: &str| style_of(all.iter().copied(), stack);
+    for all in [&["tcp-cubic", "tcp-bbr", "wavelane"][..], &["wavelane", "tcp-bbr"], &["tcp-bbr", "tcp-hop-by-hop"]] {
+        assert_eq!(of(all, "tcp-bbr"), 2);
+    }
+    // Others keep away from its colours and from each other's.
+    let all = ["tcp-reno", "tcp-reno+rts", "tcp-2001", "tcp-hybla", "wavelane"];
+    let styles: std::collections::BTreeSet<usize> = all.iter().map(|stack| of(&all, stack)).collect();
+    assert_eq!(styles.len(), all.len());
+    assert_eq!((of(&all, "tcp-reno"), of(&all, "tcp-reno+rts")), (3, 5));
+    // Names of other things are numbered in order.
+    assert_eq!(["up", "down"].map(|name| of(&["up", "down"], name)), [1, 2]);
+}

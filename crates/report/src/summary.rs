@@ -35,6 +35,21 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
     }
 }
 
+/// Whether a percentile of a flow's delays falls on a question that was never answered. The figure is then a floor: at least 5 s.
+pub(crate) fn is_lost(figures: &FlowFigures, percent: u64) -> bool {
+    let (sent, lost) = (figures.sent.unwrap_or(0), figures.lost.unwrap_or(0));
+    sent > 0 && (sent.saturating_mul(percent)).div_ceil(100).max(1) > sent - lost.min(sent)
+}
+
+/// A delay over the seeds, or in how many of them it falls on a lost question.
+fn delay(echo: &[&FlowFigures], decimals: usize, percent: u64, figure: fn(&FlowFigures) -> Option<f64>) -> String {
+    match (echo.iter().filter(|f| is_lost(f, percent)).count(), echo.len()) {
+        (0, _) => over_seeds(echo, decimals, figure),
+        (1, 1) => "lost".into(),
+        (lost, all) => format!("lost in {lost} of {all}"),
+    }
+}
+
 /// One row per stack and bulk flow, with the delays of the one echo that belongs to it; other echoes and pings have their own rows, and so
 /// have keystrokes.
 pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
@@ -88,9 +103,9 @@ fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFi
         over_seeds(bulk, rates, |f| f.goodput_bps.map(|b| b / 1e6)),
         if percent == "-" { percent } else { format!("{percent} %") },
         over_seeds(bulk, 1, |f| f.duration_ms.map(|d| d / 1e3)),
-        over_seeds(echo, decimals, |f| f.rtt_p50_ms),
-        over_seeds(echo, decimals, |f| f.rtt_p95_ms),
-        over_seeds(echo, decimals, |f| f.rtt_p99_ms),
+        delay(echo, decimals, 50, |f| f.rtt_p50_ms),
+        delay(echo, decimals, 95, |f| f.rtt_p95_ms),
+        delay(echo, decimals, 99, |f| f.rtt_p99_ms),
         if echo.is_empty() { "-".into() } else { format!("{lost} of {sent}") },
         stack.wire_bytes_per_delivered_byte.map_or("-".into(), |w| format!("{w:.3}")),
     ]
@@ -159,6 +174,23 @@ mod tests {
         // t(0.975, 1) = 12.706: half of 0.01 either way is 0.127.
         assert_eq!(shown(&[101.0, 101.02]), "101 ±0.1");
         assert_eq!(shown(&[100.0, 102.0]), "101 ±13");
+    }
+
+    #[test]
+    fn a_percentile_that_falls_on_a_lost_question_is_no_time() {
+        let flow = |lost| FlowFigures {
+            sent: Some(100),
+            lost: Some(lost),
+            rtt_p95_ms: Some(if lost > 5 { 5_000.0 } else { 80.0 }),
+            ..FlowFigures::default()
+        };
+        let shown = |all: &[u64]| {
+            let flows: Vec<FlowFigures> = all.iter().map(|lost| flow(*lost)).collect();
+            delay(&flows.iter().collect::<Vec<_>>(), 0, 95, |f| f.rtt_p95_ms)
+        };
+        assert_eq!(shown(&[5]), "80");
+        assert_eq!(shown(&[6]), "lost");
+        assert_eq!(shown(&[5, 100]), "lost in 1 of 2");
     }
 
     #[test]

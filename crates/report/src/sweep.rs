@@ -285,6 +285,62 @@ pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
     said
 }
 
+/// Ratios from here on, as of a stack that carried nothing, are no figure.
+const RATIO_SAID_MAX: f64 = 1_000.0;
+
+/// Values of an axis up to which the headline names each.
+const NAMED_MAX: usize = 3;
+
+/// What changes, and over how many runs.
+fn headline(axes: &[Axis], cells: &[SweepCell], seeds: u32) -> String {
+    let varied = axes.iter().filter(|axis| axis.values.len() > 1).map(|axis| {
+        let values = match axis.values.as_slice() {
+            [first, .., last] if axis.values.len() > NAMED_MAX => {
+                format!("{} to {} ({} values)", value_words(first), value_words(last), axis.values.len())
+            }
+            few => words(few, ", "),
+        };
+        format!("{} {values}", key_words(&axis.key))
+    });
+    let varied: Vec<String> = varied.collect();
+    let seeds = if seeds == 1 { "one seed".to_owned() } else { format!("{seeds} seeds") };
+    match (varied.as_slice(), cells.len()) {
+        ([], _) => format!("1 combination, {seeds}"),
+        (varied, n) => format!("What changes: {}. {n} combinations, {seeds} of each", varied.join("; ")),
+    }
+}
+
+/// Which stack carried most in how many combinations, and how much more than the next; `None` of one stack.
+fn most_carried(cells: &[SweepCell]) -> Option<String> {
+    let mut wins: Vec<(&str, Vec<f64>)> = Vec::new();
+    for cell in cells {
+        let mut sums: Vec<(&str, f64)> = cell
+            .document
+            .stacks
+            .iter()
+            .map(|stack| (stack.stack.as_str(), stack.flows.iter().filter_map(|f| f.goodput_bps).sum()))
+            .collect();
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let [(first, most), (_, next), ..] = sums.as_slice() else { return None };
+        if most <= next {
+            continue;
+        }
+        match wins.iter_mut().find(|(stack, _)| stack == first) {
+            Some((_, ratios)) => ratios.push(most / next),
+            None => wins.push((first, vec![most / next])),
+        }
+    }
+    wins.sort_by_key(|(_, ratios)| core::cmp::Reverse(ratios.len()));
+    let told = wins.iter().map(|(stack, ratios)| {
+        let (least, most) = ratios.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), r| (l.min(*r), m.max(*r)));
+        let by = |ratio: f64| if ratio < RATIO_SAID_MAX { format!("{ratio:.2}") } else { "very many".to_owned() };
+        let range = if by(least) == by(most) { by(most) } else { format!("{} to {}", by(least), by(most)) };
+        format!("{stack} in {} of {} ({range} times the next)", ratios.len(), cells.len())
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("Most goodput: {}.", told.join(", ")))
+}
+
 /// Writes `report.html` and a picture per metric into the sweep's directory; returns the page's path.
 pub fn render_sweep(
     folder: &Path,
@@ -315,7 +371,7 @@ pub fn render_sweep(
         }
     }
     let seeds = cells.first().map_or(0, |c| c.document.repeat);
-    let mut sentences = came_out;
+    let mut sentences: Vec<String> = most_carried(cells).into_iter().chain(came_out).collect();
     sentences.extend(doubts(cells));
     sentences.extend(axes.iter().map(|a| format!("{} ({}): {}", key_words(&a.key), a.key, words(&a.values, "; "))));
     sentences.push(match seeds {
@@ -344,7 +400,8 @@ pub fn render_sweep(
     }
     let page = Page {
         title: format!("Sweep: {title}"),
-        headline: if cells.len() == 1 { "1 combination".into() } else { format!("{} combinations", cells.len()) },
+        headline: headline(axes, cells, seeds),
+        grade: None,
         verdict: Some(Verdict::total(cells.iter().map(|cell| cell.document.verdict))),
         sentences,
         charts: Vec::new(),

@@ -20,7 +20,7 @@ fn a_colour_is_a_stack_and_a_dash_is_a_value() {
     let order: Vec<&str> = points.all.iter().map(|p| p.curve.as_str()).collect();
     let both = looks(&points, &stacks, &order);
     let found: Vec<Look> = both.curves.into_iter().map(|(look, _)| look).collect();
-    assert_eq!(found, [(1, 0), (1, 1), (0, 0), (0, 1)].map(|(colour, dash)| Look::of(colour).with_dash(dash)));
+    assert_eq!(found, [(2, 0), (2, 1), (0, 0), (0, 1)].map(|(colour, dash)| Look::of(colour).with_dash(dash)));
     // Two stacks and two values are four words of a legend and not eight.
     let names: Vec<&str> = both.keys.iter().map(|key| key.name.as_str()).collect();
     assert_eq!(names, ["tcp-bbr", "wavelane", "air forward delay 10 ms", "air forward delay 20 ms"]);
@@ -203,4 +203,33 @@ fn the_page_says_how_the_checks_came_out() {
         assert!(std::fs::read_to_string(page).unwrap().contains(&line), "{word}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_first_lines_say_what_changes_and_who_carried_most() {
+    let read = |axis: &str| Axis::read(axis).unwrap();
+    let rates = ["5 Mbit/s", "10 Mbit/s", "20 Mbit/s", "50 Mbit/s"];
+    let at = |rate: &str, goodput: [f64; 2]| {
+        let mut cell = cell(rate, &[("wavelane", None), ("tcp-cubic", None)]);
+        cell.document.stacks.iter_mut().zip(goodput).for_each(|(stack, bps)| stack.flows[0].goodput_bps = Some(bps));
+        cell
+    };
+    let all = [[4e6, 2e6], [6e6, 8e6], [9e6, 3e6], [5e6, 0.0]];
+    let cells: Vec<SweepCell> = rates.iter().zip(all).map(|(rate, goodput)| at(rate, goodput)).collect();
+    let axis = format!("air.forward.rate={}", rates.join(","));
+    let axes = [read(&axis)];
+    assert_eq!(
+        headline(&axes, &cells, 5),
+        "What changes: air forward rate 5 Mbit/s to 50 Mbit/s (4 values). 4 combinations, 5 seeds of each"
+    );
+    assert_eq!(
+        most_carried(&cells).unwrap(),
+        "Most goodput: wavelane in 3 of 4 (2.00 to very many times the next), tcp-cubic in 1 of 4 (1.33 times the next)."
+    );
+    let two = [read("air.forward.rate=5 Mbit/s,10 Mbit/s"), read("page.size=1 MB")];
+    assert_eq!(
+        headline(&two, &cells[..2], 1),
+        "What changes: air forward rate 5 Mbit/s, 10 Mbit/s. 2 combinations, one seed of each"
+    );
+    assert_eq!(most_carried(&[cell("5 Mbit/s", &[("wavelane", None)])]), None);
 }

@@ -258,7 +258,7 @@ fn directories_without_a_record_say_what_they_are() {
     let place = Place::new("kinds");
     let (a, b) = (place.path("a"), place.path("b"));
     done(&["run", &smoke(), "--out", &a]);
-    let needs = "compare needs two records or more";
+    let needs = "no two stacks to compare";
     assert!(refused(&["compare", &a]).contains(needs));
     // A study's records lie a folder deeper.
     std::fs::create_dir_all(place.0.join("study/gettys")).unwrap();

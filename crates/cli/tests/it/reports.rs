@@ -113,6 +113,53 @@ fn compare_states_differences_and_ratios_with_intervals() {
 }
 
 #[test]
+fn compare_takes_the_stacks_of_one_record() {
+    let place = Place::new("compare-stacks");
+    let a = place.path("a");
+    run(&["--repeat", "2", "--out", &a, "--set", "stacks=[\"tcp-cubic\", \"wavelane\"]"]);
+    let o = wavelane(&["compare", &a, "--out", &place.path("c")]);
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    let told = out(&o);
+    assert!(told.contains(&format!("B against A: wavelane of {a} against tcp-cubic of {a}")), "{told}");
+    assert!(told.contains("tcp-cubic -> wavelane") && told.matches("verdict ").count() == 1, "{told}");
+    let page = std::fs::read_to_string(place.0.join("c/report.html")).unwrap();
+    assert!(page.contains(">tcp-cubic</text>") && page.contains(">wavelane</text>"), "the curves of both");
+    assert!(page.contains(&format!("wavelane compare {a} --out ")), "one record repeats it");
+}
+
+#[test]
+fn compare_takes_measurements() {
+    let place = Place::new("compare-probes");
+    let measured = |name: &str, grade: &str, p95: &str| {
+        let phase = format!(
+            "{{\"phase\": \"down\", \"goodput_down_bps\": 20e6, \"foreign_p50_ms\": 40.0, \"foreign_p95_ms\": {p95}}}"
+        );
+        let text = format!(
+            "{{\"format\": \"wavelane-probe/1\", \"target\": \"h\", \"grade\": \"{grade}\", \"rpm\": 90.0, \"phases\": [{phase}]}}"
+        );
+        std::fs::create_dir_all(place.0.join(name)).unwrap();
+        place.file(&format!("{name}/probe.json"), &text);
+        place.path(name)
+    };
+    let (before, after, lost) = (measured("a", "F", "438.0"), measured("b", "A+", "34.0"), measured("c", "F", "null"));
+    let o = wavelane(&["compare", &before, &after]);
+    let told = out(&o);
+    assert!(told.contains("B against A: grade F became A+") && told.contains("438.00  34.00"), "{told}{}", err(&o));
+    let o = wavelane(&["compare", &before, &lost, "--json"]);
+    let document: Value = serde_json::from_str(&out(&o)).unwrap();
+    let p95 = document["differences"].as_array().unwrap().iter().find(|d| d["metric"] == "foreign_p95_ms").unwrap();
+    assert_eq!((&p95["first"], &p95["other"], &p95["ratio"]), (&438.0.into(), &Value::Null, &Value::Null));
+    let run_record = place.path("r");
+    run(&["--out", &run_record]);
+    for (dirs, why) in [([&before, &run_record], "is no measurement of `wavelane probe`"), ([&before, &before], "")] {
+        let o = wavelane(&["compare", dirs[0], dirs[1]]);
+        assert_eq!((o.status.code() == Some(2), err(&o).contains(why)), (!why.is_empty(), true), "{}", err(&o));
+    }
+    place.file("a/probe.json", "{\"format\": \"wavelane-pro");
+    assert!(err(&wavelane(&["compare", &before, &after])).contains("is damaged"));
+}
+
+#[test]
 fn open_shows_the_page_and_a_missing_browser_is_one_line() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new("open");

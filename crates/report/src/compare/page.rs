@@ -2,7 +2,7 @@
 
 use super::words::{about, letter};
 use super::{Compared, Comparison};
-use crate::overlay::{legends, overlaid};
+use crate::overlay::{legends, overlaid, whole};
 use crate::page::{First, Page, PageTable, write_page};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
@@ -41,18 +41,23 @@ impl Comparison {
         let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
             title: crate::compare_place::TITLE.into(),
-            headline: self.headline().unwrap_or_else(|| self.how()),
+            headline: match whole(records).map(|r| crate::headline::headline(&r.document, &r.scenario)) {
+                Some(sentences) if !sentences.is_empty() => sentences.join(" "),
+                _ => self.headline().unwrap_or_else(|| self.how()),
+            },
+            grade: None,
             verdict: None,
             sentences: names
                 .chain(self.warnings.iter().cloned())
                 .chain(findings.iter().cloned())
                 .chain((!findings.is_empty()).then(|| self.how()))
-                .chain((!drawn.is_empty()).then(|| legends(records.len(), by_dash)))
+                .chain((!drawn.is_empty() && whole(records).is_none()).then(|| legends(records.len(), by_dash)))
                 .collect(),
             charts: Vec::new(),
             tables: tables.filter(|table| !table.rows.is_empty()).collect(),
             rerun: {
-                let names: Vec<String> = self.names.iter().map(|name| shell(name)).collect();
+                let named = if whole(records).is_some() { &records[..1] } else { records };
+                let names: Vec<String> = named.iter().map(|r| shell(&r.record.to_string_lossy())).collect();
                 format!("wavelane compare {} --out {}", names.join(" "), shell(&out.to_string_lossy()))
             },
         };
