@@ -23,7 +23,7 @@ mod stop;
 
 use self::about::Talks;
 use self::asked::Asked;
-use self::changes::Allowance;
+pub(crate) use self::changes::Allowance;
 use self::contact::Contact;
 use self::devices::Devices;
 use self::lane::LanePort;

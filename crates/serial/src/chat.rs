@@ -1,9 +1,11 @@
 //! The chat with a modem: what to expect and what to say then, in the words of `chat(8)`.
 //!
 //! A script alternates what is expected and what is sent, in words or quotes; `''` expects or sends nothing. `ABORT text`
-//! ends the chat when the modem says that, `TIMEOUT seconds` sets how long each following text is waited for. What is sent
-//! ends in a carriage return, unless in `\c`; `\d` pauses a second and `\p` a tenth. `\r`, `\n`, `\t`, `\s` and `\\` are
-//! characters. A `-` is one as well: there are no sub-expectations. What the modem says is data: it is compared, and shown.
+//! ends the chat when the modem says that, until `CLR_ABORT text`; `TIMEOUT seconds` sets how long each following text is
+//! waited for. `OK-ATZ-OK` expects the first, and if it does not come sends the second (nothing is an empty line) and expects
+//! the third. What is sent ends in a carriage return, unless in `\c`; `\d` pauses a second and `\p` a tenth; `EOT` is control-D.
+//! `\r`, `\n`, `\t`, `\b`, `\s`, `\\`, `\-`, `\^` and three octal digits are characters. Words of `chat(8)` for its terminal
+//! (`SAY`, `ECHO`, `REPORT`) are refused. What the modem says is data: it is compared, and shown.
 
 use std::collections::VecDeque;
 use thiserror::Error;
@@ -17,6 +19,10 @@ pub const TIMEOUT_DEFAULT: Span = Span::from_secs(45);
 const TIMEOUT_MAX_S: u64 = 3_600;
 /// Octets of what the modem said last that are kept, to compare and to show.
 const HEARD_MAX: usize = 256;
+/// The most alternatives to one expected text.
+const OTHERS_MAX: usize = 16;
+/// Words of `chat(8)` that concern its terminal or its own end.
+const ELSEWHERE: [&str; 5] = ["SAY", "ECHO", "REPORT", "CLR_REPORT", "HANGUP"];
 /// How long the rest of the last expected line is waited for: policy.
 const LINE_END: Span = Span::from_secs(1);
 
@@ -30,9 +36,9 @@ pub enum ScriptError {
     #[error("the chat script has a quote that is not closed: add it")]
     Quote,
     /// An escape that is none.
-    #[error("the chat script has `\\{0}`: use \\r \\n \\t \\s \\\\ \\c \\d or \\p")]
+    #[error("the chat script has `\\{0}`: use \\r \\n \\t \\b \\s \\\\ \\- \\^ \\c \\d \\p or three octal digits")]
     Escape(char),
-    /// `ABORT` or `TIMEOUT` without its text.
+    /// `ABORT`, `CLR_ABORT` or `TIMEOUT` without its text.
     #[error("the chat script has {0} without a text behind it")]
     Missing(&'static str),
     /// No number of seconds.
@@ -41,12 +47,37 @@ pub enum ScriptError {
     /// An abort text that is empty or longer than what is kept.
     #[error("the chat script has a text of {0} octets to expect: use 1 to {HEARD_MAX}")]
     Length(usize),
+    /// A word that does nothing here.
+    #[error(
+        "the chat script has `{0}`, which means nothing here: remove it with its text, for `wavelane status` and the log say what the modem says"
+    )]
+    Elsewhere(&'static str),
+    /// A break.
+    #[error("the chat script has `BREAK`, and breaks are not sent: remove it")]
+    Break,
+    /// What `chat(8)` takes for a control character.
+    #[error(
+        "the chat script has a `^`: write \\^ for the character, and three octal digits for a control character (\\003 for ^C)"
+    )]
+    Control,
+    /// Alternatives that do not end with a text to expect, or too many.
+    #[error(
+        "the chat script has `{0}`: write expected-sent-expected with at most {OTHERS_MAX} further texts, and \\- for a dash"
+    )]
+    Others(String),
+    /// It cannot find out whether there is a connection.
+    #[error(
+        "the chat script expects nothing after it calls: end it with what the modem says of a connection, such as CONNECT"
+    )]
+    Blind,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
-    Expect(Vec<u8>, Span),
+    /// What is waited for, for how long, and what is done if it does not come.
+    Expect(Vec<u8>, Span, Vec<Step>),
     Abort(Vec<u8>),
+    ClearAbort(Vec<u8>),
     Send(Vec<Piece>),
 }
 
@@ -73,9 +104,10 @@ impl Script {
         let (mut steps, mut timeout, mut expects) = (Vec::new(), TIMEOUT_DEFAULT, true);
         while let Some(word) = words.next() {
             match word.as_str() {
-                "ABORT" if expects => {
-                    let text = plain(&words.next().ok_or(ScriptError::Missing("ABORT"))?)?;
-                    steps.push(Step::Abort(comparable(text)?));
+                "ABORT" | "CLR_ABORT" if expects => {
+                    let missing = if word == "ABORT" { "ABORT" } else { "CLR_ABORT" };
+                    let text = comparable(plain(&words.next().ok_or(ScriptError::Missing(missing))?)?)?;
+                    steps.push(if word == "ABORT" { Step::Abort(text) } else { Step::ClearAbort(text) });
                 }
                 "TIMEOUT" if expects => {
                     let text = words.next().ok_or(ScriptError::Missing("TIMEOUT"))?;
@@ -85,26 +117,60 @@ impl Script {
                 _ => {
                     if !expects {
                         steps.push(Step::Send(pieces(&word)?));
+                    } else if let Some(word) = ELSEWHERE.iter().find(|known| **known == word) {
+                        return Err(ScriptError::Elsewhere(word));
                     } else if !word.is_empty() {
-                        steps.push(Step::Expect(comparable(plain(&word)?)?, timeout));
+                        steps.push(expectation(&word, timeout)?);
                     }
                     expects = !expects;
                 }
             }
+        }
+        let calls = steps.iter().rposition(dials).unwrap_or(0);
+        if !steps[calls..].iter().any(|step| matches!(step, Step::Expect(..))) {
+            return Err(ScriptError::Blind);
         }
         Ok(Self(steps))
     }
 
     /// Whether it calls somebody up (V.250, section 6.3.1: `D`), and does not only wait for a call.
     pub fn dials(&self) -> bool {
-        self.0.iter().any(|step| {
-            let Step::Send(pieces) = step else { return false };
-            let octets =
-                pieces.iter().filter_map(|piece| if let Piece::Text(octets) = piece { Some(octets) } else { None });
-            let said: Vec<u8> = octets.flatten().map(u8::to_ascii_uppercase).collect();
-            said.starts_with(b"ATD") || said.windows(2).any(|word| word == b"DT" || word == b"DP")
-        })
+        self.0.iter().any(dials)
     }
+}
+
+fn dials(step: &Step) -> bool {
+    let Step::Send(pieces) = step else { return false };
+    let octets = pieces.iter().filter_map(|piece| if let Piece::Text(octets) = piece { Some(octets) } else { None });
+    let said: Vec<u8> = octets.flatten().map(u8::to_ascii_uppercase).collect();
+    said.starts_with(b"ATD") || said.windows(2).any(|word| word == b"DT" || word == b"DP")
+}
+
+/// `expected`, or `expected-sent-expected` and so on.
+fn expectation(word: &str, timeout: Span) -> Result<Step, ScriptError> {
+    let (mut parts, mut chars) = (vec![String::new()], word.chars());
+    while let Some(c) = chars.next() {
+        let part = parts.last_mut().expect("there is one from the start");
+        match c {
+            '-' => parts.push(String::new()),
+            '\\' => {
+                part.push(c);
+                part.extend(chars.next());
+            }
+            c => part.push(c),
+        }
+    }
+    if parts.len() % 2 == 0 || parts.len() / 2 > OTHERS_MAX {
+        return Err(ScriptError::Others(shown(word)));
+    }
+    let mut otherwise = Vec::new();
+    while let Some(expected) = parts.pop() {
+        let step = Step::Expect(comparable(plain(&expected)?)?, timeout, core::mem::take(&mut otherwise));
+        let Some(sent) = parts.pop() else { return Ok(step) };
+        let sent = if sent.is_empty() { vec![Piece::Text(vec![b'\r'])] } else { pieces(&sent)? };
+        otherwise = vec![Step::Send(sent), step];
+    }
+    Err(ScriptError::Others(shown(word)))
 }
 
 fn shown(said: &str) -> String {
@@ -161,6 +227,11 @@ fn plain(word: &str) -> Result<Vec<u8>, ScriptError> {
 
 /// What is sent; a text that is not empty, or is asked for by no `\c`, ends in a carriage return.
 fn pieces(word: &str) -> Result<Vec<Piece>, ScriptError> {
+    match word {
+        "EOT" => return Ok(vec![Piece::Text(vec![4])]),
+        "BREAK" => return Err(ScriptError::Break),
+        _ => {}
+    }
     let mut pieces = Vec::new();
     let mut ends = true;
     for piece in unescape(word)? {
@@ -186,13 +257,20 @@ fn unescape(word: &str) -> Result<Vec<Option<Piece>>, ScriptError> {
                 'r' => text(b'\r'),
                 'n' => text(b'\n'),
                 't' => text(b'\t'),
+                'b' => text(8),
                 's' => text(b' '),
-                '\\' => text(b'\\'),
+                same @ ('\\' | '-' | '^') => text(same as u8),
+                first @ '0'..='3' => {
+                    let digits: String = core::iter::once(first).chain(chars.by_ref().take(2)).collect();
+                    let octet = u8::from_str_radix(&digits, 8).ok().filter(|_| digits.len() == 3);
+                    text(octet.ok_or(ScriptError::Escape(first))?)
+                }
                 'c' => None,
                 'd' => Some(Piece::Pause(Span::from_secs(1))),
                 'p' => Some(Piece::Pause(Span::from_millis(100))),
                 other => return Err(ScriptError::Escape(other)),
             },
+            '^' => return Err(ScriptError::Control),
             c => Some(Piece::Text(c.encode_utf8(&mut buffer).as_bytes().to_vec())),
         };
         pieces.push(piece);
@@ -278,12 +356,16 @@ impl Chat {
                     return;
                 }
                 None => match self.steps.front() {
-                    Some(Step::Expect(_, timeout)) => {
+                    Some(Step::Expect(_, timeout, _)) => {
                         self.due = Some(now + *timeout);
                         return;
                     }
                     Some(Step::Abort(text)) => {
                         self.aborts.push(text.clone());
+                        self.steps.pop_front();
+                    }
+                    Some(Step::ClearAbort(text)) => {
+                        self.aborts.retain(|abort| abort != text);
                         self.steps.pop_front();
                     }
                     Some(Step::Send(pieces)) => {
@@ -331,7 +413,7 @@ impl Chat {
     fn compare(&mut self, now: Instant) {
         self.aborted = self.aborts.iter().any(|text| self.ends_with(text));
         let sent = self.pieces.is_empty() && !self.pausing;
-        let met = sent && matches!(self.steps.front(), Some(Step::Expect(text, _)) if self.ends_with(text));
+        let met = sent && matches!(self.steps.front(), Some(Step::Expect(text, ..)) if self.ends_with(text));
         if self.aborted || met {
             let line = self.heard.iter().rposition(|octet| matches!(octet, b'\r' | b'\n')).map_or(0, |at| at + 1);
             self.heard.drain(..line);
@@ -343,7 +425,9 @@ impl Chat {
         } else if met {
             self.steps.pop_front();
             // What was said before in this line shall not count for the next text.
-            if self.steps.iter().all(|step| matches!(step, Step::Abort(_)) || *step == Step::Send(Vec::new())) {
+            let speaks =
+                |step: &Step| matches!(step, Step::Expect(..)) || matches!(step, Step::Send(said) if !said.is_empty());
+            if !self.steps.iter().any(speaks) {
                 self.tail = true;
                 self.due = Some(now + LINE_END);
             } else {
@@ -370,8 +454,14 @@ impl Chat {
         if core::mem::take(&mut self.pausing) {
             return self.go_on(now);
         }
-        match self.steps.front() {
-            Some(Step::Expect(text, _)) if self.pieces.is_empty() => {
+        match self.steps.front_mut() {
+            Some(Step::Expect(_, _, otherwise)) if self.pieces.is_empty() && !otherwise.is_empty() => {
+                let otherwise = core::mem::take(otherwise);
+                self.steps.pop_front();
+                otherwise.into_iter().rev().for_each(|step| self.steps.push_front(step));
+                self.go_on(now);
+            }
+            Some(Step::Expect(text, ..)) if self.pieces.is_empty() => {
                 let expected = shown(&String::from_utf8_lossy(text));
                 let said = self.heard_text();
                 self.finish(Outcome::TimedOut { expected, said });

@@ -1,4 +1,4 @@
-//! Keeps a call up: chats with the modem, hands the connection over, hangs up, and dials again ever more slowly.
+//! Keeps a call up: chats with the modem, hands the connection over, hangs up what is dead, and dials again ever more slowly.
 
 use crate::chat::{Chat, Outcome, Script};
 use std::collections::VecDeque;
@@ -18,14 +18,12 @@ const EVENTS_MAX: usize = 16;
 pub struct Config {
     /// What is said until there is a connection.
     pub script: Script,
-    /// Also hang up by `+++` and `ATH`, for a device without DTR.
-    pub escape: bool,
     /// The first wait before another try; it doubles.
     pub again_first: Span,
     /// The longest.
     pub again_max: Span,
-    /// Calls in a row that may fail; nothing never gives up.
-    pub tries: Option<u32>,
+    /// A call is over without a [`Dialer::proved`] for so long; nothing where silence says nothing.
+    pub proof_max: Option<Span>,
 }
 
 impl Config {
@@ -34,7 +32,23 @@ impl Config {
     pub fn new(script: Script) -> Self {
         let (first, longest) = if script.dials() { (5, 300) } else { (1, 1) };
         let (again_first, again_max) = (Span::from_secs(first), Span::from_secs(longest));
-        Self { script, escape: false, again_first, again_max, tries: None }
+        Self { script, again_first, again_max, proof_max: None }
+    }
+}
+
+/// What is to be remembered of a port's calls while the port is closed or gone, so that whoever makes it come and go pays for no more calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Past {
+    failures: u32,
+    not_before: Instant,
+}
+
+impl Past {
+    /// Of a port without calls.
+    pub const NONE: Self = Self { failures: 0, not_before: Instant::ZERO };
+    /// When its port may be called by again.
+    pub const fn not_before(&self) -> Instant {
+        self.not_before
     }
 }
 
@@ -45,12 +59,12 @@ pub enum Event {
     Dtr(bool),
     /// There is a connection; the modem's line.
     Connected(String),
-    /// There is none, why, and when the next try is, if there is one.
+    /// There is none, why, and when the next try is.
     Failed {
         /// The chat's end, or the call's.
         why: String,
         /// From now.
-        again: Option<Span>,
+        again: Span,
     },
 }
 
@@ -59,6 +73,7 @@ enum State {
     Chatting(Box<Chat>),
     Connected {
         since: Instant,
+        proved: Instant,
     },
     /// Stages of hanging up: silence, `+++`, silence, `ATH`, DTR.
     HangingUp {
@@ -68,7 +83,6 @@ enum State {
     Waiting {
         until: Instant,
     },
-    GivenUp,
 }
 
 /// A modem that is kept connected.
@@ -77,28 +91,43 @@ pub struct Dialer {
     config: Config,
     state: State,
     failures: u32,
-    again: Option<Span>,
-    /// Stay hung up.
-    closed: bool,
+    again: Span,
     out: Vec<u8>,
     events: VecDeque<Event>,
 }
 
 impl Dialer {
-    /// Begins to call.
-    pub fn new(now: Instant, config: &Config) -> Self {
-        let state = State::Waiting { until: now };
+    /// Begins to call, once its port's past allows it.
+    pub fn new(now: Instant, config: &Config, past: Past) -> Self {
+        let state = State::Waiting { until: past.not_before };
         let mut dialer = Self {
             config: config.clone(),
             state,
-            failures: 0,
-            again: None,
-            closed: false,
+            failures: past.failures,
+            again: Span::ZERO,
             out: Vec::new(),
             events: VecDeque::new(),
         };
-        dialer.call(now);
+        if past.not_before <= now {
+            dialer.call(now);
+        } else {
+            dialer.report(Event::Dtr(false));
+            dialer.report(Event::Failed { why: "its port was closed".into(), again: past.not_before.since(now) });
+        }
         dialer
+    }
+
+    /// What the next dialer of this port is to know, if this one ends now.
+    pub fn past(&self, now: Instant) -> Past {
+        let (failures, not_before) = match self.state {
+            State::Waiting { until } => (self.failures, until),
+            State::HangingUp { .. } => (self.failures, now + self.again),
+            State::Chatting(_) | State::Connected { .. } => {
+                let failures = self.failures_with_this(now);
+                (failures, now + self.wait_after(failures))
+            }
+        };
+        Past { failures, not_before }
     }
 
     /// Whether octets are the connection's.
@@ -127,45 +156,65 @@ impl Dialer {
         match chat.outcome().cloned() {
             None => {}
             Some(Outcome::Done(said)) => {
-                self.state = State::Connected { since: now };
+                self.state = State::Connected { since: now, proved: now };
                 self.report(Event::Connected(said));
             }
-            Some(bad) => self.fail(now, bad.to_string()),
+            Some(bad) => self.fail(now, bad.to_string(), false),
         }
     }
 
-    fn fail(&mut self, now: Instant, why: String) {
-        let lasted = matches!(self.state, State::Connected { since } if now.since(since) >= LASTING);
-        self.failures = if lasted { 1 } else { self.failures.saturating_add(1) };
-        let over = self.closed || self.config.tries.is_some_and(|tries| self.failures >= tries);
-        let wait = self.config.again_first.times(1 << (self.failures - 1).min(20)).min(self.config.again_max);
-        self.again = (!over).then_some(wait);
-        let again = self.again;
-        self.report(Event::Failed { why, again });
-        self.hang_up_now(now);
+    /// Failures in a row, the present call's end among them. One that lasted counts for none before it.
+    fn failures_with_this(&self, now: Instant) -> u32 {
+        let lasted = match self.state {
+            // Of a dead call the time counts in which it was not.
+            State::Connected { since, proved } => {
+                let end = if self.config.proof_max.is_some() { proved } else { now };
+                end.since(since) >= LASTING
+            }
+            _ => false,
+        };
+        if lasted { 1 } else { self.failures.saturating_add(1) }
     }
 
-    fn hang_up_now(&mut self, now: Instant) {
-        let escape = self.config.escape && self.is_connected();
+    fn wait_after(&self, failures: u32) -> Span {
+        self.config.again_first.times(1 << failures.saturating_sub(1).min(20)).min(self.config.again_max)
+    }
+
+    fn fail(&mut self, now: Instant, why: String, escape: bool) {
+        self.failures = self.failures_with_this(now);
+        self.again = self.wait_after(self.failures);
+        self.report(Event::Failed { why, again: self.again });
         let (stage, span) = if escape { (0, GUARD) } else { (3, Span::ZERO) };
         self.state = State::HangingUp { stage, until: now + span };
-        if !escape {
-            self.handle_timeout(now);
-        }
+        self.handle_timeout(now);
     }
 
-    /// The modem says that there is no carrier any more, by its line or by the owner's knowledge.
-    pub fn carrier_lost(&mut self, now: Instant) {
+    /// The modem has no carrier any more, by its word or by the port's line.
+    pub fn carrier_lost(&mut self, now: Instant, why: &str) {
         if self.is_connected() {
-            self.fail(now, "the carrier was lost".into());
+            self.fail(now, why.into(), false);
         }
     }
 
-    /// Ends the call for good.
-    pub fn hang_up(&mut self, now: Instant) {
-        if !core::mem::replace(&mut self.closed, true) {
-            self.fail(now, "hung up here".into());
+    /// The call is of no use although the modem may well have a carrier: it is hung up, by `+++` and `ATH` before DTR, which many cables
+    /// lack.
+    pub fn hang_up(&mut self, now: Instant, why: &str) {
+        if self.is_connected() {
+            self.fail(now, why.into(), true);
         }
+    }
+
+    /// Something came by this call that only the other end can have sent.
+    pub fn proved(&mut self, at: Instant) {
+        if let State::Connected { proved, .. } = &mut self.state {
+            *proved = at;
+        }
+    }
+
+    /// When a call without further proof is over.
+    fn proof_due(&self) -> Option<Instant> {
+        let State::Connected { proved, .. } = self.state else { return None };
+        self.config.proof_max.map(|longest| proved + longest)
     }
 
     /// Takes octets from the device; the connection's go to `take`.
@@ -180,7 +229,7 @@ impl Dialer {
                 }
             }
             // A modem that hangs up says so: nobody waits for it.
-            State::HangingUp { .. } | State::Waiting { .. } | State::GivenUp => {}
+            State::HangingUp { .. } | State::Waiting { .. } => {}
         }
     }
 
@@ -208,13 +257,15 @@ impl Dialer {
                         *until = now + HANG_UP;
                         self.report(Event::Dtr(false));
                     }
-                    _ => {
-                        let wait = self.again.map(|again| now + again);
-                        self.state = wait.map_or(State::GivenUp, |until| State::Waiting { until });
-                    }
+                    _ => self.state = State::Waiting { until: now + self.again },
                 }
             }
             State::Waiting { until } if *until <= now => self.call(now),
+            State::Connected { .. } => {
+                if let Some(longest) = self.config.proof_max.filter(|_| self.proof_due().is_some_and(|at| at <= now)) {
+                    self.hang_up(now, &format!("nothing of the other end's came for {longest}"));
+                }
+            }
             _ => {}
         }
     }
@@ -225,7 +276,7 @@ impl Dialer {
             State::Chatting(chat) => chat.poll_timeout(),
             State::HangingUp { until, .. } => Some(Wakeup { at: *until, cause: "hanging up" }),
             State::Waiting { until } => Some(Wakeup { at: *until, cause: "next call" }),
-            State::Connected { .. } | State::GivenUp => None,
+            State::Connected { .. } => self.proof_due().map(|at| Wakeup { at, cause: "proof that a call lives" }),
         }
     }
 

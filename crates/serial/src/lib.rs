@@ -14,6 +14,7 @@ mod corpus_tests;
 mod counters;
 mod deframer;
 pub mod dialer;
+pub mod ended;
 mod framer;
 #[cfg(test)]
 mod framer_tests;

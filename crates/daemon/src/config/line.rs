@@ -5,7 +5,7 @@ use super::tables::LaneTable;
 use super::{ConfigError, LaneSocket, Ways, value};
 use crate::serial;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Quantity, Rate};
+use wavelane_base::{Quantity, Rate, Span};
 use wavelane_gateway::Controller;
 use wavelane_host::tty::PortSettings;
 use wavelane_serial::chat::Script;
@@ -26,6 +26,10 @@ const MTU_MAX: usize = 1_500;
 const LONG_PACKETS_FROM: u32 = 115_200;
 /// Of ten bits on the wire eight carry data (8N1).
 const DATA_BITS: (u64, u64) = (8, 10);
+
+/// A call is hung up after so long without a frame, where the other end is never silent for half as long: a neighbour asks for signs of life
+/// within 25 s, and PPP within 10. Policy: such a call costs money.
+const PROOF_MAX: Span = Span::from_secs(60);
 
 /// A serial line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +109,7 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
             "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"",
         );
     }
-    let dial = dial(t.chat.as_deref(), key)?;
+    let dial = dial(t.chat.as_deref(), t.direction != Ways::Out, key)?;
     let address = (t.direction != Ways::In).then(|| serial::far_end(&device).to_string());
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
     let socket =
@@ -122,11 +126,12 @@ pub(super) struct Keys<'a> {
     pub(super) mtu: Option<usize>,
 }
 
-/// How a modem gets a connection.
-pub(super) fn dial(chat: Option<&str>, key: &str) -> Result<Option<dialer::Config>, ConfigError> {
+/// How a modem gets a connection. `proves` is whether the other end is never silent for long.
+pub(super) fn dial(chat: Option<&str>, proves: bool, key: &str) -> Result<Option<dialer::Config>, ConfigError> {
     let script = chat.map(Script::parse).transpose();
     let script = script.map_err(|why| value(format!("{key}: chat"), format!("cannot be read: {why}")))?;
-    Ok(script.map(dialer::Config::new))
+    let proof_max = proves.then_some(PROOF_MAX);
+    Ok(script.map(|script| dialer::Config { proof_max, ..dialer::Config::new(script) }))
 }
 
 /// Reads the keys of a line.

@@ -97,7 +97,7 @@ impl SerialIp {
         if t.peer.is_some() && line.framing != Framing::Ppp {
             return Err(value("serial.peer", "is told by PPP alone: remove it, or write framing = \"ppp\""));
         }
-        let dial = dial(t.chat.as_deref(), "serial")?;
+        let dial = dial(t.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
         Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, routes })
     }
 }

@@ -9,14 +9,14 @@ const AGAIN: Span = Span::from_secs(30);
 
 /// Lines that may still be logged.
 #[derive(Clone, Debug)]
-pub(super) struct Allowance {
+pub(crate) struct Allowance {
     left: u32,
     refilled: Instant,
     unsaid: u64,
 }
 
 impl Allowance {
-    pub(super) fn new(at: Instant) -> Self {
+    pub(crate) fn new(at: Instant) -> Self {
         Self { left: AT_ONCE, refilled: at, unsaid: 0 }
     }
     fn refill(&mut self, at: Instant) {
@@ -27,7 +27,7 @@ impl Allowance {
         }
     }
     /// If a line may be logged, how many before were not.
-    pub(super) fn take(&mut self, at: Instant) -> Option<u64> {
+    pub(crate) fn take(&mut self, at: Instant) -> Option<u64> {
         self.refill(at);
         if self.left == 0 {
             self.unsaid += 1;

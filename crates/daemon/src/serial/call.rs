@@ -1,26 +1,33 @@
 //! The call that a port's modem must have before its octets are packets: dialled or answered by a chat, and again when it ends.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use wavelane_base::{Instant, Span};
 use wavelane_host::tty::Tty;
-use wavelane_serial::dialer::{Config, Dialer, Event};
+use wavelane_serial::Framing;
+use wavelane_serial::dialer::{Config, Dialer, Event, Past};
+use wavelane_serial::ended::Ended;
 
-/// What a modem says whose call ended (V.250, table 1). Every frame ends in an octet of its own, so none ends so.
-const ENDED: &[u8] = b"NO CARRIER\r\n";
-/// ... and nothing follows for this long.
-const SILENT: Span = Span::from_secs(1);
 /// The state until the chat ends.
 const CALLING: &str = "its modem is getting a connection";
 /// How often the port's carrier line is looked at during a call.
 const LOOK: Span = Span::from_secs(1);
+/// Ports whose calls are remembered; of more the one that may call soonest is forgotten.
+const PASTS_MAX: usize = 64;
+
+/// The calls of ports that are closed or gone: a plug that falls out, or a reload, is no reason to call sooner. It outlives ports, lanes and
+/// configurations, so it is the process's.
+static PASTS: Mutex<BTreeMap<String, Past>> = Mutex::new(BTreeMap::new());
 
 /// See the module's description.
 pub(super) struct Call {
+    port: String,
     dialer: Dialer,
-    /// The last octets of the connection, and when they came.
-    tail: VecDeque<u8>,
-    heard: Instant,
+    ended: Ended,
+    framing: Framing,
     look_at: Instant,
+    /// The file says that a call has a carrier line.
+    wants_carrier: bool,
     /// The carrier line was on during this call: its end is the call's. Many cables and all pseudo-terminals have none.
     had_carrier: bool,
     /// Why there is no connection, or the modem's words about the one that there is.
@@ -28,12 +35,15 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(now: Instant, config: &Config) -> Self {
+    pub(super) fn new(now: Instant, port: &str, config: &Config, framing: Framing, wants_carrier: bool) -> Self {
+        let past = PASTS.lock().unwrap_or_else(PoisonError::into_inner).remove(port).unwrap_or(Past::NONE);
         Self {
-            dialer: Dialer::new(now, config),
-            tail: VecDeque::with_capacity(ENDED.len()),
-            heard: now,
+            port: port.into(),
+            dialer: Dialer::new(now, config, past),
+            ended: Ended::new(now, framing),
+            framing,
             look_at: now,
+            wants_carrier,
             had_carrier: false,
             state: CALLING.into(),
         }
@@ -50,17 +60,19 @@ impl Call {
     pub(super) fn read(&mut self, now: Instant, octets: &[u8]) -> Vec<u8> {
         let mut connection = Vec::new();
         if !self.is_connected() {
-            self.tail.clear();
+            self.ended = Ended::new(now, self.framing);
         }
         self.dialer.push(now, octets, |of_it| connection.extend_from_slice(of_it));
-        self.heard = now;
-        for octet in &connection {
-            if self.tail.len() == ENDED.len() {
-                self.tail.pop_front();
-            }
-            self.tail.push_back(*octet);
-        }
+        self.ended.push(now, &connection);
         connection
+    }
+    /// A frame came that only the other end can have sent.
+    pub(super) fn proved(&mut self, now: Instant) {
+        self.dialer.proved(now);
+    }
+    /// The connection is of no use.
+    pub(super) fn hang_up(&mut self, now: Instant, why: &str) {
+        self.dialer.hang_up(now, why);
     }
     /// Does what is due, and appends what is to be said to the modem. Returns whether a call began or ended: what waited for the line before is of
     /// no use.
@@ -69,9 +81,11 @@ impl Call {
         if self.is_connected() && now >= self.look_at {
             self.look_at = now + LOOK;
             let carrier = tty.modem_lines().is_some_and(|lines| lines.carrier);
-            let said = now.since(self.heard) >= SILENT && self.tail.iter().eq(ENDED);
-            if self.had_carrier && !carrier || said {
-                self.dialer.carrier_lost(now);
+            if self.had_carrier && !carrier || self.ended.is_said(now) {
+                self.dialer.carrier_lost(now, "the carrier was lost");
+            } else if self.wants_carrier && !carrier {
+                self.dialer
+                    .hang_up(now, "DCD is off during the call: set the modem to AT&C1, or remove carrier = true");
             }
             self.had_carrier |= carrier;
         }
@@ -86,14 +100,14 @@ impl Call {
                     }
                 }
                 Event::Connected(said) => {
-                    (self.had_carrier, self.look_at) = (false, now);
+                    // DCD may come up a little after the modem's word.
+                    (self.had_carrier, self.look_at) = (false, now + LOOK);
                     let said = wavelane_base::text::line(&said, 60);
                     self.state = format!("its modem has a connection ({said})");
                 }
                 Event::Failed { why, again } => {
                     is_another = true;
-                    let again = again.map_or_else(|| "not again".into(), |wait| format!("again in {wait}"));
-                    self.state = format!("its modem has no connection: {why}; {again}");
+                    self.state = format!("its modem has no connection: {why}; again in {again}");
                 }
             }
         }
@@ -104,5 +118,42 @@ impl Call {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let look = self.is_connected().then_some(self.look_at);
         [self.dialer.poll_timeout().map(|wakeup| wakeup.at), look].into_iter().flatten().min()
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let past = self.dialer.past(wavelane_host::realtime::now());
+        let mut pasts = PASTS.lock().unwrap_or_else(PoisonError::into_inner);
+        pasts.insert(std::mem::take(&mut self.port), past);
+        if pasts.len() > PASTS_MAX {
+            let soonest = pasts.iter().min_by_key(|(_, past)| past.not_before()).map(|(port, _)| port.clone());
+            soonest.and_then(|port| pasts.remove(&port));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_host::realtime;
+    use wavelane_serial::chat::Script;
+
+    #[test]
+    fn a_port_that_comes_and_goes_is_not_called_by_more_often() {
+        let config = Config::new(Script::parse("'' ATDT1 CONNECT").expect("a script"));
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            let now = realtime::now();
+            let call = Call::new(now, "/dev/test-of-pasts", &config, Framing::Slip, false);
+            // A chat waits for 45 s at first; a call that must not be made yet, for the back-off.
+            waits.push(call.deadline().expect("something due").since(now).as_millis());
+        }
+        // The first call ended with its port; no other one was made.
+        assert!(waits[0] > 40_000 && waits[1..].iter().all(|wait| (3_000..=5_000).contains(wait)), "{waits:?}");
+        for port in 0..2 * PASTS_MAX {
+            drop(Call::new(realtime::now(), &format!("/dev/test-{port}"), &config, Framing::Slip, false));
+        }
+        assert!(PASTS.lock().unwrap_or_else(PoisonError::into_inner).len() <= PASTS_MAX);
     }
 }

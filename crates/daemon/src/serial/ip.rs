@@ -4,6 +4,7 @@
 use super::PacedLine;
 use super::flow::Waiting;
 use crate::config::{SerialIp, prefix_text};
+use crate::daemon::Allowance;
 use crate::log::Pen;
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +15,7 @@ use wavelane_host::nft::{ToolError, run};
 use wavelane_host::realtime;
 use wavelane_host::tun::{Tun, TunError};
 use wavelane_queue::{Discipline, Limits, Queue, Terms, UNLIMITED};
-use wavelane_serial::ppp::{Agreed, Event};
+use wavelane_serial::ppp::{Agreed, Cause, Event};
 use wavelane_serial::{Line, LineConfig};
 
 /// Most packets that wait for the line, and their octets: about 10 s of 115.2 kbit/s. The queue's management keeps them few.
@@ -106,6 +107,8 @@ pub(crate) struct IpLine {
     state: LineState,
     shared: Shared,
     pen: Pen,
+    /// A modem may have something else to say each time.
+    told: Allowance,
     /// Keyed, so that no outsider makes two flows one.
     key: u64,
     try_at: Instant,
@@ -140,6 +143,7 @@ impl IpLine {
             state: LineState { unused: Some("its port is not open yet".into()), ..LineState::default() },
             shared: Shared::default(),
             pen,
+            told: Allowance::new(realtime::now()),
             key: u64::from_le_bytes(key),
             try_at: Instant::ZERO,
             buffer: vec![0; PACKET_ROOM],
@@ -161,7 +165,7 @@ impl IpLine {
                 *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
                 return;
             }
-            self.hear_of_ppp();
+            self.hear_of_ppp(now);
             self.write_line(now);
             *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
             if more {
@@ -201,7 +205,7 @@ impl IpLine {
             return;
         }
         self.try_at = now + AGAIN;
-        match PacedLine::open(&port, self.config.line.port, self.config.dial.as_ref()) {
+        match PacedLine::open(&port, self.config.line.port, self.config.line.framing, self.config.dial.as_ref()) {
             Ok(mut line) => {
                 line.tend(now);
                 self.line = Some(line);
@@ -220,7 +224,7 @@ impl IpLine {
         if std::mem::replace(&mut self.joined, connected) != connected {
             if connected {
                 if let Some(state) = &state {
-                    self.pen.put(&format!("[serial]: {state}"));
+                    self.tell(state);
                 }
                 self.ip.line_up(now);
                 if self.ip.is_up() {
@@ -239,10 +243,10 @@ impl IpLine {
     fn carries(&mut self) {
         self.state.unused = None;
         let (name, port, framing) = (&self.config.name, &self.config.device, self.config.line.framing);
-        self.pen.put(&format!("[serial]: {name} carries IP by {port} ({framing})"));
+        self.tell(&format!("{name} carries IP by {port} ({framing})"));
     }
     /// What became of a PPP link.
-    fn hear_of_ppp(&mut self) {
+    fn hear_of_ppp(&mut self, now: Instant) {
         while let Some(event) = self.ip.poll_event() {
             match event {
                 Event::Up(agreed) => {
@@ -250,29 +254,43 @@ impl IpLine {
                     // The other end may take less than the file says.
                     let mtu = usize::from(agreed.mtu).min(self.config.line.mtu).to_string();
                     if let Err(why) = run("ip", &["link", "set", "dev", &self.config.name, "mtu", &mtu], "") {
-                        self.pen.put(&format!("[serial]: cannot set the MTU to {mtu}: {why}"));
+                        self.tell(&format!("cannot set the MTU to {mtu}: {why}"));
                     }
                     // What the file says stands already.
                     if self.config.addresses.is_empty() && self.given != Some(agreed) {
                         let set = set_addresses(&self.config.name, self.given, agreed);
                         self.given = Some(agreed);
                         if let Err(why) = set {
-                            self.pen.put(&format!("[serial]: cannot set the address {}: {why}", agreed.local));
+                            self.tell(&format!("cannot set the address {}: {why}", agreed.local));
                         }
                     }
-                    self.pen.put(&format!("[serial]: PPP is up, {} to {}", agreed.local, agreed.remote));
+                    self.tell(&format!("PPP is up, {} to {}", agreed.local, agreed.remote));
                     self.carries();
                 }
-                Event::Down(why) if self.line.is_some() => self.refuse(format!("PPP is down: {why}")),
+                Event::Down(why) if self.joined => {
+                    self.refuse(format!("PPP is down: {why}"));
+                    // A call without a link costs as much as one with it.
+                    if let Some(line) = self.line.as_mut().filter(|_| why != Cause::Renegotiated) {
+                        line.hang_up(now, &format!("PPP is down: {why}"));
+                    }
+                }
                 Event::Down(_) | Event::Uncompressed => {}
             }
         }
+    }
+    fn tell(&mut self, what: &str) {
+        let unsaid = match self.told.take(realtime::now()) {
+            None => return,
+            Some(0) => String::new(),
+            Some(lines) => format!(" ({lines} lines before were not logged)"),
+        };
+        self.pen.put(&format!("[serial]: {what}{unsaid}"));
     }
     /// Nothing passes, and why; logged once.
     fn refuse(&mut self, why: String) {
         let is_new = self.state.unused.as_ref() != Some(&why);
         if is_new {
-            self.pen.put(&format!("[serial]: {why}"));
+            self.tell(&why);
         }
         self.state.unused = Some(why);
         // What waited would arrive long after its time.
@@ -310,6 +328,10 @@ impl IpLine {
         let mut reads = 0;
         while reads < PORT_READS && line.read(now, |octets| ip.push(now, octets, &mut give)) {
             reads += 1;
+        }
+        if ip.is_up() {
+            // A PPP link that is up has answered an echo lately; of other framings nothing is asked.
+            line.proved(now);
         }
         let counters = ip.counters();
         self.state.bad = counters.bad_by_cause().map(|(fault, count)| (fault.word(), count)).collect();

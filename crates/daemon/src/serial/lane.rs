@@ -36,7 +36,7 @@ impl SerialLane {
         let (Some(path), Some(settings)) = (&socket.device, &socket.line) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let line = PacedLine::open(path, settings.port, socket.dial.as_ref())?;
+        let line = PacedLine::open(path, settings.port, settings.framing, socket.dial.as_ref())?;
         let mut framer = Framer::new(settings.framing);
         framer.set_frame_max(settings.mtu);
         framer.set_idle(wavelane_serial::idle_at(settings.rate()));
@@ -53,17 +53,21 @@ impl AsFd for SerialLane {
 impl Medium for SerialLane {
     fn receive(&mut self, take: &mut dyn FnMut(Datagram<'_>)) -> io::Result<usize> {
         let Self { line, framer, far_end, .. } = self;
+        let mut frames = 0;
         let mut pass = |bytes: &mut [u8]| {
+            frames += 1;
             take(Datagram { bytes, segment: None, from: *far_end, at: None, ecn: Ecn::NotEct, waited: Span::ZERO });
         };
         let now = realtime::now();
         framer.handle_timeout(now, &mut pass);
-        for reads in 0..READS {
-            if !line.read(now, |octets| framer.push(now, octets, &mut pass)) {
-                return Ok(reads);
-            }
+        let mut reads = 0;
+        while reads < READS && line.read(now, |octets| framer.push(now, octets, &mut pass)) {
+            reads += 1;
         }
-        Ok(READS)
+        if frames > 0 {
+            line.proved(now);
+        }
+        Ok(reads)
     }
     fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: Destination, _: Ecn) -> Sent {
         let size = segment.map_or(bytes.len(), usize::from).max(1);

@@ -4,8 +4,8 @@ use super::call::Call;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Span};
-use wavelane_host::tty::{Pace, PortSettings, Tty};
-use wavelane_serial::dialer;
+use wavelane_host::tty::{Pace, PortSettings, Tty, TtyError};
+use wavelane_serial::{Framing, dialer};
 
 /// Octets read at once.
 const READ_ROOM: usize = 4_096;
@@ -36,13 +36,21 @@ pub(crate) struct PacedLine {
 
 impl PacedLine {
     /// Opens the port, and begins to call by its modem if `dial` says how.
-    pub(crate) fn open(path: &str, settings: PortSettings, dial: Option<&dialer::Config>) -> io::Result<Self> {
+    pub(crate) fn open(
+        path: &str,
+        settings: PortSettings,
+        framing: Framing,
+        dial: Option<&dialer::Config>,
+    ) -> io::Result<Self> {
         // A modem has no carrier before it has a connection.
         let carrier = settings.carrier && dial.is_none();
         let tty = Tty::open(path, PortSettings { carrier, ..settings })?;
+        if settings.carrier && tty.modem_lines().is_none() {
+            return Err(TtyError::NoModemLines.into());
+        }
         let now = wavelane_host::realtime::now();
         Ok(Self {
-            call: dial.map(|config| Call::new(now, config)),
+            call: dial.map(|config| Call::new(now, path, config, framing, settings.carrier)),
             tty,
             pace: Pace::new(settings.rate),
             waiting: Vec::new(),
@@ -77,6 +85,14 @@ impl PacedLine {
         }
         self.waiting.append(&mut out);
         self.flush(now);
+    }
+    /// A frame came that only the other end can have sent.
+    pub(crate) fn proved(&mut self, now: Instant) {
+        self.call.iter_mut().for_each(|call| call.proved(now));
+    }
+    /// The call, if there is one, is of no use.
+    pub(crate) fn hang_up(&mut self, now: Instant, why: &str) {
+        self.call.iter_mut().for_each(|call| call.hang_up(now, why));
     }
     /// Lets `frame` append a packet's octets, and writes what may be written now.
     pub(crate) fn put(&mut self, now: Instant, frame: impl FnOnce(&mut Vec<u8>)) {

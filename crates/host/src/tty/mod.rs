@@ -221,23 +221,6 @@ impl Tty {
         }
     }
 
-    /// From now on the port ends with its carrier: a modem has one once it is connected.
-    pub fn watch_carrier(&self) -> io::Result<()> {
-        let fd = self.file.as_raw_fd();
-        // SAFETY: all-zero is a valid value of this C structure, which both calls use while it lives.
-        let mut modes: libc::termios2 = unsafe { std::mem::zeroed() };
-        // SAFETY: TCGETS2 writes one termios2.
-        if unsafe { libc::ioctl(fd, libc::TCGETS2 as _, &raw mut modes) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        modes.c_cflag &= !libc::CLOCAL;
-        // SAFETY: TCSETS2 reads one termios2.
-        if unsafe { libc::ioctl(fd, libc::TCSETS2 as _, &raw const modes) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
-    }
-
     /// Reads what has arrived: `None` if nothing has. An error means that the port is gone: unplugged, hung up, or its carrier lost.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buf) {

@@ -1,6 +1,6 @@
 use super::{Config, Exchange, Modem};
 use crate::chat::{Chat, Outcome, SCRIPT_MAX, Script, ScriptError};
-use crate::dialer::{self, Dialer, Event};
+use crate::dialer::{self, Dialer, Event, Past};
 use proptest::prelude::*;
 use wavelane_base::{Instant, Span};
 
@@ -55,11 +55,11 @@ impl World {
         let exchange = Exchange::new(&[("5551", config), ("5552", config)]);
         Self { now: START, exchange, heard: Default::default(), dialer: None, events: Vec::new(), data: Vec::new() }
     }
-    fn dialled(script: &str, tries: Option<u32>) -> Self {
+    fn dialled(script: &str, proof_max: Option<Span>) -> Self {
         let mut world = Self::new();
         let script = Script::parse(script).expect("a script");
-        let config = dialer::Config { tries, escape: false, ..dialer::Config::new(script) };
-        world.dialer = Some(Dialer::new(world.now, &config));
+        let config = dialer::Config { proof_max, ..dialer::Config::new(script) };
+        world.dialer = Some(Dialer::new(world.now, &config, Past::NONE));
         world.settle();
         world
     }
@@ -179,18 +179,16 @@ fn a_dialer_connects_and_calls_again_when_the_carrier_is_lost() {
     world.exchange.set_cut(true);
     world.settle();
     let now = world.now;
-    world.dialer.as_mut().expect("a dialer").carrier_lost(now);
+    world.dialer.as_mut().expect("a dialer").carrier_lost(now, "the carrier was lost");
     world.settle();
-    let again = Some(Span::from_secs(5));
+    let again = Span::from_secs(5);
     assert_eq!(world.events[1], Event::Failed { why: "the carrier was lost".into(), again });
     // Each failure doubles the wait: 10, 20, 40, 80, 160, then 300 s.
     world.run(Span::from_secs(2_000));
     let waits: Vec<u64> = world.events[2..]
         .iter()
         .map(|event| match event {
-            Event::Failed { why, again: Some(again) } if why == "the modem says NO DIALTONE" => {
-                again.as_millis() / 1_000
-            }
+            Event::Failed { why, again } if why == "the modem says NO DIALTONE" => again.as_millis() / 1_000,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -198,38 +196,74 @@ fn a_dialer_connects_and_calls_again_when_the_carrier_is_lost() {
     world.exchange.set_cut(false);
     world.run(Span::from_secs(400));
     assert_eq!(world.events.last(), Some(&Event::Connected("CONNECT 33600".into())));
-    // A call that lasted begins anew with the shortest wait; hanging up here ends it for good.
+    // A call that lasted begins anew with the shortest wait.
     world.run(Span::from_secs(100));
     let now = world.now;
-    world.dialer.as_mut().expect("a dialer").hang_up(now);
+    world.dialer.as_mut().expect("a dialer").hang_up(now, "of no use");
     world.settle();
-    assert_eq!(world.events.last(), Some(&Event::Failed { why: "hung up here".into(), again: None }));
-    assert!(!world.exchange.modem(0).carrier() && !world.exchange.modem(1).carrier());
-    world.run(Span::from_secs(3_600));
-    assert!(world.dialer.as_ref().expect("a dialer").poll_timeout().is_none());
+    assert_eq!(world.events.last(), Some(&Event::Failed { why: "of no use".into(), again }));
 }
 
 #[test]
-fn tries_end() {
-    let world = &mut World::dialled(DIAL, Some(3));
-    world.exchange.set_cut(true);
-    world.run(Span::from_secs(3_600));
-    assert_eq!(world.events.len(), 3);
-    assert!(matches!(world.events[2], Event::Failed { again: None, .. }));
+fn a_dead_call_is_hung_up_and_counts_as_a_failure_however_long_it_stood() {
+    let proof_max = Span::from_secs(60);
+    let world = &mut World::dialled(DIAL, Some(proof_max));
+    world.type_in(1, "ATS0=1\r");
+    // Nobody ever speaks at the other end: each call lasts a minute, and the waits between them double all the same.
+    world.run(Span::from_secs(700));
+    let waits: Vec<Span> = world
+        .events
+        .iter()
+        .filter_map(|event| if let Event::Failed { again, .. } = event { Some(*again) } else { None })
+        .collect();
+    assert_eq!(waits[..5], [5, 10, 20, 40, 80].map(Span::from_secs));
+    assert!(matches!(&world.events[1], Event::Failed { why, .. } if why.contains("nothing of the other end's came")));
+    // Who speaks keeps the call for as long as he does.
+    while !matches!(world.events.last(), Some(Event::Connected(_))) {
+        world.run(Span::from_secs(1));
+    }
+    let connected = world.events.len();
+    for _ in 0..20 {
+        world.run(Span::from_secs(10));
+        let now = world.now;
+        world.dialer.as_mut().expect("a dialer").proved(now);
+    }
+    assert!(world.exchange.modem(0).carrier() && world.events.len() == connected);
+    world.run(Span::from_secs(64));
+    assert!(!world.exchange.modem(0).carrier() && !world.exchange.modem(1).carrier());
+    assert!(matches!(world.events.last(), Some(Event::Failed { again, .. }) if *again == Span::from_secs(5)));
+}
+
+#[test]
+fn a_port_that_comes_back_is_not_dialled_by_sooner() {
+    let config = dialer::Config::new(Script::parse(DIAL).expect("a script"));
+    let mut past = Past::NONE;
+    let mut now = START;
+    // Each time the port is there for a second only: the waits double as after calls that fail.
+    for seconds in [5, 10, 20, 40, 80, 160, 300, 300] {
+        let mut dialer = Dialer::new(now, &config, past);
+        assert_eq!(dialer.poll_event(), Some(Event::Dtr(true)));
+        now += Span::from_secs(1);
+        past = dialer.past(now);
+        let mut dialer = Dialer::new(now, &config, past);
+        assert_eq!(dialer.poll_event(), Some(Event::Dtr(false)));
+        assert_eq!(dialer.past(now), past, "nothing was called");
+        now += Span::from_secs(seconds);
+        assert_eq!(dialer.poll_timeout().expect("the next call").at, now);
+    }
 }
 
 #[test]
 fn hanging_up_by_escape_needs_no_dtr() {
     let world = &mut World::new();
-    let script = Script::parse(DIAL).expect("a script");
-    let config = dialer::Config { escape: true, ..dialer::Config::new(script) };
-    world.dialer = Some(Dialer::new(world.now, &config));
+    let config = dialer::Config::new(Script::parse(DIAL).expect("a script"));
+    world.dialer = Some(Dialer::new(world.now, &config, Past::NONE));
     world.settle();
     world.type_in(1, "ATS0=1\r");
     world.run(Span::from_secs(30));
     assert!(world.exchange.modem(0).carrier());
     let now = world.now;
-    world.dialer.as_mut().expect("a dialer").hang_up(now);
+    world.dialer.as_mut().expect("a dialer").hang_up(now, "of no use");
     world.run(Span::from_millis(3_000));
     assert!(!world.exchange.modem(0).carrier(), "before DTR was dropped");
 }
@@ -248,7 +282,7 @@ fn chat(script: &str, lines: &[&str]) -> (Option<Outcome>, String, usize) {
 #[test]
 fn scripts_are_read_as_chat_reads_them() {
     let done = |said: &str| Some(Outcome::Done(said.into()));
-    assert_eq!(chat("'' AT", &[]), (done(""), "AT\r".into(), 0));
+    assert_eq!(chat("OK AT", &["OK"]), (done(""), "AT\r".into(), 0));
     assert_eq!(chat(r"'' 'AT\c' OK \s\\\t", &["OK"]), (done(""), "AT \\\t\r".into(), 0));
     assert_eq!(
         chat("CONNECT ''", &["\r\nCONN", "ECT 9600/ARQ\r\n\x7eframe"]),
@@ -282,6 +316,23 @@ fn scripts_that_cannot_be_meant_are_refused() {
     assert_eq!(error("ABORT"), ScriptError::Missing("ABORT"));
     assert_eq!(error("TIMEOUT soon OK").to_string(), "the chat script has `TIMEOUT soon`: give seconds, 1 to 3600");
     assert_eq!(error(&"x".repeat(300)), ScriptError::Length(300));
+    for (script, word) in [("SAY 'calling' '' AT OK", "SAY"), ("'' ECHO ON OK", "ECHO")] {
+        let why = Script::parse(script);
+        assert_eq!(why.is_err(), script.starts_with(word), "{script}: a word to send is a text");
+    }
+    for script in ["REPORT CONNECT '' AT CONNECT", "HANGUP OFF '' AT OK"] {
+        assert!(error(script).to_string().contains("remove it"), "{script}");
+    }
+    assert_eq!(error("'' BREAK ogin:"), ScriptError::Break);
+    assert_eq!(error("'' AT^S OK"), ScriptError::Control);
+    assert_eq!(error(r"'' AT\9 OK"), ScriptError::Escape('9'));
+    assert_eq!(error(r"'' AT\37 OK"), ScriptError::Escape('3'));
+    assert_eq!(error("OK-ATZ ATDT1 CONNECT"), ScriptError::Others("OK-ATZ".into()));
+    assert!(matches!(error(&format!("A{}", "-x-A".repeat(17))), ScriptError::Others(_)));
+    for script in ["", "'' AT", "ABORT BUSY '' ATZ OK ATDT1", "'' ATZ OK ATDT1 '' '' ABORT BUSY"] {
+        assert_eq!(error(script), ScriptError::Blind, "{script}");
+    }
+    assert!(Script::parse("ogin: me word: secret").is_ok(), "after a login the connection begins");
     assert_eq!(error(&" ".repeat(SCRIPT_MAX + 1)), ScriptError::Long);
 }
 
@@ -332,4 +383,29 @@ fn the_whole_line_is_told_that_ends_a_chat() {
     let mut chat = Chat::new(START, &Script::parse("ABORT 'NO ' '' ATDT1 CONNECT").expect("a script"));
     chat.push(START, b"ATDT1\r\r\nNO DIALTONE\r\n");
     assert_eq!(chat.outcome(), Some(&Outcome::Aborted("NO DIALTONE".into())));
+}
+
+#[test]
+fn a_text_that_does_not_come_is_asked_for_in_other_words() {
+    let said = |seconds: u64, lines: &[&str]| {
+        let script =
+            Script::parse(r"TIMEOUT 5 ABORT NO OK-AT\-Z-OK--OK \101\^\b CLR_ABORT NO CONNECT").expect("a script");
+        let mut chat = Chat::new(START, &script);
+        let mut out = Vec::new();
+        for second in 0..=seconds {
+            chat.handle_timeout(START + Span::from_secs(second));
+            chat.poll_transmit(&mut out);
+        }
+        for line in lines {
+            chat.push(START + Span::from_secs(seconds), line.as_bytes());
+        }
+        chat.poll_transmit(&mut out);
+        (chat.outcome().cloned(), String::from_utf8(out).expect("text"))
+    };
+    assert_eq!(said(4, &["OK\r\n"]), (None, "A^\x08\r".into()));
+    assert_eq!(said(5, &["OK\r\n"]), (None, "AT-Z\rA^\x08\r".into()));
+    let (outcome, out) = said(10, &["OK\r\n", "NO, CONNECT 9600\r\n"]);
+    assert_eq!((outcome, out.as_str()), (Some(Outcome::Done("NO, CONNECT 9600".into())), "AT-Z\r\rA^\x08\r"));
+    assert!(matches!(said(15, &[]).0, Some(Outcome::TimedOut { .. })));
+    assert_eq!(said(5, &["NO CARRIER\r\n"]).0, Some(Outcome::Aborted("NO CARRIER".into())));
 }

@@ -85,6 +85,7 @@ fn a_dialled_line_carries_a_flow_and_is_dialled_again_after_a_cut() {
     a.wait_log("peer 'b' is up");
     transfer_during(&world, 4_000, || {});
     transfer_during(&world, 12_000, || {
+        // The modem's word comes in mid-frame, where it might be data: real time: 20 s, until it cannot be.
         telephones.cut.store(true, Ordering::Relaxed);
         wait_for("the modem to say that the call ended", || {
             a.status().to_string().contains("its modem has no connection: ")

@@ -1,0 +1,99 @@
+//! Whether a modem has said, in the octets of its connection, that the connection ended. Its text is data inside frames: any host can send the
+//! same octets.
+
+use crate::framing::Framing;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::serial::{hdlc, slip};
+
+/// What a modem says (V.250, table 1).
+const SAID: &[u8] = b"NO CARRIER";
+/// With the ends of lines around it.
+const LINE_MAX: usize = SAID.len() + 4;
+/// Between two frames nobody else says that, if nothing follows for so long: policy, as the next.
+const SILENT: Span = Span::from_secs(1);
+/// In a frame that was cut. Any host can have sent the octets, but a line that lives goes on sooner: modems that train again take up to 15 s.
+const SILENT_IN_FRAME: Span = Span::from_secs(20);
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Ended {
+    end: u8,
+    /// An END doubled is data.
+    doubled: bool,
+    /// ENDs in a row that came last.
+    ends: u32,
+    /// A frame ended before the octets that came since; and how many came.
+    between: bool,
+    since: usize,
+    tail: VecDeque<u8>,
+    heard: Instant,
+}
+
+impl Ended {
+    /// For a connection that begins.
+    pub fn new(now: Instant, framing: Framing) -> Self {
+        let end = if framing == Framing::Ppp { hdlc::FLAG } else { slip::END };
+        let doubled = framing == Framing::Slip1998;
+        Self { end, doubled, ends: 0, between: true, since: 0, tail: VecDeque::with_capacity(LINE_MAX), heard: now }
+    }
+    /// Takes octets of the connection.
+    pub fn push(&mut self, now: Instant, octets: &[u8]) {
+        self.heard = now;
+        for &octet in octets {
+            if octet == self.end {
+                (self.ends, self.since) = (self.ends.saturating_add(1), 0);
+                self.between = !self.doubled || self.ends % 2 == 1;
+            } else {
+                (self.ends, self.since) = (0, self.since.saturating_add(1));
+            }
+            if self.tail.len() == LINE_MAX {
+                self.tail.pop_front();
+            }
+            self.tail.push_back(octet);
+        }
+    }
+    fn due(&self) -> Option<Instant> {
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        let line = tail.strip_suffix(b"\r\n").filter(|line| line.ends_with(SAID))?;
+        let new = &line[line.len().saturating_sub(self.since.saturating_sub(2))..];
+        let alone = self.between && self.since <= LINE_MAX && matches!(new.strip_prefix(b"\r\n").unwrap_or(new), SAID);
+        Some(self.heard + if alone { SILENT } else { SILENT_IN_FRAME })
+    }
+    /// Whether it has said so.
+    pub fn is_said(&self, now: Instant) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(framing: Framing, octets: &[u8]) -> Option<u64> {
+        let mut ended = Ended::new(Instant::ZERO, framing);
+        ended.push(Instant::ZERO, octets);
+        let first = (0..=100).find(|second| ended.is_said(Instant::from_secs(*second)));
+        // What comes later was no end.
+        ended.push(Instant::from_secs(1), b"x");
+        assert!(!ended.is_said(Instant::from_secs(100)), "{octets:?}");
+        first
+    }
+
+    #[test]
+    fn what_a_modem_says_is_data_inside_frames() {
+        for framing in Framing::ALL {
+            assert_eq!(seconds(framing, b"\r\nNO CARRIER\r\n"), Some(1), "{framing:?}: before any frame");
+            assert_eq!(seconds(framing, b"E\0\0data of a host NO CARRIER\r\n"), Some(20), "{framing:?}: in a frame");
+            assert_eq!(seconds(framing, b"NO CARRIER"), None, "{framing:?}: no line");
+            assert_eq!(seconds(framing, b"\r\nNO DIALTONE\r\n"), None, "{framing:?}");
+        }
+        assert_eq!(seconds(Framing::Slip, b"\xc0data\xc0\r\nNO CARRIER\r\n"), Some(1));
+        assert_eq!(seconds(Framing::Ppp, b"\x7edata\x7e\r\nNO CARRIER\r\n"), Some(1));
+        assert_eq!(seconds(Framing::Ppp, b"\x7edata\x7exNO CARRIER\r\n"), Some(20));
+        assert_eq!(seconds(Framing::Ppp, b"\x7edata\xc0\r\nNO CARRIER\r\n"), Some(20), "the other framing's end");
+        // Two ENDs are one of the data, three are that and the frame's.
+        assert_eq!(seconds(Framing::Slip1998, b"data\xc0\xc0\r\nNO CARRIER\r\n"), Some(20));
+        assert_eq!(seconds(Framing::Slip1998, b"data\xc0\xc0\xc0\r\nNO CARRIER\r\n"), Some(1));
+    }
+}
