@@ -45,11 +45,18 @@ def run(
         _within("jobs", jobs, 1, _wavelane.JOBS_MAX)
     text = scenario if isinstance(scenario, str) and "\n" in scenario else None
     path = Path("scenario.toml") if text is not None else Path(scenario)
-    pairs = [f"{key}={_word(value)}" for key, value in set.items()] if isinstance(set, Mapping) else list(set)
+    pairs = _pairs(set)
     folder = tempfile.TemporaryDirectory(prefix="wavelane-") if out is None else None
     place = Path(folder.name) / "record" if folder is not None else Path(out or "")
     _wavelane.run(path, text, pairs, seed, repeat, jobs, place, out is not None, replace)
     return Record(place, _keep=folder)
+
+
+def _pairs(settings: Settings) -> list[str]:
+    """Settings as the command has them."""
+    if isinstance(settings, Mapping):
+        return [f"{key}={_word(value)}" for key, value in settings.items()]
+    return list(settings)
 
 
 def _within(name: str, value: int, least: int, most: int) -> None:

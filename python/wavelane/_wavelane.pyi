@@ -20,6 +20,18 @@ def run(
     full: bool,
     replace: bool,
 ) -> None: ...
+def sweep(
+    path: str | PathLike[str],
+    axes: list[str],
+    settings: list[str],
+    seed: int | None,
+    repeat: int | None,
+    jobs: int | None,
+    out: str | PathLike[str],
+    replace: bool,
+) -> str: ...
+def compare(records: list[Path]) -> str: ...
+def mean_ci95(values: list[float]) -> tuple[float, float | None] | None: ...
 def shard(
     text: str,
     name: str,

@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use wavelane_report::{Compared, Comparison};
+use wavelane_report::{COMPARED_MAX, Compared, Comparison};
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
 #[cfg(feature = "full")]
@@ -21,9 +21,6 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     open: bool,
 }
-
-/// Most records that are compared at once.
-const COMPARED_MAX: usize = 26;
 
 /// Arguments of `wavelane compare`.
 #[derive(Args)]

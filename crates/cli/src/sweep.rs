@@ -6,11 +6,8 @@ use crate::run::{Place, failure, jobs};
 use crate::{Failure, Outcome, cluster, exit_of, interrupt, print};
 use clap::Args;
 use std::path::PathBuf;
-use wavelane_report::parquet;
-use wavelane_run::{
-    Count, Progress, REPEAT_MAX, RunError, RunHooks, SWEEP_FORMAT, SweepAxis, SweepCell, SweepDocument, SweepOptions,
-    SweepRecord, Verdict, shell, sweep_table,
-};
+use wavelane_report::Swept;
+use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepOptions, shell};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\
@@ -69,32 +66,6 @@ pub(crate) struct SweepArgs {
     /// Show the report in the desktop's browser (xdg-open).
     #[arg(long)]
     open: bool,
-}
-
-fn document(args: &SweepArgs, repeat: u32, axes: &[Axis], cells: &[SweepCell]) -> String {
-    let axis = |a: &Axis| SweepAxis { key: a.key.clone(), values: a.values.clone() };
-    let cell = |c: &SweepCell| SweepRecord {
-        values: c.values.clone(),
-        record: c.record.display().to_string(),
-        verdict: c.document.verdict,
-    };
-    let document = SweepDocument {
-        format: SWEEP_FORMAT.into(),
-        scenario: args.file.display().to_string(),
-        backend: args.on.word().into(),
-        repeat,
-        axes: axes.iter().map(axis).collect(),
-        cells: cells.iter().map(cell).collect(),
-        verdict: total(cells),
-        csv: args.out.join("sweep.csv").display().to_string(),
-        parquet: args.out.join("sweep.parquet").display().to_string(),
-    };
-    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
-}
-
-/// The verdict over all combinations.
-fn total(cells: &[SweepCell]) -> Verdict {
-    Verdict::total(cells.iter().map(|cell| cell.document.verdict))
 }
 
 /// Runs every combination, and writes the table and the page.
@@ -182,14 +153,18 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         }
         e => failure(&e),
     })?;
-    let table = sweep_table(&plan.axes, &done);
-    let document = document(args, repeat, &plan.axes, &done);
-    crate::write_whole(&args.out.join("sweep.csv"), table.csv())?;
-    crate::write_whole(&args.out.join("sweep.parquet"), parquet(&table).map_err(Failure::refused)?)?;
-    crate::write_whole(&args.out.join("sweep.json"), &document)?;
     let title = &cells[0].scenario.title;
-    let title = if title.is_empty() { &options.name } else { title };
-    let page = wavelane_report::render_sweep(&args.out, title, &plan.axes, &done, &again).map_err(Failure::refused)?;
+    let swept = Swept {
+        out: &args.out,
+        scenario: &args.file.display().to_string(),
+        title: if title.is_empty() { &options.name } else { title },
+        backend: args.on.word(),
+        repeat,
+        axes: &plan.axes,
+        cells: &done,
+        rerun: &again,
+    };
+    let (document, page) = swept.write().map_err(Failure::refused)?;
     if args.json {
         print(&document)?;
     } else {
@@ -203,11 +178,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         let combinations = if cells == 1 { "1 combination".into() } else { format!("{cells} combinations") };
         let seeds = if repeat == 1 { "1 seed".into() } else { format!("{repeat} seeds") };
         let doubts: String = wavelane_report::sweep_doubts(&done).iter().map(|said| format!("{said}\n")).collect();
-        let verdict = total(&done).word();
+        let verdict = swept.verdict().word();
         print(&format!("{combinations} of {seeds}{before}\n{doubts}verdict {verdict}\ntable {csv}\nreport {page}\n"))?;
     }
     if args.open {
         show_page(&page)?;
     }
-    Ok(exit_of(total(&done)))
+    Ok(exit_of(swept.verdict()))
 }

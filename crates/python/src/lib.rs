@@ -30,10 +30,12 @@ mod _wavelane {
     use super::watch::interruptible;
     use pyo3::prelude::*;
     use std::path::{Path, PathBuf};
+    use wavelane_report::{COMPARED_MAX, Compared, Comparison, Swept};
     use wavelane_run::{
-        Backend, RunDocument, RunError, RunHooks, RunOptions, Series, host_facts, refusal, rerun, scenario_name,
+        Backend, RunDocument, RunError, RunHooks, RunOptions, Series, SweepOptions, host_facts, refusal, rerun,
+        scenario_name, shell,
     };
-    use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting};
+    use wavelane_scenario::{Axis, SETTINGS_MAX, Scenario, Seed, Setting, Sweep};
     use wavelane_sim::SimBackend;
 
     /// The heads of two columns, and both.
@@ -107,6 +109,118 @@ mod _wavelane {
             },
         )?;
         result.map_err(|e: RunError| error(e))
+    }
+
+    /// Runs a sweep in the simulator and writes what the command writes to `out`; returns its document.
+    #[pyfunction]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python function, each with its own meaning")]
+    fn sweep(
+        py: Python<'_>,
+        path: PathBuf,
+        axes: Vec<String>,
+        settings: Vec<String>,
+        seed: Option<u64>,
+        repeat: Option<u32>,
+        jobs: Option<usize>,
+        out: PathBuf,
+        replace: bool,
+    ) -> PyResult<String> {
+        let mut plan = Sweep::load(&path).map_err(error)?;
+        for axis in &axes {
+            plan.set(Axis::read(axis).map_err(error)?);
+        }
+        if plan.axes.is_empty() {
+            let file = path.display();
+            return Err(error(format!(
+                "{file}: nothing varies: add [sweep] to the file, or name keys and values in `axes`"
+            )));
+        }
+        let mut settings = settings.iter().map(|s| Setting::read(s)).collect::<Result<Vec<_>, _>>().map_err(error)?;
+        let named = settings.clone();
+        settings.extend(seed.map(|seed| Setting { key: "seed".into(), value: seed.to_string() }));
+        let cells = plan.cells(&path, &settings).map_err(error)?;
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        if let Some(why) = cells.iter().find_map(|cell| refusal(&SimBackend, &cell.scenario, &path, &written)) {
+            return Err(error(why));
+        }
+        let repeat = repeat.or(plan.repeats).unwrap_or(1);
+        let first = cells.first().map_or(1, |cell| cell.scenario.seed.0);
+        let run = rerun(&path, SimBackend.name(), first, &named, repeat);
+        let varied =
+            plan.axes.iter().map(|a| format!(" --sweep {}", shell(&format!("{}={}", a.key, a.values.join(",")))));
+        let again = format!(
+            "{}{} --out {}",
+            run.replacen("wavelane run", "wavelane sweep", 1),
+            varied.collect::<String>(),
+            shell(&out.to_string_lossy())
+        );
+        let options = SweepOptions {
+            name: scenario_name(&path),
+            repeat,
+            jobs: jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+            out: out.clone(),
+            rerun: run,
+            replace,
+            note: |_| (),
+        };
+        let result = interruptible(
+            py,
+            || Ok(false),
+            |cancelled| {
+                let hooks = RunHooks {
+                    progress: &|_| (),
+                    count: &|_| (),
+                    cancelled,
+                    environment: &host_facts,
+                    render: &|_| Ok(()),
+                };
+                wavelane_run::sweep(&|| Box::new(SimBackend), &plan.axes, &cells, &options, &hooks)
+            },
+        )?;
+        let done = result.map_err(error)?;
+        let title = cells.first().map_or("", |cell| cell.scenario.title.as_str());
+        let swept = Swept {
+            out: &out,
+            scenario: &path.display().to_string(),
+            title: if title.is_empty() { &options.name } else { title },
+            backend: SimBackend.name(),
+            repeat,
+            axes: &plan.axes,
+            cells: &done,
+            rerun: &again,
+        };
+        py.detach(|| swept.write()).map(|(document, _)| document).map_err(error)
+    }
+
+    /// Compares Records with the first, or the stacks of one: the document that `wavelane compare --json` prints.
+    #[pyfunction]
+    fn compare(py: Python<'_>, records: Vec<PathBuf>) -> PyResult<String> {
+        let load = |record: &PathBuf| {
+            let document = RunDocument::load(record).map_err(error)?;
+            let scenario = Scenario::load_recorded(record).map_err(error)?;
+            document.check_against(record, &scenario).map_err(error)?;
+            Ok(Compared { record: record.clone(), document, scenario, stack: None })
+        };
+        py.detach(|| {
+            let mut all = records.iter().map(load).collect::<PyResult<Vec<_>>>()?;
+            if let [_] = all.as_slice() {
+                all = all.into_iter().flat_map(Compared::by_stack).collect();
+            }
+            match all.len() {
+                0 | 1 => Err(error("compare takes two records or more, or one of several stacks")),
+                n if n > COMPARED_MAX => {
+                    Err(error(format!("{n} records or stacks: compare at most {COMPARED_MAX} at once")))
+                }
+                _ => Ok(Comparison::of(&all).to_json()),
+            }
+        })
+    }
+
+    /// Mean and half of its 95 % interval; `None` of nothing, without a half of one value.
+    #[pyfunction]
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands a list over")]
+    fn mean_ci95(values: Vec<f64>) -> Option<(f64, Option<f64>)> {
+        wavelane_report::mean_ci95(&values)
     }
 
     /// The first entry of a Record's directory that no run writes.

@@ -1,12 +1,13 @@
 //! Messages of the command in Python's names: what is `--out` there is `out` here.
 
 /// What the command calls by its flags, and Python's word for it, the longer ones first.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 10] = [
     ("run it with --on lab", "the command runs it, as root: `wavelane run FILE --on lab`"),
     ("with --set", "with `set`"),
     ("add --replace", "say `replace=True`"),
     ("--out", "`out`"),
     ("--set", "`set`"),
+    ("--sweep", "`axes`"),
     ("--seed", "`seed`"),
     ("--repeat", "`repeat`"),
     ("--jobs", "`jobs`"),

@@ -14,6 +14,9 @@ use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
 use wavelane_scenario::Scenario;
 
+/// Most records that are compared at once: each has a letter.
+pub const COMPARED_MAX: usize = 26;
+
 /// A loaded record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Compared {

@@ -25,13 +25,15 @@ mod single;
 mod study;
 mod summary;
 mod sweep;
+#[cfg(feature = "full")]
+mod sweep_files;
 mod sweep_looks;
 mod sweep_tables;
 mod table;
 mod units;
 mod words;
 
-pub use compare::{Compared, Comparison, Difference, Estimate, compare_schema};
+pub use compare::{COMPARED_MAX, Compared, Comparison, Difference, Estimate, compare_schema};
 pub use compare_place::{foreign_to_comparison, is_comparison};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
@@ -41,9 +43,12 @@ pub use parquet::parquet;
 pub use single::Single;
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
-pub use sweep::{doubts as sweep_doubts, render_sweep};
+pub use sweep::doubts as sweep_doubts;
+#[cfg(feature = "full")]
+pub use sweep_files::Swept;
 pub use table::Table;
 pub use units::{CommonUnit, human};
+pub use wavelane_measure::mean_ci95;
 
 use std::path::{Path, PathBuf};
 use wavelane_run::{RecordError, RunDocument};

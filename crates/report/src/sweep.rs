@@ -342,7 +342,7 @@ fn most_carried(cells: &[SweepCell]) -> Option<String> {
 }
 
 /// Writes `report.html` and a picture per metric into the sweep's directory; returns the page's path.
-pub fn render_sweep(
+pub(crate) fn render_sweep(
     folder: &Path,
     title: &str,
     axes: &[Axis],
