@@ -30,6 +30,8 @@ pub(crate) struct Control {
     clients: Vec<Client>,
     /// The next client's number; none is used twice.
     next: u64,
+    /// When those are looked for that may wait in the kernel: there was no place, or no descriptor.
+    again: Option<Instant>,
 }
 
 /// Which client; its number is never another's.
@@ -88,14 +90,12 @@ impl Control {
             other => other.map_err(io)?,
         };
         listener.set_nonblocking(true).map_err(io)?;
-        Ok(Self { listener, path: path.into(), made: identity(path), clients: Vec::new(), next: 0 })
+        Ok(Self { listener, path: path.into(), made: identity(path), clients: Vec::new(), next: 0, again: None })
     }
     /// Takes waiting clients; `token` tells when one says something.
     pub(crate) fn accept(&mut self, now: Instant, poller: &Poller, token: u64) {
         let mut new = self.clients.iter().filter(|client| !client.asks).count();
-        while new < NEW_MAX
-            && let Ok((stream, _)) = self.listener.accept()
-        {
+        while let Some(stream) = self.first_waiting(now, new < NEW_MAX) {
             if stream.set_nonblocking(true).is_ok() && poller.add(&stream, token, Watch::Readable).is_ok() {
                 let id = ClientId(self.next);
                 self.next += 1;
@@ -104,6 +104,21 @@ impl Control {
                 self.clients.push(Client { id, stream, said: Vec::new(), silent_until, asks: false, active: now });
             }
         }
+    }
+    /// Takes one client, or remembers that some may wait: the listener is reported by its arrivals only, lest it be reported all the time.
+    fn first_waiting(&mut self, now: Instant, there_is_room: bool) -> Option<UnixStream> {
+        self.again = Some(now + SILENCE);
+        match there_is_room.then(|| self.listener.accept())? {
+            Ok((stream, _)) => Some(stream),
+            Err(e) => {
+                self.again = self.again.filter(|_| e.kind() != ErrorKind::WouldBlock);
+                None
+            }
+        }
+    }
+    /// Whether clients may wait for [`Control::accept`].
+    pub(crate) fn may_wait(&self) -> bool {
+        self.again.is_some()
     }
     /// What clients want now. Those that ended are forgotten.
     pub(crate) fn hear(&mut self, now: Instant) -> Vec<(ClientId, Wants)> {
@@ -126,7 +141,7 @@ impl Control {
     }
     /// When a client has been silent for so long that it wants the status document.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.clients.iter().filter_map(|client| client.silent_until).min()
+        self.clients.iter().filter_map(|client| client.silent_until).chain(self.again).min()
     }
     /// Tells a client something; one that does not read is let go.
     pub(crate) fn tell(&mut self, now: Instant, id: ClientId, text: &str) {
@@ -147,8 +162,8 @@ impl Control {
         self.clients.retain(|client| client.id != id);
     }
     /// Answers every waiting client. One that is too slow for its socket buffer gets a truncated document; we do not wait.
-    pub(crate) fn answer(&self, mut document: impl FnMut() -> String) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
+    pub(crate) fn answer(&mut self, now: Instant, mut document: impl FnMut() -> String) {
+        while let Some(mut stream) = self.first_waiting(now, true) {
             if stream.set_nonblocking(true).is_ok() {
                 let _ = stream.write_all(document().as_bytes());
             }
@@ -305,17 +320,40 @@ mod tests {
             control.accept(at(n), &poller, 7);
         }
         assert_eq!((new.len(), control.clients.len()), (NEW_MAX + 3, ASKING_MAX));
+        assert!(!control.may_wait() && control.deadline().is_none());
+    }
+
+    #[test]
+    fn while_there_is_no_room_the_listener_wakes_nobody() {
+        let path = std::env::temp_dir().join(format!("wavelane-full-{}.sock", std::process::id()));
+        let mut control = Control::bind(&path).unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&control.listener, 1, Watch::Arrivals).unwrap();
+        let at = |n: usize| Instant::from_secs(1) + SILENCE.times(n as u64);
+        let silent: Vec<UnixStream> = (0..2 * NEW_MAX + 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let mut wakes = || poller.wait(Some(core::time::Duration::ZERO)).unwrap().len();
+        let more = Poller::new().unwrap();
+        assert_eq!(wakes(), 1);
+        for n in 0..3 {
+            control.accept(at(n), &more, 7);
+            assert_eq!((wakes(), control.may_wait()), (0, n < 2), "those in the kernel are not forgotten");
+            assert_eq!(control.deadline(), Some(at(n + 1)));
+            let wants = control.hear(at(n + 1));
+            assert_eq!(wants.len(), if n < 2 { NEW_MAX } else { 1 });
+            wants.iter().for_each(|(id, _)| control.end(*id));
+        }
+        assert_eq!((silent.len(), control.deadline()), (2 * NEW_MAX + 1, None));
     }
 
     #[test]
     fn a_control_socket_of_a_dead_daemon_is_replaced() {
         let path = std::env::temp_dir().join(format!("wavelane-control-{}.sock", std::process::id()));
         drop(UnixListener::bind(&path).unwrap());
-        let control = Control::bind(&path).unwrap();
+        let mut control = Control::bind(&path).unwrap();
         assert!(matches!(Control::bind(&path), Err(ControlError::Busy(_))));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let mut client = UnixStream::connect(&path).unwrap();
-        control.answer(|| "{}".into());
+        control.answer(Instant::ZERO, || "{}".into());
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text, "{}");

@@ -312,7 +312,7 @@ impl Daemon {
         if let Some(kernel) = &self.kernel {
             poller.add(&kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
         }
-        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Readable)?;
+        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Arrivals)?;
         for (i, listener) in self.forwards.iter().enumerate() {
             poller.add(listener, TOKEN_FORWARDS + i as u64, Watch::Edges)?;
         }

@@ -1,11 +1,13 @@
 //! What the host's own firewall does to the traffic that we take: found in its rules, named with the remedy.
 
+pub(crate) mod older;
 mod single;
 
 use crate::config::Config;
 use crate::device::unforwarded;
 use crate::rules::{Family, MARK_DIVERT, NUMBER};
 use wavelane_host::nft::{ToolError, run};
+use wavelane_host::routes::devices;
 
 /// A packet is followed through at most this many chains.
 const JUMPS_MAX: u8 = 8;
@@ -40,19 +42,22 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         }
         String::new()
     });
-    let mut known = Vec::new();
-    for chain in strict(&listing) {
-        if let Some(why) = hindrance(config, &chain) {
-            found.push(why);
-            known.push((chain.family, chain.table, chain.chain));
+    found.extend(in_rules(config, &listing, Kind::Nft));
+    for family in Family::ALL.into_iter().filter(|family| has_routes(config, *family)) {
+        match older::listing(family) {
+            Ok(listing) => found.extend(in_rules(config, &listing, Kind::Older)),
+            Err(why) => found.push(why),
         }
     }
-    found.extend(single::findings(config, &listing, &known));
     for (key, family) in [("iptables", Family::V4), ("ip6tables", Family::V6)] {
         let bridged = std::fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{key}"));
         let is_on = bridged.is_ok_and(|v| v.trim() == "1") && has_routes(config, family);
-        let is_bridge = |name: &&String| std::path::Path::new(&format!("/sys/class/net/{name}/bridge")).exists();
-        for name in intercept.interfaces.iter().filter(is_bridge).filter(|_| is_on) {
+        if !is_on {
+            continue;
+        }
+        let devices = devices().unwrap_or_default();
+        let is_bridge = |name: &&String| devices.iter().any(|device| device.is_bridge && device.name == **name);
+        for name in intercept.interfaces.iter().filter(is_bridge) {
             found.push(format!(
                 "net.bridge.bridge-nf-call-{key} is 1, so TCP that comes over the bridge {name} is taken twice and times out: run `sysctl -w net.bridge.bridge-nf-call-{key}=0` (Docker sets it; put it into /etc/sysctl.d)"
             ));
@@ -67,6 +72,46 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
         found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule)));
     }
+    found
+}
+
+/// Which program has the rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Nft,
+    /// `iptables-legacy`.
+    Older,
+}
+
+impl Kind {
+    /// How an operator lets through what `matching` says in nft's words.
+    fn insert(self, (family, table, chain): (&str, &str, &str), matching: &str) -> String {
+        if self == Self::Nft {
+            return format!("nft insert rule {family} {table} {chain} {matching} accept");
+        }
+        let tool = if family == "ip6" { "ip6tables-legacy" } else { "iptables-legacy" };
+        let words: Vec<&str> = matching.split(' ').collect();
+        let matching = match words.as_slice() {
+            ["meta", "mark", mark] => format!("-m mark --mark {mark}"),
+            ["iifname", name] => format!("-i {}", name.trim_matches('"')),
+            ["oifname", name] => format!("-o {}", name.trim_matches('"')),
+            [protocol, "dport", port] => format!("-p {protocol} --dport {port}"),
+            _ => return format!("{tool} -t {table} -I {chain} ... -j ACCEPT"),
+        };
+        format!("{tool} -t {table} -I {chain} {matching} -j ACCEPT")
+    }
+}
+
+/// What rules do to us that are listed as nft does.
+fn in_rules(config: &Config, listing: &str, kind: Kind) -> Vec<String> {
+    let (mut found, mut known) = (Vec::new(), Vec::new());
+    for chain in strict(listing) {
+        if let Some(why) = hindrance(config, &chain, kind) {
+            found.push(why);
+            known.push((chain.family, chain.table, chain.chain));
+        }
+    }
+    found.extend(single::findings(config, (listing, kind), &known));
     found
 }
 
@@ -104,7 +149,7 @@ fn has_routes(config: &Config, family: Family) -> bool {
 }
 
 /// What a chain that is strict does to us, if none of its table's rules lets our traffic through.
-fn hindrance(config: &Config, chain: &Strict) -> Option<String> {
+fn hindrance(config: &Config, chain: &Strict, kind: Kind) -> Option<String> {
     let intercept = config.intercept.as_ref()?;
     let concerned = match chain.family.as_str() {
         "ip" => has_routes(config, Family::V4),
@@ -115,8 +160,9 @@ fn hindrance(config: &Config, chain: &Strict) -> Option<String> {
     let accepts = |word: &str| {
         rules.iter().any(|rule| rule.contains(word) && rule.contains("accept") && lets_any_connection(rule))
     };
-    let insert = |matching: &str| format!("nft insert rule {family} {table} {name} {matching} accept");
-    let place = format!("chain {name} of table {family} {table}");
+    let insert = |matching: &str| kind.insert((family, table, name), matching);
+    let of = if kind == Kind::Older { " of iptables-legacy" } else { "" };
+    let place = format!("chain {name} of table {family} {table}{of}");
     match chain.hook {
         Hook::Input => {
             let local = intercept.local.then_some("lo");
@@ -224,7 +270,7 @@ mod tests {
             );
             Config::parse(&text, "x", &dir).unwrap()
         };
-        let said = |config: &Config| found.iter().filter_map(|s| hindrance(config, s)).collect::<Vec<_>>();
+        let said = |config: &Config| found.iter().filter_map(|s| hindrance(config, s, Kind::Nft)).collect::<Vec<_>>();
         let lan = said(&config("[intercept]\ninterfaces = [\"lan0\"]"));
         assert!(
             lan.len() == 1 && lan[0].contains("nft insert rule ip filter INPUT meta mark 0x574c0002 accept"),
@@ -234,7 +280,7 @@ mod tests {
         assert!(tun.len() == 3 && tun[1].contains("oifname \"wavelane0\" accept"), "{tun:?}");
         let mut passes = found[0].clone();
         passes.rules.push("meta mark 0x574c0002 accept".into());
-        assert_eq!(hindrance(&config("[intercept]\ninterfaces = [\"lan0\"]"), &passes), None);
+        assert_eq!(hindrance(&config("[intercept]\ninterfaces = [\"lan0\"]"), &passes, Kind::Nft), None);
         // What asks for more lets no connection through.
         for (rule, lets) in [
             ("ct state established,related", false),
@@ -247,7 +293,11 @@ mod tests {
         ] {
             let mut passes = found[0].clone();
             passes.rules.push(format!("iifname \"lan0\" {rule} accept"));
-            assert_eq!(hindrance(&config("[intercept]\ninterfaces = [\"lan0\"]"), &passes).is_none(), lets, "{rule}");
+            assert_eq!(
+                hindrance(&config("[intercept]\ninterfaces = [\"lan0\"]"), &passes, Kind::Nft).is_none(),
+                lets,
+                "{rule}"
+            );
         }
         let ours = config("[intercept]\ninterfaces = [\"lan0\"]");
         for (rule, harms) in [

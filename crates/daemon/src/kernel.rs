@@ -5,8 +5,8 @@ mod watched;
 
 use crate::config::Config;
 use crate::device::Ways;
-use crate::firewall;
-use crate::rules::{self, Rules};
+use crate::firewall::{self, older};
+use crate::rules::{self, Family, Rules};
 use crate::standing::Part;
 use pace::Pace;
 use std::collections::BTreeSet;
@@ -178,7 +178,7 @@ impl Kernel {
             // Of consecutive failures to renew the rules only the first is logged.
             let mut failing = false;
             let mut watched = Watched::new(&installed, &stands);
-            let (mut rulesets, mut switches) = (Pace::default(), firewall::switches());
+            let (mut rulesets, mut read, mut switches) = (Pace::default(), since_boot(), firewall::switches());
             loop {
                 let news = watch.wait(woken.as_fd(), LOOK_EVERY);
                 while matches!((&woken).read(&mut [0; 64]), Ok(n) if n > 0) {}
@@ -192,11 +192,15 @@ impl Kernel {
                 let (before, began) = (watched.last.generation(), since_boot());
                 answers.extend(watched.look(began, &mut installed, &stands));
                 let switched = core::mem::replace(&mut switches, firewall::switches()) != switches;
-                let changed = switched || news.changed || before.is_none() || before != watched.last.generation();
+                let older =
+                    since_boot().since(read) >= older::READ_EVERY && Family::ALL.into_iter().any(older::has_tables);
+                let changed =
+                    older || switched || news.changed || before.is_none() || before != watched.last.generation();
                 let hindrances = rulesets.comes(since_boot(), changed).then(|| {
                     let began = since_boot();
                     let found = firewall::findings(&stands.config);
-                    rulesets.did(began, since_boot());
+                    read = since_boot();
+                    rulesets.did(began, read);
                     found
                 });
                 match to_do.try_recv() {
@@ -212,7 +216,7 @@ impl Kernel {
                         answers.push((change, done));
                     }
                     Err(TryRecvError::Empty) => {
-                        watched.follow(since_boot(), news.changed, &mut installed, &stands);
+                        watched.follow(since_boot(), switched || news.changed, &mut installed, &stands);
                     }
                     Err(TryRecvError::Disconnected) => break,
                 }

@@ -7,12 +7,14 @@
 //! [`Rules::remove`] alone, which only an orderly stop calls: whatever else ends the process (a refused start, an error, a
 //! panic, a signal, no memory), nothing needs to be done for it to stay.
 
+mod bridges;
 mod family;
 mod plain;
 mod queue;
 mod ranges;
 mod tables;
 
+pub(crate) use bridges::Bridged;
 pub(crate) use family::Family;
 pub(crate) use queue::removal;
 pub(crate) use ranges::{Attachment, all_routes, attached, attachments, excepted};
@@ -25,6 +27,7 @@ use queue::queue_rules;
 use ranges::split_routes;
 use std::time::Duration;
 use tables::{closed_table, marker, owned_table};
+use wavelane_base::IpPrefix;
 use wavelane_host::claim::{self, Claim, Unclaimed};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
@@ -41,8 +44,10 @@ pub(crate) const MARK_DIVERT: u32 = 0x574c_0002;
 pub(crate) const MARK_PLAIN: u32 = 0x574c_0003;
 /// Conntrack mark of connections that go through the packet door ("WL" 4).
 const MARK_CARRIED: u32 = 0x574c_0004;
+/// Firewall mark of first packets that only pass over a bridge of this host ("WL" 5): never taken.
+const MARK_BRIDGED: u32 = 0x574c_0005;
 /// All of them.
-pub(crate) const MARKS: [u32; 4] = [MARK_OWN, MARK_DIVERT, MARK_PLAIN, MARK_CARRIED];
+pub(crate) const MARKS: [u32; 5] = [MARK_OWN, MARK_DIVERT, MARK_PLAIN, MARK_CARRIED, MARK_BRIDGED];
 /// Number of the NFQUEUE, of the routing table and of the rule's priority.
 pub(crate) const NUMBER: u16 = 4780;
 
@@ -96,6 +101,19 @@ pub(crate) struct Rules {
     _lock: Claim,
 }
 
+/// What around this host our rules leave alone.
+#[derive(Debug, Default)]
+struct Around {
+    attached: Vec<IpPrefix>,
+    bridged: Bridged,
+}
+
+impl Around {
+    fn read(config: &Config) -> Result<Self, ToolError> {
+        Ok(Self { attached: attached(config)?, bridged: Bridged::read(config) })
+    }
+}
+
 /// Claims this network namespace; a second daemon fails instead of tearing down the first one's rules.
 pub(crate) fn claim() -> Result<Claim, RulesError> {
     claim::claim(LOCK_NAME).map_err(|why| match why {
@@ -130,7 +148,7 @@ impl Rules {
         };
         rules.lead_home()?;
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
-        let table = owned_table(config, ports, rules.generation, &Down::new(), &attached(config)?);
+        let table = owned_table(config, ports, rules.generation, &Down::new(), &Around::read(config)?);
         rules.owner = Some(NftOwner::load(&table, &marker(rules.generation)).map_err(|e| match e {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
@@ -187,7 +205,7 @@ impl Rules {
     pub(crate) fn take(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         let Some(owner) = &mut self.owner else { return Ok(()) };
         self.generation += 1;
-        let table = owned_table(config, &self.ports, self.generation, down, &attached(config)?);
+        let table = owned_table(config, &self.ports, self.generation, down, &Around::read(config)?);
         if !owner.is_gone() {
             match owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation)) {
                 // It was killed for that, and the table is gone.
@@ -247,7 +265,7 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     if !is_closed(config) {
         return Ok(());
     }
-    run("nft", &["-f", "-"], &closed_table(config, &attached(config)?)).map(drop)
+    run("nft", &["-f", "-"], &closed_table(config, &Around::read(config)?)).map(drop)
 }
 
 fn lift() {

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::device;
+use crate::firewall::older;
 use crate::kernel::Installed;
 use crate::rules::{self, Family, NUMBER};
 use std::collections::BTreeSet;
@@ -88,7 +89,9 @@ impl Standing {
             Some((up, ways.index.and_then(interface_mtu), addresses))
         });
         let generation = ruleset_generation();
-        let same = generation.is_some() && generation == last.generation && !has_older_tables();
+        // The older iptables' changes have no number.
+        let same =
+            generation.is_some() && generation == last.generation && !Family::ALL.into_iter().any(older::has_tables);
         let (closed, held) = match same {
             true => (last.closed.clone(), last.held.clone()),
             false => (closed(config, last), if holds_syns { held(&last.held) } else { Vec::new() }),
@@ -169,12 +172,6 @@ fn keep_six(found: &mut Vec<Vec<u8>>, before: &[Vec<u8>]) {
     found.retain(|message| !is_six(message));
     found.extend(before.iter().filter(|message| is_six(message)).cloned());
     found.sort_unstable();
-}
-
-/// Whether there are tables of the older iptables, whose changes nft does not number.
-fn has_older_tables() -> bool {
-    let names = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
-    names.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|names| !names.is_empty()))
 }
 
 /// The table that refuses while no gateway runs; if it can be neither read nor seen to be absent, as it was at `last`.

@@ -3,10 +3,12 @@
 //! A notification only triggers a new read of the whole table, because the kernel drops notifications that are not read in time and sends
 //! none for the IPv4 routes that are removed with their interface.
 
+mod devices;
 mod objects;
 mod standing;
 mod towards;
 
+pub use devices::{Device, devices};
 pub use standing::{StateWatch, Woken, policy_rules, ruleset_generation, table_routes};
 pub use towards::{Way, interface_mtu, towards};
 

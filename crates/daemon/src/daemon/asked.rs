@@ -1,7 +1,7 @@
 //! What clients of the control socket ask for besides the status document.
 
-use super::Daemon;
 use super::reload::Of;
+use super::{Daemon, TOKEN_CLIENTS};
 use crate::control::{ClientId, Wants};
 use crate::request::{Answer, Ask, EchoAnswer, TRIAL_MAX, TRIAL_MIN, WAIT_MAX};
 use wavelane_base::{Instant, Span};
@@ -61,6 +61,9 @@ impl Daemon {
                     }
                 }
             }
+        }
+        if self.control.may_wait() {
+            self.control.accept(self.now, &self.poller, TOKEN_CLIENTS);
         }
     }
 

@@ -86,18 +86,27 @@ impl Reloads {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.trial.as_ref().map(|trial| trial.until)
     }
-    /// Whose turn it is. The end of a trial has its place among the requests by the time at which it is due.
+    /// Whose turn it is: first who ends a trial, if that was asked in time, then the end of one that nobody did, then who asks for the file. So
+    /// no number of requests for the file delays the end of a trial, and what was confirmed in time stays.
     fn next(&mut self, now: Instant, kernel_is_busy: bool) -> Option<Request> {
-        let first = self.waiting.front();
-        // To confirm a trial needs no kernel.
-        if self.pending.is_some() || kernel_is_busy && first.is_none_or(|first| first.of != Of::Trial) {
+        if self.pending.is_some() {
             return None;
         }
-        match self.deadline().filter(|until| *until <= now) {
-            Some(until) if first.is_none_or(|first| until < first.at) => {
-                (!kernel_is_busy).then_some(Request { of: Of::Former { asked: false }, client: None, at: until })
-            }
-            _ => self.waiting.pop_front(),
+        let due = self.deadline().filter(|until| *until <= now);
+        let in_time = |request: &Request| due.is_none_or(|until| request.at <= until);
+        let ends = |request: &Request| matches!(request.of, Of::Trial | Of::Former { .. });
+        // Without a trial they mean the one that a request before them begins.
+        let place = self.waiting.iter().position(|request| ends(request) && in_time(request));
+        let place = place.filter(|_| self.trial.is_some());
+        let first = place.and_then(|place| self.waiting.get(place));
+        // To confirm a trial needs no kernel.
+        if kernel_is_busy && first.is_none_or(|first| first.of != Of::Trial) {
+            return None;
+        }
+        match (place, due) {
+            (Some(place), _) => self.waiting.remove(place),
+            (None, Some(until)) => Some(Request { of: Of::Former { asked: false }, client: None, at: until }),
+            (None, None) => self.waiting.pop_front(),
         }
     }
 }
@@ -297,3 +306,7 @@ impl Daemon {
         gateway
     }
 }
+
+#[cfg(test)]
+#[path = "reload_tests.rs"]
+mod tests;

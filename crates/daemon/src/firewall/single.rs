@@ -3,7 +3,7 @@
 //! A packet of ours is followed through the chains. What a rule asks for beyond what is known of it (a source, a rate, a set) may hold or not:
 //! such a rule is not named, and what follows one that may accept is not either.
 
-use super::{Hook, JUMPS_MAX, has_routes};
+use super::{Hook, JUMPS_MAX, Kind, has_routes};
 use crate::config::Config;
 use crate::rules::{Family, MARK_DIVERT, all_routes};
 use std::net::IpAddr;
@@ -437,7 +437,11 @@ impl<'t> Walk<'t, '_> {
 }
 
 /// What single rules do to us, besides the chains `known` by family, table and name. One line each, with the remedy.
-pub(super) fn findings(config: &Config, listing: &str, known: &[(String, String, String)]) -> Vec<String> {
+pub(super) fn findings(
+    config: &Config,
+    (listing, kind): (&str, Kind),
+    known: &[(String, String, String)],
+) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let packets = packets(config);
     for table in tables(listing).iter().filter(|table| !table.name.starts_with("wavelane")) {
@@ -456,12 +460,12 @@ pub(super) fn findings(config: &Config, listing: &str, known: &[(String, String,
                     continue;
                 }
                 let Table { family, name, .. } = table;
-                let insert =
-                    |matching: &String| format!("`nft insert rule {family} {name} {} {matching} accept`", chain.name);
+                let insert = |matching: &String| format!("`{}`", kind.insert((family, name, chain.name), matching));
+                let older = if kind == Kind::Older { " of iptables-legacy" } else { "" };
                 let remedies: Vec<String> = packet.remedies.iter().map(insert).collect();
                 let some = if fit == Fit::All { "" } else { "some of the " };
                 found.push(format!(
-                    "the rule '{}' in chain {of} of table {family} {name} drops {some}{}; run {}, and have your firewall do so at boot",
+                    "the rule '{}' in chain {of} of table {family} {name}{older} drops {some}{}; run {}, and have your firewall do so at boot",
                     text::line(rule, RULE_SHOWN),
                     packet.words,
                     remedies.join(" and ")
@@ -498,7 +502,7 @@ mod tests {
         let listing = format!(
             "table ip filter {{\n\tset x {{\n\t\ttype ipv4_addr\n\t}}\n\n\tchain BASE {{\n\t\ttype filter hook {hook} priority filter; policy accept;\n{rules}\t}}\n\n\tchain FOREIGN {{\n\t\tfib daddr type local return\n\t\tlimit rate 3/minute counter log prefix \"[X] drop \"\n\t\tcounter drop\n\t}}\n\n\tchain BANS {{\n\t\tip saddr 192.0.2.7 drop\n\t\treturn\n\t}}\n\n\tchain LOOP {{\n\t\tjump LOOP\n\t\tjump LOOP\n\t}}\n}}\n"
         );
-        findings(config, &listing, &[])
+        findings(config, (&listing, Kind::Nft), &[])
     }
 
     #[test]
@@ -560,8 +564,8 @@ mod tests {
         let found = said(&tun, "input", &["iifname \"lo\" accept", "udp dport 4780 drop"]);
         assert_eq!(found.len(), 1, "a peer's datagrams come by no loopback device: {found:?}");
         let asleep = "table ip off {\n\tflags dormant\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\tudp dport 4780 drop\n\t}\n}";
-        assert_eq!(findings(&tun, asleep, &[]), [""; 0]);
-        assert_eq!(findings(&tun, &asleep.replace("\tflags dormant\n", ""), &[]).len(), 1);
+        assert_eq!(findings(&tun, (asleep, Kind::Nft), &[]), [""; 0]);
+        assert_eq!(findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[]).len(), 1);
         let calls = config("address = \"192.0.2.1:4780\"\n[intercept]\ninterfaces = [\"lan0\"]");
         assert_eq!(said(&calls, "input", &["ct state established accept", "meta l4proto udp drop"]), [""; 0]);
         let found = said(&tun, "forward", &["iifname \"lan0\" reject with icmp port-unreachable"]);

@@ -3,7 +3,7 @@
 use super::pace::Failing;
 use super::{Change, Installed, Wanted};
 use crate::config::Config;
-use crate::rules::{self, Attachment};
+use crate::rules::{self, Attachment, Bridged};
 use crate::standing::{Part, Standing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -160,13 +160,16 @@ struct Around {
     left: Vec<Attachment>,
     /// Those that are not.
     kept: Vec<Attachment>,
+    /// The bridges whose frames our rules see.
+    bridged: Bridged,
 }
 
 impl Around {
     fn read(config: &Config) -> Result<Self, ToolError> {
+        let bridged = Bridged::read(config);
         // A proxy has no peers, and the networks that it leaves alone stand in its file.
         if config.intercept.as_ref().is_none_or(|i| i.proxy.is_some()) {
-            return Ok(Self::default());
+            return Ok(Self { bridged, ..Self::default() });
         }
         let networks: Vec<IpPrefix> = config.peers.iter().flat_map(|peer| peer.routes.iter().copied()).collect();
         let all = rules::attachments(config)?;
@@ -175,7 +178,7 @@ impl Around {
             rules::excepted(&networks, &attached).map(|n| (n.address, n.bits)).collect();
         let all = all.into_iter().filter(|a| covered.contains(&(a.network.address, a.network.bits)));
         let (left, kept) = all.partition(|a| a.is_left_alone(config));
-        Ok(Self { left, kept })
+        Ok(Self { left, kept, bridged })
     }
     /// What is new since `before`, for the log.
     fn news(&self, before: &Self) -> Vec<String> {

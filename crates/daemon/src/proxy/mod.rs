@@ -300,7 +300,7 @@ impl Proxy {
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
         poller.add(&self.reload_signal, TOKEN_RELOAD, Watch::Readable)?;
         poller.add(&self.kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
-        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Readable)?;
+        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Arrivals)?;
         if let Some(t) = &self.door.engine.transparent {
             for (listener, token) in t.listeners.iter().zip(TOKEN_TPROXY..) {
                 poller.add(listener, token, Watch::Edges)?;

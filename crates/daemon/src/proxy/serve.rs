@@ -77,13 +77,21 @@ impl Proxy {
         true
     }
     fn patience(&self) -> Option<Duration> {
-        let ticking = (self.door.waits() || self.retry_listeners).then(|| self.ticked + TICK);
+        let waits = self.door.waits() || self.retry_listeners || self.control.may_wait();
+        let ticking = waits.then(|| self.ticked + TICK);
         let next: Option<Instant> =
             [ticking, self.supervisor.deadline(), self.door.deadline()].into_iter().flatten().min();
         next.map(|at| self.clock.until(at))
     }
+    fn answer_clients(&mut self) {
+        let document = status::document(self);
+        self.control.answer(self.now, || document.clone());
+    }
     fn tick(&mut self) {
         self.ticked = self.now;
+        if self.control.may_wait() {
+            self.answer_clients();
+        }
         self.door.tick(self.now, &mut self.pair);
         if std::mem::take(&mut self.retry_listeners) {
             for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
@@ -93,10 +101,7 @@ impl Proxy {
     }
     fn dispatch(&mut self, ready: Ready) {
         match ready.token {
-            TOKEN_CONTROL => {
-                let document = status::document(self);
-                self.control.answer(|| document.clone());
-            }
+            TOKEN_CONTROL => self.answer_clients(),
             TOKEN_QUEUE => self.take_syns(),
             TOKEN_RELOAD => self.reload(),
             TOKEN_KERNEL => self.kernel_answers(),

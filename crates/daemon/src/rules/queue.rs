@@ -2,7 +2,7 @@
 
 use super::family::Family;
 use super::ranges::{excepted, split_routes};
-use super::{MARK_DIVERT, NUMBER, SIGNED, XT_CHAIN};
+use super::{MARK_BRIDGED, MARK_DIVERT, NUMBER, SIGNED, XT_CHAIN};
 use crate::config::{Config, prefix_text};
 use wavelane_base::IpPrefix;
 
@@ -12,6 +12,7 @@ use wavelane_base::IpPrefix;
 /// The longest network decides; of one that this host is attached to (`attached`) under a wider network of a peer, SYNs pass.
 pub(super) fn queue_rules(config: &Config, family: Family, attached: &[IpPrefix], lead: bool) -> String {
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
+    text += &format!("-A {XT_CHAIN} -m mark --mark {MARK_BRIDGED:#x} -j RETURN\n");
     for option in SIGNED {
         text += &format!("-A {XT_CHAIN} -p tcp --tcp-option {option} -j RETURN\n");
     }

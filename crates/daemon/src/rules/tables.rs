@@ -3,7 +3,7 @@
 use super::family::Family;
 use super::plain::{plain_born, plain_chains};
 use super::ranges::{all_routes, part_taken, split_routes, taken};
-use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE};
+use super::{Around, CLOSED_TABLE, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE};
 use crate::config::{Clamp, Config, ProxyRules, Source, Tun, prefix_text, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ pub(super) fn owned_table(
     ports: &[u16],
     generation: u32,
     down: &Down,
-    attached: &[IpPrefix],
+    Around { attached, bridged }: &Around,
 ) -> String {
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {
@@ -63,7 +63,7 @@ pub(super) fn owned_table(
     let proxy = config.intercept.as_ref().and_then(|i| i.proxy.as_ref());
     let clamped = |way: &str, matching: &str| proxy.map_or_else(String::new, |proxy| clamps(proxy, way, matching));
     prerouting.insert_str(0, &clamped("saddr", &format!("{SYN_ACK} socket transparent 1")));
-    prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;{}", signed("accept"));
+    prerouting += &format!(" meta mark {{ {MARK_PLAIN:#x}, {MARK_BRIDGED:#x} }} accept;{}", signed("accept"));
     prerouting += &proxy.map_or_else(String::new, |proxy| exempt(proxy, "accept"));
     if let Some(names) = interface_list(config) {
         prerouting += &clamped("saddr", &format!("iifname {{ {names} }} {SYN}"));
@@ -94,6 +94,9 @@ pub(super) fn owned_table(
     let leaving = clamped("daddr", &format!("meta mark {MARK_OWN:#x} tcp flags & syn == syn"));
     if !leaving.is_empty() {
         table += &format!(" chain own {{ type filter hook output priority mangle; policy accept;{leaving} }};");
+    }
+    if config.intercept.is_some() {
+        table += &bridged.chain(SYN);
     }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
     if let Some(tun) = &config.tun {
@@ -218,7 +221,7 @@ fn masquerade_chain(tun: &Tun) -> String {
 ///
 /// Beside a packet door it also refuses packets that would be forwarded elsewhere than to the device: should the policy rules be
 /// taken away, nothing goes plainly.
-pub(super) fn closed_table(config: &Config, attached: &[IpPrefix]) -> String {
+pub(super) fn closed_table(config: &Config, Around { attached, bridged }: &Around) -> String {
     let of = |family: Family, networks| part_taken(config, networks, (family, &Down::new(), attached));
     let mut sets: String = Family::ALL
         .into_iter()
@@ -242,6 +245,7 @@ pub(super) fn closed_table(config: &Config, attached: &[IpPrefix]) -> String {
     if let Some(names) = interface_list(config) {
         let proxy = config.intercept.as_ref().and_then(|i| i.proxy.as_ref());
         let mut rules = proxy.map_or_else(String::new, |proxy| exempt(proxy, "return").replace(';', "\n"));
+        rules.insert_str(0, &bridged.spared());
         rules += &refuse(&format!("iifname {{ {names} }}"));
         if let Some(tun) = &config.tun {
             for family in Family::ALL {

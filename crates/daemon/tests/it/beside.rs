@@ -379,6 +379,94 @@ fn a_firewall_in_the_way_is_named_with_its_remedy() {
 }
 
 #[test]
+fn rules_of_the_older_iptables_are_read_too() {
+    let _alone = alone();
+    if !root_or_skip("iptables-legacy") {
+        return;
+    }
+    let world = World::new("older");
+    let rules = "iptables-legacy -A INPUT -i lan0 -p tcp -j DROP; iptables-legacy -P FORWARD DROP";
+    if world.sh(&world.a, &format!("({rules}) 2>&1 && echo done || true")).trim() != "done" {
+        return eprintln!("SKIPPED (1 test): this host has no iptables-legacy, or its kernel no ip_tables");
+    }
+    let (a, _b) = world.start_both("", &format!("{INTERCEPT}\n[tun]"));
+    world.serve(7, echo);
+    let said = a.status().hindrances.join("\n");
+    assert!(said.contains("chain INPUT of table ip filter of iptables-legacy drops connections"), "{said}");
+    assert!(said.contains("chain FORWARD of table ip filter of iptables-legacy drops what none"), "{said}");
+    for line in a.status().hindrances {
+        for remedy in line.split('`').filter(|part| part.starts_with("iptables-legacy ")) {
+            world.sh(&world.a, remedy);
+        }
+    }
+    wait_for("nothing in the way", || a.status().hindrances.is_empty());
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    // Their changes are seen without notice.
+    world.sh(&world.a, "iptables-legacy -I INPUT -i lan0 -p tcp -j DROP");
+    wait_for("word of it", || a.status().hindrances.len() == 1);
+}
+
+/// Docker switches br_netfilter on: then the rules see what hosts on one bridge send each other.
+#[test]
+fn hosts_on_one_bridge_reach_each_other_under_a_route_for_everything() {
+    let _alone = alone();
+    if !root_or_skip("bridge neighbours") {
+        return;
+    }
+    let world = World::new("bridge");
+    world.sh(&world.a, "ip link add br0 type bridge; ip link set br0 up; ip addr add 10.8.0.1/24 dev br0");
+    // Neighbours with public addresses, none of them in a network of the gateway.
+    for (ns, port, address) in [(&world.client, "p1", "203.0.113.1"), (&world.server, "p2", "203.0.113.2")] {
+        let pid = ns.path().display().to_string();
+        world.sh(
+            &world.a,
+            &format!("ip link add {port} type veth peer name pub0 netns {pid}; ip link set {port} master br0 up"),
+        );
+        world.sh(ns, &format!("ip link set pub0 up; ip addr add {address}/24 dev pub0"));
+    }
+    if world.sh(&world.a, "sysctl -w net.bridge.bridge-nf-call-iptables=1 2>&1 || true").contains("cannot") {
+        return eprintln!("SKIPPED (1 test): this kernel has no br_netfilter");
+    }
+    let rest = "[intercept]\ninterfaces = [\"lan0\", \"br0\"]\n[tun]";
+    let config = world.write("a", Outside::V4, "on_failure = \"closed\"", rest);
+    edit(&config, "\"10.3.0.0/24\", \"fd00:3::/64\"", "\"0.0.0.0/0\", \"::/0\"");
+    let _b = world.start("b", "source = \"keep\"", "");
+    let mut a = world.spawn("a", &config);
+    a.wait_log("peer 'b' is up");
+    world.serve(7, echo);
+    let among = |when: &str| {
+        let mut stream = world.connect(&world.client, "203.0.113.2:7").unwrap_or_else(|e| panic!("{when}: {e}"));
+        says(&mut stream).unwrap_or_else(|e| panic!("{when}: {e}"));
+        let pinged = world.sh(&world.client, "ping -c 1 -W 2 203.0.113.2 2>&1 || true");
+        assert!(pinged.contains(" 1 received"), "{when}: {pinged}");
+    };
+    among("at the start");
+    let said = a.status().hindrances.join("\n");
+    assert!(said.contains("TCP that comes over the bridge br0 is taken twice"), "{said}");
+    let whole = world.sh(&world.a, "nft -s list table inet wavelane_closed");
+    assert!(whole.contains("ether daddr"), "{whole}");
+    world.sh(&world.a, "nft flush ruleset");
+    wait_for("the rules", || world.sh(&world.a, "nft -s list table inet wavelane_closed 2>&1 || true") == whole);
+    among("after a flush");
+    // The link addresses by which our own frames are told from others' are followed.
+    world.sh(&world.a, "ip link set br0 address 02:00:00:00:00:77");
+    wait_for("the new address", || {
+        world.sh(&world.a, "nft list table inet wavelane_closed").contains("02:00:00:00:00:77")
+    });
+    among("after a change of address");
+    // Switched off and on again.
+    world.sh(&world.a, "sysctl -qw net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0");
+    wait_for("no such rule", || !world.sh(&world.a, "nft list table inet wavelane_closed").contains("ether daddr"));
+    among("without br_netfilter");
+    world.sh(&world.a, "sysctl -qw net.bridge.bridge-nf-call-iptables=1");
+    wait_for("the rule", || world.sh(&world.a, "nft list table inet wavelane_closed").contains("ether daddr"));
+    a.kill();
+    among("while closed");
+    world.sh(&world.client, "ip route add 198.51.100.0/24 via 203.0.113.9 dev pub0; ip addr add 10.8.0.2/24 dev pub0; ip route add 198.51.101.0/24 via 10.8.0.1");
+    assert!(world.connect(&world.client, "198.51.101.7:7").is_err(), "what is routed is refused");
+}
+
+#[test]
 fn what_a_peer_does_not_serve_is_told_to_the_side_that_asks() {
     let _alone = alone();
     if !root_or_skip("a refusal at the asking side") {
