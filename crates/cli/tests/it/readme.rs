@@ -45,6 +45,14 @@ fn the_readmes_commands_work_in_their_order() {
 }
 
 #[test]
+fn the_first_cells_commands_work_in_their_order() {
+    let place = Place::new("first-cell");
+    assert_eq!(type_all("docs/guide/first-cell.md", &place), 3);
+    let page = std::fs::read_to_string(place.0.join("records/cell/report.html")).unwrap();
+    assert!(page.contains("Carried: wavelane "), "the guide speaks of a sum that Wavelane leads");
+}
+
+#[test]
 fn the_guides_commands_make_what_its_python_reads() {
     let place = Place::new("records");
     assert_eq!(type_all("docs/guide/records.md", &place), 3);
