@@ -132,7 +132,9 @@ impl Grants {
             // Blocks that are repaired in rounds are granted one by one.
             Asked::Alone if !rounds => {
                 peers.blocks(side.0).set_alone(now);
-                return peers.blocks(side.0).go_on_alone(now, side.1);
+                if !peers.blocks(side.0).goes_on(side.1) {
+                    return peers.blocks(side.0).go_on_alone(now, side.1);
+                }
             }
             Asked::Beside(other) => peers.blocks(other).set_not_alone(),
             Asked::Alone | Asked::Among => {}
@@ -159,7 +161,9 @@ impl Grants {
         let (octets, took) =
             turn.map_or((0, Span::ZERO), |turn| (received.saturating_sub(turn.from), now.since(turn.since)));
         gate.end_turns(now, |turn| turn.side == side);
-        self.listen(peers, now, place, side.0, pause::patience(octets, took));
+        if !peers.blocks(side.0).goes_on(side.1) {
+            self.listen(peers, now, place, side.0, pause::patience(octets, took));
+        }
     }
 
     /// Between two turns: asks peers of which no request is known for what they have to send, and waits for their answers. Nothing is heard
@@ -308,6 +312,10 @@ impl Grants {
             }
         }
         let mut heard_out = Vec::new();
+        for turn in gates.values().flat_map(|gate| &gate.turns).filter(|turn| turn.look_at <= now) {
+            peers.blocks(turn.side.0).give_up_turn(turn.side.1);
+            peers.touch(turn.side.0);
+        }
         for (place, gate) in &mut gates {
             self.expired += gate.end_turns(now, |turn| turn.look_at <= now) as u64;
             heard_out.extend(gate.pauses.until().filter(|at| *at <= now).map(|_| *place));

@@ -270,6 +270,13 @@ impl Neighbours {
         self.blocks(peer).lend(flows, pool);
     }
 
+    /// Whether what comes from one peer goes on to another by the same radio cell, in turns.
+    pub(crate) fn share_radio(&self, from: PeerId, to: PeerId) -> bool {
+        let cell =
+            |peer: PeerId| self.peer(peer).lanes.first().and_then(|lane| lane.carrier.radio).map(|radio| radio.cell);
+        self.config.withhold.is_some() && !self.config.rounds && cell(from).is_some() && cell(from) == cell(to)
+    }
+
     /// The number of flows that have no link and that `peer` carried: at most as many as its limit of flows.
     pub(crate) fn lost_flows(&mut self, peer: PeerId) -> &mut u64 {
         &mut self.states[peer.0].lost

@@ -441,6 +441,12 @@ impl Relays {
 
     /// Sends `from` its new credit, given what `to` has not receipted.
     fn press_back(&self, net: &mut Net, now: Instant, from: Side, to: Side) {
+        if net.peers.share_radio(from.0, to.0) {
+            let onward = net.peers.blocks(to.0).onward(to.1);
+            net.peers.blocks(to.0).send_whole(to.1);
+            net.peers.blocks(from.0).set_onward(now, from.1, onward);
+            net.peers.touch(from.0);
+        }
         let window = match net.peers.config().backpressure {
             Backpressure::Adaptive => return,
             Backpressure::Blocks(most) => {

@@ -249,13 +249,15 @@ impl Hop {
             self.counters.protocol_errors += 1;
             return;
         }
-        flow.out.grant(receipt.credit);
         let held_up = receipt.state == ReceiptState::Wait;
         flow.out.hold_up(held_up.then_some(receipt.credit.max(receipt.cumulative)));
-        let before = flow.out.buffered();
+        let (before, credit) = (flow.out.buffered(), flow.out.has_credit());
+        flow.out.grant(receipt.credit);
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
         flow.moves(now, flow.out.buffered() < before);
-        if flow.out.buffered() < before && matches!(flow.inc.window, Window::Octets(_)) {
+        let clears = flow.inc.onward.is_some() && credit != flow.out.has_credit();
+        let counts = flow.inc.onward.is_some() || matches!(flow.inc.window, Window::Octets(_));
+        if clears || counts && flow.out.buffered() < before {
             self.events.push_back(HopEvent::Receipted(name));
         }
         if receipt.state == ReceiptState::Complete && !flow.out.complete && !flow.out.completed(receipt.cumulative) {

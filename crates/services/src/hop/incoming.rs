@@ -4,7 +4,7 @@ mod holes;
 
 use super::memory::{give_back, make_room};
 use super::shares::{FLOOR, UnreadRoom};
-use super::types::Window;
+use super::types::{Onward, Window};
 use super::withhold::{GRANT_MAX, Held};
 use holes::Holes;
 use std::collections::VecDeque;
@@ -82,6 +82,10 @@ pub(super) struct Incoming {
     pub(super) window: Window,
     /// What bounds it while the owner grants blocks one by one.
     pub(super) withheld: Option<Held>,
+    /// It goes on by the same radio, and that is what lies ahead there.
+    pub(super) onward: Option<Onward>,
+    /// A turn of it is read only once every byte below was received.
+    pub(super) whole_at: Option<u64>,
     /// Its sender does not withhold: at its credit it asked without saying how much waits.
     pub(super) mute: bool,
     /// When such a sender is let pass a few more bytes.
@@ -235,6 +239,9 @@ impl Incoming {
         {
             self.cumulative = e;
             self.held.pop_first();
+        }
+        if self.whole_at.is_some_and(|at| self.cumulative >= at) {
+            self.whole_at = None;
         }
         self.first_at.get_or_insert(now);
         self.epoch_arrived += fresh;

@@ -26,7 +26,7 @@ mod withhold;
 
 pub use fill::Datagram;
 pub use overheard::OPEN_MIN;
-pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Window};
+pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Onward, Window};
 pub use vtx::VTX_OCTETS_MAX;
 
 use flow::{Cause, Flow, LastWord, State};

@@ -164,7 +164,7 @@ pub enum HopEvent {
     Asks(FlowName),
     /// All granted bytes of a flow were received.
     Filled(FlowName),
-    /// The peer receipted bytes of a flow whose window is [`Window::Octets`].
+    /// The peer receipted bytes, or gave credit, of a flow whose window is [`Window::Octets`] or that has [`Onward`].
     Receipted(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.
     Reset(FlowName, Reason),
@@ -183,6 +183,15 @@ pub enum HopOpenError {
     /// The flow table is at its limit.
     #[error("the flow table is full ({0} flows): raise `flows_max` or wait until some close")]
     TableFull(usize),
+}
+
+/// What lies ahead of a flow that a relay sends on by the radio by which it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Onward {
+    /// The next hop has everything that came.
+    pub drained: bool,
+    /// It has also sent that on: neither of the next two hops sends while a turn comes here.
+    pub clear: bool,
 }
 
 /// Counters of one block service; they only grow.

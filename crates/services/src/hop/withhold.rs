@@ -8,7 +8,7 @@ use super::flow::{Flow, State};
 use super::incoming::Incoming;
 use super::shares::FLOOR;
 use super::table::list;
-use super::types::HopEvent;
+use super::types::{HopEvent, Onward};
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -164,7 +164,11 @@ impl Hop {
         let inc = &mut flow.inc;
         let from = inc.cumulative();
         let asked = inc.withheld.and_then(|held| held.asked).filter(|end| *end > from && !inc.is_complete())?;
-        let wanted = (asked - from).min(most);
+        let wanted = if asked - from > most + most / 4 { most } else { asked - from };
+        let held_up = inc.onward.is_some_and(|onward| !onward.clear);
+        if held_up && asked > SHORT {
+            return Some(0);
+        }
         // More than a turn in a relay's hands would be air that its own turns lack.
         let open = inc.open_window(now, &path, room, most).saturating_sub(from).min(wanted);
         // No small grants.
@@ -173,6 +177,10 @@ impl Hop {
         }
         let until = from + open;
         inc.withheld = Some(Held::grant(until));
+        if inc.onward.is_some() && until > SHORT {
+            // What lies ahead is looked at anew once this was read.
+            (inc.whole_at, inc.onward) = (Some(until), Some(Onward::default()));
+        }
         inc.note_grant(until);
         flow.promise(now, &path, room);
         self.settle(name);
@@ -208,7 +216,11 @@ impl Hop {
     /// Raises what a flow may take without asking, if its sender is alone: by a turn beyond what arrived.
     pub fn go_on_alone(&mut self, now: Instant, name: FlowName) {
         let (room, path, turn) = (self.unread_room(), self.path, self.turn());
-        let Some(flow) = self.flows.get_mut(&name).filter(|flow| self.alone && !flow.is_over()) else { return };
+        let Some(flow) =
+            self.flows.get_mut(&name).filter(|flow| self.alone && !flow.is_over() && !flow.goes_in_turns())
+        else {
+            return;
+        };
         let inc = &mut flow.inc;
         let Some(held) = inc.withheld else { return };
         let until = (inc.cumulative() + turn).min(inc.open_window(now, &path, room, 0));
@@ -220,6 +232,50 @@ impl Hop {
         flow.inc.withheld = Some(Held { until, ..Held::default() });
         flow.promise(now, &path, room);
         self.settle(name);
+    }
+
+    /// What lies ahead of a flow's bytes that we send, if a relay does.
+    pub fn onward(&self, name: FlowName) -> Onward {
+        let Some(flow) = self.flows.get(&name) else { return Onward::default() };
+        let drained = flow.out.is_drained();
+        Onward { drained, clear: drained && flow.out.has_credit() }
+    }
+
+    /// A relay sends what it reads of this flow on by the same radio, where that lies ahead: it takes turns as wholes.
+    pub fn set_onward(&mut self, now: Instant, name: FlowName, onward: Onward) {
+        let (room, path) = (self.unread_room(), self.path);
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        if !self.config.withhold || flow.inc.onward.replace(onward) == Some(onward) {
+            return;
+        }
+        self.let_pass(now, name);
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.consider_credit(now, &path, room);
+        }
+        self.settle(name);
+    }
+
+    /// Bytes of this flow come in turns, and wait for turns.
+    pub fn send_whole(&mut self, name: FlowName) {
+        if let Some(flow) =
+            self.flows.get_mut(&name).filter(|flow| self.config.withhold && flow.out.receipted() > SHORT)
+        {
+            flow.out.whole = true;
+        }
+    }
+
+    /// Whether a flow goes on by the same radio.
+    pub fn goes_on(&self, name: FlowName) -> bool {
+        self.flows.get(&name).is_some_and(Flow::goes_in_turns)
+    }
+
+    /// A turn ended before all of it came: what came may be read.
+    pub fn give_up_turn(&mut self, name: FlowName) {
+        let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.inc.whole_at.is_some()) else { return };
+        flow.inc.whole_at = None;
+        if flow.wakes_reader() {
+            self.events.push_back(HopEvent::Readable(name));
+        }
     }
 
     /// Whether a flow may still receive bytes.
@@ -243,7 +299,8 @@ impl Hop {
             self.events.push_back(HopEvent::Filled(name));
         }
         let more = (flow.inc.read_so_far() + FLOOR).saturating_sub(held.until);
-        if held.asked.is_none() && !held.granted && more >= FLOOR / 4 {
+        let drained = flow.inc.onward.is_none_or(|onward| onward.drained) || flow.inc.read_so_far() <= SHORT;
+        if drained && held.asked.is_none() && !held.granted && more >= FLOOR / 4 {
             if self.bypass.take(now, path.rate, more) {
                 held.until += more;
                 flow.inc.pass_at = None;
@@ -329,6 +386,10 @@ impl Hop {
 }
 
 impl Flow {
+    /// Whether relays lie before or behind, so that its sender takes turns although no other asks.
+    fn goes_in_turns(&self) -> bool {
+        self.inc.onward.is_some() || self.across.is_some()
+    }
     /// Whether its Open, or its Offer of waiting bytes, left and may not have arrived.
     pub(super) fn is_offering(&self) -> bool {
         match self.state {

@@ -73,6 +73,26 @@ fn a_hidden_sender_that_begins_later_opens_its_flow_between_turns() {
     assert!((one + other) as f64 * 8.0 / 20.0 > 4.5e6, "{one} {other}");
 }
 
+/// Four stations in a line of which those two apart disturb each other unheard: a relay that cuts through carries 1.5 Mbit/s, for its
+/// frames fall on those of the station before it.
+#[test]
+fn relays_of_a_line_of_hidden_stations_pass_whole_turns() {
+    let mut text = String::from(
+        "title = \"t\"\nduration = \"12 s\"\nstacks = [\"wavelane\"]\n[nodes]\na = \"gateway\"\nb = \"gateway\"\nc = \"gateway\"\n\
+         d = \"gateway\"\nx = \"endpoint\"\ny = \"endpoint\"\n[channels.air]\nkind = \"wifi\"\nnodes = [\"a\", \"b\", \"c\", \"d\"]\n\
+         phy = \"802.11b\"\nrate = \"11 Mbit/s\"\nedca = { best-effort = { txop = \"8 ms\" } }\nreach = \"none\"\npairs = [\n",
+    );
+    for (pair, hear) in [("ab", "decode"), ("bc", "decode"), ("cd", "decode"), ("ac", "interfere"), ("bd", "interfere")]
+    {
+        let (one, two) = pair.split_at(1);
+        text += &format!("{{ between = [\"{one}\", \"{two}\"], hear = \"{hear}\" }},\n");
+    }
+    text += "]\n[channels.lana]\npreset = \"ethernet\"\nbetween = [\"x\", \"a\"]\n[channels.land]\npreset = \"ethernet\"\n\
+             between = [\"y\", \"d\"]\n[flows.up]\napp = \"upload\"\nfrom = \"x\"\nto = \"y\"\n";
+    let octets = run_scenario(&Scenario::parse(&text, Path::new(".")).unwrap(), Stack::Wavelane, 1).flows[0].octets;
+    assert!(octets * 8 / 12 > 1_850_000, "{octets} octets in 12 s");
+}
+
 #[test]
 fn without_turns_bursts_collide() {
     let (taken, _) = hidden("withhold = 0");

@@ -50,8 +50,8 @@ impl Outgoing {
         let none = Block { number: 0, start: self.base, length: None, micro: false, opened: now };
         let asked = self.block.unwrap_or(none);
         match self.waits {
-            Some((start, octets)) if start == self.next => {
-                Block { number: self.blocks, start, length: Some(octets), micro: false, ..asked }
+            Some((start, _)) if start == self.next => {
+                Block { number: self.blocks, start, length: Some(self.unsent()), micro: false, ..asked }
             }
             _ => asked,
         }
@@ -67,7 +67,8 @@ impl Outgoing {
     /// Offers the bytes that wait beyond the credit, and again when they have doubled.
     pub(in crate::hop) fn offer_waiting(&mut self) {
         let waiting = self.unsent();
-        if waiting == 0 || self.next < self.credit.min(self.ceiling()) || self.credit == 0 {
+        let may_send = self.has_credit() && !self.shuns_crumbs();
+        if waiting == 0 || may_send || self.credit == 0 {
             return;
         }
         let told = self.waits.filter(|(start, _)| *start == self.next).map_or(0, |(_, octets)| octets);

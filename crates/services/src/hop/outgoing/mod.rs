@@ -103,6 +103,8 @@ pub(super) struct Outgoing {
     copies: RangeSet,
     /// The peer takes bytes below this.
     credit: u64,
+    /// It was raised by no more than [`FLOOR`] last.
+    crumbs: bool,
     /// A lower limit for now, from its newest receipt.
     held_up_at: Option<u64>,
     /// The direction's length, once the owner ended it.
@@ -125,6 +127,8 @@ pub(super) struct Outgoing {
     pub(super) again: Again,
     /// How it is sent.
     pub(super) manner: Manner,
+    /// It comes in turns and goes in turns, by the same radio, and the last request for one was heard.
+    pub(super) whole: bool,
     /// The last offer of bytes beyond the credit: their start and number.
     waits: Option<(u64, u64)>,
     /// A write was refused for lack of room; the writer is told when there is some.
@@ -169,6 +173,9 @@ impl Outgoing {
         !self.blocked && (idle || self.fin.is_some())
     }
     pub(super) fn grant(&mut self, credit: u64) {
+        if credit > self.credit {
+            self.crumbs = credit - self.credit <= FLOOR;
+        }
         self.credit = self.credit.max(credit);
     }
     /// Bytes a writer may add now.
@@ -224,9 +231,17 @@ impl Outgoing {
     pub(super) fn finish_due(&self) -> bool {
         self.finish.due && self.unsent() <= MICRO_MAX
     }
+    /// Whether there is credit for bytes not sent yet.
+    pub(super) fn has_credit(&self) -> bool {
+        self.next < self.credit.min(self.ceiling())
+    }
+    /// The credit is not used for the first crumb of what waits for a turn: the next hop would send it on at once.
+    fn shuns_crumbs(&self) -> bool {
+        self.whole && self.crumbs && self.written() > self.credit
+    }
     /// Whether lack of credit blocks sending.
     fn is_starved(&self) -> bool {
-        (self.unsent() > 0 && self.next >= self.credit.min(self.ceiling()))
+        (self.unsent() > 0 && (self.next >= self.credit.min(self.ceiling()) || self.shuns_crumbs()))
             || self.missing.first().is_some_and(|(start, _)| start >= self.ceiling())
     }
     /// Whether bytes will follow that cannot be sent now, for lack of credit or of room to write them.
@@ -248,7 +263,8 @@ impl Outgoing {
     /// What to send next: repairs, then copies, then new bytes.
     pub(super) fn choose(&self) -> Option<Stretch> {
         let ceiling = self.ceiling();
-        let new_end = self.written().min(self.credit).min(ceiling).min(self.stretches_known.held_from());
+        let most = if self.shuns_crumbs() { self.next } else { self.credit };
+        let new_end = self.written().min(most).min(ceiling).min(self.stretches_known.held_from());
         if let (true, Some(block)) = (self.manner.rounds, self.block_end())
             && self.next < new_end.min(block)
         {
@@ -306,6 +322,7 @@ impl Outgoing {
             return false;
         }
         self.query_at = None;
+        self.whole = false;
         self.query_wait = self.query_wait.times(2).min(self.longest_wait());
         if self.fin.is_some() && !self.complete && self.finish.arrived && self.is_drained() {
             self.finish.ask();

@@ -72,6 +72,73 @@ fn bytes_after_a_turn_are_accepted() {
     assert!(stream.ended, "{}", stream.read);
 }
 
+/// The receiving side of a relay: nothing of a turn is read before all of it is here, none is given while what came before is not sent on,
+/// and a sender that waits for one sends nothing of what passes without.
+#[test]
+fn a_turn_that_goes_on_by_the_same_radio_is_read_as_a_whole() {
+    let config = HopConfig { withhold: true, ..HopConfig::default() };
+    let mut world = World::new(8, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
+    let mut stream = Stream::new(world.open_accepted(), 0, 4 << 20);
+    let name = stream.flow.from_other_side();
+    let clear = Onward { drained: true, clear: true };
+    let ms = Span::from_millis;
+    while stream.read < 200_000 {
+        world.hops[1].set_onward(world.now, name, clear);
+        world.hops[1].grant(world.now, name);
+        let until = world.now + ms(20);
+        run(&mut world, &mut stream, until, false);
+    }
+    world.hops[0].send_whole(stream.flow);
+    for _ in 0..2 {
+        world.hops[1].set_onward(world.now, name, Onward::default());
+        let until = world.now + ms(900);
+        run(&mut world, &mut stream, until, false);
+        let before = stream.read;
+        assert_eq!((world.hops[1].received(name), world.hops[1].grant(world.now, name)), (before, Some(0)));
+        world.hops[1].set_onward(world.now, name, Onward { drained: true, clear: false });
+        let until = world.now + ms(50);
+        run(&mut world, &mut stream, until, false);
+        assert_eq!(
+            (stream.read, world.hops[1].grant(world.now, name)),
+            (before, Some(0)),
+            "what passes without a turn"
+        );
+        world.hops[1].set_onward(world.now, name, clear);
+        let turn = world.hops[1].grant(world.now, name).unwrap();
+        assert!(turn >= 128 << 10, "{turn}");
+        while stream.read == before {
+            let received = world.hops[1].received(name);
+            stream.pump(&mut world);
+            assert!(stream.read == before || received >= before + turn, "{} of {turn}", received - before);
+            world.step(world.now + ms(1));
+        }
+        assert_eq!(stream.read, before + turn);
+    }
+}
+
+#[test]
+fn a_turn_that_is_given_up_is_read_as_far_as_it_came() {
+    let config = HopConfig { withhold: true, ..HopConfig::default() };
+    let mut world = World::new(9, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
+    let mut stream = Stream::new(world.open_accepted(), 0, 4 << 20);
+    let name = stream.flow.from_other_side();
+    let clear = Onward { drained: true, clear: true };
+    let mut held = false;
+    while !held {
+        world.hops[1].set_onward(world.now, name, clear);
+        world.hops[1].grant(world.now, name);
+        stream.pump(&mut world);
+        world.step(world.now + Span::from_millis(1));
+        held = stream.read > 200_000 && world.hops[1].received(name) > stream.read + 20_000;
+    }
+    let before = stream.read;
+    stream.pump(&mut world);
+    assert_eq!(stream.read, before);
+    world.hops[1].give_up_turn(name);
+    stream.pump(&mut world);
+    assert!(stream.read >= before + 20_000);
+}
+
 #[test]
 fn a_flow_without_bytes_gets_no_grant() {
     let mut world = World::new(4, Pipe::default(), config());
