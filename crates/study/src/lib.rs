@@ -10,6 +10,7 @@ mod dungs;
 mod earlier;
 mod efficiency;
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 mod gettys;
 mod home;

@@ -9,6 +9,7 @@ mod offload;
 mod plain;
 mod split;
 #[cfg(test)]
+#[path = "tests/testing.rs"]
 mod testing;
 
 pub use merge::{SEGMENTS_MAX, TRAINS_MAX};

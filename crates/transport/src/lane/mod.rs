@@ -20,6 +20,7 @@ mod sent;
 mod wish;
 
 #[cfg(test)]
+#[path = "tests/bottleneck/mod.rs"]
 mod bottleneck;
 #[cfg(test)]
 mod control_tests;
@@ -30,6 +31,7 @@ mod first_tests;
 #[cfg(test)]
 mod lane_tests;
 #[cfg(test)]
+#[path = "tests/rival.rs"]
 mod rival;
 #[cfg(test)]
 mod rival_tests;

@@ -27,6 +27,7 @@ pub(crate) mod noise;
 mod peer;
 mod window;
 #[cfg(test)]
+#[path = "tests/world.rs"]
 mod world;
 
 pub(crate) use handshake::NO_PRESHARED_KEY;
