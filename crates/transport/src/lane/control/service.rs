@@ -118,6 +118,14 @@ impl Service {
         None
     }
 
+    /// Bytes delivered in the newest `span`; if no two arrivals are that far apart, their part of a longer time.
+    pub(crate) fn delivered_in(&self, span: Span) -> Option<u64> {
+        let newest = self.points.back()?;
+        let point = self.points.iter().rev().skip(1).find(|p| newest.arrival - p.arrival >= span.as_nanos())?;
+        let bytes = Octets::new(newest.delivered.saturating_sub(point.delivered));
+        Some(Rate::of(bytes, Span::from_nanos(newest.arrival - point.arrival)).octets_in(span).get())
+    }
+
     /// Whether the newest `packets` packets arrived evenly: no packet took more than `spread` times its share of the time. Jitter and
     /// coarse clocks cause clumps; a bottleneck does not.
     pub(crate) fn even(&self, packets: u64, spread: u64) -> bool {

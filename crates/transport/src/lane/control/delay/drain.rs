@@ -53,8 +53,8 @@ pub(super) struct Stuck {
 impl Delay {
     /// Starts a drain if the base was not seen for long, and a harder one if the queue does not shrink.
     pub(super) fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
-        if self.probe.gain().is_some() {
-            // The queue added by a probe is our own.
+        if self.probe.gain().is_some() || self.spurts(forward).is_some() {
+            // The queue added by a probe is our own, and that of a link that varies empties by itself.
             self.stuck = None;
             return;
         }

@@ -6,6 +6,7 @@ mod cruise;
 mod drain;
 mod outputs;
 mod probe;
+mod spurts;
 mod startup;
 mod target;
 
@@ -20,6 +21,7 @@ use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use drain::Stuck;
 use probe::Probe;
+use spurts::Spurts;
 use startup::Believed;
 use target::Sizes;
 
@@ -88,6 +90,7 @@ pub(crate) struct Delay {
     shallow: Shallow,
     sizes: Sizes,
     probe: Probe,
+    spurts: Spurts,
     delivered: u64,
     /// Bytes delivered since the application last had no more to send.
     busy: u64,
@@ -127,6 +130,7 @@ impl Delay {
             shallow: Shallow::default(),
             sizes: Sizes::new(now),
             probe: Probe::new(),
+            spurts: Spurts::default(),
             delivered: 0,
             busy: 0,
             queue: None,
@@ -238,6 +242,7 @@ impl Delay {
             silence_max,
         );
         self.stall = if let Phase::Drain { .. } = self.phase { self.stall.max(later) } else { Span::ZERO };
+        self.note_spurts(sample, forward);
         let queue = forward.queue(now).unwrap_or(Span::ZERO);
         self.queue = Some(queue);
         self.shallow.see(now, queue, losses);
@@ -324,6 +329,7 @@ impl Delay {
         self.compete = Compete::default();
         self.shallow = Shallow::default();
         self.probe = Probe::new();
+        self.spurts = Spurts::default();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {

@@ -20,6 +20,8 @@ pub(super) const RAISE_GAINS: [f64; 5] = [1.0, 1.1, 1.25, 1.5, 2.0];
 /// Pacing gain of a drain, and of one that examines a queue that does not shrink.
 pub(super) const DRAIN_GAIN: f64 = 0.5;
 const REBASE_GAIN: f64 = 0.3;
+/// On a link whose own rate varies the window limits, not the pacer.
+const SPURT_PACE: (u64, u64) = (5, 4);
 /// If losses come in bursts the window also bridges their silence: twice the longest recent burst, because the next may be longer (of
 /// exponential bursts one in seven is twice the mean), and within these bounds.
 const BRIDGE_MIN: Span = Span::from_millis(120);
@@ -57,6 +59,15 @@ impl Delay {
         // Packets that arrive between two acks are in flight until the second.
         let unacked = self.rate.octets_in(sample.acks_apart).get().max(2 * PACKET);
         self.window = (by_rate + unacked).max(4 * PACKET);
+        let limited = self.cause.ceiling().is_some() || self.cause.trying();
+        if self.phase == Phase::Cruise
+            && !limited
+            && let Some(bytes) = self.spurts(forward)
+        {
+            self.window = (bytes + unacked).max(4 * PACKET);
+            let pacing = Rate::of(Octets::new(self.window), self.base_rtt(sample, forward));
+            self.pacing = pacing.scale(SPURT_PACE.0, SPURT_PACE.1).clamp(self.drain_floor(), RATE_MAX);
+        }
         if self.phase == Phase::Startup {
             self.window = self.window.max(self.first_window);
             // While nothing has shown the rate, a window by that rate would overrun a slow path before the first acks come: slow start
