@@ -247,6 +247,7 @@ test test-all:
 	  python3 vectors/check_vtx.py
 	  python3 vectors/check_blocks.py
 	  python3 vectors/check_frames.py
+	  python3 vectors/check_headers.py
 	  python3 vectors/check_serial.py
 	  if python3 -c 'import cryptography' 2>/dev/null; then
 	    python3 vectors/check_session.py

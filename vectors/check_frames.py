@@ -151,6 +151,20 @@ def read_mask(o: Octets) -> str:
     return f"{mask:x}"
 
 
+def write_blocks(text: str) -> bytes:
+    blocks = [pair.split(":") for pair in text.split(",")]
+    return bytes([len(blocks)]) + b"".join(varint(int(n)) for pair in blocks for n in pair)
+
+
+def read_blocks(o: Octets) -> str:
+    count = o.u(1)
+    check(1 <= count <= 4)
+    blocks = [(o.varint(), o.varint()) for _ in range(count)]
+    check(all(n < 1 << 32 for block in blocks for n in block))
+    return ",".join(f"{ahead}:{length}" for ahead, length in blocks)
+
+
+BLOCKS = write_blocks, read_blocks
 FLOW, ADDRESS, RANGES = (write_flow, read_flow), (write_address, read_address), (write_ranges, read_ranges)
 LONG = (lambda text: varint(int(text))), lambda o: str(o.varint())
 BYTE, FLAG, REASON = number(1), number(1, 1), number(1, 9, 1)
@@ -182,10 +196,11 @@ FRAMES = {
     "repaired": (0x11, [("lane", BYTE), ("numbers", NUMBERS)]),
     "reset_after": (0x12, [("flow", FLOW), ("reason", REASON), ("octets", LONG), ("ended", FLAG)]),
     "progress_word": (0x13, [*PROGRESS, ("word", WORD)]),
+    "compressed": (0x14, [("flags", LONG), ("base", number(2)), ("ahead", LONG), ("checksum", number(2)), (1, "id", LONG), (2, "acknowledged", LONG), (4, "window", number(2)), (8, "time", LONG), (8, "echo", LONG), (32, "sequence", LONG), (64, "sack", BLOCKS), (128, "control", BYTE), (256, "class", BYTE), (512, "back", LONG), (512, "hold_ms", LONG), (1024, "payload", COUNTED)]),
     "open_passage": (0x18, [*OPEN, ("token", octets(16)), ("relays", BYTE), ("flags", number(1, 15)), (1, "received", LONG), (4, "attempt", LONG), (8, "seal", seal(101))]),
     "answer_passage": (0x19, [*ANSWER, ("received", LONG)]),
     "answer_sealed": (0x1A, [*ANSWER, ("received", LONG), ("seal", seal(49))]),
-    "packet": (0x40, [("flags", number(1, 3)), ("number", LONG), (1, "back", LONG), (1, "hold_ms", LONG), (2, "offset", number(2)), (2, "total", number(2)), ("octets", REST)]),
+    "packet": (0x40, [("flags", number(1, 7)), ("number", LONG), (1, "back", LONG), (1, "hold_ms", LONG), (2, "offset", number(2)), (2, "total", number(2)), ("octets", REST)]),
     "heard": (0x41, [("octets", REST)]),
     "data_by_digest": (0x42, [("flow", FLOW), ("offset", LONG), ("length", LONG), ("digest", octets(16))]),
     "path_challenge": (0x48, [("octets", octets(8))]),
@@ -224,6 +239,12 @@ def read(o: Octets) -> tuple[str, dict[str, str]]:
         name == "open_passage" and values.get("attempt") == "0",
         name == "packet" and (not values["octets"] or "back" in values and not 0 < int(values["back"]) <= int(values["number"])),
         name == "packet" and "offset" in values and int(values["offset"]) + len(values["octets"]) // 2 > int(values["total"]),
+        name == "packet" and int(values["flags"]) & 6 == 6,
+        name == "compressed" and not (int(values["flags"]) < 2048 and 0 < int(values["ahead"]) < 1 << 14),
+        name == "compressed" and (values.get("time"), values.get("echo")) == ("0", "0"),
+        name == "compressed" and any(values.get(key) == "0" for key in ("id", "acknowledged", "sequence", "back")),
+        name == "compressed" and any(int(values.get(key, 0)) >= 1 << bits for key, bits in [("id", 16), ("acknowledged", 32), ("time", 32), ("echo", 32), ("sequence", 32)]),
+        name == "compressed" and values.get("payload") == "",
         name == "heard" and len(values["octets"]) // 2 not in range(8, 513, 8),
         name == "data_by_digest" and not 0 < int(values["length"]) <= 0xFFFF,
         name == "repair" and int(values["first"]) + int(values["mask"], 16).bit_length() - 1 > NUMBER_MAX,
@@ -253,6 +274,13 @@ def sample() -> list[tuple[str, str]]:
     lines += [("repair", f"lane=0 key=127 first=1099511627776 mask={mask} symbol=090909") for mask in ("1", "81", "101", f"{1 | 1 << 127:x}")]
     lines += [("repair", f"lane=2 key=0 first={NUMBER_MAX - 7} mask=81 symbol="), ("repaired", "lane=2 numbers=7-7,1-3")]
     lines += [("packet", f"flags={flags} number=16384 {more}octets=4500") for flags, more in [(0, ""), (1, "back=2 hold_ms=40 "), (2, "offset=1198 total=1200 "), (3, "back=16384 hold_ms=0 offset=0 total=2 ")]]
+    lines += [("packet", "flags=4 number=16384 octets=4500"), ("packet", "flags=5 number=16384 back=2 hold_ms=40 octets=4500")]
+    head = "base=65535 ahead=3 checksum=258"
+    lines += [("compressed", f"flags={flags} {head}{more}") for flags, more in [
+        (0, ""), (11, " id=2 acknowledged=2896 time=120 echo=118"), (31, " id=65535 acknowledged=4294967295 window=501 time=0 echo=1"),
+        (66, " acknowledged=1 sack=1448:2896"), (64, " sack=4294965848:1448,1448:1448,4344:16384,65536:0"), (384, " control=24 class=3"),
+        (1569, " id=1 sequence=1448 back=1 hold_ms=333 payload=6869")]]
+    lines += [("compressed", "flags=0 base=0 ahead=16383 checksum=0")]
     lines += [("heard", f"octets={'1112131415161718' * n}") for n in (1, 2, 64)]
     lines += [("data_by_digest", f"flow=3+ offset={offset} length={length} digest={'0a' * 16}") for offset, length in [(0, 1), (1099511627776, 65535)]]
     lines += [("path_challenge", "octets=0102030405060708"), ("path_response", "octets=0909090909090909")]
@@ -263,10 +291,12 @@ def sample() -> list[tuple[str, str]]:
 # What must be refused: an unknown type, early ends, forbidden values.
 PASSAGE = "1800" + "04c00002010050" * 2 + "09" + "07" * 16 + "00"
 REFUSED = [
-    *("3f", "14", "0741", "0703412c05686900", "1200", "05020040", "4100ff"),
+    *("3f", "14", "15", "1400ffff000102", "1400ffff80004000" + "0102", "1408ffff0101020000", "1401ffff01010200", "1401ffff01010280010000"),
+    *("1440400000010102" + "00", "1440400000010102" + "05" + "01" * 10, "1444000000010102" + "00", "1442000000010102" + "0001", "1448000000010102", "404007" + "06070000000145"),
+    *( "0741", "0703412c05686900", "1200", "05020040", "4100ff"),
     *("090206050600", "0902000506410100", "0902000506010305", "0300080502", "05020a09", "0b070a", "0b0700", "0d070502", "0600090010"),
     *("040005" + "00" * 10, "100080000101", "1000000000", "100000000102", "1000000011" + "01" * 17, "1000" + "00ffffffffffffffff0101"),
-    *("0200000000000000", "110000", "404003040700", "4040020007", "4040050107000045", "4040050107080045", "404007020700010001" + "45"),
+    *("0200000000000000", "110000", "404003080700", "4040020007", "4040050107000045", "4040050107080045", "404007020700010001" + "45"),
     *("404100", "404107" + "01" * 7, "40414208" + "01" * 520, "404213020000" + "0a" * 16, "404216020080010000" + "0a" * 16, "404214020001" + "0a" * 17),
     *("40480701020304050607", "404809010203040506070809", "404a080301020304050607", "404a0a03010203040506070809", PASSAGE + "10", PASSAGE + "0400", PASSAGE + "0802"),
 ]

@@ -13,8 +13,10 @@ fuzz_target!(|input: &[u8]| {
         now += Span::from_millis(u64::from(chunk[0]));
         receiver.handle_timeout(now);
         for frame in Frames::new(&chunk[1..]).flatten() {
-            if let Frame::Packet(frame) = frame {
-                receiver.handle(now, &frame);
+            match frame {
+                Frame::Packet(frame) => receiver.handle(now, &frame),
+                Frame::Compressed(frame) => receiver.handle_compressed(now, &frame),
+                _ => {}
             }
         }
         assert!(receiver.octets() <= LIMITS.octets);

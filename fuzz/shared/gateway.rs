@@ -83,6 +83,7 @@ impl World {
             boot_epoch: 1,
             aes: false,
             overhear: false,
+            compress: true,
             log_keys: false,
             peers: vec![keys],
         };

@@ -143,6 +143,7 @@ fn hostile(now: Instant, epoch: u64, overhear: bool) -> Sessions {
         boot_epoch: epoch,
         aes: false,
         overhear,
+        compress: true,
         log_keys: false,
         peers: vec![keys],
     };

@@ -11,9 +11,10 @@ use wavelane_wire::Writer;
 use wavelane_wire::codec::VARINT_MAX;
 use wavelane_wire::datagram::NUMBER_MAX;
 use wavelane_wire::frame::{
-    ANSWER_KEYS_LEN, Answered, FlowName, Frame, Frames, LaneAck, OPEN_KEYS_LEN, Open, Order, PacketFrame, Passage,
-    RANGES_MAX, Ranges, Reach, Reason, ReceiptState, RepairFrame, Seal, Word, emit_data_to_end,
+    ANSWER_KEYS_LEN, Answered, CompressedFrame, FlowName, Frame, Frames, LaneAck, OPEN_KEYS_LEN, Open, Order,
+    PacketFrame, Passage, RANGES_MAX, Ranges, Reach, Reason, ReceiptState, RepairFrame, Seal, Word, emit_data_to_end,
 };
+use wavelane_wire::packet::Changes;
 
 /// Plaintext of one datagram.
 const PAYLOAD_MAX: usize = 1400;
@@ -332,7 +333,22 @@ impl Learnt {
             let (total, offset) = (source.word() as u16, source.word() as u16);
             if source.byte() < 200 { (0, bytes.len() as u16 + u16::from(source.byte())) } else { (offset, total) }
         });
-        Frame::Packet(PacketFrame { number, order, piece, bytes: &bytes }).emit(w).ok()
+        let keep = piece.is_none() && number.is_multiple_of(2);
+        Frame::Packet(PacketFrame { number, order, piece, keep, bytes: &bytes }).emit(w).ok()?;
+        if !number.is_multiple_of(3) {
+            return Some(());
+        }
+        // One that is told by this or by one that is not there.
+        let changes = Changes {
+            id: number as u16 & 3,
+            acknowledged: number as u32,
+            checksum: number as u16,
+            ..Changes::default()
+        };
+        let payload = &bytes[..bytes.len() % 40];
+        let base = (number - number % 5) as u16;
+        let ahead = 1 + number % 7;
+        Frame::Compressed(CompressedFrame { base, ahead, keep, order, changes, payload }).emit(w).ok()
     }
 
     fn address(&mut self, source: &mut Source<'_>) -> SocketAddr {

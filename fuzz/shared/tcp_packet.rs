@@ -24,7 +24,7 @@ fn judge(input: &[u8]) {
 }
 
 /// Puts both checksums right. `None` if there is no TCP header where they should lie.
-fn mend(packet: &mut [u8]) -> Option<()> {
+pub(crate) fn mend(packet: &mut [u8]) -> Option<()> {
     if packet.first()? >> 4 == 4 {
         let header = packet.get_mut(..usize::from(packet.first()? & 15) * 4).filter(|header| header.len() >= 20)?;
         header[10..12].fill(0);

@@ -15,7 +15,7 @@ local FRAMES = {
   [0x00] = "Padding", [0x01] = "Ping", [0x02] = "LaneAck", [0x03] = "AckWish", [0x04] = "Open", [0x05] = "Answer",
   [0x06] = "Offer", [0x07] = "Data", [0x08] = "DataToEnd", [0x09] = "Receipt", [0x0a] = "Finish", [0x0b] = "Reset",
   [0x0c] = "Forget", [0x0d] = "Progress", [0x0e] = "Close", [0x0f] = "Protected", [0x10] = "Repair",
-  [0x11] = "Repaired", [0x12] = "ResetAfter", [0x13] = "ProgressSealed", [0x18] = "OpenPassage", [0x19] = "AnswerPassage",
+  [0x11] = "Repaired", [0x12] = "ResetAfter", [0x13] = "ProgressSealed", [0x14] = "CompressedPacket", [0x18] = "OpenPassage", [0x19] = "AnswerPassage",
   [0x1a] = "AnswerSealed", [0x40] = "Packet", [0x41] = "Heard", [0x42] = "DataByDigest",
   [0x48] = "PathChallenge", [0x49] = "PathResponse", [0x4a] = "LaneGone",
 }
@@ -84,6 +84,13 @@ field(ProtoField.uint64, "back", "Order: back")
 field(ProtoField.uint64, "hold", "Order: hold (ms)")
 field(ProtoField.uint16, "piece_offset", "Piece: offset")
 field(ProtoField.uint16, "piece_total", "Piece: total")
+field(ProtoField.uint64, "changes", "Changes", base.HEX)
+field(ProtoField.uint16, "base", "Told by (low 16 bits)")
+field(ProtoField.uint64, "ahead", "Ahead of that")
+field(ProtoField.uint16, "checksum", "TCP checksum", base.HEX)
+field(ProtoField.uint64, "change", "Moved by")
+field(ProtoField.uint16, "window", "Window")
+field(ProtoField.uint8, "count8", "Blocks of SACK")
 local all = {}
 for _, f in pairs(F) do all[#all + 1] = f end
 wavelane.fields = all
@@ -285,6 +292,28 @@ local BODY = {
     local text = progress(c, t)
     word(c, t)
     return text
+  end,
+  [0x14] = function(c, t)
+    local flags = c:varint(t, "changes")
+    local base, ahead = c:u16(t, "base"), c:varint(t, "ahead")
+    c:u16(t, "checksum")
+    local function has(mask) return bit.band(flags, mask) ~= 0 end
+    if has(1) then c:varint(t, "change") end
+    if has(2) then c:varint(t, "change") end
+    if has(4) then c:u16(t, "window") end
+    if has(8) then c:varint(t, "change") c:varint(t, "change") end
+    if has(32) then c:varint(t, "change") end
+    if has(64) then
+      for _ = 1, 2 * c:u8(t, "count8") do c:varint(t, "change") end
+    end
+    if has(128) then c:u8(t, "flags") end
+    if has(256) then c:u8(t, "flags") end
+    if has(512) then
+      c:varint(t, "back")
+      c:varint(t, "hold")
+    end
+    if has(1024) then c:bytes(t, "octets", c:varint(t, "length")) end
+    return string.format("told by the packet %d before", ahead)
   end,
   [0x18] = function(c, t)
     local text = open(c, t)

@@ -208,6 +208,8 @@ pub struct Config {
     pub withhold: Option<Withholding>,
     /// Whether the bytes of sealed flows leave radios openly to peers that take that, and what is overheard of peers' datagrams is used.
     pub overhear: bool,
+    /// Whether packets go by what differs from an earlier one's headers on slow links, to peers that take that.
+    pub compress_headers: bool,
     /// Bytes of a relay's cache of forwarded data, for blocks that a downstream node loses. If zero, virtual retransmission is
     /// off.
     pub cache: Octets,
@@ -284,6 +286,7 @@ impl Default for Config {
             rounds: false,
             withhold: None,
             overhear: false,
+            compress_headers: true,
             cache: CACHE_DEFAULT,
         }
     }
@@ -312,6 +315,7 @@ impl Config {
                 Some(at_once) => Some(Withholding { at_once, everywhere: true }),
             },
             cache: knobs.cache.unwrap_or(base.cache),
+            compress_headers: knobs.compress_headers.unwrap_or(base.compress_headers),
             ..base
         }
     }

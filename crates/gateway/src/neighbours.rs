@@ -156,6 +156,7 @@ impl Neighbours {
             boot_epoch,
             aes: config.aes_hardware,
             overhear: config.overhear,
+            compress: config.compress_headers && config.packets.is_some(),
             peers: config.peers.iter().map(peer_keys).collect(),
             log_keys: config.log_keys,
         };

@@ -150,6 +150,7 @@ impl Counted {
             ("packets_sent", Some(packets)) => packets.sent += value,
             ("packets_repeated", Some(packets)) => packets.repeated += value,
             ("packets_spurious", Some(packets)) => packets.spurious += value,
+            ("packets_compressed", Some(packets)) => packets.compressed += value,
             _ => {}
         }
     }

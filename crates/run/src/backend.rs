@@ -266,6 +266,8 @@ pub struct PacketsRaw {
     pub repeated: u64,
     /// Retransmissions of what had arrived.
     pub spurious: u64,
+    /// Transmissions told by an earlier packet's headers.
+    pub compressed: u64,
 }
 
 /// What the stations of one radio cell did in a run, all together, from its start to its end.

@@ -53,7 +53,12 @@ impl Backend for Fake {
             lines: vec![],
             spent: crate::Spent { programs_s: (stack == Stack::Wavelane).then_some(0.5), machine_s: Some(1.0) },
             kernels: vec![crate::KernelTcp { node: "server".into(), sent: 1000, repeated: 5 }],
-            packets: (stack == Stack::Wavelane).then_some(crate::PacketsRaw { sent: 400, repeated: 3, spurious: 1 }),
+            packets: (stack == Stack::Wavelane).then_some(crate::PacketsRaw {
+                sent: 400,
+                repeated: 3,
+                spurious: 1,
+                compressed: 0,
+            }),
             timeouts: None,
         })
     }

@@ -343,7 +343,7 @@ pub fn of_kernel(raw: &KernelTcp, seed: Seed) -> KernelFigures {
 
 /// What the packet service counted.
 pub fn of_packets(raw: &PacketsRaw, seed: Seed) -> PacketFigures {
-    let PacketsRaw { sent, repeated, spurious } = *raw;
+    let PacketsRaw { sent, repeated, spurious, .. } = *raw;
     PacketFigures { seed: seed.0, packets_sent: sent, packets_repeated: repeated, packets_spurious: spurious }
 }
 

@@ -64,6 +64,7 @@ impl Services {
             w: fill.w,
             pieces: &mut fill.load.packets,
             carries: fill.carries,
+            compresses: fill.compresses,
             wrote_media: false,
             budget: fill.budget,
         };
@@ -206,7 +207,8 @@ impl Service for Services {
     fn handle_frame(&mut self, now: Instant, frame: &Frame<'_>) -> bool {
         match (frame, &mut self.packets) {
             (Frame::Packet(packet), Some(packets)) => packets.handle_frame(now, packet),
-            (Frame::Packet(_), None) => {
+            (Frame::Compressed(packet), Some(packets)) => packets.handle_compressed(now, packet),
+            (Frame::Packet(_) | Frame::Compressed(_), None) => {
                 self.unwanted_packets += 1;
                 return false;
             }

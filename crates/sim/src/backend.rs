@@ -329,6 +329,7 @@ fn packets(world: &World) -> Option<PacketsRaw> {
         sent: sum("packets_sent"),
         repeated: sum("packets_repeated"),
         spurious: sum("packets_spurious"),
+        compressed: sum("packets_compressed"),
     })
 }
 

@@ -102,6 +102,8 @@ pub struct Fill<'a, 'w, L> {
     pub load: &'a mut L,
     /// Whether the datagram's last octets may be left open, so that others can overhear them; it then takes [`OPEN_LEN_LEN`] octets more.
     pub may_be_open: bool,
+    /// The neighbour takes packets that are told by an earlier one's headers.
+    pub compresses: bool,
     /// How many of the last octets are to be left open.
     pub open: usize,
     /// The link's repair budget: first transmissions pay in, retransmits and copies are charged.

@@ -259,6 +259,8 @@ pub mod capability {
     pub const AES: u32 = 1;
     /// Partly open datagrams are understood, and what was overheard is reported.
     pub const OVERHEAR: u32 = 2;
+    /// Packets are taken that are told by an earlier one's headers.
+    pub const COMPRESS: u32 = 4;
 }
 
 /// The cipher that seals a session's data.

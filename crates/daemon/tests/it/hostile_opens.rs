@@ -66,6 +66,7 @@ impl Foe {
             boot_epoch: 1,
             aes: false,
             overhear: false,
+            compress: false,
             log_keys: false,
             peers: vec![hub_keys],
         };

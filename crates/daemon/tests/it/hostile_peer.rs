@@ -132,6 +132,7 @@ impl Met {
             boot_epoch: 1,
             aes: false,
             overhear: false,
+            compress: true,
             log_keys: false,
             peers: vec![keys],
         };
@@ -249,7 +250,8 @@ fn no_datagram_of_a_peer_costs_much() {
         burdened.say(&[Frame::Repair(RepairFrame { lane: 0, key, first, mask, symbol: &symbol })]);
     });
     burdened.judge("packets far apart", |burdened, n| {
-        let packet = |i| PacketFrame { number: (60 * n + i) * 65_535, order: None, piece: None, bytes: &[0x45] };
+        let packet =
+            |i| PacketFrame { number: (60 * n + i) * 65_535, order: None, piece: None, keep: false, bytes: &[0x45] };
         let frames: Vec<_> = (0..60).map(|i| Frame::Packet(packet(i))).collect();
         burdened.say(&frames);
     });
@@ -294,7 +296,7 @@ fn a_peer_cannot_use_other_peers_sources() {
     };
     let mut number = 0;
     let mut arrives = |met: &mut Met, bytes: &[u8]| {
-        met.say(&[Frame::Packet(PacketFrame { number, order: None, piece: None, bytes })]);
+        met.say(&[Frame::Packet(PacketFrame { number, order: None, piece: None, keep: false, bytes })]);
         number += 1;
         met.gateway.poll_packet(met.now, &mut [0; 2048]).is_some()
     };
@@ -392,8 +394,15 @@ fn a_hub_survives_a_hostile_configured_peer() {
         preshared_key: None,
         ways: vec![Way { port: PortId(0), address: Some(GATEWAY.parse().unwrap()), one_way: false }],
     };
-    let config =
-        SessionsConfig { private_key, boot_epoch: 1, aes: false, overhear: false, log_keys: false, peers: vec![hub] };
+    let config = SessionsConfig {
+        private_key,
+        boot_epoch: 1,
+        aes: false,
+        overhear: false,
+        compress: true,
+        log_keys: false,
+        peers: vec![hub],
+    };
     let speaker = std::thread::spawn({
         let stop = Arc::clone(&stop);
         move || speak(&socket, config, &stop)

@@ -215,6 +215,7 @@ fn challenges_that_nobody_acknowledges_fill_no_memory() {
         boot_epoch: 1,
         aes: false,
         overhear: false,
+        compress: false,
         log_keys: false,
         peers: vec![keys],
     };

@@ -35,6 +35,9 @@ impl Neighbours {
         if config.overhear != old.overhear {
             return fixed("whether it overhears");
         }
+        if config.compress_headers != old.compress_headers {
+            return fixed("whether it compresses headers");
+        }
         if config.mtu_max != old.mtu_max {
             return fixed("mtu_max");
         }

@@ -55,6 +55,7 @@ impl Neighbours {
         let room = buf.len();
         let overheard = self.config.overhear && self.radio_of(peer, lane).is_some() && self.overhears(peer);
         self.links[peer.0].let_overhear(lane, overheard);
+        self.links[peer.0].let_compress(self.sessions.compresses(peer.0));
         let draft = match self.room_for_peer(peer.0, lane, room) {
             Ok(room) => self.links[peer.0].compose(now, lane, &mut buf[..room])?,
             Err(room) => self.links[peer.0].compose_path_frames(now, lane, &mut buf[..room])?,

@@ -41,6 +41,7 @@ impl Sender {
     pub fn restart(&mut self) {
         self.give_up();
         self.flows.clear();
+        self.headers.restart();
     }
 
     /// The neighbour was heard: it is alive, so packets given up are ordinary losses.

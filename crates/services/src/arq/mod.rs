@@ -5,6 +5,7 @@
 //! `docs/protocol/packets.md` is the prose twin.
 
 mod abandoned;
+mod headers;
 mod keep;
 mod receiver;
 mod repeats;

@@ -1,11 +1,12 @@
 //! The receiving end: drops duplicates, reassembles pieces, keeps order per flow for as long as its sender asks.
 
+use super::headers::KeptHeaders;
 use super::seen::Taken;
 use super::terms::HOLD_MAX;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelane_base::RangeSet;
 use wavelane_base::{Instant, Span, Wakeup};
-use wavelane_wire::frame::{Order, PacketFrame};
+use wavelane_wire::frame::{CompressedFrame, Order, PacketFrame};
 
 /// Most packets being put together.
 const PARTS_MAX: usize = 256;
@@ -42,6 +43,8 @@ pub struct ReceiverCounters {
     pub dropped_full: u64,
     /// Frames whose lengths contradict each other or a limit.
     pub dropped_malformed: u64,
+    /// Frames told by a packet that is not here, or that make no packet.
+    pub dropped_headers: u64,
 }
 
 #[derive(Debug)]
@@ -63,6 +66,7 @@ struct Held {
 pub struct Receiver {
     limits: ReceiverLimits,
     seen: Taken,
+    pub(super) headers: KeptHeaders,
     parts: BTreeMap<u64, Part>,
     held: BTreeMap<u64, Held>,
     /// (the packet that is waited for, the packet that waits).
@@ -80,6 +84,7 @@ impl Receiver {
         Self {
             limits,
             seen: Taken::default(),
+            headers: KeptHeaders::default(),
             parts: BTreeMap::new(),
             held: BTreeMap::new(),
             waits: BTreeSet::new(),
@@ -99,6 +104,7 @@ impl Receiver {
         self.waits.clear();
         self.out.extend(std::mem::take(&mut self.held).into_values().map(|held| held.bytes));
         self.seen = Taken::default();
+        self.headers = KeptHeaders::default();
     }
 
     /// What it did so far.
@@ -121,7 +127,33 @@ impl Receiver {
             self.assemble(now, frame, offset.into(), total.into());
         } else {
             self.drop_part(frame.number);
+            if frame.keep {
+                self.headers.keep(frame.number, frame.bytes);
+            }
             self.complete(now, frame.number, frame.order, frame.bytes.to_vec());
+        }
+    }
+
+    /// A frame arrived that is told by an earlier packet.
+    pub fn handle_compressed(&mut self, now: Instant, frame: &CompressedFrame<'_>) {
+        let Some((number, base)) = self.headers.find(frame) else {
+            self.counters.dropped_headers += 1;
+            return;
+        };
+        if self.seen.contains(number) {
+            self.counters.duplicates += 1;
+            return;
+        }
+        let behind_none = frame.order.is_some_and(|order| order.back > number);
+        match base.apply(&frame.changes, frame.payload) {
+            Some(bytes) if bytes.len() <= self.limits.packet && !behind_none => {
+                self.drop_part(number);
+                if frame.keep {
+                    self.headers.keep(number, &bytes);
+                }
+                self.complete(now, number, frame.order, bytes);
+            }
+            _ => self.counters.dropped_headers += 1,
         }
     }
 

@@ -12,6 +12,7 @@ const TIMED_MAX: u32 = 8;
 impl Sender {
     /// A datagram that carried `piece` is taken for lost.
     pub fn lost(&mut self, now: Instant, piece: Piece) {
+        self.headers.fate(piece, false);
         let Some(kept) = self.kept.get_mut(&piece.number) else { return };
         if !kept.is_kept() || !kept.lost(piece.start, piece.end, piece.round) {
             return;

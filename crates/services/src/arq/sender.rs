@@ -1,6 +1,7 @@
 //! The sending end: packet numbers, order marks, kept copies, retransmissions.
 
 use super::abandoned::Abandoned;
+use super::headers::{SentHeaders, Told};
 use super::keep::Kept;
 use super::terms::{PERSISTENCE_1998, Times};
 use super::{Ordering, Piece, Repair, Treatment, Tries};
@@ -63,6 +64,10 @@ pub struct SenderCounters {
     pub superseded: u64,
     /// Packets that could not be kept for retransmission because the pool was used up.
     pub unkept: u64,
+    /// Transmissions told by an earlier packet's headers, and the octets that this saved.
+    pub compressed: u64,
+    /// See [`Self::compressed`].
+    pub compressed_octets: u64,
 }
 
 /// The datagram that is being filled, and what sending costs.
@@ -78,6 +83,8 @@ pub struct Datagram<'a, 'w> {
     pub pieces: &'a mut Vec<Piece>,
     /// What may go into it.
     pub carries: Carries,
+    /// The neighbour takes packets that are told by an earlier one's headers.
+    pub compresses: bool,
     /// Something of [`Repair::Fec`] was written.
     pub wrote_media: bool,
     /// The link's account: first transmissions credit it, retransmissions and their copies debit it.
@@ -111,6 +118,7 @@ pub struct Sender {
     pub(super) timers: VecDeque<(Instant, u64, u16)>,
     /// The rest of a packet whose first pieces were sent.
     pub(super) current: Option<Piece>,
+    pub(super) headers: SentHeaders,
     pub(super) flows: Vec<FlowMemory>,
     pub(super) path: Times,
     pub(super) tries: Tries,
@@ -133,6 +141,7 @@ impl Sender {
             later: VecDeque::new(),
             timers: VecDeque::new(),
             current: None,
+            headers: SentHeaders::default(),
             flows: Vec::new(),
             path: Times::default(),
             timed: (Instant::ZERO, 0),
@@ -299,17 +308,36 @@ impl Sender {
     fn write_piece(&mut self, now: Instant, piece: Piece, small: bool, out: &mut Datagram<'_, '_>) -> Option<u32> {
         let kept = self.kept.get_mut(&piece.number)?;
         let total = kept.bytes.len();
+        let all = piece.start == 0 && piece.end as usize == total;
+        let told = if out.compresses && all && self.path.is_slow() {
+            let first = piece.round == 0 && !piece.copy;
+            Some(self.headers.tell(now, (piece.number, kept.flow), kept.order, &kept.bytes, first))
+        } else {
+            None
+        };
+        let keeps = matches!(told, Some((Told::Whole { keep: true }, _)));
         let frame = |end: u32| {
             let whole = piece.start == 0 && end as usize == total;
             PacketFrame {
                 number: piece.number,
                 order: kept.order,
                 piece: (!whole).then_some((piece.start as u16, total as u16)),
+                keep: keeps && whole,
                 bytes: &kept.bytes[piece.start as usize..end as usize],
             }
         };
         let (wanted, head) = ((piece.end - piece.start) as usize, frame(piece.end).head_len());
-        let end = if head + wanted <= out.w.room() {
+        let before = out.w.len();
+        let compressed = match &told {
+            Some((Told::Compressed(frame), whole_at)) if Frame::Compressed(*frame).emit(out.w).is_ok() => {
+                self.counters.compressed += 1;
+                self.counters.compressed_octets +=
+                    ((head + wanted) as u64).saturating_sub((out.w.len() - before) as u64);
+                Some((frame.keep, *whole_at))
+            }
+            _ => None,
+        };
+        let end = if compressed.is_some() || head + wanted <= out.w.room() {
             piece.end
         } else {
             let least = PIECE_MIN.min(out.full - out.full / 4);
@@ -320,7 +348,16 @@ impl Sender {
             }
             piece.start + room.min(wanted) as u32
         };
-        Frame::Packet(frame(end)).emit(out.w).ok()?;
+        if compressed.is_none() {
+            Frame::Packet(frame(end)).emit(out.w).ok()?;
+        }
+        let kept_since = match compressed {
+            Some((keep, whole_at)) => keep.then_some(whole_at),
+            None => (keeps && end == piece.end).then_some(now),
+        };
+        if let Some(whole_at) = kept_since {
+            self.headers.wrote(piece.number, kept.flow, &kept.bytes, whole_at);
+        }
         out.fresh = false;
         let sent = Piece { end, ..piece };
         let media = kept.treatment.repair == Repair::Fec;
@@ -375,6 +412,7 @@ impl Sender {
 
     /// A datagram that carried `piece` arrived.
     pub fn delivered(&mut self, piece: Piece) {
+        self.headers.fate(piece, true);
         let Some(kept) = self.kept.get_mut(&piece.number) else { return };
         let arrived = kept.delivered(piece.start, piece.end, piece.round);
         self.counters.spurious += arrived.needless;

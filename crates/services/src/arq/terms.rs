@@ -36,6 +36,9 @@ const RESIDUAL: f64 = 2e-5;
 const ROUNDS_HELD: i32 = 2;
 /// Above this loss rate, the hold time adds to a transport's RTT.
 const LOSSY_MIN: f64 = 0.003;
+/// Headers are compressed where a full packet takes at least this long, which is below some 10 Mbit/s: above, 40 octets a packet are worth less than
+/// the work. Policy.
+const SLOW_FROM: Span = Span::from_micros(1_200);
 /// Most transmissions of one retransmission.
 const COPIES_MAX: u8 = 3;
 
@@ -74,6 +77,11 @@ impl From<&PathView> for Times {
 }
 
 impl Times {
+    /// Whether the headers of packets are worth compressing.
+    pub(super) fn is_slow(&self) -> bool {
+        self.packet_time >= SLOW_FROM
+    }
+
     /// When an answer is overdue: 5/4 RTT plus the ack delay and one datagram in service.
     fn overdue(&self, rtt: Span) -> Span {
         rtt.scale(5, 4) + self.ack_delay + self.packet_time

@@ -81,6 +81,7 @@ impl Hop {
             | Frame::Repair(_)
             | Frame::Repaired { .. }
             | Frame::Packet(_)
+            | Frame::Compressed(_)
             | Frame::PathChallenge(_)
             | Frame::PathResponse(_)
             | Frame::LaneGone { .. }

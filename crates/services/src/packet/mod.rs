@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use wavelane_base::{Class, Instant, Span, Wakeup};
 use wavelane_queue::{AGE_MAX, Discipline, Limits, Queue, Queued, Terms};
 use wavelane_transport::{Carries, RepairBudget};
-use wavelane_wire::frame::PacketFrame;
+use wavelane_wire::frame::{CompressedFrame, PacketFrame};
 use wavelane_wire::packet::{IpPacket, mark_congestion};
 
 /// Most packets that wait (RFC 8290, section 5.2.1).
@@ -120,7 +120,7 @@ pub struct PacketCounters {
 
 impl PacketCounters {
     /// The counters by name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 23] {
+    pub fn named(&self) -> [(&'static str, u64); 26] {
         let Self { queue, dropped_old, sender, receiver } = self;
         [
             ("packets_sent", sender.sent),
@@ -135,6 +135,8 @@ impl PacketCounters {
             ("packets_unkept", sender.unkept),
             ("packets_marked", queue.marked),
             ("packets_acks_filtered", queue.covered),
+            ("packets_compressed", sender.compressed),
+            ("packets_compressed_saved_octets", sender.compressed_octets),
             ("packets_received", receiver.received),
             ("packets_duplicate", receiver.duplicates),
             ("packets_held", receiver.held),
@@ -146,6 +148,7 @@ impl PacketCounters {
             ("dropped_packets_incomplete", receiver.dropped_incomplete),
             ("dropped_packets_pool_full", receiver.dropped_full),
             ("dropped_packets_bad_frame", receiver.dropped_malformed),
+            ("dropped_packets_unknown_headers", receiver.dropped_headers),
         ]
     }
 }
@@ -292,6 +295,11 @@ impl Packets {
     /// A frame came from the neighbour.
     pub fn handle_frame(&mut self, now: Instant, frame: &PacketFrame<'_>) {
         self.receiver.handle(now, frame);
+    }
+
+    /// The same, told by an earlier one.
+    pub fn handle_compressed(&mut self, now: Instant, frame: &CompressedFrame<'_>) {
+        self.receiver.handle_compressed(now, frame);
     }
 
     /// What is known of the path now.

@@ -50,7 +50,16 @@ fn datagram<'a, 'w>(
     pieces: &'a mut Vec<Piece>,
     budget: &'a mut RepairBudget,
 ) -> Datagram<'a, 'w> {
-    Datagram { full: 1_200, fresh: w.is_empty(), w, pieces, carries: Carries::All, wrote_media: false, budget }
+    Datagram {
+        full: 1_200,
+        fresh: w.is_empty(),
+        w,
+        pieces,
+        carries: Carries::All,
+        compresses: false,
+        wrote_media: false,
+        budget,
+    }
 }
 
 /// The service behind a port that takes one datagram per 2 ms, whose every seventh datagram is lost.

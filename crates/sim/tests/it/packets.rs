@@ -374,6 +374,16 @@ fn a_scenario_leaves_tcp_whole() {
         let packets = raw.packets.unwrap();
         assert!(packets.sent > 1_400 && packets.repeated > 100, "{tries}: {packets:?}");
     }
+    // Most headers are compressed, unless either gateway does not take that.
+    let raw = run("evidence", "wavelane+unsplit").packets.unwrap();
+    assert!(raw.compressed * 10 > raw.sent * 8, "{raw:?}");
+    for gateway in ["[gateways.a]", "[gateways.b]"] {
+        let plain = text("evidence").replace(gateway, &format!("{gateway}\ncompress-headers = false"));
+        let scenario = wavelane_scenario::Scenario::parse(&plain, std::path::Path::new(".")).unwrap();
+        let stack = wavelane_scenario::Stack::from_word("wavelane+unsplit").unwrap();
+        let raw = crate::common::run_scenario(&scenario, stack, 1);
+        assert_eq!((raw.flows[0].intact, raw.packets.unwrap().compressed), (Some(true), 0), "{gateway}");
+    }
     // What has no TCP, or two ways in, is left out with the reason.
     let why = |text: &str| {
         let scenario = wavelane_scenario::Scenario::parse(text, std::path::Path::new(".")).unwrap();

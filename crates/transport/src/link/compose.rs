@@ -140,7 +140,8 @@ impl<S: Service> Link<S> {
             let (load, budget) = (&mut record.load, &mut self.budget);
             // What symbols cover, or another lane repeats, is sealed whole.
             let may_be_open = self.lanes[at].may_be_open && why.is_none() && second.is_none();
-            let mut fill = Fill { class, carries, full, w: &mut w, load, may_be_open, open: 0, budget };
+            let compresses = self.compresses;
+            let mut fill = Fill { class, carries, full, w: &mut w, load, may_be_open, compresses, open: 0, budget };
             wrote_media = self.service.fill(now, &mut fill);
             open = fill.open;
             record.carries = w.len() > before;

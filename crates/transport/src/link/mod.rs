@@ -189,6 +189,8 @@ pub struct Link<S: Service> {
     pub service: S,
     /// The repair budget of our direction, shared by the service and symbols.
     budget: RepairBudget,
+    /// The neighbour takes packets that are told by an earlier one's headers.
+    compresses: bool,
     /// The paths last reported to services.
     views: Vec<PathView>,
     counters: LinkCounters,
@@ -241,6 +243,7 @@ impl<S: Service> Link<S> {
             to_tell: Vec::new(),
             service,
             budget: RepairBudget::default(),
+            compresses: false,
             views: Vec::new(),
             counters: LinkCounters::default(),
             liveness: Liveness::new(now, config.keepalive),
@@ -358,6 +361,11 @@ impl<S: Service> Link<S> {
     pub fn set_room(&mut self, now: Instant, lane: usize, room: bool) {
         self.lanes[lane].blocked = !room;
         self.lanes.sort(now, self.liveness.is_in_use(now));
+    }
+
+    /// Sets whether the neighbour takes packets that are told by an earlier one's headers.
+    pub fn let_compress(&mut self, may: bool) {
+        self.compresses = may;
     }
 
     /// Sets whether the port of a lane takes no bulk until told otherwise.

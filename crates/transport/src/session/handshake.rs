@@ -89,7 +89,8 @@ impl Sessions {
 
     fn capabilities(&self) -> u32 {
         let aes = if self.aes { capability::AES } else { 0 };
-        aes | if self.overhear { capability::OVERHEAR } else { 0 }
+        let overhear = if self.overhear { capability::OVERHEAR } else { 0 };
+        aes | overhear | if self.compress { capability::COMPRESS } else { 0 }
     }
 
     /// An unused index of ours, from which the peer can be derived (see `Sessions::peer_of`).
@@ -233,6 +234,7 @@ impl Sessions {
             epoch: init.epoch,
             suite,
             overhears: self.overhear && init.capabilities & capability::OVERHEAR != 0,
+            compresses: self.compress && init.capabilities & capability::COMPRESS != 0,
             split: noise.dangerously_get_raw_split(),
         };
         self.keys.note(&outcome);
@@ -306,6 +308,7 @@ impl Sessions {
             epoch: answer.epoch,
             suite: answer.suite,
             overhears: self.overhear && answer.capabilities & capability::OVERHEAR != 0,
+            compresses: self.compress && answer.capabilities & capability::COMPRESS != 0,
             split,
         };
         self.keys.note(&outcome);

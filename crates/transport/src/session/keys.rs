@@ -27,6 +27,8 @@ pub(super) struct Session {
     pub(super) sealed: u64,
     /// Whether both sides take partly open datagrams.
     pub(super) overhears: bool,
+    /// Whether both sides take packets that are told by an earlier one's headers.
+    pub(super) compresses: bool,
 }
 
 /// The names of octets that anyone can read: those of a partly open datagram.
@@ -78,6 +80,7 @@ pub(super) struct Outcome {
     pub(super) epoch: u64,
     pub(super) suite: Suite,
     pub(super) overhears: bool,
+    pub(super) compresses: bool,
     /// The two keys of Noise's Split(): the initiator seals with the first.
     pub(super) split: ([u8; 32], [u8; 32]),
 }
@@ -105,6 +108,7 @@ impl Session {
             epoch: outcome.epoch,
             sealed: 0,
             overhears: outcome.overhears,
+            compresses: outcome.compresses,
         }
     }
     /// The age of its keys.

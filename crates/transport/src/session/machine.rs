@@ -22,6 +22,7 @@ pub struct Sessions {
     pub(super) boot_epoch: u64,
     pub(super) aes: bool,
     pub(super) overhear: bool,
+    pub(super) compress: bool,
     pub(super) entropy: Entropy,
     /// The mac keys of our own public key, for others' messages to us.
     pub(super) mac: MacKeys,
@@ -51,6 +52,7 @@ impl Sessions {
             boot_epoch: config.boot_epoch,
             aes: config.aes,
             overhear: config.overhear,
+            compress: config.compress,
             guard: Guard::new(now, &mut entropy),
             entropy,
             mac: MacKeys::new(&public_key),
@@ -201,6 +203,11 @@ impl Sessions {
     /// Whether the peer takes partly open datagrams now, and reports what it overhears.
     pub fn overhears(&self, peer: usize) -> bool {
         self.peers[peer].current.as_ref().is_some_and(|session| session.overhears)
+    }
+
+    /// Whether the peer takes packets now that are told by an earlier one's headers.
+    pub fn compresses(&self, peer: usize) -> bool {
+        self.peers[peer].current.as_ref().is_some_and(|session| session.compresses)
     }
 
     /// Seals the `plain_len` bytes at `buf[DATA_HEADER_LEN..]` in place, writes the header before and the tag behind them, and returns the

@@ -134,6 +134,8 @@ pub struct SessionsConfig {
     pub aes: bool,
     /// Whether partly open datagrams are taken, and sent to peers that take them too.
     pub overhear: bool,
+    /// Whether packets are taken that are told by an earlier one's headers, and sent to peers that take them too.
+    pub compress: bool,
     /// The neighbours; elsewhere a peer is identified by its index in this list.
     pub peers: Vec<PeerKeys>,
     /// Whether [`Sessions::poll_key`] returns the data keys, so that captures can be decrypted.

@@ -1,7 +1,7 @@
 //! Frames to bytes.
 
 use super::field::emit_address;
-use super::parse::{FLAG_ORDER, FLAG_PIECE};
+use super::parse::{FLAG_KEEP, FLAG_ORDER, FLAG_PIECE};
 use super::{Answered, FlowName, Frame, Open, PacketFrame, Reason, kind};
 use crate::codec::{NoRoom, Writer, varint_len};
 
@@ -46,6 +46,7 @@ impl Frame<'_> {
                 numbers.emit(w)
             }
             Frame::Packet(packet) => packet.emit(w),
+            Frame::Compressed(packet) => packet.emit(w),
             Frame::Heard { digests } => {
                 w.varint(kind::HEARD)?;
                 w.varint(digests.len() as u64)?;
@@ -147,6 +148,7 @@ impl Frame<'_> {
             | Frame::Repair(_)
             | Frame::Repaired { .. }
             | Frame::Packet(_)
+            | Frame::Compressed(_)
             | Frame::Heard { .. }
             | Frame::DataByDigest { .. }
             | Frame::PathChallenge(_)
@@ -192,7 +194,7 @@ impl PacketFrame<'_> {
         w.varint(kind::PACKET)?;
         w.varint((self.body_head_len() + self.bytes.len()) as u64)?;
         let (order, piece) = (self.order.map_or(0, |_| FLAG_ORDER), self.piece.map_or(0, |_| FLAG_PIECE));
-        w.u8(order | piece)?;
+        w.u8(order | piece | if self.keep { FLAG_KEEP } else { 0 })?;
         w.varint(self.number)?;
         if let Some(order) = self.order {
             w.varint(order.back)?;

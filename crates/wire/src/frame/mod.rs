@@ -3,11 +3,13 @@
 //! A datagram holds frames back to back. Types below [`FIRST_SKIPPABLE`] are those of this version. Types from
 //! there on carry their length after the type, so a receiver skips what it does not know.
 
+mod compressed;
 mod emit;
 mod field;
 mod parse;
 mod repair;
 
+pub use compressed::{AHEAD_MAX, CompressedFrame};
 pub use emit::emit_data_to_end;
 pub(crate) use field::emit_address;
 pub use repair::{RepairFrame, repair_head_max};
@@ -48,6 +50,7 @@ mod kind {
     pub(super) const REPAIRED: u64 = 0x11;
     pub(super) const RESET_AFTER: u64 = 0x12;
     pub(super) const PROGRESS_WORD: u64 = 0x13;
+    pub(super) const COMPRESSED: u64 = 0x14;
     pub(super) const OPEN_PASSAGE: u64 = 0x18;
     pub(super) const ANSWER_PASSAGE: u64 = 0x19;
     pub(super) const ANSWER_SEALED: u64 = 0x1a;
@@ -211,6 +214,8 @@ pub struct PacketFrame<'a> {
     pub order: Option<Order>,
     /// Where `bytes` stand in the packet if they are not all of it: offset of the first, and the packet's length.
     pub piece: Option<(u16, u16)>,
+    /// Later packets may be told by this one's headers: of whole packets only, to neighbours that take [`CompressedFrame`].
+    pub keep: bool,
     /// The bytes.
     pub bytes: &'a [u8],
 }
@@ -343,6 +348,8 @@ pub enum Frame<'a> {
     },
     /// See [`PacketFrame`].
     Packet(PacketFrame<'a>),
+    /// See [`CompressedFrame`].
+    Compressed(CompressedFrame<'a>),
     /// Open octets of datagrams for the receiver of this frame that its sender has overheard.
     Heard {
         /// Their digests cut to [`SHORT_DIGEST_LEN`] octets each, in the order in which they were heard, back to back.

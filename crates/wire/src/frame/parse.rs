@@ -2,8 +2,8 @@
 
 use super::field::{flag, parse_address, parse_reach};
 use super::{
-    Answered, FIRST_SKIPPABLE, FlowName, Frame, HEARD_MAX, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reason,
-    ReceiptState, RepairFrame, Seal, Word, kind,
+    Answered, CompressedFrame, FIRST_SKIPPABLE, FlowName, Frame, HEARD_MAX, LaneAck, Open, Order, PacketFrame, Passage,
+    Ranges, Reason, ReceiptState, RepairFrame, Seal, Word, kind,
 };
 use crate::codec::{DecodeError, Reader};
 use crate::datagram::SHORT_DIGEST_LEN;
@@ -34,6 +34,7 @@ impl<'a> Frame<'a> {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 Frame::Packet(PacketFrame::parse(&mut Reader::new(r.take(len)?))?)
             }
+            kind::COMPRESSED => Frame::Compressed(CompressedFrame::parse(r)?),
             kind::HEARD => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 let digests = r.take(len)?;
@@ -151,12 +152,14 @@ fn parse_token(r: &mut Reader<'_>) -> Result<[u8; 8], DecodeError> {
 pub(super) const FLAG_ORDER: u8 = 1;
 /// The bytes are a piece of the packet.
 pub(super) const FLAG_PIECE: u8 = 2;
+/// Later packets may be told by the packet's headers.
+pub(super) const FLAG_KEEP: u8 = 4;
 
 impl<'a> PacketFrame<'a> {
     /// Reads the frame's body, which ends where `r` does.
     fn parse(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let flags = r.u8()?;
-        if flags & !(FLAG_ORDER | FLAG_PIECE) != 0 {
+        if flags & !(FLAG_ORDER | FLAG_PIECE | FLAG_KEEP) != 0 {
             return Err(DecodeError::Invalid("packet flags"));
         }
         let number = r.varint()?;
@@ -170,11 +173,15 @@ impl<'a> PacketFrame<'a> {
             None
         };
         let piece = if flags & FLAG_PIECE != 0 { Some((r.u16()?, r.u16()?)) } else { None };
+        let keep = flags & FLAG_KEEP != 0;
+        if keep && piece.is_some() {
+            return Err(DecodeError::Invalid("packet flags"));
+        }
         let bytes = r.take_rest();
         let fits = piece.is_none_or(|(offset, total)| usize::from(offset) + bytes.len() <= usize::from(total));
         if bytes.is_empty() || !fits {
             return Err(DecodeError::Invalid("packet length"));
         }
-        Ok(Self { number, order, piece, bytes })
+        Ok(Self { number, order, piece, keep, bytes })
     }
 }

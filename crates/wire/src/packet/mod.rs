@@ -3,11 +3,13 @@
 
 mod edit;
 mod fragment;
+mod headers;
 mod icmp;
 mod owned;
 
 pub use edit::mark_congestion;
 pub use fragment::fragments_v4;
+pub use headers::{Changes, Headers};
 pub use icmp::{Crossing, ICMP_V4_LEN_MAX, ICMP_V6_LEN_MAX, IcmpError, answer, crossing, may_answer};
 pub use owned::IpPacket;
 

@@ -1,6 +1,8 @@
 //! Replays `fuzz/corpus`: every committed input, every prefix of it, and every input with one byte replaced, through
 //! every parser of untrusted bytes. Nothing may panic, and what parses must survive a round trip.
 
+#[path = "../../../../fuzz/shared/headers.rs"]
+mod headers;
 #[path = "../../../../fuzz/shared/packet.rs"]
 mod packet;
 #[path = "../../../../fuzz/shared/tcp_packet.rs"]
@@ -112,6 +114,14 @@ fn ipv4_tcp_packets_replay() {
     for (file, input) in corpus("ipv4_tcp") {
         println!("{}", file.display());
         torment(&input, tcp_packet::parse);
+    }
+}
+
+#[test]
+fn packets_told_by_headers_replay() {
+    for (file, input) in corpus("headers") {
+        println!("{}", file.display());
+        torment(&input, headers::drive);
     }
 }
 

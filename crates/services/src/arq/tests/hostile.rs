@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn overlapping_pieces_cannot_rewrite_received_bytes() {
     let mut receiver = Receiver::new(LIMITS);
-    let piece = |offset, bytes| PacketFrame { number: 0, order: None, piece: Some((offset, 6)), bytes };
+    let piece = |offset, bytes| PacketFrame { number: 0, order: None, piece: Some((offset, 6)), keep: false, bytes };
     receiver.handle(Instant::ZERO, &piece(0, &[1, 2, 3, 4]));
     receiver.handle(Instant::ZERO, &piece(2, &[9, 9, 5, 6]));
     assert_eq!(receiver.poll(), Some(vec![1, 2, 3, 4, 5, 6]));
@@ -20,8 +20,10 @@ fn torment(receiver: &mut Receiver, input: &[u8]) {
         now += Span::from_millis(u64::from(chunk[0]));
         receiver.handle_timeout(now);
         for frame in Frames::new(&chunk[1..]).flatten() {
-            if let Frame::Packet(frame) = frame {
-                receiver.handle(now, &frame);
+            match frame {
+                Frame::Packet(frame) => receiver.handle(now, &frame),
+                Frame::Compressed(frame) => receiver.handle_compressed(now, &frame),
+                _ => {}
             }
         }
         assert!(receiver.octets() <= LIMITS.octets, "{} octets", receiver.octets());
@@ -71,7 +73,7 @@ proptest! {
             let order = (ordered && back > 0 && back <= number).then_some(Order { back, hold_ms });
             let piece = cut.then_some((offset, offset + len));
             receiver.handle_timeout(now);
-            receiver.handle(now, &PacketFrame { number, order, piece, bytes: &bytes[..len.into()] });
+            receiver.handle(now, &PacketFrame { number, order, piece, keep: false, bytes: &bytes[..len.into()] });
             prop_assert!(receiver.octets() <= LIMITS.octets);
             while number.is_multiple_of(3) && receiver.poll().is_some() {}
         }

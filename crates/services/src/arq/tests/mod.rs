@@ -1,6 +1,7 @@
 //! The two ends joined by a small lossy pipe in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
+mod headers;
 mod hostile;
 mod persistence;
 
@@ -36,6 +37,9 @@ struct World {
     /// Octets of a datagram.
     room: usize,
     got: Vec<(u64, u64, Vec<u8>)>,
+    /// Headers are compressed; then packets are those of TCP, and stand here.
+    compresses: bool,
+    raw: Vec<Vec<u8>>,
 }
 
 /// A packet whose bytes encode its flow, its serial and its length.
@@ -72,6 +76,8 @@ impl World {
             unruly,
             room: ROOM,
             got: Vec::new(),
+            compresses: false,
+            raw: Vec::new(),
         }
     }
 
@@ -91,6 +97,7 @@ impl World {
                 w: &mut w,
                 pieces: &mut pieces,
                 carries: Carries::All,
+                compresses: self.compresses,
                 wrote_media: false,
                 budget: &mut self.budget,
             };
@@ -132,8 +139,10 @@ impl World {
             self.now = next;
             while let Some((_, bytes)) = self.pipe.pop_front_if(|p| p.0 <= next) {
                 for frame in Frames::new(&bytes) {
-                    if let Ok(Frame::Packet(frame)) = frame {
-                        self.receiver.handle(self.now, &frame);
+                    match frame {
+                        Ok(Frame::Packet(frame)) => self.receiver.handle(self.now, &frame),
+                        Ok(Frame::Compressed(frame)) => self.receiver.handle_compressed(self.now, &frame),
+                        _ => {}
                     }
                 }
             }
@@ -154,6 +163,10 @@ impl World {
 
     fn collect(&mut self) {
         while let Some(bytes) = self.receiver.poll() {
+            if self.compresses {
+                self.raw.push(bytes);
+                continue;
+            }
             let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
             let (flow, serial) = (number(0), number(8));
             assert!(bytes == packet(flow, serial, bytes.len()), "packet {serial} of flow {flow} is damaged");
@@ -300,8 +313,13 @@ fn losses_before_the_first_rtt_are_retransmitted() {
 #[test]
 fn a_restart_delivers_held_packets() {
     let mut receiver = Receiver::new(LIMITS);
-    let frame =
-        |number, back, bytes| PacketFrame { number, order: Some(Order { back, hold_ms: 50 }), piece: None, bytes };
+    let frame = |number, back, bytes| PacketFrame {
+        number,
+        order: Some(Order { back, hold_ms: 50 }),
+        piece: None,
+        keep: false,
+        bytes,
+    };
     receiver.handle(Instant::ZERO, &frame(9, 1, &[1]));
     assert_eq!((receiver.poll(), receiver.octets()), (None, 1));
     receiver.restart();

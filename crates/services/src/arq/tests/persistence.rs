@@ -25,7 +25,16 @@ fn an_abandoned_packet_blocks_no_later_one() {
         let (w, budget) = (&mut Writer::new(buf), &mut world.budget);
         world.sender.write(
             now,
-            &mut Datagram { full: ROOM, fresh: true, w, pieces, carries: Carries::All, wrote_media: false, budget },
+            &mut Datagram {
+                full: ROOM,
+                fresh: true,
+                w,
+                pieces,
+                carries: Carries::All,
+                compresses: false,
+                wrote_media: false,
+                budget,
+            },
         )
     };
     let now = world.now;

@@ -29,6 +29,7 @@ pub(super) fn way(to: usize) -> Way {
 pub(super) fn config(node: usize, epoch: u64) -> SessionsConfig {
     SessionsConfig {
         overhear: false,
+        compress: false,
         log_keys: false,
         private_key: private_key(node),
         boot_epoch: epoch,
