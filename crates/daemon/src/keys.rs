@@ -80,6 +80,11 @@ pub fn key_from_base64(text: &str) -> Option<[u8; KEY_LEN]> {
 
 /// Reads a private or pre-shared key; refuses a file that others may read.
 pub fn read_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
+    key_from_base64(&read_private(path)?).ok_or_else(|| KeyError::Malformed(path.display().to_string()))
+}
+
+/// Reads a short text; refuses a file that others may read.
+pub(crate) fn read_private(path: &Path) -> Result<String, KeyError> {
     let io = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound => KeyError::Missing(path.into()),
         _ => KeyError::Io { path: path.into(), source },
@@ -96,7 +101,7 @@ pub fn read_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
     }
     let mut text = String::new();
     file.take(KEY_FILE_MAX).read_to_string(&mut text).map_err(io)?;
-    key_from_base64(&text).ok_or_else(|| KeyError::Malformed(path.display().to_string()))
+    Ok(text)
 }
 
 /// Writes a key to a new file that only its owner may read.

@@ -481,3 +481,72 @@ fn an_agreement_is_a_value() {
     let Agreed { local, remote, .. } = world.ends[0].agreed().expect("up");
     assert_eq!((Some(local), remote), (world.ends[0].local(), THERE));
 }
+
+/// What a terminal server asks, PAP or CHAP with MD5: with the right secret the link comes up, and without one the reason is said.
+#[test]
+fn an_end_that_asks_who_this_is_is_told() {
+    const PAP: &[u8] = &[3, 4, 0xc0, 0x23];
+    const CHAP: &[u8] = &[3, 5, 0xc2, 0x23, 5];
+    let login = Some(crate::ppp::Login { name: "me".into(), secret: "secret".into() });
+    let new = |login: Option<crate::ppp::Login>| {
+        let mut end = Stranger::new();
+        let plain = config(Some(HERE), Some(THERE));
+        let config = LineConfig { ppp: ppp::Config { login, ..plain.ppp.clone() }, ..plain };
+        end.line = Line::new(&config, Seed(3).entropy("line"));
+        end.line.line_up(end.now);
+        // Its own request, acknowledged.
+        let asked = end.said();
+        let asked = Control::parse(&asked[0].1).expect("well-formed");
+        end.control(protocol::LCP, Code::ConfigureAck, asked.id, asked.data);
+        end
+    };
+    // MD5 of the identifier 7, the secret and the challenge, as md5sum has it.
+    let sum = 0x69e3_f29e_dd6c_7c31_41be_e6d3_f662_92b3_u128.to_be_bytes();
+    for (option, is_chap) in [(PAP, false), (CHAP, true)] {
+        let end = &mut new(login.clone());
+        // MS-CHAP is refused in favour of what is known.
+        let said = end.control(protocol::LCP, Code::ConfigureRequest, 1, &[3, 5, 0xc2, 0x23, 0x81]);
+        assert!(said[0].1[0] == Code::ConfigureNak as u8 && said[0].1.ends_with(CHAP), "{said:?}");
+        let said = end.control(protocol::LCP, Code::ConfigureRequest, 2, option);
+        assert!(!said.iter().any(|(number, _)| *number == protocol::IPCP), "before the proof: {said:?}");
+        let (number, id, yes) = if is_chap {
+            let said = end.say(protocol::CHAP, &[&[1, 7, 0, 15][..], b"\x04who?server"].concat());
+            let answer = &said[0].1;
+            assert_eq!((said[0].0, &answer[..2], answer[4]), (protocol::CHAP, &[2, 7][..], 16));
+            assert_eq!((&answer[5..21], &answer[21..]), (&sum[..], &b"me"[..]));
+            (protocol::CHAP, 7, 3)
+        } else {
+            let (_, asked) = said.iter().find(|(number, _)| *number == protocol::PAP).expect("a name and a secret");
+            assert_eq!(asked[4..], *b"\x02me\x06secret");
+            (protocol::PAP, asked[1], 2)
+        };
+        assert!(end.say(number, &[yes, id ^ 1, 0, 4]).is_empty(), "another identifier is not ours");
+        let said = end.say(number, &[yes, id, 0, 4]);
+        assert!(said.iter().any(|(number, _)| *number == protocol::IPCP), "now addresses: {said:?}");
+        assert!(end.say(number, &[yes, id, 0, 4]).is_empty(), "once");
+    }
+    // A wrong one ends the link, and so does silence.
+    for fails in [true, false] {
+        let end = &mut new(login.clone());
+        end.control(protocol::LCP, Code::ConfigureRequest, 1, CHAP);
+        end.say(protocol::CHAP, &[&[1, 7, 0, 9][..], b"\x04who?"].concat());
+        if fails {
+            end.say(protocol::CHAP, &[4, 7, 0, 4]);
+        }
+        while let Some(due) = end.line.poll_timeout().filter(|due| due.at < Instant::from_secs(60)) {
+            end.now = due.at;
+            end.line.handle_timeout(end.now, |_| {});
+            end.said();
+        }
+        assert_eq!(end.events().first(), Some(&Event::Down(Cause::Unauthenticated)), "{fails}");
+    }
+    // Without a name the question is refused, and the cause says what to set.
+    let end = &mut new(None);
+    let said = end.control(protocol::LCP, Code::ConfigureRequest, 1, PAP);
+    assert_eq!(code(&said)[0].1, Code::ConfigureReject as u8);
+    end.control(protocol::LCP, Code::ConfigureRequest, 2, &[]);
+    end.control(protocol::LCP, Code::TerminateRequest, 3, b"");
+    end.now += Span::from_secs(10);
+    end.line.handle_timeout(end.now, |_| {});
+    assert_eq!(end.events().first(), Some(&Event::Down(Cause::Asked)));
+}

@@ -60,7 +60,7 @@ impl Config {
             tun: file.tun.map(tun).transpose()?,
             forwards,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
-            serial: file.serial.map(SerialIp::from_table).transpose()?,
+            serial: file.serial.map(|table| SerialIp::from_table(table, folder)).transpose()?,
             clock: clock(file.clock)?,
         };
         config.check()?;

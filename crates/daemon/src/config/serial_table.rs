@@ -4,10 +4,13 @@ use super::addresses::prefixes;
 use super::check::is_interface_name;
 use super::line::{Keys, dial, line};
 use super::{ConfigError, Line, value};
+use crate::keys;
 use crate::medium::DeviceKind;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use wavelane_base::IpPrefix;
+use wavelane_serial::ppp::{AUTH_MAX, Login};
 use wavelane_serial::{Framing, dialer};
 
 /// IPv6 needs packets of this size (RFC 8200, section 5).
@@ -31,6 +34,8 @@ pub(super) struct SerialTable {
     #[serde(default)]
     addresses: Vec<String>,
     peer: Option<Ipv4Addr>,
+    user: Option<String>,
+    secret_file: Option<PathBuf>,
     #[serde(default)]
     routes: Vec<String>,
 }
@@ -54,12 +59,14 @@ pub struct SerialIp {
     pub addresses: Vec<IpPrefix>,
     /// The other end's address, which PPP tells it.
     pub peer: Option<Ipv4Addr>,
+    /// Who this end is, for a PPP end that asks.
+    pub login: Option<Login>,
     /// Networks that the line leads to.
     pub routes: Vec<IpPrefix>,
 }
 
 impl SerialIp {
-    pub(super) fn from_table(t: SerialTable) -> Result<Self, ConfigError> {
+    pub(super) fn from_table(t: SerialTable, folder: &Path) -> Result<Self, ConfigError> {
         if let Some(why) = DeviceKind::SerialPort.refuse(&t.device) {
             return Err(value("serial.device", why));
         }
@@ -97,7 +104,63 @@ impl SerialIp {
         if t.peer.is_some() && line.framing != Framing::Ppp {
             return Err(value("serial.peer", "is told by PPP alone: remove it, or write framing = \"ppp\""));
         }
+        let login = login(t.user, t.secret_file.map(|file| folder.join(file)), line.framing)?;
         let dial = dial(t.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
-        Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, routes })
+        Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, login, routes })
+    }
+}
+
+/// A name, and a secret from a file that nobody else may read.
+fn login(user: Option<String>, file: Option<PathBuf>, framing: Framing) -> Result<Option<Login>, ConfigError> {
+    let (name, file) = match (user, file) {
+        (None, None) => return Ok(None),
+        (Some(name), Some(file)) => (name, file),
+        (None, Some(_)) => return Err(value("serial.user", "is missing, and there is a `secret_file`: add it")),
+        (Some(_), None) => {
+            let what = "is missing, and there is a `user`: name a file with the secret, which no one else may read";
+            return Err(value("serial.secret_file", what));
+        }
+    };
+    if framing != Framing::Ppp {
+        return Err(value("serial.user", "is told by PPP alone: remove it, or write framing = \"ppp\""));
+    }
+    let secret = keys::read_private(&file)?;
+    let secret = secret.strip_suffix('\n').unwrap_or(&secret).to_owned();
+    if !(1..=AUTH_MAX).contains(&secret.len()) || secret.contains('\n') {
+        return Err(value("serial.secret_file", format!("{} holds no secret: write one line", file.display())));
+    }
+    if !(1..=AUTH_MAX).contains(&name.len()) {
+        return Err(value("serial.user", format!("has {} octets: write 1 to {AUTH_MAX}", name.len())));
+    }
+    Ok(Some(Login { name, secret }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_name_comes_with_a_secret_that_nobody_else_reads() {
+        let file = std::env::temp_dir().join(format!("wavelane-{}-ppp-secret", std::process::id()));
+        let put = |text: &str, mode: u32| {
+            std::fs::write(&file, text).expect("written");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        let read = |framing| login(Some("me".into()), Some(file.clone()), framing);
+        put("open sesame\n", 0o600);
+        let whole = Login { name: "me".into(), secret: "open sesame".into() };
+        assert_eq!(read(Framing::Ppp).expect("right"), Some(whole));
+        let why = |result: Result<Option<Login>, ConfigError>| result.expect_err("refused").to_string();
+        assert!(why(read(Framing::Slip)).contains("PPP alone"));
+        assert!(why(login(Some("me".into()), None, Framing::Ppp)).contains("secret_file"));
+        assert!(why(login(None, Some(file.clone()), Framing::Ppp)).contains("serial.user"));
+        put("open sesame\n", 0o644);
+        assert!(why(read(Framing::Ppp)).contains("644"), "others may read it");
+        for text in ["", "\n", "two\nlines\n"] {
+            put(text, 0o600);
+            assert!(why(read(Framing::Ppp)).contains("holds no secret"), "{text:?}");
+        }
+        std::fs::remove_file(&file).expect("it is there");
     }
 }

@@ -124,6 +124,7 @@ impl IpLine {
         let own =
             config.addresses.iter().find_map(|own| if let IpAddr::V4(own) = own.address { Some(own) } else { None });
         (of_line.ppp.local, of_line.ppp.remote) = (own, config.peer);
+        of_line.ppp.login.clone_from(&config.login);
         let mut key = [0; 8];
         dice.fill(&mut key);
         let mut queue = Queue::new(Discipline::FqCoDel, LIMITS);

@@ -1,5 +1,6 @@
 //! What LCP negotiates (RFC 1661, section 6; RFC 1662, section 7.1).
 
+use super::auth::Method;
 use super::negotiation::{Options, Verdict};
 use super::{Cause, Config};
 use wavelane_base::Entropy;
@@ -19,10 +20,11 @@ struct Side {
     magic: Option<u32>,
     pfc: bool,
     acfc: bool,
+    auth: Option<Method>,
 }
 
 impl Side {
-    const PLAIN: Self = Self { mru: lcp::MRU_DEFAULT, accm: None, magic: None, pfc: false, acfc: false };
+    const PLAIN: Self = Self { mru: lcp::MRU_DEFAULT, accm: None, magic: None, pfc: false, acfc: false, auth: None };
 }
 
 #[derive(Debug)]
@@ -32,11 +34,20 @@ pub(super) struct Lcp {
     ours: Side,
     theirs: Side,
     loops: u32,
+    /// The other end wanted a name, and there is none.
+    refused_a_name: bool,
 }
 
 impl Lcp {
     pub(super) fn new(config: &Config, dice: Entropy) -> Self {
-        let mut lcp = Self { config: config.clone(), dice, ours: Side::PLAIN, theirs: Side::PLAIN, loops: 0 };
+        let mut lcp = Self {
+            config: config.clone(),
+            dice,
+            ours: Side::PLAIN,
+            theirs: Side::PLAIN,
+            loops: 0,
+            refused_a_name: false,
+        };
         lcp.restart();
         lcp
     }
@@ -52,6 +63,14 @@ impl Lcp {
     pub(super) fn mru(&self) -> u16 {
         self.theirs.mru
     }
+    /// How the other end wants to be told who we are, if it does.
+    pub(super) fn asks(&self) -> Option<Method> {
+        self.theirs.auth
+    }
+    /// Whether it wanted to, and was refused.
+    pub(super) fn was_refused_a_name(&self) -> bool {
+        self.refused_a_name
+    }
     /// How frames other than LCP's are written.
     pub(super) fn style(&self) -> Style {
         Style { accm: self.theirs.accm.unwrap_or(ACCM_DEFAULT), acfc: self.theirs.acfc, pfc: self.theirs.pfc }
@@ -64,9 +83,10 @@ impl Options for Lcp {
     fn restart(&mut self) {
         let magic = Some(self.draw());
         let Config { mru, accm, compress_fields, .. } = self.config;
-        self.ours = Side { mru, accm: Some(accm), magic, pfc: compress_fields, acfc: compress_fields };
+        self.ours = Side { mru, accm: Some(accm), magic, pfc: compress_fields, acfc: compress_fields, auth: None };
         self.theirs = Side::PLAIN;
         self.loops = 0;
+        self.refused_a_name = false;
     }
 
     fn request(&self, out: &mut Vec<u8>) {
@@ -96,6 +116,14 @@ impl Options for Lcp {
                 self.loops += u32::from(magic != 0);
                 Verdict::Nak(self.draw().to_be_bytes().to_vec())
             }
+            (lcp::AUTH, .., value) => match &self.config.login {
+                None => {
+                    self.refused_a_name = true;
+                    Verdict::Reject
+                }
+                Some(_) if Method::of(value).is_some() => Verdict::Ack,
+                Some(_) => Verdict::Nak(Method::wish()),
+            },
             (lcp::ACCM | lcp::MAGIC, _, Some(_), _) | (lcp::PFC | lcp::ACFC, _, _, []) => Verdict::Ack,
             _ => Verdict::Reject,
         }
@@ -112,6 +140,7 @@ impl Options for Lcp {
                 lcp::MAGIC => self.theirs.magic = choice.u32(),
                 lcp::PFC => self.theirs.pfc = true,
                 lcp::ACFC => self.theirs.acfc = true,
+                lcp::AUTH => self.theirs.auth = Method::of(choice.value),
                 _ => {}
             }
         }

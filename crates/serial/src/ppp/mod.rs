@@ -1,13 +1,16 @@
 //! A PPP link: LCP opens it, IPCP agrees on addresses and header compression, echoes tell whether it lives (RFC 1661,
 //! RFC 1332). Every wait ends and every number of tries is bounded; after a failure it rests and begins again.
 
+mod auth;
 mod automaton;
 mod ipcp;
 mod lcp;
 mod negotiation;
 
+pub use auth::{AUTH_MAX, Login};
 pub use ipcp::FALLBACK_ADDRESS;
 
+use auth::Auth;
 use automaton::Event as Step;
 use ipcp::Ipcp;
 use lcp::Lcp;
@@ -43,6 +46,8 @@ pub struct Config {
     pub remote: Option<Ipv4Addr>,
     /// Slots of compressed TCP/IP headers; nothing refuses compression.
     pub vj_slots: Option<u8>,
+    /// What the other end is told if it asks who we are.
+    pub login: Option<Login>,
     /// After this much silence the other end is asked whether it is there.
     pub echo_every: Span,
     /// Echoes without an answer that end the link.
@@ -58,6 +63,7 @@ impl Default for Config {
             local: None,
             remote: None,
             vj_slots: Some(wavelane_wire::serial::vj::SLOTS_DEFAULT as u8),
+            login: None,
             echo_every: Span::from_secs(10),
             echoes_lost: 3,
         }
@@ -79,6 +85,12 @@ pub enum Cause {
     /// Neither end knows our address.
     #[error("the other end gives no address: set `local`")]
     NoAddress,
+    /// It wants a name and a secret, and there are none.
+    #[error("the other end asks who this is: set `user` and `secret_file`")]
+    Asked,
+    /// It does not take them, or does not say.
+    #[error("the other end does not take our name and secret: correct `user` and `secret_file`")]
+    Unauthenticated,
     /// It ended the link.
     #[error("the other end closed the link: its log says why")]
     ClosedThere,
@@ -133,6 +145,7 @@ pub struct Ppp {
     config: Config,
     lcp: Negotiation<Lcp>,
     ipcp: Negotiation<Ipcp>,
+    auth: Auth,
     outbox: Outbox,
     events: VecDeque<Event>,
     /// The line below is there.
@@ -155,6 +168,7 @@ impl Ppp {
             config: config.clone(),
             lcp: Negotiation::new(Lcp::new(config, dice)),
             ipcp: Negotiation::new(Ipcp::new(config)),
+            auth: Auth::default(),
             outbox: Outbox::default(),
             events: VecDeque::new(),
             line: false,
@@ -255,10 +269,14 @@ impl Ppp {
             Some(Signal::Up) => {
                 self.echoes_out = 0;
                 self.echo_due = Some(now + self.config.echo_every);
-                self.ipcp_step(now, Step::Up);
+                match self.lcp.options.asks().zip(self.config.login.as_ref()) {
+                    Some((method, login)) => self.auth.begin(now, method, login, &mut self.outbox),
+                    None => self.ipcp_step(now, Step::Up),
+                }
             }
             Some(Signal::Down) => {
                 self.echo_due = None;
+                self.auth.end();
                 self.ipcp_step(now, Step::Down);
             }
             Some(Signal::Finished) => {
@@ -310,6 +328,11 @@ impl Ppp {
         let known = match number {
             protocol::LCP => self.handle_lcp(now, packet),
             protocol::IPCP if self.lcp.is_open() => self.handle_ipcp(now, packet),
+            protocol::PAP | protocol::CHAP if self.lcp.is_open() && self.lcp.options.asks().is_some() => {
+                let said = self.auth.handle(number, packet, self.config.login.as_ref(), &mut self.outbox);
+                self.authenticated(now, said);
+                true
+            }
             _ if self.lcp.is_open() => {
                 self.reject(number, packet);
                 false
@@ -321,6 +344,15 @@ impl Ppp {
         }
         self.check(now);
         known
+    }
+
+    /// The other end has taken us for who we say, or not.
+    fn authenticated(&mut self, now: Instant, said: Result<bool, Cause>) {
+        match said {
+            Ok(true) => self.ipcp_step(now, Step::Up),
+            Ok(false) => {}
+            Err(cause) => self.fail(now, cause),
+        }
     }
 
     fn rounds(&self) -> u32 {
@@ -394,6 +426,7 @@ impl Ppp {
     fn note(&mut self, control: Control<'_>) {
         let fatal = |data: &[u8]| data.first().is_some_and(|&code| (1..=Code::CodeReject as u8).contains(&code));
         let cause = match Code::of(control.code) {
+            Some(Code::TerminateRequest) if self.lcp.options.was_refused_a_name() => Cause::Asked,
             Some(Code::TerminateRequest) => Cause::ClosedThere,
             Some(Code::CodeReject) if fatal(control.data) => Cause::Rejected,
             _ => return,
@@ -434,6 +467,8 @@ impl Ppp {
         self.lcp_signal(now, signal);
         let signal = self.ipcp.handle_timeout(now, &mut self.outbox);
         self.ipcp_signal(now, signal);
+        let said = self.auth.handle_timeout(now, self.config.login.as_ref(), &mut self.outbox);
+        self.authenticated(now, said.map(|()| false));
         if self.up_since.is_some_and(|since| now.since(since) >= LASTING) {
             self.lcp.rounds = 0;
             self.ipcp.rounds = 0;
@@ -468,6 +503,7 @@ impl Ppp {
         [
             wake(self.lcp.timer(), "link control"),
             wake(self.ipcp.timer(), "IP control"),
+            wake(self.auth.timer(), "proof of who we are"),
             wake(self.echo_due, "echo"),
             wake(self.rest, "rest after a failure"),
         ]

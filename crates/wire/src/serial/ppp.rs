@@ -16,6 +16,10 @@ pub mod protocol {
     pub const IPCP: u16 = 0x8021;
     /// Link control.
     pub const LCP: u16 = 0xc021;
+    /// Authentication by password (RFC 1334).
+    pub const PAP: u16 = 0xc023;
+    /// ... and by challenge (RFC 1994).
+    pub const CHAP: u16 = 0xc223;
 }
 
 /// Octets of code, identifier and length.
@@ -146,6 +150,8 @@ pub mod lcp {
     pub const MRU: u8 = 1;
     /// The octets below 0x20 that the other end shall escape.
     pub const ACCM: u8 = 2;
+    /// How the sender of the option wants to be told who the other end is.
+    pub const AUTH: u8 = 3;
     /// A number that tells the ends apart.
     pub const MAGIC: u8 = 5;
     /// The sender of the option takes protocol numbers of one octet.
