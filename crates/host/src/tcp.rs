@@ -21,6 +21,9 @@ const WINDOW_MAX: libc::c_int = RECEIVE_MAX as libc::c_int - 1;
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// See [`TCP_RTO_MAX_MS`].
 const TCP_RTO_MIN_US: libc::c_int = 45;
+/// The kernel gives a connection up after fifteen tries (`tcp_retries2`), so a lower [`TCP_RTO_MAX_MS`] would end it sooner: at 1 s after an
+/// outage of 15 s. With a greatest timeout it is given up after this long without an answer instead, or with a closed window (TCP_USER_TIMEOUT).
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(2 * 3600);
 /// Which buffers were set by hand (asm-generic/socket.h), and its value for the send buffer alone (linux/socket.h).
 const SO_BUF_LOCK: libc::c_int = 72;
 /// See [`SO_BUF_LOCK`].
@@ -78,7 +81,10 @@ impl Tuning {
             set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MIN_US, number(span.as_micros())).map_err(|e| ("rto_min", e))?;
         }
         if let Some(span) = self.rto_max {
-            set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, number(span.as_millis())).map_err(|e| ("rto_max", e))?;
+            let longest = number(GIVEN_UP_AFTER.as_millis());
+            set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, number(span.as_millis()))
+                .and_then(|()| set_int(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, longest))
+                .map_err(|e| ("rto_max", e))?;
         }
         if self.buffers.send != SOCKET_BUFFER {
             let set = set_buffer(stream, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, self.buffers.send);
