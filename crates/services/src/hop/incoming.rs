@@ -88,7 +88,7 @@ pub(super) struct Incoming {
     pub(super) whole_at: Option<u64>,
     /// Its sender does not withhold: at its credit it asked without saying how much waits.
     pub(super) mute: bool,
-    /// When such a sender is let pass a few more bytes.
+    /// When such a sender, or one before a relay, is let pass a few more bytes.
     pub(super) pass_at: Option<Instant>,
     /// When bytes first arrived, and the start of the current count.
     first_at: Option<Instant>,

@@ -304,7 +304,7 @@ impl Hop {
             if self.bypass.take(now, path.rate, more) {
                 held.until += more;
                 flow.inc.pass_at = None;
-            } else if flow.inc.mute {
+            } else if flow.inc.mute || flow.goes_in_turns() {
                 flow.inc.pass_at = Some(now + self.bypass.wait(path.rate, more));
             }
         }
