@@ -489,13 +489,6 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = unreachable(config);
     warnings.extend(unforwarded(config));
     warnings.extend(one_way::filtered_here(config));
-    if let Some(intercept) = &config.intercept {
-        for name in &intercept.interfaces {
-            if !wavelane_host::interface_exists(name) {
-                warnings.push(format!("interface {name} does not exist here yet: its traffic is taken once it does"));
-            }
-        }
-    }
     if let Some(line) = config.serial.as_ref().filter(|line| wavelane_host::tty::identity(&line.device).is_none()) {
         warnings.push(format!("port {} of [serial] is not there yet: nothing passes before it is", line.device));
     }
@@ -505,6 +498,12 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "device {device} of a lane does not exist here yet: the lane carries nothing before it does"
             ));
         }
+    }
+    let (flows, sockets) = (config.knobs.flows_max.unwrap_or(0), crate::memory::sockets_max());
+    if flows > sockets {
+        warnings.push(format!(
+            "gateway.flows_max = {flows}, but this process may open files for {sockets} connections only: raise its limit (LimitNOFILE in the unit, `ulimit -Hn`), or lower flows_max"
+        ));
     }
     warnings.extend(lanes::warnings(config));
     for socket in config.lane_sockets() {

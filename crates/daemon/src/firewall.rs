@@ -19,6 +19,8 @@ enum Hook {
     Input,
     /// Packets to and from our device.
     Forward,
+    /// Connections before they are taken.
+    Prerouting,
 }
 
 /// A chain that drops what none of its rules accepts.
@@ -49,6 +51,11 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
             Err(why) => found.push(why),
         }
     }
+    // One that is renamed, or comes later.
+    let gone = intercept.interfaces.iter().filter(|name| !wavelane_host::interface_exists(name));
+    found.extend(gone.map(|name| {
+        format!("interface {name} does not exist here yet: its traffic is taken once it does, and what comes by another name is not")
+    }));
     for (key, family) in [("iptables", Family::V4), ("ip6tables", Family::V6)] {
         let bridged = std::fs::read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{key}"));
         let is_on = bridged.is_ok_and(|v| v.trim() == "1") && has_routes(config, family);
@@ -95,6 +102,7 @@ impl Kind {
             ["meta", "mark", mark] => format!("-m mark --mark {mark}"),
             ["iifname", name] => format!("-i {}", name.trim_matches('"')),
             ["oifname", name] => format!("-o {}", name.trim_matches('"')),
+            ["iifname", name, "meta", "l4proto", protocol] => format!("-i {} -p {protocol}", name.trim_matches('"')),
             [protocol, "dport", port] => format!("-p {protocol} --dport {port}"),
             _ => return format!("{tool} -t {table} -I {chain} ... -j ACCEPT"),
         };
@@ -177,6 +185,8 @@ fn hindrance(config: &Config, chain: &Strict, kind: Kind) -> Option<String> {
                 )
             })
         }
+        // Only single rules of such chains are looked at.
+        Hook::Prerouting => None,
         Hook::Forward => {
             let device = &config.tun.as_ref()?.name;
             (concerned && !accepts(&format!("\"{device}\""))).then(|| {

@@ -1,8 +1,9 @@
-//! The pool of a gateway whose owner names none: a share of the memory that is there for it.
+//! The pool and the limit of flows of a gateway whose owner names none: by the memory and the descriptors that are there for it.
 
 use std::path::{Path, PathBuf};
 use wavelane_base::Octets;
 use wavelane_gateway::POOL_DEFAULT;
+use wavelane_host::caps::file_limit;
 
 /// Divisor of the machine's memory: other programs use it, and a buffer that grew takes up to twice its bytes.
 const MACHINE_PART: u64 = 8;
@@ -18,16 +19,31 @@ const FLOW: u64 = 12 << 10;
 /// At least this many flows, however little memory there is.
 const FLOWS_MIN: u64 = 256;
 
+/// Descriptors that no connection gets: some 40 for what stands, 64 for clients of the control socket, pipes of the tools that are run.
+const FILES_KEPT: u64 = 160;
+/// Where there are hardly more, connections get this part of them.
+const FILES_PART: u64 = 8;
+
 /// The default pool on this machine.
 pub(crate) fn pool_default() -> Octets {
     let (machine, group) = memory();
     pool_for(machine, group)
 }
 
-/// The default limit of flows on this machine: `most`, or what a part of the memory as large as the pool's holds.
+/// The default limit of flows on this machine: `most`, or what a part of the memory as large as the pool's holds, or the descriptors.
 pub(crate) fn flows_default(most: usize) -> usize {
     let (machine, group) = memory();
-    flows_for(most, machine, group)
+    flows_for(most.min(sockets_for(file_limit())), machine, group)
+}
+
+/// How many connections fit beside all else that this process opens, each with a descriptor.
+pub(crate) fn sockets_max() -> usize {
+    sockets_for(file_limit())
+}
+
+fn sockets_for(files: u64) -> usize {
+    let left = files.saturating_sub(FILES_KEPT).max(files / FILES_PART).max(1);
+    usize::try_from(left).unwrap_or(usize::MAX)
 }
 
 /// The machine's memory, and what the control groups allow.
@@ -99,6 +115,13 @@ mod tests {
             (None, None, POOL_DEFAULT.get()),
         ] {
             assert_eq!(pool_for(machine, group).get(), pool, "{machine:?} {group:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_flows_follows_the_descriptors() {
+        for (files, flows) in [(524_288, 524_128), (1_024, 864), (256, 96), (64, 8), (1, 1)] {
+            assert_eq!(sockets_for(files), flows, "{files}");
         }
     }
 

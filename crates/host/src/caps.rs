@@ -105,6 +105,16 @@ pub fn raise_file_limit() -> std::io::Result<()> {
     }
 }
 
+/// How many files this process may have open at once, by its hard limit.
+pub fn file_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is live and writable.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => limit.rlim_max,
+        _ => u64::MAX,
+    }
+}
+
 /// Whether a call failed because this process or the system has no descriptors or no memory left: an immediate retry fails again.
 pub fn is_exhausted(why: &std::io::Error) -> bool {
     matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))

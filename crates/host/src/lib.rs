@@ -64,7 +64,14 @@ fn interface_addresses() -> std::io::Result<Vec<(String, std::net::IpAddr)>> {
 
 /// Whether this kernel has IPv6 and this network namespace uses it.
 pub fn has_ipv6() -> bool {
-    std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6").is_ok_and(|v| v.trim() == "0")
+    // While no file can be opened it is taken to be as it was.
+    static LAST: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);
+    let found = match std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6") {
+        Err(e) if caps::is_exhausted(&e) => return LAST.load(std::sync::atomic::Ordering::Relaxed),
+        found => found.is_ok_and(|v| v.trim() == "0"),
+    };
+    LAST.store(found, std::sync::atomic::Ordering::Relaxed);
+    found
 }
 
 /// Whether this network namespace has an interface called `name` now.

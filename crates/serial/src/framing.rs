@@ -33,10 +33,6 @@ impl Framing {
             Self::Kiss => "kiss",
         }
     }
-    /// Whether every octet value occurs in its frames, so that XON/XOFF flow control would eat some.
-    pub const fn needs_every_octet(self) -> bool {
-        !matches!(self, Self::Ppp)
-    }
 }
 
 impl fmt::Display for Framing {

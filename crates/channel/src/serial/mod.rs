@@ -85,10 +85,6 @@ impl Serial {
     pub fn receiver(&self, direction: Direction) -> &ReceiverCounters {
         self.ways[direction as usize].receiver.counters()
     }
-    /// The line as a cable of octets.
-    pub fn as_cable(&self) -> &Cable {
-        &self.cable
-    }
 
     /// The next octets that the program at either end has read, and its port.
     pub fn take_ready(&mut self, now: Instant) -> Option<(PortId, Vec<u8>)> {

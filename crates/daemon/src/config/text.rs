@@ -90,9 +90,62 @@ fn said_by_serde(text: &str, known: &[(String, Vec<String>)], error: &toml::de::
     } else if message.starts_with("unknown variant") {
         Problem::UnknownWord { hint: hint(&possible), what: "word".into(), word: unknown }
     } else {
-        Problem::Impossible(message)
+        let key = at.and_then(|at| key_at(DeTable::parse(text).ok()?.get_ref(), "", at));
+        Problem::Impossible(in_words(&key.unwrap_or_else(|| "it".into()), message))
     };
     FileError { file: None, line: at.map(|at| line_of(text, at)), problem: Box::new(problem) }
+}
+
+/// What serde says of a value, in words of the file instead of the program's.
+fn in_words(key: &str, message: String) -> String {
+    if let Some(missing) = message.strip_prefix("missing field ") {
+        return format!("{} is missing here", missing.replace('`', "'"));
+    }
+    let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let Some((got, expected)) = rest.and_then(|rest| rest.rsplit_once(", expected ")) else { return message };
+    let got = match (got.split_once('`'), got) {
+        (Some((_, value)), _) => value.trim_end_matches('`').to_owned(),
+        (None, "sequence") => "a list".into(),
+        (None, "map") => "a table".into(),
+        (None, other) => other.replacen("string ", "the text ", 1),
+    };
+    let expected = match expected {
+        "a sequence" => "a list, such as [\"a\", \"b\"]",
+        "a boolean" => "true or false",
+        "a string" => "a text in quotes",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" | "u64" | "usize" => "a whole number from 0",
+        other => other,
+    };
+    format!("{key} must be {expected}, not {got}")
+}
+
+/// The path of the key whose value stands at that octet.
+fn key_at(table: &DeTable<'_>, path: &str, at: usize) -> Option<String> {
+    let (key, value) = table.iter().find(|(_, value)| holds(value, at))?;
+    let below = if path.is_empty() { key.get_ref().to_string() } else { format!("{path}.{}", key.get_ref()) };
+    let inner = match value.get_ref() {
+        DeValue::Table(inner) => key_at(inner, &below, at),
+        DeValue::Array(list) => {
+            list.iter().filter_map(|one| one.get_ref().as_table()).find_map(|inner| key_at(inner, &below, at))
+        }
+        _ => None,
+    };
+    inner.or(Some(below))
+}
+
+/// Whether the octet is a value's, or one of what a table with a title of its own holds, whose place is its title.
+fn holds(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
+    let of = |table: &DeTable<'_>| table.iter().any(|(_, value)| holds(value, at));
+    value.span().contains(&at)
+        || match value.get_ref() {
+            DeValue::Table(inner) => of(inner),
+            DeValue::Array(list) => {
+                list.iter().any(|one| one.span().contains(&at) || one.get_ref().as_table().is_some_and(of))
+            }
+            _ => false,
+        }
 }
 
 /// The path of the table in which a key stands at that octet.
@@ -110,4 +163,49 @@ fn table_at(table: &DeTable<'_>, path: &str, at: usize) -> Option<String> {
             _ => None,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "what is refused is never read")]
+    struct Top {
+        list: Option<Vec<String>>,
+        part: Option<Part>,
+        one: Option<Vec<Part>>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "what is refused is never read")]
+    struct Part {
+        mtu: u16,
+        is: Option<bool>,
+        name: Option<String>,
+    }
+
+    #[test]
+    fn refusals_name_file_line_and_key_and_say_in_words_what_is_allowed() {
+        for (text, says) in [
+            ("list = \"x\"", "f, line 1: list must be a list, such as [\"a\", \"b\"], not the text \"x\""),
+            ("\nlist = [\"a\", 3]", "f, line 2: list must be a text in quotes, not 3"),
+            (
+                "[part]\nmtu = \"1400 B\"",
+                "f, line 2: part.mtu must be a whole number from 0 to 65535, not the text \"1400 B\"",
+            ),
+            ("[part]\nmtu = 70000", "f, line 2: part.mtu must be a whole number from 0 to 65535, not 70000"),
+            ("[part]\nmtu = 1\nis = \"yes\"", "f, line 3: part.is must be true or false, not the text \"yes\""),
+            ("[part]\nmtu = 1\nname = true", "f, line 3: part.name must be a text in quotes, not true"),
+            (
+                "[[one]]\nmtu = 1\n[[one]]\nmtu = [1]",
+                "f, line 4: one.mtu must be a whole number from 0 to 65535, not a list",
+            ),
+            ("[part]\nname = \"x\"", "f, line 1: 'mtu' is missing here"),
+        ] {
+            let said = Document::parse(text, "f").and_then(Document::rest::<Top>).map(drop).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("{says};")), "{text}: {said}");
+        }
+    }
 }

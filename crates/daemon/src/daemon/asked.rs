@@ -142,9 +142,8 @@ impl Daemon {
     }
 
     fn why_no_answer(&self, peer: usize, lane: usize) -> String {
-        let contact = self.peers.get(peer).filter(|contact| !contact.up);
-        if let Some(cause) = contact.and_then(|contact| contact.cause.as_ref()) {
-            return self.cause_text(peer, cause);
+        if let Some(cause) = self.cause_now(peer) {
+            return self.cause_text(peer, &cause);
         }
         let unused =
             self.gateway.lane(self.now, PeerId(peer), lane).and_then(|known| self.lane_named(peer, &known).unused);

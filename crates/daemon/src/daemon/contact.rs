@@ -7,6 +7,7 @@ use crate::hook::Change;
 use crate::keys;
 use crate::medium;
 use crate::names::News;
+use crate::serial::far_end;
 use crate::whereabouts::Place;
 use wavelane_base::{Address, Instant, Span};
 use wavelane_gateway::PeerId;
@@ -229,12 +230,33 @@ impl Daemon {
         let text = self.cause_text(peer, &cause);
         self.say(&format!("peer '{}' does not answer: {text}", self.peer_name(PeerId(peer)).to_owned()));
     }
+    /// Why a peer does not answer: of what this host sees itself, as it is now; else as far as it was found out.
+    pub(super) fn cause_now(&self, peer: usize) -> Option<Cause> {
+        let contact = self.peers.get(peer).filter(|contact| !contact.up)?;
+        let cause = contact.cause.clone()?;
+        if !matches!(cause, Cause::NoLane(_) | Cause::SilentLine(_) | Cause::Silent | Cause::Cut) {
+            return Some(cause);
+        }
+        let lanes = self.why_no_lane(peer).map(Cause::NoLane);
+        let seen = lanes.or_else(|| self.silent_ports(peer).map(Cause::SilentLine));
+        let unseen = if contact.met { Cause::Cut } else { Cause::Silent };
+        Some(seen.unwrap_or(match cause {
+            Cause::NoLane(_) | Cause::SilentLine(_) => unseen,
+            other => other,
+        }))
+    }
+    /// An address as people know it: of a line that has no other, its port.
+    pub(super) fn shown(&self, address: Address) -> String {
+        let ports = self.config.lane_sockets().into_iter().filter_map(|socket| socket.line.and(socket.device));
+        let port = ports.into_iter().find(|port| far_end(port) == address);
+        port.unwrap_or_else(|| address.to_string())
+    }
     /// The cause in words, for the log and for `status`.
     pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
         // A peer that calls us may have been called at its address from before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
-        let found = self.address_of(peer).or_else(recalled).map(|at| at.to_string());
+        let found = self.address_of(peer).or_else(recalled).map(|at| self.shown(at));
         let place = match (written, found) {
             (Some(name), Some(found)) if name != found => format!("{name} ({found})"),
             (Some(name), _) => name,
@@ -261,7 +283,7 @@ impl Daemon {
         if self.callers.len() > CALLERS_KEPT {
             self.callers.pop_front();
         }
-        let from = from.map_or("an unknown address".into(), |a| a.to_string());
+        let from = from.map_or("an unknown address".into(), |a| self.shown(a));
         let key = keys::to_base64(&public_key);
         self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
     }

@@ -23,15 +23,14 @@ impl Daemon {
     pub(super) fn document(&self) -> String {
         let gateway = self.gateway.status(self.now);
         let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
-        let contact = |i: usize| self.peers.get(i).filter(|c| !c.up).and_then(|c| c.cause.as_ref());
         let peers = gateway.peers.iter().enumerate().map(|(i, p)| status::Peer {
             name: p.name.clone(),
             up: p.up,
             state_s: self.peers.get(i).map_or(0.0, |c| self.now.since(c.since).as_secs_f64()),
             given_back: self.is_given_back(i),
             refused: self.is_refused(i),
-            cause: contact(i).map(|cause| self.cause_text(i, cause)),
-            address: p.address.map(|at| at.to_string()),
+            cause: self.cause_now(i).map(|cause| self.cause_text(i, &cause)),
+            address: p.address.map(|at| self.shown(at)),
             silence_ms: ms(p.silence),
             rtt_ms: ms(p.rtt),
             rtt_min_ms: ms(p.rtt_min),

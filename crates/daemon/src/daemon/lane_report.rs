@@ -76,7 +76,7 @@ impl Daemon {
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
-            address: known.and_then(|lane| lane.address).map(|at| at.to_string()),
+            address: known.and_then(|lane| lane.address).map(|at| self.shown(at)),
             configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
             device: own.and_then(|socket| socket.device.clone()),
             mark: own.and_then(|socket| socket.mark),

@@ -89,6 +89,16 @@ fn packets(config: &Config) -> Vec<Packet<'_>> {
                 remedies: vec![format!("meta mark {MARK_DIVERT:#x}")],
                 ..blank(Hook::Input, format!("connections that are taken from {name}, which time out"))
             });
+            // What is born here carries a mark by which it comes.
+            let marks = if name == "lo" { MARK_DIVERT } else { 0 };
+            all.push(Packet {
+                iif: Some(name),
+                protocol: Some(TCP),
+                mark: Some(marks),
+                to: routes(),
+                remedies: vec![format!("iifname \"{name}\" meta l4proto tcp")],
+                ..blank(Hook::Prerouting, format!("connections that come from {name} before they are taken"))
+            });
         }
         if let Some(tun) = &config.tun {
             let device = tun.name.as_str();
@@ -154,6 +164,7 @@ fn tables(listing: &str) -> Vec<Table<'_>> {
                 match words.as_slice() {
                     ["type", "filter", "hook", "input", ..] => chain.hook = Some(Hook::Input),
                     ["type", "filter", "hook", "forward", ..] => chain.hook = Some(Hook::Forward),
+                    ["type", "filter", "hook", "prerouting", ..] => chain.hook = Some(Hook::Prerouting),
                     ["type", ..] | [] => {}
                     _ => {
                         chain.rules.push(tokens(line));
@@ -455,7 +466,7 @@ pub(super) fn findings(
                 let mut walk = Walk { table, packet, steps: 0, unsure: false };
                 let End::Dropped(rule, of, fit, last) = walk.through(chain, Fit::All, JUMPS_MAX) else { continue };
                 // Ports that forwarded packets may not reach are the operator's concern.
-                let meant = packet.hook == Hook::Forward && fit != Fit::All;
+                let meant = packet.hook != Hook::Input && fit != Fit::All;
                 if is_known && !is_lane || meant || last && of == chain.name && !is_lane {
                     continue;
                 }
@@ -563,6 +574,15 @@ mod tests {
         );
         let found = said(&tun, "input", &["iifname \"lo\" accept", "udp dport 4780 drop"]);
         assert_eq!(found.len(), 1, "a peer's datagrams come by no loopback device: {found:?}");
+        let found =
+            said(&tun, "prerouting", &["ct state invalid drop", "iifname \"lan0\" meta l4proto tcp counter drop"]);
+        assert!(found.len() == 1 && found[0].contains("that come from lan0 before they are taken; run"), "{found:?}");
+        assert!(found[0].contains("BASE iifname \"lan0\" meta l4proto tcp accept`"), "{found:?}");
+        for passes in
+            ["iifname \"lan0\" tcp dport 25 drop", "iifname \"wan0\" drop", "fib saddr . iif oif missing drop"]
+        {
+            assert_eq!(said(&tun, "prerouting", &[passes]), [""; 0]);
+        }
         let asleep = "table ip off {\n\tflags dormant\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\tudp dport 4780 drop\n\t}\n}";
         assert_eq!(findings(&tun, (asleep, Kind::Nft), &[]), [""; 0]);
         assert_eq!(findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[]).len(), 1);

@@ -88,11 +88,13 @@ impl Watched {
                 continue;
             }
             let (mut left, mut done) = (lacking.clone(), Ok(()));
-            // What puts back one part may have put back another.
-            if !left.is_empty() {
-                done = installed.put_back(part, stands);
-                self.read(installed, stands);
-                left = self.whole.lacking(part, &self.last);
+            // What puts back one part may have put back another. Who takes away several pieces may have been at it still: once more.
+            for _ in 0..2 {
+                if !left.is_empty() && done.is_ok() {
+                    done = installed.put_back(part, stands);
+                    self.read(installed, stands);
+                    left = self.whole.lacking(part, &self.last);
+                }
             }
             if left.is_empty() || left.len() < lacking.len() {
                 told.push((Change::Back(part), Ok(())));

@@ -31,7 +31,7 @@ use wavelane_door::{Door, Pair, PairConfig};
 use wavelane_host::clock::NodeClock;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::tcp::{Buffers, Tuning};
-use wavelane_host::{caps, has_ipv6, interface_exists};
+use wavelane_host::{caps, has_ipv6};
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_CONTROL: u64 = 2;
@@ -121,10 +121,7 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
 
 /// What works, but perhaps not as the operator expects.
 fn warnings(settings: &Settings) -> Vec<String> {
-    let gone = settings.interfaces.iter().filter(|name| !interface_exists(name));
-    let mut warnings: Vec<String> = gone
-        .map(|name| format!("interface {name} does not exist here yet: its traffic is taken once it does"))
-        .collect();
+    let mut warnings = Vec::new();
     let six = settings.targets.iter().any(|target| target.address.is_ipv6()) && has_ipv6();
     let forwarding = [("net.ipv4.ip_forward", true), ("net.ipv6.conf.all.forwarding", six)];
     for (setting, _) in forwarding.into_iter().filter(|(_, wanted)| *wanted) {

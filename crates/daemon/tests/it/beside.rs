@@ -406,6 +406,65 @@ fn rules_of_the_older_iptables_are_read_too() {
     wait_for("word of it", || a.status().hindrances.len() == 1);
 }
 
+/// Neither side hangs, and both serve as many as they have descriptors for, are heard meanwhile, and serve others afterwards.
+#[test]
+fn with_few_descriptors_some_are_served_and_nothing_else_fails() {
+    let _alone = alone();
+    if !root_or_skip("few descriptors") {
+        return;
+    }
+    let world = World::new("fds");
+    world.serve(7, echo);
+    let config = world.write("a", Outside::V4, "on_failure = \"closed\"", &format!("[intercept]\n{INTERCEPT}\n[tun]"));
+    world.write("b", Outside::V4, "source = \"keep\"", "");
+    let limited = |name: &str, files: &str| {
+        let (_, log, control) = daemon_command(&world.dir.join(format!("{name}.toml")));
+        let mut command = std::process::Command::new("prlimit");
+        command.arg(format!("--nofile={files}:{files}")).arg(DAEMON).arg("--config");
+        command.arg(log.with_extension("toml")).stderr(std::fs::File::create(&log).unwrap());
+        let ns = if name == "a" { &world.a } else { &world.b };
+        let child = ns.spawn(command, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
+        Daemon { child, log, control, own_folder: None }
+    };
+    for (files_of_a, files_of_b) in [("128", "1024"), ("1024", "128")] {
+        let (b, a) = (limited("b", files_of_b), limited("a", files_of_a));
+        a.wait_log("peer 'b' is up");
+        let target: std::net::SocketAddr = "10.3.0.2:7".parse().unwrap();
+        let connect = move |_| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let _ = socket.connect(&target.into());
+            socket
+        };
+        let many: Vec<socket2::Socket> = world.client.run(move || (0..60).map(connect).collect()).unwrap();
+        let mut served = std::collections::BTreeSet::new();
+        wait_for("some to be served", || {
+            for (i, socket) in many.iter().enumerate() {
+                let _ = socket.send(b"x");
+                if (&mut &*socket).read(&mut [0; 64]).is_ok_and(|n| n > 0) {
+                    served.insert(i);
+                }
+            }
+            served.len() >= 12
+        });
+        let status = a.status();
+        assert!(status.door.connections <= 32 && served.len() <= 32, "{} of {}", served.len(), status.door.connections);
+        // What runs tools of the system still can.
+        world.sh(&world.a, "ip rule del priority 4780");
+        wait_for("the rule", || a.counter("state_put_back") == 1);
+        drop(many);
+        let after = || world.connect(&world.client, "10.3.0.2:7").and_then(|mut stream| says(&mut stream));
+        wait_for("another", || after().is_ok());
+        for daemon in [&a, &b] {
+            let log = daemon.log();
+            assert!(!log.contains("Too many open files") && !log.contains("IPv6 is switched off"), "{log}");
+        }
+    }
+    edit(&config, "[gateway]", "[gateway]\nflows_max = 4096");
+    let a = limited("a", "128");
+    a.wait_log("flows_max = 4096, but this process may open files for 16 connections only");
+}
+
 /// Docker switches br_netfilter on: then the rules see what hosts on one bridge send each other.
 #[test]
 fn hosts_on_one_bridge_reach_each_other_under_a_route_for_everything() {

@@ -169,10 +169,6 @@ impl Modem {
     pub const fn is_off_hook(&self) -> bool {
         !matches!(self.state, State::Idle | State::Ringing { .. })
     }
-    /// Whether octets from the computer go to the other end.
-    pub const fn is_online(&self) -> bool {
-        matches!(self.state, State::Online)
-    }
 
     fn guard(&self) -> Span {
         Span::from_millis(20).times(u64::from(self.registers[GUARD]))

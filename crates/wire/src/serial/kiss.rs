@@ -9,32 +9,11 @@ pub const DATA: u8 = 0;
 /// Leaves KISS mode.
 pub const RETURN: u8 = 0xff;
 
-/// What a host sets at a modem.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Setting {
-    /// Time between the transmitter's start and the first data, in 10 ms.
-    TxDelay = 1,
-    /// The probability of sending in a free slot, times 256, less 1.
-    Persistence = 2,
-    /// The length of such a slot, in 10 ms.
-    SlotTime = 3,
-    /// Time that the transmitter stays on after the data, in 10 ms.
-    TxTail = 4,
-    /// Nonzero: send without listening first.
-    FullDuplex = 5,
-}
-
 /// Writes a frame of data for one of the modem's sixteen ports, with END at its front and its end as the modems expect.
 pub fn put(port: u8, packet: &[u8], out: &mut Vec<u8>) {
     out.push(slip::END);
     slip::put_data(&[port << 4 | DATA], out);
     slip::put(packet, out);
-}
-
-/// Writes a command that sets one of a modem's times.
-pub fn put_setting(port: u8, setting: Setting, value: u8, out: &mut Vec<u8>) {
-    out.push(slip::END);
-    slip::put(&[port << 4 | setting as u8, value], out);
 }
 
 /// The port and the command of a frame's first octet.
