@@ -35,8 +35,74 @@ const LASTS_PACKETS: f64 = 60_000.0;
 const LEAST_S: f64 = 30.0;
 const LEAST_PACKETS: f64 = 2_000.0;
 const LEAST_RTTS: f64 = 60.0;
+/// The same of a draw whose rate falls, whose queue is this many products deep; the factor by which it falls, how far at most, and how many
+/// seconds lie before a fall and in it.
+const RATE_DEEP: [f64; 2] = [1e6, 100e6];
+const QUEUE_DEEP_BDP: [f64; 2] = [4.0, 40.0];
+const FALL: [f64; 2] = [10.0, 100.0];
+const FALL_LEAST: f64 = 20e3;
+const FALL_S: [f64; 2] = [4.0, 15.0];
+/// A fall that stutters: every so many ms one step in five may carry up to this part of the rate.
+const STUTTER_MS: f64 = 100.0;
+const SPURT: f64 = 0.75;
+/// Radios, with their rates in units of 500 kbit/s.
+const RADIOS: [(&str, &[u64]); 3] =
+    [("802.11b", &[4, 11, 22]), ("802.11g", &[12, 24, 48, 108]), ("802.11a", &[12, 24, 48, 108])];
+/// The round trip that such a line is taken to have, in ms: for how long it runs, and for the buffers.
+const RADIO_RTT_MS: f64 = 20.0;
+/// Numbers of a set.
+const SET: u64 = 1_000_000;
 /// Seconds from one satellite handover to the next.
 const HANDOVER_S: f64 = 15.0;
+
+/// What kind of links a draw's number stands for. The other sets stand after the mixed one, so that its draws keep their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Set {
+    Mixed,
+    /// Queues of many bandwidth-delay products, and a rate that falls to a fraction for seconds.
+    Deep,
+    /// A line of gateways in one radio cell.
+    Radio,
+}
+
+impl Set {
+    pub(super) const ALL: [Self; 3] = [Self::Mixed, Self::Deep, Self::Radio];
+
+    /// The number before its first.
+    pub(super) const fn before(self) -> u64 {
+        match self {
+            Self::Mixed => 0,
+            Self::Deep => 1_000_000,
+            Self::Radio => 2_000_000,
+        }
+    }
+
+    pub(super) fn of(number: u64) -> Self {
+        let here = |set: &Self| (set.before()..set.before() + SET).contains(&number);
+        Self::ALL.into_iter().find(here).unwrap_or(Self::Mixed)
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Mixed => "mixed",
+            Self::Deep => "deep",
+            Self::Radio => "radio",
+        }
+    }
+}
+
+/// A radio cell with a line of gateways: each decodes its neighbours and senses the others.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct RadioLine {
+    pub(super) gateways: u64,
+    pub(super) phy: &'static str,
+    /// bit/s on the air.
+    pub(super) rate: u64,
+    /// Packets that each station holds.
+    pub(super) queue: u64,
+    /// Share of full frames that are lost on the air, before the link repeats them.
+    pub(super) loss_ppm: u32,
+}
 
 /// A member of the population.
 #[derive(Clone, PartialEq, Debug)]
@@ -50,6 +116,8 @@ pub(super) struct Draw {
     pub(super) load: Load,
     pub(super) rtt_ms: f64,
     pub(super) moving: Moving,
+    /// In place of both ways.
+    pub(super) radio: Option<RadioLine>,
     /// From the server to the client.
     pub(super) down: Way,
     /// From the client to the server.
@@ -78,6 +146,8 @@ pub(super) enum Moving {
     Walk,
     /// At every handover between satellites, with the delay, after a short outage.
     Handover,
+    /// To a tenth or a hundredth for some seconds, in half of the draws with spurts meanwhile.
+    Falls,
 }
 
 /// One direction.
@@ -175,11 +245,12 @@ fn ppm(share: f64) -> u32 {
 
 /// Draws member `number` of a family.
 pub(super) fn draw(family: Seed, number: u64) -> Draw {
-    let dice = Dice { family, number };
-    let fast = dice.one_in("fast", 20);
-    let (range, fastest) = if fast { (RATE_FAST, RATE_FAST[1]) } else { (RATE, RATE[1]) };
+    let (dice, set) = (Dice { family, number }, Set::of(number));
+    let fast = set == Set::Mixed && dice.one_in("fast", 20);
+    let slow = if set == Set::Deep { RATE_DEEP } else { RATE };
+    let (range, fastest) = if fast { (RATE_FAST, RATE_FAST[1]) } else { (slow, slow[1]) };
     let first = dice.log("rate", range);
-    let second = dice.log("other rate", [(first / ASYMMETRY).max(RATE[0]), (first * ASYMMETRY).min(fastest)]);
+    let second = dice.log("other rate", [(first / ASYMMETRY).max(slow[0]), (first * ASYMMETRY).min(fastest)]);
     let rtt_ms = dice.log("round trip", RTT_MS);
     let split = dice.uniform("split", SPLIT);
     let load = match (dice.one_in("both", 4), dice.one_in("upload", 4)) {
@@ -193,6 +264,11 @@ pub(super) fn draw(family: Seed, number: u64) -> Draw {
         (true, 1) => Moving::Walk,
         (true, _) => Moving::Handover,
     };
+    let moving = match set {
+        Set::Mixed => moving,
+        Set::Deep => Moving::Falls,
+        Set::Radio => Moving::No,
+    };
     // The first rate is that of the way the body takes.
     let (down, up) = if load == Load::Upload { (second, first) } else { (first, second) };
     let mut draw = Draw {
@@ -202,20 +278,56 @@ pub(super) fn draw(family: Seed, number: u64) -> Draw {
         load,
         rtt_ms,
         moving,
+        radio: None,
         down: way(&dice, "down", down, rtt_ms, 1.0 - split),
         up: way(&dice, "up", up, rtt_ms, split),
         lasts_ms: 0,
         echo_ms: 0,
     };
+    match set {
+        Set::Mixed => {}
+        Set::Deep => deepen(&dice, &mut draw),
+        Set::Radio => draw.make_radio(radio_line(&dice)),
+    }
     draw.lasts_ms = lasts_ms(&draw);
     let slower = draw.down.steady().min(draw.up.steady());
     draw.echo_ms = (100.0f64).max((10.0 * PACKET_BITS / slower * 1e3).round()) as u64;
-    let lasts = draw.lasts_ms;
-    for (name, way) in [("down", &mut draw.down), ("up", &mut draw.up)] {
-        move_rate(&dice, name, way, moving, lasts);
+    let (lasts, load) = (draw.lasts_ms, draw.load);
+    for (name, way, loaded) in
+        [("down", &mut draw.down, load != Load::Upload), ("up", &mut draw.up, load != Load::Download)]
+    {
+        if moving != Moving::Falls || loaded {
+            move_rate(&dice, name, way, moving, lasts);
+        }
         spike(&dice, name, way, lasts);
     }
+    if set == Set::Deep {
+        // An echo of a hundred octets must not fill what a fall leaves.
+        draw.echo_ms = draw.echo_ms.max((PACKET_BITS / draw.down.least().min(draw.up.least()) * 1e3).ceil() as u64);
+    }
     draw
+}
+
+/// Queues of the deep set on the ways that carry a body, and no policer: it would keep them empty.
+fn deepen(dice: &Dice, draw: &mut Draw) {
+    for (name, way) in [("down", &mut draw.down), ("up", &mut draw.up)] {
+        way.policer = None;
+        let bdp = way.rate as f64 * draw.rtt_ms / 8e3;
+        let queue = dice.log(&format!("{name} deep queue"), QUEUE_DEEP_BDP) * bdp;
+        way.queue = three_digits(queue.clamp(QUEUE_PACKETS * PACKET, QUEUE_MAX));
+    }
+}
+
+fn radio_line(dice: &Dice) -> RadioLine {
+    let (phy, rates) = RADIOS[dice.of("radio").below(RADIOS.len() as u64) as usize];
+    let loss = dice.log("radio loss", [0.001, 0.1]);
+    RadioLine {
+        gateways: 2 + dice.of("gateways").below(4),
+        phy,
+        rate: rates[dice.of("radio rate").below(rates.len() as u64) as usize] * 500_000,
+        queue: dice.log("radio queue", [20.0, 200.0]).round() as u64,
+        loss_ppm: if dice.one_in("radio loses", 2) { ppm(loss) } else { 0 },
+    }
 }
 
 fn way(dice: &Dice, name: &str, rate: f64, rtt_ms: f64, share: f64) -> Way {
@@ -246,10 +358,7 @@ fn way(dice: &Dice, name: &str, rate: f64, rtt_ms: f64, share: f64) -> Way {
         duplicate_ppm: chance("duplication", [0.001, 0.05]),
         corrupt_ppm: chance("corruption", [0.0001, 0.01]),
         policer,
-        rates: Vec::new(),
-        delays: Vec::new(),
-        spikes: Vec::new(),
-        outages: Vec::new(),
+        ..Way::plain()
     }
 }
 
@@ -304,6 +413,21 @@ fn move_rate(dice: &Dice, name: &str, way: &mut Way, moving: Moving, lasts_ms: u
                 }
             }
         }
+        Moving::Falls => {
+            let stutters = dice.one_in("stutter", 2);
+            let mut at = 1e3 * uniform(&mut chance, FALL_S);
+            while at < lasts_ms as f64 {
+                let low = (full / log(&mut chance, FALL)).max(FALL_LEAST);
+                let until = at + 1e3 * uniform(&mut chance, FALL_S);
+                while at < until {
+                    let spurt = if stutters && chance.below(5) == 0 { chance.unit() * SPURT } else { 0.0 };
+                    way.rates.push((at as u64, three_digits(low.max(full * spurt))));
+                    at = if stutters { at + STUTTER_MS } else { until };
+                }
+                way.rates.push((at as u64, way.rate));
+                at += 1e3 * uniform(&mut chance, FALL_S);
+            }
+        }
         Moving::Handover => {
             // Both directions change satellites at once.
             let mut at = dice.uniform("first handover", [1.0, HANDOVER_S]) * 1e3;
@@ -346,6 +470,19 @@ fn spike(dice: &Dice, name: &str, way: &mut Way, lasts_ms: u64) {
 }
 
 impl Draw {
+    /// The bad link is a radio cell: nothing else is lost or late.
+    fn make_radio(&mut self, line: RadioLine) {
+        self.rtt_ms = RADIO_RTT_MS;
+        for way in [&mut self.down, &mut self.up] {
+            *way = Way { rate: line.rate, queue: line.queue * line.gateways * PACKET as u64, ..Way::plain() };
+        }
+        self.radio = Some(line);
+    }
+
+    pub(super) fn set(&self) -> Set {
+        Set::of(self.number)
+    }
+
     /// The approximate cost of simulating it: packets that are offered.
     pub(super) fn cost(&self) -> f64 {
         let packets = |way: &Way| way.steady() * self.lasts_ms as f64 / 1e3 / PACKET_BITS;
@@ -380,6 +517,24 @@ impl Draw {
 }
 
 impl Way {
+    fn plain() -> Self {
+        Self {
+            rate: 0,
+            delay_us: 0,
+            queue: 0,
+            loss: Loss::None,
+            jitter_us: 0,
+            reorder: (0, 0),
+            duplicate_ppm: 0,
+            corrupt_ppm: 0,
+            policer: None,
+            rates: Vec::new(),
+            delays: Vec::new(),
+            spikes: Vec::new(),
+            outages: Vec::new(),
+        }
+    }
+
     /// The rate a policer leaves of the highest one.
     pub(super) fn steady(&self) -> f64 {
         self.policer.map_or(self.rate, |(rate, _)| rate.min(self.rate)) as f64

@@ -1,6 +1,6 @@
 //! Rows of a population: one per member and figure, and the claims about the whole family.
 
-use super::draw::Draw;
+use super::draw::{Draw, Set};
 use super::store::Seen;
 use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
 use crate::cells::{Aim, judge};
@@ -89,7 +89,7 @@ fn member_row(member: &Member, metric: &str, unit: &str, value: Option<f64>) -> 
 pub(super) fn ratio_row(member: &Member) -> Option<Row> {
     let (ours, best) = (ours(&member.seen)?, best(&member.seen)?);
     let mut row = member_row(member, RATIO_METRIC, "ratio", ratio(&member.seen))?;
-    row.bound = Some(PAYLOAD / best.share);
+    row.bound = ceiling(member);
     let mbit = |seen: &Seen| {
         let each: Vec<String> = seen.goodputs_bps.iter().map(|bps| format!("{:.3}", bps / 1e6)).collect();
         each.join(" + ")
@@ -115,9 +115,23 @@ pub(super) fn ratio_row(member: &Member) -> Option<Row> {
 
 /// All rows: the family's claims first.
 pub(super) fn rows(members: &[Member]) -> Vec<Row> {
-    let mut rows = goodput(members);
-    rows.push(echo(members));
-    rows.push(wire(members));
+    let mut rows = Vec::new();
+    for set in Set::ALL {
+        let these: Vec<&Member> = members.iter().filter(|m| m.draw.set() == set).collect();
+        if these.is_empty() {
+            continue;
+        }
+        let mut claims = goodput(&these);
+        claims.push(echo(&these));
+        // Bytes on the air are not counted.
+        claims.extend((set != Set::Radio).then(|| wire(&these)));
+        for claim in &mut claims {
+            if set != Set::Mixed {
+                claim.metric = format!("{}_{}", set.word(), claim.metric);
+            }
+        }
+        rows.extend(claims);
+    }
     for member in members {
         rows.extend(ratio_row(member));
         rows.extend(member_row(member, ECHO_METRIC, "ratio", echo_of_allowed(member)));
@@ -149,14 +163,20 @@ pub(super) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-fn goodput(members: &[Member]) -> Vec<Row> {
+/// The ratio if all that can arrive does; of a radio cell nobody knows.
+fn ceiling(member: &Member) -> Option<f64> {
+    let best = best(&member.seen).filter(|_| member.draw.radio.is_none())?;
+    Some(PAYLOAD / best.share)
+}
+
+fn goodput(members: &[&Member]) -> Vec<Row> {
     let ratios = |hard: Option<bool>| {
         let these = members.iter().filter(|m| hard.is_none_or(|hard| m.draw.is_hard() == hard));
         sorted(these.filter_map(|m| ratio(&m.seen)))
     };
     let ceilings = |hard: Option<bool>| {
         let these = members.iter().filter(|m| hard.is_none_or(|hard| m.draw.is_hard() == hard));
-        sorted(these.filter_map(|m| Some(PAYLOAD / best(&m.seen)?.share)))
+        sorted(these.filter_map(|m| ceiling(m)))
     };
     let mut rows = Vec::new();
     for (metric, percent, hard, aim) in [
@@ -170,7 +190,7 @@ fn goodput(members: &[Member]) -> Vec<Row> {
         }
         rows.push(claim(metric, "ratio", percentile(&values, percent), values.len(), bound, Aim::AtLeast(aim)));
     }
-    let final_ratios = sorted(members.iter().filter_map(ratio_of));
+    let final_ratios = sorted(members.iter().filter_map(|m| ratio_of(m)));
     let held = final_ratios.iter().filter(|r| **r >= AGAIN_BELOW).count();
     let share = (!final_ratios.is_empty()).then(|| held as f64 / final_ratios.len() as f64);
     let n = final_ratios.len();
@@ -193,8 +213,8 @@ fn share(values: &[f64], holds: impl Fn(f64) -> bool) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().filter(|v| holds(**v)).count() as f64 / values.len() as f64)
 }
 
-fn echo(members: &[Member]) -> Row {
-    let over: Vec<f64> = members.iter().filter_map(echo_of_allowed).collect();
+fn echo(members: &[&Member]) -> Row {
+    let over: Vec<f64> = members.iter().filter_map(|m| echo_of_allowed(m)).collect();
     let inside = share(&over, |over| over <= 1.0);
     let mut row = claim("echo_p95_share", "share", inside, over.len(), Some(1.0), Aim::AtLeast(ECHO_SHARE_AIM));
     row.why = format!(
@@ -205,8 +225,8 @@ fn echo(members: &[Member]) -> Row {
     row
 }
 
-fn wire(members: &[Member]) -> Row {
-    let ratios: Vec<f64> = members.iter().filter_map(wire_ratio).collect();
+fn wire(members: &[&Member]) -> Row {
+    let ratios: Vec<f64> = members.iter().filter_map(|m| wire_ratio(m)).collect();
     let inside = share(&ratios, |ratio| ratio <= WIRE_TIMES);
     let mut row = claim("wire_share", "share", inside, ratios.len(), Some(1.0), Aim::AtLeast(WIRE_SHARE_AIM));
     row.why =

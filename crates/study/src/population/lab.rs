@@ -31,6 +31,9 @@ const CLAIM: &str = "lab_agreement_share";
 
 /// Why the lab cannot impose a draw as the simulator does; nothing if it can.
 fn unfit(draw: &Draw) -> Option<String> {
+    if draw.radio.is_some() {
+        return Some("a radio cell is a model of the simulator".into());
+    }
     let rate = draw.down.rate.max(draw.up.rate);
     let held = |way: &&super::draw::Way| way.rate as f64 * draw.rtt_ms / 8e3 + way.queue as f64;
     let held = draw.loaded().iter().map(held).fold(0.0, f64::max);

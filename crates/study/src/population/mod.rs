@@ -12,7 +12,7 @@ mod text;
 use crate::document::{Edition, StudyDocument};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
-use draw::Draw;
+use draw::{Draw, Set};
 use std::ops::RangeInclusive;
 pub(crate) use store::simulate;
 use store::{Seen, Store};
@@ -32,6 +32,9 @@ pub(crate) const PARTS: [&str; 2] = [LAB, LANES];
 /// Members by edition. Those before are for tuning.
 const QUICK: RangeInclusive<u64> = 1_001..=1_100;
 const FULL: RangeInclusive<u64> = 1_001..=3_000;
+/// Of each further set.
+const QUICK_SET: u64 = 20;
+const FULL_SET: u64 = 200;
 /// Most members at once.
 const DRAWS_MAX: u64 = 100_000;
 /// A member on which we are below this ratio is run again with this many other dice.
@@ -51,7 +54,8 @@ pub(crate) fn run(
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
-    let numbers = options.draws.clone().unwrap_or(if options.edition == Edition::Full { FULL } else { QUICK });
+    let full = options.edition == Edition::Full;
+    let numbers = options.draws.clone().unwrap_or(if full { FULL } else { QUICK });
     let many = numbers.end().saturating_sub(*numbers.start());
     if numbers.is_empty() || many >= DRAWS_MAX {
         let why = format!("--draws {}..{}: name 1 to {DRAWS_MAX} draws", numbers.start(), numbers.end());
@@ -71,6 +75,11 @@ pub(crate) fn run(
         rows.extend(lab::run(options, hooks, &store, numbers)?.rows);
         return Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows));
     }
+    // A set's draws begin at the same place as the family's: those before are for tuning.
+    let further = if full { FULL_SET } else { QUICK_SET };
+    let first = *QUICK.start();
+    let sets = [Set::Deep, Set::Radio].into_iter().flat_map(|set| (0..further).map(move |n| set.before() + first + n));
+    let numbers = numbers.chain(sets.filter(|_| options.draws.is_none()));
     let draws: Vec<Draw> = numbers.map(|number| draw::draw(options.seed, number)).collect();
     let runner = Runner { what: "links", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |draw: &Draw| {

@@ -216,7 +216,11 @@ impl Store {
         let of = |name: &str| figures.iter().find(|f| f.flow == name);
         let goodputs = draw.bodies().into_iter().zip(draw.loaded()).filter_map(|((_, name), way)| {
             let goodput = of(name).and_then(|f| f.goodput_bps).unwrap_or(0.0);
-            let link = scenario.link_bps(scenario.flow(name)?, WARM_UP, scenario.duration)?;
+            // Of a radio what a lone frame's bits take, for no formula tells what a line in one cell carries.
+            let link = match draw.radio {
+                Some(line) => line.rate as f64,
+                None => scenario.link_bps(scenario.flow(name)?, WARM_UP, scenario.duration)?,
+            };
             Some((goodput, goodput / (link * (1.0 - way.lost()))))
         });
         let goodputs: Vec<(f64, f64)> = goodputs.collect();

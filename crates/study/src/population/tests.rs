@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
-use super::draw::{Loss, Moving, draw};
+use super::draw::{Loss, Moving, Set, draw};
 use super::*;
 use crate::document::Row;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,37 @@ fn every_draw_parses_to_its_values() {
         let ratio = d.down.rate as f64 / d.up.rate as f64;
         assert!((0.049..=20.2).contains(&ratio), "draw {number}: {ratio}");
     }
+}
+
+#[test]
+fn the_further_sets_are_what_they_are_named_for() {
+    let of = |set: Set| (1..=60).map(move |n| draw(FAMILY, set.before() + n));
+    for d in of(Set::Deep).chain(of(Set::Radio)) {
+        let scenario = Scenario::parse(&d.scenario(&STACKS), Path::new(".")).unwrap();
+        assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).unwrap(), scenario, "draw {}", d.number);
+    }
+    for d in of(Set::Deep) {
+        for way in d.loaded() {
+            let bdp = way.rate as f64 * d.rtt_ms / 8e3;
+            let depth = way.queue as f64 / bdp;
+            assert!(
+                way.queue == 15_000 || way.queue == 64_000_000 || (3.9..=40.2).contains(&depth),
+                "{}: {depth}",
+                d.number
+            );
+            let fall = way.rate as f64 / way.least();
+            assert!(way.least() < 20_500.0 || (9.9..=101.0).contains(&fall), "draw {}: {fall}", d.number);
+            assert!(way.policer.is_none() && way.rates.len() >= 2, "draw {}", d.number);
+        }
+    }
+    let gateways: Vec<u64> = of(Set::Radio).map(|d| d.radio.unwrap().gateways).collect();
+    assert!((2..=5).all(|n| gateways.contains(&n)) && gateways.iter().all(|n| (2..=5).contains(n)), "{gateways:?}");
+    // Those of a set are judged by themselves.
+    let mut members: Vec<Member> = (1..=20).map(|n| member(n, 0.505, 100.0, 1.1)).collect();
+    members.extend((1..=20).map(|n| member(Set::Deep.before() + n, 0.3, 100.0, 1.1)));
+    let rows = judge::rows(&members);
+    assert_eq!(verdict(&rows, "goodput_ratio_median"), Verdict::Pass);
+    assert_eq!(verdict(&rows, "deep_goodput_ratio_median"), Verdict::Fail);
 }
 
 #[test]

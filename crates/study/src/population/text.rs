@@ -1,6 +1,6 @@
 //! A draw as an ordinary scenario file, and in words.
 
-use super::draw::{Draw, Load, Loss, Moving, Way};
+use super::draw::{Draw, Load, Loss, Moving, RadioLine, Way};
 use core::fmt::Write;
 
 /// Names of the flows. A body that goes up has a flow of its own.
@@ -11,21 +11,31 @@ pub(super) const ECHO: &str = "echo";
 impl Draw {
     /// The scenario, for `wavelane run`.
     pub(super) fn scenario(&self, stacks: &[&str]) -> String {
+        let gateways: Vec<String> = match &self.radio {
+            Some(line) => (1..=line.gateways).map(|n| format!("g{n}")).collect(),
+            None => vec!["a".into(), "b".into()],
+        };
+        let (near, far) = (&gateways[0], &gateways[gateways.len() - 1]);
         let stacks: Vec<String> = stacks.iter().map(|stack| format!("\"{stack}\"")).collect();
         let mut text = format!(
             "title = \"link-population, family {}, draw {}: {}\"\nseed = {}\nduration = \"{} ms\"\nstacks = [{}]\n\
-             [nodes]\nclient = \"endpoint\"\na = \"gateway\"\nb = \"gateway\"\nserver = \"endpoint\"\n\
-             [channels.lan_client]\npreset = \"ethernet\"\nbetween = [\"client\", \"a\"]\n\
-             [channels.lan_server]\npreset = \"ethernet\"\nbetween = [\"b\", \"server\"]\n\
-             [channels.air]\nkind = \"cable\"\nbetween = [\"a\", \"b\"]\n",
+             [nodes]\nclient = \"endpoint\"\n{}server = \"endpoint\"\n\
+             [channels.lan_client]\npreset = \"ethernet\"\nbetween = [\"client\", \"{near}\"]\n\
+             [channels.lan_server]\npreset = \"ethernet\"\nbetween = [\"{far}\", \"server\"]\n\
+             [channels.air]\n",
             self.family.0,
             self.number,
             self.words(),
             self.dice,
             self.lasts_ms,
             stacks.join(", "),
+            gateways.iter().map(|name| format!("{name} = \"gateway\"\n")).collect::<String>(),
         );
-        for (name, way) in [("forward", &self.up), ("reverse", &self.down)] {
+        match &self.radio {
+            Some(line) => text += &line.keys(&gateways),
+            None => _ = write!(text, "kind = \"cable\"\nbetween = [\"{near}\", \"{far}\"]\n"),
+        }
+        for (name, way) in [("forward", &self.up), ("reverse", &self.down)].iter().filter(|_| self.radio.is_none()) {
             text += &format!("[channels.air.{name}]\n{}", way.keys());
         }
         let buffer = self.buffer() / 1_000_000;
@@ -69,7 +79,11 @@ impl Draw {
             Moving::Steps => ", steps of rate",
             Moving::Walk => ", rate walks",
             Moving::Handover => ", handovers",
+            Moving::Falls => ", falls of the rate",
         };
+        if let Some(line) = &self.radio {
+            return format!("{load} over {}", line.words());
+        }
         let rtt = self.rtt_ms.round();
         format!("{load}, {rtt} ms{moving}; down {}; up {}", self.down.words(self.rtt_ms), self.up.words(self.rtt_ms))
     }
@@ -83,6 +97,39 @@ fn mbit(bps: u64) -> String {
 /// Parts in a million for people.
 fn percent(ppm: u32) -> String {
     format!("{:.2} %", f64::from(ppm) / 1e4)
+}
+
+impl RadioLine {
+    fn words(&self) -> String {
+        let loss =
+            if self.loss_ppm > 0 { format!(", {} of the frames lost", percent(self.loss_ppm)) } else { String::new() };
+        let Self { gateways, phy, queue, .. } = self;
+        format!("{gateways} gateways in one cell of {phy} at {}, queues of {queue} packets{loss}", mbit(self.rate))
+    }
+
+    /// The cell: a frame goes from one gateway to the next, and all others sense it.
+    fn keys(&self, gateways: &[String]) -> String {
+        let names: Vec<String> = gateways.iter().map(|name| format!("\"{name}\"")).collect();
+        let mut text = format!(
+            "kind = \"wifi\"\nnodes = [{}]\nphy = \"{}\"\nrate = \"{} bit/s\"\nqueue = \"{} packets\"\nreach = \"none\"\npairs = [\n",
+            names.join(", "),
+            self.phy,
+            self.rate,
+            self.queue,
+        );
+        for (n, one) in names.iter().enumerate() {
+            for (m, other) in names.iter().enumerate().skip(n + 1) {
+                let hear = if m > n + 1 { "\"sense\"".into() } else { self.decode() };
+                let _ = writeln!(text, "  {{ between = [{one}, {other}], hear = {hear} }},");
+            }
+        }
+        text + "]\n"
+    }
+
+    fn decode(&self) -> String {
+        let loss = if self.loss_ppm > 0 { format!(", loss = \"{}/1000000\"", self.loss_ppm) } else { String::new() };
+        format!("\"decode\"{loss}")
+    }
 }
 
 impl Way {
