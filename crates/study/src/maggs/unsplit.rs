@@ -54,25 +54,34 @@ fn echoes(seen: &[Seen]) -> Vec<f64> {
     seen.iter().filter_map(|seen| seen.flow("echo").p95_ms).collect()
 }
 
+/// Headers as they are, in place of what differs from a packet that has arrived.
+const WHOLE_HEADERS: &str = "[gateways.near]\ncompress-headers = false\n[gateways.far]\ncompress-headers = false\n";
+
 fn whole() -> Task {
-    const KINDS: [&str; 2] = [WHOLE, CUBIC];
+    const KINDS: [(&str, &str); 3] = [(WHOLE, ""), (CUBIC, ""), (WHOLE, WHOLE_HEADERS)];
     let mut runs = Vec::new();
     for (back, every, _) in BACKS {
-        for stack in KINDS {
-            runs.extend((0..SEEDS).map(|seed| Run::new(&text(&cable(back), "upload", every), stack, seed)));
+        for (stack, more) in KINDS {
+            let text = text(&cable(back), "upload", every) + more;
+            runs.extend((0..SEEDS).map(|seed| Run::new(&text, stack, seed)));
         }
     }
     let judge = |seen: &[Seen]| {
         let mut rows: Vec<Row> = Vec::new();
         for ((back, _, aim), seen) in BACKS.into_iter().zip(seen.chunks(KINDS.len() * SEEDS as usize)) {
-            let (whole, plain) = seen.split_at(SEEDS as usize);
-            let [ours, theirs] = KINDS.map(|stack| head("unsplit", &[("back_bps", json!(back))], stack));
+            let of: Vec<&[Seen]> = seen.chunks(SEEDS as usize).collect();
+            let [whole, plain, uncompressed] = [of[0], of[1], of[2]];
+            let case = ("back_bps", json!(back));
+            let [ours, theirs] = [WHOLE, CUBIC].map(|stack| head("unsplit", core::slice::from_ref(&case), stack));
+            let without = head("unsplit", &[case, ("headers", json!("whole"))], WHOLE);
             let most = mean(&shares(plain)).unwrap_or(0.0);
             let ratios: Vec<f64> = shares(whole).iter().map(|share| share / most).collect();
             rows.extend([
                 judged(ours.row("limit_share", "ratio", &shares(whole)), Aim::AtLeast(aim)),
                 judged(ours.row("over_plain_cubic", "ratio", &ratios), Aim::Above(1.0)),
                 ours.row("echo_p95_ms", "ms", &echoes(whole)),
+                without.row("limit_share", "ratio", &shares(uncompressed)),
+                without.row("echo_p95_ms", "ms", &echoes(uncompressed)),
                 theirs.row("limit_share", "ratio", &shares(plain)),
                 theirs.row("echo_p95_ms", "ms", &echoes(plain)),
             ]);
