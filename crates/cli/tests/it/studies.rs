@@ -60,7 +60,7 @@ fn a_study_with_long_tasks_is_not_silent() {
     let first = BufReader::new(said).lines().next().unwrap().unwrap();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(first.contains(" of 100 links"), "{first}");
+    assert!(first.contains(" of 140 links"), "{first}");
 }
 
 /// Rows are shown as they are judged and stand in the table at the end: once each where both go to one file.

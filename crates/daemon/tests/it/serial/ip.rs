@@ -141,8 +141,11 @@ fn slirp_in_a_shell_account_serves_by_slip_and_ppp() {
         let a = start(&world, "a", &table(&cable.ports[0]));
         carries(&a);
         up_and_down(&world.a, "10.0.2.2:7000", size);
-        let line = a.status().serial.unwrap();
-        assert!(line.bytes_in > size as u64 && line.bytes_out > size as u64, "{words:?}: {line:?}");
+        // What status tells is put together a few times a second.
+        wait_for(&format!("the counters of {words:?}"), || {
+            let line = a.status().serial.unwrap();
+            line.bytes_in > size as u64 && line.bytes_out > size as u64
+        });
         let _ = far.kill();
         let _ = far.wait();
     }
