@@ -89,6 +89,28 @@ impl Kept {
     }
 }
 
+/// What differs in how both were measured, so that grade and RPM are of different things.
+fn unlike(first: &Kept, other: &Kept) -> Vec<String> {
+    let phases = |kept: &Kept| kept.phases().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(", ");
+    let seconds = |kept: &Kept| {
+        kept.phases().filter_map(|(_, phase)| phase["seconds"].as_f64()).map(f64::round).fold(0.0, f64::max).to_string()
+    };
+    let stopped = |kept: &Kept| (kept.document["interrupted"] == true).to_string();
+    let text = |key: &'static str| move |kept: &Kept| kept.text(key).to_owned();
+    let differs = |what: &str, of: &dyn Fn(&Kept) -> String| {
+        let (a, b) = (of(first), of(other));
+        (a != b).then(|| format!("{what}: {a} and {b}"))
+    };
+    let all = [
+        differs("target", &text("target")),
+        differs("protocol", &text("protocol")),
+        differs("phases", &phases),
+        differs("seconds", &seconds),
+        differs("stopped early", &stopped),
+    ];
+    all.into_iter().flatten().collect()
+}
+
 /// The figures that either has, in the order of the first's phases.
 fn rows(first: &Kept, other: &Kept) -> Vec<Row> {
     let rpm = [first, other].map(|kept| kept.document["rpm"].as_f64());
@@ -158,6 +180,15 @@ pub(crate) fn compare(dirs: &[PathBuf], json: bool) -> Outcome {
         let _ = writeln!(out, "{letter} {}: {}", kept.name, kept.about());
     }
     for (letter, other) in letters.iter().skip(1).zip(others) {
+        let differs = unlike(first, other);
+        if !differs.is_empty() {
+            say!(
+                "warning: {} was not measured as {}, compare with care: {}",
+                other.name,
+                first.name,
+                differs.join("; ")
+            );
+        }
         let (before, after) = (first.text("grade"), other.text("grade"));
         let _ = writeln!(out, "\n{letter} against A: grade {before} became {after}");
         out += &table(letter, &rows(first, other)).text();

@@ -9,8 +9,9 @@ use wavelane_base::{Instant, Span};
 use wavelane_host::files;
 use wavelane_host::poller::{Poller, Watch};
 
-/// A client that says nothing for so long asks for the status document, as those do that only read.
-const SILENCE: Span = Span::from_millis(20);
+/// A client that says nothing for so long asks for the status document, as those do that only read: `wavelane status` says so at once, by
+/// closing its side. On a busy machine a client's request comes late.
+const SILENCE: Span = Span::from_millis(250);
 /// Most clients at once that have asked for something else; of more, the one that was silent for longest gives way.
 const ASKING_MAX: usize = 32;
 /// Most that have not said what they want. The next waits in the kernel, no longer than [`SILENCE`], so that each is answered.

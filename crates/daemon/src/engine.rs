@@ -62,7 +62,8 @@ impl KernelEngine {
         }
         let Ok(remote) = stream.peer_addr() else { return Buffers::default() };
         let tuning = tunings.of(remote.ip());
-        tune(stream, tuning);
+        let _ = tuning.apply_to_client(stream);
+        set_room(stream, tuning);
         tuning.buffers
     }
     /// An accepted socket that is not watched.
@@ -100,7 +101,8 @@ impl Engine for KernelEngine {
         };
         let tuning = tunings.of(target.ip());
         let stream = tcp::connect_with(target, from, self.mark, tuning.buffers).map_err(|error| why(&error))?;
-        tune(&stream, tuning);
+        let _ = tuning.apply(&stream);
+        set_room(&stream, tuning);
         self.made = Some(tuning.buffers);
         Ok(stream)
     }
@@ -129,8 +131,7 @@ impl Engine for KernelEngine {
 }
 
 /// What the kernel refuses was asked of it at the start; a refusal now leaves the socket as it is.
-fn tune(stream: &TcpStream, tuning: &Tuning) {
-    let _ = tuning.apply(stream);
+fn set_room(stream: &TcpStream, tuning: &Tuning) {
     let _ = tcp::set_receive_room(stream, tuning.buffers.receive_max, tuning.buffers);
 }
 

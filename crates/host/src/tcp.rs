@@ -81,14 +81,21 @@ impl Tuning {
             set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MIN_US, number(span.as_micros())).map_err(|e| ("rto_min", e))?;
         }
         if let Some(span) = self.rto_max {
-            let longest = number(GIVEN_UP_AFTER.as_millis());
-            set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, number(span.as_millis()))
-                .and_then(|()| set_int(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, longest))
-                .map_err(|e| ("rto_max", e))?;
+            set_int(stream, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, number(span.as_millis())).map_err(|e| ("rto_max", e))?;
         }
         if self.buffers.send != SOCKET_BUFFER {
             let set = set_buffer(stream, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, self.buffers.send);
             set.map_err(|e| ("buffer", e))?;
+        }
+        Ok(())
+    }
+    /// The same on a client's connection, which also outlives outages. Not on one to a server: the option stands in the place of the
+    /// keepalive's count of tries, by which a dead server is noticed.
+    pub fn apply_to_client(&self, stream: &TcpStream) -> Result<(), (&'static str, io::Error)> {
+        self.apply(stream)?;
+        if self.rto_max.is_some() {
+            let longest = libc::c_int::try_from(GIVEN_UP_AFTER.as_millis()).unwrap_or(libc::c_int::MAX);
+            set_int(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, longest).map_err(|e| ("rto_max", e))?;
         }
         Ok(())
     }

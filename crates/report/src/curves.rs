@@ -424,7 +424,9 @@ fn distribution(echoes: &[FlowSeries<'_>], document: &RunDocument, scenario: &Sc
         let runs: Vec<Vec<Option<f64>>> = (0..seen.runs.len()).map(|run| counted(seen, run)).collect();
         let all = runs.concat();
         let delays = sorted(&all);
-        let n = all.len().max(1) as f64;
+        // Questions that were due and that no connection could take stand in the figures alone.
+        let due: u64 = seen.runs.iter().map(|(figures, _)| figures.sent.unwrap_or(0)).sum();
+        let n = (all.len() as f64).max(due as f64).max(1.0);
         let mut steps = Vec::with_capacity(2 * delays.len());
         for (i, d) in delays.iter().enumerate() {
             steps.push((*d, i as f64 / n));

@@ -145,6 +145,10 @@ fn compare_takes_measurements() {
     let o = wavelane(&["compare", &before, &after]);
     let told = out(&o);
     assert!(told.contains("B against A: grade F became A+") && told.contains("438.00  34.00"), "{told}{}", err(&o));
+    assert_eq!(err(&o), "", "both were measured alike");
+    let text = std::fs::read_to_string(place.0.join("c/probe.json")).unwrap();
+    place.file("c/probe.json", &text.replace("\"h\"", "\"other\""));
+    assert!(err(&wavelane(&["compare", &before, &lost])).contains("compare with care: target: h and other"));
     let o = wavelane(&["compare", &before, &lost, "--json"]);
     let document: Value = serde_json::from_str(&out(&o)).unwrap();
     let p95 = document["differences"].as_array().unwrap().iter().find(|d| d["metric"] == "foreign_p95_ms").unwrap();

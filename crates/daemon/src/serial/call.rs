@@ -107,7 +107,8 @@ impl Call {
                 }
                 Event::Failed { why, again } => {
                     is_another = true;
-                    self.state = format!("its modem has no connection: {why}; again in {again}");
+                    let seconds = again.as_secs_f64().ceil();
+                    self.state = format!("its modem has no connection: {why}; again in {seconds} s");
                 }
             }
         }

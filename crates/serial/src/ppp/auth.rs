@@ -67,6 +67,8 @@ pub(super) struct Auth {
     tries: u32,
     timer: Option<Instant>,
     id: u8,
+    /// The answer to the last challenge, which is said again until the other end tells what it thinks of it (RFC 1994, section 4.2).
+    response: Vec<u8>,
 }
 
 impl Auth {
@@ -96,6 +98,8 @@ impl Auth {
                 data.extend_from_slice(octets);
             }
             out.put(protocol::PAP, Control { code: code::REQUEST, id: self.id, data: &data });
+        } else if !self.response.is_empty() {
+            out.put(protocol::CHAP, Control { code: code::RESPONSE, id: self.id, data: &self.response });
         }
     }
 
@@ -156,6 +160,7 @@ impl Auth {
         data.extend_from_slice(&sum);
         data.extend_from_slice(&login.name.as_bytes()[..login.name.len().min(AUTH_MAX)]);
         out.put(protocol::CHAP, Control { code: code::RESPONSE, id: challenge.id, data: &data });
+        self.response = data;
     }
 
     fn pass(&mut self) -> bool {

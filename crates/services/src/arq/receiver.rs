@@ -121,15 +121,18 @@ impl Receiver {
         let total = frame.piece.map_or(frame.bytes.len(), |(_, total)| total.into());
         if total > self.limits.packet {
             self.counters.dropped_malformed += 1;
-        } else if self.seen.contains(frame.number) {
+            return;
+        }
+        // Also of a packet that a retransmission brought before: the ack that tells of this transmission lets later ones be told by it.
+        if frame.keep && frame.piece.is_none() {
+            self.headers.keep(frame.number, frame.bytes);
+        }
+        if self.seen.contains(frame.number) {
             self.counters.duplicates += 1;
         } else if let Some((offset, total)) = frame.piece {
             self.assemble(now, frame, offset.into(), total.into());
         } else {
             self.drop_part(frame.number);
-            if frame.keep {
-                self.headers.keep(frame.number, frame.bytes);
-            }
             self.complete(now, frame.number, frame.order, frame.bytes.to_vec());
         }
     }
@@ -140,17 +143,17 @@ impl Receiver {
             self.counters.dropped_headers += 1;
             return;
         };
-        if self.seen.contains(number) {
-            self.counters.duplicates += 1;
-            return;
-        }
         let behind_none = frame.order.is_some_and(|order| order.back > number);
         match base.apply(&frame.changes, frame.payload) {
             Some(bytes) if bytes.len() <= self.limits.packet && !behind_none => {
-                self.drop_part(number);
                 if frame.keep {
                     self.headers.keep(number, &bytes);
                 }
+                if self.seen.contains(number) {
+                    self.counters.duplicates += 1;
+                    return;
+                }
+                self.drop_part(number);
                 self.complete(now, number, frame.order, bytes);
             }
             _ => self.counters.dropped_headers += 1,

@@ -3,6 +3,7 @@
 use super::*;
 use std::net::SocketAddr;
 use wavelane_base::Ecn;
+use wavelane_wire::frame::CompressedFrame;
 use wavelane_wire::packet::Headers;
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket, Timestamps};
 
@@ -122,4 +123,19 @@ proptest! {
             prop_assert_eq!(headers.apply(&changes, &packet[len..]), Some(packet));
         }
     }
+}
+
+/// A timer's retransmission may overtake the first transmission, which said that the packet is to be kept.
+#[test]
+fn a_packet_is_kept_also_where_its_retransmission_came_first() {
+    let mut world = world(1, 0, 0);
+    let (now, first, second) = (world.now, ack(1, 1), ack(1, 2));
+    let frame = |keep| PacketFrame { number: 5, order: None, piece: None, keep, bytes: &first };
+    world.receiver.handle(now, &frame(false));
+    world.receiver.handle(now, &frame(true));
+    assert_eq!(world.receiver.counters().duplicates, 1);
+    let (changes, len) = Headers::of(&first).unwrap().changes_to(&second).unwrap();
+    let told = CompressedFrame { base: 5, ahead: 1, keep: false, order: None, changes, payload: &second[len..] };
+    world.receiver.handle_compressed(now, &told);
+    assert_eq!(world.receiver.counters().dropped_headers, 0);
 }

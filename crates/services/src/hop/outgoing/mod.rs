@@ -105,6 +105,8 @@ pub(super) struct Outgoing {
     credit: u64,
     /// It was raised by no more than [`FLOOR`] last.
     crumbs: bool,
+    /// The credit once grew by a turn.
+    turns: bool,
     /// A lower limit for now, from its newest receipt.
     held_up_at: Option<u64>,
     /// The direction's length, once the owner ended it.
@@ -175,6 +177,7 @@ impl Outgoing {
     pub(super) fn grant(&mut self, credit: u64) {
         if credit > self.credit {
             self.crumbs = credit - self.credit <= FLOOR;
+            self.turns |= self.credit > 0 && !self.crumbs;
         }
         self.credit = self.credit.max(credit);
     }
@@ -235,9 +238,11 @@ impl Outgoing {
     pub(super) fn has_credit(&self) -> bool {
         self.next < self.credit.min(self.ceiling())
     }
-    /// The credit is not used for the first crumb of what waits for a turn: the next hop would send it on at once.
+    /// The credit is not used for the first crumb of what waits for a turn: the next hop would send it on at once. A next hop that never gave
+    /// a turn, or that lets more pass meanwhile, has other rules, and its credit is used.
     fn shuns_crumbs(&self) -> bool {
-        self.whole && self.crumbs && self.written() > self.credit
+        let left = self.credit.min(self.ceiling()).saturating_sub(self.next);
+        self.whole && self.turns && self.crumbs && left <= FLOOR && self.written() > self.credit
     }
     /// Whether lack of credit blocks sending.
     fn is_starved(&self) -> bool {
