@@ -2,7 +2,7 @@
 //!
 //! Reading it never consults the machine beyond the key files it names, so `check` says the same everywhere.
 
-mod addresses;
+pub(crate) mod addresses;
 mod check;
 mod file;
 mod lane;

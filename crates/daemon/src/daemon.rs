@@ -138,7 +138,7 @@ pub struct Daemon {
     mark: Option<u32>,
     packet_door: Option<PacketDoor>,
     /// What the line of `[serial]` does.
-    line: Option<serial::ip::Shared>,
+    line: Option<serial::ip::Running>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
     /// When refused requests of each peer were last logged.
@@ -207,9 +207,8 @@ impl Daemon {
             metrics::serve(place, &config.control, log.pen()).map_err(system("a thread"))?;
         }
         let line = config.serial.clone().zip(opened.line);
-        let line = line.map(|(of, tun)| {
-            serial::ip::start(serial::ip::IpLine::new(of, tun, log.pen(), Entropy::live(wavelane_host::entropy::fill)))
-        });
+        let line =
+            line.map(|(of, tun)| serial::ip::start(of, tun, log.pen(), Entropy::live(wavelane_host::entropy::fill)));
         let line = line.transpose().map_err(system("a thread"))?;
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
         let kernel = opened

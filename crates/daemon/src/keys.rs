@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes in a key.
 pub const KEY_LEN: usize = 32;
-/// No key file is longer; a longer one is something else.
-const KEY_FILE_MAX: u64 = 256;
+/// No key file or secret is longer; a longer one is something else.
+const KEY_FILE_MAX: u64 = 4_096;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -204,6 +204,21 @@ impl Dialer {
         }
     }
 
+    /// Of a call that is over: the next one is not made before.
+    pub fn hold(&mut self, now: Instant, until: Instant, why: &str) {
+        match &mut self.state {
+            State::HangingUp { .. } => self.again = self.again.max(until.since(now)),
+            State::Waiting { until: at } => *at = (*at).max(until),
+            State::Chatting(_) | State::Connected { .. } => return,
+        }
+        self.report(Event::Failed { why: why.into(), again: until.since(now) });
+    }
+
+    /// Whether there is no call, and none is being ended.
+    pub const fn is_at_rest(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
+    }
+
     /// Something came by this call that only the other end can have sent.
     pub fn proved(&mut self, at: Instant) {
         if let State::Connected { proved, .. } = &mut self.state {

@@ -168,12 +168,21 @@ impl Line {
             ppp.open(now);
         }
     }
+    /// Whether a PPP link is over, after [`Self::close`].
+    pub fn is_closed(&self) -> bool {
+        self.inner.ppp.as_ref().is_none_or(Ppp::is_closed)
+    }
     /// Ends a PPP link with a word to the other end.
     pub fn close(&mut self, now: Instant) {
         if let Some(ppp) = &mut self.inner.ppp {
             ppp.close(now);
         }
         self.inner.take_events();
+    }
+
+    /// When the other end is told our name and secret again that it has refused too often.
+    pub fn not_before(&self, now: Instant) -> Option<Instant> {
+        self.inner.ppp.as_ref().and_then(|ppp| ppp.not_before(now))
     }
 
     fn lead(&mut self, now: Instant, mark: u8, out: &mut Vec<u8>) {

@@ -487,7 +487,7 @@ fn an_agreement_is_a_value() {
 fn an_end_that_asks_who_this_is_is_told() {
     const PAP: &[u8] = &[3, 4, 0xc0, 0x23];
     const CHAP: &[u8] = &[3, 5, 0xc2, 0x23, 5];
-    let login = Some(crate::ppp::Login { name: "me".into(), secret: "secret".into() });
+    let login = Some(crate::ppp::Login { name: "me".into(), secret: "secret".into(), chap_only: false });
     let new = |login: Option<crate::ppp::Login>| {
         let mut end = Stranger::new();
         let plain = config(Some(HERE), Some(THERE));
@@ -538,7 +538,8 @@ fn an_end_that_asks_who_this_is_is_told() {
             end.line.handle_timeout(end.now, |_| {});
             end.said();
         }
-        assert_eq!(end.events().first(), Some(&Event::Down(Cause::Unauthenticated)), "{fails}");
+        let cause = if fails { Cause::Refused { again: None } } else { Cause::Unauthenticated };
+        assert_eq!(end.events().first(), Some(&Event::Down(cause)), "{fails}");
     }
     // Without a name the question is refused, and the cause says what to set.
     let end = &mut new(None);
@@ -549,4 +550,147 @@ fn an_end_that_asks_who_this_is_is_told() {
     end.now += Span::from_secs(10);
     end.line.handle_timeout(end.now, |_| {});
     assert_eq!(end.events().first(), Some(&Event::Down(Cause::Asked)));
+}
+
+/// A terminal server that opens LCP whenever it is asked to, wants PAP, and refuses what it is told: how often it was told, and what was reported.
+fn refused_for(hours: u64, way: &str) -> (Vec<u64>, Vec<Event>) {
+    const PAP: &[u8] = &[3, 4, 0xc0, 0x23];
+    let login = crate::ppp::Login { name: "me".into(), secret: "wrong".into(), chap_only: false };
+    let plain = config(Some(HERE), Some(THERE));
+    let config = LineConfig { ppp: ppp::Config { login: Some(login), ..plain.ppp.clone() }, ..plain };
+    let mut end = Stranger::new();
+    end.line = Line::new(&config, Seed(3).entropy("line"));
+    end.line.line_up(end.now);
+    let (mut told, mut said, mut asked) = (Vec::new(), end.said(), false);
+    while end.now < Instant::from_secs(hours * 3_600) {
+        let mut next = Vec::new();
+        for (number, packet) in said {
+            let control = Control::parse(&packet).expect("well-formed");
+            match (number, control.code) {
+                (protocol::LCP, 1) => {
+                    next.extend(end.control(protocol::LCP, Code::ConfigureAck, control.id, control.data));
+                    if !core::mem::take(&mut asked) {
+                        next.extend(end.control(protocol::LCP, Code::ConfigureRequest, 1, PAP));
+                    }
+                }
+                (protocol::LCP, 5) => next.extend(end.control(protocol::LCP, Code::TerminateAck, control.id, &[])),
+                (protocol::PAP, _) => {
+                    told.push(end.now.as_nanos() / 1_000_000_000);
+                    next.extend(match way {
+                        "nak" => end.say(protocol::PAP, &[3, control.id, 0, 5, 0]),
+                        "terminate" => end.control(protocol::LCP, Code::TerminateRequest, 9, &[]),
+                        _ => {
+                            asked = true;
+                            end.control(protocol::LCP, Code::ConfigureRequest, 9, PAP)
+                        }
+                    });
+                }
+                _ => {}
+            }
+        }
+        if next.is_empty() {
+            // It also tries by itself, now and then.
+            let due = end.line.poll_timeout().map_or(end.now + Span::from_secs(60), |due| due.at);
+            end.now = due.min(end.now + Span::from_secs(60)).max(end.now + Span::from_millis(1));
+            end.line.handle_timeout(end.now, |_| {});
+            next = end.said();
+            if next.is_empty() {
+                asked = true;
+                next = end.control(protocol::LCP, Code::ConfigureRequest, 1, PAP);
+            }
+        }
+        said = next;
+    }
+    (told, end.events())
+}
+
+#[test]
+fn a_refused_secret_is_told_three_times_and_then_once_an_hour() {
+    for way in ["nak", "terminate", "begin anew"] {
+        let (told, events) = refused_for(3, way);
+        assert!((4..=6).contains(&told.len()) && told[2] < 60, "{way}: {told:?}");
+        assert!(told.windows(2).skip(2).all(|two| two[1] - two[0] >= 3_600), "{way}: {told:?}");
+        let Some(Event::Down(last)) = events.last() else { panic!("{events:?}") };
+        assert!(
+            matches!(*last, Cause::Refused { again: Some(again) } if again > Span::from_secs(3_500)),
+            "{way}: {events:?}"
+        );
+        assert!(last.to_string().contains("; told again in "), "{last}");
+    }
+}
+
+/// A line that goes and comes does not shorten the wait.
+#[test]
+fn a_port_that_comes_and_goes_tells_no_secret_sooner() {
+    let login = crate::ppp::Login { name: "me".into(), secret: "wrong".into(), chap_only: false };
+    let plain = config(Some(HERE), Some(THERE));
+    let config = LineConfig { ppp: ppp::Config { login: Some(login), ..plain.ppp.clone() }, ..plain };
+    let mut end = Stranger::new();
+    end.line = Line::new(&config, Seed(3).entropy("line"));
+    let mut asked = 0;
+    for _ in 0..10 {
+        end.line.line_up(end.now);
+        let said = end.said();
+        if let Some((_, packet)) = said.first() {
+            let own = Control::parse(packet).expect("well-formed");
+            end.control(protocol::LCP, Code::ConfigureAck, own.id, own.data);
+            let said = end.control(protocol::LCP, Code::ConfigureRequest, 1, &[3, 4, 0xc0, 0x23]);
+            let (_, of_pap) = said.iter().find(|(number, _)| *number == protocol::PAP).expect("the secret");
+            asked += 1;
+            let said = end.say(protocol::PAP, &[3, of_pap[1], 0, 5, 0]);
+            let ends = said.iter().find(|(_, packet)| packet[0] == 5).expect("the link is ended").1[1];
+            end.control(protocol::LCP, Code::TerminateAck, ends, &[]);
+        }
+        end.line.line_down(end.now);
+        end.now += Span::from_secs(60);
+    }
+    assert_eq!(asked, 3);
+    end.now += ppp::REFUSED_REST;
+    end.line.line_up(end.now);
+    assert!(!end.said().is_empty(), "after the wait it begins at once");
+}
+
+/// PAP numbers each request anew, and takes an answer to any of them; who refuses PAP says so and tells nothing.
+#[test]
+fn pap_numbers_its_requests_and_is_refused_where_chap_alone_is_wanted() {
+    for chap_only in [false, true] {
+        let login = crate::ppp::Login { name: "me".into(), secret: "secret".into(), chap_only };
+        let plain = config(Some(HERE), Some(THERE));
+        let config = LineConfig { ppp: ppp::Config { login: Some(login), ..plain.ppp.clone() }, ..plain };
+        let mut end = Stranger::new();
+        end.line = Line::new(&config, Seed(3).entropy("line"));
+        end.line.line_up(end.now);
+        let own = end.said();
+        let own = Control::parse(&own[0].1).expect("well-formed");
+        end.control(protocol::LCP, Code::ConfigureAck, own.id, own.data);
+        let said = end.control(protocol::LCP, Code::ConfigureRequest, 1, &[3, 4, 0xc0, 0x23]);
+        if chap_only {
+            assert!(
+                said[0].1[0] == Code::ConfigureNak as u8 && said[0].1.ends_with(&[3, 5, 0xc2, 0x23, 5]),
+                "{said:?}"
+            );
+            for id in 2..20 {
+                let said = end.control(protocol::LCP, Code::ConfigureRequest, id, &[3, 4, 0xc0, 0x23]);
+                assert!(said.iter().all(|(number, packet)| *number == protocol::LCP && packet[0] != 2), "{said:?}");
+            }
+            end.control(protocol::LCP, Code::ConfigureRequest, 20, &[]);
+            end.control(protocol::LCP, Code::TerminateRequest, 21, &[]);
+            end.now += Span::from_secs(10);
+            end.line.handle_timeout(end.now, |_| {});
+            assert_eq!(end.events().first(), Some(&Event::Down(Cause::AskedInPlainText)));
+            continue;
+        }
+        let mut ids = vec![said.iter().find(|(number, _)| *number == protocol::PAP).expect("a request").1[1]];
+        for _ in 0..2 {
+            end.now += Span::from_secs(3);
+            end.line.handle_timeout(end.now, |_| {});
+            let said = end.said();
+            assert_eq!(said[0].0, protocol::PAP);
+            ids.push(said[0].1[1]);
+        }
+        assert!(ids.windows(2).all(|two| two[1] == two[0].wrapping_add(1)), "{ids:?}");
+        assert!(end.say(protocol::PAP, &[2, ids[2].wrapping_add(1), 0, 5, 0]).is_empty(), "of no request");
+        let said = end.say(protocol::PAP, &[2, ids[0], 0, 5, 0]);
+        assert!(said.iter().any(|(number, _)| *number == protocol::IPCP), "an answer to the first counts: {said:?}");
+    }
 }

@@ -86,6 +86,13 @@ fn examine(report: &Report, only: Option<&str>, source: impl Fn(SocketAddr) -> O
         found
             .note("connections are answered before the far server has answered: install iptables, and load xt_NFQUEUE");
     }
+    for line in report.serial.iter().filter(|_| only.is_none()) {
+        found.text += &format!("serial line {}\n", line.device);
+        match &line.unused {
+            None => found.fine(&format!("{} carries IP ({})", line.interface, line.line)),
+            Some(why) => found.wrong(&format!("nothing passes: {why}")),
+        }
+    }
     for peer in report.peers.iter().filter(|p| only.is_none_or(|name| p.name == name)) {
         found.text += &format!("peer {}\n", peer.name);
         answers(&mut found, peer);
@@ -188,6 +195,19 @@ mod tests {
             "packets of 1200 bytes are lost",
         );
         wrong(&|p| p.distrusted = 2, "withheld octets 2 times");
+    }
+
+    #[test]
+    fn a_serial_line_is_part_of_it() {
+        let serial = |unused: Option<&str>| {
+            let line = crate::status::Serial { unused: unused.map(Into::into), ..Default::default() };
+            let report = Report { serial: Some(line), peers: vec![peer()], ..Report::default() };
+            (examine(&report, None, |_| None), examine(&report, Some("shore"), |_| None))
+        };
+        let (all, of_peer) = serial(Some("PPP is down: the other end does not answer"));
+        assert!(!all.sound && all.text.contains("wrong nothing passes: PPP is down"), "{all:?}");
+        assert!(of_peer.sound, "{of_peer:?}");
+        assert!(serial(None).0.sound);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn check_host_and_port(text: &str) -> Result<(), String> {
     if port == 0 || host.is_empty() || bare || bracketed { Err(wrong()) } else { Ok(()) }
 }
 
-pub(super) fn prefixes(key: &str, texts: Vec<String>) -> Result<Vec<IpPrefix>, ConfigError> {
+pub(crate) fn prefixes(key: &str, texts: &[String]) -> Result<Vec<IpPrefix>, ConfigError> {
     let parse = |text: &String| -> Result<IpPrefix, ConfigError> {
         let prefix: IpPrefix = text.parse().map_err(|e: String| value(key, e))?;
         let first = first_of(prefix);

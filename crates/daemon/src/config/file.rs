@@ -53,7 +53,7 @@ impl Config {
             source: g.source,
             attached: g.attached,
             knobs,
-            serves: g.serves.map(|texts| prefixes("gateway.serves", texts)).transpose()?,
+            serves: g.serves.map(|texts| prefixes("gateway.serves", &texts)).transpose()?,
             routing_table: routing_table(g.routing, g.routing_table)?,
             peers,
             intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local, proxy: None }),
@@ -84,7 +84,7 @@ fn edge(t: EdgeTable) -> Result<gateway::EdgeConfig, ConfigError> {
     let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
         value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at that gateway prints it")
     })?;
-    let routes = prefixes(&key("routes"), t.routes)?;
+    let routes = prefixes(&key("routes"), &t.routes)?;
     Ok(gateway::EdgeConfig { name: t.name, public_key, routes })
 }
 

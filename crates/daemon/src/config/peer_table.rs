@@ -24,7 +24,7 @@ impl Peer {
         let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
             value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
         })?;
-        let listed = |field: &str, texts: Option<Vec<String>>| texts.map(|t| prefixes(&key(field), t)).transpose();
+        let listed = |field: &str, texts: Option<Vec<String>>| texts.map(|t| prefixes(&key(field), &t)).transpose();
         let allow_targets = listed("allow_targets", t.allow_targets)?;
         let allow_sources = listed("allow_sources", t.allow_sources)?;
         if let Some(address) = &t.address {
@@ -59,7 +59,7 @@ impl Peer {
         Ok(Self {
             public_key,
             preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,
-            routes: prefixes(&key("routes"), t.routes.clone())?,
+            routes: prefixes(&key("routes"), &t.routes)?,
             next_hops: t.next_hops.iter().map(|hop| next_hop(hop, &key("next_hops"))).collect::<Result<_, _>>()?,
             allow_targets,
             allow_sources,

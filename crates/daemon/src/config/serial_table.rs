@@ -36,6 +36,7 @@ pub(super) struct SerialTable {
     peer: Option<Ipv4Addr>,
     user: Option<String>,
     secret_file: Option<PathBuf>,
+    auth: Option<String>,
     #[serde(default)]
     routes: Vec<String>,
 }
@@ -90,7 +91,7 @@ impl SerialIp {
             text.parse::<IpPrefix>().map_err(wrong)
         };
         let addresses: Vec<IpPrefix> = t.addresses.iter().map(address).collect::<Result<_, ConfigError>>()?;
-        let routes = prefixes("serial.routes", t.routes)?;
+        let routes = prefixes("serial.routes", &t.routes)?;
         if addresses.len().max(routes.len()) > LISTED_MAX {
             return Err(value("serial.routes", format!("at most {LISTED_MAX} routes, and as many addresses")));
         }
@@ -104,15 +105,34 @@ impl SerialIp {
         if t.peer.is_some() && line.framing != Framing::Ppp {
             return Err(value("serial.peer", "is told by PPP alone: remove it, or write framing = \"ppp\""));
         }
-        let login = login(t.user, t.secret_file.map(|file| folder.join(file)), line.framing)?;
+        let login = login(t.user, t.secret_file.map(|file| folder.join(file)), t.auth.as_deref(), line.framing)?;
         let dial = dial(t.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
         Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, login, routes })
     }
 }
 
 /// A name, and a secret from a file that nobody else may read.
-fn login(user: Option<String>, file: Option<PathBuf>, framing: Framing) -> Result<Option<Login>, ConfigError> {
+fn login(
+    user: Option<String>,
+    file: Option<PathBuf>,
+    auth: Option<&str>,
+    framing: Framing,
+) -> Result<Option<Login>, ConfigError> {
+    let chap_only = match auth {
+        None | Some("any") => false,
+        Some("chap") => true,
+        Some(other) => {
+            let what = format!("is '{other}': write \"chap\", which shows the secret to nobody, or \"any\"");
+            return Err(value("serial.auth", what));
+        }
+    };
     let (name, file) = match (user, file) {
+        (None, None) if auth.is_some() => {
+            return Err(value(
+                "serial.auth",
+                "says how a name is proved, and there is none: add `user` and `secret_file`",
+            ));
+        }
         (None, None) => return Ok(None),
         (Some(name), Some(file)) => (name, file),
         (None, Some(_)) => return Err(value("serial.user", "is missing, and there is a `secret_file`: add it")),
@@ -124,15 +144,24 @@ fn login(user: Option<String>, file: Option<PathBuf>, framing: Framing) -> Resul
     if framing != Framing::Ppp {
         return Err(value("serial.user", "is told by PPP alone: remove it, or write framing = \"ppp\""));
     }
-    let secret = keys::read_private(&file)?;
-    let secret = secret.strip_suffix('\n').unwrap_or(&secret).to_owned();
-    if !(1..=AUTH_MAX).contains(&secret.len()) || secret.contains('\n') {
-        return Err(value("serial.secret_file", format!("{} holds no secret: write one line", file.display())));
+    let secret = match keys::read_private(&file) {
+        Err(keys::KeyError::Missing(_)) => {
+            let what =
+                format!("{} does not exist: write the secret into it, in one line, with mode 600", file.display());
+            return Err(value("serial.secret_file", what));
+        }
+        secret => secret?,
+    };
+    // Editors end a last line in their ways.
+    let secret = secret.trim_end_matches(['\r', '\n']).to_owned();
+    if !(1..=AUTH_MAX).contains(&secret.len()) || secret.contains(['\r', '\n']) {
+        let what = format!("{} holds no secret: write one line of at most {AUTH_MAX} octets", file.display());
+        return Err(value("serial.secret_file", what));
     }
     if !(1..=AUTH_MAX).contains(&name.len()) {
         return Err(value("serial.user", format!("has {} octets: write 1 to {AUTH_MAX}", name.len())));
     }
-    Ok(Some(Login { name, secret }))
+    Ok(Some(Login { name, secret, chap_only }))
 }
 
 #[cfg(test)]
@@ -147,20 +176,29 @@ mod tests {
             std::fs::write(&file, text).expect("written");
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
         };
-        let read = |framing| login(Some("me".into()), Some(file.clone()), framing);
+        let read = |framing| login(Some("me".into()), Some(file.clone()), None, framing);
         put("open sesame\n", 0o600);
-        let whole = Login { name: "me".into(), secret: "open sesame".into() };
-        assert_eq!(read(Framing::Ppp).expect("right"), Some(whole));
+        let whole = Login { name: "me".into(), secret: "open sesame".into(), chap_only: false };
+        for end in ["", "\n", "\r\n"] {
+            put(&format!("open sesame{end}"), 0o600);
+            assert_eq!(read(Framing::Ppp).expect("right"), Some(whole.clone()), "{end:?}");
+        }
+        let by = |auth| login(Some("me".into()), Some(file.clone()), Some(auth), Framing::Ppp);
+        assert!(by("chap").expect("right").is_some_and(|login| login.chap_only));
         let why = |result: Result<Option<Login>, ConfigError>| result.expect_err("refused").to_string();
         assert!(why(read(Framing::Slip)).contains("PPP alone"));
-        assert!(why(login(Some("me".into()), None, Framing::Ppp)).contains("secret_file"));
-        assert!(why(login(None, Some(file.clone()), Framing::Ppp)).contains("serial.user"));
+        assert!(why(login(Some("me".into()), None, None, Framing::Ppp)).contains("secret_file"));
+        assert!(why(login(None, Some(file.clone()), None, Framing::Ppp)).contains("serial.user"));
+        assert!(why(login(None, None, Some("chap"), Framing::Ppp)).contains("add `user`"));
+        assert!(why(by("pap")).contains("write \"chap\""));
         put("open sesame\n", 0o644);
         assert!(why(read(Framing::Ppp)).contains("644"), "others may read it");
-        for text in ["", "\n", "two\nlines\n"] {
+        for text in ["", "\n", "two\nlines\n", "two\r\nlines\r\n", &"long".repeat(64)] {
             put(text, 0o600);
             assert!(why(read(Framing::Ppp)).contains("holds no secret"), "{text:?}");
         }
         std::fs::remove_file(&file).expect("it is there");
+        let missing = why(read(Framing::Ppp));
+        assert!(missing.contains("write the secret into it") && !missing.contains("keygen"), "{missing}");
     }
 }

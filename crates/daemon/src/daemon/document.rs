@@ -121,7 +121,7 @@ impl Daemon {
     }
     fn serial(&self) -> Option<status::Serial> {
         let (state, config) = (self.line.as_ref()?, self.config.serial.as_ref()?);
-        let state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let state = state.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let own = config.addresses.iter().map(config::prefix_text).collect::<Vec<_>>().join(", ");
         Some(status::Serial {
             device: config.device.clone(),

@@ -16,6 +16,10 @@ impl Daemon {
         if let Some(kernel) = self.kernel.take() {
             kernel.remove();
         }
+        // The farewell may have gone by it.
+        if let Some(line) = self.line.take() {
+            line.stop();
+        }
         self.say("stopped");
         self.log.pen().flush();
     }

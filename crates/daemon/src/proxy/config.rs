@@ -1,5 +1,6 @@
 //! The file of a proxy: a table `[proxy]`, its `[[proxy.side]]`, and nothing else. It needs no key, for it has no peer.
 
+use crate::config::addresses::prefixes;
 use crate::config::{
     Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, ProxyRules, Source,
     default_control, has_table, is_interface_name, prefix_text, value, width,
@@ -216,7 +217,7 @@ fn networks(key: &str, texts: &[String]) -> Result<Vec<IpPrefix>, ConfigError> {
     if texts.len() > LIST_MAX {
         return Err(value(key, format!("has more than {LIST_MAX} entries: join networks")));
     }
-    texts.iter().map(|text| text.parse::<IpPrefix>().map_err(|why| value(key, why))).collect()
+    prefixes(key, texts)
 }
 
 fn exempt(texts: &[String]) -> Result<Exempt, ConfigError> {

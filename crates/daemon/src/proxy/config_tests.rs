@@ -73,6 +73,8 @@ fn sides_have_knobs_and_networks_of_their_own() {
     for wrong in ["mss = 100", "buffer = \"1 kB\"", "rto_min = \"0 s\"", "rto_max = \"1 ms\"", "congestion = \"a b\""] {
         assert!(read(&with("", wrong)).is_err(), "{wrong}");
     }
+    let host = read(&with("", "networks = [\"10.9.0.1/16\"]")).unwrap_err();
+    assert!(host.contains("has bits set behind its prefix: write 10.9.0.0/16"), "{host}");
     let two = with("", "") + "[[proxy.side]]\nname = \"wire\"\nnetworks = [\"10.1.0.0/16\"]\n";
     assert!(read(&two).unwrap_err().contains("side 'air'"), "a side without networks is both");
 }
@@ -108,4 +110,15 @@ fn the_first_side_that_holds_an_address_counts() {
         let said = read(&with(wrong, "")).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn a_congestion_control_that_this_kernel_lacks_is_warned_of_before_the_start() {
+    let file = std::env::temp_dir().join(format!("wavelane-{}-congestion.toml", std::process::id()));
+    for (word, lacks) in [("nosuch", true), ("reno", false)] {
+        std::fs::write(&file, with("", &format!("congestion = \"{word}\""))).unwrap();
+        let said = crate::proxy::check(&file).unwrap();
+        assert_eq!(said.contains("warning: this kernel refuses proxy.side.congestion of side 'air'"), lacks, "{said}");
+    }
+    std::fs::remove_file(&file).unwrap();
 }

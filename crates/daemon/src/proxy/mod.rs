@@ -132,6 +132,10 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings.extend(firewall::findings(&settings.rules(has_ipv6())));
+    match tunings(settings) {
+        Ok((_, remark)) => warnings.extend(remark),
+        Err(why) => warnings.push(why.to_string()),
+    }
     warnings
 }
 

@@ -74,6 +74,14 @@ impl Call {
     pub(super) fn hang_up(&mut self, now: Instant, why: &str) {
         self.dialer.hang_up(now, why);
     }
+    /// Of a call that is over: the next one is not made before.
+    pub(super) fn hold(&mut self, now: Instant, until: Instant, why: &str) {
+        self.dialer.hold(now, until, why);
+    }
+    /// Whether there is no call, and none is being ended.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.dialer.is_at_rest()
+    }
     /// Does what is due, and appends what is to be said to the modem. Returns whether a call began or ended: what waited for the line before is of
     /// no use.
     pub(super) fn tend(&mut self, now: Instant, tty: &Tty, out: &mut Vec<u8>) -> bool {

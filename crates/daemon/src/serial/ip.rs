@@ -6,10 +6,12 @@ use super::flow::Waiting;
 use crate::config::{SerialIp, prefix_text};
 use crate::daemon::Allowance;
 use crate::log::Pen;
-use std::io;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use wavelane_base::{Entropy, Instant, IpPrefix, Span};
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::realtime;
@@ -26,6 +28,10 @@ const READS: usize = 32;
 const PORT_READS: usize = 8;
 /// When a port that is not there, or is refused, is tried again.
 const AGAIN: Span = Span::from_secs(1);
+/// How long an orderly stop waits for the other end's word that the PPP link is over: policy, as the next.
+const GOODBYE: Span = Span::from_secs(2);
+/// How long it then waits for a modem to hang up: silences around `+++`, `ATH`, and DTR off.
+const HANG_UP: Span = Span::from_secs(6);
 /// Longest packet.
 const PACKET_ROOM: usize = 65_535;
 /// CoDel's target is at least the time of so many packets (RFC 8289, section 4.4: one MTU) ...
@@ -92,7 +98,7 @@ fn set_addresses(name: &str, before: Option<Agreed>, now: Agreed) -> Result<(), 
 }
 
 /// A port, a device, and what waits between them.
-pub(crate) struct IpLine {
+struct IpLine {
     config: SerialIp,
     tun: Tun,
     line: Option<PacedLine>,
@@ -113,10 +119,12 @@ pub(crate) struct IpLine {
     key: u64,
     try_at: Instant,
     buffer: Vec<u8>,
+    /// Ends when the process stops in order.
+    bell: UnixStream,
 }
 
 impl IpLine {
-    pub(crate) fn new(config: SerialIp, tun: Tun, pen: Pen, mut dice: Entropy) -> Self {
+    fn new(config: SerialIp, tun: Tun, pen: Pen, bell: UnixStream, mut dice: Entropy) -> Self {
         let mut of_line = LineConfig::new(config.line.framing);
         // The file's bound is far below.
         of_line.mtu = u16::try_from(config.line.mtu).unwrap_or(u16::MAX);
@@ -125,6 +133,8 @@ impl IpLine {
             config.addresses.iter().find_map(|own| if let IpAddr::V4(own) = own.address { Some(own) } else { None });
         (of_line.ppp.local, of_line.ppp.remote) = (own, config.peer);
         of_line.ppp.login.clone_from(&config.login);
+        // Else slirp on 64 bits loses packets with data; it costs an octet.
+        of_line.names_slot = true;
         let mut key = [0; 8];
         dice.fill(&mut key);
         let mut queue = Queue::new(Discipline::FqCoDel, LIMITS);
@@ -148,14 +158,11 @@ impl IpLine {
             key: u64::from_le_bytes(key),
             try_at: Instant::ZERO,
             buffer: vec![0; PACKET_ROOM],
+            bell,
         }
     }
-    /// What `status` shows of it.
-    pub(crate) fn shared(&self) -> Shared {
-        Arc::clone(&self.shared)
-    }
     /// Runs for as long as the process does.
-    pub(crate) fn run(mut self) {
+    fn run(mut self) {
         loop {
             let now = realtime::now();
             self.tend_port(now);
@@ -172,10 +179,38 @@ impl IpLine {
             if more {
                 continue;
             }
-            let mut fds = vec![self.tun.as_fd()];
+            let mut fds = vec![self.bell.as_fd(), self.tun.as_fd()];
             fds.extend(self.line.as_ref().map(AsFd::as_fd));
             if realtime::wait(&fds, self.deadline()).is_err() {
                 return self.pen.put("[serial] ended: the system refused to wait for its port; restart wavelaned");
+            }
+            // Nobody writes to it.
+            if matches!((&self.bell).read(&mut [0]), Ok(0)) {
+                return self.part();
+            }
+        }
+    }
+    /// Tells the other end that the PPP link is over, then the modem that the call is: neither finds out by itself for a minute or more.
+    fn part(mut self) {
+        let start = realtime::now();
+        self.ip.close(start);
+        self.wait_until(start + GOODBYE, |it| !it.joined || it.ip.is_closed());
+        let start = realtime::now();
+        self.line.iter_mut().for_each(|line| line.hang_up(start, "wavelaned stops"));
+        self.wait_until(start + HANG_UP, |it| it.line.as_ref().is_none_or(PacedLine::is_at_rest));
+    }
+    fn wait_until(&mut self, end: Instant, is_done: impl Fn(&Self) -> bool) {
+        loop {
+            let now = realtime::now();
+            self.line.iter_mut().for_each(|line| line.tend(now));
+            self.read_line(now);
+            self.write_line(now);
+            if now >= end || is_done(self) {
+                return;
+            }
+            let fds: Vec<_> = self.line.iter().map(AsFd::as_fd).collect();
+            if realtime::wait(&fds, self.deadline().min(end)).is_err() {
+                return;
             }
         }
     }
@@ -235,10 +270,18 @@ impl IpLine {
                 }
             } else {
                 self.ip.line_down(now);
+                self.hold(now);
             }
         }
         if let Some(state) = state.filter(|_| !connected) {
             self.refuse(state);
+        }
+    }
+    /// The next call waits for as long as a refused secret does.
+    fn hold(&mut self, now: Instant) {
+        let (until, line) = (self.ip.not_before(now), self.line.as_mut());
+        if let Some((until, line)) = until.zip(line) {
+            line.hold(now, until, "PPP is down: the other end refuses our name and secret");
         }
     }
     fn carries(&mut self) {
@@ -274,6 +317,7 @@ impl IpLine {
                     if let Some(line) = self.line.as_mut().filter(|_| why != Cause::Renegotiated) {
                         line.hang_up(now, &format!("PPP is down: {why}"));
                     }
+                    self.hold(now);
                 }
                 Event::Down(_) | Event::Uncompressed => {}
             }
@@ -364,8 +408,27 @@ impl IpLine {
 }
 
 /// Starts the thread. It has given up what privileges the process gave up before.
-pub(crate) fn start(line: IpLine) -> io::Result<Shared> {
-    let shared = line.shared();
-    std::thread::Builder::new().name("serial".into()).spawn(move || line.run())?;
-    Ok(shared)
+pub(crate) fn start(config: SerialIp, tun: Tun, pen: Pen, dice: Entropy) -> io::Result<Running> {
+    let (bell, ring) = UnixStream::pair()?;
+    bell.set_nonblocking(true)?;
+    let line = IpLine::new(config, tun, pen, bell, dice);
+    let shared = Arc::clone(&line.shared);
+    let thread = std::thread::Builder::new().name("serial".into()).spawn(move || line.run())?;
+    Ok(Running { shared, ring, thread })
+}
+
+/// The thread, as its owner has it.
+pub(crate) struct Running {
+    /// What `status` shows.
+    pub(crate) shared: Shared,
+    ring: UnixStream,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// An orderly end: the link is closed, and the modem hangs up. It takes at most [`GOODBYE`] and [`HANG_UP`].
+    pub(crate) fn stop(self) {
+        drop(self.ring);
+        let _ = self.thread.join();
+    }
 }

@@ -94,6 +94,14 @@ impl PacedLine {
     pub(crate) fn hang_up(&mut self, now: Instant, why: &str) {
         self.call.iter_mut().for_each(|call| call.hang_up(now, why));
     }
+    /// The call, if there was one, is over, and the next one is not made before.
+    pub(crate) fn hold(&mut self, now: Instant, until: Instant, why: &str) {
+        self.call.iter_mut().for_each(|call| call.hold(now, until, why));
+    }
+    /// Whether there is no call, and none is being ended.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.gone || self.call.as_ref().is_none_or(Call::is_at_rest)
+    }
     /// Lets `frame` append a packet's octets, and writes what may be written now.
     pub(crate) fn put(&mut self, now: Instant, frame: impl FnOnce(&mut Vec<u8>)) {
         frame(&mut self.waiting);

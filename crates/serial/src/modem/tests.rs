@@ -202,6 +202,19 @@ fn a_dialer_connects_and_calls_again_when_the_carrier_is_lost() {
     world.dialer.as_mut().expect("a dialer").hang_up(now, "of no use");
     world.settle();
     assert_eq!(world.events.last(), Some(&Event::Failed { why: "of no use".into(), again }));
+    // What the owner knows holds the next call back further; a call that is made already goes on.
+    let (hour, calls) = (Span::from_secs(3_600), world.events.len() + 1);
+    world.dialer.as_mut().expect("a dialer").hold(now, now + hour, "a refused secret");
+    world.settle();
+    assert_eq!(world.events.last(), Some(&Event::Failed { why: "a refused secret".into(), again: hour }));
+    world.run(Span::from_secs(3_590));
+    assert_eq!(world.events.len(), calls);
+    world.run(Span::from_secs(60));
+    assert!(matches!(world.events.last(), Some(Event::Connected(_))), "{:?}", world.events.last());
+    let now = world.now;
+    world.dialer.as_mut().expect("a dialer").hold(now, now + hour, "late");
+    world.settle();
+    assert_eq!(world.events.len(), calls + 1);
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct Login {
     pub name: String,
     /// What proves it.
     pub secret: String,
+    /// Prove it by CHAP alone: PAP shows the secret to whoever is on the line.
+    pub chap_only: bool,
 }
 
 impl fmt::Debug for Login {
@@ -53,6 +55,10 @@ impl Method {
             _ => None,
         }
     }
+    /// Whether a login lets itself be asked so.
+    pub(super) fn suits(self, login: &Login) -> bool {
+        self == Self::Chap || !login.chap_only
+    }
     /// What we would rather be asked by.
     pub(super) fn wish() -> Vec<u8> {
         vec![0xc2, 0x23, MD5]
@@ -67,6 +73,8 @@ pub(super) struct Auth {
     tries: u32,
     timer: Option<Instant>,
     id: u8,
+    /// PAP's first request of this time; an answer to any since then counts.
+    first_id: u8,
     /// The answer to the last challenge, which is said again until the other end tells what it thinks of it (RFC 1994, section 4.2).
     response: Vec<u8>,
 }
@@ -74,7 +82,7 @@ pub(super) struct Auth {
 impl Auth {
     /// The link is open, and the other end asks so.
     pub(super) fn begin(&mut self, now: Instant, method: Method, login: &Login, out: &mut Outbox) {
-        *self = Self { method: Some(method), id: self.id.wrapping_add(1), ..Self::default() };
+        *self = Self { method: Some(method), id: self.id, first_id: self.id.wrapping_add(1), ..Self::default() };
         // A challenger that does not challenge is given up like a request without an answer.
         self.tries = MAX_CONFIGURE;
         self.again(now, login, out);
@@ -86,11 +94,17 @@ impl Auth {
     pub(super) fn timer(&self) -> Option<Instant> {
         self.timer
     }
+    /// Whether the other end has been told who we are, and has not said that it takes it.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.passed && (self.method == Some(Method::Pap) || !self.response.is_empty())
+    }
 
     fn again(&mut self, now: Instant, login: &Login, out: &mut Outbox) {
         self.tries -= 1;
         self.timer = Some(now + RESTART);
         if self.method == Some(Method::Pap) {
+            // It changes with each request (RFC 1334, section 2.2.1).
+            self.id = self.id.wrapping_add(1);
             let mut data = Vec::new();
             for text in [&login.name, &login.secret] {
                 let octets = &text.as_bytes()[..text.len().min(AUTH_MAX)];
@@ -133,15 +147,16 @@ impl Auth {
     ) -> Result<bool, Cause> {
         let (Ok(control), Some(login)) = (Control::parse(packet), login) else { return Ok(false) };
         let mine = control.id == self.id;
+        let one_of_mine = control.id.wrapping_sub(self.first_id) <= self.id.wrapping_sub(self.first_id);
         match (self.method, number, control.code) {
-            (Some(Method::Pap), protocol::PAP, code::ACK) if mine => Ok(self.pass()),
-            (Some(Method::Pap), protocol::PAP, code::NAK) if mine => Err(Cause::Unauthenticated),
+            (Some(Method::Pap), protocol::PAP, code::ACK) if one_of_mine => Ok(self.pass()),
+            (Some(Method::Pap), protocol::PAP, code::NAK) if one_of_mine => Err(Cause::Refused { again: None }),
             (Some(Method::Chap), protocol::CHAP, code::CHALLENGE) => {
                 self.respond(control, login, out);
                 Ok(false)
             }
             (Some(Method::Chap), protocol::CHAP, code::SUCCESS) if mine => Ok(self.pass()),
-            (Some(Method::Chap), protocol::CHAP, code::FAILURE) if mine => Err(Cause::Unauthenticated),
+            (Some(Method::Chap), protocol::CHAP, code::FAILURE) if mine => Err(Cause::Refused { again: None }),
             _ => Ok(false),
         }
     }

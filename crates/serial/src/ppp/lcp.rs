@@ -34,20 +34,14 @@ pub(super) struct Lcp {
     ours: Side,
     theirs: Side,
     loops: u32,
-    /// The other end wanted a name, and there is none.
-    refused_a_name: bool,
+    /// The other end wanted to be told who we are, and is not, or not so.
+    untold: Option<Cause>,
 }
 
 impl Lcp {
     pub(super) fn new(config: &Config, dice: Entropy) -> Self {
-        let mut lcp = Self {
-            config: config.clone(),
-            dice,
-            ours: Side::PLAIN,
-            theirs: Side::PLAIN,
-            loops: 0,
-            refused_a_name: false,
-        };
+        let mut lcp =
+            Self { config: config.clone(), dice, ours: Side::PLAIN, theirs: Side::PLAIN, loops: 0, untold: None };
         lcp.restart();
         lcp
     }
@@ -67,9 +61,9 @@ impl Lcp {
     pub(super) fn asks(&self) -> Option<Method> {
         self.theirs.auth
     }
-    /// Whether it wanted to, and was refused.
-    pub(super) fn was_refused_a_name(&self) -> bool {
-        self.refused_a_name
+    /// Why it was not, if it was not.
+    pub(super) fn untold(&self) -> Option<Cause> {
+        self.untold
     }
     /// How frames other than LCP's are written.
     pub(super) fn style(&self) -> Style {
@@ -86,7 +80,7 @@ impl Options for Lcp {
         self.ours = Side { mru, accm: Some(accm), magic, pfc: compress_fields, acfc: compress_fields, auth: None };
         self.theirs = Side::PLAIN;
         self.loops = 0;
-        self.refused_a_name = false;
+        self.untold = None;
     }
 
     fn request(&self, out: &mut Vec<u8>) {
@@ -118,11 +112,16 @@ impl Options for Lcp {
             }
             (lcp::AUTH, .., value) => match &self.config.login {
                 None => {
-                    self.refused_a_name = true;
+                    self.untold = Some(Cause::Asked);
                     Verdict::Reject
                 }
-                Some(_) if Method::of(value).is_some() => Verdict::Ack,
-                Some(_) => Verdict::Nak(Method::wish()),
+                Some(login) => match Method::of(value) {
+                    Some(method) if method.suits(login) => Verdict::Ack,
+                    method => {
+                        self.untold = Some(method.map_or(Cause::AskedOtherwise, |_| Cause::AskedInPlainText));
+                        Verdict::Nak(Method::wish())
+                    }
+                },
             },
             (lcp::ACCM | lcp::MAGIC, _, Some(_), _) | (lcp::PFC | lcp::ACFC, _, _, []) => Verdict::Ack,
             _ => Verdict::Reject,
@@ -140,7 +139,7 @@ impl Options for Lcp {
                 lcp::MAGIC => self.theirs.magic = choice.u32(),
                 lcp::PFC => self.theirs.pfc = true,
                 lcp::ACFC => self.theirs.acfc = true,
-                lcp::AUTH => self.theirs.auth = Method::of(choice.value),
+                lcp::AUTH => (self.theirs.auth, self.untold) = (Method::of(choice.value), None),
                 _ => {}
             }
         }

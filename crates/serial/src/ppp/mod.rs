@@ -24,6 +24,10 @@ use wavelane_wire::serial::ppp::{Code, Control, Vj, lcp as lcp_option, protocol}
 
 /// After a failure the link rests this long before it begins again: policy, as is all that follows.
 pub const REST: Span = Span::from_secs(10);
+/// Times in a row that our name and secret are refused, after which ...
+const REFUSALS_MAX: u32 = 3;
+/// ... the secret is not told again for so long: providers lock accounts at which many wrong ones come, and calls cost money.
+pub const REFUSED_REST: Span = Span::from_secs(3_600);
 /// How long a link must last before the tries that it took are forgotten.
 const LASTING: Span = Span::from_secs(10);
 /// Reports that wait for the owner; further ones are dropped.
@@ -88,9 +92,21 @@ pub enum Cause {
     /// It wants a name and a secret, and there are none.
     #[error("the other end asks who this is: set `user` and `secret_file`")]
     Asked,
-    /// It does not take them, or does not say.
-    #[error("the other end does not take our name and secret: correct `user` and `secret_file`")]
+    /// It wants the secret itself, and is to have proof of it alone.
+    #[error("the other end asks for the secret in plain text (PAP): without auth = \"chap\" it is told")]
+    AskedInPlainText,
+    /// It wants another proof than is known here.
+    #[error("the other end asks who this is by another way than CHAP with MD5 or PAP: let it take one of these")]
+    AskedOtherwise,
+    /// It does not say whether it takes them.
+    #[error("the other end does not say whether it takes our name and secret: its log may")]
     Unauthenticated,
+    /// It does not take them.
+    #[error("the other end refuses our name and secret: correct `user` and `secret_file`, and restart wavelaned{}", again.map_or_else(String::new, |again| format!("; told again in {} min", again.as_millis() / 60_000)))]
+    Refused {
+        /// When it is told them again, if not soon.
+        again: Option<Span>,
+    },
     /// It ended the link.
     #[error("the other end closed the link: its log says why")]
     ClosedThere,
@@ -155,6 +171,10 @@ pub struct Ppp {
     cause: Option<Cause>,
     told: bool,
     rest: Option<Instant>,
+    /// In a row.
+    refusals: u32,
+    /// Our secret is not told before.
+    not_before: Option<Instant>,
     up_since: Option<Instant>,
     echo_due: Option<Instant>,
     echoes_out: u32,
@@ -176,6 +196,8 @@ impl Ppp {
             cause: None,
             told: false,
             rest: None,
+            refusals: 0,
+            not_before: None,
             up_since: None,
             echo_due: None,
             echoes_out: 0,
@@ -188,12 +210,26 @@ impl Ppp {
         self.ipcp.is_open() && self.lcp.is_open()
     }
 
+    /// Whether the other end has said, or need not, that the link is over after [`Self::close`].
+    pub fn is_closed(&self) -> bool {
+        self.lcp.is_closed()
+    }
+
     /// The line below is there: negotiation begins.
     pub fn line_up(&mut self, now: Instant) {
         if !self.line && !self.closed {
             self.line = true;
-            self.begin(now);
+            match self.not_before(now) {
+                None => self.begin(now),
+                // The owner of the line knows why.
+                at => (self.rest, self.told) = (at, true),
+            }
         }
+    }
+
+    /// When the other end is told our name and secret again that it has refused too often.
+    pub fn not_before(&self, now: Instant) -> Option<Instant> {
+        self.not_before.filter(|at| *at > now)
     }
 
     /// The line below is gone.
@@ -270,20 +306,37 @@ impl Ppp {
                 self.echoes_out = 0;
                 self.echo_due = Some(now + self.config.echo_every);
                 match self.lcp.options.asks().zip(self.config.login.as_ref()) {
+                    Some(_) if self.not_before(now).is_some() => self.fail(now, Cause::Refused { again: None }),
                     Some((method, login)) => self.auth.begin(now, method, login, &mut self.outbox),
                     None => self.ipcp_step(now, Step::Up),
                 }
             }
             Some(Signal::Down) => {
                 self.echo_due = None;
+                self.count_refusal(now);
                 self.auth.end();
                 self.ipcp_step(now, Step::Down);
             }
             Some(Signal::Finished) => {
-                self.report_down(Cause::NoAnswer);
-                self.rest = (self.line && !self.closed).then_some(now + REST);
+                let held_back = self.not_before(now).map(|at| at.since(now));
+                if let Some(Cause::Refused { again }) = &mut self.cause {
+                    *again = held_back;
+                }
+                self.report_down(self.lcp.options.untold().unwrap_or(Cause::NoAnswer));
+                let again = self.not_before(now).unwrap_or(now + REST);
+                self.rest = (self.line && !self.closed).then_some(again);
             }
             None => {}
+        }
+    }
+
+    /// An end that was told who we are and then ends the link, begins anew or lets the line go has refused it, in its way.
+    fn count_refusal(&mut self, now: Instant) {
+        let ours =
+            matches!(self.cause, Some(Cause::Unauthenticated | Cause::NoEcho | Cause::ClosedHere | Cause::Looped));
+        if self.auth.is_pending() && !ours {
+            self.refusals += 1;
+            self.not_before = (self.refusals >= REFUSALS_MAX).then_some(now + REFUSED_REST);
         }
     }
 
@@ -317,7 +370,7 @@ impl Ppp {
 
     /// Takes a packet of any protocol but IP's. Returns whether it was of use.
     pub fn handle(&mut self, now: Instant, number: u16, packet: &[u8]) -> bool {
-        if self.rest.is_some() && self.rounds() >= ROUNDS_MAX {
+        if self.rest.is_some() && (self.rounds() >= ROUNDS_MAX || self.not_before(now).is_some()) {
             return false;
         }
         // Any whole frame says that the other end is there.
@@ -349,7 +402,10 @@ impl Ppp {
     /// The other end has taken us for who we say, or not.
     fn authenticated(&mut self, now: Instant, said: Result<bool, Cause>) {
         match said {
-            Ok(true) => self.ipcp_step(now, Step::Up),
+            Ok(true) => {
+                self.refusals = 0;
+                self.ipcp_step(now, Step::Up);
+            }
             Ok(false) => {}
             Err(cause) => self.fail(now, cause),
         }
@@ -426,8 +482,9 @@ impl Ppp {
     fn note(&mut self, control: Control<'_>) {
         let fatal = |data: &[u8]| data.first().is_some_and(|&code| (1..=Code::CodeReject as u8).contains(&code));
         let cause = match Code::of(control.code) {
-            Some(Code::TerminateRequest) if self.lcp.options.was_refused_a_name() => Cause::Asked,
-            Some(Code::TerminateRequest) => Cause::ClosedThere,
+            // Some say no more than that.
+            Some(Code::TerminateRequest) if self.auth.is_pending() => Cause::Refused { again: None },
+            Some(Code::TerminateRequest) => self.lcp.options.untold().unwrap_or(Cause::ClosedThere),
             Some(Code::CodeReject) if fatal(control.data) => Cause::Rejected,
             _ => return,
         };
@@ -450,7 +507,8 @@ impl Ppp {
     /// Gives up what will not come to an end by itself.
     fn check(&mut self, now: Instant) {
         let failure = self.lcp.options.failure().or(self.ipcp.options.failure());
-        match failure.or((self.rounds() >= ROUNDS_MAX).then_some(Cause::NoAgreement)) {
+        let no_agreement = || self.lcp.options.untold().unwrap_or(Cause::NoAgreement);
+        match failure.or_else(|| (self.rounds() >= ROUNDS_MAX).then(no_agreement)) {
             Some(cause) if self.rest.is_none() && !self.lcp.is_stopped() => self.fail(now, cause),
             _ => {}
         }

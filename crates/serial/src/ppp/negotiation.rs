@@ -114,6 +114,9 @@ impl<O: Options> Negotiation<O> {
     pub(super) fn is_stopped(&self) -> bool {
         self.state == State::Stopped
     }
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed | State::Initial)
+    }
     pub(super) fn timer(&self) -> Option<Instant> {
         self.timer
     }

@@ -5,14 +5,22 @@ use crate::common::*;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use wavelane_base::Span;
+use wavelane_daemon::commands::NetcheckArgs;
 use wavelane_host::netns::{ChildEnd, Netns};
+use wavelane_host::realtime;
+use wavelane_wire::serial::hdlc::{self, Style};
+use wavelane_wire::serial::ppp::{Control, protocol};
 
 const NOBODY: u32 = 65_534;
 
 /// A gateway without peers, whose file is a gateway's and `serial`.
-fn start(world: &World, name: &str, serial: &str) -> Daemon {
+pub(super) fn start(world: &World, name: &str, serial: &str) -> Daemon {
     let (ns, key) = if name == "a" { (&world.a, &world.keys[0]) } else { (&world.b, &world.keys[1]) };
     let config = write_config(&world.dir, name, key, "listen = \"127.0.0.1:4780\"", serial);
     let (command, log, control) = daemon_command(&config);
@@ -23,7 +31,7 @@ fn start(world: &World, name: &str, serial: &str) -> Daemon {
 }
 
 /// The table of `[serial]`.
-fn serial(port: &str, keys: &str) -> String {
+pub(super) fn serial(port: &str, keys: &str) -> String {
     format!("[serial]\ndevice = \"{port}\"\nrate = \"4 Mbit/s\"\n{keys}\n")
 }
 
@@ -63,7 +71,7 @@ fn up_and_down(ns: &Netns, to: &str, size: usize) {
     assert!(back == data, "other bytes came back");
 }
 
-fn carries(daemon: &Daemon) {
+pub(super) fn carries(daemon: &Daemon) {
     wait_for("the line", || daemon.status().serial.is_some_and(|line| line.unused.is_none()));
 }
 
@@ -131,10 +139,17 @@ fn slirp_in_a_shell_account_serves_by_slip_and_ppp() {
     give_back(&world.b, "127.0.0.1:7000");
     let fast = |port: &str, keys: &str| serial(port, &format!("{keys}\nroutes = [\"10.0.2.0/24\"]"));
     let by_slip = |port: &str| fast(port, "addresses = [\"10.0.2.15/24\"]");
+    let by_cslip = |port: &str| fast(port, "framing = \"cslip\"\naddresses = [\"10.0.2.15/24\"]");
     let by_ppp = |port: &str| fast(port, "framing = \"ppp\"");
     let by_guide = |port: &str| of_guide(4, port);
-    let cases: [(&[&str], usize, Table<'_>); 3] =
-        [(&["mtu 1500"], size, &by_slip), (&["ppp"], size, &by_ppp), (&["mtu 1500"], slow, &by_guide)];
+    // Without `compress` slirp's PPP has no compressed headers.
+    let cases: [(&[&str], usize, Table<'_>); 5] = [
+        (&["mtu 1500"], size, &by_slip),
+        (&["mtu 1500", "compress"], size, &by_cslip),
+        (&["ppp"], size, &by_ppp),
+        (&["ppp", "compress"], size, &by_ppp),
+        (&["mtu 1500"], slow, &by_guide),
+    ];
     for (words, size, table) in cases {
         let cable = Cable::new();
         let mut far = slirp(&world, &cable.ports[1], words).unwrap();
@@ -149,4 +164,114 @@ fn slirp_in_a_shell_account_serves_by_slip_and_ppp() {
         let _ = far.kill();
         let _ = far.wait();
     }
+}
+
+/// A terminal server at the end of a cable: wants PAP and refuses what it is told, or asks for nothing; what it was told.
+struct PppServer {
+    told: Arc<Mutex<Vec<(u16, u8)>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl PppServer {
+    fn new(port: &str) -> Self {
+        let settings = wavelane_host::tty::PortSettings { rate: 4_000_000, hardware_flow: false, carrier: false };
+        let tty = wavelane_host::tty::Tty::open(port, settings).unwrap();
+        let (told, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (heard, stopped) = (Arc::clone(&told), Arc::clone(&stop));
+        let serve = move || {
+            let (mut frame, mut asked) = (Vec::new(), false);
+            while !stopped.load(Ordering::Relaxed) {
+                let _ = realtime::wait(&[tty.as_fd()], realtime::now() + Span::from_millis(20));
+                let mut octets = [0; 256];
+                let Ok(Some(len)) = tty.read(&mut octets) else { continue };
+                for octet in &octets[..len] {
+                    if *octet != hdlc::FLAG {
+                        frame.push(*octet);
+                        continue;
+                    }
+                    let plain = unescaped(&std::mem::take(&mut frame));
+                    let Ok((number, start)) = hdlc::protocol(&plain) else { continue };
+                    let Ok(control) = Control::parse(&plain[start..plain.len().max(start + 2) - 2]) else { continue };
+                    heard.lock().unwrap().push((number, control.code));
+                    let say = |number, code, id, data: &[u8]| {
+                        let (mut packet, mut out) = (Vec::new(), Vec::new());
+                        Control { code, id, data }.put(&mut packet);
+                        hdlc::put(Style::UNNEGOTIATED, number, &packet, &mut out);
+                        let _ = tty.write(&out);
+                    };
+                    match (number, control.code) {
+                        (protocol::LCP, 1) => {
+                            say(protocol::LCP, 2, control.id, control.data);
+                            asked = true;
+                            say(protocol::LCP, 1, 1, &[3, 4, 0xc0, 0x23]);
+                        }
+                        (protocol::LCP, 5) => say(protocol::LCP, 6, control.id, &[]),
+                        (protocol::PAP, _) if asked => say(protocol::PAP, 3, control.id, &[0]),
+                        _ => {}
+                    }
+                }
+            }
+        };
+        Self { told, stop, thread: Some(std::thread::spawn(serve)) }
+    }
+    /// How often it was told so.
+    fn told(&self, number: u16, code: u8) -> usize {
+        self.told.lock().unwrap().iter().filter(|told| **told == (number, code)).count()
+    }
+}
+
+impl Drop for PppServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn unescaped(frame: &[u8]) -> Vec<u8> {
+    let mut octets = frame.iter();
+    std::iter::from_fn(|| {
+        let octet = *octets.next()?;
+        if octet == hdlc::ESCAPE { octets.next().map(|octet| octet ^ hdlc::FLIP) } else { Some(octet) }
+    })
+    .collect()
+}
+
+/// A refused secret is said in `status` and by `netcheck`, and not told again and again; an orderly stop ends the link with a word.
+#[test]
+fn a_refused_secret_is_said_and_an_orderly_stop_ends_the_link() {
+    let _alone = alone();
+    if !root_or_skip("serial_refused") {
+        return;
+    }
+    let world = World::new("refused");
+    let cable = Cable::new();
+    let secret = world.dir.join("isp.secret");
+    std::fs::write(&secret, "wrong\r\n").unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let server = PppServer::new(&cable.ports[1]);
+    let keys = "framing = \"ppp\"\nuser = \"me\"\nsecret_file = \"isp.secret\"";
+    let a = start(&world, "a", &serial(&cable.ports[0], keys));
+    let unused = || a.status().serial.unwrap().unused.unwrap_or_default();
+    wait_for("the refusal", || unused().contains("PPP is down: the other end refuses our name and secret"));
+    assert_eq!(server.told(protocol::PAP, 1), 1);
+    let found = wavelane_daemon::commands::netcheck(&NetcheckArgs { control: Some(a.control.clone()), peer: None });
+    let found = found.unwrap();
+    assert!(
+        !found.sound && found.text.contains("wrong nothing passes: PPP is down: the other end refuses"),
+        "{found:?}"
+    );
+    drop(a);
+    drop(server);
+    // Without a wish for a name: up, and closed with a word on SIGTERM.
+    let cable = Cable::new();
+    let [mut a, mut b] = [("a", 0), ("b", 1)].map(|(name, end)| {
+        let keys = format!("framing = \"ppp\"\naddresses = [\"10.9.0.{}/30\"]", end + 1);
+        start(&world, name, &serial(&cable.ports[end], &keys))
+    });
+    [&a, &b].into_iter().for_each(carries);
+    assert_eq!(a.stop(), Some(0));
+    b.wait_log("PPP is down: the other end closed the link");
+    // Nobody is left to answer.
+    assert_eq!(b.stop(), Some(0));
 }

@@ -4,7 +4,7 @@ use super::{of_guide, with_lanes};
 use crate::common::*;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use wavelane_base::Span;
 use wavelane_host::realtime;
@@ -20,6 +20,8 @@ struct Telephones {
     ports: [String; 2],
     stop: Arc<AtomicBool>,
     cut: Arc<AtomicBool>,
+    /// Modems with a carrier.
+    calls: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -28,6 +30,8 @@ impl Telephones {
         let mut ends = [Pty::open().unwrap(), Pty::open().unwrap()];
         let ports = [0, 1].map(|end: usize| ends[end].port().to_owned());
         let (stop, cut) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let carriers = Arc::clone(&calls);
         let (stopped, is_cut) = (Arc::clone(&stop), Arc::clone(&cut));
         let config = Config { training: Span::from_millis(300), ..Config::default() };
         let mut exchange = Exchange::new(&[("1", config), ("2", config)]);
@@ -51,10 +55,11 @@ impl Telephones {
                     exchange.poll_computer(at, &mut out);
                     let _ = end.write(&out);
                 }
+                carriers.store([0, 1].iter().filter(|at| exchange.modem(**at).carrier()).count(), Ordering::Relaxed);
                 let _ = realtime::wait(&[] as &[BorrowedFd<'_>], now + TURN);
             }
         };
-        Self { ports, stop, cut, thread: Some(std::thread::spawn(carry)) }
+        Self { ports, stop, cut, calls, thread: Some(std::thread::spawn(carry)) }
     }
 }
 
@@ -92,4 +97,29 @@ fn a_dialled_line_carries_a_flow_and_is_dialled_again_after_a_cut() {
         });
         telephones.cut.store(false, Ordering::Relaxed);
     });
+}
+
+/// An orderly stop closes the PPP link with a word and hangs up, by `+++` and `ATH` because a pseudo-terminal has no DTR.
+#[test]
+fn an_orderly_stop_hangs_up() {
+    let _alone = alone();
+    if !root_or_skip("serial_hang_up") {
+        return;
+    }
+    let world = World::new("hangup");
+    let telephones = Telephones::new();
+    let chat = ["\"\" ATZ OK ATE0 OK ATDT2 CONNECT", "\"\" ATZ OK ATE0S0=1 OK \\c TIMEOUT 3600 CONNECT"];
+    let start = |name: &str, end: usize| {
+        let keys = format!("framing = \"ppp\"\naddresses = [\"10.9.0.{}/30\"]\nchat = '{}'", end + 1, chat[end]);
+        super::ip::start(&world, name, &super::ip::serial(&telephones.ports[end], &keys))
+    };
+    let (b, mut a) = (start("b", 1), start("a", 0));
+    [&a, &b].into_iter().for_each(super::ip::carries);
+    // real time: 5 s, the silences around `+++` and DTR
+    assert_eq!(a.stop(), Some(0));
+    b.wait_log("PPP is down: the other end closed the link");
+    wait_for("the other modem to have no carrier", || {
+        b.status().serial.unwrap().unused.unwrap_or_default().contains("its modem ")
+    });
+    wait_for("the call's end", || telephones.calls.load(Ordering::Relaxed) == 0);
 }
