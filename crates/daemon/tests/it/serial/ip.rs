@@ -106,6 +106,11 @@ fn two_gateways_without_peers_carry_ip_by_every_framing() {
 /// Writes the table of `[serial]` for a port.
 type Table<'a> = &'a dyn Fn(&str) -> String;
 
+fn has_slirp() -> bool {
+    let mut command = Command::new("slirp-fullbolt");
+    command.arg("-h").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
 /// A user's shell account on a machine with slirp.
 fn slirp(world: &World, port: &str, words: &[&str]) -> Option<std::process::Child> {
     let terminal = || OpenOptions::new().read(true).write(true).open(port).unwrap();
@@ -122,14 +127,7 @@ fn slirp_in_a_shell_account_serves_by_slip_and_ppp() {
     if !root_or_skip("serial_slirp") {
         return;
     }
-    if Command::new("slirp-fullbolt")
-        .arg("-h")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .stdin(Stdio::null())
-        .status()
-        .is_err()
-    {
+    if !has_slirp() {
         return eprintln!("SKIPPED (1 test): serial_slirp needs slirp (`apt-get install slirp`)");
     }
     // At the guide's rate 20 kB take 2 s each way.
@@ -274,4 +272,36 @@ fn a_refused_secret_is_said_and_an_orderly_stop_ends_the_link() {
     b.wait_log("PPP is down: the other end closed the link");
     // Nobody is left to answer.
     assert_eq!(b.stop(), Some(0));
+}
+
+/// How much of the guide's 115.2 kbit/s a shell account's uploads use: the port is never idle while something waits.
+#[test]
+fn slirp_uses_the_whole_rate_of_a_line() {
+    let _alone = alone();
+    if !root_or_skip("serial_slirp_rate") {
+        return;
+    }
+    if !has_slirp() {
+        return eprintln!("SKIPPED (1 test): serial_slirp_rate needs slirp (`apt-get install slirp`)");
+    }
+    let world = World::new("slirprate");
+    give_back(&world.b, "127.0.0.1:7000");
+    let cable = Cable::new();
+    let mut far = slirp(&world, &cable.ports[1], &["mtu 1500"]).unwrap();
+    let a = start(&world, "a", &of_guide(4, &cable.ports[0]));
+    carries(&a);
+    let to = "10.0.2.2:7000".parse().unwrap();
+    let mut stream = world.a.run(move || TcpStream::connect_timeout(&to, PATIENCE).unwrap()).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&100_000_u64.to_be_bytes()).unwrap();
+    stream.write_all(&pattern(60_000, 11)).unwrap();
+    wait_for("the line to be filled", || cable.carried()[0] > 12_000);
+    let (before, from) = (cable.carried()[0], now());
+    // real time: 3 s, in which the line takes 34,560 octets
+    pause(std::time::Duration::from_secs(3));
+    let (sent, seconds) = (cable.carried()[0] - before, from.elapsed().as_secs_f64());
+    let used = sent as f64 * 10.0 / 115_200.0 / seconds;
+    assert!((0.95..=1.01).contains(&used), "{used:.3} of the rate, {sent} octets in {seconds:.3} s");
+    let _ = far.kill();
+    let _ = far.wait();
 }
