@@ -188,7 +188,7 @@ impl Bench {
     fn build_proxy(kind: ProxyKind, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
         let (scenario, stack) = (boxed(), kind.stack());
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
-        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
+        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false, logs: None };
         let world = World::build(&scenario, Plan::of(&scenario)?, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let entrance = sockets::at(address, PORT);
@@ -252,7 +252,7 @@ impl Bench {
         let scenario = scenario(sealed);
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let control = controls[CLIENT];
-        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
+        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false, logs: None };
         let world = World::build(&scenario, Plan::of(&scenario)?, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let server = sockets::at(address, PORT);

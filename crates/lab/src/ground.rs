@@ -38,7 +38,7 @@ impl Ground {
     /// Builds the topology; the run's clock starts at once. Program logs go below `out`.
     pub fn build(scenario: Scenario, seed: Seed, stack: Stack, out: &Path) -> Result<Self, BackendError> {
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
-        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
+        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false, logs: None };
         let world = World::build(&scenario, Plan::of(&scenario)?, seed, &controls, Veth::Packets, &no_capture)?;
         world.begin(realtime::now());
         let logs = program::logs(out)?;

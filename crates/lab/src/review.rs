@@ -2,6 +2,7 @@
 
 use crate::echo;
 use crate::gateways::{self, Services};
+use crate::kernel;
 use crate::mesh;
 use crate::mptcp;
 use crate::peers;
@@ -12,7 +13,7 @@ use crate::world::{first_stage, is_veth};
 use wavelane_host::netns::may_administer_network;
 use wavelane_host::tun;
 use wavelane_run::{Review, Treatment};
-use wavelane_scenario::{App, Scenario, Stack, TcpKind};
+use wavelane_scenario::{App, ChannelKind, Scenario, Stack, TcpKind};
 
 /// Requirements on the machine.
 pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
@@ -41,6 +42,10 @@ pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
                 "the first stage of its queue is the ring of a TUN device, which drops when it is full, where a card's driver \
                  would stop the queue above it"
                     .into(),
+            )
+        } else if let ChannelKind::Serial(_) = channel.kind {
+            Treatment::Approximated(
+                "the shipped daemon at pseudo-terminals, whose queue is its own (FQ-CoDel) and whose octets come within a millisecond".into(),
             )
         } else if is_veth(scenario, channel) {
             Treatment::Approximated(
@@ -86,9 +91,8 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
         let refused = mesh::refusal(&settings.knobs).map(Treatment::Refused);
         review.clause(format!("gateways.{}", settings.node), refused.unwrap_or(Treatment::Imposed));
     }
-    if scenario.tcp != wavelane_settings::TcpKnobs::default() {
-        let why = "the kernel's TCP keeps its own settings; only the congestion control is imposed";
-        review.clause("tcp", Treatment::Omitted(why.into()));
+    if let Some(treatment) = kernel::treatment(&scenario.tcp) {
+        review.clause("tcp", treatment);
     }
 }
 

@@ -73,7 +73,8 @@ impl<'a> Run<'a> {
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
         let whole = context.captures == CaptureExtent::Whole;
-        let recording = Recording { file: &|node, port| context.pcap(node, port), whole };
+        let logs = (context.out, context.label.as_str());
+        let recording = Recording { file: &|node, port| context.pcap(node, port), whole, logs: Some(logs) };
         let plan = Plan::of(scenario)?;
         // Gateways and Multipath TCP use every channel, each by its own address.
         let plan = if stack.has_gateways() || mptcp::is(stack) { plan } else { plan.routed(scenario) };
@@ -199,7 +200,8 @@ impl<'a> Run<'a> {
     }
 
     fn conclude(mut self, flows: Vec<FlowRaw>, ways: Vec<WayRaw>, before: &Tally) -> Result<StackRaw, LabError> {
-        let Counts { spent, waited_s, kernels } = self.tally()?.since(before);
+        let Counts { spent, waited_s, kernels, lines } =
+            self.tally()?.since(before, |name| self.world.on_line(self.scenario, name));
         if let (Some((busy, all)), Some((busy_before, all_before))) = (tools::processor_seconds(), self.processor) {
             let (busy, all) = (busy - busy_before, all - all_before);
             self.notes.push(format!("the whole machine: {busy:.2} s of {all:.2} s of processor time busy"));
@@ -220,6 +222,7 @@ impl<'a> Run<'a> {
         let ended = self.close();
         self.notes.extend(ended);
         let findings = self.world.finish()?;
+        self.notes.extend(findings.notes.iter().cloned());
         let work = spent.programs_s.zip(waited_s);
         let inconclusive = judge(&findings, work, &mut self.notes)?;
         Ok(StackRaw {
@@ -232,7 +235,7 @@ impl<'a> Run<'a> {
             inconclusive,
             notes: std::mem::take(&mut self.notes),
             radios: Vec::new(),
-            lines: Vec::new(),
+            lines,
             spent,
             kernels,
             packets: counted.packets,

@@ -2,12 +2,13 @@
 
 use crate::LabError;
 use crate::gateways::Gateways;
+use crate::lines;
 use crate::peers::Peers;
 use crate::proxies::Proxies;
 use crate::tools;
 use crate::world::World;
 use wavelane_host::netns::Netns;
-use wavelane_run::{KernelTcp, Spent};
+use wavelane_run::{KernelTcp, LineRaw, Spent};
 use wavelane_scenario::{NodeKind, Scenario};
 
 /// Counters at one time.
@@ -15,6 +16,7 @@ pub(crate) struct Tally {
     spent: Spent,
     waited_s: Option<f64>,
     kernels: Vec<KernelTcp>,
+    lines: Vec<lines::Counted>,
 }
 
 /// Differences between two times.
@@ -25,6 +27,8 @@ pub(crate) struct Counts {
     pub(crate) waited_s: Option<f64>,
     /// Per endpoint.
     pub(crate) kernels: Vec<KernelTcp>,
+    /// Per direction of each serial line.
+    pub(crate) lines: Vec<LineRaw>,
 }
 
 impl Tally {
@@ -44,11 +48,13 @@ impl Tally {
             (None, None, peers) => (peers.and_then(Peers::cpu_seconds), peers.and_then(Peers::waited_seconds)),
         };
         let machine_s = tools::processor_seconds().map(|(busy, _)| busy);
-        Ok(Self { spent: Spent { programs_s, machine_s }, waited_s, kernels })
+        Ok(Self { spent: Spent { programs_s, machine_s }, waited_s, kernels, lines: world.lines.counted()? })
     }
 
     /// Differences since `before`.
-    pub(crate) fn since(self, before: &Self) -> Counts {
+    /// `on_line` says how many octets each end of a line has put on it since then.
+    pub(crate) fn since(self, before: &Self, on_line: impl Fn(&str) -> Option<[u64; 2]>) -> Counts {
+        let lines = lines::since(&self.lines, &before.lines, on_line);
         let less = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
         let spent = Spent {
             programs_s: less(self.spent.programs_s, before.spent.programs_s),
@@ -60,7 +66,7 @@ impl Tally {
             node: now.node,
         });
         let waited_s = less(self.waited_s, before.waited_s);
-        Counts { spent, waited_s, kernels: kernels.collect() }
+        Counts { spent, waited_s, kernels: kernels.collect(), lines }
     }
 }
 

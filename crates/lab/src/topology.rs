@@ -1,10 +1,10 @@
 //! Addresses, interface names and static routes of a scenario. Pure.
 
-use crate::LabError;
 use crate::world::is_veth;
+use crate::{LabError, lines};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
-use wavelane_scenario::{ChannelRoute, NodeKind, Scenario};
+use wavelane_scenario::{ChannelKind, ChannelRoute, NodeKind, Scenario};
 
 /// Maximum number of channels in the address plan: one third byte each of `10.77.0.0/16`.
 pub(crate) const CHANNELS_MAX: usize = 256;
@@ -93,9 +93,10 @@ impl Plan {
                 let why = "is a radio cell, and a bit-level MAC cannot run against real kernels in real time";
                 return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
             }
-            if channel.pair_word() == Some("serial") {
-                let why = "is a serial line, which the lab has no emulator of";
-                return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+            if let ChannelKind::Serial(serial) = &channel.kind
+                && let Some(why) = lines::refusal(serial, channel.one_way)
+            {
+                return Err(LabError::Topology(format!("channel '{}' {why}, or use --on sim", channel.name)));
             }
             let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
             let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");

@@ -2,20 +2,23 @@
 
 use crate::LabError;
 use crate::driver::{ChangeFn, Job, MTU, Outcome, Port, Running};
+use crate::kernel;
+use crate::lines::Lines;
 use crate::pcapng::CaptureFile;
 use crate::tools;
 use crate::topology::Plan;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wavelane_base::{Instant, Machine, Seed, Span};
 use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::RING_BOUND;
 use wavelane_channel::cellular::Cellular;
-use wavelane_channel::{Cable, CableConfig, Discipline, Parameter, QueueLimit, Queueing};
+use wavelane_channel::{Cable, CableConfig, Discipline, Parameter, QueueLimit, Queueing, Serial};
 use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
 use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
+use wavelane_host::tty::Pty;
 use wavelane_host::tun::{self, Tun};
 use wavelane_run::WayRaw;
 use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
@@ -50,6 +53,8 @@ pub(crate) struct World {
     channels: Vec<Option<Running>>,
     /// Per channel and end: the length of the device's ring if it is the first stage of a queue.
     stages: Vec<[Option<u32>; 2]>,
+    /// The daemons at the ends of serial lines.
+    pub(crate) lines: Lines,
     /// Where this process may not open TUN devices: the namespace of the far ends of the veth pairs in their place.
     far: Option<Netns>,
 }
@@ -63,6 +68,8 @@ pub(crate) struct Findings {
     pub(crate) ring_drops: u64,
     /// Packets that a full first stage dropped, as the scenario specifies.
     pub(crate) stage_drops: u64,
+    /// What went wrong at the ends of lines.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The length of the ring that is the first stage of the queue for packets from `end` of `channel`, if its two stages are real here. A
@@ -96,6 +103,8 @@ pub(crate) struct Recording<'a> {
     pub(crate) file: &'a dyn Fn(&str, &str) -> PathBuf,
     /// Whole packets, not only their headers.
     pub(crate) whole: bool,
+    /// Where the ends of serial lines log, if that is to stay: a folder and a run's name.
+    pub(crate) logs: Option<(&'a Path, &'a str)>,
 }
 
 impl World {
@@ -113,6 +122,9 @@ impl World {
         for node in &scenario.nodes {
             let ns = Netns::new(&format!("{}-{}", std::process::id(), node.name))?;
             settle(&ns, node.kind)?;
+            if node.kind == NodeKind::Endpoint {
+                kernel::settle(&ns, &scenario.tcp)?;
+            }
             nodes.push(Arc::new(ns));
         }
         let far = (!tun::may_open()).then(|| Netns::new(&format!("{}-far", std::process::id()))).transpose()?;
@@ -122,18 +134,24 @@ impl World {
         // A veth pair has no ring that could be a queue's first stage.
         let stage = |c, end| first_stage(scenario, c, end).filter(|_| far.is_none());
         let stages = scenario.channels.iter().map(|c| [0, 1].map(|end| stage(c, end))).collect();
-        let mut world = Self { nodes, plan, channels: Vec::new(), stages, far };
+        let mut world = Self { nodes, plan, channels: Vec::new(), stages, lines: Lines::default(), far };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let running = if is_veth(scenario, channel) {
                 world.veth(i, veth)?;
                 None
+            } else if let ChannelKind::Serial(_) = channel.kind {
+                Some(world.line(channel, i, seed, recording)?)
             } else {
                 Some(world.emulate(scenario, i, seed, recording)?)
             };
             world.channels.push(running);
         }
         for (node, control) in controls.iter().enumerate() {
-            world.address(node, control)?;
+            let of_tcp = match scenario.nodes[node].kind {
+                NodeKind::Endpoint => kernel::of_routes(&scenario.tcp),
+                _ => String::new(),
+            };
+            world.address(node, &format!("{control}{of_tcp}"))?;
         }
         Ok(world)
     }
@@ -172,6 +190,29 @@ impl World {
         }
         let what = format!("cannot open a packet socket on {other}");
         Ok(Port::Pair(far.run(move || PacketPort::open(&other, NODE_END))?.map_err(LabError::io(what))?))
+    }
+
+    /// Two ports with the shipped daemon at each, and a thread between them.
+    fn line(
+        &mut self,
+        channel: &Channel,
+        i: usize,
+        seed: Seed,
+        recording: &Recording<'_>,
+    ) -> Result<Running, LabError> {
+        let ChannelKind::Serial(serial) = &channel.kind else { unreachable!("asked by the kind") };
+        let open = || Pty::open().map_err(LabError::io("cannot open a pseudo-terminal; see kernel.pty.max"));
+        let ptys = [open()?, open()?];
+        let ports = ptys.each_ref().map(|pty| pty.port().to_owned());
+        let mut config = serial.line.clone();
+        // The queue is the daemon's, which hands out octets as fast as the line takes them.
+        (config.forward.cable.queue, config.reverse.cable.queue) = (QueueLimit::Bounded, QueueLimit::Bounded);
+        let make = |name: &str| Serial::new(seed, name, &config).map_err(|why| why.to_string());
+        let running = start_pair(channel, (ptys.map(Port::Line), [None, None]), make)?;
+        let wire = self.plan.wires[i].clone();
+        let nodes = wire.ends.map(|node| &self.nodes[node]);
+        self.lines.start((channel, &wire), nodes, &ports, recording.logs)?;
+        Ok(running)
     }
 
     /// Two devices and a thread between them.
@@ -242,7 +283,7 @@ impl World {
         Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
     }
 
-    /// Addresses, routes and their congestion control.
+    /// Addresses, routes and their attributes, of which the congestion control is the first.
     fn address(&self, node: usize, control: &str) -> Result<(), LabError> {
         let mut lines = vec!["link set lo up".to_owned()];
         for (i, (wire, running)) in self.plan.wires.iter().zip(&self.channels).enumerate() {
@@ -251,8 +292,13 @@ impl World {
             let length = self.stages[i][end].unwrap_or(TUN_RING);
             let ring =
                 if running.is_some() && self.far.is_none() { format!(" txqueuelen {length}") } else { String::new() };
-            lines.push(format!("addr add {address}/30 dev {name}"));
-            lines.push(format!("link set {name} mtu {MTU}{ring} up"));
+            lines.push(format!("addr replace {address}/30 dev {name}"));
+            if self.lines.has(&wire.interface) {
+                // The daemon has set its own device up.
+                lines.pop();
+            } else {
+                lines.push(format!("link set {name} mtu {MTU}{ring} up"));
+            }
             // The route created with the address names no congestion control; this one replaces it.
             lines.push(format!(
                 "route replace {} dev {name} proto kernel scope link src {address} congctl {control}",
@@ -288,6 +334,12 @@ impl World {
         bad.filter_map(of).flatten().collect()
     }
 
+    /// Octets that each end has put on a line since the run's start.
+    pub(crate) fn on_line(&self, scenario: &Scenario, name: &str) -> Option<[u64; 2]> {
+        let place = scenario.channels.iter().position(|channel| channel.name == name)?;
+        self.channels[place].as_ref().map(Running::offered)
+    }
+
     /// The fault in a channel, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         self.channels.iter().flatten().find_map(Running::fault)
@@ -295,7 +347,7 @@ impl World {
 
     /// Stops the channels and collects their results.
     pub(crate) fn finish(&mut self) -> Result<Findings, LabError> {
-        let mut all = Findings::default();
+        let mut all = Findings { notes: self.lines.stop(), ..Findings::default() };
         all.outcome.preferred = true;
         for i in 0..self.channels.len() {
             let Some(running) = self.channels[i].take() else { continue };

@@ -27,7 +27,7 @@ pub struct LineConfig {
     pub kiss_port: u8,
     /// Slots of compressed headers, for [`Framing::Cslip`].
     pub slots: usize,
-    /// Name a compressed header's slot in each packet, for an octet: slirp 1.0.17 on 64 bits loses packets with data otherwise.
+    /// Name a compressed header's slot in each packet with data, for an octet: slirp 1.0.17 on 64 bits loses such packets otherwise.
     pub names_slot: bool,
     /// What PPP negotiates about; the `mru` is `mtu`.
     pub ppp: ppp::Config,
@@ -111,7 +111,7 @@ impl Line {
             mtu,
             kiss_port: config.kiss_port & 0xf,
             names_slot: config.names_slot,
-            compressor: slots.map(|slots| Compressor::new(slots, !config.names_slot)),
+            compressor: slots.map(|slots| Compressor::new(slots, true, !config.names_slot)),
             decompressor: slots.map(Decompressor::new),
             ppp: (framing == Framing::Ppp).then(|| Ppp::new(&ppp, dice)),
             agreed: None,
@@ -157,7 +157,7 @@ impl Line {
         if let Some(ppp) = &mut self.inner.ppp {
             ppp.line_down(now);
         } else if self.config.framing == Framing::Cslip {
-            self.inner.compressor = Some(Compressor::new(self.config.slots, !self.config.names_slot));
+            self.inner.compressor = Some(Compressor::new(self.config.slots, true, !self.config.names_slot));
             self.inner.decompressor = Some(Decompressor::new(self.config.slots));
         }
         self.inner.take_events();
@@ -407,7 +407,7 @@ impl Inner {
                 Event::Up(agreed) => {
                     let slots = |vj: wavelane_wire::serial::ppp::Vj| usize::from(vj.slot_max) + 1;
                     self.compressor =
-                        agreed.vj_out.map(|vj| Compressor::new(slots(vj), vj.omits_slot && !self.names_slot));
+                        agreed.vj_out.map(|vj| Compressor::new(slots(vj), vj.omits_slot, !self.names_slot));
                     self.decompressor = agreed.vj_in.map(|vj| Decompressor::new(slots(vj)));
                     self.agreed = Some(agreed);
                 }

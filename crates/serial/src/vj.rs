@@ -104,17 +104,21 @@ struct Slot {
 #[derive(Debug)]
 pub struct Compressor {
     slots: Vec<Slot>,
-    /// Whether the slot is left out when it is the previous packet's.
+    /// Whether the slot is left out when it is the previous packet's ...
     omits_slot: bool,
+    /// ... also of a packet with data.
+    omits_slot_of_data: bool,
     last: Option<usize>,
     /// Packets so far, by which the least recently used slot is found.
     clock: u64,
 }
 
 impl Compressor {
-    /// With so many slots, 1 to 256.
-    pub fn new(slots: usize, omits_slot: bool) -> Self {
-        Self { slots: vec![Slot::default(); slots.clamp(1, 256)], omits_slot, last: None, clock: 0 }
+    /// With so many slots, 1 to 256. `omits_slot` and `omits_slot_of_data`: a slot is left out if it is the previous packet's, of packets
+    /// without data and with.
+    pub fn new(slots: usize, omits_slot: bool, omits_slot_of_data: bool) -> Self {
+        let slots = vec![Slot::default(); slots.clamp(1, 256)];
+        Self { slots, omits_slot, omits_slot_of_data: omits_slot && omits_slot_of_data, last: None, clock: 0 }
     }
 
     /// Appends the packet, compressed if it can be, and says which it is. Never longer than the packet.
@@ -132,7 +136,8 @@ impl Compressor {
             (at as u8, out.len(), self.slots[at].headers.as_ref().map_or(0, |headers| headers.len));
         let kind = match change {
             Some(change) => {
-                let slot = (!self.omits_slot || self.last != Some(at)).then_some(slot);
+                let omits = if packet.len() > end { self.omits_slot_of_data } else { self.omits_slot };
+                let slot = (!omits || self.last != Some(at)).then_some(slot);
                 Change { slot, ..change }.put(out);
                 debug_assert!(out.len() - start <= COMPRESSED_MAX);
                 out.extend_from_slice(&packet[end..]);

@@ -37,6 +37,7 @@ pub(super) struct SerialTable {
     user: Option<String>,
     secret_file: Option<PathBuf>,
     auth: Option<String>,
+    compress: Option<bool>,
     #[serde(default)]
     routes: Vec<String>,
 }
@@ -60,6 +61,8 @@ pub struct SerialIp {
     pub addresses: Vec<IpPrefix>,
     /// The other end's address, which PPP tells it.
     pub peer: Option<Ipv4Addr>,
+    /// Whether PPP may compress TCP's headers.
+    pub compress: bool,
     /// Who this end is, for a PPP end that asks.
     pub login: Option<Login>,
     /// Networks that the line leads to.
@@ -105,9 +108,13 @@ impl SerialIp {
         if t.peer.is_some() && line.framing != Framing::Ppp {
             return Err(value("serial.peer", "is told by PPP alone: remove it, or write framing = \"ppp\""));
         }
+        if t.compress.is_some() && line.framing != Framing::Ppp {
+            return Err(value("serial.compress", "is agreed on by PPP alone: remove it, or write framing = \"ppp\""));
+        }
+        let compress = t.compress.unwrap_or(true);
         let login = login(t.user, t.secret_file.map(|file| folder.join(file)), t.auth.as_deref(), line.framing)?;
         let dial = dial(t.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
-        Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, login, routes })
+        Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, compress, login, routes })
     }
 }
 

@@ -133,8 +133,9 @@ impl IpLine {
             config.addresses.iter().find_map(|own| if let IpAddr::V4(own) = own.address { Some(own) } else { None });
         (of_line.ppp.local, of_line.ppp.remote) = (own, config.peer);
         of_line.ppp.login.clone_from(&config.login);
-        // Else slirp on 64 bits loses packets with data; it costs an octet.
+        // Else slirp on 64 bits loses packets with data; it costs those an octet.
         of_line.names_slot = true;
+        of_line.ppp.vj_slots = of_line.ppp.vj_slots.filter(|_| config.compress);
         let mut key = [0; 8];
         dice.fill(&mut key);
         let mut queue = Queue::new(Discipline::FqCoDel, LIMITS);

@@ -39,6 +39,7 @@ impl Run<'_> {
             if let Some(fault) = self.world.fault() {
                 return Err(LabError::Failed { program: "the lab".into(), said: fault });
             }
+            self.world.lines.check()?;
             if let Some(gateways) = &mut self.gateways {
                 gateways.check()?;
             }
