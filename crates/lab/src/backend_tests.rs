@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "backend_end_tests.rs"]
 mod end;
+#[path = "backend_line_tests.rs"]
+mod lines;
 #[path = "backend_queue_tests.rs"]
 mod queues;
 

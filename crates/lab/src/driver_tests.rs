@@ -102,6 +102,7 @@ fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (R
         room: Box::new(|_, _| true),
         captures: [None, None],
         unix_offset_ns: 0,
+        damaged: false,
     };
     (Running::start(job).unwrap(), sockets, nodes)
 }

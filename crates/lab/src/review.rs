@@ -57,6 +57,11 @@ pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
         };
         review.clause(clause, treatment);
     }
+    let has_lines = scenario.channels.iter().any(|channel| matches!(channel.kind, ChannelKind::Serial(_)));
+    if has_lines && (gateways::tool().is_none() || gateways::daemon().is_none()) {
+        let why = "serial lines need the programs wavelane and wavelaned, which are not beside this one: build them, or name them in WAVELANE and WAVELANED";
+        review.clause("channels", Treatment::Refused(why.into()));
+    }
     if let Err(error) = Plan::of(scenario) {
         review.clause("channels", Treatment::Refused(error.to_string()));
     }

@@ -9,7 +9,7 @@ use crate::tools;
 use crate::topology::Plan;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wavelane_base::{Instant, Machine, Seed, Span};
+use wavelane_base::{Instant, Machine, Ratio, Seed, Span};
 use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::RING_BOUND;
 use wavelane_channel::cellular::Cellular;
@@ -208,7 +208,7 @@ impl World {
         // The queue is the daemon's, which hands out octets as fast as the line takes them.
         (config.forward.cable.queue, config.reverse.cable.queue) = (QueueLimit::Bounded, QueueLimit::Bounded);
         let make = |name: &str| Serial::new(seed, name, &config).map_err(|why| why.to_string());
-        let running = start_pair(channel, (ptys.map(Port::Line), [None, None]), make)?;
+        let running = start_pair(channel, (ptys.map(Port::Line), [None, None]), true, make)?;
         let wire = self.plan.wires[i].clone();
         let nodes = wire.ends.map(|node| &self.nodes[node]);
         self.lines.start((channel, &wire), nodes, &ports, recording.logs)?;
@@ -239,12 +239,12 @@ impl World {
         let mut config = match &channel.kind {
             ChannelKind::Cable(config) => (**config).clone(),
             ChannelKind::Bluetooth(config) => {
-                return start_pair(channel, both, |name| {
+                return start_pair(channel, both, is_noisy(scenario), |name| {
                     Bluetooth::new(seed, name, *config).map_err(|e| e.to_string())
                 });
             }
             ChannelKind::Cellular(config) => {
-                return start_pair(channel, both, |name| {
+                return start_pair(channel, both, is_noisy(scenario), |name| {
                     Cellular::new(seed, name, **config).map_err(|e| e.to_string())
                 });
             }
@@ -279,6 +279,7 @@ impl World {
             room: Box::new(move |cable, end| cable.holding(ways[end]).waiting.frames < rings[end]),
             captures,
             unix_offset_ns: unix_offset_ns(),
+            damaged: is_noisy(scenario),
         };
         Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
     }
@@ -394,10 +395,21 @@ fn settle(ns: &Netns, kind: NodeKind) -> Result<(), NetnsError> {
     Ok(())
 }
 
+/// Whether a line of the scenario damages packets, of which SLIP finds none.
+fn is_noisy(scenario: &Scenario) -> bool {
+    scenario.channels.iter().any(|channel| match &channel.kind {
+        ChannelKind::Serial(serial) => [&serial.line.forward, &serial.line.reverse]
+            .iter()
+            .any(|way| way.noise != Ratio::ZERO || way.uart.is_some()),
+        _ => false,
+    })
+}
+
 /// Starts a medium between two ports that is no cable; its parameters stay, and it takes every packet.
 fn start_pair<M: Machine + Send + 'static>(
     channel: &Channel,
     (ports, captures): ([Port; 2], [Option<CaptureFile>; 2]),
+    damaged: bool,
     make: impl Fn(&str) -> Result<M, String>,
 ) -> Result<Running, LabError> {
     let made = |name: &str| make(name).map_err(|why| LabError::Topology(format!("channel '{}': {why}", channel.name)));
@@ -410,6 +422,7 @@ fn start_pair<M: Machine + Send + 'static>(
         room: Box::new(|_, _| true),
         captures,
         unix_offset_ns: unix_offset_ns(),
+        damaged,
     };
     Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
 }
