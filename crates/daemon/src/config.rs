@@ -194,6 +194,8 @@ pub struct ProxyRules {
     pub dscps: Vec<u8>,
     /// The largest segments of connections to and from networks.
     pub clamps: Vec<Clamp>,
+    /// The device that what is split goes through, if the kernel's sockets do not take it.
+    pub device: Option<String>,
 }
 
 /// The largest segment of connections to and from a network.

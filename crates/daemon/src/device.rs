@@ -185,6 +185,19 @@ fn make(tun: &Tun) -> Result<OffloadTun, DeviceError> {
     Ok(made)
 }
 
+/// Makes the device of a proxy on our own TCP. It has no address and carries packets of every size.
+pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
+    let made = OffloadTun::open(name, true)?;
+    run("ip", &["link", "set", "dev", name, "mtu", &u16::MAX.to_string()], "")?;
+    no_made_up_address(name);
+    allow_other_ways(name)?;
+    // This host's own ICMP errors about packets that are not split come back through it too.
+    let path = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");
+    let refused = |e: std::io::Error| ToolError::Refused { tool: path.clone(), said: e.to_string() };
+    std::fs::write(&path, "1").map_err(refused)?;
+    Ok(made)
+}
+
 /// Routers have no use for an address that the kernel makes up, as it does when IPv6 comes back with an MTU that is large enough; a kernel
 /// without IPv6 does not know the word.
 fn no_made_up_address(name: &str) {

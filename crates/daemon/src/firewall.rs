@@ -171,7 +171,9 @@ fn hindrance(config: &Config, chain: &Strict, kind: Kind) -> Option<String> {
     let insert = |matching: &str| kind.insert((family, table, name), matching);
     let of = if kind == Kind::Older { " of iptables-legacy" } else { "" };
     let place = format!("chain {name} of table {family} {table}{of}");
+    let own_tcp = intercept.proxy.as_ref().and_then(|proxy| proxy.device.as_ref());
     match chain.hook {
+        Hook::Input if own_tcp.is_some() => None,
         Hook::Input => {
             let local = intercept.local.then_some("lo");
             let mut names = intercept.interfaces.iter().map(String::as_str).chain(local);
@@ -188,7 +190,7 @@ fn hindrance(config: &Config, chain: &Strict, kind: Kind) -> Option<String> {
         // Only single rules of such chains are looked at.
         Hook::Prerouting => None,
         Hook::Forward => {
-            let device = &config.tun.as_ref()?.name;
+            let device = config.tun.as_ref().map(|tun| &tun.name).or(own_tcp)?;
             (concerned && !accepts(&format!("\"{device}\""))).then(|| {
                 format!(
                     "{place} drops what none of its rules accepts, and none names {device}: packets through it may not arrive; run `{}` and `{}`, and have your firewall do so at boot",

@@ -13,6 +13,7 @@ mod plain;
 mod queue;
 mod ranges;
 mod tables;
+mod userspace;
 
 pub(crate) use bridges::Bridged;
 pub(crate) use family::Family;
@@ -95,6 +96,8 @@ pub(crate) struct Rules {
     generation: u32,
     /// The internal listeners' ports.
     ports: Vec<u16>,
+    /// The device that marked packets are led to instead of to listeners.
+    device: Option<String>,
     queue_rule: bool,
     /// The IP versions whose SYNs are led to our chain.
     held: Vec<Family>,
@@ -142,6 +145,7 @@ impl Rules {
             owner: None,
             generation: 0,
             ports: ports.to_vec(),
+            device: config.intercept.as_ref().and_then(|i| i.proxy.as_ref()?.device.clone()),
             queue_rule: false,
             held: Vec::new(),
             _lock: lock,
@@ -166,26 +170,38 @@ impl Rules {
         }
         Ok((rules, no_queue))
     }
-    /// Leads marked packets to our listeners, by the rule and the route that stand for it.
+    /// Leads marked packets to our listeners or our device, by the rule and the route that stand for it.
     pub(crate) fn lead_home(&self) -> Result<(), ToolError> {
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
+        if let Some(device) = &self.device {
+            run("ip", &["link", "set", "dev", device, "up"], "")?;
+        }
         Family::each(|family| {
-            if family as usize >= self.ports.len() {
+            if self.device.is_none() && family as usize >= self.ports.len() {
                 return Ok(());
             }
-            let route =
-                [family.ip_flag(), "route", "replace", "local", family.everything(), "dev", "lo", "table", &number];
+            let home = self.home(family);
+            let route: Vec<&str> = home.split(' ').collect();
+            let route = [&[family.ip_flag(), "route", "replace"], &route[..], &["table", &number]].concat();
             let led = run("ip", &route, "").map(drop);
             family.add_rule(&["fwmark", &mark, "lookup", &number, "priority", &number]).and(led)
         })
     }
+    /// The route that leads there.
+    fn home(&self, family: Family) -> String {
+        let everything = family.everything();
+        match &self.device {
+            Some(device) => format!("{everything} dev {device}"),
+            None => format!("local {everything} dev lo"),
+        }
+    }
     /// How many routes lead there.
     pub(crate) fn routes(&self) -> usize {
-        self.ports.len()
+        if self.device.is_some() { Family::here().count() } else { self.ports.len() }
     }
     /// Takes what others put into the table of these out of it.
     pub(crate) fn purge(&self) {
-        let home = Family::ALL.map(|family| format!("local {} dev lo", family.everything()));
+        let home = Family::ALL.map(|family| self.home(family));
         device::remove_foreign(NUMBER, &home);
     }
     /// Holds SYNs again when another program took the rules for that away, or a part of them.

@@ -88,6 +88,10 @@ impl<E: Engine> Door<E> {
     pub fn connections(&self) -> impl Iterator<Item = &Connection<Kept<E>>> {
         self.connections.iter().map(|(_, connection)| connection)
     }
+    /// The same with their tokens.
+    pub fn tokens(&self) -> impl Iterator<Item = (u64, &Connection<Kept<E>>)> {
+        self.connections.iter()
+    }
     /// How many there are.
     pub fn len(&self) -> usize {
         self.connections.len()

@@ -6,7 +6,7 @@
 use crate::far::{FarSide, FlowEvent, Flows, NotOpened};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
+use wavelane_base::{FlowId, Instant, IpPrefix, ReadOutcome, Streams};
 use wavelane_wire::frame::Reason;
 
 /// The bounds of a pair.
@@ -39,9 +39,19 @@ impl PairConfig {
     }
 }
 
+/// How much waits to be sent to an end: once as much as `high`, no more is taken until it is `low`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// In place of the pair's room.
+    pub high: usize,
+    /// At most `high`.
+    pub low: usize,
+}
+
 /// One end of a flow.
 #[derive(Default)]
 struct End {
+    marks: Option<Marks>,
     /// Written at the other end and unread here.
     waiting: VecDeque<u8>,
     /// The writer at the other end waits for room.
@@ -56,6 +66,8 @@ struct End {
 /// See the module's description.
 pub struct Pair {
     config: PairConfig,
+    /// Of ends in a network; the first that holds the address counts.
+    towards: Vec<(IpPrefix, Marks)>,
     ends: BTreeMap<FlowId, End>,
     /// Flows with an end or two.
     flows: usize,
@@ -73,11 +85,23 @@ pub fn other(flow: FlowId) -> FlowId {
 impl Pair {
     /// A pair without flows.
     pub fn new(config: PairConfig) -> Self {
-        Self { config, ends: BTreeMap::new(), flows: 0, waiting: 0, events: VecDeque::new(), next: 0 }
+        Self {
+            config,
+            towards: Vec::new(),
+            ends: BTreeMap::new(),
+            flows: 0,
+            waiting: 0,
+            events: VecDeque::new(),
+            next: 0,
+        }
     }
     /// Bounds it otherwise from now on; what waits stays, and so do flows beyond the new bounds.
     pub fn set_config(&mut self, config: PairConfig) {
         self.config = config;
+    }
+    /// Flows from now on have these marks towards ends in one of these networks.
+    pub fn set_marks(&mut self, towards: Vec<(IpPrefix, Marks)>) {
+        self.towards = towards;
     }
     /// What to tell the door next; at most a few events per call and flow.
     pub fn poll_event(&mut self) -> Option<FlowEvent> {
@@ -103,16 +127,18 @@ impl Pair {
         self.flows -= usize::from(!self.ends.contains_key(&other(flow)));
         true
     }
-    /// How much may wait at an end where `held` bytes do.
-    fn limit(&self, held: usize) -> usize {
-        self.config.limit(held, self.waiting)
+    /// How much may wait at an end, and at how much its writer is woken.
+    fn limits(&self, end: &End) -> (usize, usize) {
+        let room = end.marks.map_or(self.config.room, |marks| marks.high);
+        let limit = PairConfig { room, ..self.config }.limit(end.waiting.len(), self.waiting);
+        // Not for every byte: a writer is woken for something worth writing.
+        (limit, end.marks.filter(|marks| marks.high == limit).map_or(limit - limit / 4, |marks| marks.low))
     }
     /// The end has read all that there was: a reset that waited behind it arrives, and a writer has room.
     fn was_read(&mut self, flow: FlowId) {
-        let limit = self.ends.get(&flow).map_or(0, |end| self.limit(end.waiting.len()));
+        let (_, low) = self.ends.get(&flow).map_or((0, 0), |end| self.limits(end));
         let Some(end) = self.ends.get_mut(&flow) else { return };
-        // Not for every byte: a writer is woken for something worth writing.
-        if end.wanted && end.waiting.len() <= limit - limit / 4 {
+        if end.wanted && end.waiting.len() <= low {
             end.wanted = false;
             self.events.push_back(FlowEvent::Writable(other(flow)));
         }
@@ -183,10 +209,11 @@ impl Streams for Pair {
 impl Flows for Pair {
     fn room(&mut self, _: Instant, flow: FlowId) -> usize {
         let alive = self.ends.contains_key(&flow);
-        let held = self.ends.get(&other(flow)).map_or(0, |end| end.waiting.len());
-        let limit = self.limit(held);
+        let (limit, low) = self.ends.get(&other(flow)).map_or((0, 0), |end| self.limits(end));
         let Some(end) = self.ends.get_mut(&other(flow)).filter(|end| alive && !end.ended) else { return 0 };
-        let room = limit.saturating_sub(held);
+        let held = end.waiting.len();
+        let stopped = end.marks.is_some() && end.wanted && held > low;
+        let room = if stopped { 0 } else { limit.saturating_sub(held) };
         end.wanted |= room == 0;
         room
     }
@@ -214,8 +241,9 @@ impl FarSide for Pair {
         }
         let near = FlowId(self.next);
         self.next += 2;
-        for flow in [near, other(near)] {
-            self.ends.insert(flow, End::default());
+        for (flow, remote) in [(near, source), (other(near), target)] {
+            let of = self.towards.iter().find(|(network, _)| network.contains(remote.ip()));
+            self.ends.insert(flow, End { marks: of.map(|(_, marks)| *marks), ..End::default() });
         }
         self.flows += 1;
         self.events.push_back(FlowEvent::Incoming { flow: other(near), source, target });

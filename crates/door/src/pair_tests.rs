@@ -126,3 +126,22 @@ fn readers_that_stop_leave_the_others_their_share_of_the_pool() {
     assert_eq!(pair.read(NOW, other(near[0]), &mut all), ReadOutcome::Data(1 << 10));
     assert_eq!(pair.room(NOW, near[2]), 32);
 }
+
+#[test]
+fn a_side_takes_up_to_its_high_mark_and_goes_on_at_its_low_one() {
+    let mut pair = Pair::new(PairConfig { room: 64, flows_max: 1, pool: 1 << 10 });
+    pair.set_marks(vec![("10.0.0.2/32".parse().expect("a network"), Marks { high: 10, low: 4 })]);
+    let (source, target) = (SocketAddr::from(([10, 0, 0, 1], 40_000)), SocketAddr::from(([10, 0, 0, 2], 80)));
+    let near = pair.open(NOW, (), source, target).expect("room for one");
+    let far = other(near);
+    assert_eq!(pair.write(NOW, far, &[0; 70]), 64, "the other side has the pair's room");
+    assert_eq!(pair.write(NOW, near, &[0; 20]), 10);
+    assert_eq!(pair.room(NOW, near), 0);
+    events(&mut pair);
+    for left in (5..10).rev() {
+        pair.consume(NOW, far, 1);
+        assert_eq!((pair.room(NOW, near), events(&mut pair)), (0, Vec::new()), "{left} wait");
+    }
+    pair.consume(NOW, far, 1);
+    assert_eq!((events(&mut pair), pair.room(NOW, near)), (vec![FlowEvent::Writable(near)], 6));
+}

@@ -139,8 +139,12 @@ const KEEPALIVE_TRIES: u32 = 3;
 /// own keepalive ends at the gateway near it. Clients are asked as rarely as the kernel does: one that sleeps stays connected.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
+/// After so much silence a server is asked, at this interval, so often.
+pub const SERVER_WATCH: (Duration, Duration, u32) = (KEEPALIVE_AFTER, KEEPALIVE_EVERY, KEEPALIVE_TRIES);
+
 fn server_watch() -> TcpKeepalive {
-    TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY).with_retries(KEEPALIVE_TRIES)
+    let (after, every, tries) = SERVER_WATCH;
+    TcpKeepalive::new().with_time(after).with_interval(every).with_retries(tries)
 }
 
 /// Makes the coming close end the stream in order instead of resetting it.

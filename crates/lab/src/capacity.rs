@@ -5,7 +5,7 @@ use crate::gateways::{Companions, Gateways, Services};
 use crate::haproxy::{self, Haproxy};
 use crate::peers::{self, Peers};
 use crate::program::{self, Program};
-use crate::proxies::Proxies;
+use crate::proxies::{Proxies, ProxyEngine};
 use crate::review;
 use crate::topology::Plan;
 use crate::world::{Recording, Veth, World};
@@ -110,6 +110,8 @@ pub enum ProxyKind {
     Plain,
     /// `wavelaned` as a split proxy.
     Ours,
+    /// The same on its own TCP.
+    Userspace,
     /// HAProxy in transparent mode, by `splice(2)` or by copying.
     Haproxy {
         /// Whether it may splice.
@@ -120,7 +122,7 @@ pub enum ProxyKind {
 impl ProxyKind {
     fn stack(self) -> Stack {
         match self {
-            Self::Ours => Stack::TcpSplit { kind: TcpKind::Cubic },
+            Self::Ours | Self::Userspace => Stack::TcpSplit { kind: TcpKind::Cubic },
             _ => Stack::Tcp { kind: TcpKind::Cubic, rts: false },
         }
     }
@@ -196,8 +198,10 @@ impl Bench {
         let mut stop = || cancelled.load(Ordering::Relaxed);
         let between = match kind {
             ProxyKind::Plain => Between::Nothing,
-            ProxyKind::Ours => {
-                Between::Proxies(Proxies::start(&scenario, &world, TcpKind::Cubic, (out, "proxy"), &mut stop)?)
+            ProxyKind::Ours | ProxyKind::Userspace => {
+                let engine = if kind == ProxyKind::Ours { ProxyEngine::Kernel } else { ProxyEngine::Userspace };
+                let place = (out, "proxy");
+                Between::Proxies(Proxies::start(&scenario, &world, (TcpKind::Cubic, engine), place, &mut stop)?)
             }
             ProxyKind::Haproxy { splice } => {
                 Between::Haproxy(Haproxy::start(&world.nodes[NEAR], PORT, splice, out, &mut stop)?)

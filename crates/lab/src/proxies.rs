@@ -24,6 +24,13 @@ const READY_WITHIN: Span = Span::from_secs(20);
 const READY: &str = "splits TCP from";
 const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
 
+/// Whose TCP the halves of connections are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ProxyEngine {
+    Kernel,
+    Userspace,
+}
+
 /// The running proxies. Dropping them stops them.
 pub(crate) struct Proxies {
     programs: Vec<Program>,
@@ -61,9 +68,7 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
         let lacking = settings.sides.iter().filter_map(|side| side.tcp.as_ref().and_then(lacking));
         if let Some(key) = lacking.chain(settings.knobs.buffer.map(|_| "buffer".to_owned())).next() {
             let node = &settings.node;
-            return Err(format!(
-                "the proxy on '{node}' has the kernel's TCP, which has no {key}: run it with --on sim"
-            ));
+            return Err(format!("the proxy on '{node}' is wavelaned, which has no {key}: run it with --on sim"));
         }
     }
     for (program, found) in [("wavelane", tool()), ("wavelaned", daemon())] {
@@ -80,12 +85,33 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
     }
 }
 
-/// A knob that the kernel's TCP lacks.
+/// A knob that no engine of the daemon has.
 fn lacking(knobs: &TcpKnobs) -> Option<String> {
+    let TcpKnobs { ack_every, ack_delay, quick_acks, initial_window, rto_initial, .. } = knobs.clone();
+    let of_own = TcpKnobs { ack_every, ack_delay, quick_acks, initial_window, rto_initial, ..of_kernel(knobs) };
+    unknown(&of_own, knobs)
+}
+
+/// What of a side's knobs the kernel's TCP has.
+fn of_kernel(knobs: &TcpKnobs) -> TcpKnobs {
     let TcpKnobs { segment, window, rto_min, rto_max, .. } = knobs.clone();
-    let has = TcpKnobs { segment, window, rto_min, rto_max, ..TcpKnobs::default() };
-    let has = TCP.turned(File::Scenario, &has);
-    TCP.turned(File::Scenario, knobs).into_iter().find(|knob| !has.contains(knob)).map(|(key, _)| key.into_owned())
+    TcpKnobs { segment, window, rto_min, rto_max, ..TcpKnobs::default() }
+}
+
+/// A knob of `all` that `has` has not.
+fn unknown(has: &TcpKnobs, all: &TcpKnobs) -> Option<String> {
+    let has = TCP.turned(File::Scenario, has);
+    TCP.turned(File::Scenario, all).into_iter().find(|knob| !has.contains(knob)).map(|(key, _)| key.into_owned())
+}
+
+/// The engine of a gateway's proxy: `least` unless a side has knobs that only our own TCP has.
+fn engine(settings: Option<&GatewaySettings>, least: ProxyEngine) -> ProxyEngine {
+    let needs = |knobs: &TcpKnobs| unknown(&of_kernel(knobs), knobs).is_some();
+    let sides = settings.map_or(&[][..], |settings| &settings.sides);
+    match sides.iter().filter_map(|side| side.tcp.as_ref()).any(needs) {
+        true => ProxyEngine::Userspace,
+        false => least,
+    }
 }
 
 impl Proxies {
@@ -93,7 +119,7 @@ impl Proxies {
     pub(crate) fn start(
         scenario: &Scenario,
         world: &World,
-        kind: TcpKind,
+        (kind, engine): (TcpKind, ProxyEngine),
         (out, label): (&Path, &str),
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
@@ -104,7 +130,7 @@ impl Proxies {
             let name = &scenario.nodes[node].name;
             let file = started._folder.path().join(format!("{name}.toml"));
             let control = started._folder.path().join(format!("{name}.sock"));
-            let text = config(scenario, &world.plan, node, kind, &control);
+            let text = config(scenario, &world.plan, node, (kind, engine), &control);
             std::fs::write(&file, text).map_err(LabError::io(format!("cannot write {}", file.display())))?;
             let log = logs.join(format!("{label}-{name}.log"));
             let mut command = tools::command(daemon().ok_or_else(missing)?);
@@ -176,16 +202,23 @@ fn counters(ns: &Netns, control: &Path) -> Option<String> {
 }
 
 /// The file of the proxy on a gateway. Everything that crosses it is a target.
-fn config(scenario: &Scenario, plan: &Plan, node: usize, kind: TcpKind, control: &Path) -> String {
+fn config(
+    scenario: &Scenario,
+    plan: &Plan,
+    node: usize,
+    (kind, least): (TcpKind, ProxyEngine),
+    control: &Path,
+) -> String {
     let wires = plan.wires.iter().filter(|wire| wire.end_of(node).is_some());
     let interfaces: Vec<String> = wires.map(|wire| format!("\"{}\"", wire.interface)).collect();
     let name = &scenario.nodes[node].name;
+    let knobs = scenario.gateways.iter().find(|knobs| knobs.node == *name);
     let mut text = format!(
-        "[proxy]\nname = \"{name}\"\ninterfaces = [{}]\ntargets = [\"0.0.0.0/0\"]\ncontrol = \"{}\"\n",
+        "[proxy]\nname = \"{name}\"\nengine = \"{}\"\ninterfaces = [{}]\ntargets = [\"0.0.0.0/0\"]\ncontrol = \"{}\"\n",
+        if engine(knobs, least) == ProxyEngine::Kernel { "kernel" } else { "userspace" },
         interfaces.join(", "),
         control.display()
     );
-    let knobs = scenario.gateways.iter().find(|knobs| knobs.node == *name);
     let sides = knobs.map_or(&[][..], |knobs| &knobs.sides);
     for (number, side) in sides.iter().enumerate() {
         text += &side_text(scenario, plan, (number, side), kind);

@@ -11,7 +11,7 @@ use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
 use crate::mptcp;
 use crate::peers::{self, Peers};
-use crate::proxies::Proxies;
+use crate::proxies::{Proxies, ProxyEngine};
 use crate::review::controls;
 use crate::spurts::Hearing;
 use crate::tally::{Counts, Tally};
@@ -135,7 +135,13 @@ impl<'a> Run<'a> {
             (context.progress)(Progress { stack, seed, at: Span::ZERO, of, note });
             context.cancelled.load(Ordering::Relaxed)
         };
-        self.proxies = Some(Proxies::start(self.scenario, &self.world, kind, (out, label.as_str()), &mut stop)?);
+        self.proxies = Some(Proxies::start(
+            self.scenario,
+            &self.world,
+            (kind, ProxyEngine::Kernel),
+            (out, label.as_str()),
+            &mut stop,
+        )?);
         Ok(())
     }
 

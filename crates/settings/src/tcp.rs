@@ -47,6 +47,9 @@ const SEGMENTS: Bounds = Bounds::of(40, 2_200);
 /// To the largest window there is with scaling (RFC 7323, section 2.3).
 const BUFFERS: Bounds = Bounds::of(40, 1 << 30);
 const COUNTS: Bounds = Bounds::of(1, 1_000);
+const QUICK: Bounds = Bounds::of(0, 1_000);
+/// From one large segment to what one flow needs over a satellite.
+const WAITING: Bounds = Bounds::of(16 << 10, 1 << 30);
 const TIMERS: Bounds = Bounds::of(1, Span::from_secs(60).as_nanos());
 
 /// Their declarations, in the order in which the guide has them.
@@ -63,55 +66,56 @@ pub const TCP: Group<TcpKnobs> = Group(&[
     Knob { name: "rto-min", stands: SCENARIO, bounds: TIMERS, field: |k| &mut k.rto_min, default: "", says: "least RTO" },
     Knob { name: "rto-initial", stands: SCENARIO, bounds: TIMERS, field: |k| &mut k.rto_initial, default: "", says: "RTO before the first measurement" },
     Knob { name: "rto-max", stands: SCENARIO, bounds: TIMERS, field: |k| &mut k.rto_max, default: "", says: "most, back-off included" },
-    Knob { name: "quick-acks", stands: SCENARIO, bounds: Bounds::of(0, 1_000), field: |k| &mut k.quick_acks, default: "", says: "segments acknowledged at once when a connection begins (Linux: 16)" },
+    Knob { name: "quick-acks", stands: SCENARIO, bounds: QUICK, field: |k| &mut k.quick_acks, default: "", says: "segments acknowledged at once when a connection begins (Linux: 16)" },
     Knob { name: "sack", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.sack, default: "", says: "selective acknowledgement" },
     Knob { name: "timestamps", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.timestamps, default: "", says: "RFC 7323" },
     Knob { name: "window-scale", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.window_scale, default: "", says: "RFC 7323" },
     Knob { name: "limited-transmit", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.limited_transmit, default: "", says: "RFC 3042" },
 ]);
 
-/// What no side of a proxy can be told while the kernel's TCP serves it.
+/// What a proxy of this version cannot be told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking;
 
 impl Setting for Lacking {
     fn read(value: &Value<'_>, _: &Bounds) -> Result<Self, FileError> {
-        Err(value.impossible(format!(
-            "{} is no knob of engine = \"kernel\", only of \"userspace\", which this version has in the simulator alone (`sides` of [gateways.NAME] under tcp-*+split): remove it",
-            value.path
-        )))
+        Err(value.impossible(format!("{} is not in this version of wavelaned: remove it", value.path)))
     }
 }
 
-/// The settings of one side of a proxy; what is not set keeps the kernel's.
+/// The settings of one side of a proxy; what is not set keeps the engine's.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "what each does stands in its row of SIDE")]
 pub struct SideKnobs {
     pub congestion: Option<String>,
     pub mss: Option<u16>,
     pub tcp: TcpKnobs,
+    pub high: Option<Octets>,
+    pub low: Option<Octets>,
     pub lacking: Option<Lacking>,
-}
-
-const fn lacking(name: &'static str) -> Knob<SideKnobs> {
-    Knob { name, stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.lacking, default: "", says: "" }
 }
 
 /// Their declarations, in the order in which the guide has them.
 #[rustfmt::skip] // A table is read by its rows.
 pub const SIDE: Group<SideKnobs> = Group(&[
-    Knob { name: "congestion", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.congestion, default: "`bbr`", says: "a congestion control of the kernel's" },
+    Knob { name: "congestion", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.congestion, default: "`bbr`", says: "one of the kernel's; in `userspace` `bbr`, `bbr3`, `cubic` or `reno`" },
     // From the least that IPv4 asks of hosts (RFC 9293, section 3.7.1) to a jumbo frame's.
     Knob { name: "mss", stands: DAEMON, bounds: Bounds::of(536, 8_960), field: |k| &mut k.mss, default: "each end's", says: "largest segment, both ways" },
     Knob { name: "buffer", stands: DAEMON, bounds: Bounds::of(16 << 10, 1 << 30), field: |k| &mut k.tcp.window, default: "512 KiB in and 256 KiB out",
         says: "of the socket, each way: at least rate times round trip of that side" },
     // The bounds of the kernel's TCP_RTO_MIN_US and TCP_RTO_MAX_MS.
-    Knob { name: "rto-min", stands: DAEMON, bounds: Bounds::times(Span::from_millis(1), Span::from_secs(1)), field: |k| &mut k.tcp.rto_min, default: "the kernel's",
-        says: "least retransmission timeout (Linux 6.18)" },
-    Knob { name: "rto-max", stands: DAEMON, bounds: Bounds::times(Span::from_secs(1), Span::from_secs(120)), field: |k| &mut k.tcp.rto_max, default: "the kernel's",
-        says: "largest retransmission timeout (Linux 6.18)" },
-    lacking("ack-every"), lacking("ack-delay"), lacking("quick-acks"), lacking("high"), lacking("low"), lacking("initial-window"),
-    lacking("rto-initial"), lacking("freeze"),
+    Knob { name: "rto-min", stands: DAEMON, bounds: Bounds::times(Span::from_millis(1), Span::from_secs(1)), field: |k| &mut k.tcp.rto_min, default: "the engine's",
+        says: "least retransmission timeout (the kernel's from Linux 6.18 on)" },
+    Knob { name: "rto-max", stands: DAEMON, bounds: Bounds::times(Span::from_secs(1), Span::from_secs(120)), field: |k| &mut k.tcp.rto_max, default: "the engine's",
+        says: "largest retransmission timeout (likewise)" },
+    Knob { name: "ack-every", stands: DAEMON, bounds: COUNTS, field: |k| &mut k.tcp.ack_every, default: "2", says: "segments acknowledged together" },
+    Knob { name: "ack-delay", stands: DAEMON, bounds: TIMERS, field: |k| &mut k.tcp.ack_delay, default: "40 ms", says: "how long that may wait" },
+    Knob { name: "quick-acks", stands: DAEMON, bounds: QUICK, field: |k| &mut k.tcp.quick_acks, default: "16", says: "segments acknowledged at once at the start" },
+    Knob { name: "initial-window", stands: DAEMON, bounds: COUNTS, field: |k| &mut k.tcp.initial_window, default: "10", says: "segments at the start" },
+    Knob { name: "rto-initial", stands: DAEMON, bounds: Bounds::times(Span::from_millis(1), Span::from_secs(60)), field: |k| &mut k.tcp.rto_initial, default: "1 s", says: "timeout before the first measurement" },
+    Knob { name: "high", stands: DAEMON, bounds: WAITING, field: |k| &mut k.high, default: "128 KiB", says: "most that waits to be sent there, of a connection" },
+    Knob { name: "low", stands: DAEMON, bounds: WAITING, field: |k| &mut k.low, default: "3/4 of `high`", says: "at which more is taken again" },
+    Knob { name: "freeze", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.lacking, default: "", says: "" },
 ]);
 
 /// The settings of a proxy.
@@ -125,7 +129,7 @@ pub struct ProxyKnobs {
 /// Their declarations, in the order in which the guide has them.
 #[rustfmt::skip] // A table is read by its rows.
 pub const PROXY: Group<ProxyKnobs> = Group(&[
-    Knob { name: "connections-max", stands: DAEMON, bounds: Bounds::of(1, 100_000), field: |k| &mut k.connections_max, default: "8000; two descriptors each",
+    Knob { name: "connections-max", stands: DAEMON, bounds: Bounds::of(1, 100_000), field: |k| &mut k.connections_max, default: "8000; in `kernel` two descriptors each",
         says: "connections at a time; beyond them, new ones go plainly" },
     Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(1 << 20, 1 << 40), field: |k| &mut k.pool, default: "256 MiB",
         says: "bytes that wait between the halves of all connections" },

@@ -5,7 +5,7 @@ use crate::wiring::Shape;
 use wavelane_run::Treatment;
 use wavelane_scenario::{GatewaySettings, Scenario, Stack, TcpKind};
 use wavelane_settings::{TcpKnobs, TcpProfile};
-use wavelane_tcp::{Config, CongestionControl, RtoFloor};
+use wavelane_tcp::{Config, CongestionControl};
 
 /// What becomes of a stack.
 pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
@@ -62,33 +62,17 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
         (TcpKind::Bbr3, _) => Config::linux(CongestionControl::Bbr3),
         (TcpKind::Y2001, _) => Config::tcp_2001(),
     };
-    let size = |octets: Option<wavelane_base::Octets>| octets.map(|o| usize::try_from(o.get()).unwrap_or(usize::MAX));
-    let window = size(knobs.window);
     let needed = if config.window_scale { needed } else { 0 };
     Config {
         // As the laboratory's programs do (TCP_NODELAY): Nagle would hold each echo until the one before is answered.
         nagle: false,
-        mss: knobs.segment.and_then(|s| u16::try_from(s.get()).ok()).unwrap_or(config.mss),
-        receive_buffer: window.unwrap_or(config.receive_buffer.max(needed)),
-        receive_window_initial: if window.is_some() { None } else { config.receive_window_initial },
-        send_buffer: size(knobs.send_buffer).unwrap_or(config.send_buffer.max(needed)),
+        receive_buffer: config.receive_buffer.max(needed),
+        send_buffer: config.send_buffer.max(needed),
         // A program that always has more to write fills any buffer; the larger one is for data in flight.
         unsent_low_water: (knobs.send_buffer.is_none() && needed > config.send_buffer).then_some(config.send_buffer),
-        initial_window: knobs.initial_window.unwrap_or(config.initial_window),
-        delayed_ack_count: knobs.ack_every.unwrap_or(config.delayed_ack_count),
-        // An acknowledgement per segment includes those beyond a hole.
-        compressed_acks: if knobs.ack_every == Some(1) { 0 } else { config.compressed_acks },
-        delayed_ack_timer: knobs.ack_delay.unwrap_or(config.delayed_ack_timer),
-        rto_floor: knobs.rto_min.map_or(config.rto_floor, RtoFloor::Total),
-        rto_initial: knobs.rto_initial.unwrap_or(config.rto_initial),
-        rto_max: knobs.rto_max.unwrap_or(config.rto_max),
-        quick_acks: knobs.quick_acks.unwrap_or(config.quick_acks),
-        sack: knobs.sack.unwrap_or(config.sack),
-        timestamps: knobs.timestamps.unwrap_or(config.timestamps),
-        window_scale: knobs.window_scale.unwrap_or(config.window_scale),
-        limited_transmit: knobs.limited_transmit.unwrap_or(config.limited_transmit),
         ..config
     }
+    .turned(knobs)
 }
 
 /// The proxy on a gateway with these knobs, if it has any, under a stack that splits TCP with `kind`.

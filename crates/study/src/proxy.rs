@@ -1,4 +1,4 @@
-//! What one proxy carries where only the machine limits it, beside plain forwarding and HAProxy in transparent mode.
+//! What one proxy carries where only the machine limits it, on either engine, beside plain forwarding and HAProxy in transparent mode.
 //!
 //! Each stands alone on the first of two nodes between a client and a server. Rounds alternate, and medians count.
 
@@ -19,11 +19,13 @@ use wavelane_run::{BackendError, RunError, RunHooks, Verdict};
 pub(crate) const ID: &str = "proxy";
 const PLAIN: &str = "plain";
 const OURS: &str = "wavelaned";
+const OWN_TCP: &str = "wavelaned-userspace";
 const PEER: &str = "haproxy";
 const PEER_SPLICED: &str = "haproxy-splice";
-const KINDS: [(&str, ProxyKind); 4] = [
+const KINDS: [(&str, ProxyKind); 5] = [
     (PLAIN, ProxyKind::Plain),
     (OURS, ProxyKind::Ours),
+    (OWN_TCP, ProxyKind::Userspace),
     (PEER, ProxyKind::Haproxy { splice: false }),
     (PEER_SPLICED, ProxyKind::Haproxy { splice: true }),
 ];
@@ -33,6 +35,9 @@ const WAYS: [(&str, TransferDirection); 2] = [("up", TransferDirection::Up), ("d
 const OPENERS: usize = 8;
 const ECHOES: usize = 2_000;
 const IDLE: usize = 1_000;
+/// What the engine on our own TCP carries at least, in bit/s, and holds at most for a connection that does nothing.
+const OWN_TCP_LEAST: f64 = 1e9;
+const OWN_TCP_IDLE: f64 = 8_000.0;
 /// A process that used less in a second of transfer was not on the way: a dead one forwards plainly and looks fast.
 const CPU_LEAST: f64 = 0.01;
 
@@ -65,7 +70,7 @@ pub(crate) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let (rounds, seconds) = if options.edition == Edition::Full { (5, 5) } else { (3, 1) };
-    for kind in [ProxyKind::Plain, ProxyKind::Ours] {
+    for kind in [ProxyKind::Plain, ProxyKind::Ours, ProxyKind::Userspace] {
         can_proxy(kind).map_err(RunError::Refused)?;
     }
     let of = |round| KINDS.map(|(word, kind)| Task { round, word, kind });
@@ -169,18 +174,23 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
         for stack in [PLAIN, OURS, PEER] {
             rows.push(row(&case, stack, ("goodput_bps", "bit/s"), all.best(stack, of)));
         }
+        let mut own = row(&case, OWN_TCP, ("goodput_bps", "bit/s"), all.of(OWN_TCP, of));
+        judge(&mut own, Aim::AtLeast(OWN_TCP_LEAST));
+        rows.push(own);
+        let over = ratio(all.of(OWN_TCP, of), all.of(OURS, of));
+        rows.push(row(&case, OWN_TCP, ("goodput_over_kernel", "ratio"), over));
         let over = ratio(all.best(OURS, of), all.best(PEER, of));
         beside(&mut rows, row(&case, OURS, ("goodput_over_haproxy", "ratio"), over), Aim::AtLeast(1.2));
         let cost = |figures: &Figures| figures.costs.get(at).copied().flatten();
         let theirs = all.least(&[PEER, PEER_SPLICED], cost);
-        for (stack, cost) in [(OURS, all.of(OURS, cost)), (PEER, theirs)] {
+        for (stack, cost) in [(OURS, all.of(OURS, cost)), (OWN_TCP, all.of(OWN_TCP, cost)), (PEER, theirs)] {
             rows.push(row(&case, stack, ("cpu_own_s_per_gb", "s/GB"), cost));
         }
         let over = ratio(all.of(OURS, cost), theirs);
         beside(&mut rows, row(&case, OURS, ("cpu_over_haproxy", "ratio"), over), Aim::AtMost(1.0));
     }
     let opens = |figures: &Figures| Some(figures.opens_per_s);
-    for stack in [PLAIN, OURS, PEER] {
+    for stack in [PLAIN, OURS, OWN_TCP, PEER] {
         rows.push(row(&[], stack, ("opens_per_s", "1/s"), all.best(stack, opens)));
     }
     let over = ratio(all.best(OURS, opens), all.best(PEER, opens));
@@ -198,6 +208,10 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
     judge(&mut late, Aim::AtMost(1.0));
     rows.push(late);
     let idle = |word: &str| all.of(word, |figures| figures.idle_bytes);
+    rows.push(row(&[], OWN_TCP, ("idle_echo_added_p50_ms", "ms"), p50(OWN_TCP)));
+    let mut own = row(&[], OWN_TCP, ("idle_connection_bytes", "B"), idle(OWN_TCP));
+    judge(&mut own, Aim::AtMost(OWN_TCP_IDLE));
+    rows.push(own);
     let theirs = all.least(&[PEER, PEER_SPLICED], |figures| figures.idle_bytes);
     rows.push(row(&[], PEER, ("idle_connection_bytes", "B"), theirs));
     let mine = row(&[], OURS, ("idle_connection_bytes", "B"), idle(OURS).filter(|_| theirs.is_some()));
@@ -211,7 +225,7 @@ mod tests {
 
     fn of(word: &'static str, scale: f64) -> (&'static str, Figures) {
         let figures = Figures {
-            goodputs: vec![scale; 4],
+            goodputs: vec![1e9 * scale; 4],
             costs: vec![Some(1.0 / scale); 4],
             opens_per_s: 100.0 * scale,
             echo_p50_ms: 0.1 / scale,
@@ -228,7 +242,7 @@ mod tests {
         let absent = |word| {
             (word, Figures { missing: Some("install HAProxy (apt install haproxy)".into()), ..Figures::default() })
         };
-        let found = [of(PLAIN, 3.0), of(OURS, 2.0), absent(PEER), absent(PEER_SPLICED)];
+        let found = [of(PLAIN, 3.0), of(OURS, 2.0), of(OWN_TCP, 1.2), absent(PEER), absent(PEER_SPLICED)];
         let against =
             |rows: &[Row]| rows.iter().filter(|r| r.metric.ends_with("_over_haproxy")).cloned().collect::<Vec<_>>();
         for (edition, verdict) in [(Edition::Quick, Verdict::Info), (Edition::Full, Verdict::Inconclusive)] {
@@ -237,11 +251,11 @@ mod tests {
                 rows.len() == 9 && rows.iter().all(|row| row.verdict == verdict && row.why.contains("apt install"))
             );
         }
-        let found = [of(PLAIN, 3.0), of(OURS, 2.0), of(PEER, 1.0), of(PEER_SPLICED, 1.5)];
+        let found = [of(PLAIN, 3.0), of(OURS, 2.0), of(OWN_TCP, 1.2), of(PEER, 1.0), of(PEER_SPLICED, 1.5)];
         let rows = judged(&found, Edition::Quick);
         assert!(against(&rows).iter().all(|row| row.verdict == Verdict::Pass), "better than the better of both");
         assert!(rows.iter().all(|row| row.verdict != Verdict::Fail && row.verdict != Verdict::Inconclusive));
-        let slow = [of(PLAIN, 3.0), of(OURS, 1.0), of(PEER, 1.0), of(PEER_SPLICED, 1.5)];
+        let slow = [of(PLAIN, 3.0), of(OURS, 1.0), of(OWN_TCP, 0.5), of(PEER, 1.0), of(PEER_SPLICED, 1.5)];
         assert!(judged(&slow, Edition::Quick).iter().filter(|row| row.verdict == Verdict::Fail).count() >= 10);
     }
 }

@@ -1,7 +1,8 @@
 //! Every knob of a connection, and the profiles that set them together.
 
 use crate::quirks::Quirks;
-use wavelane_base::Span;
+use wavelane_base::{Octets, Span};
+use wavelane_settings::TcpKnobs;
 
 /// Which algorithm sets the congestion window. A closed list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -193,6 +194,32 @@ impl Config {
         let cubic = congestion == CongestionControl::Cubic;
         let slow_start_exit = if cubic { SlowStartExit::HyStart } else { SlowStartExit::Loss };
         Self { congestion, slow_start_exit, ..Self::default() }
+    }
+
+    /// This with the knobs turned that are set.
+    pub fn turned(self, knobs: &TcpKnobs) -> Self {
+        let size = |octets: Option<Octets>| octets.map(|o| usize::try_from(o.get()).unwrap_or(usize::MAX));
+        let window = size(knobs.window);
+        Self {
+            mss: knobs.segment.and_then(|s| u16::try_from(s.get()).ok()).unwrap_or(self.mss),
+            receive_buffer: window.unwrap_or(self.receive_buffer),
+            receive_window_initial: if window.is_some() { None } else { self.receive_window_initial },
+            send_buffer: size(knobs.send_buffer).unwrap_or(self.send_buffer),
+            initial_window: knobs.initial_window.unwrap_or(self.initial_window),
+            delayed_ack_count: knobs.ack_every.unwrap_or(self.delayed_ack_count),
+            // An acknowledgement per segment includes those beyond a hole.
+            compressed_acks: if knobs.ack_every == Some(1) { 0 } else { self.compressed_acks },
+            delayed_ack_timer: knobs.ack_delay.unwrap_or(self.delayed_ack_timer),
+            rto_floor: knobs.rto_min.map_or(self.rto_floor, RtoFloor::Total),
+            rto_initial: knobs.rto_initial.unwrap_or(self.rto_initial),
+            rto_max: knobs.rto_max.unwrap_or(self.rto_max),
+            quick_acks: knobs.quick_acks.unwrap_or(self.quick_acks),
+            sack: knobs.sack.unwrap_or(self.sack),
+            timestamps: knobs.timestamps.unwrap_or(self.timestamps),
+            window_scale: knobs.window_scale.unwrap_or(self.window_scale),
+            limited_transmit: knobs.limited_transmit.unwrap_or(self.limited_transmit),
+            ..self
+        }
     }
 
     /// NewReno of ns-3 3.44 with classic recovery, as plain as it can be set: no SACK, timestamps, scaling or limited

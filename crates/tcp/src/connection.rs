@@ -185,6 +185,10 @@ impl Connection {
         }
     }
 
+    /// Whether it waits for the answer to its SYN, and that had this sequence number.
+    pub fn is_opening_with(&self, seq: u32) -> bool {
+        self.state == State::SynSent && self.iss == seq
+    }
     /// If data or our FIN is unacknowledged, how far the peer has acknowledged.
     pub fn undelivered(&self) -> Option<u64> {
         let over = self.state == State::Closed;

@@ -67,6 +67,10 @@ pub struct Host {
     listening: BTreeMap<SocketAddr, Option<Config>>,
     /// Connections to every other address are accepted too.
     transparent: bool,
+    /// What is otherwise for connections that others open.
+    of_callers: Option<fn(Config) -> Config>,
+    /// Those in TIME-WAIT in the order in which they came to it, and others among them that are gone.
+    lingering: VecDeque<FlowId>,
     /// Configurations for connections with remote addresses in a network; the first that holds an address counts.
     towards: Vec<(IpPrefix, Config)>,
     connections: BTreeMap<FlowId, Held>,
@@ -90,6 +94,8 @@ impl Host {
             numbering: Numbering::new(entropy),
             listening: BTreeMap::new(),
             transparent: false,
+            of_callers: None,
+            lingering: VecDeque::new(),
             towards: Vec::new(),
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
@@ -125,6 +131,16 @@ impl Host {
         self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
     }
 
+    /// Connections that others open have what this makes of their configuration.
+    pub fn set_callers(&mut self, of_callers: fn(Config) -> Config) {
+        self.of_callers = Some(of_callers);
+    }
+
+    /// Changes the configuration of connections from now on.
+    pub fn set_config(&mut self, config: Config) {
+        self.config = config;
+    }
+
     /// Opens a connection.
     ///
     /// # Errors
@@ -148,7 +164,7 @@ impl Host {
         if self.pairs.contains_key(&(local, remote)) {
             return Err(HostError::InUse);
         }
-        if self.connections.len() >= CONNECTIONS_MAX {
+        if !self.make_room() {
             return Err(HostError::Full);
         }
         let numbers = self.numbering.of(now, local, remote);
@@ -163,6 +179,10 @@ impl Host {
     /// The state of the connection between two addresses, ours first.
     pub fn state_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<State> {
         self.connection(*self.pairs.get(&(local, remote))?).map(Connection::state)
+    }
+    /// The connection between two addresses, ours first.
+    pub fn flow_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId> {
+        self.pairs.get(&(local, remote)).copied()
     }
     /// A connection, for its owner to inspect.
     pub fn connection(&self, flow: FlowId) -> Option<&Connection> {
@@ -179,6 +199,19 @@ impl Host {
     /// How many connections there are, TIME-WAIT included.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
+    }
+
+    /// Whether one more connection fits. If not, those that linger longest end before their time (as Linux's do beyond its
+    /// `tcp_max_tw_buckets`).
+    fn make_room(&mut self) -> bool {
+        while self.connections.len() >= CONNECTIONS_MAX {
+            let Some(flow) = self.lingering.pop_front() else { return false };
+            if self.connection(flow).is_some_and(|connection| connection.state() == State::TimeWait) {
+                self.at(flow, |connection| connection.finish(Some(Event::Closed)));
+                self.forget(flow);
+            }
+        }
+        true
     }
 
     fn insert(&mut self, connection: Connection) -> FlowId {
@@ -218,6 +251,9 @@ impl Host {
                 connection.events = Default::default();
             }
         }
+        if is == State::TimeWait && was != is {
+            self.lingering.push_back(flow);
+        }
         if connection.events != <[bool; 7]>::default() && !core::mem::replace(&mut held.reporting, true) {
             self.reporting.push_back(flow);
         }
@@ -233,6 +269,9 @@ impl Host {
             return;
         }
         let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
+        while self.lingering.front().is_some_and(|flow| !self.connections.contains_key(flow)) {
+            self.lingering.pop_front();
+        }
         if self.pairs.get(&connection.addresses()) == Some(&flow) {
             self.pairs.remove(&connection.addresses());
         }
@@ -245,6 +284,13 @@ impl Host {
         let Ok(message) = TooBig::parse(packet) else { return };
         if let Some(&flow) = self.pairs.get(&(message.source, message.target)) {
             self.at(flow, |connection| connection.handle_too_big(now, &message));
+        }
+    }
+
+    /// A segment arrived. [`Machine::handle_frame`] reads it out of a packet.
+    pub fn handle_segment(&mut self, now: Instant, segment: &TcpPacket<'_>) {
+        if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) {
+            self.take(now, segment);
         }
     }
 
@@ -274,11 +320,12 @@ impl Host {
         if !plain_syn || !known {
             return self.answer_with_reset(segment);
         }
-        if self.half_open < HALF_OPEN_MAX && self.connections.len() < CONNECTIONS_MAX {
+        if self.half_open < HALF_OPEN_MAX && self.make_room() {
             let numbers = self.numbering.of(now, segment.target, segment.source);
             let of_port = self.listening.get(&segment.target).and_then(Option::as_ref);
             let config = of_port.unwrap_or_else(|| self.config_towards(segment.source.ip()));
-            let connection = Connection::accept(now, config, segment, numbers);
+            let other = self.of_callers.map(|make| make(config.clone()));
+            let connection = Connection::accept(now, other.as_ref().unwrap_or(config), segment, numbers);
             self.half_open += 1;
             self.insert(connection);
         }
@@ -321,10 +368,7 @@ impl Machine for Host {
         for packet in frame.chunks(size) {
             // Damaged packets, and those that are neither, are ignored.
             match TcpPacket::parse(packet) {
-                Ok(segment) if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) => {
-                    self.take(now, &segment);
-                }
-                Ok(_) => {}
+                Ok(segment) => self.handle_segment(now, &segment),
                 Err(_) => self.take_message(now, packet),
             }
         }

@@ -1,4 +1,4 @@
-//! ICMP errors about TCP packets (RFC 792, RFC 1191; RFC 4443): only what path-MTU discovery needs.
+//! ICMP errors about TCP packets (RFC 792, RFC 1191; RFC 4443): what path-MTU discovery needs, and why a server cannot be reached.
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::ip::{IPV4_HEADER_LEN, Ip, checksum, finish_ip, pseudo_sum, put_ip};
@@ -38,28 +38,14 @@ pub struct TooBig {
 impl TooBig {
     /// Reads an IP packet and verifies its checksums.
     pub fn parse(packet: &[u8]) -> Result<Self, DecodeError> {
-        let ip = Ip::parse(packet)?;
-        let (kind, sum) = match ip.protocol {
-            PROTOCOL_ICMP => (V4_TOO_BIG, checksum(&[ip.payload])),
-            PROTOCOL_ICMPV6 => {
-                let len = ip.payload.len() as u16;
-                (V6_TOO_BIG, checksum(&[&pseudo_sum(ip.source, ip.target, PROTOCOL_ICMPV6, len), ip.payload]))
-            }
-            _ => return Err(DecodeError::Invalid("IP protocol")),
-        };
-        if sum != 0 {
-            return Err(DecodeError::Invalid("ICMP checksum"));
-        }
-        let mut r = Reader::new(ip.payload);
-        if r.array::<2>()? != kind {
+        let (ip, kind, mut r) = error(packet)?;
+        if kind != if ip.protocol == PROTOCOL_ICMP { V4_TOO_BIG } else { V6_TOO_BIG } {
             return Err(DecodeError::Invalid("ICMP type"));
         }
-        let (_checksum, word) = (r.u16()?, r.u32()?);
+        let word = r.u32()?;
         // IPv4 leaves the upper half of the word unused.
         let mtu = if ip.protocol == PROTOCOL_ICMP { word & 0xffff } else { word };
-        let (source, target) = quoted(&mut r)?;
-        let (from, to, seq) = (r.u16()?, r.u16()?, r.u32()?);
-        let (source, target) = (SocketAddr::new(source, from), SocketAddr::new(target, to));
+        let (source, target, seq) = quoted_segment(&mut r)?;
         Ok(Self { router: ip.source, mtu, source, target, seq })
     }
 
@@ -88,6 +74,76 @@ impl TooBig {
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         Some(total)
     }
+}
+
+/// Why a router or a host says that a packet cannot be delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Undelivered {
+    /// The network or the host is not reached.
+    Host,
+    /// Nobody listens there.
+    Port,
+    /// It is not allowed.
+    Prohibited,
+}
+
+/// The message that a TCP packet could not be delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unreachable {
+    /// Why.
+    pub why: Undelivered,
+    /// Sender of the packet.
+    pub source: SocketAddr,
+    /// Receiver of the packet.
+    pub target: SocketAddr,
+    /// Its sequence number.
+    pub seq: u32,
+}
+
+impl Unreachable {
+    /// Reads an IP packet and verifies its checksums.
+    pub fn parse(packet: &[u8]) -> Result<Self, DecodeError> {
+        let (ip, [kind, code], mut r) = error(packet)?;
+        let v4 = ip.protocol == PROTOCOL_ICMP;
+        let why = match (v4, kind, code) {
+            // RFC 792; RFC 1122, section 3.2.2.1; RFC 1812, section 5.2.7.1.
+            (true, 3, 0 | 1 | 5..=8 | 11 | 12) | (false, 1, 0 | 2 | 3) => Undelivered::Host,
+            (true, 3, 2 | 3) | (false, 1, 4) => Undelivered::Port,
+            // RFC 4443, section 3.1.
+            (true, 3, 9 | 10 | 13..=15) | (false, 1, 1 | 5 | 6) => Undelivered::Prohibited,
+            _ => return Err(DecodeError::Invalid("ICMP type")),
+        };
+        r.u32()?;
+        let (source, target, seq) = quoted_segment(&mut r)?;
+        Ok(Self { why, source, target, seq })
+    }
+}
+
+/// An ICMP message's packet, its type and code, and what follows its checksum, which is verified.
+fn error(packet: &[u8]) -> Result<(Ip<'_>, [u8; 2], Reader<'_>), DecodeError> {
+    let ip = Ip::parse(packet)?;
+    let sum = match ip.protocol {
+        PROTOCOL_ICMP => checksum(&[ip.payload]),
+        PROTOCOL_ICMPV6 => {
+            let len = ip.payload.len() as u16;
+            checksum(&[&pseudo_sum(ip.source, ip.target, PROTOCOL_ICMPV6, len), ip.payload])
+        }
+        _ => return Err(DecodeError::Invalid("IP protocol")),
+    };
+    if sum != 0 {
+        return Err(DecodeError::Invalid("ICMP checksum"));
+    }
+    let mut r = Reader::new(ip.payload);
+    let kind = r.array::<2>()?;
+    r.u16()?;
+    Ok((ip, kind, r))
+}
+
+/// Sender, receiver and sequence number of a quoted segment.
+fn quoted_segment(r: &mut Reader<'_>) -> Result<(SocketAddr, SocketAddr, u32), DecodeError> {
+    let (source, target) = quoted(r)?;
+    let (from, to, seq) = (r.u16()?, r.u16()?, r.u32()?);
+    Ok((SocketAddr::new(source, from), SocketAddr::new(target, to), seq))
 }
 
 /// The addresses of a quoted packet's header, whose own checksum routers may have changed; its payload follows.
@@ -122,6 +178,39 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
     use super::*;
     use crate::tcp::{TcpHeader, TcpPacket};
+
+    #[test]
+    fn unreachable_says_why_and_about_which_segment() {
+        for (v6, router, kinds) in [
+            (
+                false,
+                "198.51.100.1",
+                [(3, 1, Undelivered::Host), (3, 3, Undelivered::Port), (3, 13, Undelivered::Prohibited)],
+            ),
+            (
+                true,
+                "2001:db8::9",
+                [(1, 3, Undelivered::Host), (1, 4, Undelivered::Port), (1, 1, Undelivered::Prohibited)],
+            ),
+        ] {
+            let (packet, router) = (offending(v6), router.parse::<IpAddr>().unwrap());
+            let mut buf = [0; 256];
+            let len = TooBig::emit(router, 1_280, &packet, &mut buf).unwrap();
+            assert!(Unreachable::parse(&buf[..len]).is_err(), "too big is not that");
+            let at = len - Ip::parse(&buf[..len]).unwrap().payload.len();
+            for (kind, code, why) in kinds {
+                buf[at..at + 4].copy_from_slice(&[kind, code, 0, 0]);
+                let ip = Ip::parse(&buf[..len]).unwrap();
+                let pseudo = pseudo_sum(ip.source, ip.target, PROTOCOL_ICMPV6, (len - at) as u16);
+                let sum = if v6 { checksum(&[&pseudo, ip.payload]) } else { checksum(&[ip.payload]) };
+                buf[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
+                let said = Unreachable::parse(&buf[..len]).unwrap();
+                assert_eq!((said.why, said.seq, said.target.port()), (why, 0x0102_0304, 80));
+                buf[at + 1] ^= 0x40;
+                assert!(Unreachable::parse(&buf[..len]).is_err(), "a wrong sum");
+            }
+        }
+    }
 
     fn offending(v6: bool) -> Vec<u8> {
         let (a, b) = if v6 { ("[2001:db8::1]:40000", "[2001:db8::2]:80") } else { ("192.0.2.1:40000", "192.0.2.2:80") };

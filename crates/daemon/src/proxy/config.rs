@@ -7,13 +7,22 @@ use crate::config::{
 };
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use wavelane_base::{IpPrefix, Octets};
+use wavelane_base::{IpPrefix, Octets, Span};
+use wavelane_door::Marks;
 use wavelane_gateway::{Choice, Controller};
-use wavelane_host::tcp::{Buffers, Tuning};
+use wavelane_host::tcp::{self, Buffers, Tuning};
 use wavelane_settings::{GatewayKnobs, PROXY, ProxyKnobs, SIDE, SideKnobs};
+use wavelane_tcp::{Config as TcpConfig, CongestionControl, Keepalive};
 
 /// Connections at a time unless the file says otherwise: two descriptors each, and a process usually has 20,000.
 const CONNECTIONS_DEFAULT: usize = 8_000;
+/// Half of what our TCP holds, since each has two halves, less some that linger (RFC 9293's TIME-WAIT).
+const USERSPACE_MAX: usize = 30_000;
+/// Bytes that wait in each direction between two halves on our own TCP, whose buffers are beside them in the same process: a reader that
+/// stops holds a mebibyte.
+pub(super) const OWN_ROOM: usize = 128 << 10;
+/// The device of the engine on our own TCP.
+pub(super) const DEVICE: &str = "wavelane-proxy";
 /// Bytes that wait between the halves of all connections, unless the file says otherwise.
 const POOL_DEFAULT: Octets = Octets::new(256 << 20);
 /// Most sides, and networks of one.
@@ -31,6 +40,7 @@ const CONGESTION: &str = "bbr";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
     pub(crate) name: String,
+    pub(crate) engine: Engine,
     pub(crate) interfaces: Vec<String>,
     pub(crate) targets: Vec<IpPrefix>,
     pub(crate) exempt: Exempt,
@@ -39,6 +49,13 @@ pub(crate) struct Settings {
     pub(crate) on_failure: OnFailure,
     pub(crate) control: PathBuf,
     pub(crate) sides: Vec<Side>,
+}
+
+/// Whose TCP both halves are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Engine {
+    Kernel,
+    Userspace,
 }
 
 /// What passes by.
@@ -134,7 +151,13 @@ fn only(key: &str, given: Option<&str>, has: &str, later: &[&str]) -> Result<(),
 }
 
 fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Settings, ConfigError> {
-    only("proxy.engine", t.engine.as_deref(), "kernel", &["userspace"])?;
+    let engine = match t.engine.as_deref() {
+        None | Some("kernel") => Engine::Kernel,
+        Some("userspace") => Engine::Userspace,
+        Some(word) => {
+            return Err(value("proxy.engine", format!("\"{word}\" is none: write \"kernel\" or \"userspace\"")));
+        }
+    };
     only("proxy.mode", t.mode.as_deref(), "split", &["mirror", "snoop"])?;
     only("proxy.placement", t.placement.as_deref(), "route", &["bridge", "tunnel", "arp", "option"])?;
     if t.early == Some(true) {
@@ -174,15 +197,20 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
         return Err(value("proxy.exempt", why));
     }
     let connections_max = knobs.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
+    if engine == Engine::Userspace && connections_max > USERSPACE_MAX {
+        let why = format!("is {connections_max}, and {USERSPACE_MAX} are the most of engine = \"userspace\"");
+        return Err(value("proxy.connections_max", why));
+    }
     let pool = knobs.pool.unwrap_or(POOL_DEFAULT);
     if t.side.len() > SIDES_MAX {
         return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", t.side.len())));
     }
     let sides: Vec<Side> = t.side.into_iter().zip(of_sides).map(side).collect::<Result<_, _>>()?;
     check_sides(&sides)?;
+    sides.iter().try_for_each(|side| side.check(engine))?;
     let control = t.control.unwrap_or_else(|| default_control(&name));
     let (interfaces, on_failure) = (t.interfaces, t.on_failure);
-    Ok(Settings { name, interfaces, targets, exempt, connections_max, pool, on_failure, control, sides })
+    Ok(Settings { name, engine, interfaces, targets, exempt, connections_max, pool, on_failure, control, sides })
 }
 
 fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
@@ -248,6 +276,68 @@ fn side((t, knobs): (SideTable, SideKnobs)) -> Result<Side, ConfigError> {
 }
 
 impl Side {
+    /// Whether the engine has what it asks for.
+    fn check(&self, engine: Engine) -> Result<(), ConfigError> {
+        let SideKnobs { congestion, tcp, high, low, .. } = &self.knobs;
+        let lacking = [
+            ("ack_every", tcp.ack_every.is_some()),
+            ("ack_delay", tcp.ack_delay.is_some()),
+            ("quick_acks", tcp.quick_acks.is_some()),
+            ("initial_window", tcp.initial_window.is_some()),
+            ("rto_initial", tcp.rto_initial.is_some()),
+            ("high", high.is_some()),
+            ("low", low.is_some()),
+        ];
+        if let Some((key, _)) = lacking.iter().find(|(_, is_set)| *is_set && engine == Engine::Kernel) {
+            let why = "is no knob of engine = \"kernel\": remove it, or write engine = \"userspace\"";
+            return Err(value(format!("proxy.side.{key}"), format!("of side '{}' {why}", self.name)));
+        }
+        if let Some(word) = congestion.as_deref().filter(|word| engine == Engine::Userspace && control(word).is_none())
+        {
+            let words: Vec<&str> = CONTROLS.iter().map(|(word, _)| *word).collect();
+            let why = format!(
+                "'{word}' of side '{}' is no congestion control of engine = \"userspace\": use one of {}, or engine = \"kernel\"",
+                self.name,
+                words.join(", ")
+            );
+            return Err(value("proxy.side.congestion", why));
+        }
+        if let Some(marks) = self.marks().filter(|marks| marks.low > marks.high) {
+            let why = format!("of side '{}' is {} B, above `high`, which is {} B", self.name, marks.low, marks.high);
+            return Err(value("proxy.side.low", why));
+        }
+        if let (Some(least), Some(most)) = (tcp.rto_min, tcp.rto_max)
+            && least > most
+        {
+            return Err(value("proxy.side.rto_min", format!("of side '{}' is more than its rto_max", self.name)));
+        }
+        Ok(())
+    }
+    /// Its networks: a side without any is both.
+    pub(crate) fn everywhere(&self) -> Vec<IpPrefix> {
+        let all = || ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect();
+        if self.networks.is_empty() { all() } else { self.networks.clone() }
+    }
+    /// How much waits to be sent to it, if it says.
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        let size = |octets: Octets| usize::try_from(octets.get()).unwrap_or(usize::MAX);
+        let SideKnobs { high, low, .. } = &self.knobs;
+        (high.is_some() || low.is_some()).then(|| {
+            let high = high.map_or(OWN_ROOM, size);
+            Marks { high, low: low.map_or(high - high / 4, size) }
+        })
+    }
+    /// How our own TCP is set there.
+    pub(crate) fn own_tcp(&self) -> TcpConfig {
+        let SideKnobs { congestion, mss, tcp, .. } = &self.knobs;
+        let config = usual_tcp(congestion.as_deref().and_then(control).unwrap_or(CongestionControl::Bbr));
+        let window = tcp.window.and_then(|octets| usize::try_from(octets.get()).ok());
+        TcpConfig {
+            mss: mss.unwrap_or(config.mss),
+            send_buffer: window.unwrap_or(config.send_buffer),
+            ..config.turned(tcp)
+        }
+    }
     /// How its sockets are set; `usual` is the congestion control where none is named.
     pub(crate) fn tuning(&self, usual: Option<&str>) -> Tuning {
         let SideKnobs { congestion, tcp, .. } = &self.knobs;
@@ -263,7 +353,40 @@ impl Side {
     }
 }
 
+/// The congestion controls of our TCP.
+const CONTROLS: [(&str, CongestionControl); 4] = [
+    ("bbr", CongestionControl::Bbr),
+    ("bbr3", CongestionControl::Bbr3),
+    ("cubic", CongestionControl::Cubic),
+    ("reno", CongestionControl::NewReno),
+];
+
+fn control(word: &str) -> Option<CongestionControl> {
+    CONTROLS.iter().find(|(of, _)| *of == word).map(|(_, control)| *control)
+}
+
+/// Our own TCP, with the kernel engine's buffers and probes of silent ends.
+fn usual_tcp(congestion: CongestionControl) -> TcpConfig {
+    let buffers = Buffers::default();
+    let (idle, interval, probes) = tcp::SERVER_WATCH;
+    let nanos = |time: std::time::Duration| Span::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    TcpConfig {
+        // Asked for, as each end may decline for its own half (RFC 3168).
+        ecn: true,
+        send_buffer: buffers.send,
+        receive_buffer: buffers.receive_max,
+        keepalive: Some(Keepalive { idle: nanos(idle), interval: nanos(interval), probes }),
+        ..TcpConfig::linux(congestion)
+    }
+}
+
 impl Settings {
+    /// Our own TCP: everywhere, and towards the sides that have networks.
+    pub(crate) fn own_tcp(&self) -> (TcpConfig, Vec<(IpPrefix, TcpConfig)>) {
+        let of =
+            |side: &Side| side.everywhere().into_iter().map(|network| (network, side.own_tcp())).collect::<Vec<_>>();
+        (usual_tcp(CongestionControl::Bbr), self.sides.iter().flat_map(of).collect())
+    }
     /// The congestion control of sides that name none.
     pub(crate) fn usual_congestion() -> &'static str {
         CONGESTION
@@ -274,9 +397,9 @@ impl Settings {
         let usable = |network: &&IpPrefix| has_ipv6 || network.bits > 0 || network.address.is_ipv4();
         let mut clamps = Vec::new();
         for (place, side) in self.sides.iter().enumerate() {
-            let Some(mss) = side.knobs.mss else { continue };
-            let both = || ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok()).collect::<Vec<IpPrefix>>();
-            let networks = if side.networks.is_empty() { both() } else { side.networks.clone() };
+            // Our own TCP says by itself what fits.
+            let Some(mss) = side.knobs.mss.filter(|_| self.engine == Engine::Kernel) else { continue };
+            let networks = side.everywhere();
             let earlier = || self.sides[..place].iter().flat_map(|side| &side.networks);
             clamps.extend(networks.into_iter().map(|network| Clamp {
                 but: earlier().filter(|part| network.covers(part)).copied().collect(),
@@ -290,6 +413,7 @@ impl Settings {
             ports: self.exempt.ports.clone(),
             dscps: self.exempt.dscps.clone(),
             clamps,
+            device: (self.engine == Engine::Userspace).then(|| DEVICE.to_owned()),
         };
         let targets = Peer {
             name: "targets".into(),
@@ -334,6 +458,7 @@ impl Settings {
     pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
         let same = [
             ("proxy.name", self.name == new.name),
+            ("proxy.engine", self.engine == new.engine),
             ("proxy.interfaces", self.interfaces == new.interfaces),
             ("proxy.on_failure", self.on_failure == new.on_failure),
             ("proxy.control", self.control == new.control),

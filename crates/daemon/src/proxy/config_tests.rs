@@ -37,8 +37,8 @@ fn exemptions_are_networks_ports_and_code_points() {
 #[test]
 fn what_this_version_lacks_is_refused_with_what_it_has() {
     for (line, words) in [
-        ("engine = \"userspace\"", &["userspace", "\"kernel\""][..]),
-        ("engine = \"haproxy\"", &["haproxy", "\"kernel\""]),
+        ("engine = \"haproxy\"", &["haproxy", "\"kernel\"", "\"userspace\""][..]),
+        ("engine = \"userspace\"\nconnections_max = 30001", &["connections_max", "30000"]),
         ("mode = \"mirror\"", &["mirror", "\"split\""]),
         ("placement = \"bridge\"", &["bridge", "\"route\""]),
         ("early = true", &["early"]),
@@ -50,10 +50,24 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         let said = read(&with(line, "")).unwrap_err();
         assert!(words.iter().all(|word| said.contains(word)), "{line}: {said}");
     }
-    for knob in ["ack_every", "ack_delay", "quick_acks", "high", "low", "initial_window", "rto_initial", "freeze"] {
-        let said = read(&with("", &format!("{knob} = 1"))).unwrap_err();
-        assert!(said.contains(knob) && said.contains("\"userspace\""), "{said}");
+    for knob in [
+        "ack_every = 4",
+        "ack_delay = \"1 ms\"",
+        "quick_acks = 0",
+        "high = \"1 MiB\"",
+        "low = \"1 MiB\"",
+        "initial_window = 4",
+        "rto_initial = \"1 s\"",
+    ] {
+        let said = read(&with("", knob)).unwrap_err();
+        let name = knob.split(' ').next().unwrap();
+        assert!(said.contains(name) && said.contains("\"userspace\""), "{said}");
     }
+    let lower = read(&with("engine = \"userspace\"", "high = \"1 MiB\"\nlow = \"2 MiB\"")).unwrap_err();
+    assert!(lower.contains("proxy.side.low") && lower.contains("1048576"), "{lower}");
+    let vegas = read(&with("engine = \"userspace\"", "congestion = \"vegas\"")).unwrap_err();
+    assert!(vegas.contains("bbr3") && vegas.contains("\"kernel\""), "{vegas}");
+    assert!(read(&with("", "freeze = 1")).unwrap_err().contains("freeze"));
     let beside = format!("{}[gateway]\nname = \"x\"\n", with("", ""));
     assert!(read(&beside).unwrap_err().contains("[gateway]"));
 }
@@ -77,6 +91,37 @@ fn sides_have_knobs_and_networks_of_their_own() {
     assert!(host.contains("has bits set behind its prefix: write 10.9.0.0/16"), "{host}");
     let two = with("", "") + "[[proxy.side]]\nname = \"wire\"\nnetworks = [\"10.1.0.0/16\"]\n";
     assert!(read(&two).unwrap_err().contains("side 'air'"), "a side without networks is both");
+}
+
+#[test]
+fn our_own_tcp_has_every_knob() {
+    let knobs = "networks = [\"10.9.0.0/16\"]\ncongestion = \"reno\"\nmss = 1200\nbuffer = \"4 MiB\"\nrto_min = \"50 ms\"\nrto_max = \"2 s\"\n\
+        rto_initial = \"3 s\"\nack_every = 4\nack_delay = \"100 ms\"\nquick_acks = 0\ninitial_window = 4\nhigh = \"64 KiB\"";
+    let proxy = read(&with("engine = \"userspace\"", knobs)).unwrap();
+    let (usual, towards) = proxy.own_tcp();
+    let (network, side) = &towards[0];
+    assert_eq!(
+        (usual.congestion, usual.mss, *network),
+        (CongestionControl::Bbr, 1_460, "10.9.0.0/16".parse().unwrap())
+    );
+    let expected = TcpConfig {
+        mss: 1_200,
+        receive_buffer: 4 << 20,
+        receive_window_initial: None,
+        send_buffer: 4 << 20,
+        initial_window: 4,
+        delayed_ack_count: 4,
+        delayed_ack_timer: Span::from_millis(100),
+        quick_acks: 0,
+        rto_initial: Span::from_secs(3),
+        rto_floor: wavelane_tcp::RtoFloor::Total(Span::from_millis(50)),
+        rto_max: Span::from_secs(2),
+        ..usual_tcp(CongestionControl::NewReno)
+    };
+    assert_eq!(*side, expected);
+    assert_eq!(proxy.sides[0].marks(), Some(Marks { high: 64 << 10, low: 48 << 10 }));
+    let rules = proxy.rules(true).intercept.unwrap().proxy.unwrap();
+    assert!(rules.clamps.is_empty() && rules.device.as_deref() == Some(DEVICE));
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! `wavelaned` without a neighbour: TCP that crosses this machine is ended here and goes on as another connection.
 //!
 //! The door holds each SYN until the server has answered, keeps both addresses, and passes on refusals, half-closes, resets and last
-//! bytes. One thread decides that; once both halves of a connection are open, a `mover` has it, one thread for each processor. A
-//! [`Pair`] joins the halves until then.
+//! bytes. In the engine on the kernel's `sockets` one thread decides that; once both halves of a connection are open, a `mover` has it,
+//! one thread for each processor. A [`Pair`] joins the halves until then, and in `userspace`, the engine on our own TCP, to the end.
 
 mod config;
 mod mover;
 mod serve;
+mod sockets;
 pub mod status;
+mod userspace;
 
 use crate::config::{Config, ConfigError, OnFailure, prefix_text};
 use crate::control::{Control, ControlError};
@@ -16,18 +18,22 @@ use crate::engine::{KernelEngine, Tunings};
 use crate::firewall;
 use crate::kernel::{Installed, Kernel};
 use crate::log::Log;
-use crate::rules::{self, MARK_OWN, RulesError};
+use crate::rules::{self, MARK_OWN, Rules, RulesError};
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
-use config::{Settings, Side};
+use config::{Engine, Settings, Side};
 use mover::{Movers, ROOM};
+use serve::Body;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sockets::Sockets;
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use wavelane_base::{Instant, Span};
-use wavelane_door::{Door, Pair, PairConfig};
+use userspace::Userspace;
+use wavelane_base::{Instant, IpPrefix, Span};
+use wavelane_door::{Door, Marks, Pair, PairConfig};
+use wavelane_host::claim::Claim;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::tcp::{Buffers, Tuning};
@@ -39,6 +45,8 @@ const TOKEN_QUEUE: u64 = 3;
 /// The transparent listeners, one per family.
 const TOKEN_TPROXY: u64 = 4;
 const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
+/// The device of the engine on our own TCP.
+const TOKEN_TUN: u64 = 6;
 const TOKEN_RELOAD: u64 = 7;
 const TOKEN_KERNEL: u64 = 9;
 /// Connections are numbered from here and no number is used twice.
@@ -142,20 +150,21 @@ fn warnings(settings: &Settings) -> Vec<String> {
 /// Splits what `file` names until SIGTERM or SIGINT, and removes everything then.
 pub fn run(file: &Path) -> Result<(), ProxyError> {
     let settings = config::load(file)?;
-    let proxy = Proxy::start(settings, file)?;
-    proxy.run().map_err(system("waiting for events"))
+    match settings.engine {
+        Engine::Kernel => Proxy::<Sockets>::start(settings, file)?.run(),
+        Engine::Userspace => Proxy::<Userspace>::start(settings, file)?.run(),
+    }
+    .map_err(system("waiting for events"))
 }
 
 /// The proxy's whole state.
-struct Proxy {
+struct Proxy<B> {
     file: PathBuf,
     settings: Settings,
     clock: NodeClock,
     now: Instant,
     started: Instant,
-    door: Door<KernelEngine>,
     pair: Pair,
-    movers: Movers,
     poller: Poller,
     log: Log,
     counters: Counters,
@@ -169,13 +178,14 @@ struct Proxy {
     supervisor: Supervisor,
     kernel: Kernel,
     ticked: Instant,
-    /// A listener had no descriptor to give: ask again at the next tick.
-    retry_listeners: bool,
+    /// The engine.
+    body: B,
 }
 
 fn pair_config(settings: &Settings) -> PairConfig {
     let pool = usize::try_from(settings.pool.get()).unwrap_or(usize::MAX);
-    PairConfig { room: ROOM, flows_max: settings.connections_max, pool }
+    let room = if settings.engine == Engine::Kernel { ROOM } else { config::OWN_ROOM };
+    PairConfig { room, flows_max: settings.connections_max, pool }
 }
 
 /// How sockets are set; the error names the knob that this kernel lacks. The remark says that the usual congestion control is not here.
@@ -213,8 +223,24 @@ fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError>
     Ok((Tunings { towards, usual: both.map_or(plain, of) }, remark))
 }
 
-impl Proxy {
-    fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
+/// How much waits to be sent to the sides that say so.
+fn pair_marks(settings: &Settings) -> Vec<(IpPrefix, Marks)> {
+    let of = |side: &Side| side.marks().map(|marks| (side.everywhere(), marks));
+    settings.sides.iter().filter_map(of).flat_map(|(all, marks)| all.into_iter().map(move |n| (n, marks))).collect()
+}
+
+/// What is opened before the engine.
+struct Opening {
+    settings: Settings,
+    config: Config,
+    control: Control,
+    signals: UnixStream,
+    reload_signal: UnixStream,
+    lock: Claim,
+}
+
+impl Opening {
+    fn open(settings: Settings) -> Result<Self, ProxyError> {
         let config = settings.rules(has_ipv6());
         let (signals, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         for signal in [SIGTERM, SIGINT] {
@@ -232,51 +258,70 @@ impl Proxy {
         if !wavelane_host::is_root() {
             caps::pass_on(&start::CAPABILITIES).map_err(system("passing on capabilities"))?;
         }
-        let (tunings, remark) = tunings(&settings)?;
         let lock = rules::claim()?;
         rules::close(&config).map_err(RulesError::Tool)?;
-        let closed = |why: StartError| match rules::is_closed(&config) {
-            true => StartError::Closed { why: Box::new(why), lift: rules::lift_closed(&config) },
-            false => why,
-        };
-        let mut remarks: Vec<String> = remark.into_iter().collect();
-        let control = Control::bind(&settings.control).map_err(|e| closed(e.into()))?;
-        let opened = start::transparent(&config, lock, tunings.largest(), &mut remarks).map_err(closed)?;
-        caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
-        Self::with(settings, file, &config, control, opened, tunings, remarks, (signals, reload_signal))
+        let control = Control::bind(&settings.control).map_err(|e| closed(&config, e.into()))?;
+        Ok(Self { settings, config, control, signals, reload_signal, lock })
     }
+}
 
-    #[expect(clippy::too_many_arguments, reason = "the parts that `start` opened, each once")]
-    fn with(
-        settings: Settings,
-        file: &Path,
-        config: &Config,
-        control: Control,
-        (transparent, rules): (start::Transparent, rules::Rules),
-        tunings: Tunings,
-        remarks: Vec<String>,
-        (signals, reload_signal): (UnixStream, UnixStream),
-    ) -> Result<Self, ProxyError> {
-        let clock = NodeClock::start(Span::ZERO, 0);
-        let now = clock.now();
-        let log = Log::open(now).map_err(system("a thread"))?;
-        log.pen().take_panics();
-        let kernel = Kernel::start(Installed { rules, ways: None }, config).map_err(system("a thread"))?;
+/// That it did not start, and what the file asks for then.
+fn closed(config: &Config, why: StartError) -> StartError {
+    match rules::is_closed(config) {
+        true => StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) },
+        false => why,
+    }
+}
+
+impl Proxy<Sockets> {
+    fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
+        let (tunings, remark) = tunings(&settings)?;
+        let Opening { settings, config, control, signals, reload_signal, lock } = Opening::open(settings)?;
+        let mut remarks: Vec<String> = remark.into_iter().collect();
+        let opened = start::transparent(&config, lock, tunings.largest(), &mut remarks);
+        let (transparent, rules) = opened.map_err(|why| closed(&config, why))?;
         let poller = Poller::new().map_err(system("epoll"))?;
         let watch = poller.share().map_err(system("epoll"))?;
         let mut engine = KernelEngine::new(Some(transparent), watch, Some(MARK_OWN), TOKEN_CONNECTIONS);
         engine.tune(tunings);
-        let pair = Pair::new(pair_config(&settings));
+        if let Some(t) = &engine.transparent {
+            for (listener, token) in t.listeners.iter().zip(TOKEN_TPROXY..) {
+                poller.add(listener, token, Watch::Edges).map_err(system("epoll"))?;
+            }
+            if let Some(queue) = &t.queue {
+                poller.add(queue, TOKEN_QUEUE, Watch::Readable).map_err(system("epoll"))?;
+            }
+        }
+        let clock = NodeClock::start(Span::ZERO, 0);
+        caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
         let movers = Movers::start(pair_config(&settings), clock).map_err(system("a thread"))?;
+        let body = Sockets { door: Door::new(engine), movers, retry_listeners: false };
+        Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
+    }
+}
+
+impl<B: Body> Proxy<B> {
+    fn with(
+        file: &Path,
+        (settings, config): (Settings, &Config),
+        (control, signals, reload_signal): (Control, UnixStream, UnixStream),
+        (poller, clock, rules): (Poller, NodeClock, Rules),
+        body: B,
+        remarks: &[String],
+    ) -> Result<Self, ProxyError> {
+        let now = clock.now();
+        let log = Log::open(now).map_err(system("a thread"))?;
+        log.pen().take_panics();
+        let kernel = Kernel::start(Installed { rules, ways: None }, config).map_err(system("a thread"))?;
+        let mut pair = Pair::new(pair_config(&settings));
+        pair.set_marks(pair_marks(&settings));
         let mut proxy = Self {
             file: file.into(),
             settings,
             clock,
             now,
             started: now,
-            door: Door::new(engine),
             pair,
-            movers,
             poller,
             log,
             counters: Counters::default(),
@@ -288,10 +333,10 @@ impl Proxy {
             supervisor: Supervisor::of_this_process(),
             kernel,
             ticked: now,
-            retry_listeners: false,
+            body,
         };
         proxy.watch().map_err(system("epoll"))?;
-        proxy.announce(&remarks);
+        proxy.announce(remarks);
         proxy.supervisor.ready(now, "splits TCP");
         Ok(proxy)
     }
@@ -301,16 +346,7 @@ impl Proxy {
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
         poller.add(&self.reload_signal, TOKEN_RELOAD, Watch::Readable)?;
         poller.add(&self.kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
-        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Arrivals)?;
-        if let Some(t) = &self.door.engine.transparent {
-            for (listener, token) in t.listeners.iter().zip(TOKEN_TPROXY..) {
-                poller.add(listener, token, Watch::Edges)?;
-            }
-            if let Some(queue) = &t.queue {
-                poller.add(queue, TOKEN_QUEUE, Watch::Readable)?;
-            }
-        }
-        Ok(())
+        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Arrivals)
     }
 
     fn announce(&mut self, remarks: &[String]) {

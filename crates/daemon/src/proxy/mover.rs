@@ -109,6 +109,10 @@ impl Movers {
         let share = share(config, self.all.len());
         self.all.iter().for_each(|mover| mover.order(Order::Bound(share)));
     }
+    /// Resets all of them.
+    pub(super) fn stop(&mut self) {
+        self.all.clear();
+    }
     /// Gives a connection to the thread that has fewest.
     pub(super) fn take(&mut self, joined: Joined) -> io::Result<()> {
         let id = self.next;

@@ -1,40 +1,46 @@
-//! The proxy's loop: connections, changes of the file, and the end.
+//! The proxy's loop: what either engine needs, changes of the file, and the end.
 
-use super::mover::Joined;
 use super::{
-    Proxy, TICK, TOKEN_CONNECTIONS, TOKEN_CONTROL, TOKEN_KERNEL, TOKEN_QUEUE, TOKEN_RELOAD, TOKEN_SIGNAL, TOKEN_TPROXY,
-    TOKEN_TPROXY_LAST, config, pair_config, status, tunings,
+    Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL, config, pair_config, pair_marks,
 };
-use crate::config::OnFailure;
-use crate::connection::KernelSocket;
-use crate::engine::{self, KernelEngine};
 use crate::kernel::{Change, Kernel};
-use crate::rules::MARK_PLAIN;
-use std::io::{self, ErrorKind, Read};
-use std::net::SocketAddr;
+use config::Settings;
+use std::io::{self, Read};
 use std::time::Duration;
 use wavelane_base::Instant;
-use wavelane_door::{Connection, FlowEvent, Gone, Kept, Stage, Syn, other};
-use wavelane_gateway::Reason;
-use wavelane_host::nfqueue::Held;
+use wavelane_host::has_ipv6;
 use wavelane_host::nft::ToolError;
 use wavelane_host::poller::Ready;
-use wavelane_host::{has_ipv6, tcp};
 
-/// Connections served before readiness is asked again.
-const TURNS_PER_ROUND: usize = 1_024;
-/// SYNs and connections taken per round.
-const ARRIVALS_PER_ROUND: usize = 256;
-/// Of a connection's half towards the server, for the status.
-pub(super) const FAR: [u8; 32] = [1; 32];
-/// Of the half towards the client.
-const NEAR: [u8; 32] = [0; 32];
+/// What an engine does in the proxy's loop.
+pub(super) trait Body: Sized {
+    /// Moves what can be moved. Returns whether more could be done at once.
+    fn settle(proxy: &mut Proxy<Self>) -> io::Result<bool>;
+    /// One of its descriptors is ready.
+    fn ready(proxy: &mut Proxy<Self>, ready: Ready);
+    /// Time has passed.
+    fn look(proxy: &mut Proxy<Self>);
+    /// When [`Body::look`] is to be called.
+    fn deadline(&self) -> Option<Instant>;
+    /// Whether [`Body::tick`] has anything to do.
+    fn waits(&self) -> bool;
+    /// Housekeeping, every [`TICK`].
+    fn tick(proxy: &mut Proxy<Self>);
+    /// Resets every connection.
+    fn stop(proxy: &mut Proxy<Self>);
+    /// Whether it can do what a file says.
+    fn check(settings: &Settings) -> Result<(), ProxyError>;
+    /// Does what it says from now on.
+    fn tune(&mut self, settings: &Settings);
+    /// The status.
+    fn document(proxy: &Proxy<Self>) -> String;
+}
 
-impl Proxy {
+impl<B: Body> Proxy<B> {
     /// Runs until SIGTERM or SIGINT, then resets every connection and removes everything.
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
-            let timeout = if self.settle() { Some(Duration::ZERO) } else { self.patience() };
+            let timeout = if B::settle(&mut self)? { Some(Duration::ZERO) } else { self.patience() };
             let ready = self.poller.wait(timeout)?;
             self.now = self.clock.now();
             self.supervisor.tick(self.now);
@@ -45,9 +51,7 @@ impl Proxy {
                 }
                 self.dispatch(r);
             }
-            if self.door.deadline().is_some_and(|at| at <= self.now) {
-                self.door.look_after_last_bytes(self.now, &mut self.pair);
-            }
+            B::look(&mut self);
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
             }
@@ -55,36 +59,21 @@ impl Proxy {
     }
     fn stop(mut self) {
         self.supervisor.stopping();
-        self.door.stop(self.now, &mut self.pair);
-        drop(self.movers);
+        B::stop(&mut self);
         self.log.line(self.now, "stopped");
         let pen = self.log.pen();
         self.kernel.remove();
         pen.flush();
     }
-    /// Moves what can be moved. Returns whether more could be done at once.
-    fn settle(&mut self) -> bool {
-        for _ in 0..TURNS_PER_ROUND {
-            let mut acted = self.door.serve_next(self.now, &mut self.pair);
-            while let Some(event) = self.pair.poll_event() {
-                acted = true;
-                self.event(event);
-            }
-            if !acted {
-                return false;
-            }
-        }
-        true
-    }
     fn patience(&self) -> Option<Duration> {
-        let waits = self.door.waits() || self.retry_listeners || self.control.may_wait();
+        let waits = self.body.waits() || self.control.may_wait();
         let ticking = waits.then(|| self.ticked + TICK);
         let next: Option<Instant> =
-            [ticking, self.supervisor.deadline(), self.door.deadline()].into_iter().flatten().min();
+            [ticking, self.supervisor.deadline(), self.body.deadline()].into_iter().flatten().min();
         next.map(|at| self.clock.until(at))
     }
     fn answer_clients(&mut self) {
-        let document = status::document(self);
+        let document = B::document(self);
         self.control.answer(self.now, || document.clone());
     }
     fn tick(&mut self) {
@@ -92,164 +81,14 @@ impl Proxy {
         if self.control.may_wait() {
             self.answer_clients();
         }
-        self.door.tick(self.now, &mut self.pair);
-        if std::mem::take(&mut self.retry_listeners) {
-            for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
-                self.accept(listener);
-            }
-        }
+        B::tick(self);
     }
     fn dispatch(&mut self, ready: Ready) {
         match ready.token {
             TOKEN_CONTROL => self.answer_clients(),
-            TOKEN_QUEUE => self.take_syns(),
             TOKEN_RELOAD => self.reload(),
             TOKEN_KERNEL => self.kernel_answers(),
-            token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept((token - TOKEN_TPROXY) as usize),
-            token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
-            _ => {}
-        }
-    }
-
-    // ---- connections ----
-
-    fn socket_ready(&mut self, token: u64, ready: Ready) {
-        self.door.ready(token, ready.readable, ready.writable);
-        let Some(connection) = self.door.connection(token) else { return };
-        let error = if ready.failed { connection.own.kept.take_error() } else { None };
-        let answered = connection.splice.writable && matches!(connection.splice.stage, Stage::Connecting(_));
-        match error {
-            Some(error) => self.door.failed(self.now, &mut self.pair, token, engine::why(&error)),
-            None if answered => self.door.answered(self.now, &mut self.pair, token),
-            None => {}
-        }
-    }
-    fn event(&mut self, event: FlowEvent) {
-        match event {
-            FlowEvent::Incoming { flow, source, target } => {
-                self.door.connect(self.now, &mut self.pair, flow, FAR, Some(source), (source, target));
-            }
-            FlowEvent::Accepted(flow) => {
-                self.door.accepted(self.now, flow);
-                // Without NFQUEUE the application is connected already.
-                if self.door.has(flow)
-                    && let Some(far) = self.door.release(other(flow))
-                    && let Some(near) = self.door.release(flow)
-                {
-                    let _ = self.poller.remove(&near.own.kept.0);
-                    let failed = near.splice.failed().is_some();
-                    self.hand_over(near.own.kept, failed, far);
-                }
-            }
-            FlowEvent::Refused(flow, why) | FlowEvent::Reset(flow, why) => {
-                let Some(Gone { syn, held, .. }) = self.door.flow_gone(self.now, flow) else { return };
-                match why {
-                    // We lack a socket or a port: that is no word of the server's.
-                    Reason::NoRoom => self.pass(&syn, held),
-                    _ => self.door.refuse_syn(&syn, held, why),
-                }
-            }
-            FlowEvent::Ending(flow) => self.door.flow_ending(self.now, flow),
-            FlowEvent::Readable(flow) | FlowEvent::Writable(flow) => self.door.flow_ready(flow),
-            FlowEvent::Closed(flow) => self.door.flow_closed(flow),
-        }
-    }
-    fn take_syns(&mut self) {
-        for _ in 0..ARRIVALS_PER_ROUND {
-            let Some(queue) = self.door.engine.queue() else { return };
-            match queue.receive() {
-                Ok(Some(queued)) => match Syn::parse(&queued.head).filter(|syn| !self.is_exempt(syn, &queued.head)) {
-                    Some(syn) => {
-                        if let Some(held) = self.door.take_syn(self.now, syn, queued.held) {
-                            self.ask(syn, held);
-                        }
-                    }
-                    None => self.door.let_go(self.now, queued.held),
-                },
-                Ok(None) => return,
-                Err(_) => return self.counters.one("dropped_queue_overrun"),
-            }
-        }
-    }
-    /// Connections, whether both halves are open or not.
-    pub(super) fn flows(&self) -> usize {
-        self.pair.flows() + self.movers.live()
-    }
-    /// Both halves are open: a thread has them from now on.
-    fn hand_over(&mut self, near: KernelSocket, near_failed: bool, far: Connection<Kept<KernelEngine>>) {
-        let Connection { splice, own, .. } = far;
-        let _ = self.poller.remove(&own.kept.0);
-        self.pair.forget(splice.flow);
-        let failed = [near_failed, splice.failed().is_some()];
-        let joined = Joined { sockets: [near, own.kept], failed, born: splice.born, ends: own.ends };
-        if self.movers.take(joined).is_err() {
-            self.counters.one("dropped_no_socket");
-        }
-    }
-    /// Whether a SYN passes by its port or code point; the kernel's rules let it pass then.
-    fn is_exempt(&self, syn: &Syn, head: &[u8]) -> bool {
-        let exempt = &self.settings.exempt;
-        // RFC 2474: the upper six bits of IPv4's second octet, and of IPv6's traffic class.
-        let dscp = match (head.first().map(|first| first >> 4), head.get(..2)) {
-            (Some(4), Some([_, field])) => field >> 2,
-            (Some(6), Some([first, second])) => (first << 4 | second >> 4) >> 2,
-            _ => return false,
-        };
-        exempt.ports.contains(&syn.target.port()) || exempt.dscps.contains(&dscp)
-    }
-    /// Decides what becomes of a new SYN.
-    fn ask(&mut self, syn: Syn, held: Held) {
-        if self.flows() >= self.settings.connections_max {
-            self.counters.one("connections_beyond_max");
-            return self.pass(&syn, Some(held));
-        }
-        self.door.ask(self.now, &mut self.pair, (), NEAR, syn, held);
-    }
-    /// What the proxy has no room for goes plainly, or is refused.
-    fn pass(&mut self, syn: &Syn, held: Option<Held>) {
-        if self.settings.on_failure == OnFailure::Closed {
-            self.counters.one("connections_refused");
-            return self.door.refuse_syn(syn, held, Reason::Refused);
-        }
-        let Some(held) = held else { return };
-        self.counters.one("connections_passed");
-        if let Some(queue) = self.door.engine.queue() {
-            let _ = queue.accept_marked(held, MARK_PLAIN);
-        }
-    }
-    fn accept(&mut self, listener: usize) {
-        for i in 0.. {
-            let listeners = self.door.engine.transparent.as_ref().map(|t| &t.listeners);
-            let Some(listener) = listeners.and_then(|all| all.get(listener)) else { return };
-            let (stream, source) = match listener.accept() {
-                Ok((stream, source)) if tcp::prepare(&stream).is_ok() => (stream, source),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // ECONNABORTED, or no descriptor left. The readiness edge is consumed, so ask again soon.
-                _ => {
-                    self.counters.one("dropped_no_socket");
-                    self.retry_listeners = true;
-                    return;
-                }
-            };
-            let Ok(target) = stream.local_addr() else { continue };
-            // Without IPv6's flow label and scope, by which SYNs are not known.
-            let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
-            let ends = (plain(source), plain(target));
-            if let Some(far) = self.door.join(ends, other) {
-                let near = self.door.engine.tuned_socket(stream);
-                self.hand_over(near, false, far);
-            } else if let Some(stranger) = self.door.take(self.now, &mut self.pair, stream, ends) {
-                // No NFQUEUE here, or it came in the moment before SYNs were held.
-                if self.flows() >= self.settings.connections_max {
-                    self.counters.one("connections_beyond_max");
-                    continue;
-                }
-                self.door.open_for(self.now, &mut self.pair, (), NEAR, stranger, ends);
-            }
-            if i >= ARRIVALS_PER_ROUND {
-                self.retry_listeners = true;
-                return;
-            }
+            _ => B::ready(self, ready),
         }
     }
 
@@ -270,7 +109,7 @@ impl Proxy {
             let why = format!("{key} cannot change while wavelaned runs: restart it, or put the old value back");
             return self.refuse_reload(&why);
         }
-        if let Err(e) = tunings(&new) {
+        if let Err(e) = B::check(&new) {
             return self.refuse_reload(&e.to_string());
         }
         self.kernel.lead(&new.rules(has_ipv6()));
@@ -293,11 +132,9 @@ impl Proxy {
         match (change, result) {
             (Change::Config, Ok(())) => {
                 let Some(new) = self.pending.take() else { return };
-                if let Ok((tunings, _)) = tunings(&new) {
-                    self.door.engine.tune(tunings);
-                }
+                self.body.tune(&new);
                 self.pair.set_config(pair_config(&new));
-                self.movers.set_config(pair_config(&new));
+                self.pair.set_marks(pair_marks(&new));
                 self.settings = *new;
                 self.reload_refused = None;
                 self.counters.one("reloads");

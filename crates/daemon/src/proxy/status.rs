@@ -1,7 +1,9 @@
 //! What a proxy tells of itself.
 
 use super::Proxy;
-use super::serve::FAR;
+use super::sockets::{FAR, Sockets};
+use super::userspace::Userspace;
+use crate::counters::Counters;
 use crate::status::{Counter, age, counter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,9 +102,9 @@ impl Half {
 }
 
 /// Connections of which a half is not open yet, at most so many. Nothing has moved on them.
-fn beginning(proxy: &Proxy, most: usize) -> Vec<Connection> {
+fn beginning(proxy: &Proxy<Sockets>, most: usize) -> Vec<Connection> {
     let mut all: BTreeMap<u64, Connection> = BTreeMap::new();
-    for connection in proxy.door.connections().take(2 * most) {
+    for connection in proxy.body.door.connections().take(2 * most) {
         let (splice, own) = (&connection.splice, &connection.own);
         let half = Half::new(splice.state(), splice.moved, tcp::health(&own.kept.0));
         let entry = all.entry(splice.flow.0 | 1).or_insert_with(|| Connection {
@@ -117,10 +119,10 @@ fn beginning(proxy: &Proxy, most: usize) -> Vec<Connection> {
 }
 
 /// The document of a running proxy.
-pub(super) fn document(proxy: &Proxy) -> String {
+pub(super) fn of_sockets(proxy: &Proxy<Sockets>) -> String {
     let mut busiest: Vec<(u64, Connection)> = Vec::new();
     let mut tally = Tally::default();
-    for account in proxy.movers.accounts() {
+    for account in proxy.body.movers.accounts() {
         busiest.extend(account.busiest);
         tally.moved.add(account.tally.moved);
         tally.closed += account.tally.closed;
@@ -130,28 +132,84 @@ pub(super) fn document(proxy: &Proxy) -> String {
     busiest.truncate(CONNECTIONS_SHOWN);
     let mut connection_list: Vec<Connection> = busiest.into_iter().map(|(_, connection)| connection).collect();
     connection_list.extend(beginning(proxy, CONNECTIONS_SHOWN - connection_list.len()));
-    let mut counters = proxy.counters.with(&proxy.door.counts);
+    let mut counters = proxy.counters.with(&proxy.body.door.counts);
     counters.add("connections_closed", tally.closed);
     counters.add("connections_reset", tally.reset);
-    let bytes =
-        [("bytes_from_applications", tally.moved.from_socket), ("bytes_to_applications", tally.moved.to_socket)];
+    let now = Now {
+        honest: proxy.kernel.holds_syns,
+        connections: proxy.flows(),
+        pending: proxy.body.door.pending(),
+        waiting: proxy.body.movers.waiting(),
+        moved: tally.moved,
+    };
+    document(proxy, &now, connection_list, &counters)
+}
+
+/// What an engine has now.
+pub(super) struct Now {
+    pub(super) honest: bool,
+    pub(super) connections: usize,
+    pub(super) pending: usize,
+    pub(super) waiting: usize,
+    pub(super) moved: Moved,
+}
+
+/// The document of a running proxy.
+pub(super) fn document<B>(proxy: &Proxy<B>, now: &Now, list: Vec<Connection>, counters: &Counters) -> String {
+    let Moved { from_socket, to_socket } = now.moved;
+    let bytes = [("bytes_from_applications", from_socket), ("bytes_to_applications", to_socket)];
     let counters = counters.iter().chain(bytes).chain(proxy.log.dropped());
     let report = Report {
         format: FORMAT.into(),
         name: proxy.settings.name.clone(),
         uptime_s: proxy.now.since(proxy.started).as_nanos() as f64 / 1e9,
-        honest: proxy.kernel.holds_syns,
-        connections: proxy.flows(),
+        honest: now.honest,
+        connections: now.connections,
         connections_max: proxy.settings.connections_max,
-        pending: proxy.door.pending(),
-        waiting_bytes: proxy.movers.waiting() as u64,
+        pending: now.pending,
+        waiting_bytes: now.waiting as u64,
         pool_bytes: proxy.settings.pool.get(),
-        connection_list,
+        connection_list: list,
         reload_refused: proxy.reload_refused.clone(),
         hindrances: proxy.kernel.hindrances(),
         counters: counters.map(|(name, n)| counter(name, n)).collect(),
     };
     serde_json::to_string(&report).unwrap_or_default()
+}
+
+/// The document of a proxy on our own TCP.
+pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
+    let body = &proxy.body;
+    let mut all: BTreeMap<u64, (u64, Connection)> = BTreeMap::new();
+    // A connection to a server has the application's address, and so is the half of an odd flow (`Pair`).
+    for (token, connection) in body.door.tokens() {
+        let (splice, own) = (&connection.splice, &connection.own);
+        let health = body.door.tcp_status(token).map(|status| tcp::Health {
+            round_trip: std::time::Duration::from_nanos(status.rtt.unwrap_or_default().as_nanos()),
+            retransmits: u32::try_from(status.counters.retransmits).unwrap_or(u32::MAX),
+            window: u32::try_from(status.cwnd / status.mss.max(1)).unwrap_or(u32::MAX),
+        });
+        let half = Half::new(splice.state(), splice.moved, health);
+        let (moved, entry) = all.entry(splice.flow.0 | 1).or_insert_with(|| {
+            let (source, target) = (own.ends.0.to_string(), own.ends.1.to_string());
+            (0, Connection { source, target, ..Connection::default() })
+        });
+        *moved += splice.moved.from_socket + splice.moved.to_socket;
+        entry.age_s = entry.age_s.max(proxy.now.since(splice.born).as_nanos() as f64 / 1e9);
+        *if splice.flow.0 & 1 == 1 { &mut entry.far } else { &mut entry.near } = Some(half);
+    }
+    let shown = longest(all.iter().map(|(id, (moved, _))| (*moved, *id)).collect());
+    let list = shown.into_iter().filter_map(|(_, id)| Some(all.remove(&id)?.1)).collect();
+    let mut counters = proxy.counters.with(&body.door.counts);
+    counters.add("packets_plain", body.plain);
+    let now = Now {
+        honest: true,
+        connections: proxy.pair.flows(),
+        pending: body.door.pending(),
+        waiting: proxy.pair.waiting(),
+        moved: body.door.moved,
+    };
+    document(proxy, &now, list, &counters)
 }
 
 impl fmt::Display for Half {

@@ -3,7 +3,7 @@
 use super::family::Family;
 use super::plain::{plain_born, plain_chains};
 use super::ranges::{all_routes, part_taken, split_routes, taken};
-use super::{Around, CLOSED_TABLE, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE};
+use super::{Around, CLOSED_TABLE, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE, userspace};
 use crate::config::{Clamp, Config, ProxyRules, Source, Tun, prefix_text, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
@@ -40,13 +40,14 @@ pub(super) fn marker(generation: u32) -> String {
 }
 
 /// The table that the kernel removes with our process.
-pub(super) fn owned_table(
-    config: &Config,
-    ports: &[u16],
-    generation: u32,
-    down: &Down,
-    Around { attached, bridged }: &Around,
-) -> String {
+pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down: &Down, around: &Around) -> String {
+    if let Some(intercept) = &config.intercept
+        && let Some(proxy) = &intercept.proxy
+        && let Some(device) = &proxy.device
+    {
+        return userspace::table(config, (intercept, proxy, device), generation, around);
+    }
+    let Around { attached, bridged } = around;
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {
         let rule = |(family, port): (Family, &u16)| {
@@ -107,12 +108,12 @@ pub(super) fn owned_table(
 }
 
 /// What becomes of SYNs that are signed end to end.
-fn signed(verdict: &str) -> String {
+pub(super) fn signed(verdict: &str) -> String {
     SIGNED.iter().map(|option| format!(" {SYN} tcp option {option} exists {verdict};")).collect()
 }
 
 /// What becomes of SYNs that a proxy leaves alone by their port or code point.
-fn exempt(proxy: &ProxyRules, verdict: &str) -> String {
+pub(super) fn exempt(proxy: &ProxyRules, verdict: &str) -> String {
     let mut rules = String::new();
     if !proxy.ports.is_empty() {
         let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
@@ -228,7 +229,9 @@ pub(super) fn closed_table(config: &Config, Around { attached, bridged }: &Aroun
         .map(|family| set(family.nft_set(), family, &of(family, split_routes(config, family))))
         .collect();
     // What is left unsplit goes through our device, which is there as long as the daemon is.
-    let elsewhere = config.tun.as_ref().map_or(String::new(), |tun| format!("oifname != \"{}\" ", tun.name));
+    let device = config.intercept.as_ref().and_then(|i| i.proxy.as_ref()?.device.as_ref());
+    let device = config.tun.as_ref().map(|tun| &tun.name).or(device);
+    let elsewhere = device.map_or(String::new(), |device| format!("oifname != \"{device}\" "));
     let refuse = |matching: &str| -> String {
         let rule = |family| format!("  {matching} {elsewhere}{} reject with tcp reset\n", to_routes(family));
         Family::ALL.into_iter().map(rule).collect()

@@ -174,6 +174,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("hop_progress_frames", "words from the other edge of a relayed flow on how far it got"),
     ("packets_from_inside", "packets taken from the inside for peers"),
     ("packets_to_inside", "packets given to the inside, our own ICMP errors among them"),
+    ("packets_plain", "packets of TCP that a proxy on our own TCP does not split, sent on as they came"),
     ("packets_fragmented", "IPv4 packets fragmented because they are longer than the inside's MTU"),
     ("icmp_errors_sent", "ICMP errors about packets we could not carry"),
     ("icmp_errors_suppressed", "ICMP errors not sent: forbidden by the standards, or too many at once"),

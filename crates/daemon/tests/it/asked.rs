@@ -280,7 +280,7 @@ fn a_proxy_says_that_it_is_one_to_whoever_asks_for_more() {
         return;
     }
     let world = World::new("askproxy");
-    let proxy = crate::proxy::start(&world, "");
+    let proxy = crate::proxy::start(&world, "kernel", "");
     let what =
         "is the socket of a proxy, which has no peers and no trials: `wavelane status` shows what it does, SIGHUP";
     // It ends each conversation by itself, before the question or after.

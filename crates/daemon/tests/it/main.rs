@@ -1,6 +1,18 @@
 //! What the shipped `wavelaned` does, one file per group: one executable, since each would link the whole daemon again.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+/// Tests that hold for a proxy whatever its engine: functions of its name.
+macro_rules! on_both_engines {
+    ($($(#[$more:meta])* $name:ident,)*) => {
+        mod kernel {
+            $(#[test] $(#[$more])* fn $name() { super::$name("kernel"); })*
+        }
+        mod userspace {
+            $(#[test] $(#[$more])* fn $name() { super::$name("userspace"); })*
+        }
+    };
+}
+
 mod asked;
 mod beside;
 mod common;
@@ -22,6 +34,7 @@ mod places;
 mod programs;
 mod proxy;
 mod proxy_honest;
+mod proxy_userspace;
 mod quic;
 mod reach;
 mod relay;

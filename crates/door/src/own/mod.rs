@@ -14,9 +14,9 @@ pub use socket::OwnSocket;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, Span, Streams, Wakeup};
-use wavelane_tcp::{Config, Event as TcpEvent, Host, HostEvent, State};
+use wavelane_tcp::{Config, Event as TcpEvent, Host, HostEvent, State, Status};
 use wavelane_wire::frame::Reason;
-use wavelane_wire::icmp::TooBig;
+use wavelane_wire::icmp::{TooBig, Undelivered, Unreachable};
 use wavelane_wire::tcp::TcpPacket;
 
 /// Send buffer of each of the door's connections, and half of the maximum receive buffer; the same as the daemon's.
@@ -43,8 +43,19 @@ pub struct Own {
     /// The receive buffers of its connections.
     rooms: Rooms,
     next_port: u16,
-    refusals: VecDeque<Vec<u8>>,
+    refusals: VecDeque<(Refusal, IpAddr)>,
     ticked: Instant,
+}
+
+/// What became of a packet that a proxy was offered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offered {
+    /// It is the proxy's.
+    Taken,
+    /// It begins a connection for which there is no room.
+    NoRoom(Syn),
+    /// It is none of the proxy's.
+    Foreign,
 }
 
 /// A door on our own TCP.
@@ -80,7 +91,16 @@ impl Engine for Own {
         let span = PORTS.end() - PORTS.start();
         let ports = (0..=span).map(|step| PORTS.start() + (self.next_port - PORTS.start() + step) % (span + 1));
         let local = match from {
-            Some(from) => Some(from).filter(|from| self.host.state_of(*from, target).is_none()),
+            Some(from) => {
+                // The application took the pair of addresses again, and our sequence numbers grow with time (RFC 6528): the server can
+                // tell the new connection from the one that lingers (RFC 6191).
+                if self.host.state_of(from, target) == Some(State::TimeWait)
+                    && let Some(old) = self.host.flow_of(from, target)
+                {
+                    self.host.reset(now, old);
+                }
+                Some(from).filter(|from| self.host.state_of(*from, target).is_none())
+            }
             None => ports.map(|port| SocketAddr::new(address, port)).find(|l| self.host.state_of(*l, target).is_none()),
         };
         let local = local.filter(|local| local.is_ipv4() == target.is_ipv4()).ok_or(Reason::NoRoom)?;
@@ -98,7 +118,7 @@ impl Engine for Own {
     fn discard(&mut self, _: Vec<u8>) {}
     fn refuse(&mut self, refusal: Refusal, to: IpAddr) {
         if self.refusals.len() < REFUSALS_MAX {
-            self.refusals.extend(refusal.into_packet(self.address, to));
+            self.refusals.push_back((refusal, to));
         }
     }
 }
@@ -139,6 +159,78 @@ impl Door<Own> {
         Syn::parse(packet).is_some() || TcpPacket::parse(packet).is_ok_and(known)
     }
 
+    /// Sets connections like this from now on: see [`OwnDoor::of_proxy`].
+    pub fn tune(&mut self, config: &Config, towards: Vec<(IpPrefix, Config)>) {
+        let own = |config: &Config| Config { nagle: false, ..config.clone() };
+        let host = &mut self.engine.host;
+        host.set_config(own(config));
+        host.set_towards(towards.iter().map(|(network, config)| (*network, own(config))).collect());
+    }
+
+    /// Connections of applications have what this makes of their configuration, those to servers the configuration itself.
+    pub fn set_callers(&mut self, of_callers: fn(Config) -> Config) {
+        self.engine.host.set_callers(of_callers);
+    }
+
+    /// One of the door's connections, as its TCP sees it.
+    pub fn tcp_status(&self, token: u64) -> Option<Status> {
+        self.engine.host.status(FlowId(token))
+    }
+
+    /// As [`OwnDoor::handle_packet`] for a proxy that sees packets of others too: what becomes of it. `takes` says whether there is
+    /// room for a connection that begins. Call [`OwnDoor::service`] afterwards.
+    pub fn offer(&mut self, now: Instant, far: &mut impl FarSide, packet: &[u8], takes: bool) -> Offered {
+        let Ok(segment) = TcpPacket::parse(packet) else { return self.offer_message(now, far, packet) };
+        let host = &self.engine.host;
+        let state = host.state_of(segment.target, segment.source);
+        if matches!(state, None | Some(State::TimeWait))
+            && let Some(syn) = Syn::parse(packet)
+        {
+            if !takes {
+                return Offered::NoRoom(syn);
+            }
+            self.handle_syn(now, far, syn, packet);
+            return Offered::Taken;
+        }
+        // Where only the other half is left, this one was reset, and its end has yet to hear of that.
+        if state.is_none() && host.state_of(segment.source, segment.target).is_none() {
+            return Offered::Foreign;
+        }
+        self.engine.host.handle_timeout(now);
+        self.engine.host.handle_segment(now, &segment);
+        Offered::Taken
+    }
+
+    fn offer_message(&mut self, now: Instant, far: &mut impl FarSide, packet: &[u8]) -> Offered {
+        if self.is_about_ours(packet) {
+            self.engine.give_host(now, &mut packet.to_vec());
+            return Offered::Taken;
+        }
+        let Ok(said) = Unreachable::parse(packet) else { return Offered::Foreign };
+        let Some(flow) = self.engine.host.flow_of(said.source, said.target) else { return Offered::Foreign };
+        // On a connection that stands it is no more than a hint (RFC 9293, section 3.9.2.2), and may be forged.
+        if self.engine.host.connection(flow).is_some_and(|connection| connection.is_opening_with(said.seq)) {
+            let why = match said.why {
+                Undelivered::Host => Reason::Unreachable,
+                Undelivered::Port => Reason::Refused,
+                Undelivered::Prohibited => Reason::Prohibited,
+            };
+            self.failed(now, far, flow.0, why);
+        }
+        Offered::Taken
+    }
+
+    fn handle_syn(&mut self, now: Instant, far: &mut impl FarSide, syn: Syn, packet: &[u8]) {
+        let Some(held) = self.take_syn(now, syn, packet.to_vec()) else { return };
+        match far.towards(now, syn.target.ip()) {
+            None => self.refuse_syn(&syn, Some(held), Reason::Unreachable),
+            Some(way) => {
+                self.begin_waiting(now);
+                self.ask(now, far, way, (), syn, held);
+            }
+        }
+    }
+
     /// A packet came from an application or a server. Call [`OwnDoor::service`] afterwards.
     pub fn handle_packet(&mut self, now: Instant, far: &mut impl FarSide, packet: &mut [u8]) {
         if let Some(syn) = Syn::parse(packet)
@@ -146,14 +238,7 @@ impl Door<Own> {
         {
             let state = self.engine.host.state_of(segment.target, segment.source);
             if matches!(state, None | Some(State::TimeWait)) {
-                let Some(held) = self.take_syn(now, syn, packet.to_vec()) else { return };
-                return match far.towards(now, syn.target.ip()) {
-                    None => self.refuse_syn(&syn, Some(held), Reason::Unreachable),
-                    Some(way) => {
-                        self.begin_waiting(now);
-                        self.ask(now, far, way, (), syn, held);
-                    }
-                };
+                return self.handle_syn(now, far, syn, packet);
             }
         }
         self.engine.give_host(now, packet);
@@ -184,9 +269,15 @@ impl Door<Own> {
         }
     }
 
+    /// The next refusal, for an owner that sends them otherwise than by [`OwnDoor::poll_packet`].
+    pub fn take_refusal(&mut self) -> Option<(Refusal, IpAddr)> {
+        self.engine.refusals.pop_front()
+    }
+
     /// The next packet for an application or a server.
     pub fn poll_packet(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {
-        if let Some(packet) = self.engine.refusals.pop_front() {
+        while let Some((refusal, to)) = self.engine.refusals.pop_front() {
+            let Some(packet) = refusal.into_packet(self.engine.address, to) else { continue };
             buf.get_mut(..packet.len())?.copy_from_slice(&packet);
             return Some(packet.len());
         }

@@ -1,0 +1,239 @@
+//! The engine on the kernel's sockets: the door decides, and movers have the connections whose both halves are open.
+
+use super::mover::{Joined, Movers};
+use super::serve::Body;
+use super::{
+    Proxy, ProxyError, TOKEN_CONNECTIONS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config, pair_config, status,
+    tunings,
+};
+use crate::config::OnFailure;
+use crate::connection::KernelSocket;
+use crate::engine::{self, KernelEngine};
+use crate::rules::MARK_PLAIN;
+use config::Settings;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use wavelane_base::Instant;
+use wavelane_door::{Connection, Door, FlowEvent, Gone, Kept, Stage, Syn, other};
+use wavelane_gateway::Reason;
+use wavelane_host::nfqueue::Held;
+use wavelane_host::poller::Ready;
+use wavelane_host::tcp;
+
+/// Connections served before readiness is asked again.
+const TURNS_PER_ROUND: usize = 1_024;
+/// SYNs and connections taken per round.
+const ARRIVALS_PER_ROUND: usize = 256;
+/// Of a connection's half towards the server, for the status.
+pub(super) const FAR: [u8; 32] = [1; 32];
+/// Of the half towards the client.
+const NEAR: [u8; 32] = [0; 32];
+
+/// See the module's description.
+pub(super) struct Sockets {
+    pub(super) door: Door<KernelEngine>,
+    pub(super) movers: Movers,
+    /// A listener had no descriptor to give: ask again at the next tick.
+    pub(super) retry_listeners: bool,
+}
+
+impl Body for Sockets {
+    fn settle(proxy: &mut Proxy<Self>) -> io::Result<bool> {
+        for _ in 0..TURNS_PER_ROUND {
+            let mut acted = proxy.body.door.serve_next(proxy.now, &mut proxy.pair);
+            while let Some(event) = proxy.pair.poll_event() {
+                acted = true;
+                proxy.event(event);
+            }
+            if !acted {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+    fn ready(proxy: &mut Proxy<Self>, ready: Ready) {
+        match ready.token {
+            TOKEN_QUEUE => proxy.take_syns(),
+            token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => proxy.accept((token - TOKEN_TPROXY) as usize),
+            token if token >= TOKEN_CONNECTIONS => proxy.socket_ready(token, ready),
+            _ => {}
+        }
+    }
+    fn look(proxy: &mut Proxy<Self>) {
+        if proxy.body.door.deadline().is_some_and(|at| at <= proxy.now) {
+            proxy.body.door.look_after_last_bytes(proxy.now, &mut proxy.pair);
+        }
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.door.deadline()
+    }
+    fn waits(&self) -> bool {
+        self.door.waits() || self.retry_listeners
+    }
+    fn tick(proxy: &mut Proxy<Self>) {
+        proxy.body.door.tick(proxy.now, &mut proxy.pair);
+        if std::mem::take(&mut proxy.body.retry_listeners) {
+            for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
+                proxy.accept(listener);
+            }
+        }
+    }
+    fn stop(proxy: &mut Proxy<Self>) {
+        proxy.body.door.stop(proxy.now, &mut proxy.pair);
+        proxy.body.movers.stop();
+    }
+    fn check(settings: &Settings) -> Result<(), ProxyError> {
+        tunings(settings).map(drop)
+    }
+    fn tune(&mut self, settings: &Settings) {
+        if let Ok((tunings, _)) = tunings(settings) {
+            self.door.engine.tune(tunings);
+        }
+        self.movers.set_config(pair_config(settings));
+    }
+    fn document(proxy: &Proxy<Self>) -> String {
+        status::of_sockets(proxy)
+    }
+}
+
+impl Proxy<Sockets> {
+    fn socket_ready(&mut self, token: u64, ready: Ready) {
+        self.body.door.ready(token, ready.readable, ready.writable);
+        let Some(connection) = self.body.door.connection(token) else { return };
+        let error = if ready.failed { connection.own.kept.take_error() } else { None };
+        let answered = connection.splice.writable && matches!(connection.splice.stage, Stage::Connecting(_));
+        match error {
+            Some(error) => self.body.door.failed(self.now, &mut self.pair, token, engine::why(&error)),
+            None if answered => self.body.door.answered(self.now, &mut self.pair, token),
+            None => {}
+        }
+    }
+    fn event(&mut self, event: FlowEvent) {
+        match event {
+            FlowEvent::Incoming { flow, source, target } => {
+                self.body.door.connect(self.now, &mut self.pair, flow, FAR, Some(source), (source, target));
+            }
+            FlowEvent::Accepted(flow) => {
+                self.body.door.accepted(self.now, flow);
+                // Without NFQUEUE the application is connected already.
+                if self.body.door.has(flow)
+                    && let Some(far) = self.body.door.release(other(flow))
+                    && let Some(near) = self.body.door.release(flow)
+                {
+                    let _ = self.poller.remove(&near.own.kept.0);
+                    let failed = near.splice.failed().is_some();
+                    self.hand_over(near.own.kept, failed, far);
+                }
+            }
+            FlowEvent::Refused(flow, why) | FlowEvent::Reset(flow, why) => {
+                let Some(Gone { syn, held, .. }) = self.body.door.flow_gone(self.now, flow) else { return };
+                match why {
+                    // We lack a socket or a port: that is no word of the server's.
+                    Reason::NoRoom => self.pass(&syn, held),
+                    _ => self.body.door.refuse_syn(&syn, held, why),
+                }
+            }
+            FlowEvent::Ending(flow) => self.body.door.flow_ending(self.now, flow),
+            FlowEvent::Readable(flow) | FlowEvent::Writable(flow) => self.body.door.flow_ready(flow),
+            FlowEvent::Closed(flow) => self.body.door.flow_closed(flow),
+        }
+    }
+    fn take_syns(&mut self) {
+        for _ in 0..ARRIVALS_PER_ROUND {
+            let Some(queue) = self.body.door.engine.queue() else { return };
+            match queue.receive() {
+                Ok(Some(queued)) => match Syn::parse(&queued.head).filter(|syn| !self.is_exempt(syn, &queued.head)) {
+                    Some(syn) => {
+                        if let Some(held) = self.body.door.take_syn(self.now, syn, queued.held) {
+                            self.ask(syn, held);
+                        }
+                    }
+                    None => self.body.door.let_go(self.now, queued.held),
+                },
+                Ok(None) => return,
+                Err(_) => return self.counters.one("dropped_queue_overrun"),
+            }
+        }
+    }
+    /// Connections, whether both halves are open or not.
+    pub(super) fn flows(&self) -> usize {
+        self.pair.flows() + self.body.movers.live()
+    }
+    /// Both halves are open: a thread has them from now on.
+    fn hand_over(&mut self, near: KernelSocket, near_failed: bool, far: Connection<Kept<KernelEngine>>) {
+        let Connection { splice, own, .. } = far;
+        let _ = self.poller.remove(&own.kept.0);
+        self.pair.forget(splice.flow);
+        let failed = [near_failed, splice.failed().is_some()];
+        let joined = Joined { sockets: [near, own.kept], failed, born: splice.born, ends: own.ends };
+        if self.body.movers.take(joined).is_err() {
+            self.counters.one("dropped_no_socket");
+        }
+    }
+    /// Whether a SYN passes by its port or code point; the kernel's rules let it pass then.
+    fn is_exempt(&self, syn: &Syn, head: &[u8]) -> bool {
+        let exempt = &self.settings.exempt;
+        // RFC 2474: the upper six bits of IPv4's second octet, and of IPv6's traffic class.
+        let dscp = match (head.first().map(|first| first >> 4), head.get(..2)) {
+            (Some(4), Some([_, field])) => field >> 2,
+            (Some(6), Some([first, second])) => (first << 4 | second >> 4) >> 2,
+            _ => return false,
+        };
+        exempt.ports.contains(&syn.target.port()) || exempt.dscps.contains(&dscp)
+    }
+    /// Decides what becomes of a new SYN.
+    fn ask(&mut self, syn: Syn, held: Held) {
+        if self.flows() >= self.settings.connections_max {
+            self.counters.one("connections_beyond_max");
+            return self.pass(&syn, Some(held));
+        }
+        self.body.door.ask(self.now, &mut self.pair, (), NEAR, syn, held);
+    }
+    /// What the proxy has no room for goes plainly, or is refused.
+    fn pass(&mut self, syn: &Syn, held: Option<Held>) {
+        if self.settings.on_failure == OnFailure::Closed {
+            self.counters.one("connections_refused");
+            return self.body.door.refuse_syn(syn, held, Reason::Refused);
+        }
+        let Some(held) = held else { return };
+        self.counters.one("connections_passed");
+        if let Some(queue) = self.body.door.engine.queue() {
+            let _ = queue.accept_marked(held, MARK_PLAIN);
+        }
+    }
+    fn accept(&mut self, listener: usize) {
+        for i in 0.. {
+            let listeners = self.body.door.engine.transparent.as_ref().map(|t| &t.listeners);
+            let Some(listener) = listeners.and_then(|all| all.get(listener)) else { return };
+            let (stream, source) = match listener.accept() {
+                Ok((stream, source)) if tcp::prepare(&stream).is_ok() => (stream, source),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                // ECONNABORTED, or no descriptor left. The readiness edge is consumed, so ask again soon.
+                _ => {
+                    self.counters.one("dropped_no_socket");
+                    self.body.retry_listeners = true;
+                    return;
+                }
+            };
+            let Ok(target) = stream.local_addr() else { continue };
+            // Without IPv6's flow label and scope, by which SYNs are not known.
+            let plain = |address: SocketAddr| SocketAddr::new(address.ip(), address.port());
+            let ends = (plain(source), plain(target));
+            if let Some(far) = self.body.door.join(ends, other) {
+                let near = self.body.door.engine.tuned_socket(stream);
+                self.hand_over(near, false, far);
+            } else if let Some(stranger) = self.body.door.take(self.now, &mut self.pair, stream, ends) {
+                // No NFQUEUE here, or it came in the moment before SYNs were held.
+                if self.flows() >= self.settings.connections_max {
+                    self.counters.one("connections_beyond_max");
+                    continue;
+                }
+                self.body.door.open_for(self.now, &mut self.pair, (), NEAR, stranger, ends);
+            }
+            if i >= ARRIVALS_PER_ROUND {
+                self.body.retry_listeners = true;
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The engine on our own TCP: packets come and go by a device, and one thread has them all.
+
+use super::config::{DEVICE, Settings};
+use super::serve::Body;
+use super::{Opening, Proxy, ProxyError, TOKEN_TUN, closed, status, system};
+use crate::config::OnFailure;
+use crate::device::{self, DeviceError};
+use crate::rules::{MARK_OWN, Rules, RulesError};
+use crate::start::{self, StartError};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use wavelane_base::{Entropy, Instant, Span};
+use wavelane_door::{FlowEvent, Gone, Offered, OwnDoor, Refusal, Syn};
+use wavelane_gateway::Reason;
+use wavelane_host::clock::NodeClock;
+use wavelane_host::nft;
+use wavelane_host::poller::{Poller, Ready, Watch};
+use wavelane_host::raw::RawSender;
+use wavelane_host::tun::OffloadTun;
+use wavelane_host::{caps, entropy};
+use wavelane_tcp::{Config as TcpConfig, Keepalive};
+
+/// Packets or super-packets read before anything else is looked after.
+const READS_PER_ROUND: usize = 64;
+/// A client is asked whether it is there, and given up where `rto_max` is set, after as long as Linux waits before it asks: one that
+/// sleeps, or is out of reach, stays connected.
+const CLIENT_PATIENCE: Span = Span::from_secs(7_200);
+
+/// Our TCP towards a client.
+fn of_client(config: TcpConfig) -> TcpConfig {
+    let keepalive = Keepalive { idle: CLIENT_PATIENCE, interval: Span::from_secs(75), probes: 9 };
+    let tries = CLIENT_PATIENCE.as_nanos() / config.rto_max.as_nanos().max(1);
+    let data_retries = match config.rto_max < TcpConfig::default().rto_max {
+        true => config.data_retries.max(u32::try_from(tries).unwrap_or(u32::MAX)),
+        false => config.data_retries,
+    };
+    TcpConfig { keepalive: Some(keepalive), data_retries, ..config }
+}
+
+/// See the module's description.
+pub(super) struct Userspace {
+    pub(super) door: OwnDoor,
+    tun: OffloadTun,
+    /// The device has packets.
+    readable: bool,
+    raw: RawSender,
+    buffer: Vec<u8>,
+    outgoing: Outgoing,
+    /// Packets that are none of ours and were sent on.
+    pub(super) plain: u64,
+}
+
+/// Packets for the device, which is read meanwhile.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Outgoing {
+    fn push(&mut self, packet: &[u8]) {
+        self.bytes.extend_from_slice(packet);
+        self.ends.push(self.bytes.len());
+    }
+    fn send(&mut self, tun: &mut OffloadTun) {
+        let mut from = 0;
+        for end in self.ends.drain(..) {
+            tun.queue(&self.bytes[from..end]);
+            from = end;
+        }
+        self.bytes.clear();
+    }
+}
+
+impl Proxy<Userspace> {
+    pub(super) fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
+        let Opening { settings, config, control, signals, reload_signal, lock } = Opening::open(settings)?;
+        let mut remarks: Vec<String> = lock.remark.clone().into_iter().collect();
+        let opened = || -> Result<(OffloadTun, RawSender, Rules), StartError> {
+            nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
+            let tun = device::make_for_proxy(DEVICE)?;
+            nft::run("ip", &["link", "set", "dev", DEVICE, "up"], "").map_err(DeviceError::Tool)?;
+            let raw = RawSender::open(MARK_OWN).map_err(RulesError::Listener)?;
+            let (rules, _) = Rules::install(&config, &[], false, lock)?;
+            Ok((tun, raw, rules))
+        };
+        let (tun, raw, rules) = opened().map_err(|why| closed(&config, why))?;
+        remarks.push(format!("packets go through the device {DEVICE}"));
+        let poller = Poller::new().map_err(system("epoll"))?;
+        poller.add(&tun, TOKEN_TUN, Watch::Readable).map_err(system("epoll"))?;
+        caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
+        let clock = NodeClock::start(Span::ZERO, 0);
+        let (usual, towards) = settings.own_tcp();
+        let entropy = Entropy::live(entropy::fill);
+        // Refusals are sent otherwise, from the address that the kernel chooses.
+        let no_address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let mut door = OwnDoor::of_proxy(clock.now(), no_address, &usual, towards, entropy);
+        door.set_callers(of_client);
+        let body = Userspace {
+            door,
+            tun,
+            readable: true,
+            raw,
+            buffer: vec![0; wavelane_tcp::PACKET_ROOM],
+            outgoing: Outgoing::default(),
+            plain: 0,
+        };
+        Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        for _ in 0..READS_PER_ROUND {
+            let Self { body, pair, settings, counters, now, .. } = self;
+            let Userspace { door, tun, buffer, outgoing, raw, plain, .. } = body;
+            let drained = tun.receive(1, |packet| {
+                match door.offer(*now, pair, packet, pair.flows() < settings.connections_max) {
+                    Offered::Taken => {
+                        // At once, as many acknowledgements go as segments called for.
+                        serve(*now, door, pair, |syn, held| {
+                            pass(settings, counters, (raw, outgoing, plain), syn, held);
+                        });
+                        drain(*now, door, buffer, raw, outgoing);
+                    }
+                    Offered::NoRoom(syn) => {
+                        counters.one("connections_beyond_max");
+                        pass(settings, counters, (raw, outgoing, plain), &syn, packet);
+                    }
+                    Offered::Foreign => {
+                        *plain += 1;
+                        outgoing.push(&one_hop_more(packet));
+                    }
+                }
+            });
+            let gone = |e| {
+                io::Error::other(format!(
+                    "the device {DEVICE} cannot be read ({e}): another program took it away; start wavelaned again"
+                ))
+            };
+            let drained = drained.map_err(gone)?;
+            outgoing.send(tun);
+            if drained {
+                body.readable = false;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves what can be moved between the halves. `pass` takes SYNs for which we have no room.
+fn serve(now: Instant, door: &mut OwnDoor, pair: &mut wavelane_door::Pair, mut pass: impl FnMut(&Syn, &[u8])) -> bool {
+    let mut acted = false;
+    loop {
+        let mut more = false;
+        while let Some(event) = pair.poll_event() {
+            more = true;
+            match event {
+                FlowEvent::Refused(flow, Reason::NoRoom) => {
+                    if let Some(Gone { syn, held: Some(held), .. }) = door.flow_gone(now, flow) {
+                        pass(&syn, &held);
+                    }
+                }
+                event => door.handle_event(now, pair, event),
+            }
+        }
+        more |= door.service(now, pair);
+        if !more {
+            return acted;
+        }
+        acted = true;
+    }
+}
+
+/// Takes the door's packets.
+fn drain(now: Instant, door: &mut OwnDoor, buffer: &mut [u8], raw: &RawSender, outgoing: &mut Outgoing) {
+    while let Some((refusal, to)) = door.take_refusal() {
+        refuse(raw, refusal, to);
+    }
+    while let Some(len) = door.poll_packet(now, buffer) {
+        outgoing.push(&buffer[..len]);
+    }
+}
+
+fn refuse(raw: &RawSender, refusal: Refusal, to: IpAddr) {
+    // What is not sent is asked for again.
+    let _ = match (refusal, to) {
+        (Refusal::Icmp6(message), IpAddr::V6(to)) => raw.send_icmp6(&message, to),
+        (Refusal::Packet(packet) | Refusal::Icmp6(packet), to) => raw.send(&packet, to),
+    };
+}
+
+/// What the proxy has no room for goes plainly, or is refused.
+fn pass(
+    settings: &Settings,
+    counters: &mut crate::counters::Counters,
+    (raw, outgoing, plain): (&RawSender, &mut Outgoing, &mut u64),
+    syn: &Syn,
+    packet: &[u8],
+) {
+    if settings.on_failure == OnFailure::Closed {
+        counters.one("connections_refused");
+        return refuse(raw, syn.reset(), syn.source.ip());
+    }
+    counters.one("connections_passed");
+    *plain += 1;
+    outgoing.push(&one_hop_more(packet));
+}
+
+/// A packet that crosses this host twice, once to us, with the hop that this cost.
+fn one_hop_more(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 && packet[8] < u8::MAX => {
+            packet[8] += 1;
+            // RFC 1624, equation 3: one more in the upper half of that word.
+            let sum = u32::from(u16::from_be_bytes([packet[10], packet[11]]));
+            let sum = u32::from(!(sum as u16)) + 0x0100;
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Some(6) if packet.len() >= 40 => packet[7] = packet[7].saturating_add(1),
+        _ => {}
+    }
+    packet
+}
+
+impl Body for Userspace {
+    fn settle(proxy: &mut Proxy<Self>) -> io::Result<bool> {
+        if proxy.body.readable {
+            proxy.receive()?;
+        }
+        let Proxy { body, pair, settings, counters, now, .. } = proxy;
+        let Self { door, tun, buffer, outgoing, raw, plain, .. } = body;
+        for _ in 0..2 {
+            serve(*now, door, pair, |syn, held| pass(settings, counters, (raw, outgoing, plain), syn, held));
+            drain(*now, door, buffer, raw, outgoing);
+        }
+        outgoing.send(tun);
+        tun.flush();
+        Ok(body.readable)
+    }
+    fn ready(proxy: &mut Proxy<Self>, ready: Ready) {
+        proxy.body.readable |= ready.token == TOKEN_TUN;
+    }
+    fn look(proxy: &mut Proxy<Self>) {
+        let due = proxy.body.door.poll_timeout().is_some_and(|wakeup| wakeup.at <= proxy.now);
+        if due {
+            proxy.body.door.handle_timeout(proxy.now, &mut proxy.pair);
+        }
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.door.poll_timeout().map(|wakeup| wakeup.at)
+    }
+    fn waits(&self) -> bool {
+        false
+    }
+    fn tick(_: &mut Proxy<Self>) {}
+    fn stop(proxy: &mut Proxy<Self>) {
+        let Proxy { body, pair, now, .. } = proxy;
+        body.door.stop(*now, pair);
+        drain(*now, &mut body.door, &mut body.buffer, &body.raw, &mut body.outgoing);
+        body.outgoing.send(&mut body.tun);
+        body.tun.flush();
+    }
+    fn check(_: &Settings) -> Result<(), ProxyError> {
+        Ok(())
+    }
+    fn tune(&mut self, settings: &Settings) {
+        let (usual, towards) = settings.own_tcp();
+        self.door.tune(&usual, towards);
+    }
+    fn document(proxy: &Proxy<Self>) -> String {
+        status::of_userspace(proxy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_wire::ip::Ip;
+
+    #[test]
+    fn a_hop_more_keeps_the_checksum() {
+        for (ttl, sum_before) in [(1, 0), (63, 0), (254, 7)] {
+            let mut packet = vec![0_u8; 24];
+            (packet[0], packet[3], packet[8], packet[9]) = (0x45, 24, ttl, 6);
+            packet[12] = sum_before;
+            let sum = wavelane_wire::ip::checksum(&[&packet[..20]]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            let more = one_hop_more(&packet);
+            assert!(more[8] == ttl + 1 && Ip::parse(&more).is_ok(), "{more:?}");
+        }
+    }
+}

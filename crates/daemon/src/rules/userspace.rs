@@ -1,0 +1,59 @@
+//! The text of the nft table for a proxy on our own TCP: what it may split goes through its device, whole connections both ways.
+//!
+//! No packet tells which connection it belongs to, so all TCP between the interfaces and the targets goes there, and what is not split
+//! comes back. Nothing of it is tracked: the two halves of a connection have the same addresses and ports, and other sequence numbers.
+
+use super::family::Family;
+use super::ranges::taken;
+use super::tables::{exempt, set, signed};
+use super::{Around, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, TABLE};
+use crate::config::{Config, Intercept, ProxyRules};
+use crate::kernel::Down;
+
+/// ICMP errors that quote TCP: behind eight octets of ICMP the quoted header's protocol is octet 9 (RFC 791), or 6 (RFC 8200). They are
+/// sent to the applications' addresses, and may be about what is ours.
+const ERRORS: [&str; 2] = [
+    "icmp type destination-unreachable @th,136,8 6",
+    "icmpv6 type { destination-unreachable, packet-too-big } @th,112,8 6",
+];
+
+/// The table that the kernel removes with our process.
+pub(super) fn table(
+    config: &Config,
+    (intercept, proxy, device): (&Intercept, &ProxyRules, &str),
+    generation: u32,
+    Around { attached, bridged }: &Around,
+) -> String {
+    let names: Vec<String> = intercept.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
+    let names = names.join(", ");
+    let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
+    let but = |end: &str| match ports.is_empty() {
+        true => String::new(),
+        false => format!(" tcp {end} != {{ {} }}", ports.join(", ")),
+    };
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for family in Family::ALL {
+        let (nft, targets) = (family.nft(), family.nft_set());
+        sets += &set(targets, family, &taken(config, family, &Down::new(), attached));
+        rules += &format!(
+            " iifname {{ {names} }} meta l4proto tcp {nft} daddr @{targets}{} fib daddr type != local goto lead; \
+             tcp flags & (fin|syn|rst|ack) != syn {nft} saddr @{targets}{} fib daddr type != local \
+             fib daddr oifname {{ {names} }} goto lead;",
+            but("dport"),
+            but("sport"),
+        );
+    }
+    let errors = |then: &str| ERRORS.map(|error| format!(" {error} fib daddr type != local {then};")).concat();
+    rules += &errors("goto lead");
+    format!(
+        "table {TABLE} {{ flags owner; chain generation{generation} {{ }};{sets}{} \
+         chain lead {{ meta mark set {MARK_DIVERT:#x} notrack accept; }}; \
+         chain arrive {{ type filter hook prerouting priority raw; policy accept; iifname \"{device}\" notrack accept; \
+         meta mark {MARK_BRIDGED:#x} accept;{}{}{rules} }}; \
+         chain born {{ type route hook output priority mangle; policy accept; meta mark {MARK_OWN:#x} return;{} }}; }}",
+        bridged.chain("meta l4proto tcp"),
+        signed("accept"),
+        exempt(proxy, "accept"),
+        errors(&format!("meta mark set {MARK_DIVERT:#x}")),
+    )
+}

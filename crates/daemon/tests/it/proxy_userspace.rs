@@ -1,0 +1,150 @@
+//! A split proxy on our own TCP: what only that has, and what its device must not change.
+
+use crate::common::tunnel::{ping, received};
+use crate::common::*;
+use crate::proxy::{count, open, report, start};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use wavelane_host::netns::{ChildEnd, Netns};
+
+/// Octets of Ethernet's header.
+const ETHERNET: usize = 14;
+
+/// A capture of the client's TCP in IPv4.
+struct Capture(Child, PathBuf);
+
+impl Capture {
+    fn start(ns: &Netns, path: &Path) -> Self {
+        let mut command = Command::new("tcpdump");
+        command
+            .args(["-i", "eth0", "-B", "16384", "-U", "-s", "96", "-Z", "root", "-w"])
+            .arg(path)
+            .args(["ip", "and", "tcp"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = ns.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+        wait_for("the capture to begin", || std::fs::metadata(path).is_ok_and(|about| about.len() >= 24));
+        Self(child, path.to_owned())
+    }
+    /// Of each packet so far: whether the client sent it, its TCP flags, its bytes, and the octet that holds the ECN field.
+    fn packets(&self) -> Vec<(bool, u8, usize, u8)> {
+        let octets = std::fs::read(&self.1).unwrap();
+        let kept = |at: usize| u32::from_le_bytes(octets[at + 8..at + 12].try_into().unwrap()) as usize;
+        let (mut at, mut found) = (24, Vec::new());
+        while at + 16 <= octets.len() && at + 16 + kept(at) <= octets.len() {
+            let packet = &octets[at + 16 + ETHERNET..at + 16 + kept(at)];
+            let tcp = &packet[20..];
+            let bytes = usize::from(u16::from_be_bytes([packet[2], packet[3]])) - 20 - usize::from(tcp[12] >> 4) * 4;
+            found.push((packet[12..16] == [10, 1, 0, 2], tcp[13], bytes, packet[1]));
+            at += 16 + kept(at);
+        }
+        found
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+/// A side's `ack_every` is what a capture shows: so many segments to an acknowledgement.
+#[test]
+fn acknowledgements_are_as_rare_as_a_side_says() {
+    let _alone = alone();
+    if !root_or_skip("proxy_acks") {
+        return;
+    }
+    const SENT: usize = 2_000_000;
+    let world = World::new("acks");
+    // Segments are counted, not what offload makes of them.
+    world.sh(&world.client, "ethtool -K eth0 tso off gso off gro off");
+    world.sh(&world.a, "ethtool -K lan0 tso off gso off gro off");
+    world.serve(80, |mut stream, _| drop(std::io::copy(&mut stream, &mut std::io::sink())));
+    for every in [2, 4, 8] {
+        let side = "[[proxy.side]]\nname = \"near\"\nnetworks = [\"10.1.0.0/24\"]\nquick_acks = 0\nack_delay = \"500 ms\"\nbuffer = \"4 MiB\"";
+        let mut proxy = start(&world, "userspace", &format!("{side}\nack_every = {every}\n"));
+        let capture = Capture::start(&world.client, &world.dir.join(format!("{every}.pcap")));
+        let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
+        stream.write_all(&vec![7; SENT]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        let of_client = |packets: &[(bool, u8, usize, u8)]| packets.iter().filter(|p| p.0).map(|p| p.2).sum::<usize>();
+        wait_for("the capture to hold everything", || of_client(&capture.packets()) >= SENT);
+        let packets = capture.packets();
+        let segments = packets.iter().filter(|(client, _, bytes, _)| *client && *bytes > 0).count();
+        let acks = packets.iter().filter(|(client, flags, bytes, _)| !*client && *bytes == 0 && *flags == 0x10).count();
+        let ratio = segments as f64 / acks as f64;
+        assert!((0.85..=1.1).contains(&(ratio / f64::from(every))), "{segments} segments, {acks} acknowledgements");
+        drop(capture);
+        assert_eq!(proxy.stop(), Some(0));
+    }
+}
+
+/// Congestion marks are agreed and echoed for each half alone, and UDP, ICMP and everything else passes by, with the hops it had.
+#[test]
+fn marks_belong_to_a_half_and_what_is_no_tcp_passes_by() {
+    let _alone = alone();
+    if !root_or_skip("proxy_marks") {
+        return;
+    }
+    const ECE: u8 = 0x40;
+    let world = World::new("marks");
+    world.serve(7, echo);
+    let ttl = |said: &str| said.split("ttl=").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let plainly = ttl(&ping(&world, &world.client, "-c 1 10.3.0.2"));
+    let proxy = start(&world, "userspace", "exempt = [\"port 9\"]");
+    let pinged = ping(&world, &world.client, "-c 1 10.3.0.2");
+    assert_eq!((received(&pinged), ttl(&pinged)), (1, plainly));
+    let socket = world.server.run(|| UdpSocket::bind("0.0.0.0:5000").unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    world.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"udp", "10.3.0.2:5000").unwrap()).unwrap();
+    assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 3);
+    for asks in [1, 0] {
+        world.sh(&world.client, &format!("sysctl -qw net.ipv4.tcp_ecn={asks}"));
+        let capture = Capture::start(&world.client, &world.dir.join(format!("{asks}.pcap")));
+        let _stream = open(&world, &world.client, "10.3.0.2:7");
+        wait_for("the byte in the capture", || {
+            capture.packets().iter().any(|(client, _, bytes, _)| !*client && *bytes == 1)
+        });
+        let answer = capture.packets().into_iter().find(|(client, flags, ..)| !*client && flags & 2 != 0).unwrap();
+        assert_eq!(answer.1 & ECE != 0, asks == 1, "the client's half");
+    }
+    // What is exempt is not even led to the device.
+    world.serve(9, echo);
+    let before = count(&proxy, "packets_plain");
+    let _exempt = open(&world, &world.client, "10.3.0.2:9");
+    assert_eq!((count(&proxy, "packets_plain"), count(&proxy, "connections_taken")), (before, 2), "{}", report(&proxy));
+}
+
+/// Connections that are older than the proxy, and connections that begin behind it, go through its device as they are.
+#[test]
+fn what_is_not_split_goes_on_as_it_came() {
+    let _alone = alone();
+    if !root_or_skip("proxy_foreign") {
+        return;
+    }
+    let world = World::new("foreign");
+    world.serve(7, echo);
+    let mut older: Vec<TcpStream> = ["10.3.0.2:7", "[fd00:3::2]:7"].map(|to| open(&world, &world.client, to)).into();
+    let mut proxy = start(&world, "userspace", "");
+    let (tell, told) = channel();
+    let listener = world.client.run(|| std::net::TcpListener::bind("10.1.0.2:8").unwrap()).unwrap();
+    std::thread::spawn(move || tell.send(listener.accept().unwrap().0).unwrap());
+    let mut inward = world.connect(&world.server, "10.1.0.2:8").unwrap();
+    let mut accepted = told.recv_timeout(PATIENCE).unwrap();
+    inward.write_all(&pattern(300_000, 1)).unwrap();
+    let mut got = vec![0; 300_000];
+    accepted.read_exact(&mut got).unwrap();
+    assert!(got == pattern(300_000, 1));
+    older.iter_mut().for_each(|stream| says(stream).unwrap());
+    assert_eq!((count(&proxy, "connections_taken"), report(&proxy).connections), (0, 0), "{}", report(&proxy));
+    assert!(count(&proxy, "packets_plain") > 20, "{}", report(&proxy));
+    // An end in order resets what is split, and leaves the others.
+    let mut split = open(&world, &world.client, "10.3.0.2:7");
+    assert_eq!(proxy.stop(), Some(0));
+    assert_eq!(split.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    older.iter_mut().for_each(|stream| says(stream).unwrap());
+}
