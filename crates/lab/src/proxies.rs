@@ -87,8 +87,8 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
 
 /// A knob that no engine of the daemon has.
 fn lacking(knobs: &TcpKnobs) -> Option<String> {
-    let TcpKnobs { ack_every, ack_delay, quick_acks, initial_window, rto_initial, .. } = knobs.clone();
-    let of_own = TcpKnobs { ack_every, ack_delay, quick_acks, initial_window, rto_initial, ..of_kernel(knobs) };
+    let TcpKnobs { ack_every, ack_delay, quick_acks, initial_window, rto_initial, probe, .. } = knobs.clone();
+    let of_own = TcpKnobs { ack_every, ack_delay, quick_acks, initial_window, rto_initial, probe, ..of_kernel(knobs) };
     unknown(&of_own, knobs)
 }
 

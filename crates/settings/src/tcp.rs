@@ -36,6 +36,7 @@ pub struct TcpKnobs {
     pub rto_initial: Option<Span>,
     pub rto_max: Option<Span>,
     pub quick_acks: Option<u32>,
+    pub probe: Option<Span>,
     pub sack: Option<bool>,
     pub timestamps: Option<bool>,
     pub window_scale: Option<bool>,
@@ -50,6 +51,8 @@ const COUNTS: Bounds = Bounds::of(1, 1_000);
 const QUICK: Bounds = Bounds::of(0, 1_000);
 /// From one large segment to what one flow needs over a satellite.
 const WAITING: Bounds = Bounds::of(16 << 10, 1 << 30);
+/// More often than a timeout would be is no probe of an outage.
+const PROBES: Bounds = Bounds::times(Span::from_millis(50), Span::from_secs(60));
 const TIMERS: Bounds = Bounds::of(1, Span::from_secs(60).as_nanos());
 
 /// Their declarations, in the order in which the guide has them.
@@ -67,6 +70,7 @@ pub const TCP: Group<TcpKnobs> = Group(&[
     Knob { name: "rto-initial", stands: SCENARIO, bounds: TIMERS, field: |k| &mut k.rto_initial, default: "", says: "RTO before the first measurement" },
     Knob { name: "rto-max", stands: SCENARIO, bounds: TIMERS, field: |k| &mut k.rto_max, default: "", says: "most, back-off included" },
     Knob { name: "quick-acks", stands: SCENARIO, bounds: QUICK, field: |k| &mut k.quick_acks, default: "", says: "segments acknowledged at once when a connection begins (Linux: 16)" },
+    Knob { name: "probe", stands: SCENARIO, bounds: PROBES, field: |k| &mut k.probe, default: "none", says: "while nothing is heard, how often to try; windows are kept" },
     Knob { name: "sack", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.sack, default: "", says: "selective acknowledgement" },
     Knob { name: "timestamps", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.timestamps, default: "", says: "RFC 7323" },
     Knob { name: "window-scale", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.window_scale, default: "", says: "RFC 7323" },
@@ -113,6 +117,7 @@ pub const SIDE: Group<SideKnobs> = Group(&[
     Knob { name: "quick-acks", stands: DAEMON, bounds: QUICK, field: |k| &mut k.tcp.quick_acks, default: "16", says: "segments acknowledged at once at the start" },
     Knob { name: "initial-window", stands: DAEMON, bounds: COUNTS, field: |k| &mut k.tcp.initial_window, default: "10", says: "segments at the start" },
     Knob { name: "rto-initial", stands: DAEMON, bounds: Bounds::times(Span::from_millis(1), Span::from_secs(60)), field: |k| &mut k.tcp.rto_initial, default: "1 s", says: "timeout before the first measurement" },
+    Knob { name: "probe", stands: DAEMON, bounds: PROBES, field: |k| &mut k.tcp.probe, default: "200 ms", says: "while nothing is heard from there, how often to try; windows are kept" },
     Knob { name: "high", stands: DAEMON, bounds: WAITING, field: |k| &mut k.high, default: "128 KiB", says: "most that waits to be sent there, of a connection" },
     Knob { name: "low", stands: DAEMON, bounds: WAITING, field: |k| &mut k.low, default: "3/4 of `high`", says: "at which more is taken again" },
     Knob { name: "freeze", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.lacking, default: "", says: "" },

@@ -68,6 +68,7 @@ impl Sender {
         let advanced = self.una - prior_una;
         let rtt = self.measure(now, ack, &news, advanced);
         if advanced > 0 {
+            self.end_outage(now);
             self.retries = 0;
             self.restart_timer();
         }

@@ -111,6 +111,9 @@ pub struct Config {
     pub rto_max: Span,
     /// Round trips are measured, and timeouts set, in whole units of this, rounded up.
     pub rto_tick: Span,
+    /// While nothing is heard from a side ([`crate::Host::set_towards`]), how often one connection there retransmits; with the first answer
+    /// all go on at once, with the windows they had. `None` treats an outage as congestion.
+    pub probe: Option<Span>,
     /// Timeouts in a row after which an unanswered SYN is given up.
     pub syn_retries: u32,
     /// Timeouts in a row after which unanswered data is given up. Zero-window probes that are answered never count.
@@ -170,6 +173,7 @@ impl Default for Config {
             rto_floor: RtoFloor::Variance(Span::from_millis(200)),
             rto_max: Span::from_secs(120),
             rto_tick: Span::from_nanos(1),
+            probe: None,
             syn_retries: 6,
             data_retries: 15,
             delayed_ack_count: 2,
@@ -213,6 +217,7 @@ impl Config {
             rto_floor: knobs.rto_min.map_or(self.rto_floor, RtoFloor::Total),
             rto_initial: knobs.rto_initial.unwrap_or(self.rto_initial),
             rto_max: knobs.rto_max.unwrap_or(self.rto_max),
+            probe: knobs.probe.or(self.probe),
             quick_acks: knobs.quick_acks.unwrap_or(self.quick_acks),
             sack: knobs.sack.unwrap_or(self.sack),
             timestamps: knobs.timestamps.unwrap_or(self.timestamps),

@@ -185,6 +185,11 @@ impl Connection {
         }
     }
 
+    /// Whether it waits for an answer beyond its timeout, in an outage that its configuration knows of.
+    pub(super) fn is_silent(&self) -> bool {
+        let counts = self.config.probe.is_some() && self.sender.una > 0 && self.state != State::Closed;
+        counts && self.sender.retries > 0
+    }
     /// Whether it waits for the answer to its SYN, and that had this sequence number.
     pub fn is_opening_with(&self, seq: u32) -> bool {
         self.state == State::SynSent && self.iss == seq

@@ -6,6 +6,8 @@ use wavelane_base::{Instant, Span, Wakeup};
 
 /// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.
 const DELAYED_ACK_WORST: Span = Span::from_millis(200);
+/// How long a connection outlives an outage while it tries often: about as long as Linux's 15 tries take (`tcp_retries2`).
+const OUTAGE_PATIENCE: Span = Span::from_secs(924);
 /// Linux waits at least two ticks of its clock.
 const TAIL_PROBE_MIN: Span = Span::from_millis(2);
 
@@ -87,7 +89,9 @@ impl Sender {
     /// RFC 6298, section 5.4 to 5.6.
     fn on_rto(&mut self, now: Instant) -> bool {
         let retries = if self.una == 0 { self.config.syn_retries } else { self.config.data_retries };
-        if self.retries >= retries {
+        let probe = self.config.probe.filter(|_| self.probes && self.una > 0);
+        let tries = probe.map_or(0, |probe| OUTAGE_PATIENCE.as_nanos() / probe.as_nanos().max(1));
+        if self.retries >= retries.max(u32::try_from(tries).unwrap_or(u32::MAX)) {
             return true;
         }
         let first = match self.phase {
@@ -111,6 +115,9 @@ impl Sender {
             let suspect = self.config.undo && (self.phase == Phase::Open || self.retries > 1);
             self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
             self.reduced_due = true;
+            if self.config.probe.is_some() && self.retries == 1 {
+                self.prior = Some(self.controller.clone());
+            }
             self.controller.on_timeout(now, in_flight, first);
         }
         self.phase = Phase::Loss(self.next);
@@ -120,7 +127,46 @@ impl Sender {
         (self.tail_probe, self.tail_probe_due) = (None, false);
         (self.rack_at, self.tail_at) = (None, None);
         self.pace_next = now;
-        self.rto_at = Some(now + self.rtt.rto());
+        self.rto_at = Some(now + self.patience());
         false
+    }
+
+    /// The timeout, or less for the one that tries in an outage.
+    pub(super) fn patience(&self) -> Span {
+        let probe = self.config.probe.filter(|_| self.probes && self.retries > 0);
+        probe.map_or(self.rtt.rto(), |probe| probe.min(self.rtt.rto()))
+    }
+
+    /// It became the one that tries: not later than a probe from now.
+    pub(super) fn hasten_probe(&mut self, now: Instant) {
+        if let Some(probe) = self.config.probe.filter(|_| self.probes && !self.board.is_empty()) {
+            self.rto_at = self.rto_at.map(|at| at.min(now + probe));
+        }
+    }
+
+    /// Its side is heard again after a silence: retransmits at once, whatever the back-off (RFC 6069 does so for one timeout more).
+    pub(super) fn call_back(&mut self, now: Instant) {
+        if self.retries == 0 || self.board.is_empty() {
+            return;
+        }
+        self.called_back = true;
+        self.rtt.progress();
+        self.board.mark_all_lost();
+        self.pace_next = now;
+        self.rto_at = Some(now + self.rtt.rto());
+    }
+
+    /// The first progress after an outage: what was lost is repaired with the window from before it.
+    pub(super) fn end_outage(&mut self, now: Instant) {
+        let Some(prior) = self.prior.take() else { return };
+        // A single timeout may have been congestion.
+        if self.retries < 2 && !self.called_back {
+            return;
+        }
+        self.called_back = false;
+        self.undo = None;
+        self.suspicion = Suspicion::None;
+        self.controller.resume(now, prior);
+        self.rtt.progress();
     }
 }

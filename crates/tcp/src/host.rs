@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 use wavelane_base::{
-    Class, Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
+    Class, Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, ReadOutcome, Span, Streams, Transmit, Wakeup,
 };
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
@@ -69,6 +69,10 @@ pub struct Host {
     transparent: bool,
     /// What is otherwise for connections that others open.
     of_callers: Option<fn(Config) -> Config>,
+    /// Connections in an outage, by their side's place in `towards`, at most as many as there are.
+    silent: BTreeMap<usize, BTreeSet<FlowId>>,
+    /// When each side was last heard.
+    heard: BTreeMap<usize, Instant>,
     /// Those in TIME-WAIT in the order in which they came to it, and others among them that are gone.
     lingering: VecDeque<FlowId>,
     /// Configurations for connections with remote addresses in a network; the first that holds an address counts.
@@ -95,6 +99,8 @@ impl Host {
             listening: BTreeMap::new(),
             transparent: false,
             of_callers: None,
+            silent: BTreeMap::new(),
+            heard: BTreeMap::new(),
             lingering: VecDeque::new(),
             towards: Vec::new(),
             connections: BTreeMap::new(),
@@ -126,6 +132,60 @@ impl Host {
     /// on. The first network that holds an address counts.
     pub fn set_towards(&mut self, towards: Vec<(IpPrefix, Config)>) {
         self.towards = towards;
+    }
+    /// The place of an address's side; all without one are one side.
+    fn side_of(&self, remote: IpAddr) -> usize {
+        self.towards.iter().position(|(network, _)| network.contains(remote)).unwrap_or(usize::MAX)
+    }
+    /// A side may be heard again, or all, as when a link came up: connections in an outage try at once.
+    pub fn call_back(&mut self, now: Instant) {
+        for (side, flows) in std::mem::take(&mut self.silent) {
+            self.heard.insert(side, now);
+            for flow in flows {
+                self.at(flow, |connection| connection.sender.call_back(now));
+                self.note_silence(now, flow);
+            }
+        }
+    }
+    /// A segment came from a side.
+    fn hear(&mut self, now: Instant, remote: IpAddr) {
+        let side = self.side_of(remote);
+        let before = self.heard.insert(side, now);
+        let Some(flows) = self.silent.get(&side) else { return };
+        let after = before.map_or(Span::MAX, |before| now.since(before));
+        // A side of which others are heard all the time is not out: one that does not answer is gone by itself.
+        let calls = |flow: &&FlowId| {
+            let probe = self.connection(**flow).and_then(|connection| connection.config.probe);
+            probe.is_some_and(|probe| after >= probe)
+        };
+        let flows: Vec<FlowId> = flows.iter().filter(calls).copied().collect();
+        for flow in flows {
+            self.at(flow, |connection| connection.sender.call_back(now));
+            self.note_silence(now, flow);
+        }
+    }
+    /// Keeps account of a connection whose timers or segments may have begun or ended its silence; the oldest of a silent side tries.
+    fn note_silence(&mut self, now: Instant, flow: FlowId) {
+        let Some(connection) = self.connection(flow) else { return };
+        let (silent, remote) = (connection.is_silent(), connection.addresses().1.ip());
+        if !silent && self.silent.is_empty() {
+            return;
+        }
+        let side = self.side_of(remote);
+        let flows = self.silent.entry(side).or_default();
+        let known = if silent { flows.insert(flow) } else { flows.remove(&flow) };
+        let first = flows.first() == Some(&flow);
+        if flows.is_empty() {
+            self.silent.remove(&side);
+        }
+        if known || silent {
+            let quiet = self.heard.get(&side).map_or(Span::MAX, |heard| now.since(*heard));
+            self.at(flow, |connection| {
+                let out = connection.config.probe.is_some_and(|probe| quiet >= probe);
+                connection.sender.probes = silent && first && out;
+                connection.sender.hasten_probe(now);
+            });
+        }
     }
     fn config_towards(&self, remote: IpAddr) -> &Config {
         self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
@@ -269,6 +329,12 @@ impl Host {
             return;
         }
         let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
+        if !self.silent.is_empty() {
+            self.silent.retain(|_, flows| {
+                flows.remove(&flow);
+                !flows.is_empty()
+            });
+        }
         while self.lingering.front().is_some_and(|flow| !self.connections.contains_key(flow)) {
             self.lingering.pop_front();
         }
@@ -308,6 +374,10 @@ impl Host {
                     self.answer_with_reset(segment);
                 }
                 self.at(flow, |connection| connection.handle_segment(now, segment));
+                if !self.silent.is_empty() || self.connection(flow).is_some_and(|c| c.config.probe.is_some()) {
+                    self.note_silence(now, flow);
+                    self.hear(now, segment.source.ip());
+                }
                 return;
             }
         }
@@ -381,6 +451,7 @@ impl Machine for Host {
                 held.armed = None;
             }
             self.at(flow, |connection| connection.handle_timeout(now));
+            self.note_silence(now, flow);
             self.forget(flow);
         }
     }

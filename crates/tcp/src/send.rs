@@ -121,6 +121,11 @@ pub(super) struct Sender {
     pub(super) persist: Persist,
     /// Timeouts in a row without progress.
     pub(super) retries: u32,
+    /// See [`Config::probe`]: it is the one that tries, and the controller before the outage.
+    pub(super) probes: bool,
+    pub(super) prior: Option<Algorithm>,
+    /// Its side was silent and is heard again.
+    pub(super) called_back: bool,
     /// Tell the peer that we reduced (CWR) with the next new data.
     pub(super) reduced_due: bool,
     pub(super) dice: u32,
@@ -171,6 +176,9 @@ impl Sender {
             tail_at: None,
             persist: Persist::default(),
             retries: 0,
+            probes: false,
+            prior: None,
+            called_back: false,
             reduced_due: false,
             dice,
             counters: Counters::default(),
@@ -346,7 +354,7 @@ impl Sender {
             self.note_paced(now, pace, octets);
         }
         if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.rtt.rto());
+            self.rto_at = Some(now + self.patience());
         }
         if matches!(plan, Plan::New { .. }) {
             self.arm_tail_probe(now);

@@ -285,6 +285,7 @@ impl Side {
             ("quick_acks", tcp.quick_acks.is_some()),
             ("initial_window", tcp.initial_window.is_some()),
             ("rto_initial", tcp.rto_initial.is_some()),
+            ("probe", tcp.probe.is_some()),
             ("high", high.is_some()),
             ("low", low.is_some()),
         ];
@@ -353,6 +354,9 @@ impl Side {
     }
 }
 
+/// How often a side is tried that is not heard.
+const PROBE: Span = Span::from_millis(200);
+
 /// The congestion controls of our TCP.
 const CONTROLS: [(&str, CongestionControl); 4] = [
     ("bbr", CongestionControl::Bbr),
@@ -371,6 +375,7 @@ fn usual_tcp(congestion: CongestionControl) -> TcpConfig {
     let (idle, interval, probes) = tcp::SERVER_WATCH;
     let nanos = |time: std::time::Duration| Span::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     TcpConfig {
+        probe: Some(PROBE),
         // Asked for, as each end may decline for its own half (RFC 3168).
         ecn: true,
         send_buffer: buffers.send,

@@ -58,6 +58,7 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         "low = \"1 MiB\"",
         "initial_window = 4",
         "rto_initial = \"1 s\"",
+        "probe = \"1 s\"",
     ] {
         let said = read(&with("", knob)).unwrap_err();
         let name = knob.split(' ').next().unwrap();

@@ -48,6 +48,7 @@ const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
 /// The device of the engine on our own TCP.
 const TOKEN_TUN: u64 = 6;
 const TOKEN_RELOAD: u64 = 7;
+const TOKEN_LINKS: u64 = 8;
 const TOKEN_KERNEL: u64 = 9;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;

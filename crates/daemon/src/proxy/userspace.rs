@@ -2,7 +2,7 @@
 
 use super::config::{DEVICE, Settings};
 use super::serve::Body;
-use super::{Opening, Proxy, ProxyError, TOKEN_TUN, closed, status, system};
+use super::{Opening, Proxy, ProxyError, TOKEN_LINKS, TOKEN_TUN, closed, status, system};
 use crate::config::OnFailure;
 use crate::device::{self, DeviceError};
 use crate::rules::{MARK_OWN, Rules, RulesError};
@@ -14,6 +14,7 @@ use wavelane_base::{Entropy, Instant, Span};
 use wavelane_door::{FlowEvent, Gone, Offered, OwnDoor, Refusal, Syn};
 use wavelane_gateway::Reason;
 use wavelane_host::clock::NodeClock;
+use wavelane_host::links::LinkChanges;
 use wavelane_host::nft;
 use wavelane_host::poller::{Poller, Ready, Watch};
 use wavelane_host::raw::RawSender;
@@ -45,6 +46,8 @@ pub(super) struct Userspace {
     /// The device has packets.
     readable: bool,
     raw: RawSender,
+    /// Word of links that come up.
+    links: LinkChanges,
     buffer: Vec<u8>,
     outgoing: Outgoing,
     /// Packets that are none of ours and were sent on.
@@ -89,6 +92,8 @@ impl Proxy<Userspace> {
         remarks.push(format!("packets go through the device {DEVICE}"));
         let poller = Poller::new().map_err(system("epoll"))?;
         poller.add(&tun, TOKEN_TUN, Watch::Readable).map_err(system("epoll"))?;
+        let links = LinkChanges::open().map_err(system("word of links"))?;
+        poller.add(&links, TOKEN_LINKS, Watch::Readable).map_err(system("epoll"))?;
         caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
         let clock = NodeClock::start(Span::ZERO, 0);
         let (usual, towards) = settings.own_tcp();
@@ -102,6 +107,7 @@ impl Proxy<Userspace> {
             tun,
             readable: true,
             raw,
+            links,
             buffer: vec![0; wavelane_tcp::PACKET_ROOM],
             outgoing: Outgoing::default(),
             plain: 0,
@@ -241,7 +247,15 @@ impl Body for Userspace {
         Ok(body.readable)
     }
     fn ready(proxy: &mut Proxy<Self>, ready: Ready) {
-        proxy.body.readable |= ready.token == TOKEN_TUN;
+        match ready.token {
+            TOKEN_TUN => proxy.body.readable = true,
+            TOKEN_LINKS => {
+                proxy.body.links.drain();
+                // Whatever it was: a link that is still down costs a packet of each connection that waits.
+                proxy.body.door.call_back(proxy.now);
+            }
+            _ => {}
+        }
     }
     fn look(proxy: &mut Proxy<Self>) {
         let due = proxy.body.door.poll_timeout().is_some_and(|wakeup| wakeup.at <= proxy.now);

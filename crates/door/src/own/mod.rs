@@ -172,6 +172,11 @@ impl Door<Own> {
         self.engine.host.set_callers(of_callers);
     }
 
+    /// A link came up: connections in an outage try at once. Call [`OwnDoor::service`] afterwards.
+    pub fn call_back(&mut self, now: Instant) {
+        self.engine.host.call_back(now);
+    }
+
     /// One of the door's connections, as its TCP sees it.
     pub fn tcp_status(&self, token: u64) -> Option<Status> {
         self.engine.host.status(FlowId(token))

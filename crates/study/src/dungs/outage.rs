@@ -1,4 +1,4 @@
-//! `S4-E4`: how long a transfer stands still after an outage, end to end and behind a proxy whose half on the air backs off less.
+//! `S4-E16`: the same where the half on the air knows of outages. `S4-E4`: how long a transfer stands still after an outage, end to end and behind a proxy whose half on the air backs off less.
 
 use super::net::Path;
 use super::{At, Found, Runs, UNPUBLISHED, Want};
@@ -20,6 +20,13 @@ const FROM_S: f64 = 5.0;
 /// The longest time between two tries of the proxy's half on the air: 15 of them outlast the longest outage, as Linux counts
 /// (`tcp_retries2`); with 1 s the connection would be given up after 15 s.
 const PROXY_RTO_S: f64 = 3.0;
+/// How often the half on the air tries in `S4-E16`, and the path's round trip without a queue: 4 ms of delay, a segment and its
+/// acknowledgement at 6 Mbit/s.
+const PROBE_S: f64 = 0.2;
+const ROUND_TRIP_S: f64 = 0.0063;
+const CLOCKS_S: f64 = 0.02;
+/// Longer than a timeout, or nothing is out.
+const E16_FROM_MS: u64 = 500;
 /// A round trip, and what lies in the queue before it.
 const SLACK_S: f64 = 0.2;
 
@@ -35,6 +42,11 @@ fn proxied(outage_ms: u64) -> Path {
     path(outage_ms, "", "sides = [{ nodes = [\"mobile1\"], tcp = { rto-max = \"3 s\" } }]")
 }
 
+/// Behind a proxy that tries often while nothing is heard.
+fn mobile(outage_ms: u64) -> Path {
+    path(outage_ms, "", "sides = [{ nodes = [\"mobile1\"], tcp = { probe = \"200 ms\" } }]")
+}
+
 pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
     for floor in FLOORS_MS {
         let path = path(HANDOVER_MS, &format!("rto-min = \"{floor} ms\"\nwindow = \"17520 B\""), "");
@@ -43,6 +55,7 @@ pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
     for outage in OUTAGES_MS {
         runs.once(&format!("e4-{outage}"), "tcp-cubic", &path(outage, "", ""));
         runs.once(&format!("e4-{outage}"), "tcp-cubic+split", &proxied(outage));
+        runs.once(&format!("e16-{outage}"), "tcp-cubic+split", &mobile(outage));
     }
 }
 
@@ -93,6 +106,15 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
             UNPUBLISHED,
             Some(outage),
         ));
+        if outage_ms >= E16_FROM_MS {
+            rows.push(At("S4-E16", &case, "tcp-cubic+split").beside(
+                ("restart_s", "s"),
+                &restart(found, &format!("e16-{outage_ms}"), "tcp-cubic+split"),
+                Want::One(Aim::AtMost(outage + PROBE_S + 1.2 * ROUND_TRIP_S + CLOCKS_S)),
+                UNPUBLISHED,
+                Some(outage),
+            ));
+        }
     }
     rows
 }

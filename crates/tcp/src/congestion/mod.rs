@@ -250,6 +250,17 @@ impl Algorithm {
             }
         }
     }
+    /// An outage since `prior` was no congestion: the window is as before.
+    pub(super) fn resume(&mut self, now: Instant, prior: Self) {
+        match prior {
+            Self::Bbr(mut bbr) => {
+                bbr.resume(now);
+                *self = Self::Bbr(bbr);
+            }
+            Self::Bbr3(_) => *self = prior,
+            prior => self.take_back(prior),
+        }
+    }
     /// A timeout with `flight` bytes unacknowledged; `reduces` unless ssthresh was already reduced for the same loss.
     pub(super) fn on_timeout(&mut self, now: Instant, flight: u64, reduces: bool) {
         match self {

@@ -12,6 +12,7 @@ mod knobs;
 mod laws;
 mod marks;
 mod offload;
+mod outage;
 mod pipe;
 mod pmtu;
 mod recovery;
