@@ -45,6 +45,11 @@ impl Cubic {
             weight: 1,
         }
     }
+    /// A flow with `window` bytes in flight.
+    pub(crate) fn with_window(window: u64, rtt: Span) -> Self {
+        let window = (window as f64 / PACKET as f64).max(WINDOW_MIN);
+        Self { window, threshold: window, window_max: window, rtt, ..Self::new() }
+    }
     /// A flow that had `share` of the link and was pushed down to `rate`: it doubles up to its share; if loss comes first, it grows from
     /// there as after a reduction.
     pub(crate) fn returning(rate: Rate, share: Rate, rtt: Span) -> Self {

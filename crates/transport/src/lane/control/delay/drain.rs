@@ -33,6 +33,10 @@ const WARY: (u64, u64) = (6, 5);
 /// If it does not shrink for this many round trips, it is not ours: the base is measured again, or it is a competitor's.
 const STUCK_RTTS: u64 = 3;
 
+/// The queue of a link that varies empties by itself within this time, or as many round trips; one that does not is drained as elsewhere.
+const EMPTIES: Span = Span::from_secs(1);
+const EMPTIES_RTTS: u64 = 4;
+
 /// A queue is a competitor's, or a longer path, if its packets come as evenly as they left: the link that lets one of them wait for this part
 /// of what is left stutters, and the queue is ours. On a link that swings any wait of [`STALL_MIN`] shows as much.
 const STALL_PART: u64 = 3;
@@ -53,14 +57,18 @@ pub(super) struct Stuck {
 impl Delay {
     /// Starts a drain if the base was not seen for long, and a harder one if the queue does not shrink.
     pub(super) fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
-        if self.probe.gain().is_some() || self.spurts(forward).is_some() {
+        let now = sample.now;
+        let suspicious = self.suspicious(forward);
+        if queue <= suspicious {
+            self.emptied = now;
+        }
+        let empties = now.since(self.emptied) <= EMPTIES.max(sample.rtt.times(EMPTIES_RTTS));
+        if self.probe.gain().is_some() || empties && self.spurts(forward).is_some() {
             // The queue added by a probe is our own, and that of a link that varies empties by itself.
             self.stuck = None;
             return;
         }
-        let now = sample.now;
         let loop_delay = sample.rtt + self.service_window(sample, forward);
-        let suspicious = self.suspicious(forward);
         let much = if self.compete.wary(now) { WARY } else { STANDING };
         if queue <= suspicious.scale(much.0, much.1) {
             self.stuck = None;

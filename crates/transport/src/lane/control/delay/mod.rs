@@ -6,6 +6,7 @@ mod cruise;
 mod drain;
 mod outputs;
 mod probe;
+mod spill;
 mod spurts;
 mod startup;
 mod target;
@@ -21,6 +22,7 @@ use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use drain::Stuck;
 use probe::Probe;
+use spill::Spill;
 use spurts::Spurts;
 use startup::Believed;
 use target::Sizes;
@@ -91,6 +93,9 @@ pub(crate) struct Delay {
     sizes: Sizes,
     probe: Probe,
     spurts: Spurts,
+    spill: Spill,
+    /// When the queue was last no longer than wanted.
+    emptied: Instant,
     delivered: u64,
     /// Bytes delivered since the application last had no more to send.
     busy: u64,
@@ -131,6 +136,8 @@ impl Delay {
             sizes: Sizes::new(now),
             probe: Probe::new(),
             spurts: Spurts::default(),
+            spill: Spill::default(),
+            emptied: now,
             delivered: 0,
             busy: 0,
             queue: None,
@@ -246,6 +253,7 @@ impl Delay {
         let queue = forward.queue(now).unwrap_or(Span::ZERO);
         self.queue = Some(queue);
         self.shallow.see(now, queue, losses);
+        self.note_spill(sample, losses, queue);
         self.round_queue = self.round_queue.max(queue);
         self.round_limited |= newest.app_limited;
         let round_over =
@@ -264,6 +272,7 @@ impl Delay {
             self.round_best = Rate::from_bps(0);
         }
         self.set_outputs(sample, forward, losses, queue);
+        self.limit_spill(sample, forward);
     }
 
     /// The lane's packets were not acknowledged for a while. If it was full then, the link may carry less now. A silence after a few small
@@ -330,6 +339,7 @@ impl Delay {
         self.shallow = Shallow::default();
         self.probe = Probe::new();
         self.spurts = Spurts::default();
+        self.spill = Spill::default();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {
