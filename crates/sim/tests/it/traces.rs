@@ -40,3 +40,118 @@ fn a_recorded_link_carries_what_was_recorded_and_no_more() {
         assert_eq!(digest(&scenario, stack).0, first, "{stack}: the same seed, other packets");
     }
 }
+
+/// A channel of `rate` whose rate becomes `risen` after 10 s; how much arrives in Mbit/s in the 50 ms that begin a round trip and 100 ms later.
+fn after_rise(rate: f64, risen: f64) -> f64 {
+    let text = format!(
+        r#"
+title = "A rise"
+seed = 1
+duration = "12 s"
+stacks = ["wavelane"]
+[nodes]
+client = "endpoint"
+a = "gateway"
+b = "gateway"
+server = "endpoint"
+[channels.lan_a]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.air]
+between = ["a", "b"]
+forward = {{ rate = "{rate} Mbit/s", delay = "20 ms", queue = "250 kB" }}
+reverse = {{ rate = "20 Mbit/s", delay = "20 ms", queue = "250 kB" }}
+[channels.lan_b]
+preset = "ethernet"
+between = ["b", "server"]
+[flows.bulk]
+app = "upload"
+from = "client"
+to = "server"
+[[timeline]]
+at = "10 s"
+set = "air.forward.rate"
+to = "{risen} Mbit/s"
+"#
+    );
+    let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+    let raw = run_stack(&scenario, Stack::Wavelane, 1, false).unwrap();
+    let bulk = raw.flows.iter().find(|flow| flow.flow == "bulk").unwrap();
+    let window = 10_140_000_000..10_190_000_000;
+    let octets: u64 = bulk.arrivals.iter().filter(|(at, _)| window.contains(at)).map(|(_, octets)| octets).sum();
+    octets as f64 * 8e-6 / 0.05
+}
+
+#[test]
+fn a_rise_is_found_within_a_round_trip_and_100_ms() {
+    for risen in [7.5, 10.0, 20.0, 50.0] {
+        let mbit = after_rise(5.0, risen);
+        // From there on the rate doubles per round trip.
+        let least = (0.9 * risen).min(1.5 * 5.0);
+        assert!(mbit >= least, "{mbit} of {risen} Mbit/s, {least} wanted");
+    }
+}
+
+/// Goodput of a plain CUBIC beside `stack` behind a queue of 100 kB of the subway's link, in bit/s.
+fn cubic_beside(stack: &str) -> f64 {
+    let links = [
+        "lan_a client a",
+        "a_here a here",
+        "lan_b b server",
+        "there_b there b",
+        "sink_here sink here",
+        "there_src there source",
+    ];
+    let links: String = links
+        .iter()
+        .map(|link| {
+            let words: Vec<&str> = link.split(' ').collect();
+            let jitter = if words[1] == "there" { "reverse = { jitter = \"1 ms\" }\n" } else { "" };
+            let [name, one, two] = words[..] else { unreachable!("three words") };
+            format!("[channels.{name}]\npreset = \"ethernet\"\nbetween = [\"{one}\", \"{two}\"]\n{jitter}")
+        })
+        .collect();
+    let text = format!(
+        r#"
+title = "Beside a CUBIC in the subway"
+seed = 1
+duration = "40 s"
+stacks = ["{stack}"]
+[nodes]
+client = "endpoint"
+a = "gateway"
+b = "gateway"
+server = "endpoint"
+here = "router"
+there = "router"
+sink = "endpoint"
+source = "endpoint"
+{links}
+[channels.narrow]
+kind = "cable"
+between = ["here", "there"]
+forward = {{ rate = "10 Mbit/s", delay = "20 ms", queue = "100 kB" }}
+reverse = {{ rate = {{ file = "c2tcp-subway.down.gz", format = "mahimahi" }}, delay = "20 ms", queue = "100 kB" }}
+[flows.ours]
+app = "download"
+from = "client"
+to = "server"
+[flows.other]
+app = "download"
+from = "sink"
+to = "source"
+control = "cubic"
+"#
+    );
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/traces");
+    let scenario = Scenario::parse(&text, &folder).unwrap();
+    let raw = run_stack(&scenario, Stack::from_word(stack).unwrap(), 1, false).unwrap();
+    let figures = of_run(&scenario, &raw, scenario.seed);
+    figures.iter().find(|flow| flow.flow == "other").unwrap().goodput_bps.unwrap()
+}
+
+#[test]
+fn a_cubic_keeps_its_part_beside_a_lane_on_a_link_that_varies() {
+    let (ours, own) = (cubic_beside("wavelane"), cubic_beside("tcp-cubic"));
+    assert!(ours >= 0.4 * own, "{ours} beside a lane, {own} beside its own kind");
+}
