@@ -58,6 +58,8 @@ const SIGNED: [u8; 2] = [19, 29];
 
 const TABLE: &str = "inet wavelane";
 const CLOSED_TABLE: &str = "inet wavelane_closed";
+/// Resets what a proxy on our own TCP had, once its process is gone.
+const ORPHANS: &str = "inet wavelane_orphans";
 const XT_CHAIN: &str = "WAVELANE";
 /// Abstract socket that marks this network namespace as having its one intercepting daemon.
 const LOCK_NAME: &str = "wavelaned-intercept";
@@ -157,6 +159,10 @@ impl Rules {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
         })?);
+        match userspace::orphans(config, &Around::read(config)?) {
+            Some(table) => drop(run("nft", &["-f", "-"], &table)?),
+            None => lift_orphans(),
+        }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
             rules.queue_rule = true;
@@ -213,6 +219,9 @@ impl Rules {
     /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
     pub(crate) fn replace(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         self.take(config, down)?;
+        if let Some(table) = userspace::orphans(config, &Around::read(config)?) {
+            run("nft", &["-f", "-"], &table)?;
+        }
         close(config)?;
         if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
     }
@@ -251,6 +260,7 @@ impl Rules {
     /// An orderly stop: everything is removed, last the table that refuses new connections while no gateway runs.
     pub(crate) fn remove(self) {
         drop(self);
+        lift_orphans();
         lift();
     }
     /// Whether SYNs are held until the far server has answered.
@@ -282,6 +292,10 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
         return Ok(());
     }
     run("nft", &["-f", "-"], &closed_table(config, &Around::read(config)?)).map(drop)
+}
+
+fn lift_orphans() {
+    let _ = run("nft", &["delete", "table", "inet", "wavelane_orphans"], "");
 }
 
 fn lift() {

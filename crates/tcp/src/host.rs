@@ -50,7 +50,8 @@ pub enum HostEvent {
 
 /// A connection, and what its host knows of it.
 struct Held {
-    connection: Connection,
+    /// Elsewhere, since a map's nodes have places for more than they hold.
+    connection: Box<Connection>,
     /// Its entry among the deadlines.
     armed: Option<Wakeup>,
     /// It is in the queue of those that may have something to send.
@@ -246,7 +247,7 @@ impl Host {
     }
     /// A connection, for its owner to inspect.
     pub fn connection(&self, flow: FlowId) -> Option<&Connection> {
-        self.connections.get(&flow).map(|held| &held.connection)
+        self.connections.get(&flow).map(|held| &*held.connection)
     }
     /// Sets the receive buffer to `octets`, including bytes already waiting. The announced window is kept.
     pub fn set_receive_buffer(&mut self, flow: FlowId, octets: usize) {
@@ -278,7 +279,8 @@ impl Host {
         let flow = FlowId(self.next);
         self.next += 1;
         self.pairs.insert(connection.addresses(), flow);
-        self.connections.insert(flow, Held { connection, armed: None, active: true, reporting: false });
+        self.connections
+            .insert(flow, Held { connection: Box::new(connection), armed: None, active: true, reporting: false });
         self.active.push_back(flow);
         flow
     }

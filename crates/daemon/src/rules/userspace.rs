@@ -6,7 +6,7 @@
 use super::family::Family;
 use super::ranges::taken;
 use super::tables::{exempt, set, signed};
-use super::{Around, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, TABLE};
+use super::{Around, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, ORPHANS, TABLE};
 use crate::config::{Config, Intercept, ProxyRules};
 use crate::kernel::Down;
 
@@ -16,6 +16,29 @@ const ERRORS: [&str; 2] = [
     "icmp type destination-unreachable @th,136,8 6",
     "icmpv6 type { destination-unreachable, packet-too-big } @th,112,8 6",
 ];
+
+/// The table that stays when the process ends without an orderly stop, and resets connections that it had: their halves have nothing in
+/// common but addresses and ports. They are known by that nobody saw their first packet go plainly; so are those that went through the
+/// device without being split.
+pub(super) fn orphans(config: &Config, Around { attached, .. }: &Around) -> Option<String> {
+    let intercept = config.intercept.as_ref()?;
+    let device = intercept.proxy.as_ref()?.device.as_ref()?;
+    let names: Vec<String> = intercept.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
+    let names = names.join(", ");
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for family in Family::ALL {
+        let (nft, targets) = (family.nft(), family.nft_set());
+        sets += &set(targets, family, &taken(config, family, &Down::new(), attached));
+        for way in [format!("iifname {{ {names} }} {nft} daddr"), format!("oifname {{ {names} }} {nft} saddr")] {
+            rules += &format!(" {way} @{targets} ct state new tcp flags & (syn | rst) == 0x0 reject with tcp reset;");
+        }
+    }
+    // Made, removed and made again: one transaction, whether an old one stands or not.
+    Some(format!(
+        "table {ORPHANS} {{ }}; delete table {ORPHANS}; table {ORPHANS} {{{sets} chain forward {{ type filter hook forward priority filter; \
+         policy accept; iifname \"{device}\" accept; oifname \"{device}\" accept;{rules} }}; }}"
+    ))
+}
 
 /// The table that the kernel removes with our process.
 pub(super) fn table(
