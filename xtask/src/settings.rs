@@ -82,9 +82,13 @@ fn rows<S: Default + 'static>(knobs: impl Iterator<Item = &'static Knob<S>>, fil
     out
 }
 
-/// A table's settings; keys that are no settings are not described.
-fn object<S: Clone + Default>(group: &Group<S>, file: File, more: &[(&str, String)]) -> String {
+/// A table's settings; keys that are no settings are not described. `needed` are those of them that it cannot do without.
+fn object<S: Clone + Default>(group: &Group<S>, file: File, more: &[(&str, String)], needed: &[&str]) -> String {
     let mut unset = S::default();
+    let named = group.in_file(file).filter(|knob| knob.default == "required").map(|knob| knob.key(file).into_owned());
+    let needed: Vec<String> = needed.iter().map(|key| (*key).to_owned()).chain(named).collect();
+    let required =
+        if needed.is_empty() { String::new() } else { format!(", \"required\": {}", serde_json::Value::from(needed)) };
     let knobs = group.in_file(file).filter(|knob| !knob.says.is_empty());
     let mut all: Vec<String> = knobs
         .map(|knob| {
@@ -94,7 +98,7 @@ fn object<S: Clone + Default>(group: &Group<S>, file: File, more: &[(&str, Strin
         })
         .collect();
     all.extend(more.iter().map(|(key, schema)| format!("\"{key}\": {schema}")));
-    format!("{{\"type\": \"object\", \"properties\": {{\n{}\n}}}}", all.join(",\n"))
+    format!("{{\"type\": \"object\"{required}, \"properties\": {{\n{}\n}}}}", all.join(",\n"))
 }
 
 fn document(title: &str, tables: &[(&str, String)]) -> String {
@@ -107,26 +111,29 @@ fn document(title: &str, tables: &[(&str, String)]) -> String {
 
 fn scenario_schema() -> String {
     let named = |inner: String| format!("{{\"type\": \"object\", \"additionalProperties\": {inner}}}");
-    let side = format!("{{\"type\": \"object\", \"properties\": {{\"tcp\": {}}}}}", object(&TCP, File::Scenario, &[]));
+    let side =
+        format!("{{\"type\": \"object\", \"properties\": {{\"tcp\": {}}}}}", object(&TCP, File::Scenario, &[], &[]));
     let sides = ("sides", format!("{{\"type\": \"array\", \"items\": {side}}}"));
     document(
         "Settings of a scenario: of gateways, of the links between them and of TCP",
         &[
-            ("gateways", named(object(&GATEWAY, File::Scenario, &[sides]))),
-            ("links", named(object(&LINK, File::Scenario, &[]))),
-            ("tcp", object(&TCP, File::Scenario, &[])),
+            ("gateways", named(object(&GATEWAY, File::Scenario, &[sides], &[]))),
+            ("links", named(object(&LINK, File::Scenario, &[], &[]))),
+            ("tcp", object(&TCP, File::Scenario, &[], &[])),
         ],
     )
 }
 
 fn daemon_schema() -> String {
     let list = |inner: String| format!("{{\"type\": \"array\", \"items\": {inner}}}");
+    let lanes = list(object(&LANE, File::Daemon, &[], &[]));
+    let sides = list(object(&SIDE, File::Daemon, &[], &["name"]));
     document(
         "Settings of wavelaned's files: of a gateway, its peers and lanes, of a proxy and its sides",
         &[
-            ("gateway", object(&GATEWAY, File::Daemon, &[])),
-            ("peer", list(object(&PEER, File::Daemon, &[("lane", list(object(&LANE, File::Daemon, &[])))]))),
-            ("proxy", object(&PROXY, File::Daemon, &[("side", list(object(&SIDE, File::Daemon, &[])))])),
+            ("gateway", object(&GATEWAY, File::Daemon, &[], &["name", "key"])),
+            ("peer", list(object(&PEER, File::Daemon, &[("lane", lanes)], &["name", "public_key"]))),
+            ("proxy", object(&PROXY, File::Daemon, &[("side", sides)], &["interfaces"])),
         ],
     )
 }
@@ -152,6 +159,11 @@ mod tests {
         let gateway = &read["properties"]["gateway"]["properties"];
         assert_eq!((&gateway["withhold"]["minimum"], &gateway["withhold"]["maximum"]), (&0.into(), &255.into()));
         assert_eq!(gateway["seal"]["enum"], serde_json::json!(["off", "end-to-end"]));
+        assert_eq!(gateway["pool"]["pattern"], "^[0-9]+([.][0-9]+)? (B|kB|KiB|MB|MiB|GB|GiB)$");
+        assert_eq!(gateway["idle"]["anyOf"][1]["const"], "off");
+        assert_eq!(read["properties"]["gateway"]["required"], serde_json::json!(["name", "key"]));
+        let links: serde_json::Value = serde_json::from_str(&scenario_schema()).expect("JSON");
+        assert_eq!(links["properties"]["links"]["additionalProperties"]["required"], serde_json::json!(["lanes"]));
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub trait Quantity: Sized {
     fn read(text: &str) -> Result<Self, String>;
     /// Writes it so that `read` gives the same value.
     fn write(&self) -> String;
+    /// What a text of it looks like, as a regular expression of JSON schema.
+    fn pattern() -> String;
     /// Parses it with a full error.
     fn parse(text: &str) -> Result<Self, UnitError> {
         Self::read(text).map_err(|detail| UnitError {
@@ -112,6 +114,11 @@ fn read_scaled(text: &str, units: &[Unit]) -> Result<u64, String> {
     }
 }
 
+fn pattern_scaled(units: &[Unit]) -> String {
+    let units: Vec<&str> = units.iter().map(|unit| unit.0).collect();
+    format!("^[0-9]+([.][0-9]+)? ({})$", units.join("|"))
+}
+
 /// The value in the largest of `units` that gives a whole number.
 fn write_scaled(value: u64, units: &[Unit]) -> String {
     let fitting = units.iter().filter(|u| value != 0 && value.is_multiple_of(u.1)).max_by_key(|u| u.1);
@@ -122,6 +129,9 @@ fn write_scaled(value: u64, units: &[Unit]) -> String {
 impl Quantity for Rate {
     const EXPECTED: &'static str = "a rate";
     const EXAMPLE: &'static str = "20 Mbit/s";
+    fn pattern() -> String {
+        pattern_scaled(RATE_UNITS)
+    }
     fn read(text: &str) -> Result<Self, String> {
         read_scaled(text, RATE_UNITS).map(Self::from_bps)
     }
@@ -133,6 +143,9 @@ impl Quantity for Rate {
 impl Quantity for Span {
     const EXPECTED: &'static str = "a time";
     const EXAMPLE: &'static str = "50 ms";
+    fn pattern() -> String {
+        pattern_scaled(SPAN_UNITS)
+    }
     fn read(text: &str) -> Result<Self, String> {
         read_scaled(text, SPAN_UNITS).map(Self::from_nanos)
     }
@@ -145,6 +158,9 @@ impl Quantity for Span {
 impl Quantity for Octets {
     const EXPECTED: &'static str = "a size";
     const EXAMPLE: &'static str = "250 kB";
+    fn pattern() -> String {
+        pattern_scaled(OCTET_UNITS)
+    }
     fn read(text: &str) -> Result<Self, String> {
         read_scaled(text, OCTET_UNITS).map(Self::new)
     }
@@ -156,6 +172,9 @@ impl Quantity for Octets {
 impl Quantity for Ratio {
     const EXPECTED: &'static str = "a share between 0 and 1";
     const EXAMPLE: &'static str = "1/20";
+    fn pattern() -> String {
+        "^([0-9]+/[0-9]+|[0-9]+([.][0-9]+)?)$".into()
+    }
     fn read(text: &str) -> Result<Self, String> {
         let outside = || "it lies outside 0 to 1".to_owned();
         if let Some((num, den)) = text.split_once('/') {

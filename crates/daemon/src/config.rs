@@ -69,8 +69,10 @@ pub enum ConfigError {
         what: String,
     },
     /// A value makes no sense.
-    #[error("{key}: {what}")]
+    #[error("{place}{key}: {what}")]
     Value {
+        /// File and line with what separates them from the rest, as far as known.
+        place: String,
         /// The key, as written in the file.
         key: String,
         /// What is wrong and what would be right.
@@ -293,7 +295,27 @@ pub struct Config {
 const FILE_MAX: u64 = 4 << 20;
 
 pub(crate) fn value(key: impl Into<String>, what: impl Into<String>) -> ConfigError {
-    ConfigError::Value { key: key.into(), what: what.into() }
+    ConfigError::Value { place: String::new(), key: key.into(), what: what.into() }
+}
+
+impl ConfigError {
+    /// The same with the line of the key in a file's text, if it is about one.
+    pub(crate) fn in_file(self, text: &str, file: &str) -> Self {
+        match self {
+            // A lane's key begins with its line.
+            Self::Value { place, key, what } if place.is_empty() && key.starts_with("line ") => {
+                Self::Value { place: format!("{file}, "), key, what }
+            }
+            Self::Value { place, key, what } if place.is_empty() => {
+                let place = match text::line_of_key(text, &key) {
+                    Some(line) => format!("{file}, line {line}: "),
+                    None => format!("{file}: "),
+                };
+                Self::Value { place, key, what }
+            }
+            other => other,
+        }
+    }
 }
 
 /// A configuration's text: it is read on the thread that moves packets, so from a plain file of bounded length only.
@@ -447,6 +469,7 @@ impl Config {
             address4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
             address6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
             other_way: rules::is_open(self),
+            tries: gateway::tries(&self.knobs),
             ..PacketConfig::default()
         })
     }

@@ -424,3 +424,33 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         assert_eq!((peer.choice, told), (choice, vec![(false, false), (true, true)]));
     }
 }
+
+#[test]
+fn packets_are_sent_again_as_the_file_says() {
+    let folder = Folder::new("tries");
+    let of = |gateway: &str| {
+        let rest = "[tun]\naddresses = [\"10.9.0.1/24\"]\n[intercept]\ninterfaces = [\"lan0\"]\n";
+        Config::parse(&text(gateway, "", rest), "x", &folder.0).unwrap().to_gateway(&[]).packets.unwrap().tries
+    };
+    assert_eq!((of(""), of("tries = \"1998\"")), (gateway::Tries::Evidence, gateway::Tries::Of1998));
+}
+
+#[test]
+fn what_a_value_lacks_is_said_with_file_and_line() {
+    let folder = Folder::new("lines");
+    for (gateway, peer, rest, says) in [
+        ("listen = \"0.0.0.0\"", "", "", "f, line 5: gateway.listen: '0.0.0.0' is not address:port"),
+        (
+            "",
+            "preshared_key = \"a.key\"\nallow_targets = [\"10.0.0.1/8\"]",
+            "",
+            "f, line 11: peer 'b': allow_targets: '10.0.0.1/8' has bits set",
+        ),
+        ("", "", "[tun]\nmtu = 100\n[intercept]\nlocal = true", "f, line 12: tun.mtu: must lie between"),
+        ("", "", "[[peer.lane]]\nmedium = \"seriel\"", "f, line 12: unknown medium 'seriel'; did you mean 'serial'?"),
+        ("", "", "[[peer.lane]]\nmedium = \"serial\"", "f, line 11: peer 'b', lane 1: device: is missing"),
+    ] {
+        let said = Config::parse(&text(gateway, peer, rest), "f", &folder.0).unwrap_err().to_string();
+        assert!(said.starts_with(says), "{said}");
+    }
+}

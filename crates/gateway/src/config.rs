@@ -6,7 +6,7 @@ use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::arq::Tries;
 use wavelane_services::packet::Repairs;
-use wavelane_settings::{Backpressure, GATEWAY, GatewayKnobs, LaneKnobs, OrOff, OutOfBounds, Preset, Seal};
+use wavelane_settings::{Backpressure, GATEWAY, GatewayKnobs, LaneKnobs, OrOff, OutOfBounds, Preset, Seal, SentAgain};
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
 
@@ -121,6 +121,14 @@ pub struct PacketConfig {
     pub tries: Tries,
     /// Whether the owner routes packets for a down peer another way: then no ICMP error is sent.
     pub other_way: bool,
+}
+
+/// When packets are sent again, as `tries` of a file has it.
+pub fn tries(knobs: &GatewayKnobs) -> Tries {
+    match knobs.tries {
+        Some(SentAgain::Of1998) => Tries::Of1998,
+        _ => Tries::Evidence,
+    }
 }
 
 impl Default for PacketConfig {

@@ -26,7 +26,7 @@ mod types;
 pub use about::is_about;
 pub use config::{
     Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, NEXT_HOPS_KNOWN_MAX, POOL_DEFAULT,
-    PacketConfig, PeerConfig,
+    PacketConfig, PeerConfig, tries,
 };
 pub use faults::{Faults, TamperingRelay};
 pub use flows::KnownWay;

@@ -109,6 +109,9 @@ impl Setting for Ratio {
     fn values(_: &Bounds) -> String {
         "probability".into()
     }
+    fn schema(_: &Bounds) -> String {
+        format!("\"type\": \"string\", \"pattern\": {}", text(&Self::pattern()))
+    }
 }
 
 impl Setting for String {
@@ -133,6 +136,10 @@ pub trait Number: Copy + PartialEq + 'static {
     fn of(units: u64) -> Option<Self>;
     /// Its units.
     fn get(self) -> u64;
+    /// What a text of it looks like, if it is one.
+    fn pattern() -> String {
+        String::new()
+    }
     /// Units as people write them.
     fn show(units: u64) -> String {
         units.to_string()
@@ -167,7 +174,7 @@ impl<N: Number> Setting for N {
         let least = if bounds.zero { 0 } else { bounds.least };
         match N::WHAT {
             "" => format!("\"type\": \"integer\", \"minimum\": {least}, \"maximum\": {}", bounds.most),
-            _ => "\"type\": \"string\"".into(),
+            _ => format!("\"type\": \"string\", \"pattern\": {}", text(&N::pattern())),
         }
     }
 }
@@ -188,6 +195,9 @@ macro_rules! quantities {
             }
             fn show(units: u64) -> String {
                 $of(units).write()
+            }
+            fn pattern() -> String {
+                <$kind as Quantity>::pattern()
             }
         }
     )*};
@@ -240,5 +250,8 @@ impl<N: Number> Setting for OrOff<N> {
     }
     fn values(bounds: &Bounds) -> String {
         format!("{}, or `off`", N::values(bounds))
+    }
+    fn schema(bounds: &Bounds) -> String {
+        format!("\"anyOf\": [{{{}}}, {{\"const\": \"off\"}}]", N::schema(bounds))
     }
 }

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId, Tries, Withholding};
+use wavelane_gateway::{Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId, Withholding};
 use wavelane_scenario::{CONTROLS, ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, TcpKind};
-use wavelane_settings::{GatewayKnobs, LaneKnobs, LinkKnobs, Preset, RadioLanes, SentAgain};
+use wavelane_settings::{GatewayKnobs, LaneKnobs, LinkKnobs, Preset, RadioLanes};
 use wavelane_transport::session::public_key;
 
 /// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
@@ -344,11 +344,7 @@ impl<'a> Shape<'a> {
             config.withhold = Some(Withholding::ON_RADIOS);
         }
         if self.unsplit {
-            let tries = match knobs.tries {
-                Some(SentAgain::Of1998) => Tries::Of1998,
-                _ => Tries::Evidence,
-            };
-            config.packets = Some(PacketConfig { tries, ..PacketConfig::default() });
+            config.packets = Some(PacketConfig { tries: wavelane_gateway::tries(&knobs), ..PacketConfig::default() });
         }
         config.overhear = self.overhears(gateway);
         if config.seal {

@@ -230,7 +230,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: maggs::ID,
         about: "data by radio, acknowledgements over a serial line, as in 1998: rate, framing, modem, loss and hidden stations beside closed forms",
-        takes: ["2 min", "6 min"],
+        takes: ["3 min", "25 min"],
         backend: "sim",
         parts: &maggs::PARTS,
         stacks: &[],

@@ -17,6 +17,9 @@ use wavelane_settings::{GATEWAY, GatewayKnobs, LANE, PEER};
 impl Config {
     /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
     pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
+        Self::read(text, place, folder).map_err(|why| why.in_file(text, place))
+    }
+    fn read(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
         let mut document = Document::parse(text, place)?;
         let knobs = document.take("gateway", &GATEWAY)?.pop().unwrap_or_default();
         let mut of_lanes = document.take("peer.lane", &LANE)?.into_iter();

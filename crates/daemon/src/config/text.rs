@@ -87,8 +87,9 @@ fn said_by_serde(text: &str, known: &[(String, Vec<String>)], error: &toml::de::
         possible.extend(taken.cloned());
         let title = if table.is_empty() { "the top level".into() } else { format!("[{table}]") };
         Problem::UnknownKey { hint: hint(&possible), key: unknown, table: title }
-    } else if message.starts_with("unknown variant") {
-        Problem::UnknownWord { hint: hint(&possible), what: "word".into(), word: unknown }
+    } else if let Some((what, _)) = message.strip_prefix("unknown ").and_then(|rest| rest.split_once(" `")) {
+        let what = if what == "variant" { "word" } else { what }.into();
+        Problem::UnknownWord { hint: hint(&possible), what, word: unknown }
     } else {
         let key = at.and_then(|at| key_at(DeTable::parse(text).ok()?.get_ref(), "", at));
         Problem::Impossible(in_words(&key.unwrap_or_else(|| "it".into()), message))
@@ -102,7 +103,26 @@ fn in_words(key: &str, message: String) -> String {
         return format!("{} is missing here", missing.replace('`', "'"));
     }
     let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
-    let Some((got, expected)) = rest.and_then(|rest| rest.rsplit_once(", expected ")) else { return message };
+    let Some((got, expected)) = rest.and_then(|rest| rest.rsplit_once(", expected ")) else {
+        return match message.as_str() {
+            "invalid IPv4 address syntax" => format!("{key} must be an IPv4 address, such as \"192.0.2.1\""),
+            _ => format!("{key}: {message}"),
+        };
+    };
+    if let ("map", "a sequence", true) = (got, expected, LISTED.contains(&key)) {
+        return format!("{key} is a list of tables, each with a title of its own: write [[{key}]] in place of [{key}]");
+    }
+    let text = got.strip_prefix("string ").map(|text| text.trim_matches('"'));
+    if let (Some(text), "a sequence") = (text, expected) {
+        return format!("{key} must be a list, such as [\"{text}\"], not the text \"{text}\"");
+    }
+    let number = text.map(|text| text.chars().take_while(char::is_ascii_digit).collect::<String>());
+    let remedy = match number {
+        Some(number) if !number.is_empty() && expected.starts_with(['u', 'i']) => {
+            format!(": write {number}, without quotes and unit")
+        }
+        _ => String::new(),
+    };
     let got = match (got.split_once('`'), got) {
         (Some((_, value)), _) => value.trim_end_matches('`').to_owned(),
         (None, "sequence") => "a list".into(),
@@ -118,7 +138,41 @@ fn in_words(key: &str, message: String) -> String {
         "u32" | "u64" | "usize" => "a whole number from 0",
         other => other,
     };
-    format!("{key} must be {expected}, not {got}")
+    format!("{key} must be {expected}, not {got}{remedy}")
+}
+
+/// Tables of which a file has several.
+const LISTED: [&str; 6] = ["peer", "peer.lane", "forward", "edge", "proxy.side", "shaper"];
+
+/// The line of a key in the words of errors: `tun.mtu`, `serial: rate`, `peer 'shore': routes`; of its table if it is not there.
+pub(super) fn line_of_key(text: &str, key: &str) -> Option<usize> {
+    let root = DeTable::parse(text).ok()?;
+    let (name, key) = match key.split_once(" '") {
+        Some((list, rest)) => {
+            let (name, rest) = rest.split_once('\'')?;
+            (Some(name), format!("{list}{rest}"))
+        }
+        None => (None, key.to_owned()),
+    };
+    let mut table = root.get_ref();
+    let mut at = None;
+    for word in key.replace(": ", ".").split('.') {
+        let Some((place, value)) = table.get_key_value(word) else { break };
+        at = Some(place.span().start);
+        let tables: Vec<(&DeTable<'_>, usize)> = match value.get_ref() {
+            DeValue::Table(inner) => vec![(inner, place.span().start)],
+            DeValue::Array(list) => {
+                list.iter().filter_map(|one| Some((one.get_ref().as_table()?, one.span().start))).collect()
+            }
+            _ => break,
+        };
+        let is_it = |table: &DeTable<'_>| {
+            name.is_none_or(|name| table.get("name").is_some_and(|value| value.get_ref().as_str() == Some(name)))
+        };
+        let Some((inner, start)) = tables.into_iter().find(|(table, _)| is_it(table)) else { break };
+        (table, at) = (inner, Some(start));
+    }
+    at.map(|at| line_of(text, at))
 }
 
 /// The path of the key whose value stands at that octet.
@@ -176,6 +230,8 @@ mod tests {
         list: Option<Vec<String>>,
         part: Option<Part>,
         one: Option<Vec<Part>>,
+        peer: Option<Vec<Part>>,
+        at: Option<std::net::Ipv4Addr>,
     }
 
     #[derive(Debug, serde::Deserialize)]
@@ -187,13 +243,35 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_a_key_is_found_by_the_words_of_errors() {
+        let text = "[tun]\nmtu = 5\n[[peer]]\nname = \"a\"\n[[peer]]\nname = \"b\"\nroutes = []\n[serial]\nrate = 1\n";
+        for (key, line) in [
+            ("tun.mtu", Some(2)),
+            ("tun.name", Some(1)),
+            ("serial: rate", Some(9)),
+            ("peer 'b': routes", Some(7)),
+            ("peer 'a': routes", Some(3)),
+            ("peer 'b': lane", Some(5)),
+            ("nothing.of.it", None),
+        ] {
+            assert_eq!(line_of_key(text, key), line, "{key}");
+        }
+    }
+
+    #[test]
     fn refusals_name_file_line_and_key_and_say_in_words_what_is_allowed() {
         for (text, says) in [
-            ("list = \"x\"", "f, line 1: list must be a list, such as [\"a\", \"b\"], not the text \"x\""),
+            ("list = \"x\"", "f, line 1: list must be a list, such as [\"x\"], not the text \"x\""),
+            ("list = 3", "f, line 1: list must be a list, such as [\"a\", \"b\"], not 3"),
+            (
+                "[peer]\nmtu = 1",
+                "f, line 1: peer is a list of tables, each with a title of its own: write [[peer]] in place of [peer]",
+            ),
+            ("at = \"10.0.0.256\"", "f, line 1: at must be an IPv4 address, such as \"192.0.2.1\""),
             ("\nlist = [\"a\", 3]", "f, line 2: list must be a text in quotes, not 3"),
             (
                 "[part]\nmtu = \"1400 B\"",
-                "f, line 2: part.mtu must be a whole number from 0 to 65535, not the text \"1400 B\"",
+                "f, line 2: part.mtu must be a whole number from 0 to 65535, not the text \"1400 B\": write 1400, without quotes and unit",
             ),
             ("[part]\nmtu = 70000", "f, line 2: part.mtu must be a whole number from 0 to 65535, not 70000"),
             ("[part]\nmtu = 1\nis = \"yes\"", "f, line 3: part.is must be true or false, not the text \"yes\""),

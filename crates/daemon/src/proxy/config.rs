@@ -122,6 +122,10 @@ pub(crate) fn load(path: &Path) -> Result<Settings, ConfigError> {
 
 /// Reads a text; `place` names it in messages.
 pub(crate) fn parse(text: &str, place: &str) -> Result<Settings, ConfigError> {
+    read(text, place).map_err(|why| why.in_file(text, place))
+}
+
+fn read(text: &str, place: &str) -> Result<Settings, ConfigError> {
     let table = toml::from_str::<toml::Table>(text);
     if let Some(other) = table.iter().flat_map(|t| t.keys()).find(|key| *key == "gateway" || *key == "shaper") {
         return Err(value("proxy", format!("stands beside [{other}]: give each a file and a wavelaned of its own")));

@@ -136,6 +136,10 @@ pub(crate) fn load(path: &Path) -> Result<Vec<Interface>, ConfigError> {
 
 /// Reads a text; `place` names it in messages.
 pub(crate) fn parse(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
+    read(text, place).map_err(|why| why.in_file(text, place))
+}
+
+fn read(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
     if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway")) {
         return Err(value("shaper", "stands beside [gateway]: give the shaper a file and a wavelaned of its own"));
     }

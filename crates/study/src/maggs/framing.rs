@@ -8,7 +8,7 @@ use serde_json::json;
 const PART: &str = "framing";
 const RATES: [u64; 4] = [9_600, 14_400, 28_800, 33_600];
 /// Framings with what an acknowledgement may cost, from the most goodput to the least.
-const FRAMINGS: [(&str, f64, f64); 6] = [
+pub(super) const FRAMINGS: [(&str, f64, f64); 6] = [
     ("cslip", 6.5, 7.5),
     ("ppp+vj", 9.0, 11.0),
     ("slip-1998", 41.0, 42.0),

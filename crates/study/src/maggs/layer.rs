@@ -8,10 +8,10 @@ use serde_json::json;
 use wavelane_measure::mean;
 
 /// TCP end to end through gateways.
-const WHOLE: &str = "wavelane+unsplit";
+pub(super) const WHOLE: &str = "wavelane+unsplit";
 const CUBIC: &str = "tcp-cubic";
 /// The layer's words, as `tries` of a gateway has them.
-const LAYERS: [&str; 2] = ["1998", "evidence"];
+pub(super) const LAYERS: [&str; 2] = ["1998", "evidence"];
 /// Time of an exchange.
 const KEYS_SECONDS: u64 = 300;
 /// How often a key is hit.
@@ -43,12 +43,24 @@ fn text(seconds: u64, delay_ms: u64, [up, down]: [u32; 2], layer: &str, more: &s
     )
 }
 
+/// E13's download.
+pub(super) fn download_text(seconds: u64, layer: &str) -> String {
+    let tcp = "[tcp]\nrto-min = \"1 s\"\nsack = false\ntimestamps = false\nlimited-transmit = false\n";
+    text(seconds, 25, [0, 10], layer, &(tcp.to_owned() + &download("home", "campus") + "control = \"reno\"\n"))
+}
+
+/// E16's keys and packets, one every so many milliseconds after so many seconds.
+pub(super) fn keys_text(seconds: u64, layer: &str, every_ms: u64, start_s: u64) -> String {
+    let echo = format!(
+        "[flows.keys]\napp = \"echo\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\nevery = \"{every_ms} ms\"\n\
+         start = \"{start_s} s\"\n[flows.ping]\napp = \"ping\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\nevery = \"{every_ms} ms\"\nstart = \"{start_s} s\"\n"
+    );
+    text(seconds, 5, [70, 0], layer, &echo)
+}
+
 /// E13: a download that loses one packet in ten, by TCP without SACK whose timer is never below a second.
 fn bulk(seeds: u64) -> Task {
-    let tcp = "[tcp]\nrto-min = \"1 s\"\nsack = false\ntimestamps = false\nlimited-transmit = false\n";
-    let of = |layer: &str| {
-        text(120, 25, [0, 10], layer, &(tcp.to_owned() + &download("home", "campus") + "control = \"reno\"\n"))
-    };
+    let of = |layer: &str| download_text(120, layer);
     let mut runs = Vec::new();
     for (stack, layer) in [(RENO, LAYERS[0]), (WHOLE, LAYERS[0]), (WHOLE, LAYERS[1])] {
         runs.extend((0..seeds).map(|seed| Run::new(&of(layer), stack, seed)));
@@ -117,13 +129,7 @@ fn gaps() -> Task {
 
 /// E16: keys whose packets up are lost seven times in ten.
 fn keys(seeds: u64) -> Task {
-    let of = |layer: &str| {
-        let echo = format!(
-            "[flows.keys]\napp = \"echo\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\nevery = \"{EVERY_MS} ms\"\n\
-             start = \"30 s\"\n[flows.ping]\napp = \"ping\"\nfrom = \"home\"\nto = \"campus\"\nsize = \"64 B\"\nevery = \"{EVERY_MS} ms\"\nstart = \"30 s\"\n"
-        );
-        text(KEYS_SECONDS, 5, [70, 0], layer, &echo)
-    };
+    let of = |layer: &str| keys_text(KEYS_SECONDS, layer, EVERY_MS, 30);
     let mut runs = Vec::new();
     for (stack, layer) in [(CUBIC, LAYERS[0]), (WHOLE, LAYERS[0]), (WHOLE, LAYERS[1])] {
         runs.extend((0..seeds).map(|seed| Run::new(&of(layer), stack, seed)));

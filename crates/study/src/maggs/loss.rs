@@ -14,7 +14,7 @@ const SECONDS: u64 = 300;
 const OUTAGES: [u64; 4] = [2, 6, 14, 30];
 
 /// 2 Mbit/s and 50 ms both ways together, which lose so much of data and of acknowledgements.
-fn text(data: u32, acks: u32, more: &str) -> String {
+pub(super) fn text(seconds: u64, data: u32, acks: u32, more: &str) -> String {
     let way = |percent: u32, more: &str| {
         let loss = if percent > 0 {
             format!(", loss = {{ kind = \"random\", p = \"{percent}/100\" }}")
@@ -28,7 +28,7 @@ fn text(data: u32, acks: u32, more: &str) -> String {
         way(data, more),
         way(acks, "")
     );
-    direct("Loss on a radio", SECONDS, &channel, &download("home", "campus"))
+    direct("Loss on a radio", seconds, &channel, &download("home", "campus"))
 }
 
 pub(super) fn tasks(full: bool) -> Vec<Task> {
@@ -47,7 +47,7 @@ fn lossy(seeds: u64) -> Task {
     }
     let mut runs = Vec::new();
     for (stack, lost, percent) in &cases {
-        let of = if *lost == "data" { text(*percent, 0, "") } else { text(0, *percent, "") };
+        let of = if *lost == "data" { text(SECONDS, *percent, 0, "") } else { text(SECONDS, 0, *percent, "") };
         runs.extend((0..seeds).map(|seed| Run::new(&of, stack, seed)));
     }
     let judge = move |seen: &[Seen]| {
@@ -76,7 +76,7 @@ fn lossy(seeds: u64) -> Task {
 
 /// A dead radio: how long until data comes again.
 fn silences() -> Task {
-    let of = |seconds: u64| text(0, 0, &format!(", outages = [{{ at = \"20 s\", for = \"{seconds} s\" }}]"));
+    let of = |seconds: u64| text(SECONDS, 0, 0, &format!(", outages = [{{ at = \"20 s\", for = \"{seconds} s\" }}]"));
     let runs = OUTAGES.iter().map(|seconds| Run::new(&of(*seconds), OLD, 0)).collect();
     let judge = |seen: &[Seen]| {
         let silent: Vec<f64> = seen.iter().map(|seen| seen.flow(DOWN).silence_s).collect();

