@@ -19,6 +19,8 @@ use wavelane_base::{Instant, Span, Wakeup};
 /// If nothing of a granted block arrives for this long, the turn passes on. Longer than a sender takes to detect that the end of
 /// its block was lost.
 const SILENT: Span = Span::from_millis(250);
+/// When nothing else happens, flows that were refused a turn are offered one after this.
+const OFFER_AGAIN: Span = Span::from_millis(50);
 /// Maximum duration of a turn, even if bytes still arrive: a megabyte at 500 kbit/s.
 const LONGEST: Span = Span::from_secs(16);
 
@@ -69,6 +71,8 @@ struct Gate {
     asked: Vec<PeerId>,
     pauses: Pauses,
     askers: Askers,
+    /// When flows that were refused a turn are offered one again, although nothing came.
+    offer_at: Option<Instant>,
 }
 
 /// The grants of all mediums.
@@ -265,6 +269,7 @@ impl Grants {
         for place in places {
             let Some(gate) = self.gates.get(&place) else { continue };
             if gate.waiting.is_empty() || gate.turns.len() >= most {
+                self.gates.entry(place).or_default().offer_at = None;
                 continue;
             }
             let short: BTreeSet<Side> = gate
@@ -275,12 +280,14 @@ impl Grants {
                 .collect();
             let in_turn = gate.in_turn(|side| short.contains(&side)).into_iter();
             let in_turn: Vec<Side> = in_turn.filter(|side| !gate.pauses.hold(side.0)).collect();
+            let mut refused = false;
             for side in in_turn {
                 peers.lend(side.0);
                 let granted = peers.blocks(side.0).grant(now, side.1);
                 let received = peers.blocks(side.0).received(side.1);
                 let Some(gate) = self.gates.get_mut(&place) else { break };
                 let others_wait = gate.waiting.exceeds_offers(side.0);
+                refused |= granted == Some(0);
                 if granted == Some(0) && !others_wait {
                     continue;
                 }
@@ -299,6 +306,9 @@ impl Grants {
                     break;
                 }
             }
+            if let Some(gate) = self.gates.get_mut(&place) {
+                gate.offer_at = Some(now + OFFER_AGAIN).filter(|_| refused && gate.turns.is_empty());
+            }
         }
     }
 
@@ -313,7 +323,7 @@ impl Grants {
         }
         let mut heard_out = Vec::new();
         for turn in gates.values().flat_map(|gate| &gate.turns).filter(|turn| turn.look_at <= now) {
-            peers.blocks(turn.side.0).give_up_turn(turn.side.1);
+            peers.blocks(turn.side.0).give_up_turn(now, turn.side.1);
             peers.touch(turn.side.0);
         }
         for (place, gate) in &mut gates {
@@ -331,7 +341,8 @@ impl Grants {
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
         let turns = self.gates.values().flat_map(|gate| &gate.turns).map(|turn| turn.look_at);
         let pauses = self.gates.values().filter_map(|gate| gate.pauses.until());
-        let at = turns.chain(pauses).min()?;
+        let offers = self.gates.values().filter(|gate| gate.turns.is_empty()).filter_map(|gate| gate.offer_at);
+        let at = turns.chain(pauses).chain(offers).min()?;
         Some(Wakeup { at, cause: "gateway: a granted block is looked at" })
     }
 }

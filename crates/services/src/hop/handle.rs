@@ -49,6 +49,7 @@ impl Hop {
                     } else if length.is_none() && f.inc.is_short() {
                         f.inc.mute = true;
                         self.pass_mute(now, name);
+                        self.ask_for_mute(name);
                     }
                     self.settle(name);
                 }
@@ -256,8 +257,8 @@ impl Hop {
         flow.out.grant(receipt.credit);
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
         flow.moves(now, flow.out.buffered() < before);
-        let clears = flow.inc.onward.is_some() && credit != flow.out.has_credit();
-        let counts = flow.inc.onward.is_some() || matches!(flow.inc.window, Window::Octets(_));
+        let clears = flow.inc.ahead.is_some() && credit != flow.out.has_credit();
+        let counts = flow.inc.ahead.is_some() || matches!(flow.inc.window, Window::Octets(_));
         if clears || counts && flow.out.buffered() < before {
             self.events.push_back(HopEvent::Receipted(name));
         }

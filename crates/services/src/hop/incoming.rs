@@ -82,13 +82,11 @@ pub(super) struct Incoming {
     pub(super) window: Window,
     /// What bounds it while the owner grants blocks one by one.
     pub(super) withheld: Option<Held>,
-    /// It goes on by the same radio, and that is what lies ahead there.
-    pub(super) onward: Option<Onward>,
-    /// A turn of it is read only once every byte below was received.
-    pub(super) whole_at: Option<u64>,
+    /// It goes on by the same radio. Few flows do: the others have no memory for it.
+    pub(super) ahead: Option<Box<Ahead>>,
     /// Its sender does not withhold: at its credit it asked without saying how much waits.
     pub(super) mute: bool,
-    /// When such a sender, or one before a relay, is let pass a few more bytes.
+    /// When a sender before a relay is let pass a few more bytes.
     pub(super) pass_at: Option<Instant>,
     /// When bytes first arrived, and the start of the current count.
     first_at: Option<Instant>,
@@ -108,6 +106,16 @@ pub(super) struct Incoming {
     /// Whether a receipt with state `Complete` is known to have arrived.
     pub(super) complete_arrived: bool,
     complete_serial: Option<u64>,
+}
+
+/// What lies ahead of a flow that goes on by the same radio.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    pub(super) onward: Onward,
+    /// When that last changed, or the turn that is to change it was here.
+    pub(super) at: Option<Instant>,
+    /// See [`Incoming::whole_at`].
+    pub(super) whole_at: Option<u64>,
 }
 
 impl Incoming {
@@ -240,8 +248,8 @@ impl Incoming {
             self.cumulative = e;
             self.held.pop_first();
         }
-        if self.whole_at.is_some_and(|at| self.cumulative >= at) {
-            self.whole_at = None;
+        if self.whole_at().is_some_and(|at| self.cumulative >= at) {
+            self.turn_is_over(now);
         }
         self.first_at.get_or_insert(now);
         self.epoch_arrived += fresh;
@@ -252,6 +260,18 @@ impl Incoming {
             self.receipt_within(now, RECEIPT_DELAY);
         }
         Ok(taken)
+    }
+
+    /// A turn came, or ended before all of it did: what came may be read.
+    pub(super) fn turn_is_over(&mut self, now: Instant) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.whole_at = None;
+            ahead.at.get_or_insert(now);
+        }
+    }
+    /// A turn of it is read only once every byte below was received.
+    pub(super) fn whole_at(&self) -> Option<u64> {
+        self.ahead.as_ref()?.whole_at
     }
 
     fn copy_in(&mut self, offset: u64, bytes: &[u8]) {

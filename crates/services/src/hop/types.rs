@@ -192,6 +192,8 @@ pub struct Onward {
     pub drained: bool,
     /// It has also sent that on: neither of the next two hops sends while a turn comes here.
     pub clear: bool,
+    /// Bytes that it has.
+    pub receipted: u64,
 }
 
 /// Counters of one block service; they only grow.

@@ -5,7 +5,7 @@
 
 use super::Hop;
 use super::flow::{Flow, State};
-use super::incoming::Incoming;
+use super::incoming::{Ahead, Incoming};
 use super::shares::FLOOR;
 use super::table::list;
 use super::types::{HopEvent, Onward};
@@ -29,10 +29,14 @@ const BYPASS_MAX: u64 = 16 << 10;
 /// ... and afterwards this fraction of the lane's rate.
 const BYPASS_PART: u64 = 16;
 
-/// A sender that does not withhold is let pass more bytes no sooner, and no later, than this, where the budget is empty.
+/// A sender before a relay is let pass more bytes no sooner, and no later, than this, where the budget is empty.
 const PASS_AFTER_MIN: Span = Span::from_millis(1);
 /// See [`PASS_AFTER_MIN`].
 const PASS_AFTER_MAX: Span = Span::from_secs(1);
+
+/// If nothing moves ahead of a relay for this long, as in a fade, the air is free for the next turn into it. A turn of the next hop, and
+/// one of another sender before it, take less.
+const STUCK: Span = Span::from_millis(300);
 
 /// Minimum interval between repeats of what was not heard, however often the peer asks.
 const SAY_AGAIN: Span = Span::from_millis(100);
@@ -159,13 +163,15 @@ impl Hop {
     /// its reader blocks it. `None` if it no longer asks.
     pub fn grant(&mut self, now: Instant, name: FlowName) -> Option<u64> {
         let (room, path) = (self.unread_room(), self.path);
-        let most = self.turn();
-        let flow = self.flows.get_mut(&name).filter(|flow| !flow.is_over())?;
+        let flow = self.flows.get(&name).filter(|flow| !flow.is_over())?;
+        // Of a relay's small blocks many make a turn: each turn is a pause of two hops at the least.
+        let most = if flow.inc.ahead.is_some() { self.turn().max(self.turn_by_time()) } else { self.turn() };
+        let flow = self.flows.get_mut(&name)?;
         let inc = &mut flow.inc;
         let from = inc.cumulative();
         let asked = inc.withheld.and_then(|held| held.asked).filter(|end| *end > from && !inc.is_complete())?;
         let wanted = if asked - from > most + most / 4 { most } else { asked - from };
-        let held_up = inc.onward.is_some_and(|onward| !onward.clear);
+        let held_up = inc.ahead.as_ref().is_some_and(|ahead| ahead.holds_up(now));
         if held_up && asked > SHORT {
             return Some(0);
         }
@@ -177,9 +183,8 @@ impl Hop {
         }
         let until = from + open;
         inc.withheld = Some(Held::grant(until));
-        if inc.onward.is_some() && until > SHORT {
-            // What lies ahead is looked at anew once this was read.
-            (inc.whole_at, inc.onward) = (Some(until), Some(Onward::default()));
+        if let Some(ahead) = inc.ahead.as_mut().filter(|_| until > SHORT) {
+            ahead.begin_turn(until);
         }
         inc.note_grant(until);
         flow.promise(now, &path, room);
@@ -189,8 +194,10 @@ impl Hop {
 
     /// Most bytes of a turn.
     fn turn(&self) -> u64 {
-        let by_time = self.path.rate.octets_in(TURN).get().clamp(GRANT_MIN, GRANT_MAX);
-        self.config.block.map_or(by_time, Octets::get)
+        self.config.block.map_or_else(|| self.turn_by_time(), Octets::get)
+    }
+    fn turn_by_time(&self) -> u64 {
+        self.path.rate.octets_in(TURN).get().clamp(GRANT_MIN, GRANT_MAX)
     }
 
     /// Whether a flow's sender asks for the flow's first bytes alone.
@@ -238,14 +245,21 @@ impl Hop {
     pub fn onward(&self, name: FlowName) -> Onward {
         let Some(flow) = self.flows.get(&name) else { return Onward::default() };
         let drained = flow.out.is_drained();
-        Onward { drained, clear: drained && flow.out.has_credit() }
+        Onward { drained, clear: drained && flow.out.has_credit(), receipted: flow.out.receipted() }
     }
 
     /// A relay sends what it reads of this flow on by the same radio, where that lies ahead: it takes turns as wholes.
     pub fn set_onward(&mut self, now: Instant, name: FlowName, onward: Onward) {
         let (room, path) = (self.unread_room(), self.path);
         let Some(flow) = self.flows.get_mut(&name) else { return };
-        if !self.config.withhold || flow.inc.onward.replace(onward) == Some(onward) {
+        let first = flow.inc.ahead.is_none();
+        let ahead = flow.inc.ahead.get_or_insert_default();
+        let before = core::mem::replace(&mut ahead.onward, onward);
+        if !self.config.withhold || !first && before == onward {
+            return;
+        }
+        ahead.at = Some(now);
+        if !first && (before.drained, before.clear) == (onward.drained, onward.clear) {
             return;
         }
         self.let_pass(now, name);
@@ -270,9 +284,9 @@ impl Hop {
     }
 
     /// A turn ended before all of it came: what came may be read.
-    pub fn give_up_turn(&mut self, name: FlowName) {
-        let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.inc.whole_at.is_some()) else { return };
-        flow.inc.whole_at = None;
+    pub fn give_up_turn(&mut self, now: Instant, name: FlowName) {
+        let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.inc.whole_at().is_some()) else { return };
+        flow.inc.turn_is_over(now);
         if flow.wakes_reader() {
             self.events.push_back(HopEvent::Readable(name));
         }
@@ -299,12 +313,13 @@ impl Hop {
             self.events.push_back(HopEvent::Filled(name));
         }
         let more = (flow.inc.read_so_far() + FLOOR).saturating_sub(held.until);
-        let drained = flow.inc.onward.is_none_or(|onward| onward.drained) || flow.inc.read_so_far() <= SHORT;
+        let drained =
+            flow.inc.ahead.as_ref().is_none_or(|ahead| ahead.onward.drained) || flow.inc.read_so_far() <= SHORT;
         if drained && held.asked.is_none() && !held.granted && more >= FLOOR / 4 {
             if self.bypass.take(now, path.rate, more) {
                 held.until += more;
                 flow.inc.pass_at = None;
-            } else if flow.inc.mute || flow.goes_in_turns() {
+            } else if flow.goes_in_turns() {
                 flow.inc.pass_at = Some(now + self.bypass.wait(path.rate, more));
             }
         }
@@ -312,10 +327,20 @@ impl Hop {
         if self.alone {
             self.go_on_alone(now, name);
         }
+        self.ask_for_mute(name);
     }
 
-    /// A sender that does not withhold asks for no grant: all it gets is what passes without one, and nothing that it sends tells
-    /// when more may.
+    /// A sender that does not withhold asks for no grant. Where it used up what passes without one, it is taken to ask for a turn.
+    pub(super) fn ask_for_mute(&mut self, name: FlowName) {
+        let turn = self.turn_by_time();
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        let inc = &mut flow.inc;
+        if inc.mute && inc.is_short() && !inc.is_complete() && inc.asks(inc.cumulative() + turn) {
+            self.events.push_back(HopEvent::Asks(name));
+        }
+    }
+
+    /// What passes without a grant did not suffice a sender that does not withhold: nothing that it sends tells when more may.
     pub(super) fn pass_mute(&mut self, now: Instant, name: FlowName) {
         let Some(flow) = self.flows.get_mut(&name) else { return };
         flow.inc.pass_at = None;
@@ -388,7 +413,7 @@ impl Hop {
 impl Flow {
     /// Whether relays lie before or behind, so that its sender takes turns although no other asks.
     fn goes_in_turns(&self) -> bool {
-        self.inc.onward.is_some() || self.across.is_some()
+        self.inc.ahead.is_some() || self.across.is_some()
     }
     /// Whether its Open, or its Offer of waiting bytes, left and may not have arrived.
     pub(super) fn is_offering(&self) -> bool {
@@ -401,6 +426,19 @@ impl Flow {
     pub(super) fn is_quiet(&self) -> bool {
         let held = self.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
         self.state == State::Open && held && !self.inc.is_complete()
+    }
+}
+
+impl Ahead {
+    /// Whether another turn would take air from the bytes of the last one.
+    fn holds_up(&self, now: Instant) -> bool {
+        !self.onward.clear && self.at.is_none_or(|at| now.since(at) < STUCK)
+    }
+    /// A turn up to `until` was granted: what lies ahead is looked at anew once it was read.
+    fn begin_turn(&mut self, until: u64) {
+        self.at = self.at.filter(|_| !self.onward.clear);
+        self.onward = Onward { receipted: self.onward.receipted, ..Onward::default() };
+        self.whole_at = Some(until);
     }
 }
 

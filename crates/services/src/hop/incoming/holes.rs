@@ -42,7 +42,7 @@ pub(in crate::hop) fn within(set: &RangeSet, start: u64, end: u64) -> Vec<(u64, 
 impl Incoming {
     /// Bytes below may be read: they are held, and not in a block that is being refilled, which may be lost again.
     pub(super) fn whole_end(&self) -> u64 {
-        if self.whole_at.is_some() && !self.is_complete() {
+        if self.whole_at().is_some() && !self.is_complete() {
             return self.taken();
         }
         let block = |(start, _)| start / LOST_BLOCK * LOST_BLOCK;

@@ -80,7 +80,7 @@ fn a_turn_that_goes_on_by_the_same_radio_is_read_as_a_whole() {
     let mut world = World::new(8, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
     let mut stream = Stream::new(world.open_accepted(), 0, 4 << 20);
     let name = stream.flow.from_other_side();
-    let clear = Onward { drained: true, clear: true };
+    let clear = Onward { drained: true, clear: true, receipted: 0 };
     let ms = Span::from_millis;
     while stream.read < 200_000 {
         world.hops[1].set_onward(world.now, name, clear);
@@ -91,11 +91,11 @@ fn a_turn_that_goes_on_by_the_same_radio_is_read_as_a_whole() {
     world.hops[0].send_whole(stream.flow);
     for _ in 0..2 {
         world.hops[1].set_onward(world.now, name, Onward::default());
-        let until = world.now + ms(900);
+        let until = world.now + ms(250);
         run(&mut world, &mut stream, until, false);
         let before = stream.read;
         assert_eq!((world.hops[1].received(name), world.hops[1].grant(world.now, name)), (before, Some(0)));
-        world.hops[1].set_onward(world.now, name, Onward { drained: true, clear: false });
+        world.hops[1].set_onward(world.now, name, Onward { drained: true, ..Onward::default() });
         let until = world.now + ms(50);
         run(&mut world, &mut stream, until, false);
         assert_eq!(
@@ -116,13 +116,60 @@ fn a_turn_that_goes_on_by_the_same_radio_is_read_as_a_whole() {
     }
 }
 
+/// In a fade of the next hop nothing moves ahead of a relay: the air is free for turns into it, until something moves again.
+#[test]
+fn what_lies_ahead_and_does_not_move_holds_up_no_turn() {
+    let config = HopConfig { withhold: true, ..HopConfig::default() };
+    let mut world = World::new(10, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
+    let mut stream = Stream::new(world.open_accepted(), 0, 8 << 20);
+    let name = stream.flow.from_other_side();
+    let ms = Span::from_millis;
+    let mut receipted = 0;
+    let mut turns = |world: &mut World, moves: bool| {
+        let (mut given, end) = (0, world.now + Span::from_secs(1));
+        while world.now < end {
+            receipted += u64::from(moves);
+            world.hops[1].set_onward(world.now, name, Onward { receipted, ..Onward::default() });
+            given += u64::from(world.hops[1].grant(world.now, name).is_some_and(|octets| octets >= 128 << 10));
+            let until = world.now + ms(50);
+            run(world, &mut stream, until, false);
+        }
+        given
+    };
+    // What passes without a turn takes the flow past its first bytes.
+    while world.hops[1].received(name) < 200_000 {
+        turns(&mut world, false);
+    }
+    assert_eq!(turns(&mut world, true), 0);
+    let given = turns(&mut world, false);
+    assert!(given >= 3, "{given}");
+    assert_eq!(turns(&mut world, true), 0);
+}
+
+/// A sender that does not withhold asks at its credit without a length, and has a turn like the others.
+#[test]
+fn a_sender_that_asks_for_no_turn_is_taken_to_ask_for_one() {
+    let mut world = World::new(11, Pipe::default(), HopConfig { withhold: true, ..HopConfig::default() });
+    world.hops[0] = Lone::new(HopConfig::default());
+    let mut stream = Stream::new(world.open_accepted(), 0, 2 << 20);
+    let name = stream.flow.from_other_side();
+    run(&mut world, &mut stream, Instant::from_secs(8), false);
+    let before = world.hops[1].received(name);
+    assert_eq!(world.hops[1].grant(world.now, name), None, "{before} bytes passed without a turn");
+    // Nothing passes without a turn while what lies ahead is not sent on.
+    world.hops[1].set_onward(world.now, name, Onward::default());
+    run(&mut world, &mut stream, Instant::from_secs(12), false);
+    let granted = world.hops[1].grant(world.now, name);
+    assert!(granted.is_some_and(|octets| octets >= 128 << 10), "{granted:?}, {before} bytes before");
+}
+
 #[test]
 fn a_turn_that_is_given_up_is_read_as_far_as_it_came() {
     let config = HopConfig { withhold: true, ..HopConfig::default() };
     let mut world = World::new(9, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
     let mut stream = Stream::new(world.open_accepted(), 0, 4 << 20);
     let name = stream.flow.from_other_side();
-    let clear = Onward { drained: true, clear: true };
+    let clear = Onward { drained: true, clear: true, receipted: 0 };
     let mut held = false;
     while !held {
         world.hops[1].set_onward(world.now, name, clear);
@@ -134,7 +181,7 @@ fn a_turn_that_is_given_up_is_read_as_far_as_it_came() {
     let before = stream.read;
     stream.pump(&mut world);
     assert_eq!(stream.read, before);
-    world.hops[1].give_up_turn(name);
+    world.hops[1].give_up_turn(world.now, name);
     stream.pump(&mut world);
     assert!(stream.read >= before + 20_000);
 }
