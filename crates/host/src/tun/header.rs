@@ -153,12 +153,12 @@ impl Layout {
 
 /// Adds `bytes` to a sum of sixteen-bit words (RFC 1071); at most 65,535 bytes, so that nothing overflows.
 pub(super) fn sum(start: u32, bytes: &[u8]) -> u32 {
-    let mut words = bytes.chunks_exact(2);
-    let mut total = u64::from(start);
-    for w in words.by_ref() {
-        total += u64::from(u16::from_be_bytes([w[0], w[1]]));
-    }
-    total += words.remainder().first().map_or(0, |&last| u64::from(last) << 8);
+    // Four octets at a time: 2^16 is 1 modulo 0xffff, so wide sums fold into the same result.
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let wide = |word: &[u8; 4]| u64::from(u32::from_be_bytes(*word));
+    let mut total = u64::from(start) + words.iter().map(wide).sum::<u64>() + wide(&last);
     while total > u64::from(u32::MAX) {
         total = (total & 0xffff_ffff) + (total >> 32);
     }
