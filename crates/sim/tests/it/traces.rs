@@ -3,7 +3,7 @@
 use crate::backend::run_stack;
 use std::path::Path;
 use wavelane_base::{Instant, Span};
-use wavelane_run::figures::of_run;
+use wavelane_run::figures::{RunTotals, of_run, wire_bytes_per_delivered_byte};
 use wavelane_scenario::{Scenario, Setting, Stack};
 
 /// `scenarios/links/recorded.toml`, for some seconds.
@@ -154,4 +154,24 @@ control = "cubic"
 fn a_cubic_keeps_its_part_beside_a_lane_on_a_link_that_varies() {
     let (ours, own) = (cubic_beside("wavelane"), cubic_beside("tcp-cubic"));
     assert!(ours >= 0.4 * own, "{ours} beside a lane, {own} beside its own kind");
+}
+
+/// Goodput, p95 of the echo and bytes on the link per delivered byte.
+fn through_the_fall(queue: &str, stack: &str) -> (f64, f64, f64) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links/stuttering-fall.toml");
+    let setting = Setting::read(&format!("air.forward.queue={queue}")).unwrap();
+    let scenario = Scenario::load_with(&file, &[setting]).unwrap();
+    let raw = run_stack(&scenario, Stack::from_word(stack).unwrap(), 1, false).unwrap();
+    let flows = of_run(&scenario, &raw, scenario.seed);
+    let of = |name: &str| flows.iter().find(|flow| flow.flow == name).unwrap();
+    let wire = wire_bytes_per_delivered_byte(&[RunTotals::of(&raw, scenario.seed)]).unwrap();
+    (of("bulk").goodput_bps.unwrap(), of("echo").rtt_p95_ms.unwrap(), wire)
+}
+
+#[test]
+fn a_fall_that_stutters_is_outlived() {
+    for queue in ["1 MB", "250 kB"] {
+        let [bbr, ours] = ["tcp-bbr", "wavelane"].map(|stack| through_the_fall(queue, stack));
+        assert!(ours.0 >= 0.97 * bbr.0 && ours.1 <= bbr.1 && ours.2 <= 1.15, "{queue}: BBR {bbr:?}, ours {ours:?}");
+    }
 }

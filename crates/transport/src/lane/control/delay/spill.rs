@@ -21,6 +21,8 @@ const LOSSES_MAX: f64 = 64.0;
 const SIGMAS: f64 = 3.0;
 /// As many packets are lost in a round trip where a queue overflows.
 const AT_ONCE: u64 = 2;
+/// A queue shorter than this part of the round trip is too short for a CUBIC: even alone it would leave much of the link.
+const LONG: (u64, u64) = (1, 2);
 /// CUBIC's window no longer counts when it is this many times the lane's own.
 const AHEAD: u64 = 3;
 
@@ -84,7 +86,8 @@ impl Delay {
             self.spill.cubic = None;
             return;
         }
-        let lost_sent = sample.lost_sent.filter(|_| self.spill.overflows());
+        let long = self.queue.is_some_and(|queue| queue >= sample.rtt_min.scale(LONG.0, LONG.1));
+        let lost_sent = sample.lost_sent.filter(|_| long && self.spill.overflows());
         if self.spill.cubic.is_none() && lost_sent.is_some() {
             self.spill.cubic = Some(Cubic::with_window(self.window, sample.rtt));
         }
