@@ -17,8 +17,11 @@ const HOP_MAX: u32 = 1_000_000;
 const PACKET: Octets = Octets::new(1_500);
 
 impl Shape<'_> {
-    /// The neighbour through which `from` reaches `to` best; the first of equals.
+    /// The neighbour through which `from` reaches `to` best; the first of equals. None leads to itself.
     pub(crate) fn next_gateway(&self, from: usize, to: usize) -> Option<usize> {
+        if from == to {
+            return None;
+        }
         match self.scenario.routing {
             Routing::Shortest => self.nearest(from, to),
             Routing::Etx => {

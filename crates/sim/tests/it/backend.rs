@@ -121,6 +121,29 @@ fn the_review_names_deviations() {
     assert_eq!((review.refusal(), &review.clauses), (None, &Vec::new()), "all of it is as written");
 }
 
+/// Whether or not that gateway has a neighbour, and by either way of routing.
+#[test]
+fn a_flow_between_hosts_of_one_gateway_is_refused() {
+    let pc = "[channels.pc]\npreset = \"ethernet\"\nbetween = [\"pc\", \"a\"]\n[flows.near]\napp = \"echo\"\nfrom = \"client\"\nto = \"pc\"\n[channels.lan]";
+    let text = TWO_ROUTERS
+        .replace("[channels.lan]", pc)
+        .replace("client = \"endpoint\"", "client = \"endpoint\"\npc = \"endpoint\"");
+    for routing in ["shortest", "etx"] {
+        let review =
+            SimBackend.review(&parse(&text.replace("seed = 1", &format!("seed = 1\nrouting = \"{routing}\""))));
+        let (clause, why) = review.refusal().unwrap();
+        assert!(clause == "flows.near" && why.contains("gateway 'a' stands at both ends"), "{clause}: {why}");
+    }
+    // Where no flow crosses one `wavelane` is left out beside another stack; alone it runs, and what it is is said.
+    let plain = TWO_ROUTERS.replace("a = \"gateway\"", "a = \"router\"").replace("b = \"gateway\"", "b = \"endpoint\"");
+    let alone = SimBackend.review(&parse(&plain.replace(", \"tcp-cubic\"", "")));
+    assert!(
+        matches!(&alone.stacks[..], [(_, Treatment::Approximated(why))] if why.contains("every flow is plain TCP")),
+        "{:?}",
+        alone.stacks
+    );
+}
+
 #[test]
 fn a_flow_that_no_pair_of_gateways_carries_is_refused() {
     let text = TWO_ROUTERS.replace("between = [\"b\", \"right\"]", "between = [\"b\", \"a\"]").replace(
