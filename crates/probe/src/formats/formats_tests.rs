@@ -121,6 +121,20 @@ fn files_as_they_are_found_are_read_and_repairs_said() {
     assert!(found.len() == 3 && notes.len() == 2, "{notes:?}");
     let ending = String::from_utf8_lossy(stream).find("{\"event\": \"end\"").unwrap();
     repaired(&stream[..ending], 3, "no end event: the test ended early");
+    // `--logfile` appends: two tests in one file, the later one of two intervals, then one that got no value.
+    let text = String::from_utf8_lossy(stream);
+    let second: String = text.lines().filter(|l| !l.contains("\"start\": 2,")).map(|l| format!("{l}\n")).collect();
+    let both = [&stream[..], second.as_bytes()].concat();
+    repaired(&both, 2, "of 2 documents number 2");
+    repaired(
+        &[&both[..], b"{\"event\":\"start\",\"data\":{}}\n{\"event\":\"error\",\"data\":\"busy\"}\n"].concat(),
+        2,
+        "of 3 documents number 2",
+    );
+    repaired(&[stream, &stream[..]].concat(), 3, "stands there 2 times");
+    repaired(&[stream, IPERF3].concat(), n, "of 2 documents number 2");
+    // Of a test that is not read nothing is said.
+    repaired(&[&stream[..ending], stream].concat(), 3, "of 2 documents number 2");
     // Numbers of other languages and systems.
     for word in ["NaN", "-nan", "Infinity", "-Infinity", "inf", "-inf", "nan(ind)", "-1.#IND", "1.#QNAN", "1.#INF"] {
         let mut file = String::from_utf8_lossy(interrupted).into_owned();

@@ -57,27 +57,48 @@ fn from_utf16(text: &[u8]) -> String {
     char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
-/// The document that several are: events put together, else the last that holds a result.
-fn one_of(mut values: Vec<Value>, notes: &mut Vec<String>) -> Value {
-    if values.iter().all(|value| value.get("event").is_some()) {
-        return of_events(values, notes);
-    }
-    let all = values.len();
-    let same = values.windows(2).all(|two| two[0] == two[1]);
+/// The document that several are, with the events of each test put together: the last that holds a result.
+fn one_of(values: Vec<Value>, notes: &mut Vec<String>) -> Value {
+    let mut documents = tests_of(values);
+    let all = documents.len();
+    let same = documents.windows(2).all(|two| two[0].0 == two[1].0);
+    let mut read = all.saturating_sub(1);
     if all > 1 && same {
         notes.push(format!("the same document stands there {all} times; it was read once"));
     } else if all > 1 {
+        let holds = |value: &Value| value.as_array().is_none_or(|list| !list.is_empty());
         let is_result =
-            |value: &Value| ["intervals", "results", "round_trips"].iter().any(|key| value.get(key).is_some());
-        let last = values.iter().rposition(is_result).unwrap_or(all - 1);
-        notes.push(format!("of {all} documents number {} was read, the last with a result", last + 1));
-        return values.swap_remove(last);
+            |value: &Value| ["intervals", "results", "round_trips"].iter().any(|key| value.get(key).is_some_and(holds));
+        read = documents.iter().rposition(|(value, _)| is_result(value)).unwrap_or(read);
+        notes.push(format!("of {all} documents number {} was read, the last with a result", read + 1));
     }
-    values.pop().unwrap_or_default()
+    if all == 0 {
+        return Value::default();
+    }
+    let (value, of_it) = documents.swap_remove(read);
+    notes.extend(of_it);
+    value
+}
+
+/// The documents, where events that follow one another are one for each `start`: iperf3 appends to its `--logfile`. Each with
+/// what had to be repaired.
+fn tests_of(values: Vec<Value>) -> Vec<(Value, Option<String>)> {
+    let (mut documents, mut events) = (Vec::new(), Vec::<Value>::new());
+    for value in values {
+        let event = value.get("event").and_then(Value::as_str);
+        if (event.is_none() || event == Some("start")) && !events.is_empty() {
+            documents.push(of_events(std::mem::take(&mut events)));
+        }
+        if event.is_some() { events.push(value) } else { documents.push((value, None)) }
+    }
+    if !events.is_empty() {
+        documents.push(of_events(events));
+    }
+    documents
 }
 
 /// Events of `iperf3 --json-stream` as the document that `-J` writes.
-fn of_events(values: Vec<Value>, notes: &mut Vec<String>) -> Value {
+fn of_events(values: Vec<Value>) -> (Value, Option<String>) {
     let mut whole = Map::new();
     let mut intervals = Vec::new();
     for mut event in values {
@@ -89,12 +110,12 @@ fn of_events(values: Vec<Value>, notes: &mut Vec<String>) -> Value {
         }
     }
     // An error says itself that the test ended early.
-    if !["end", "error"].iter().any(|name| whole.contains_key(*name)) {
-        notes.push("the stream has no end event: the test ended early; its values until then were read".to_owned());
-    }
+    let cut = !["end", "error"].iter().any(|name| whole.contains_key(*name));
+    let why =
+        cut.then(|| "the stream has no end event: the test ended early; its values until then were read".to_owned());
     whole.entry("start").or_insert_with(|| json!({}));
     whole.insert("intervals".to_owned(), Value::Array(intervals));
-    Value::Object(whole)
+    (Value::Object(whole), why)
 }
 
 /// The documents of a text.
