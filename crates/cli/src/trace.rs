@@ -186,8 +186,10 @@ fn judged(analysed: &Trace, file: &Path) -> u8 {
         return 0;
     }
     let worst = analysed.unread.iter().filter(|(cause, _)| **cause != Unread::NoPacket).max_by_key(|(_, n)| **n);
-    let (unread, packets, file) = (analysed.unreadable(), analysed.packets, file.display());
-    let most = worst.map_or(String::new(), |(cause, n)| format!(", most of them ({n}) {}", cause.words()));
+    let worst = worst.map_or((0, ""), |(cause, n)| (*n, cause.words()));
+    let (n, words) = worst.max((analysed.short, "cut off in their header of TCP"));
+    let (unread, packets, file) = (analysed.unreadable() + analysed.short, analysed.packets, file.display());
+    let most = format!(", most of them ({n}) {words}");
     say!("wavelane: {file}: {unread} of {packets} packets were not read{most}: the figures are of the others");
     crate::EXIT_FAIL
 }

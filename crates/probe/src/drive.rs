@@ -326,9 +326,17 @@ impl<'a> Driver<'a> {
             self.seen.notes.extend(other.map(|name| {
                 format!("load {} was sent with {name}: {wanted} may not be chosen at that end", stage.kind.word())
             }));
-            if let (0, Some(why)) = (stage.selfs.len(), &stage.failures.1) {
-                self.seen.notes.push(format!("there was no load {}: {why}", stage.kind.word()));
-            }
+            // Each connection of load tells its congestion control.
+            let (unanswered, unmade) = (stage.selfs.is_empty(), stage.congestions.is_empty());
+            let seconds = stage.to.since(stage.from).as_secs_f64();
+            let why = stage.failures.1.clone().filter(|_| unanswered).or_else(|| {
+                unmade.then(|| {
+                    format!(
+                        "no connection was made in {seconds:.0} s: something on the way, such as a firewall, stops TCP"
+                    )
+                })
+            });
+            self.seen.notes.extend(why.map(|why| format!("there was no load {}: {why}", stage.kind.word())));
         }
         self.seen.socket_drops =
             SocketDrops { server: self.client.server_socket_drops(), own: self.lane.dropped().map_or(0, u64::from) };

@@ -179,4 +179,11 @@ fn what_is_not_read_is_counted_by_cause_and_most_of_it_is_no_success() {
     let half = mixed(typed([0x88, 0xE5]));
     assert!(!half.is_mostly_unread() && half.unreadable() == n);
     assert_eq!(json(&half, "f")["unread"]["protocol"], n);
+    // A capture that kept 40 octets of each: within the header of TCP.
+    let mut cut = packets.clone();
+    cut.iter_mut().for_each(|(_, packet)| packet.truncate(40));
+    let both = mixed(cut.clone());
+    let cut = read(&written(&cut));
+    assert!(cut.is_mostly_unread() && (cut.short, cut.unreadable()) == (n, 0), "{}", cut.short);
+    assert!(!both.is_mostly_unread() && both.short == n);
 }

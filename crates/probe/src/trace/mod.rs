@@ -69,10 +69,10 @@ impl Trace {
     pub fn unreadable(&self) -> u64 {
         self.unread.values().sum()
     }
-    /// Whether most packets that may hold IP were not analysed, so that the figures say little of the capture.
+    /// Whether most packets that may hold IP, or the segments in them, were not analysed, so that the figures say little of the capture.
     pub fn is_mostly_unread(&self) -> bool {
         let none = self.unread.get(&Unread::NoPacket).copied().unwrap_or(0);
-        (self.unreadable() - none) * 2 > self.packets
+        (self.unreadable() - none + self.short) * 2 > self.packets
     }
 }
 

@@ -310,3 +310,24 @@ fn answered(line: &str) -> Option<(f64, f64)> {
     let ms = line.split("time=").nth(1)?.split_whitespace().next()?.parse().ok()?;
     Some((at, ms))
 }
+
+#[test]
+fn a_firewall_that_drops_tcp_is_told_as_the_cause() {
+    if let Some(what) = missing() {
+        return eprintln!("SKIPPED (1 test): a_firewall_that_drops_tcp_is_told_as_the_cause needs {what}");
+    }
+    let world = World::new();
+    feed(
+        &world.server,
+        "nft",
+        "table ip d { chain i { type filter hook input priority 0;\ntcp dport 4783 drop\n}\n}\n",
+    );
+    let stop = Arc::new(AtomicBool::new(false));
+    let server = world.serve(&stop);
+    let m = world.measure(plan(&[(Kind::Idle, 500), (Kind::Down, 2_000)]));
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+    let said =
+        m.notes.iter().filter(|note| note.contains("there was no load down: no connection was made in 2 s")).count();
+    assert!(said == 1 && m.notes.iter().any(|note| note.contains("stops TCP")), "{:?}", m.notes);
+}
