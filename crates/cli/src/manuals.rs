@@ -1,9 +1,9 @@
 //! `wavelane completions` and `wavelane manuals`: what shells and `man` read, made from the commands themselves.
 
 use crate::{Cli, Failure, Outcome, print};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wavelane_daemon::arguments::Arguments;
 
 const INSTALL: &str = "\
@@ -14,6 +14,9 @@ Examples:
   wavelane completions zsh > \"${fpath[1]}/_wavelane\"
 
 `make install` puts those of bash, zsh and fish in their places.";
+
+/// What every page of ours has at its beginning.
+const OURS: &[u8] = b"\n.TH wavelane";
 
 /// Arguments of `wavelane completions`.
 #[derive(Args)]
@@ -40,12 +43,35 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
     Ok(0)
 }
 
-/// Writes a page per command, and the daemon's.
+/// Writes a page per command, and the daemon's; nothing if another's file has the name of one.
 pub(crate) fn manuals(args: &ManualsArgs) -> Outcome {
-    let command = Cli::command().disable_help_subcommand(true);
-    let written = std::fs::create_dir_all(&args.dir)
-        .and_then(|()| clap_mangen::generate_to(command, &args.dir))
-        .and_then(|()| clap_mangen::Man::new(Arguments::command()).section("8").generate_to(&args.dir).map(drop));
-    written.map_err(|e| Failure::refused(format!("cannot write manual pages to {}: {e}", args.dir.display())))?;
+    let unwritable = |path: &Path, e: std::io::Error| {
+        let path = path.display();
+        Failure::refused(format!("cannot write the manual page {path}: {e}; remove it, or name another folder"))
+    };
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut made = vec![clap_mangen::Man::new(Arguments::command()).section("8")];
+    add(&command, &mut made);
+    let mut pages = Vec::new();
+    for page in made {
+        let (path, mut text) = (args.dir.join(page.get_filename()), Vec::new());
+        page.render(&mut text).map_err(|e| unwritable(&path, e))?;
+        pages.push((path, text));
+    }
+    std::fs::create_dir_all(&args.dir).map_err(|e| unwritable(&args.dir, e))?;
+    let is_ours = |head: &[u8]| head.windows(OURS.len()).any(|part| part == OURS);
+    for (path, _) in &pages {
+        wavelane_run::check_own(path, is_ours).map_err(|e| unwritable(path, e))?;
+    }
+    for (path, text) in &pages {
+        wavelane_run::write_whole(path, text).map_err(|e| unwritable(path, e))?;
+    }
     Ok(0)
+}
+
+/// Adds the pages of a command that was built, and of those below it.
+fn add(command: &Command, pages: &mut Vec<clap_mangen::Man>) {
+    command.get_subcommands().filter(|of| !of.is_hide_set()).for_each(|of| add(of, pages));
+    pages.push(clap_mangen::Man::new(command.clone()));
 }

@@ -2,9 +2,9 @@
 
 use crate::ReportError;
 use crate::axis::Axis;
-use crate::plot::{Curve, Look, Plot, WIDE};
+use crate::plot::{Curve, Look, OPENING, Plot, WIDE};
 use crate::raster::Rasteriser;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Number of columns that a graph's width can resolve.
 const COLUMNS: f64 = 1_200.0;
@@ -165,7 +165,16 @@ impl Graph {
     }
 }
 
-/// Writes `NAME.svg` and `NAME.png` of each graph into a directory, which is created if necessary. `go_on` is called before each graph with
+/// Refuses what no graph of ours is. A picture has no mark of its own: it is ours beside a drawing that is.
+fn check_own(drawing: &Path) -> Result<(), (PathBuf, std::io::Error)> {
+    wavelane_run::check_own(drawing, |head| head.starts_with(OPENING.as_bytes())).map_err(|e| (drawing.into(), e))?;
+    let picture = drawing.with_extension("png");
+    let is_ours = |head: &[u8]| drawing.exists() && head.starts_with(b"\x89PNG");
+    wavelane_run::check_own(&picture, is_ours).map_err(|e| (picture, e))
+}
+
+/// Writes `NAME.svg` and `NAME.png` of each graph into a directory, which is created if necessary. What others put there under such a
+/// name is refused, and then nothing is written. `go_on` is called before each graph with
 /// the number already drawn; once it returns false, nothing is written and the result is false.
 pub fn draw_graphs(
     directory: &Path,
@@ -185,6 +194,9 @@ pub fn draw_graphs(
         files.extend(png.map(|png| (format!("{name}.png"), png)));
     }
     std::fs::create_dir_all(directory).map_err(|e| unwritable(directory, e))?;
+    for (name, _) in graphs {
+        check_own(&directory.join(format!("{name}.svg"))).map_err(|(path, e)| unwritable(&path, e))?;
+    }
     for (name, content) in files {
         let path = directory.join(name);
         wavelane_run::write_whole(&path, content).map_err(|e| unwritable(&path, e))?;
@@ -211,6 +223,21 @@ mod tests {
         assert!(!folder.exists());
         assert!(draw_graphs(&folder, &graphs, &|_| true).expect("drawn"));
         assert_eq!(std::fs::read_dir(&folder).expect("made").count(), 6);
+        assert!(draw_graphs(&folder, &graphs, &|_| true).expect("our own give way"));
+        // What is another's stays, and nothing is written beside it.
+        let gone = ["0.svg", "0.png"];
+        for (name, of_others) in [("1.png", "dear diary"), ("1.svg", "<svg>a plan</svg>")] {
+            std::fs::write(folder.join(name), of_others).expect("written");
+            gone.iter().for_each(|name| std::fs::remove_file(folder.join(name)).expect("removed"));
+            let why = draw_graphs(&folder, &graphs, &|_| true).expect_err("refused").to_string();
+            assert!(why.contains(name) && why.contains("something else"), "{why}");
+            assert_eq!(std::fs::read_to_string(folder.join(name)).expect("there"), of_others);
+            assert!(!folder.join(gone[0]).exists());
+            ["1.svg", "1.png"].iter().for_each(|name| std::fs::remove_file(folder.join(name)).expect("removed"));
+            assert!(draw_graphs(&folder, &graphs, &|_| true).expect("drawn"));
+        }
+        std::fs::remove_file(folder.join("2.svg")).expect("removed");
+        assert!(draw_graphs(&folder, &graphs, &|_| true).is_err(), "a picture without its drawing may be anybody's");
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 

@@ -232,7 +232,7 @@ impl Canvas {
     pub(crate) fn svg(self) -> String {
         let (width, height) = (self.layout.width, self.bottom() + self.layout.bottom + self.below);
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+            "{OPENING} viewBox=\"0 0 {width:.0} {height:.0}\" \
              width=\"{width:.0}\" height=\"{height:.0}\" font-family=\"{FONT}\" fill=\"#111\">\n\
              <rect class=\"bg\" width=\"{width:.0}\" height=\"{height:.0}\" fill=\"#fff\"/>\n{}</svg>\n",
             self.out
@@ -240,6 +240,8 @@ impl Canvas {
     }
 }
 
+/// How every drawing begins, by which it is known.
+pub(crate) const OPENING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\"";
 /// Thin grey lines behind curves.
 pub(crate) const GRID: &str = "class=\"grid\" stroke=\"#ddd\" stroke-width=\"1\"";
 /// Axes.

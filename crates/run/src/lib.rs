@@ -44,4 +44,4 @@ pub use sweep::{
     SWEEP_FORMAT, Shard, SweepAxis, SweepCell, SweepDocument, SweepOptions, SweepRecord, flow_metrics, shards, sweep,
     sweep_table,
 };
-pub use whole::{NewFile, draft_of, is_replaced, put_in_place, recover, write_whole};
+pub use whole::{NewFile, check_own, draft_of, is_replaced, put_in_place, recover, write_whole};

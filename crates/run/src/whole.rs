@@ -4,7 +4,7 @@ use crate::drive::RunError;
 use core::hash::BuildHasher;
 use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Between a name and what makes its draft unique.
@@ -59,6 +59,23 @@ pub fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     let written = File::create_new(&draft).and_then(|mut file| file.write_all(content.as_ref()));
     let written = written.and_then(|()| std::fs::rename(&draft, path));
     written.inspect_err(|_| drop(std::fs::remove_file(&draft)))
+}
+
+/// Octets at the beginning of a file by which it is known.
+const HEAD: u64 = 1_024;
+
+/// Refuses a place where a file of others is: anything but nothing, or a plain file whose beginning `is_ours`.
+pub fn check_own(path: &Path, is_ours: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    let foreign = |why| Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+        Ok(about) if !about.is_file() => return foreign("it is a link, or no plain file"),
+        Ok(_) => {}
+    }
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    if is_ours(&head) { Ok(()) } else { foreign("it holds something else, and is not written over") }
 }
 
 /// Puts the folder `draft` in the place of `out`, where an earlier one of its kind may be. What `foreign` finds in that one, because

@@ -228,6 +228,26 @@ fn completions_and_manual_pages_know_every_command() {
     assert!(page("wavelane.1").contains("wavelane\\-run(1)") && page("wavelane-run.1").contains("\\-\\-set"));
     assert!(page("wavelane-study-run.1").contains(".TH"));
     assert!(page("wavelaned.8").contains("key_log") || page("wavelaned.8").contains("key\\-log"));
+    // Our own pages give way; a link is not followed, and what is another's stays.
+    let file = |name: &str| place.0.join("man").join(name);
+    std::fs::write(file("wavelane-run.1"), ".ie x\n.TH wavelane-run 1\nolder").unwrap();
+    assert_eq!(wavelane(&["manuals", &place.path("man")]).status.code(), Some(0));
+    assert!(page("wavelane-run.1").contains("\\-\\-set"));
+    std::fs::rename(file("wavelane-run.1"), place.0.join("victim")).unwrap();
+    std::os::unix::fs::symlink(place.0.join("victim"), file("wavelane-run.1")).unwrap();
+    std::fs::write(place.0.join("victim"), "years").unwrap();
+    for why in ["it is a link", "something else"] {
+        let o = wavelane(&["manuals", &place.path("man")]);
+        assert!(
+            o.status.code() == Some(2) && err(&o).contains(why) && err(&o).contains("wavelane-run.1"),
+            "{}",
+            err(&o)
+        );
+        assert_eq!(std::fs::read_to_string(place.0.join("victim")).unwrap(), "years");
+        let _ = std::fs::remove_file(file("wavelane-run.1"));
+        std::fs::write(file("wavelane-run.1"), "dear diary").unwrap();
+    }
+    assert_eq!(page("wavelane-run.1"), "dear diary");
 }
 
 #[test]
