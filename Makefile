@@ -309,7 +309,7 @@ test test-all:
 	  step "the Python package, its types, its tests and its notebook"
 	  python/check.sh 2>&1 | tee -a "$$scratch/log"
 	  step "hostile peers against the optimised build, with overflow checks"
-	  cargo test --profile hostile --package wavelane-daemon --test it --quiet hostile_peer:: 2>&1 | tee -a "$$scratch/log"
+	  cargo test --profile hostile --package wavelane-daemon --test it --quiet -- --include-ignored hostile_peer:: hostile_opens:: 2>&1 | tee -a "$$scratch/log"
 	fi
 	step "one hop in the simulator and in the lab"
 	target/debug/wavelane run scenarios/smoke/one_hop.toml --on sim --out "$$scratch/smoke-sim"

@@ -90,10 +90,12 @@ fn put(cell: Option<impl Display>, out: &mut String) {
 }
 
 /// A text as a field of a CSV file (RFC 4180, section 2). One that a spreadsheet would take for a formula, also behind blanks and
-/// control characters that it leaves out, begins with an apostrophe; a number does not.
+/// control characters that it leaves out, begins with an apostrophe; a number does not. Full-width forms (U+FF0B and its like) count
+/// as what they stand for, as input methods of East Asia have them.
 pub fn csv_field(text: &str) -> String {
     let shown = text.trim_start_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}');
-    let is_formula = text.starts_with(['\t', '\r']) || shown.starts_with(['=', '+', '-', '@']);
+    let is_formula = text.starts_with(['\t', '\r'])
+        || shown.starts_with(['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}']);
     if is_formula && text.parse::<f64>().is_err() {
         return quoted(&format!("'{text}"));
     }
@@ -122,6 +124,9 @@ mod tests {
             ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
             ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
             ("@SUM(A1)", "'@SUM(A1)"),
+            ("\u{ff1d}1+1", "'\u{ff1d}1+1"),
+            (" \u{ff20}SUM(A1)", "' \u{ff20}SUM(A1)"),
+            ("\u{ff0d}2\u{ff0b}3", "'\u{ff0d}2\u{ff0b}3"),
             ("-2+3", "'-2+3"),
             ("\t=1", "'\t=1"),
             (" =1", "' =1"),
