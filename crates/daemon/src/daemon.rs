@@ -182,9 +182,8 @@ impl Daemon {
         }
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
-        key_log.map_or(Ok(()), |path| KeyLog::check(path, &config))?;
-        let opened = start::open(&config)?;
-        let key_log = key_log.map(KeyLog::open).transpose()?;
+        let opened = start::open(&config, key_log)?;
+        let key_log = key_log.map(KeyLog::open).transpose().map_err(|why| start::closed(&config, why))?;
         // Before there are other threads, and once everything is open.
         let sockets = config.lane_sockets();
         // Addresses and the MTU that PPP brings are set when it does.
@@ -217,7 +216,7 @@ impl Daemon {
             .transpose()
             .map_err(system("a thread"))?;
         let mut remarks = opened.remarks;
-        let state_held = epoch::hold(&config.state)?;
+        let state_held = epoch::hold(&config.state).map_err(|why| start::closed(&config, why))?;
         let epoch = epoch::next(&config.state, wall_nanos());
         let epoch_keeper = epoch::Keeper::new(now, &config.state, &epoch);
         remarks.extend(epoch.remark);

@@ -4,12 +4,14 @@ use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
 use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
+use crate::key_log::KeyLog;
 use crate::medium::{self, Port};
 use crate::metrics;
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use crate::serial;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::Path;
 use wavelane_gateway as gateway;
 use wavelane_host::claim::Claim;
 use wavelane_host::nfqueue::NfQueue;
@@ -176,8 +178,8 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
     }
 }
 
-/// Opens everything the configuration asks for.
-pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
+/// Opens everything the configuration asks for, and that `key_log` can be appended to is checked.
+pub(crate) fn open(config: &Config, key_log: Option<&Path>) -> Result<Opened, StartError> {
     let privileged = rules::needed(config);
     if privileged && !CAPABILITIES.iter().all(|c| caps::has(*c)) {
         return Err(RulesError::Capability.into());
@@ -191,16 +193,20 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
             .map_err(|source| StartError::System { what: "passing on capabilities", source })?;
     }
     if !privileged {
-        return open_all(config, None);
+        return open_all(config, None, key_log);
     }
     let lock = rules::claim()?;
     rules::close(config).map_err(RulesError::Tool)?;
     let opened = device::close(config).map_err(DeviceError::from).map_err(StartError::from);
-    let opened = opened.and_then(|()| open_all(config, Some(lock)));
+    opened.and_then(|()| open_all(config, Some(lock), key_log)).map_err(|why| closed(config, why))
+}
+
+/// A refusal after new connections began to be refused, if they are.
+pub(crate) fn closed(config: &Config, why: StartError) -> StartError {
     if !rules::is_closed(config) {
-        return opened;
+        return why;
     }
-    opened.map_err(|why| StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) })
+    StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) }
 }
 
 /// Opens a lane's own socket; `None` if its device or its local address is not there yet.
@@ -230,7 +236,8 @@ pub(crate) fn lacks_address(error: &io::Error) -> bool {
 }
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
-fn open_all(config: &Config, lock: Option<Claim>) -> Result<Opened, StartError> {
+fn open_all(config: &Config, lock: Option<Claim>, key_log: Option<&Path>) -> Result<Opened, StartError> {
+    key_log.map_or(Ok(()), |path| KeyLog::check(path, config))?;
     let mark = lock.is_some().then_some(MARK_OWN);
     let mut remarks = Vec::new();
     let listen = match listen(config, mark) {

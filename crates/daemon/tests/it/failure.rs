@@ -127,6 +127,35 @@ fn closed_lasts_until_an_orderly_stop() {
     assert!(said.contains("in use") && said.contains(lift) && said.lines().count() == 1, "{said}");
     refused("a refused start");
     drop(_taken);
+    // Also where it is refused after everything is open, or what it is asked for is nothing to open.
+    let config = world.write("a", Outside::V4, CLOSED, INTERCEPT);
+    let open_to_all = world.dir.join("open-to-all");
+    std::fs::write(&open_to_all, "").unwrap();
+    let lock = world.dir.join("a.epoch-lock");
+    for (arguments, spoil, cause) in [
+        (vec!["--key-log", config.to_str().unwrap()], "true", "this gateway has it"),
+        (vec!["--key-log", open_to_all.to_str().unwrap()], "chmod 644 open-to-all", "others may read it"),
+        (vec![], "rm -f a.epoch-lock; mkfifo a.epoch-lock", "cannot lock"),
+    ] {
+        world.sh(&world.a, &format!("{lift} 2>/dev/null; cd {}; {spoil}", world.dir.display()));
+        let (mut command, log, _) = daemon_command(&config);
+        let mut refusing = world
+            .a
+            .spawn(
+                {
+                    command.args(arguments);
+                    command
+                },
+                ChildEnd::Kill,
+            )
+            .unwrap()
+            .unwrap();
+        assert_eq!(refusing.wait().unwrap().code(), Some(2), "{cause}");
+        let said = std::fs::read_to_string(log).unwrap();
+        assert!(said.contains(cause) && said.contains(lift) && said.lines().count() == 1, "{said}");
+        refused(cause);
+    }
+    std::fs::remove_file(lock).unwrap();
     let mut a = world.start("a", CLOSED, INTERCEPT);
     a.wait_log("peer 'b' is up");
     assert_eq!(a.stop(), Some(0));
