@@ -16,7 +16,7 @@ mod with;
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
 use crate::{firewall, proxy, shaper, status};
-use notes::{notes, place, unforwarded, unreachable};
+use notes::{foreign_files, notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -477,7 +477,8 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     for note in notes(&config) {
         let _ = writeln!(text, "note: {note}");
     }
-    let others = firewall::findings(&config).into_iter().chain(unbindable::findings(&config));
+    let others =
+        firewall::findings(&config).into_iter().chain(unbindable::findings(&config)).chain(foreign_files(&config));
     for warning in warnings(&config).into_iter().chain(others) {
         let _ = writeln!(text, "warning: {warning}");
     }

@@ -75,14 +75,18 @@ pub(crate) fn hold(state: &Path) -> Result<Option<File>, StartError> {
     }
 }
 
-/// Replaces what an earlier start wrote, whole or cut off, and nothing else.
-fn write(path: &Path, value: u64) -> io::Result<()> {
+/// Whether something else is in the file's place, which stays: an earlier start wrote a number, whole or cut off.
+pub(crate) fn is_foreign(path: &Path) -> bool {
     let is_ours = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || *byte == 0;
-    let is_foreign = match files::read_small(path, FILE_MAX) {
+    match files::read_small(path, FILE_MAX) {
         Ok(bytes) => !bytes.iter().all(is_ours),
         Err(e) => e.kind() == ErrorKind::InvalidData,
-    };
-    if is_foreign {
+    }
+}
+
+/// Replaces what an earlier start wrote, and nothing else.
+fn write(path: &Path, value: u64) -> io::Result<()> {
+    if is_foreign(path) {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "it holds something else than an epoch"));
     }
     files::replace(path, format!("{value}\n").as_bytes())

@@ -24,6 +24,8 @@ const FILE_MAX: u64 = (LINE_MAX * (PEERS_MAX + 2)) as u64;
 /// The file's first line.
 const HEADER: &str =
     "# wavelaned: where peers without an address were last (key, address, our address); may be deleted\n";
+/// Why a file stays as it is.
+const OTHER: &str = "it holds something else";
 /// The file is written no more often than this, however fast peers move.
 const WRITE_EVERY: Span = Span::from_secs(10);
 
@@ -105,7 +107,7 @@ impl Whereabouts {
         if failed.is_none() && self.is_due() && self.write_at <= now {
             self.write_at = now + WRITE_EVERY;
             let (path, places, text) = (self.path.clone(), self.known.clone(), text(&self.known));
-            let work = move || files::replace(&path, text.as_bytes());
+            let work = move || write(&path, &text);
             match std::thread::Builder::new().name("whereabouts".into()).spawn(work) {
                 Ok(thread) => self.writing = Some(Write { places, thread }),
                 Err(e) => failed = Some(e),
@@ -148,13 +150,29 @@ fn is_callable(address: Address, listen: SocketAddr) -> bool {
 /// What the file says, and how many of its lines say something else.
 fn read(path: &Path) -> io::Result<(Places, usize)> {
     match files::read_small(path, FILE_MAX) {
-        Ok(bytes) => match str::from_utf8(&bytes) {
-            Ok(text) => Ok(parse(text)),
-            Err(_) => Err(io::Error::new(ErrorKind::InvalidData, "it is no text")),
+        Ok(bytes) => match str::from_utf8(&bytes).ok().filter(|text| is_ours(text)) {
+            Some(text) => Ok(parse(text)),
+            None => Err(io::Error::new(ErrorKind::InvalidData, OTHER)),
         },
         Err(e) if e.kind() == ErrorKind::NotFound => Ok((Places::new(), 0)),
         Err(e) => Err(e),
     }
+}
+
+/// Whether we wrote it: our first line, or nothing but places.
+fn is_ours(text: &str) -> bool {
+    text.starts_with(HEADER) || text.lines().filter(|l| !l.is_empty()).all(|line| parse_line(line).is_some())
+}
+
+/// Whether something else is in the file's place, which stays.
+pub(crate) fn is_foreign(path: &Path) -> bool {
+    read(path).is_err_and(|e| e.kind() == ErrorKind::InvalidData)
+}
+
+/// Replaces what an earlier start wrote, and nothing else: what cannot be read may be anybody's.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    read(path).map_err(|why| io::Error::new(ErrorKind::AlreadyExists, why.to_string()))?;
+    files::replace(path, text.as_bytes())
 }
 
 fn strange_lines(path: &Path, count: usize) -> String {
@@ -163,7 +181,7 @@ fn strange_lines(path: &Path, count: usize) -> String {
 
 fn unreadable(path: &Path, why: &io::Error) -> String {
     format!(
-        "warning: cannot read in {} where peers without an address were last ({why}), so we wait for their calls: remove it",
+        "warning: cannot read in {} where peers without an address were last ({why}), so we wait for their calls, and it is not written over: remove it if nobody needs it",
         path.display()
     )
 }

@@ -101,9 +101,11 @@ fn an_unusable_file_is_one_line() {
     let good = format!("{} 198.51.100.7:60001", key_text(1));
     let key = key_text(1);
     let listen = config.listen;
-    let cases: [(&str, Vec<u8>); 9] = [
+    let cases: [(&str, Vec<u8>); 11] = [
         ("longer than", vec![b'x'; FILE_MAX as usize + 1]),
-        ("no text", vec![0xff; 100]),
+        ("something else", vec![0xff; 100]),
+        ("something else", b"dear diary\n".to_vec()),
+        ("something else", format!("# peers\n{good}\n").into()),
         ("1 lines", b"nonsense\n".to_vec()),
         ("1 lines", format!("{key}\n").into()),
         ("1 lines", format!("{key} somewhere:1\n").into()),
@@ -113,11 +115,16 @@ fn an_unusable_file_is_one_line() {
         ("2 lines", format!("\0\n{good}\n\u{7}{good}").into()),
     ];
     for (word, bytes) in cases {
+        let bytes = if word.contains("lines") { [HEADER.as_bytes(), &bytes].concat() } else { bytes };
         std::fs::write(&file, &bytes).unwrap();
-        let (w, remark) = open(&config);
+        let (mut w, remark) = open(&config);
         let remark = remark.unwrap();
         assert!(remark.contains(word) && !remark.contains('\n') && remark.len() < 400, "{remark}");
         assert_eq!(w.place(&config.peers[1], listen).is_some(), word == "2 lines");
+        // What is another's stays, and nothing more is said.
+        w.note(&config.peers[1], place("198.51.100.8:1", None));
+        assert_eq!(settle(&mut w, at(1)), [""; 0]);
+        assert_eq!(std::fs::read(&file).unwrap() == bytes, !word.contains("lines"), "{word}");
     }
     // Places where nobody can be.
     for address in ["0.0.0.0:1", "224.0.0.1:1", "255.255.255.255:1", "198.51.100.7:0", "[2001:db8::1]:1", "[ff02::1]:1"]

@@ -132,24 +132,27 @@ fn a_bad_peers_file_costs_one_log_line() {
     wait_for("the place", is_right);
     let path = kept.display();
     let cases = [
-        (format!("sed -i s/{address}/10.2.0.77:4780/ {path}"), 0),
-        (format!("sed -i s/{address}/10.3.0.2:7/ {path}"), 0),
-        (format!("chmod 0 {path}"), 1),
-        (format!("yes | head -c 1000000 > {path}"), 1),
-        (format!("rm {path}; mkfifo {path}"), 1),
-        (format!("rm {path}; ln -s /dev/zero {path}"), 1),
-        (format!("rm {path}; mkdir {path}"), 1),
+        (format!("sed -i s/{address}/10.2.0.77:4780/ {path}"), 0, true),
+        (format!("sed -i s/{address}/10.3.0.2:7/ {path}"), 0, true),
+        // What is another's, or may be, stays.
+        (format!("chmod 0 {path}"), 1, true),
+        (format!("rm {path}; echo dear diary > {path}"), 1, false),
+        (format!("yes | head -c 1000000 > {path}"), 1, false),
+        (format!("rm {path}; mkfifo {path}"), 1, false),
+        (format!("rm {path}; ln -s /dev/zero {path}"), 1, false),
+        (format!("rm {path}; mkdir {path}"), 1, false),
     ];
-    for (spoil, said) in cases {
+    for (spoil, said, is_ours) in cases {
         b.kill();
         world.sh(&world.b, &spoil);
         b = world.spawn("b", &config);
         // Where the place is wrong, the near gateway finds out when somebody asks it for something.
         says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
-        if !spoil.contains("mkdir") {
+        if is_ours {
             wait_for("the right place", is_right);
         }
         assert_eq!(b.log().lines().filter(|l| l.contains("b.epoch.peers")).count(), said, "{spoil}: {}", b.log());
+        assert_eq!(is_right(), is_ours, "{spoil}");
     }
     // Nowhere to keep anything.
     b.kill();
