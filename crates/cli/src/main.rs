@@ -243,7 +243,9 @@ fn init(args: &commands::InitArgs) -> Outcome {
 /// Prints help or version, or why the arguments cannot be read. clap itself ignores that standard output takes no more.
 fn unparsed(error: &clap::Error) -> Outcome {
     if error.use_stderr() {
-        error.exit();
+        // As any message: clap repeats the arguments as they are, and these may come from others.
+        tell(error.render().to_string().trim_end());
+        return Ok(commands::EXIT_REFUSED);
     }
     #[cfg(feature = "full")]
     if let Some(about) = study::asked(std::env::args_os()).filter(|_| error.kind() == ErrorKind::DisplayHelp) {

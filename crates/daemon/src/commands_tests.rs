@@ -48,6 +48,10 @@ fn init_writes_a_valid_file_without_link_keys() {
         assert!(of_us.starts_with("--name '") && of_peer.starts_with("--peer-name '"), "{of_us} {of_peer}");
         assert!(!of_us.contains(['\u{1b}', '\u{202e}', '\n']) && of_us.len() < 300, "{of_us}");
     }
+    for address in ["\u{1b}[31m:4780", "a b:4780", "\u{9b}31m:4780", "\u{202e}moc.a:4780"] {
+        let why = init(&InitArgs { peer_address: Some(address.into()), ..args.clone() }).unwrap_err().to_string();
+        assert!(why.contains("is not host:port"), "{why}");
+    }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     let made = init(&args).unwrap();
     let summary = check_config(&made.config).unwrap();
@@ -309,5 +313,35 @@ fn init_writes_serves_and_check_warns_without_it() {
     std::fs::write(&path, hub.replace("[gateway]", "[gateway]\nserves = [\"10.0.1.0/24\"]")).unwrap();
     let said = check_config(&path).unwrap();
     assert!(said.contains("note: peer 'c' reaches what is in gateway.serves and nothing behind"), "{said}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn check_names_others_files_in_the_gateways_places() {
+    let dir = folder("foreign");
+    keys::write_key(&dir.join("a.key"), &[1; 32]).unwrap();
+    let file = dir.join("a.toml");
+    let text = "[gateway]\nname = \"a\"\nkey = \"a.key\"\nstate = \"x.txt\"\ncontrol = \"a.sock\"\n[[peer]]\nname = \"b\"\npublic_key = \"";
+    std::fs::write(&file, format!("{text}{}\"\n", keys::to_base64(&[9; 32]))).unwrap();
+    let warnings = || {
+        let text = check_config(&file).unwrap();
+        text.lines().filter(|l| l.contains("something else")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(), [""; 0]);
+    let long = format!(
+        "[gateway]\nname = \"a\"\nkey = \"a.key\"\n[[peer]]\nname = \"{}\"\npublic_key = \"{}\"\n",
+        "b".repeat(70_000),
+        keys::to_base64(&[9; 32])
+    );
+    std::fs::write(dir.join("long.toml"), long).unwrap();
+    let why = check_config(&dir.join("long.toml")).unwrap_err().to_string();
+    assert!(why.contains("70000 octets: 255 at most") && why.len() < 300, "{why}");
+    std::fs::write(dir.join("x.txt"), "17\n").unwrap();
+    std::fs::write(dir.join("x.txt.peers"), "").unwrap();
+    assert_eq!(warnings(), [""; 0], "what a gateway left there");
+    std::fs::write(dir.join("x.txt"), "dear diary\n").unwrap();
+    std::fs::write(dir.join("x.txt.peers"), "dear diary\n").unwrap();
+    let said = warnings();
+    assert!(said.len() == 2 && said[0].contains("x.txt holds") && said[1].contains("x.txt.peers holds"), "{said:?}");
     std::fs::remove_dir_all(dir).unwrap();
 }

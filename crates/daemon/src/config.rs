@@ -39,6 +39,8 @@ use wavelane_settings::{GatewayKnobs, LaneKnobs, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
+/// Longest name of a peer, in octets, as of a file: every line about it has it.
+const PEER_NAME_MAX: usize = 255;
 /// The largest drift that may be asked of a test clock, in parts per million.
 pub const DRIFT_PPM_MAX: i64 = 1_000;
 /// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 use wavelane_daemon::arguments::Arguments;
 use wavelane_daemon::commands::EXIT_REFUSED;
@@ -14,8 +15,20 @@ use wavelane_daemon::{proxy, shaper};
 /// Exit code of a gateway that ran and could not go on. Unlike a refused start it may work when tried again.
 const EXIT_FAILED: u8 = 1;
 
+/// Most characters of what is wrong with the arguments.
+const ARGUMENTS_SHOWN: usize = 16_384;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => {
+            // clap repeats the arguments as they are.
+            let text = error.render().to_string();
+            let _ = writeln!(std::io::stderr(), "{}", wavelane_base::text::lines(text.trim_end(), ARGUMENTS_SHOWN));
+            return ExitCode::from(EXIT_REFUSED);
+        }
+        Err(error) => error.exit(),
+    };
     if shaper::is_shaper_file(&arguments.config) {
         return match shaper::run(&arguments.config) {
             Ok(()) => ExitCode::SUCCESS,

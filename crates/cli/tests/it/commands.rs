@@ -357,3 +357,14 @@ fn names_that_are_not_utf_8_are_taken() {
     assert_eq!(run.status.code(), Some(0), "{}", err(&run));
     assert!(place.read("r/environment.json").contains("caf\u{fffd}.toml"));
 }
+
+#[test]
+fn arguments_of_others_move_no_cursor() {
+    for program in ["wavelane", "wavelaned"] {
+        let program = Path::new(WAVELANE).with_file_name(program);
+        let o = Command::new(program).arg("a\u{9b}31m\u{1b}[2J\u{202e}x").output().unwrap();
+        let said = String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.code() == Some(2) && said.contains("Usage"), "{said}");
+        assert!(!said.contains(['\u{9b}', '\u{1b}', '\u{202e}']) && said.contains("u{202e}"), "{said}");
+    }
+}

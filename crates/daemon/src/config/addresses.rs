@@ -25,7 +25,9 @@ pub(super) fn check_host_and_port(text: &str) -> Result<(), String> {
     // Two colons outside brackets: an IPv6 address whose last group would be taken for the port.
     let bare = !host.starts_with('[') && host.contains(':');
     let bracketed = host.starts_with('[') && text.parse::<SocketAddr>().is_err();
-    if port == 0 || host.is_empty() || bare || bracketed { Err(wrong()) } else { Ok(()) }
+    // It stands on terminals and in pages; the name of an interface may follow an address of IPv6.
+    let odd = host.chars().any(|c| !c.is_alphanumeric() && !"-_.:%[]@".contains(c));
+    if port == 0 || host.is_empty() || bare || bracketed || odd { Err(wrong()) } else { Ok(()) }
 }
 
 pub(crate) fn prefixes(key: &str, texts: &[String]) -> Result<Vec<IpPrefix>, ConfigError> {

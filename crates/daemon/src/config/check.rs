@@ -1,6 +1,8 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
-use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value};
+use super::{
+    Config, ConfigError, Intercept, PEER_NAME_MAX, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value,
+};
 use crate::{epoch, keys, whereabouts};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,10 @@ impl Config {
             return Err(value("peer", format!("at most {PEERS_MAX} peers, not {}", self.peers.len())));
         }
         for (i, p) in self.peers.iter().enumerate() {
+            if p.name.len() > PEER_NAME_MAX {
+                let why = format!("peer {} has one of {} octets: {PEER_NAME_MAX} at most", i + 1, p.name.len());
+                return Err(value("peer.name", why));
+            }
             if self.peers[..i].iter().any(|q| q.name == p.name) {
                 return Err(value("peer.name", format!("two peers are called '{}': rename one", p.name)));
             }
