@@ -21,6 +21,14 @@ enum Hook {
     Forward,
     /// Connections before they are taken.
     Prerouting,
+    /// The same, as they come from a device.
+    Ingress,
+    /// The same, where rules lead them elsewhere.
+    Redirection,
+    /// What we send.
+    Output,
+    /// The same, and all that is forwarded.
+    Postrouting,
 }
 
 /// A chain that drops what none of its rules accepts.
@@ -134,11 +142,16 @@ pub(crate) fn switches() -> String {
     keys.iter().map(|key| std::fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap_or_default()).collect()
 }
 
-/// What a line of `ip rule` says of a rule that another program put before ours and that every packet meets, as wg-quick does.
+/// What a line of `ip rule` says of a rule that another program put before ours and that every packet meets, as wg-quick does, or
+/// every one of an interface that is intercepted.
 fn before_ours(config: &Config, family: Family, rule: &str) -> Option<String> {
     let (preference, what) = rule.split_once(':')?;
     preference.parse().ok().filter(|preference: &u16| (1..NUMBER).contains(preference))?;
-    let words: Vec<&str> = what.split_ascii_whitespace().collect();
+    let mut words: Vec<&str> = what.split_ascii_whitespace().collect();
+    let is_taken = |name: &str| config.intercept.iter().flat_map(|i| &i.interfaces).any(|of| of == name);
+    if let Some(at) = words.windows(2).position(|pair| pair[0] == "iif" && is_taken(pair[1])) {
+        words.drain(at..at + 2);
+    }
     let whom = ["iif", "oif", "to", "tos", "sport", "dport", "ipproto", "uidrange", "[l3mdev-table]"];
     let is_every =
         words.windows(2).any(|pair| pair == ["from", "all"]) && !whom.iter().any(|word| words.contains(word));
@@ -187,8 +200,8 @@ fn hindrance(config: &Config, chain: &Strict, kind: Kind) -> Option<String> {
                 )
             })
         }
-        // Only single rules of such chains are looked at.
-        Hook::Prerouting => None,
+        // `single` looks at their rules and policies.
+        Hook::Prerouting | Hook::Ingress | Hook::Redirection | Hook::Output | Hook::Postrouting => None,
         Hook::Forward => {
             let device = config.tun.as_ref().map(|tun| &tun.name).or(own_tcp)?;
             (concerned && !accepts(&format!("\"{device}\""))).then(|| {
@@ -318,6 +331,9 @@ mod tests {
             ("4778:\tfrom all lookup main suppress_prefixlength 0", true),
             ("1000:\tfrom all lookup [l3mdev-table]", false),
             ("100:\tfrom all iif vpn0 lookup 7", false),
+            ("100:\tfrom all iif lan0 lookup 77", true),
+            ("100:\tfrom 10.9.0.0/24 iif lan0 lookup 77", false),
+            ("100:\tfrom all iif lan0 ipproto udp lookup 77", false),
             ("100:\tfrom 10.9.0.0/24 lookup 7", false),
             ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
             ("5270:\tfrom all lookup 52", false),

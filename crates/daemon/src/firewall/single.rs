@@ -4,14 +4,17 @@
 //! such a rule is not named, and what follows one that may accept is not either.
 
 use super::{Hook, JUMPS_MAX, Kind, has_routes};
-use crate::config::Config;
-use crate::rules::{Family, MARK_DIVERT, all_routes};
+use crate::config::{Config, prefix_text};
+use crate::rules::{Family, MARK_DIVERT, MARK_OWN, all_routes};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 use wavelane_base::text;
 
 /// Rules that are looked at for one kind of packet: chains may lead to one another many times over.
 const STEPS_MAX: usize = 20_000;
+/// Networks that a remedy names one by one.
+const NETWORKS_NAMED: usize = 8;
 /// Most of a rule that is shown.
 const RULE_SHOWN: usize = 160;
 
@@ -100,6 +103,34 @@ fn packets(config: &Config) -> Vec<Packet<'_>> {
                 ..blank(Hook::Prerouting, format!("connections that come from {name} before they are taken"))
             });
         }
+        for name in &intercept.interfaces {
+            let words = || format!("connections that come from {name} before they are taken");
+            let coming = || Packet {
+                iif: Some(name),
+                protocol: Some(TCP),
+                mark: Some(0),
+                to: routes(),
+                remedies: vec![format!("iifname \"{name}\" meta l4proto tcp")],
+                ..blank(Hook::Ingress, words())
+            };
+            let networks: Vec<String> = routes().iter().map(prefix_text).collect();
+            let to = format!("{} daddr {{ {} }}", family.nft(), networks.join(", "));
+            let some = if networks.len() > NETWORKS_NAMED { "meta l4proto tcp" } else { &to };
+            let remedies = vec![format!("iifname \"{name}\" {some}")];
+            all.push(Packet { hook: Hook::Redirection, remedies, ..coming() });
+            all.push(coming());
+        }
+        all.extend(sent(config, family).into_iter().flat_map(|packet| {
+            [Hook::Output, Hook::Postrouting].map(|hook| Packet {
+                hook,
+                words: packet.words.clone(),
+                mark: Some(MARK_OWN),
+                remedies: vec![format!("meta mark {MARK_OWN:#x}")],
+                to: packet.to.clone(),
+                from: packet.from.clone(),
+                ..packet
+            })
+        }));
         if let Some(tun) = &config.tun {
             let device = tun.name.as_str();
             let remedies = vec![format!("oifname \"{device}\""), format!("iifname \"{device}\"")];
@@ -125,6 +156,54 @@ fn packets(config: &Config) -> Vec<Packet<'_>> {
     all
 }
 
+/// What we send: to the peers that we call, to clients as their servers, and to servers for peers.
+fn sent(config: &Config, family: Family) -> Vec<Packet<'_>> {
+    let Some(intercept) = &config.intercept else { return Vec::new() };
+    let blank = |words| Packet {
+        hook: Hook::Output,
+        family,
+        iif: None,
+        oif: None,
+        protocol: Some(TCP),
+        port: None,
+        mark: None,
+        state: "new",
+        from: Vec::new(),
+        to: Vec::new(),
+        words,
+        remedies: Vec::new(),
+    };
+    let of_family = |address: &String| match address.parse::<std::net::SocketAddr>() {
+        Ok(number) => Family::of_address(number.ip()) == family,
+        Err(_) => true,
+    };
+    let lanes =
+        config.peers.iter().flat_map(|peer| peer.address.iter().chain(peer.lanes.iter().flat_map(|l| &l.address)));
+    let ports = lanes.filter(|at| of_family(at)).filter_map(|at| at.rsplit_once(':')?.1.parse().ok());
+    let ports: BTreeSet<u16> = ports.collect();
+    let mut all: Vec<Packet<'_>> = Vec::new();
+    all.extend(ports.into_iter().map(|port| Packet {
+        protocol: Some(UDP),
+        port: Some(port),
+        ..blank(format!("our datagrams to UDP port {port} of peers"))
+    }));
+    let served = config.peers.iter().flat_map(|peer| config.targets(peer));
+    let to: Vec<IpPrefix> = served.filter(|network| Family::of(network) == family).copied().collect();
+    if !to.is_empty() {
+        all.push(Packet { to, ..blank("connections that we make for peers".to_owned()) });
+    }
+    // A proxy with a device of its own answers through that.
+    if intercept.proxy.as_ref().is_none_or(|proxy| proxy.device.is_none()) {
+        all.extend(intercept.interfaces.iter().map(|name| Packet {
+            oif: Some(name),
+            state: "established",
+            from: all_routes(config, family),
+            ..blank(format!("what we answer by {name} to connections that are taken"))
+        }));
+    }
+    all
+}
+
 /// A table of nft, and its chains.
 struct Table<'a> {
     family: &'a str,
@@ -137,8 +216,28 @@ struct Table<'a> {
 struct Chain<'a> {
     name: &'a str,
     hook: Option<Hook>,
+    /// What it drops that none of its rules accepts.
+    is_strict: bool,
+    /// Whose packets it meets, at the hook ingress.
+    devices: Vec<&'a str>,
     rules: Vec<Vec<&'a str>>,
     texts: Vec<&'a str>,
+}
+
+impl<'a> Chain<'a> {
+    fn new(name: &'a str) -> Self {
+        Self { name, hook: None, is_strict: false, devices: Vec::new(), rules: Vec::new(), texts: Vec::new() }
+    }
+
+    /// Whether packets of this kind come to it, in a table of this family.
+    fn meets(&self, family: &str, packet: &Packet<'_>) -> bool {
+        let is_here = self.hook == Some(packet.hook);
+        if packet.hook == Hook::Ingress {
+            let of_device = packet.iif.is_some_and(|name| self.devices.contains(&name));
+            return is_here && ["inet", "netdev"].contains(&family) && of_device;
+        }
+        is_here && ["inet", packet.family.nft()].contains(&family)
+    }
 }
 
 fn tables(listing: &str) -> Vec<Table<'_>> {
@@ -152,7 +251,7 @@ fn tables(listing: &str) -> Vec<Table<'_>> {
                 in_chain = false;
             }
             (["chain", name, "{", ..], Some(table)) => {
-                table.chains.push(Chain { name, hook: None, rules: Vec::new(), texts: Vec::new() });
+                table.chains.push(Chain::new(name));
                 in_chain = true;
             }
             (["flags", flags @ ..], Some(table)) if !in_chain => {
@@ -162,9 +261,20 @@ fn tables(listing: &str) -> Vec<Table<'_>> {
             (_, Some(table)) if in_chain => {
                 let Some(chain) = table.chains.last_mut() else { continue };
                 match words.as_slice() {
-                    ["type", "filter", "hook", "input", ..] => chain.hook = Some(Hook::Input),
-                    ["type", "filter", "hook", "forward", ..] => chain.hook = Some(Hook::Forward),
-                    ["type", "filter", "hook", "prerouting", ..] => chain.hook = Some(Hook::Prerouting),
+                    ["type", kind, "hook", hook, ..] => {
+                        chain.hook = match (*kind, *hook) {
+                            ("filter", "input") => Some(Hook::Input),
+                            ("filter", "forward") => Some(Hook::Forward),
+                            ("filter", "prerouting") => Some(Hook::Prerouting),
+                            ("filter", "ingress") => Some(Hook::Ingress),
+                            ("filter" | "route", "output") => Some(Hook::Output),
+                            ("filter", "postrouting") => Some(Hook::Postrouting),
+                            ("nat", "prerouting") => Some(Hook::Redirection),
+                            _ => None,
+                        };
+                        chain.is_strict = line.contains("policy drop");
+                        chain.devices = line.split('"').skip(1).step_by(2).collect();
+                    }
                     ["type", ..] | [] => {}
                     _ => {
                         chain.rules.push(tokens(line));
@@ -255,6 +365,7 @@ impl Packet<'_> {
             let one = match (*word, rest) {
                 ("accept", _) => return (fit, Verdict::Accept),
                 ("drop" | "reject", _) => return (fit, Verdict::Drop),
+                ("redirect" | "dnat", _) => return (fit, Verdict::Drop),
                 ("return", _) => return (fit, Verdict::Return),
                 ("jump", [chain, ..]) => return (fit, Verdict::Jump(chain)),
                 ("goto", [chain, ..]) => return (fit, Verdict::Goto(chain)),
@@ -295,7 +406,8 @@ impl Packet<'_> {
                 ("fib", ["daddr", "type", rest @ ..]) => {
                     words = rest;
                     // What is taken goes to other hosts; what peers send, to this one.
-                    let kind = if self.protocol == Some(UDP) { "local" } else { "unicast" };
+                    let is_for_us = self.protocol == Some(UDP) && self.hook == Hook::Input;
+                    let kind = if is_for_us { "local" } else { "unicast" };
                     any(value(&mut words), |of| Fit::of(of == kind))
                 }
                 _ => Fit::Unsure,
@@ -398,6 +510,8 @@ struct Walk<'t, 'a> {
     steps: usize,
     /// A rule before may have accepted it.
     unsure: bool,
+    /// A rule before has accepted some of it.
+    partly: bool,
 }
 
 /// How a chain ends for it.
@@ -421,6 +535,7 @@ impl<'t> Walk<'t, '_> {
                 (_, Fit::None) | (Verdict::Next, _) => {}
                 (Verdict::Accept, Fit::All) => return End::Accepted,
                 (Verdict::Accept, Fit::Unsure) => self.unsure = true,
+                (Verdict::Accept, Fit::Some) => self.partly = true,
                 (Verdict::Drop, Fit::Some | Fit::All) if !self.unsure => {
                     let is_bare = rule
                         .iter()
@@ -436,7 +551,10 @@ impl<'t> Walk<'t, '_> {
                         End::Goes if matches!(verdict, Verdict::Goto(_)) && fit == so_far => return End::Goes,
                         End::Goes => {}
                         End::Accepted if fit == Fit::All => return End::Accepted,
-                        End::Accepted => self.unsure |= fit == Fit::Unsure,
+                        End::Accepted => {
+                            self.unsure |= fit == Fit::Unsure;
+                            self.partly |= fit == Fit::Some;
+                        }
                         dropped @ End::Dropped(..) => return dropped,
                     }
                 }
@@ -457,16 +575,25 @@ pub(super) fn findings(
     let packets = packets(config);
     for table in tables(listing).iter().filter(|table| !table.name.starts_with("wavelane")) {
         for packet in &packets {
-            let of_family = ["inet", packet.family.nft()].contains(&table.family);
-            for chain in table.chains.iter().filter(|chain| of_family && chain.hook == Some(packet.hook)) {
+            for chain in table.chains.iter().filter(|chain| chain.meets(table.family, packet)) {
                 let is_lane = packet.protocol == Some(UDP);
                 let is_known = known.iter().any(|(family, name, of)| {
                     (family.as_str(), name.as_str(), of.as_str()) == (table.family, table.name, chain.name)
                 });
-                let mut walk = Walk { table, packet, steps: 0, unsure: false };
-                let End::Dropped(rule, of, fit, last) = walk.through(chain, Fit::All, JUMPS_MAX) else { continue };
+                // Of the others `hindrance` judges what a whole chain does.
+                let by_policy = matches!(packet.hook, Hook::Ingress | Hook::Output | Hook::Postrouting);
+                let mut walk = Walk { table, packet, steps: 0, unsure: false, partly: false };
+                let (rule, of, fit, last) = match walk.through(chain, Fit::All, JUMPS_MAX) {
+                    End::Dropped(rule, of, fit, last) => (rule, of, fit, last && !by_policy),
+                    End::Goes
+                        if by_policy && chain.is_strict && !walk.unsure && !walk.partly && walk.steps <= STEPS_MAX =>
+                    {
+                        ("policy drop", chain.name, Fit::All, false)
+                    }
+                    _ => continue,
+                };
                 // Ports that forwarded packets may not reach are the operator's concern.
-                let meant = packet.hook != Hook::Input && fit != Fit::All;
+                let meant = !matches!(packet.hook, Hook::Input | Hook::Redirection) && fit != Fit::All;
                 if is_known && !is_lane || meant || last && of == chain.name && !is_lane {
                     continue;
                 }
@@ -475,8 +602,9 @@ pub(super) fn findings(
                 let older = if kind == Kind::Older { " of iptables-legacy" } else { "" };
                 let remedies: Vec<String> = packet.remedies.iter().map(insert).collect();
                 let some = if fit == Fit::All { "" } else { "some of the " };
+                let does = if packet.hook == Hook::Redirection { "leads away" } else { "drops" };
                 found.push(format!(
-                    "the rule '{}' in chain {of} of table {family} {name}{older} drops {some}{}; run {}, and have your firewall do so at boot",
+                    "the rule '{}' in chain {of} of table {family} {name}{older} {does} {some}{}; run {}, and have your firewall do so at boot",
                     text::line(rule, RULE_SHOWN),
                     packet.words,
                     remedies.join(" and ")
@@ -593,5 +721,77 @@ mod tests {
         let found = said(&tun, "forward", &["ip saddr 10.0.0.0/8 oifname \"lan0\" drop"]);
         assert!(found.len() == 1 && found[0].contains("packets between lan0 and wavelane0"), "{found:?}");
         assert_eq!(said(&tun, "forward", &["tcp dport 25 drop", "iifname \"docker0\" drop"]), [""; 0]);
+    }
+
+    #[test]
+    fn what_we_send_and_what_is_led_away_is_named() {
+        let calls = config(
+            "address = \"192.0.2.1:4780\"\nallow_targets = [\"10.1.0.0/24\"]\n[intercept]\ninterfaces = [\"lan0\"]",
+        );
+        for hook in ["output", "postrouting"] {
+            let found = said(&calls, hook, &["udp dport 4780 drop"]);
+            assert!(found.len() == 1 && found[0].contains("our datagrams to UDP port 4780 of peers"), "{found:?}");
+            assert!(found[0].contains("BASE meta mark 0x574c0001 accept`"), "{found:?}");
+            let found = said(&calls, hook, &["oifname \"lan0\" meta l4proto tcp drop"]);
+            assert!(found.len() == 1 && found[0].contains("what we answer by lan0"), "{found:?}");
+            for passes in [
+                &["oifname \"lo\" drop", "ct state invalid drop", "tcp dport 25 drop", "udp dport 53 drop"][..],
+                &["meta mark 0x574c0001 accept", "drop"],
+            ] {
+                assert_eq!(said(&calls, hook, passes), [""; 0], "{passes:?}");
+            }
+        }
+        assert_eq!(said(&config("[intercept]\ninterfaces = [\"lan0\"]"), "output", &["udp dport 4780 drop"]), [""; 0]);
+        // As of ufw's `deny outgoing`.
+        let denied = |rules: &str| {
+            let listing = format!(
+                "table ip filter {{\n\tchain OUTPUT {{\n\t\ttype filter hook output priority filter; policy drop;\n\t\toifname \"lo\" accept\n\t\tct state related,established accept\n{rules}\t}}\n}}\n"
+            );
+            findings(&calls, (&listing, Kind::Nft), &[])
+        };
+        let found = denied("");
+        assert!(
+            found.len() == 2 && found.iter().all(|line| line.contains("'policy drop' in chain OUTPUT")),
+            "{found:?}"
+        );
+        assert_eq!(denied("\t\tmeta mark 0x574c0001 accept\n"), [""; 0]);
+        assert_eq!(
+            denied("\t\tudp dport 4780 accept\n\t\ttcp dport { 80, 443 } accept\n"),
+            [""; 0],
+            "as the operator means it"
+        );
+        // At a device, and where rules lead elsewhere.
+        let lan = config("[intercept]\ninterfaces = [\"lan0\"]");
+        let at = |family: &str, device: &str, rule: &str| {
+            let listing = format!(
+                "table {family} f {{\n\tchain in {{\n\t\ttype filter hook ingress device \"{device}\" priority filter; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
+            );
+            findings(&lan, (&listing, Kind::Nft), &[])
+        };
+        for family in ["netdev", "inet"] {
+            let found = at(family, "lan0", "ip protocol tcp drop");
+            assert!(found.len() == 1 && found[0].contains("that come from lan0 before they are taken"), "{found:?}");
+        }
+        assert_eq!(at("netdev", "wan0", "ip protocol tcp drop"), [""; 0]);
+        assert_eq!(at("netdev", "lan0", "ip saddr 192.0.2.7 drop"), [""; 0]);
+        let led = |rule: &str| {
+            let listing = format!(
+                "table ip nat {{\n\tchain PREROUTING {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
+            );
+            findings(&lan, (&listing, Kind::Nft), &[])
+        };
+        let found = led("iifname \"lan0\" tcp dport 80 counter packets 0 bytes 0 redirect to :3128");
+        assert!(found.len() == 1 && found[0].contains("leads away some of the connections"), "{found:?}");
+        let remedy = "nat PREROUTING iifname \"lan0\" ip daddr { 10.3.0.0/24, 10.4.0.0/24 } accept`";
+        assert!(found[0].contains(remedy), "{found:?}");
+        assert_eq!(led("ip daddr 10.0.0.0/8 ip protocol tcp dnat to 10.9.9.9").len(), 1);
+        for passes in [
+            "iifname \"wan0\" tcp dport 80 dnat to 10.0.0.2:80",
+            "fib daddr type local tcp dport 80 redirect to :8080",
+            "udp dport 53 redirect to :5353",
+            "ip daddr 192.0.2.1 tcp dport 80 dnat to 10.0.0.2",
+        ] {
+            assert_eq!(led(passes), [""; 0], "{passes}");
+        }
     }
 }

@@ -376,6 +376,24 @@ fn a_firewall_in_the_way_is_named_with_its_remedy() {
     }
     wait_for("nothing in the way again", || a.status().hindrances.is_empty());
     says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    // What we send, what is led away, what is dropped at the device, and another's policy rule.
+    let around = "iptables -A OUTPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT; iptables -P OUTPUT DROP; \
+         iptables -t nat -A PREROUTING -i lan0 -p tcp --dport 7 -j REDIRECT --to-ports 9; \
+         nft add table netdev wall; nft 'add chain netdev wall in { type filter hook ingress device \"lan0\" priority 0; }'; \
+         nft add rule netdev wall in ip protocol tcp drop; ip rule add pref 100 iif lan0 lookup 77";
+    world.sh(&world.a, around);
+    a.wait_log("'policy drop' in chain OUTPUT of table ip filter drops our datagrams to UDP port 4780 of peers");
+    a.wait_log("of table ip nat leads away some of the connections that come from lan0");
+    a.wait_log("of table netdev wall drops connections that come from lan0");
+    a.wait_log("iif lan0 lookup 77");
+    world.sh(&world.a, "ip rule del pref 100");
+    for line in a.status().hindrances {
+        for remedy in line.split('`').filter(|part| part.starts_with("nft insert")) {
+            world.sh(&world.a, remedy);
+        }
+    }
+    wait_for("nothing in the way at last", || a.status().hindrances.is_empty());
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
 }
 
 #[test]
