@@ -143,7 +143,13 @@ pub struct InitArgs {
     pub name: String,
     /// Make a split proxy, which needs no other gateway: TCP that arrives by each --interface, to each --route or everywhere, is
     /// ended here and goes on as another connection.
-    #[arg(long)]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "key", "listen", "peer_name", "peer_key", "peer_address", "serves", "allow_targets", "local", "tun",
+            "tun_addresses", "forwards", "source"
+        ]
+    )]
     pub proxy: bool,
     /// Where to write wavelaned.toml.
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -185,11 +185,15 @@ fn make(tun: &Tun) -> Result<OffloadTun, DeviceError> {
     Ok(made)
 }
 
-/// Makes the device of a proxy on our own TCP. It has no address and carries packets of every size.
+/// The address of a proxy's device: link-local (RFC 3927), of its link alone. A device without one passes no loose reverse-path check.
+const PROXY_ADDRESS: &str = "169.254.77.1/32";
+
+/// Makes the device of a proxy on our own TCP. It carries packets of every size.
 pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
     let made = OffloadTun::open(name, true)?;
     run("ip", &["link", "set", "dev", name, "mtu", &u16::MAX.to_string()], "")?;
     no_made_up_address(name);
+    run("ip", &["address", "add", PROXY_ADDRESS, "scope", "link", "dev", name], "")?;
     allow_other_ways(name)?;
     // This host's own ICMP errors about packets that are not split come back through it too.
     let path = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");

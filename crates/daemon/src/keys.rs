@@ -18,6 +18,11 @@ pub enum KeyError {
     /// The file does not exist.
     #[error("key file {0} does not exist: make one with `wavelane keygen --out {0}`")]
     Missing(PathBuf),
+    /// The file that both gateways need does not exist.
+    #[error(
+        "pre-shared key file {0} does not exist: make it once with `wavelane keygen --out {0}` and copy it to the other gateway"
+    )]
+    MissingShared(PathBuf),
     /// Others may read the file.
     #[error("key file {path} can be read by others (mode {mode:03o}): run `chmod 600 {path}`")]
     Exposed {
@@ -81,6 +86,14 @@ pub fn key_from_base64(text: &str) -> Option<[u8; KEY_LEN]> {
 /// Reads a private or pre-shared key; refuses a file that others may read.
 pub fn read_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
     key_from_base64(&read_private(path)?).ok_or_else(|| KeyError::Malformed(path.display().to_string()))
+}
+
+/// Reads a key that both gateways need.
+pub(crate) fn read_shared_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
+    read_key(path).map_err(|e| match e {
+        KeyError::Missing(path) => KeyError::MissingShared(path),
+        other => other,
+    })
 }
 
 /// Reads a short text; refuses a file that others may read.
@@ -177,6 +190,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("key");
         assert!(matches!(read_key(&path), Err(KeyError::Missing(_))));
+        assert!(matches!(read_shared_key(&path), Err(KeyError::MissingShared(_))));
         write_key(&path, &[7; 32]).unwrap();
         assert_eq!(read_key(&path).unwrap(), [7; 32]);
         assert!(matches!(write_key(&path, &[8; 32]), Err(KeyError::Exists(_))));

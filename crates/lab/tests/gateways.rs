@@ -189,10 +189,10 @@ fn split_proxies_stand_on_every_gateway_that_a_flow_crosses() {
     // What the air lost was repaired by the proxies; a busy host makes an end repeat a few segments needlessly.
     assert!(raw.kernels.iter().all(|kernel| kernel.repeated * 100 <= kernel.sent), "{:?}", raw.kernels);
     assert!(raw.spent.programs_s.is_some());
-    let knob = text.replace("segment = \"1000 B\"", "ack-every = 3");
+    let knob = text.replace("segment = \"1000 B\"", "sack = false");
     let review = LabBackend.review(&Scenario::parse(&knob, Path::new(".")).unwrap());
     let why = format!("{:?}", review.treatment_of(scenario.stacks[0]));
-    assert!(why.contains("ack-every") && why.contains("--on sim"), "{why}");
+    assert!(why.contains("sack") && why.contains("--on sim"), "{why}");
 }
 
 /// Three gateways in a row, whose edges seal: the middle one is a relay with two neighbours.

@@ -37,6 +37,10 @@ type Preset = fn() -> CableConfig;
 /// Presets by name.
 const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
 
+/// The kinds of channels, and whether that is the cell: those with files of their own are told apart before.
+const KINDS: &[(&str, bool)] =
+    &[("cable", false), ("wifi", true), ("bluetooth", false), ("cellular", false), ("serial", false)];
+
 /// `[channels.NAME]`.
 pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Base<'_>) -> Result<Channel, ScenarioError> {
     let table = value.table("[channels.air]")?;
@@ -48,7 +52,7 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Base<'_>) -> Result<
             "serial" => return crate::parse_serial::serial(name, &table, base),
             _ => {}
         }
-        if word(&kind, "kind of channel", &[("cable", false), ("wifi", true)], "\"cable\"")? {
+        if word(&kind, "kind of channel", KINDS, "\"cable\"")? {
             return crate::parse_wifi::wifi(name, &table);
         }
     }

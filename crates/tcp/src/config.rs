@@ -213,6 +213,8 @@ impl Config {
             delayed_ack_count: knobs.ack_every.unwrap_or(self.delayed_ack_count),
             // An acknowledgement per segment includes those beyond a hole.
             compressed_acks: if knobs.ack_every == Some(1) { 0 } else { self.compressed_acks },
+            // As rare as asked for also where each segment is pushed and read at once.
+            ack_when_read: self.ack_when_read && knobs.ack_every.is_none_or(|every| every <= 2),
             delayed_ack_timer: knobs.ack_delay.unwrap_or(self.delayed_ack_timer),
             rto_floor: knobs.rto_min.map_or(self.rto_floor, RtoFloor::Total),
             rto_initial: knobs.rto_initial.unwrap_or(self.rto_initial),

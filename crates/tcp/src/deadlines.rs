@@ -89,9 +89,13 @@ impl Sender {
     /// RFC 6298, section 5.4 to 5.6.
     fn on_rto(&mut self, now: Instant) -> bool {
         let retries = if self.una == 0 { self.config.syn_retries } else { self.config.data_retries };
-        let probe = self.config.probe.filter(|_| self.probes && self.una > 0);
-        let tries = probe.map_or(0, |probe| OUTAGE_PATIENCE.as_nanos() / probe.as_nanos().max(1));
-        if self.retries >= retries.max(u32::try_from(tries).unwrap_or(u32::MAX)) {
+        if self.retries == 0 {
+            self.silent_since = now;
+        }
+        // Tries made often, or because its side is heard again, say nothing of how long an outage lasts.
+        let often = self.config.probe.is_some() && self.una > 0;
+        let patient = often && now.since(self.silent_since) < OUTAGE_PATIENCE;
+        if self.retries >= retries && !patient {
             return true;
         }
         let first = match self.phase {

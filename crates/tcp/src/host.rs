@@ -17,6 +17,8 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 const CONNECTIONS_MAX: usize = 65_536;
 /// Most half-open connections; further SYNs are dropped.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
+/// SYN-ACKs that a transparent host repeats: 15 s in all.
+const SYN_ACK_RETRIES: u32 = 3;
 /// Most queued resets for segments without a connection; further ones are not sent.
 const RESETS_MAX: usize = 64;
 
@@ -396,7 +398,12 @@ impl Host {
             let numbers = self.numbering.of(now, segment.target, segment.source);
             let of_port = self.listening.get(&segment.target).and_then(Option::as_ref);
             let config = of_port.unwrap_or_else(|| self.config_towards(segment.source.ip()));
-            let other = self.of_callers.map(|make| make(config.clone()));
+            let mut other = self.of_callers.map(|make| make(config.clone()));
+            if self.transparent {
+                // Whoever opens and never answers leaves its place while a door still waits.
+                let config = other.get_or_insert_with(|| config.clone());
+                config.syn_retries = config.syn_retries.min(SYN_ACK_RETRIES);
+            }
             let connection = Connection::accept(now, other.as_ref().unwrap_or(config), segment, numbers);
             self.half_open += 1;
             self.insert(connection);

@@ -121,6 +121,8 @@ pub(super) struct Sender {
     pub(super) persist: Persist,
     /// Timeouts in a row without progress.
     pub(super) retries: u32,
+    /// When the first of them was.
+    pub(super) silent_since: Instant,
     /// See [`Config::probe`]: it is the one that tries, and the controller before the outage.
     pub(super) probes: bool,
     pub(super) prior: Option<Algorithm>,
@@ -176,6 +178,7 @@ impl Sender {
             tail_at: None,
             persist: Persist::default(),
             retries: 0,
+            silent_since: Instant::ZERO,
             probes: false,
             prior: None,
             called_back: false,

@@ -58,7 +58,7 @@ impl Peer {
         }
         Ok(Self {
             public_key,
-            preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,
+            preshared_key: t.preshared_key.as_ref().map(|p| keys::read_shared_key(&folder.join(p))).transpose()?,
             routes: prefixes(&key("routes"), &t.routes)?,
             next_hops: t.next_hops.iter().map(|hop| next_hop(hop, &key("next_hops"))).collect::<Result<_, _>>()?,
             allow_targets,

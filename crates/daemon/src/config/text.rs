@@ -110,7 +110,10 @@ fn in_words(key: &str, message: String) -> String {
         };
     };
     if let ("map", "a sequence", true) = (got, expected, LISTED.contains(&key)) {
-        return format!("{key} is a list of tables, each with a title of its own: write [[{key}]] in place of [{key}]");
+        let below = key
+            .rsplit_once('.')
+            .map_or(String::new(), |(of, _)| format!(", below the [{of}] or [[{of}]] that it belongs to"));
+        return format!("{key} is a list of tables, each with a title of its own: write [[{key}]]{below}, not [{key}]");
     }
     let text = got.strip_prefix("string ").map(|text| text.trim_matches('"'));
     if let (Some(text), "a sequence") = (text, expected) {
@@ -265,7 +268,7 @@ mod tests {
             ("list = 3", "f, line 1: list must be a list, such as [\"a\", \"b\"], not 3"),
             (
                 "[peer]\nmtu = 1",
-                "f, line 1: peer is a list of tables, each with a title of its own: write [[peer]] in place of [peer]",
+                "f, line 1: peer is a list of tables, each with a title of its own: write [[peer]], not [peer]",
             ),
             ("at = \"10.0.0.256\"", "f, line 1: at must be an IPv4 address, such as \"192.0.2.1\""),
             ("\nlist = [\"a\", 3]", "f, line 2: list must be a text in quotes, not 3"),

@@ -263,7 +263,10 @@ fn exempt(texts: &[String]) -> Result<Exempt, ConfigError> {
             }
             Some(("dscp", number)) => exempt.dscps.push(number.parse().ok().filter(|d| *d < 64).ok_or_else(none)?),
             Some(_) => return Err(none()),
-            None => exempt.networks.push(text.parse().map_err(|_| none())?),
+            None => {
+                let _: IpPrefix = text.parse().map_err(|_| none())?;
+                exempt.networks.extend(prefixes(KEY, std::slice::from_ref(text))?);
+            }
         }
     }
     if texts.len() > LIST_MAX {

@@ -26,7 +26,7 @@ fn exemptions_are_networks_ports_and_code_points() {
         (proxy.exempt.networks.len(), &proxy.exempt.ports[..], &proxy.exempt.dscps[..]),
         (2, &[22][..], &[46][..])
     );
-    for wrong in ["port 0", "dscp 64", "port", "10.0.0.0", "colour red"] {
+    for wrong in ["port 0", "dscp 64", "port", "10.0.0.0", "10.7.0.9/16", "colour red"] {
         let said = read(&with(&format!("exempt = [{wrong:?}]"), "")).unwrap_err();
         assert!(said.contains(wrong), "{said}");
     }
@@ -112,6 +112,7 @@ fn our_own_tcp_has_every_knob() {
         send_buffer: 4 << 20,
         initial_window: 4,
         delayed_ack_count: 4,
+        ack_when_read: false,
         delayed_ack_timer: Span::from_millis(100),
         quick_acks: 0,
         rto_initial: Span::from_secs(3),

@@ -193,7 +193,10 @@ fn pair_config(settings: &Settings) -> PairConfig {
 fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError> {
     let word = Settings::usual_congestion();
     let bbr = Tuning { congestion: Some(word.into()), ..Tuning::default() };
+    // The engine on our own TCP has all that its words say, whatever the kernel has.
+    let own = settings.engine != Engine::Kernel;
     let (usual, remark) = match bbr.probe() {
+        _ if own => (Some(word), None),
         Ok(()) => (Some(word), None),
         Err((_, e)) => {
             let why = format!(
@@ -204,7 +207,7 @@ fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError>
     };
     let fixed = |tuning: Tuning| Tuning { buffers: Buffers { adapts: false, ..tuning.buffers }, ..tuning };
     let of = |side: &Side| fixed(side.tuning(usual));
-    for side in &settings.sides {
+    for side in settings.sides.iter().filter(|_| !own) {
         of(side).probe().map_err(|(knob, source)| ProxyError::Knob {
             knob,
             side: side.name.clone(),
@@ -213,7 +216,8 @@ fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError>
                 "congestion" => {
                     "load its module (`modprobe tcp_NAME`), or name one of net.ipv4.tcp_available_congestion_control"
                 }
-                _ => "it needs a newer kernel (Linux 6.18): remove it",
+                "rto_min" => "a kernel (from Linux 6.18 on) takes at most 200 ms; `engine = \"userspace\"` takes more",
+                _ => "it needs a newer kernel (Linux 6.18): remove it, or take `engine = \"userspace\"`",
             },
         })?;
     }

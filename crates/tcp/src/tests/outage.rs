@@ -81,3 +81,26 @@ fn one_tries_and_all_go_on() {
         assert_eq!(waiting, 0, "link {link}");
     }
 }
+
+/// The link comes up again and again and nothing crosses: that is one outage, whose tries are no measure of its length.
+#[test]
+fn an_outage_that_seems_over_ends_no_connection() {
+    let known = Config { probe: Some(Span::from_millis(200)), ..Config::default() };
+    let mut world = World::new([known, Config::default()], [Way::clean(100, 5, 1_000_000); 2], 5);
+    let flow = world.open(Instant::from_millis(200))[0];
+    world.filter = Some(|_, _, _| true);
+    let from = world.now;
+    assert_eq!(Streams::write(&mut world.hosts[0], from, flow, &[1; 1_000]), 1_000);
+    for second in [8, 9, 20, 60] {
+        let at = from + Span::from_secs(second);
+        world.run(at);
+        world.hosts[0].call_back(at);
+    }
+    let at = from + Span::from_secs(80);
+    world.run(at);
+    world.filter = None;
+    world.hosts[0].call_back(at);
+    world.run(at + Span::from_secs(1));
+    assert_eq!(world.hosts[0].connection(flow).and_then(|c| c.undelivered()), None);
+    assert!(world.hosts[0].status(flow).is_some(), "the connection was given up");
+}

