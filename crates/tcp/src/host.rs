@@ -17,6 +17,8 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 const CONNECTIONS_MAX: usize = 65_536;
 /// Most half-open connections; further SYNs are dropped.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
+/// No configuration tries sooner in an outage: the least that `probe` of a side may say.
+const PROBE_LEAST: Span = Span::from_millis(50);
 /// SYN-ACKs that a transparent host repeats: 15 s in all.
 const SYN_ACK_RETRIES: u32 = 3;
 /// Most queued resets for segments without a connection; further ones are not sent.
@@ -156,7 +158,11 @@ impl Host {
         let before = self.heard.insert(side, now);
         let Some(flows) = self.silent.get(&side) else { return };
         let after = before.map_or(Span::MAX, |before| now.since(before));
-        // A side of which others are heard all the time is not out: one that does not answer is gone by itself.
+        // A side of which others are heard all the time is not out: one that does not answer is gone by itself. However many those are,
+        // that costs a comparison.
+        if after < PROBE_LEAST {
+            return;
+        }
         let calls = |flow: &&FlowId| {
             let probe = self.connection(**flow).and_then(|connection| connection.config.probe);
             probe.is_some_and(|probe| after >= probe)
