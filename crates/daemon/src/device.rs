@@ -10,7 +10,7 @@ use crate::config::{Config, Intercept, OnFailure, Tun, TunAddress, prefix_text, 
 use crate::kernel::Down;
 use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, attached, excepted, open_addresses};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::tun::{OffloadTun, TunError};
@@ -186,20 +186,30 @@ fn make(tun: &Tun) -> Result<OffloadTun, DeviceError> {
 }
 
 /// The address of a proxy's device: link-local (RFC 3927), of its link alone. A device without one passes no loose reverse-path check.
-const PROXY_ADDRESS: &str = "169.254.77.1/32";
+pub(crate) const PROXY_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
+/// It carries packets of every size.
+const PROXY_MTU: u32 = u16::MAX as u32;
 
-/// Makes the device of a proxy on our own TCP. It carries packets of every size.
+/// Makes the device of a proxy on our own TCP.
 pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
     let made = OffloadTun::open(name, true)?;
-    run("ip", &["link", "set", "dev", name, "mtu", &u16::MAX.to_string()], "")?;
-    no_made_up_address(name);
-    run("ip", &["address", "add", PROXY_ADDRESS, "scope", "link", "dev", name], "")?;
+    set_up_for_proxy(name)?;
     allow_other_ways(name)?;
     // This host's own ICMP errors about packets that are not split come back through it too.
     let path = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");
     let refused = |e: std::io::Error| ToolError::Refused { tool: path.clone(), said: e.to_string() };
     std::fs::write(&path, "1").map_err(refused)?;
     Ok(made)
+}
+
+/// Sets it up, with its MTU and its address.
+pub(crate) fn set_up_for_proxy(name: &str) -> Result<(), ToolError> {
+    if wavelane_host::interface_index(name).and_then(wavelane_host::routes::interface_mtu) != Some(PROXY_MTU) {
+        run("ip", &["link", "set", "dev", name, "mtu", &PROXY_MTU.to_string()], "")?;
+        no_made_up_address(name);
+    }
+    run("ip", &["address", "replace", &format!("{PROXY_ADDRESS}/32"), "scope", "link", "dev", name], "")?;
+    run("ip", &["link", "set", "dev", name, "up"], "").map(drop)
 }
 
 /// Routers have no use for an address that the kernel makes up, as it does when IPv6 comes back with an MTU that is large enough; a kernel

@@ -73,6 +73,7 @@ impl Installed {
             }
             Part::ClosedTable => rules::close(&wanted.config),
             Part::HeldSyns => self.rules.hold_anew(&wanted.config),
+            Part::OrphansTable => rules::raise_orphans(&wanted.config).map(drop),
         }
     }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Rules {
     queue_rule: bool,
     /// The IP versions whose SYNs are led to our chain.
     held: Vec<Family>,
+    /// An earlier process ended without an orderly stop: its connections are reset by a table that stands.
+    found_orphans: bool,
     _lock: Claim,
 }
 
@@ -150,6 +152,7 @@ impl Rules {
             device: config.intercept.as_ref().and_then(|i| i.proxy.as_ref()?.device.clone()),
             queue_rule: false,
             held: Vec::new(),
+            found_orphans: orphans_stand(),
             _lock: lock,
         };
         rules.lead_home()?;
@@ -159,9 +162,8 @@ impl Rules {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
         })?);
-        match userspace::orphans(config, &Around::read(config)?) {
-            Some(table) => drop(run("nft", &["-f", "-"], &table)?),
-            None => lift_orphans(),
+        if !raise_orphans(config)? {
+            lift_orphans();
         }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
@@ -180,7 +182,7 @@ impl Rules {
     pub(crate) fn lead_home(&self) -> Result<(), ToolError> {
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
         if let Some(device) = &self.device {
-            run("ip", &["link", "set", "dev", device, "up"], "")?;
+            device::set_up_for_proxy(device)?;
         }
         Family::each(|family| {
             if self.device.is_none() && family as usize >= self.ports.len() {
@@ -192,6 +194,10 @@ impl Rules {
             let led = run("ip", &route, "").map(drop);
             family.add_rule(&["fwmark", &mark, "lookup", &number, "priority", &number]).and(led)
         })
+    }
+    /// The device that marked packets are led to.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
     /// The route that leads there.
     fn home(&self, family: Family) -> String {
@@ -219,9 +225,7 @@ impl Rules {
     /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
     pub(crate) fn replace(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
         self.take(config, down)?;
-        if let Some(table) = userspace::orphans(config, &Around::read(config)?) {
-            run("nft", &["-f", "-"], &table)?;
-        }
+        raise_orphans(config)?;
         close(config)?;
         if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
     }
@@ -263,6 +267,10 @@ impl Rules {
         lift_orphans();
         lift();
     }
+    /// Whether there may be ends of connections that a process before this one had, and nobody knows any more.
+    pub(crate) fn found_orphans(&self) -> bool {
+        self.found_orphans
+    }
     /// Whether SYNs are held until the far server has answered.
     pub(crate) fn holds_syns(&self) -> bool {
         self.queue_rule
@@ -292,6 +300,21 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
         return Ok(());
     }
     run("nft", &["-f", "-"], &closed_table(config, &Around::read(config)?)).map(drop)
+}
+
+/// Has the connections that a proxy on our own TCP has reset when its process is gone. Returns whether `config` asks for one.
+pub(crate) fn raise_orphans(config: &Config) -> Result<bool, ToolError> {
+    let table = userspace::orphans(config, &Around::read(config)?);
+    table.map_or(Ok(false), |table| run("nft", &["-f", "-"], &table).map(|_| true))
+}
+
+/// Whether `config` asks for a table that resets what a proxy had.
+pub(crate) fn has_orphans(config: &Config) -> bool {
+    config.intercept.as_ref().and_then(|i| i.proxy.as_ref()).is_some_and(|proxy| proxy.device.is_some())
+}
+
+fn orphans_stand() -> bool {
+    run("nft", &["list", "tables", "inet"], "").is_ok_and(|tables| tables.contains(ORPHANS))
 }
 
 fn lift_orphans() {

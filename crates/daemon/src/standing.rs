@@ -26,10 +26,13 @@ pub(crate) enum Part {
     ClosedTable,
     /// The rules that hold SYNs.
     HeldSyns,
+    /// The table that resets what a proxy on our own TCP had, once that is gone.
+    OrphansTable,
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::PolicyRules, Self::Routes, Self::Device, Self::ClosedTable, Self::HeldSyns];
+    const ALL: [Self; 6] =
+        [Self::PolicyRules, Self::Routes, Self::Device, Self::ClosedTable, Self::HeldSyns, Self::OrphansTable];
 
     /// What it is, and what usually takes it away.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
@@ -42,9 +45,10 @@ impl Part {
                 "routes in our tables 4780 and 4781",
                 "`ip route flush` or a network manager that restarts removes them, `ip route add ... table` adds others; systemd-networkd spares them with ManageForeignRoutes=no",
             ),
-            Self::Device => {
-                ("the packet door's device, its MTU or its addresses", "somebody ran `ip link` or `ip address`")
-            }
+            Self::Device => (
+                "the packet door's device, or a proxy's, its MTU or its addresses",
+                "somebody ran `ip link` or `ip address`",
+            ),
             Self::ClosedTable => (
                 "the nft table inet wavelane_closed",
                 "`nft flush ruleset` removes it, as a restart of nftables.service does",
@@ -52,6 +56,10 @@ impl Part {
             Self::HeldSyns => (
                 "the iptables rules that hold SYNs (raw, WAVELANE)",
                 "`nft flush ruleset`, `iptables-restore` or a reload of the firewall removes them",
+            ),
+            Self::OrphansTable => (
+                "the nft table inet wavelane_orphans",
+                "`nft flush ruleset` removes it, as a restart of nftables.service does",
             ),
         }
     }
@@ -67,9 +75,10 @@ pub(crate) struct Standing {
     device: Option<(bool, Option<u32>, Vec<IpAddr>)>,
     closed: Option<String>,
     held: Vec<String>,
+    orphans: Option<String>,
     /// Whether this host uses IPv6. While it is switched off what we had of it is taken to stand.
     pub(crate) six: bool,
-    /// Of nft's rulesets: if it is the same, so are the two above.
+    /// Of nft's rulesets: if it is the same, so are the three above.
     generation: Option<u32>,
 }
 
@@ -81,6 +90,12 @@ impl Standing {
         let mut rules = policy_rules(&priorities).unwrap_or_else(|_| last.rules.clone());
         let tables = [NUMBER, device::TABLE].map(u32::from);
         let mut routes = table_routes(&tables).unwrap_or_else(|_| last.routes.clone());
+        let of_proxy = installed.rules.device().and_then(|name| {
+            let index = wavelane_host::interface_index(name)?;
+            let own = IpAddr::from(device::PROXY_ADDRESS);
+            let found = wavelane_host::addresses_of(name).into_iter().filter(|a| *a == own).collect();
+            Some((wavelane_host::interface_is_up(name)?, interface_mtu(index), found))
+        });
         let mut device = config.tun.as_ref().zip(installed.ways.as_ref()).and_then(|(tun, ways)| {
             wavelane_host::interface_index(&tun.name).filter(|index| Some(*index) == ways.index)?;
             let up = wavelane_host::interface_is_up(&tun.name)?;
@@ -88,13 +103,18 @@ impl Standing {
             let addresses = tun.addresses.iter().map(|a| a.address).filter(|a| found.contains(a)).collect::<Vec<_>>();
             Some((up, ways.index.and_then(interface_mtu), addresses))
         });
+        device = device.or(of_proxy);
         let generation = ruleset_generation();
         // The older iptables' changes have no number.
         let same =
             generation.is_some() && generation == last.generation && !Family::ALL.into_iter().any(older::has_tables);
-        let (closed, held) = match same {
-            true => (last.closed.clone(), last.held.clone()),
-            false => (closed(config, last), if holds_syns { held(&last.held) } else { Vec::new() }),
+        let (closed, held, orphans) = match same {
+            true => (last.closed.clone(), last.held.clone(), last.orphans.clone()),
+            false => (
+                rules::is_closed(config).then(|| table("wavelane_closed", &last.closed)).flatten(),
+                if holds_syns { held(&last.held) } else { Vec::new() },
+                rules::has_orphans(config).then(|| table("wavelane_orphans", &last.orphans)).flatten(),
+            ),
         };
         // Asked last: what vanishes with it is gone after it.
         let six = wavelane_host::has_ipv6();
@@ -106,7 +126,7 @@ impl Standing {
                 found.extend(before.iter().filter(|a| a.is_ipv6()));
             }
         }
-        Self { rules, routes, device, closed, held, six, generation }
+        Self { rules, routes, device, closed, held, orphans, six, generation }
     }
     /// Takes over from `other` what it says of one part.
     pub(crate) fn take(&mut self, part: Part, other: &Self) {
@@ -116,6 +136,7 @@ impl Standing {
             Part::Device => self.device.clone_from(&other.device),
             Part::ClosedTable => self.closed.clone_from(&other.closed),
             Part::HeldSyns => self.held.clone_from(&other.held),
+            Part::OrphansTable => self.orphans.clone_from(&other.orphans),
         }
     }
     /// The number of nft's rulesets at that time.
@@ -153,10 +174,8 @@ impl Standing {
                 let other = [(*up && !up_now, "up"), (mtu != mtu_now, "MTU")];
                 other.iter().filter(|(is, _)| *is).map(|(_, what)| what.as_bytes().into()).chain(gone).collect()
             }
-            Part::ClosedTable => {
-                let gone = self.closed.is_some() && self.closed != now.closed;
-                gone.then(|| now.closed.clone().unwrap_or_default().into_bytes()).into_iter().collect()
-            }
+            Part::ClosedTable => whole(&self.closed, &now.closed),
+            Part::OrphansTable => whole(&self.orphans, &now.orphans),
             Part::HeldSyns => {
                 // There may be one for each of very many networks.
                 let found: BTreeSet<&String> = now.held.iter().collect();
@@ -164,6 +183,12 @@ impl Standing {
             }
         }
     }
+}
+
+/// A table that is not as it was, by what it is now.
+fn whole(stood: &Option<String>, now: &Option<String>) -> Vec<Vec<u8>> {
+    let gone = stood.is_some() && stood != now;
+    gone.then(|| now.clone().unwrap_or_default().into_bytes()).into_iter().collect()
 }
 
 /// Of messages of the kernel, which begin with their family, keeps those of IPv6 as they were.
@@ -174,17 +199,14 @@ fn keep_six(found: &mut Vec<Vec<u8>>, before: &[Vec<u8>]) {
     found.sort_unstable();
 }
 
-/// The table that refuses while no gateway runs; if it can be neither read nor seen to be absent, as it was at `last`.
-fn closed(config: &Config, last: &Standing) -> Option<String> {
-    if !rules::is_closed(config) {
-        return None;
-    }
-    if let Ok(listing) = run("nft", &["-s", "list", "table", "inet", "wavelane_closed"], "") {
+/// A table that outlives us; if it can be neither read nor seen to be absent, as it was at `last`.
+fn table(name: &str, last: &Option<String>) -> Option<String> {
+    if let Ok(listing) = run("nft", &["-s", "list", "table", "inet", name], "") {
         return Some(listing);
     }
     match run("nft", &["list", "tables", "inet"], "") {
-        Ok(tables) if !tables.lines().any(|line| line.trim() == "table inet wavelane_closed") => None,
-        _ => last.closed.clone(),
+        Ok(tables) if !tables.lines().any(|line| line.trim().strip_prefix("table inet ") == Some(name)) => None,
+        _ => last.clone(),
     }
 }
 
@@ -215,6 +237,7 @@ mod tests {
             device: Some((true, Some(1_400), vec![[10, 9, 9, 1].into()])),
             closed: Some("table".into()),
             held: vec!["-A WAVELANE".into()],
+            orphans: Some("table".into()),
             six: true,
             generation: Some(1),
         };

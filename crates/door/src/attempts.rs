@@ -234,9 +234,9 @@ impl<H, A> Attempts<H, A> {
         let ended = dead.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect();
         (overdue, ended)
     }
-    /// Ends everything, for an orderly stop.
-    pub(crate) fn drain(&mut self) -> Vec<Ended<H>> {
-        let keys: Vec<Key> = self.by_key.keys().copied().collect();
+    /// Ends those of which it is asked, by source and target.
+    pub(crate) fn drain(&mut self, which: impl Fn(SocketAddr, SocketAddr) -> bool) -> Vec<Ended<H>> {
+        let keys: Vec<Key> = self.by_key.keys().filter(|key| which(key.0, key.1)).copied().collect();
         keys.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect()
     }
     fn end(&mut self, key: Key, cause: Cause) -> Option<Ended<H>> {

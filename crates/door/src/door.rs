@@ -447,9 +447,20 @@ impl<E: Engine> Door<E> {
     }
     /// An orderly stop: resets everything. Returns how many connections there were.
     pub fn stop(&mut self, now: Instant, far: &mut impl FarSide) -> usize {
-        let ended = self.attempts.drain();
+        self.end_those(now, far, |_, _| true)
+    }
+    /// Resets the connections, and ends the attempts, of which it is asked by source and target. Returns how many connections there were.
+    pub fn end_those(
+        &mut self,
+        now: Instant,
+        far: &mut impl FarSide,
+        which: impl Fn(SocketAddr, SocketAddr) -> bool,
+    ) -> usize {
+        let ended = self.attempts.drain(&which);
         self.end_attempts(now, far, ended);
-        let tokens: Vec<u64> = self.connections.iter().map(|(token, _)| token).collect();
+        let those =
+            self.connections.iter().filter(|(_, connection)| which(connection.own.ends.0, connection.own.ends.1));
+        let tokens: Vec<u64> = those.map(|(token, _)| token).collect();
         for token in &tokens {
             self.socket_reset(now, far, *token);
         }

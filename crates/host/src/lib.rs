@@ -3,6 +3,7 @@
 pub mod caps;
 pub mod claim;
 pub mod clock;
+pub mod conntrack;
 pub mod entropy;
 pub mod files;
 pub mod hops;

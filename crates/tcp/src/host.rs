@@ -15,8 +15,10 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
 /// Most connections at once, TIME-WAIT included.
 const CONNECTIONS_MAX: usize = 65_536;
-/// Most half-open connections; further SYNs are dropped.
+/// Most half-open connections; one more ends the oldest, which nobody answered for longest.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
+/// Addresses of a side, out while others of it are heard, of which one connection each tries often: 4 Mbit/s of full segments.
+const PROBED_MAX: usize = 64;
 /// No configuration tries sooner in an outage: the least that `probe` of a side may say.
 const PROBE_LEAST: Span = Span::from_millis(50);
 /// SYN-ACKs that a transparent host repeats: 15 s in all.
@@ -64,6 +66,16 @@ struct Held {
     reporting: bool,
 }
 
+/// An address of which nothing is heard, or of which at least not all connections are.
+struct Quiet {
+    /// Connections there that are silent.
+    flows: BTreeSet<FlowId>,
+    /// When the first of them was found so.
+    since: Instant,
+    /// When the address was last heard, at the earliest then.
+    heard: Instant,
+}
+
 /// A host with addresses of either version of IP.
 pub struct Host {
     config: Config,
@@ -74,8 +86,8 @@ pub struct Host {
     transparent: bool,
     /// What is otherwise for connections that others open.
     of_callers: Option<fn(Config) -> Config>,
-    /// Connections in an outage, by their side's place in `towards`, at most as many as there are.
-    silent: BTreeMap<usize, BTreeSet<FlowId>>,
+    /// Connections in an outage, by their side's place in `towards` and their remote address, at most as many as there are.
+    silent: BTreeMap<usize, BTreeMap<IpAddr, Quiet>>,
     /// When each side was last heard.
     heard: BTreeMap<usize, Instant>,
     /// Those in TIME-WAIT in the order in which they came to it, and others among them that are gone.
@@ -91,7 +103,10 @@ pub struct Host {
     resets: VecDeque<(SocketAddr, SocketAddr, TcpHeader)>,
     /// Connections that have something to report.
     reporting: VecDeque<FlowId>,
-    half_open: usize,
+    /// In the order in which they came.
+    half_open: BTreeSet<FlowId>,
+    /// How many of them had to make room.
+    evicted: u64,
     next: u64,
 }
 
@@ -114,7 +129,8 @@ impl Host {
             active: VecDeque::new(),
             resets: VecDeque::new(),
             reporting: VecDeque::new(),
-            half_open: 0,
+            half_open: BTreeSet::new(),
+            evicted: 0,
             next: 0,
         }
     }
@@ -144,36 +160,52 @@ impl Host {
     }
     /// A side may be heard again, or all, as when a link came up: connections in an outage try at once.
     pub fn call_back(&mut self, now: Instant) {
-        for (side, flows) in std::mem::take(&mut self.silent) {
+        for (side, addresses) in std::mem::take(&mut self.silent) {
             self.heard.insert(side, now);
-            for flow in flows {
-                self.at(flow, |connection| connection.sender.call_back(now));
-                self.note_silence(now, flow);
-            }
+            self.go_on(now, addresses.into_values().flat_map(|quiet| quiet.flows).collect());
         }
     }
-    /// A segment came from a side.
-    fn hear(&mut self, now: Instant, remote: IpAddr) {
-        let side = self.side_of(remote);
-        let before = self.heard.insert(side, now);
-        let Some(flows) = self.silent.get(&side) else { return };
-        let after = before.map_or(Span::MAX, |before| now.since(before));
-        // A side of which others are heard all the time is not out: one that does not answer is gone by itself. However many those are,
-        // that costs a comparison.
-        if after < PROBE_LEAST {
-            return;
-        }
-        let calls = |flow: &&FlowId| {
-            let probe = self.connection(**flow).and_then(|connection| connection.config.probe);
-            probe.is_some_and(|probe| after >= probe)
-        };
-        let flows: Vec<FlowId> = flows.iter().filter(calls).copied().collect();
+    fn go_on(&mut self, now: Instant, flows: Vec<FlowId>) {
         for flow in flows {
             self.at(flow, |connection| connection.sender.call_back(now));
             self.note_silence(now, flow);
         }
     }
-    /// Keeps account of a connection whose timers or segments may have begun or ended its silence; the oldest of a silent side tries.
+    /// A segment came from an address. If its side was out, connections that fell silent in that outage go on; if only the address was,
+    /// those there do.
+    fn hear(&mut self, now: Instant, remote: IpAddr) {
+        let side = self.side_of(remote);
+        let before = self.heard.insert(side, now);
+        let Some(addresses) = self.silent.get_mut(&side) else { return };
+        let of_side = before.map_or(Span::MAX, |before| now.since(before));
+        let own = addresses.get_mut(&remote).map(|quiet| now.since(std::mem::replace(&mut quiet.heard, now)));
+        let of_address = own.unwrap_or(Span::ZERO);
+        // Of those heard all the time none is out: a connection that does not answer is gone by itself. However many those are, that
+        // costs two comparisons.
+        if of_side.max(of_address) < PROBE_LEAST {
+            return;
+        }
+        let Some(addresses) = self.silent.get(&side) else { return };
+        let calls = |flow: &FlowId, after: Span| {
+            let probe = self.connection(*flow).and_then(|connection| connection.config.probe);
+            probe.is_some_and(|probe| after >= probe)
+        };
+        // Whoever was silent while others of the side were heard is out for another reason.
+        let out_for = |address: &IpAddr, quiet: &Quiet| {
+            let with_side = if before.is_none_or(|before| quiet.since >= before) { of_side } else { Span::ZERO };
+            if *address == remote { with_side.max(of_address) } else { with_side }
+        };
+        let outs = addresses.iter().map(|(address, quiet)| (out_for(address, quiet), &quiet.flows));
+        let flows = outs.flat_map(|(after, flows)| flows.iter().filter(move |flow| calls(flow, after)));
+        let flows: Vec<FlowId> = flows.copied().collect();
+        // One of each of the others tries by itself now.
+        let firsts = addresses.values().take(PROBED_MAX).filter_map(|quiet| quiet.flows.first());
+        let firsts: Vec<FlowId> = firsts.copied().filter(|_| of_side >= PROBE_LEAST).collect();
+        firsts.into_iter().for_each(|flow| self.note_silence(now, flow));
+        self.go_on(now, flows);
+    }
+    /// Keeps account of a connection whose timers or segments may have begun or ended its silence. Of a side that is out the oldest of one
+    /// address tries; of a side that is heard, the oldest of each address that is not.
     fn note_silence(&mut self, now: Instant, flow: FlowId) {
         let Some(connection) = self.connection(flow) else { return };
         let (silent, remote) = (connection.is_silent(), connection.addresses().1.ip());
@@ -181,20 +213,41 @@ impl Host {
             return;
         }
         let side = self.side_of(remote);
-        let flows = self.silent.entry(side).or_default();
-        let known = if silent { flows.insert(flow) } else { flows.remove(&flow) };
-        let first = flows.first() == Some(&flow);
-        if flows.is_empty() {
-            self.silent.remove(&side);
+        let mut quiet_for = Span::ZERO;
+        let (mut first, mut leads, mut known) = (false, false, false);
+        if silent {
+            let addresses = self.silent.entry(side).or_default();
+            let quiet =
+                addresses.entry(remote).or_insert_with(|| Quiet { flows: BTreeSet::new(), since: now, heard: now });
+            quiet.flows.insert(flow);
+            quiet_for = now.since(quiet.heard);
+            first = quiet.flows.first() == Some(&flow) && addresses.keys().take(PROBED_MAX).any(|a| *a == remote);
+            leads = addresses.keys().next() == Some(&remote);
+        } else {
+            known = self.end_silence(side, remote, flow);
         }
         if known || silent {
-            let quiet = self.heard.get(&side).map_or(Span::MAX, |heard| now.since(*heard));
+            let side_quiet_for = self.heard.get(&side).map_or(Span::MAX, |heard| now.since(*heard));
             self.at(flow, |connection| {
-                let out = connection.config.probe.is_some_and(|probe| quiet >= probe);
-                connection.sender.probes = silent && first && out;
+                let out = |quiet_for: Span| connection.config.probe.is_some_and(|probe| quiet_for >= probe);
+                let tries = if out(side_quiet_for) { leads } else { out(quiet_for) };
+                connection.sender.probes = silent && first && tries;
                 connection.sender.hasten_probe(now);
             });
         }
+    }
+    /// Returns whether it was silent.
+    fn end_silence(&mut self, side: usize, remote: IpAddr, flow: FlowId) -> bool {
+        let Some(addresses) = self.silent.get_mut(&side) else { return false };
+        let Some(quiet) = addresses.get_mut(&remote) else { return false };
+        let known = quiet.flows.remove(&flow);
+        if quiet.flows.is_empty() {
+            addresses.remove(&remote);
+        }
+        if addresses.is_empty() {
+            self.silent.remove(&side);
+        }
+        known
     }
     fn config_towards(&self, remote: IpAddr) -> &Config {
         self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
@@ -270,6 +323,11 @@ impl Host {
         self.connections.len()
     }
 
+    /// How many connections that others opened wait for the end of their handshake, and how many of those ended to make room.
+    pub fn half_open(&self) -> (usize, u64) {
+        (self.half_open.len(), self.evicted)
+    }
+
     /// Whether one more connection fits. If not, those that linger longest end before their time (as Linux's do beyond its
     /// `tcp_max_tw_buckets`).
     fn make_room(&mut self) -> bool {
@@ -315,7 +373,7 @@ impl Host {
         let result = action(connection);
         let (is, passive) = (connection.state(), connection.passive);
         if passive && was == State::SynReceived && is != was {
-            self.half_open -= 1;
+            self.half_open.remove(&flow);
             if is == State::Closed {
                 // It was never reported, so neither is its end.
                 connection.events = Default::default();
@@ -340,10 +398,8 @@ impl Host {
         }
         let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
         if !self.silent.is_empty() {
-            self.silent.retain(|_, flows| {
-                flows.remove(&flow);
-                !flows.is_empty()
-            });
+            let remote = connection.addresses().1.ip();
+            self.end_silence(self.side_of(remote), remote, flow);
         }
         while self.lingering.front().is_some_and(|flow| !self.connections.contains_key(flow)) {
             self.lingering.pop_front();
@@ -400,7 +456,14 @@ impl Host {
         if !plain_syn || !known {
             return self.answer_with_reset(segment);
         }
-        if self.half_open < HALF_OPEN_MAX && self.make_room() {
+        if self.half_open.len() >= HALF_OPEN_MAX
+            && let Some(oldest) = self.half_open.first().copied()
+        {
+            self.evicted += 1;
+            self.at(oldest, |connection| connection.finish(None));
+            self.forget(oldest);
+        }
+        if self.make_room() {
             let numbers = self.numbering.of(now, segment.target, segment.source);
             let of_port = self.listening.get(&segment.target).and_then(Option::as_ref);
             let config = of_port.unwrap_or_else(|| self.config_towards(segment.source.ip()));
@@ -411,14 +474,19 @@ impl Host {
                 config.syn_retries = config.syn_retries.min(SYN_ACK_RETRIES);
             }
             let connection = Connection::accept(now, other.as_ref().unwrap_or(config), segment, numbers);
-            self.half_open += 1;
-            self.insert(connection);
+            let flow = self.insert(connection);
+            self.half_open.insert(flow);
         }
     }
 
     /// Whether a SYN may replace `flow`: it is in TIME-WAIT, and the SYN is newer than any segment it received.
     fn may_follow(&self, flow: FlowId, header: &TcpHeader) -> bool {
         self.connection(flow).is_some_and(|c| c.state() == State::TimeWait && c.is_newer(header))
+    }
+
+    /// Answers a segment, which is of none of our connections, by a reset.
+    pub fn refuse(&mut self, segment: &TcpPacket<'_>) {
+        self.answer_with_reset(segment);
     }
 
     /// RFC 9293, section 3.10.7.1.

@@ -47,7 +47,7 @@ impl Watched {
             let again = match part {
                 Part::PolicyRules | Part::Device => true,
                 Part::HeldSyns => self.last.holds_nothing(),
-                Part::Routes | Part::ClosedTable => false,
+                Part::Routes | Part::ClosedTable | Part::OrphansTable => false,
             };
             if again {
                 lost.extend(installed.put_back(part, stands).is_err().then_some(part));

@@ -6,6 +6,7 @@ use crate::config::{
     default_control, has_table, is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, Span};
 use wavelane_door::Marks;
@@ -33,6 +34,8 @@ const WORD_MAX: usize = 32;
 const LIST_MAX: usize = 4_096;
 /// Most interfaces: each has rules and a line of the log of its own.
 const INTERFACES_MAX: usize = 64;
+/// The largest floor of the timeout that the kernel takes (TCP_RTO_MIN_US: its own, `TCP_RTO_MIN`).
+const KERNEL_RTO_MIN: Span = Span::from_millis(200);
 /// The congestion control of a side that names none: its random losses are no congestion.
 const CONGESTION: &str = "bbr";
 
@@ -56,6 +59,16 @@ pub(crate) struct Settings {
 pub(crate) enum Engine {
     Kernel,
     Userspace,
+}
+
+impl Engine {
+    /// As the file writes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Userspace => "userspace",
+        }
+    }
 }
 
 /// What passes by.
@@ -300,6 +313,13 @@ impl Side {
             let why = "is no knob of engine = \"kernel\": remove it, or write engine = \"userspace\"";
             return Err(value(format!("proxy.side.{key}"), format!("of side '{}' {why}", self.name)));
         }
+        if let Some(least) = tcp.rto_min.filter(|least| engine == Engine::Kernel && *least > KERNEL_RTO_MIN) {
+            let why = format!(
+                "of side '{}' is {least}, and a kernel takes at most {KERNEL_RTO_MIN}: write less, or engine = \"userspace\"",
+                self.name
+            );
+            return Err(value("proxy.side.rto_min", why));
+        }
         if let Some(word) = congestion.as_deref().filter(|word| engine == Engine::Userspace && control(word).is_none())
         {
             let words: Vec<&str> = CONTROLS.iter().map(|(word, _)| *word).collect();
@@ -393,6 +413,11 @@ fn usual_tcp(congestion: CongestionControl) -> TcpConfig {
 }
 
 impl Settings {
+    /// Whether connections to a server are split, as far as its address and port say.
+    pub(crate) fn splits(&self, server: SocketAddr) -> bool {
+        let holds = |networks: &[IpPrefix]| networks.iter().any(|network| network.contains(server.ip()));
+        holds(&self.targets) && !holds(&self.exempt.networks) && !self.exempt.ports.contains(&server.port())
+    }
     /// Our own TCP: everywhere, and towards the sides that have networks.
     pub(crate) fn own_tcp(&self) -> (TcpConfig, Vec<(IpPrefix, TcpConfig)>) {
         let of =

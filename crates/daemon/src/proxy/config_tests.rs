@@ -68,6 +68,9 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
     assert!(lower.contains("proxy.side.low") && lower.contains("1048576"), "{lower}");
     let vegas = read(&with("engine = \"userspace\"", "congestion = \"vegas\"")).unwrap_err();
     assert!(vegas.contains("bbr3") && vegas.contains("\"kernel\""), "{vegas}");
+    let floor = read(&with("", "rto_min = \"201 ms\"")).unwrap_err();
+    assert!(floor.contains("rto_min") && floor.contains("200 ms") && floor.contains("\"userspace\""), "{floor}");
+    assert!(read(&with("engine = \"userspace\"", "rto_min = \"201 ms\"")).is_ok());
     assert!(read(&with("", "freeze = 1")).unwrap_err().contains("freeze"));
     let beside = format!("{}[gateway]\nname = \"x\"\n", with("", ""));
     assert!(read(&beside).unwrap_err().contains("[gateway]"));

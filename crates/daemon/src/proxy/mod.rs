@@ -9,6 +9,7 @@ mod mover;
 mod serve;
 mod sockets;
 pub mod status;
+mod strangers;
 mod userspace;
 
 use crate::config::{Config, ConfigError, OnFailure, prefix_text};
@@ -141,9 +142,11 @@ fn warnings(settings: &Settings) -> Vec<String> {
         }
     }
     warnings.extend(firewall::findings(&settings.rules(has_ipv6())));
-    match tunings(settings) {
-        Ok((_, remark)) => warnings.extend(remark),
-        Err(why) => warnings.push(why.to_string()),
+    // The engine on our own TCP has all that its words say, whatever the kernel has.
+    match (settings.engine == Engine::Kernel).then(|| tunings(settings)) {
+        Some(Ok((_, remark))) => warnings.extend(remark),
+        Some(Err(why)) => warnings.push(why.to_string()),
+        None => {}
     }
     warnings
 }
@@ -189,14 +192,11 @@ fn pair_config(settings: &Settings) -> PairConfig {
     PairConfig { room, flows_max: settings.connections_max, pool }
 }
 
-/// How sockets are set; the error names the knob that this kernel lacks. The remark says that the usual congestion control is not here.
+/// How the kernel's sockets are set; the error names the knob that this kernel lacks. The remark says that the usual congestion control is not here.
 fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError> {
     let word = Settings::usual_congestion();
     let bbr = Tuning { congestion: Some(word.into()), ..Tuning::default() };
-    // The engine on our own TCP has all that its words say, whatever the kernel has.
-    let own = settings.engine != Engine::Kernel;
     let (usual, remark) = match bbr.probe() {
-        _ if own => (Some(word), None),
         Ok(()) => (Some(word), None),
         Err((_, e)) => {
             let why = format!(
@@ -207,7 +207,7 @@ fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError>
     };
     let fixed = |tuning: Tuning| Tuning { buffers: Buffers { adapts: false, ..tuning.buffers }, ..tuning };
     let of = |side: &Side| fixed(side.tuning(usual));
-    for side in settings.sides.iter().filter(|_| !own) {
+    for side in &settings.sides {
         of(side).probe().map_err(|(knob, source)| ProxyError::Knob {
             knob,
             side: side.name.clone(),
@@ -216,7 +216,6 @@ fn tunings(settings: &Settings) -> Result<(Tunings, Option<String>), ProxyError>
                 "congestion" => {
                     "load its module (`modprobe tcp_NAME`), or name one of net.ipv4.tcp_available_congestion_control"
                 }
-                "rto_min" => "a kernel (from Linux 6.18 on) takes at most 200 ms; `engine = \"userspace\"` takes more",
                 _ => "it needs a newer kernel (Linux 6.18): remove it, or take `engine = \"userspace\"`",
             },
         })?;

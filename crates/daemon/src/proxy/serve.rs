@@ -31,7 +31,7 @@ pub(super) trait Body: Sized {
     /// Whether it can do what a file says.
     fn check(settings: &Settings) -> Result<(), ProxyError>;
     /// Does what it says from now on.
-    fn tune(&mut self, settings: &Settings);
+    fn tune(proxy: &mut Proxy<Self>, settings: &Settings);
     /// The status.
     fn document(proxy: &Proxy<Self>) -> String;
 }
@@ -132,7 +132,7 @@ impl<B: Body> Proxy<B> {
         match (change, result) {
             (Change::Config, Ok(())) => {
                 let Some(new) = self.pending.take() else { return };
-                self.body.tune(&new);
+                B::tune(self, &new);
                 self.pair.set_config(pair_config(&new));
                 self.pair.set_marks(pair_marks(&new));
                 self.settings = *new;

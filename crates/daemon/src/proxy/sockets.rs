@@ -85,11 +85,11 @@ impl Body for Sockets {
     fn check(settings: &Settings) -> Result<(), ProxyError> {
         tunings(settings).map(drop)
     }
-    fn tune(&mut self, settings: &Settings) {
+    fn tune(proxy: &mut Proxy<Self>, settings: &Settings) {
         if let Ok((tunings, _)) = tunings(settings) {
-            self.door.engine.tune(tunings);
+            proxy.body.door.engine.tune(tunings);
         }
-        self.movers.set_config(pair_config(settings));
+        proxy.body.movers.set_config(pair_config(settings));
     }
     fn document(proxy: &Proxy<Self>) -> String {
         status::of_sockets(proxy)

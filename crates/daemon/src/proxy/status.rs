@@ -1,8 +1,9 @@
 //! What a proxy tells of itself.
 
-use super::Proxy;
 use super::sockets::{FAR, Sockets};
 use super::userspace::Userspace;
+use super::{Proxy, config};
+use crate::config::prefix_text;
 use crate::counters::Counters;
 use crate::status::{Counter, age, counter};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use wavelane_door::{Moved, Tally};
 use wavelane_host::tcp;
+use wavelane_settings::{File, SIDE};
 
 /// The document's format.
 pub const FORMAT: &str = "wavelane-proxy-status/1";
@@ -50,6 +52,36 @@ pub struct Connection {
     pub far: Option<Half>,
 }
 
+/// A side, as the file has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Its name.
+    pub name: String,
+    /// Of the remote ends; none stand for all.
+    pub networks: Vec<String>,
+    /// Its knobs as the file writes them; what is missing is the engine's.
+    pub knobs: BTreeMap<String, String>,
+}
+
+impl Side {
+    fn new(side: &config::Side) -> Self {
+        let knobs = SIDE.turned(File::Daemon, &side.knobs).into_iter();
+        Self {
+            name: side.name.clone(),
+            networks: side.networks.iter().map(prefix_text).collect(),
+            knobs: knobs.map(|(key, value)| (key.into_owned(), value)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let networks = if self.networks.is_empty() { "everywhere".into() } else { self.networks.join(", ") };
+        write!(f, "side '{}': {networks}", self.name)?;
+        self.knobs.iter().try_for_each(|(key, value)| write!(f, "; {key} = {value}"))
+    }
+}
+
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -57,6 +89,12 @@ pub struct Report {
     pub format: String,
     /// The proxy's name.
     pub name: String,
+    /// Whose TCP both halves are: `kernel` or `userspace`.
+    #[serde(default)]
+    pub engine: String,
+    /// The sides, in the order of the file.
+    #[serde(default)]
+    pub sides: Vec<Side>,
     /// Seconds since it started.
     pub uptime_s: f64,
     /// Whether connections wait for their server's answer; without NFQUEUE they do not.
@@ -67,6 +105,9 @@ pub struct Report {
     pub connections_max: usize,
     /// Attempts whose server has not answered.
     pub pending: usize,
+    /// In `userspace`, clients whose server has answered and who have not gone on yet.
+    #[serde(default)]
+    pub half_open: Option<usize>,
     /// Bytes that wait between the halves.
     pub waiting_bytes: u64,
     /// The most of them (`proxy.pool`).
@@ -139,6 +180,7 @@ pub(super) fn of_sockets(proxy: &Proxy<Sockets>) -> String {
         honest: proxy.kernel.holds_syns,
         connections: proxy.flows(),
         pending: proxy.body.door.pending(),
+        half_open: None,
         waiting: proxy.body.movers.waiting(),
         moved: tally.moved,
     };
@@ -150,6 +192,7 @@ pub(super) struct Now {
     pub(super) honest: bool,
     pub(super) connections: usize,
     pub(super) pending: usize,
+    pub(super) half_open: Option<usize>,
     pub(super) waiting: usize,
     pub(super) moved: Moved,
 }
@@ -162,11 +205,14 @@ pub(super) fn document<B>(proxy: &Proxy<B>, now: &Now, list: Vec<Connection>, co
     let report = Report {
         format: FORMAT.into(),
         name: proxy.settings.name.clone(),
+        engine: proxy.settings.engine.word().into(),
+        sides: proxy.settings.sides.iter().map(Side::new).collect(),
         uptime_s: proxy.now.since(proxy.started).as_nanos() as f64 / 1e9,
         honest: now.honest,
         connections: now.connections,
         connections_max: proxy.settings.connections_max,
         pending: now.pending,
+        half_open: now.half_open,
         waiting_bytes: now.waiting as u64,
         pool_bytes: proxy.settings.pool.get(),
         connection_list: list,
@@ -201,11 +247,14 @@ pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
     let shown = longest(all.iter().map(|(id, (moved, _))| (*moved, *id)).collect());
     let list = shown.into_iter().filter_map(|(_, id)| Some(all.remove(&id)?.1)).collect();
     let mut counters = proxy.counters.with(&body.door.counts);
+    let (half_open, evicted) = body.door.half_open();
     counters.add("packets_plain", body.plain);
+    counters.add("half_open_evicted", evicted);
     let now = Now {
         honest: true,
         connections: proxy.pair.flows(),
         pending: body.door.pending(),
+        half_open: Some(half_open),
         waiting: proxy.pair.waiting(),
         moved: body.door.moved,
     };
@@ -225,12 +274,16 @@ impl fmt::Display for Half {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "proxy {}, up {:.0} s", self.name, self.uptime_s)?;
+        writeln!(f, "proxy {}, engine {}, up {:.0} s", self.name, self.engine, self.uptime_s)?;
+        self.sides.iter().try_for_each(|side| writeln!(f, "{side}"))?;
         writeln!(
             f,
             "connections {} of {}, waiting for their server {}, {} of {} B wait between halves",
             self.connections, self.connections_max, self.pending, self.waiting_bytes, self.pool_bytes
         )?;
+        if let Some(half_open) = self.half_open.filter(|n| *n > 0) {
+            writeln!(f, "half-open towards clients {half_open}")?;
+        }
         for c in self.connection_list.iter().take(CONNECTIONS_PRINTED) {
             writeln!(f, "  {} to {}, {} old", c.source, c.target, age(c.age_s))?;
             for (name, half) in [("client", &c.near), ("server", &c.far)] {

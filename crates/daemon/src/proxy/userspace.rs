@@ -2,9 +2,10 @@
 
 use super::config::{DEVICE, Settings};
 use super::serve::Body;
+use super::strangers::Strangers;
 use super::{Opening, Proxy, ProxyError, TOKEN_LINKS, TOKEN_TUN, closed, status, system};
 use crate::config::OnFailure;
-use crate::device::{self, DeviceError};
+use crate::device;
 use crate::rules::{MARK_OWN, Rules, RulesError};
 use crate::start::{self, StartError};
 use std::io;
@@ -52,6 +53,8 @@ pub(super) struct Userspace {
     outgoing: Outgoing,
     /// Packets that are none of ours and were sent on.
     pub(super) plain: u64,
+    /// After a process that ended without an orderly stop.
+    strangers: Option<Strangers>,
 }
 
 /// Packets for the device, which is read meanwhile.
@@ -83,13 +86,23 @@ impl Proxy<Userspace> {
         let opened = || -> Result<(OffloadTun, RawSender, Rules), StartError> {
             nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
             let tun = device::make_for_proxy(DEVICE)?;
-            nft::run("ip", &["link", "set", "dev", DEVICE, "up"], "").map_err(DeviceError::Tool)?;
             let raw = RawSender::open(MARK_OWN).map_err(RulesError::Listener)?;
             let (rules, _) = Rules::install(&config, &[], false, lock)?;
             Ok((tun, raw, rules))
         };
         let (tun, raw, rules) = opened().map_err(|why| closed(&config, why))?;
         remarks.push(format!("packets go through the device {DEVICE}"));
+        let strangers = match rules.found_orphans().then(Strangers::open) {
+            None => None,
+            Some(Ok(strangers)) => {
+                remarks.push("the process before this one did not stop in order: connections that it had are reset when their ends next send".into());
+                Some(strangers)
+            }
+            Some(Err(e)) => {
+                remarks.push(format!("warning: the process before this one did not stop in order, and its connections cannot be told from those that pass by ({e}), so that they hang: load nf_conntrack_netlink (`modprobe nf_conntrack_netlink`)"));
+                None
+            }
+        };
         let poller = Poller::new().map_err(system("epoll"))?;
         poller.add(&tun, TOKEN_TUN, Watch::Readable).map_err(system("epoll"))?;
         let links = LinkChanges::open().map_err(system("word of links"))?;
@@ -111,6 +124,7 @@ impl Proxy<Userspace> {
             buffer: vec![0; wavelane_tcp::PACKET_ROOM],
             outgoing: Outgoing::default(),
             plain: 0,
+            strangers,
         };
         Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
     }
@@ -118,19 +132,24 @@ impl Proxy<Userspace> {
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..READS_PER_ROUND {
             let Self { body, pair, settings, counters, now, .. } = self;
-            let Userspace { door, tun, buffer, outgoing, raw, plain, .. } = body;
+            let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, .. } = body;
             let drained = tun.receive(1, |packet| {
                 match door.offer(*now, pair, packet, pair.flows() < settings.connections_max) {
                     Offered::Taken => {
                         // At once, as many acknowledgements go as segments called for.
                         serve(*now, door, pair, |syn, held| {
-                            pass(settings, counters, (raw, outgoing, plain), syn, held);
+                            pass(settings, counters, (raw, outgoing, plain, strangers), syn, held);
                         });
                         drain(*now, door, buffer, raw, outgoing);
                     }
                     Offered::NoRoom(syn) => {
                         counters.one("connections_beyond_max");
-                        pass(settings, counters, (raw, outgoing, plain), &syn, packet);
+                        pass(settings, counters, (raw, outgoing, plain, strangers), &syn, packet);
+                    }
+                    Offered::Foreign if strangers.as_mut().is_some_and(|s| s.is_orphan(packet)) => {
+                        counters.one("orphans_reset");
+                        door.reset_stranger(packet);
+                        drain(*now, door, buffer, raw, outgoing);
                     }
                     Offered::Foreign => {
                         *plain += 1;
@@ -200,7 +219,7 @@ fn refuse(raw: &RawSender, refusal: Refusal, to: IpAddr) {
 fn pass(
     settings: &Settings,
     counters: &mut crate::counters::Counters,
-    (raw, outgoing, plain): (&RawSender, &mut Outgoing, &mut u64),
+    (raw, outgoing, plain, strangers): (&RawSender, &mut Outgoing, &mut u64, &mut Option<Strangers>),
     syn: &Syn,
     packet: &[u8],
 ) {
@@ -210,6 +229,7 @@ fn pass(
     }
     counters.one("connections_passed");
     *plain += 1;
+    strangers.iter_mut().for_each(|strangers| strangers.passes((syn.source, syn.target)));
     outgoing.push(&one_hop_more(packet));
 }
 
@@ -237,9 +257,12 @@ impl Body for Userspace {
             proxy.receive()?;
         }
         let Proxy { body, pair, settings, counters, now, .. } = proxy;
-        let Self { door, tun, buffer, outgoing, raw, plain, .. } = body;
+        let Self { door, tun, buffer, outgoing, raw, plain, strangers, .. } = body;
         for _ in 0..2 {
-            serve(*now, door, pair, |syn, held| pass(settings, counters, (raw, outgoing, plain), syn, held));
+            let passed = |syn: &Syn, held: &[u8]| {
+                pass(settings, counters, (raw, outgoing, plain, strangers), syn, held);
+            };
+            serve(*now, door, pair, passed);
             drain(*now, door, buffer, raw, outgoing);
         }
         outgoing.send(tun);
@@ -280,9 +303,14 @@ impl Body for Userspace {
     fn check(_: &Settings) -> Result<(), ProxyError> {
         Ok(())
     }
-    fn tune(&mut self, settings: &Settings) {
+    fn tune(proxy: &mut Proxy<Self>, settings: &Settings) {
         let (usual, towards) = settings.own_tcp();
-        self.door.tune(&usual, towards);
+        let Proxy { body, pair, settings: before, now, .. } = proxy;
+        body.door.tune(&usual, towards);
+        if before.targets != settings.targets || before.exempt != settings.exempt {
+            // Their packets do not come here any more.
+            body.door.end_those(*now, pair, |_, target| !settings.splits(target));
+        }
     }
     fn document(proxy: &Proxy<Self>) -> String {
         status::of_userspace(proxy)

@@ -174,6 +174,14 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("hop_progress_frames", "words from the other edge of a relayed flow on how far it got"),
     ("packets_from_inside", "packets taken from the inside for peers"),
     ("packets_to_inside", "packets given to the inside, our own ICMP errors among them"),
+    (
+        "orphans_reset",
+        "packets of connections that a process before this one had, and did not end, answered by a reset",
+    ),
+    (
+        "half_open_evicted",
+        "clients that had not completed their handshake and made room for newer ones (1,024 may be at it)",
+    ),
     ("packets_plain", "packets of TCP that a proxy on our own TCP does not split, sent on as they came"),
     ("packets_fragmented", "IPv4 packets fragmented because they are longer than the inside's MTU"),
     ("icmp_errors_sent", "ICMP errors about packets we could not carry"),

@@ -30,7 +30,7 @@ pub(crate) fn start(world: &World, engine: &str, keys: &str) -> Daemon {
     spawn(world)
 }
 
-fn spawn(world: &World) -> Daemon {
+pub(crate) fn spawn(world: &World) -> Daemon {
     let (command, log, control) = daemon_command(&world.dir.join("proxy.toml"));
     let child = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
     let daemon = Daemon { child, log, control, own_folder: None };
@@ -49,7 +49,7 @@ pub(crate) fn count(proxy: &Daemon, name: &str) -> u64 {
 }
 
 /// SIGHUP; why it was refused, if it was.
-fn reload(proxy: &Daemon) -> Option<String> {
+pub(crate) fn reload(proxy: &Daemon) -> Option<String> {
     let done = || count(proxy, "reloads") + count(proxy, "reloads_refused");
     let before = done();
     assert!(
@@ -157,6 +157,10 @@ fn status_shows_both_halves_and_sides_have_their_own_knobs(engine: &str) {
     let shown = shown.iter().find(|c| c.source == client && c.target == "10.3.0.2:7").unwrap();
     let (near, far) = (shown.near.as_ref().unwrap(), shown.far.as_ref().unwrap());
     assert_eq!((near.in_bytes, near.out_bytes, far.in_bytes, far.out_bytes), (1, 1, 1, 1), "{words}");
+    let sides = format!(
+        "engine {engine}\u{0}side 'near': 10.1.0.0/24, fd00:1::/64; congestion = \"cubic\"; mss = 1000\u{0}side 'far'"
+    );
+    assert!(sides.split('\u{0}').all(|part| words.contains(part)), "{words}");
     assert!(near.rtt_ms.is_some() && near.retransmits == Some(0) && words.contains("server: open"), "{words}");
     drop((stream, six));
     drop(proxy);

@@ -2,7 +2,7 @@
 
 use crate::common::tunnel::{ping, received};
 use crate::common::*;
-use crate::proxy::{count, open, report, start};
+use crate::proxy::{count, open, reload, report, spawn, start};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -182,5 +182,105 @@ fn data_goes_on_as_soon_as_a_client_is_there_again() {
         assert!(since.elapsed() < Duration::from_millis(1_200), "{:?} after {out}", since.elapsed());
         drop(stream);
         assert_eq!(proxy.stop(), Some(0));
+    }
+}
+
+/// Killed and started again at once: what it had is reset when an end next sends, in either direction, and what began plainly
+/// meanwhile goes on through its device.
+#[test]
+fn started_again_after_a_kill_it_resets_what_it_had() {
+    let _alone = alone();
+    if !root_or_skip("proxy_again") {
+        return;
+    }
+    let world = World::new("again");
+    world.serve(7, echo);
+    let (tell, told) = channel();
+    // Sends whenever it is told to, and tells how that ended.
+    world.serve(8, move |mut stream, _| {
+        let (go, when) = channel::<()>();
+        stream.write_all(b"x").unwrap();
+        tell.send((go, stream.try_clone().unwrap())).unwrap();
+        while when.recv().is_ok() {
+            let _ = stream.write_all(b"x");
+        }
+    });
+    let mut proxy = start(&world, "userspace", "");
+    let mut idle = open(&world, &world.client, "10.3.0.2:7");
+    let mut six = open(&world, &world.client, "[fd00:3::2]:7");
+    let mut pushed = world.connect(&world.client, "10.3.0.2:8").unwrap();
+    pushed.read_exact(&mut [0]).unwrap();
+    let (go, mut server_end) = told.recv_timeout(PATIENCE).unwrap();
+    proxy.kill();
+    // Until then a connection can be made that nobody tracks, as those that the process had are not.
+    wait_for("its rules to go", || {
+        !world.sh(&world.a, "nft list tables").lines().any(|line| line == "table inet wavelane")
+    });
+    let mut plain = open(&world, &world.client, "10.3.0.2:7");
+    let proxy = spawn(&world);
+    for stream in [&mut idle, &mut six] {
+        stream.write_all(b"x").unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    go.send(()).unwrap();
+    assert_eq!(server_end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset, "the server's end");
+    assert!(count(&proxy, "orphans_reset") >= 3, "{}", report(&proxy));
+    says(&mut plain).unwrap();
+    assert_eq!(count(&proxy, "connections_taken"), 0, "{}", report(&proxy));
+    says(&mut open(&world, &world.client, "10.3.0.2:7")).unwrap();
+    assert_eq!(count(&proxy, "connections_taken"), 1);
+}
+
+/// By a reload connections come to be exempt, or no targets, and their packets go past the proxy: they end, and others go on.
+#[test]
+fn what_a_reload_takes_out_ends() {
+    let _alone = alone();
+    if !root_or_skip("proxy_taken_out") {
+        return;
+    }
+    let world = World::new("takenout");
+    for port in [7, 9] {
+        world.serve(port, echo);
+    }
+    let proxy = start(&world, "userspace", "exempt = [\"port 22\"]");
+    let mut streams = ["10.3.0.2:7", "10.3.0.2:9", "[fd00:3::2]:7"].map(|to| open(&world, &world.client, to));
+    let config = world.dir.join("proxy.toml");
+    edit(&config, "exempt = [\"port 22\"]", "exempt = [\"port 9\"]\ntargets = [\"0.0.0.0/0\"]");
+    assert_eq!(reload(&proxy), None);
+    for stream in &mut streams[1..] {
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    says(&mut streams[0]).unwrap();
+    wait_for("both halves to be gone", || report(&proxy).connections == 1);
+    says(&mut open(&world, &world.client, "10.3.0.2:9")).unwrap();
+    assert_eq!(report(&proxy).connections, 1);
+}
+
+/// What another program takes away comes back: the table that resets orphans, and the device's state, MTU and address.
+#[test]
+fn what_is_taken_away_is_put_back() {
+    let _alone = alone();
+    if !root_or_skip("proxy_put_back") {
+        return;
+    }
+    let world = World::new("putback");
+    world.serve(7, echo);
+    let proxy = start(&world, "userspace", "");
+    let standing = || {
+        world.sh(&world.a, "nft -s list ruleset; ip -d link show dev wavelane-proxy; ip address show dev wavelane-proxy; ip rule; ip route show table 4780")
+    };
+    let whole = standing();
+    assert!(whole.contains("wavelane_orphans") && whole.contains("mtu 65535"), "{whole}");
+    for damage in [
+        "nft delete table inet wavelane_orphans",
+        "ip link set wavelane-proxy mtu 1300",
+        "ip link set wavelane-proxy down",
+        "ip address flush dev wavelane-proxy",
+        "ip route flush table 4780",
+    ] {
+        let before = count(&proxy, "state_put_back");
+        world.sh(&world.a, damage);
+        wait_for(damage, || count(&proxy, "state_put_back") > before && standing() == whole);
+        says(&mut open(&world, &world.client, "10.3.0.2:7")).unwrap();
     }
 }

@@ -146,11 +146,11 @@ impl Door<Own> {
         towards: Vec<(IpPrefix, Config)>,
         entropy: Entropy,
     ) -> Self {
-        let own = |config: &Config| Config { nagle: false, ..config.clone() };
         let rooms = Rooms { first: config.receive_buffer, most: config.receive_buffer };
-        let mut host = Host::new(own(config), entropy);
-        host.set_towards(towards.iter().map(|(network, config)| (*network, own(config))).collect());
-        Self::new(Own::new(now, address, true, rooms, host))
+        let host = Host::new(config.clone(), entropy);
+        let mut door = Self::new(Own::new(now, address, true, rooms, host));
+        door.tune(config, towards);
+        door
     }
 
     /// Whether a TCP packet begins a connection or belongs to one of the door's.
@@ -165,6 +165,18 @@ impl Door<Own> {
         let host = &mut self.engine.host;
         host.set_config(own(config));
         host.set_towards(towards.iter().map(|(network, config)| (*network, own(config))).collect());
+    }
+
+    /// Answers a segment that is of no connection of the door's by a reset.
+    pub fn reset_stranger(&mut self, packet: &[u8]) {
+        if let Ok(segment) = TcpPacket::parse(packet) {
+            self.engine.host.refuse(&segment);
+        }
+    }
+
+    /// How many clients have not completed their handshake, and how many of those had to make room for newer ones.
+    pub fn half_open(&self) -> (usize, u64) {
+        self.engine.host.half_open()
     }
 
     /// Connections of applications have what this makes of their configuration, those to servers the configuration itself.

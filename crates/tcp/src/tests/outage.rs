@@ -104,3 +104,45 @@ fn an_outage_that_seems_over_ends_no_connection() {
     assert_eq!(world.hosts[0].connection(flow).and_then(|c| c.undelivered()), None);
     assert!(world.hosts[0].status(flow).is_some(), "the connection was given up");
 }
+
+/// Two addresses of one side: the second is out while the first is heard every 20 ms, or only once a second.
+fn beside_another(every: Span, flows: u16, dropped_max: u64) {
+    const OUT: &str = "192.0.2.3:80";
+    let out: std::net::SocketAddr = OUT.parse().unwrap();
+    let known = Config { probe: Some(Span::from_millis(200)), ..Config::default() };
+    let mut world = World::new([known, Config::default()], [Way::clean(100, 5, 1_000_000); 2], 3);
+    world.hosts[1].listen(out);
+    let limit = Instant::from_secs(5);
+    let busy = world.open_between(address(0), address(1), limit)[0];
+    let mut lost = Vec::new();
+    for n in 0..flows {
+        world.events[1].clear();
+        lost.push(world.open_between(std::net::SocketAddr::new(address(0).ip(), 41_000 + n), out, limit)[0]);
+    }
+    world.filter = Some(|_, segment, _| segment.target.ip() == OUT.parse::<std::net::SocketAddr>().unwrap().ip());
+    let from = world.now;
+    for flow in &lost {
+        assert_eq!(Streams::write(&mut world.hosts[0], from, *flow, &[1; 1_000]), 1_000);
+    }
+    while world.now < from + Span::from_secs(16) {
+        let now = world.now;
+        assert_eq!(Streams::write(&mut world.hosts[0], now, busy, &[1; 100]), 100);
+        world.run(now + every);
+    }
+    assert!(world.dropped <= dropped_max, "{} tries of {flows}", world.dropped);
+    world.filter = None;
+    let back = world.now;
+    world.run(back + Span::from_millis(240));
+    let waiting = lost.iter().filter(|flow| world.hosts[0].connection(**flow).unwrap().undelivered().is_some()).count();
+    assert_eq!(waiting, 0, "of {flows}");
+}
+
+/// One client out beside others goes on as soon as it is back, and that costs a try every 0.2 s, whatever the others send.
+#[test]
+fn an_address_that_is_out_beside_others_is_tried_by_itself() {
+    // Five tries a second, and what others retransmit in their own time.
+    let (often, own) = (16 * 5, 12);
+    for (every, flows) in [(20, 1), (20, 50), (1_000, 50)] {
+        beside_another(Span::from_millis(every), flows, often + own * u64::from(flows));
+    }
+}
