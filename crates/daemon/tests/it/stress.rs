@@ -1,14 +1,18 @@
 //! What a gateway is put through: many flows, stopped readers, a stopped process, rules and MTU changed under it.
 
 use crate::common::{
-    Daemon, PATIENCE, World, alone, echo, now, pause, pour, resident, root_or_skip, transfer_during, wait_for,
+    Daemon, Outside, PATIENCE, World, alone, daemon_command, echo, now, pause, pour, resident, root_or_skip,
+    transfer_during, wait_for,
 };
+use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::Command;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use wavelane_host::netns::ChildEnd;
 
 /// Bytes that each flow may hold however full the pool is: the least credit, one parcel.
 const FLOW_FLOOR: u64 = 4096;
@@ -140,6 +144,96 @@ fn five_thousand_short_connections_leave_nothing_behind() {
         assert!(open < 40, "{open} files open");
     }
     assert_eq!(a.counter("connections_closed"), 5000);
+}
+
+/// The folder of a control group, removed with it.
+struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// A control group below this process's own that may use so much memory; none where the machine has no such groups.
+fn memory_group(octets: u64) -> Option<Group> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let (root, ours, limit) = groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        match (fields.next()?, fields.next()?) {
+            ("", path) => Some(("/sys/fs/cgroup", path, "memory.max")),
+            ("memory", path) => Some(("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes")),
+            _ => None,
+        }
+        .filter(|(root, path, limit)| Path::new(root).join(path.trim_start_matches('/')).join(limit).exists())
+    })?;
+    let folder =
+        Path::new(root).join(ours.trim_start_matches('/')).join(format!("wavelane-test-{}", std::process::id()));
+    std::fs::create_dir(&folder).ok()?;
+    let group = Group(folder);
+    std::fs::write(group.0.join(limit), octets.to_string()).ok()?;
+    Some(group)
+}
+
+/// A connection that is begun and not waited for.
+fn attempt(target: SocketAddr) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).unwrap();
+    let _ = socket.connect(&target.into());
+    socket
+}
+
+/// The kernel ends a process that goes beyond its group's memory.
+#[test]
+fn a_gateway_of_64_mebibytes_outlives_thousands_of_flows_that_nobody_reads() {
+    let _alone = alone();
+    if !root_or_skip("a_gateway_of_64_mebibytes_outlives_thousands_of_flows_that_nobody_reads") {
+        return;
+    }
+    let Some(group) = memory_group(64 << 20) else {
+        println!("SKIPPED (no control group for memory): a gateway of 64 MiB");
+        return;
+    };
+    let world = World::new("small");
+    let b = world.start("b", "source = \"keep\"", "");
+    let config = world.write("a", Outside::V4, "", &format!("[intercept]\n{LAN}"));
+    let (daemon, log, control) = daemon_command(&config);
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
+    command.arg(daemon.get_program()).args(daemon.get_args()).stdin(Stdio::null());
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let child = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+    let mut a = Daemon { child, log, control, own_folder: None };
+    a.wait_log("peer 'b' is up");
+    // More than the kernels' buffers on the way take while nobody reads.
+    world.serve(7, |mut stream, _| {
+        let _ = stream.write_all(&vec![b'x'; 512 << 10]);
+        let _ = stream.read(&mut [0]);
+    });
+    world.serve(8, echo);
+    let mut speaks = world.connect(&world.client, "10.3.0.2:8").unwrap();
+    let target = SocketAddr::from(([10, 3, 0, 2], 7));
+    // As many as the table has places for, and then attempts that are dropped and counted.
+    let open = || world.client.run(move || TcpStream::connect_timeout(&target, Duration::from_secs(5))).unwrap();
+    let flows: Vec<TcpStream> = (0..3_000).map_while(|_| open().ok()).collect();
+    assert!(flows.len() >= 1_000, "{} flows came to be:\n{}", flows.len(), a.log());
+    let attempts = world.client.run(move || -> Vec<Socket> { (0..1_500).map(|_| attempt(target)).collect() }).unwrap();
+    wait_for("the pool to be full, or all readers to stand still", || {
+        let before = a.status().buffered_bytes;
+        // real time: 1 s, buffers that no longer grow
+        pause(Duration::from_secs(1));
+        a.status().buffered_bytes == before
+    });
+    let (memory, buffered) = (resident(&a), a.status().buffered_bytes);
+    println!(
+        "{memory} bytes resident, {buffered} buffered, {} attempts dropped",
+        a.counter("dropped_syn_flow_table_full")
+    );
+    assert!(a.counter("dropped_syn_flow_table_full") > 1_000);
+    speaks.write_all(b"x").unwrap();
+    speaks.read_exact(&mut [0]).unwrap();
+    assert_eq!(a.child.try_wait().unwrap(), None, "{}", a.log());
+    drop((flows, attempts, b));
+    assert_eq!(a.stop(), Some(0));
 }
 
 #[test]
