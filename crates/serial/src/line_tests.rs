@@ -297,6 +297,24 @@ fn endless_naks_end() {
     assert_eq!(stranger.line.poll_timeout().expect("it rests").at, stranger.now + REST);
 }
 
+/// An end that wants no link says so as soon as it is asked for one.
+#[test]
+fn an_end_that_ends_each_negotiation_is_named() {
+    let mut stranger = Stranger::new();
+    let start = stranger.now;
+    let mut events = stranger.events();
+    while events.is_empty() {
+        for (number, _) in stranger.said() {
+            stranger.control(number, Code::TerminateRequest, 9, &[]);
+        }
+        events = stranger.events();
+        stranger.now = stranger.line.poll_timeout().expect("it asks again").at;
+        stranger.line.handle_timeout(stranger.now, |_| ());
+    }
+    assert_eq!(events, [Event::Down(Cause::ClosedThere)]);
+    assert!(stranger.now.since(start) < Span::from_secs(20), "{:?}", stranger.now.since(start));
+}
+
 #[test]
 fn a_looped_line_is_named() {
     let mut line = Line::new(&config(Some(HERE), None), Seed(3).entropy("line"));

@@ -7,7 +7,7 @@ use crate::config::{SerialIp, prefix_text};
 use crate::daemon::Allowance;
 use crate::log::Pen;
 use std::io::{self, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,6 +95,17 @@ fn set_addresses(name: &str, before: Option<Agreed>, now: Agreed) -> Result<(), 
     }
     let (local, remote) = pair(now);
     run("ip", &["address", "replace", &local, "peer", &remote, "dev", name], "").map(drop)
+}
+
+/// The other end is reached by the line also where no network of the device's holds its address, as with addresses of 32 bits.
+fn set_route(config: &SerialIp, before: Option<Agreed>, now: Agreed) -> Result<(), ToolError> {
+    let name = config.name.as_str();
+    let lacks = |remote: &Ipv4Addr| !config.addresses.iter().any(|own| own.contains(IpAddr::V4(*remote)));
+    if let Some(remote) = before.map(|agreed| agreed.remote).filter(lacks) {
+        let _ = run("ip", &["-4", "route", "del", &remote.to_string(), "dev", name], "");
+    }
+    let Some(remote) = Some(now.remote).filter(lacks) else { return Ok(()) };
+    run("ip", &["-4", "route", "replace", &remote.to_string(), "dev", name], "").map(drop)
 }
 
 /// A port, a device, and what waits between them.
@@ -301,9 +312,13 @@ impl IpLine {
                     if let Err(why) = run("ip", &["link", "set", "dev", &self.config.name, "mtu", &mtu], "") {
                         self.tell(&format!("cannot set the MTU to {mtu}: {why}"));
                     }
-                    // What the file says stands already.
-                    if self.config.addresses.is_empty() && self.given != Some(agreed) {
-                        let set = set_addresses(&self.config.name, self.given, agreed);
+                    if self.given != Some(agreed) {
+                        let set = if self.config.addresses.is_empty() {
+                            set_addresses(&self.config.name, self.given, agreed)
+                        } else {
+                            // What the file says stands already.
+                            set_route(&self.config, self.given, agreed)
+                        };
                         self.given = Some(agreed);
                         if let Err(why) = set {
                             self.tell(&format!("cannot set the address {}: {why}", agreed.local));

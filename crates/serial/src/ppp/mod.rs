@@ -28,6 +28,8 @@ pub const REST: Span = Span::from_secs(10);
 const REFUSALS_MAX: u32 = 3;
 /// ... the secret is not told again for so long: providers lock accounts at which many wrong ones come, and calls cost money.
 pub const REFUSED_REST: Span = Span::from_secs(3_600);
+/// Times that the other end may end a link before it was open.
+const ENDS_MAX: u32 = 3;
 /// How long a link must last before the tries that it took are forgotten.
 const LASTING: Span = Span::from_secs(10);
 /// Reports that wait for the owner; further ones are dropped.
@@ -490,6 +492,10 @@ impl Ppp {
         };
         if self.lcp.is_open() {
             self.cause.get_or_insert(cause);
+        } else if cause == Cause::ClosedThere && !self.lcp.is_stopped() {
+            // It ends what has not begun: it hears us and wants no link. Asking thirty times would say no more.
+            self.cause.get_or_insert(cause);
+            self.lcp.rounds = self.lcp.rounds.saturating_add(ROUNDS_MAX.div_ceil(ENDS_MAX));
         }
     }
 

@@ -85,7 +85,9 @@ fn two_gateways_without_peers_carry_ip_by_every_framing() {
     give_back(&world.b, "0.0.0.0:7");
     for framing in ["slip", "slip-1998", "cslip", "kiss", "ppp"] {
         let cable = Cable::new();
-        let keys = |own: u8| format!("framing = \"{framing}\"\naddresses = [\"10.9.0.{own}/30\"]");
+        // PPP tells who the other end is; the others need a network that holds it.
+        let bits = if framing == "ppp" { 32 } else { 30 };
+        let keys = |own: u8| format!("framing = \"{framing}\"\naddresses = [\"10.9.0.{own}/{bits}\"]");
         let a = start(&world, "a", &serial(&cable.ports[0], &keys(1)));
         let b = start(&world, "b", &serial(&cable.ports[1], &keys(2)));
         [&a, &b].into_iter().for_each(carries);
