@@ -100,7 +100,7 @@ def test_failures_are_reported(
 
 def test_workers_of_another_version_refuse() -> None:
     shard = cluster.Shard(shard=0, version="0.0.1", scenario="", name="x", repeat=1, rerun="", record="x")
-    with pytest.raises(wavelane.Error, match="the sweep is of 0.0.1: install the same version"):
+    with pytest.raises(wavelane.Error, match="whoever asks has 0.0.1: install the same version"):
         cluster.work(shard)
 
 

@@ -3,6 +3,7 @@ from os import PathLike
 from pathlib import Path
 
 __version__: str
+COMMIT: str | None
 REPEAT_MAX: int
 SEED_MAX: int
 JOBS_MAX: int
@@ -42,6 +43,7 @@ def shard(
     record: str,
     stop: Callable[[], bool] | None,
 ) -> None: ...
+def tasks(study: str, tasks: str, stop: Callable[[], bool] | None) -> str: ...
 def foreign(record: str | PathLike[str]) -> Path | None: ...
 def document(record: str | PathLike[str]) -> str: ...
 def series(

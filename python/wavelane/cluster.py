@@ -1,8 +1,10 @@
-"""Runs of a sweep on a cluster: ``python -m wavelane.cluster ADDRESS`` is what ``wavelane sweep --on-cluster ADDRESS`` starts.
+"""Sweeps and studies on a cluster: ``python -m wavelane.cluster ADDRESS`` is what ``--on-cluster ADDRESS`` starts.
 
-It reads shards on standard input, one JSON object a line and an empty line, hands each to the engine at ADDRESS, puts each
-Record in its place as it comes, and says so on standard output: ``{"done": NUMBER}``, or ``{"failed": TEXT}`` and exit code 1.
-The end of the input, or Ctrl-C, ends it and what the engine does for it. The engine's workers need this package, of the same version, and no files in common with this machine.
+It reads shards on standard input, one JSON object a line and an empty line, and hands each to the engine at ADDRESS. A shard is a
+combination of a sweep, whose Record it puts in its place as it comes, or some tasks of a study. It says so on standard output:
+``{"done": NUMBER}``, for a study with ``"results"``, or ``{"failed": TEXT}`` and exit code 1. The end of the input, or Ctrl-C, ends
+it and what the engine does for it. The engine's workers need this package, of the same version (for studies of the same commit), and
+no files in common with this machine. What a worker that is lost had is done again by another.
 
 An engine is a function that takes the address and the shards and yields, in any order, each shard's number with the files
 that :func:`work` gave for it; ``ENGINES`` has them by the address's scheme.
@@ -18,11 +20,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, final
 
 from . import Error, __version__, _wavelane
 
 
+@final
 class Shard(TypedDict):
     """One combination of a sweep."""
 
@@ -39,20 +42,62 @@ class Shard(TypedDict):
     record: str
 
 
-#: The files of a Record, by their path in it.
+@final
+class Tasks(TypedDict):
+    """Some tasks of a study."""
+
+    shard: int
+    version: str
+    #: What the program that handed it out was built of, if that is known.
+    commit: str | None
+    #: The study's id.
+    study: str
+    #: What its workers know how to do.
+    tasks: list[Any]
+
+
+#: The files of a Record, by their path in it; of a study one, ``RESULTS``.
 Files = dict[str, bytes]
-Engine = Callable[[str, list[Shard]], Iterator[tuple[int, Files]]]
+Engine = Callable[[str, list[Shard | Tasks]], Iterator[tuple[int, Files]]]
+
+#: The name of a list with what each task gave.
+RESULTS = "results.json"
+#: Most bytes of it that are taken from a worker.
+RESULTS_MAX = 256 << 20
 
 
-def work(shard: Shard, stop: Callable[[], bool] | None = None) -> Files:
+def work(shard: Shard | Tasks, stop: Callable[[], bool] | None = None) -> Files:
     """Run a shard, here, on one processor; what a worker does. It ends early once ``stop()`` is true."""
     if shard["version"] != __version__:
-        raise Error(f"a worker has wavelane {__version__}, the sweep is of {shard['version']}: install the same version")
+        raise Error(
+            f"a worker has wavelane {__version__}, whoever asks has {shard['version']}: install the same version"
+        )
+    if "study" in shard:
+        here, there = (_base(commit) for commit in (_wavelane.COMMIT, shard["commit"]))
+        if here and there and here != there:
+            raise Error(f"a worker has wavelane of commit {here}, the study is of {there}: install the same there")
+        return {RESULTS: _wavelane.tasks(shard["study"], json.dumps(shard["tasks"]), stop).encode()}
     with tempfile.TemporaryDirectory(prefix="wavelane-") as folder:
         out = Path(folder) / "record"
         parts = (shard["scenario"], shard["name"], shard["repeat"], 1, shard["rerun"])
         _wavelane.shard(*parts, out, shard["record"], stop)
         return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def _base(commit: str | None) -> str:
+    """A commit without the mark that files were changed since."""
+    return (commit or "").split("+")[0]
+
+
+def results(files: Files) -> list[Any]:
+    """What each task of a shard gave."""
+    text = files.get(RESULTS, b"")
+    if len(text) > RESULTS_MAX:
+        raise ValueError(f"a worker sent {len(text)} bytes of results, at most {RESULTS_MAX} are taken")
+    found = json.loads(text)
+    if not isinstance(found, list):
+        raise ValueError("a worker sent no list of results")
+    return found
 
 
 def keep(record: Path, files: Files) -> None:
@@ -78,7 +123,7 @@ def keep(record: Path, files: Files) -> None:
         draft.rename(record)
 
 
-def _on_dask(shard: Shard) -> Files:
+def _on_dask(shard: Shard | Tasks) -> Files:
     """What a Dask worker does: nobody waits for a task that is cancelled."""
     from distributed import get_worker
 
@@ -92,7 +137,7 @@ def _on_dask(shard: Shard) -> Files:
     return work(shard, stop)
 
 
-def dask(address: str, shards: list[Shard]) -> Iterator[tuple[int, Files]]:
+def dask(address: str, shards: list[Shard | Tasks]) -> Iterator[tuple[int, Files]]:
     """A Dask scheduler, such as ``tcp://192.0.2.1:8786``."""
     try:
         import distributed
@@ -131,13 +176,13 @@ def _end_with_input() -> None:
 
 
 def main(address: str) -> int:
-    """Read shards, have them run, write Records."""
+    """Read shards, have them run, write Records, tell results."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    shards: list[Shard] = []
+    shards: list[Shard | Tasks] = []
     while (line := sys.stdin.readline()).strip():
         shards.append(json.loads(line))
     threading.Thread(target=_end_with_input, daemon=True).start()
-    places = {shard["shard"]: Path(shard["record"]) for shard in shards}
+    places = {shard["shard"]: Path(shard["record"]) for shard in shards if "record" in shard}
     scheme = address.split("://")[0] if "://" in address else ""
     try:
         engine = ENGINES.get(scheme)
@@ -145,8 +190,11 @@ def main(address: str) -> int:
             known = ", ".join(f"{scheme}://" for scheme in ENGINES)
             raise Error(f"'{address}' names no engine: use {known}, such as tcp://192.0.2.1:8786 for a Dask scheduler")
         for number, files in engine(address, shards):
-            keep(places[number], files)
-            print(json.dumps({"done": number}), flush=True)
+            if (place := places.get(number)) is not None:
+                keep(place, files)
+                print(json.dumps({"done": number}), flush=True)
+            else:
+                print(json.dumps({"done": number, "results": results(files)}), flush=True)
     except KeyboardInterrupt:
         return 130
     except Exception as error:

@@ -1,35 +1,44 @@
-//! `wavelane sweep --on-cluster`: hands the combinations, a line each, to a program that submits them to the cluster, and waits for
+//! `--on-cluster` of sweeps and studies: hands the work, a line for each piece, to a program that submits it to the cluster, and waits for
 //! its word on each.
 
-use crate::Failure;
-use crate::progress::Meter;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-use wavelane_run::{Count, Shard};
+use wavelane_run::RunError;
 
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the program may take to cancel its tasks on the cluster.
 const GRACE: Duration = Duration::from_millis(800);
 
+/// Where the cluster is, and the program that speaks to it.
+pub(crate) struct Cluster {
+    /// The Python that its client runs in.
+    pub(crate) python: PathBuf,
+    /// Its scheduler's address.
+    pub(crate) address: String,
+}
+
 /// What the program says on a line.
 enum Said {
-    Done,
+    /// A piece is done; what came out, unless that is in its place.
+    Done(usize, Vec<Value>),
     Failed(String),
 }
 
 impl Said {
     fn read(line: &str) -> Option<Self> {
-        let said: Value = serde_json::from_str(line).ok()?;
-        match said.get("failed").and_then(Value::as_str) {
-            Some(why) => Some(Self::Failed(why.to_owned())),
-            None => said.get("done").map(|_| Self::Done),
+        let mut said: Value = serde_json::from_str(line).ok()?;
+        if let Some(why) = said.get("failed").and_then(Value::as_str) {
+            return Some(Self::Failed(why.to_owned()));
         }
+        let number = usize::try_from(said.get("done")?.as_u64()?).ok()?;
+        let results = said.get_mut("results").map(Value::take);
+        Some(Self::Done(number, results.and_then(|r| serde_json::from_value(r).ok()).unwrap_or_default()))
     }
 }
 
@@ -55,65 +64,62 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Has the cluster at `address` run `shards`, which come back as Records in their places. `of` counts the cells of the sweep.
-pub(crate) fn run(
-    python: &Path,
-    address: &str,
-    shards: &[Shard],
-    of: usize,
-    meter: &Meter,
-    cancelled: &AtomicBool,
-) -> Result<(), Failure> {
-    if shards.is_empty() {
-        return Ok(());
-    }
-    let name = python.display();
-    let mut child = Command::new(python)
-        .args(["-m", "wavelane.cluster", address])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| Failure::refused(format!("cannot start {name}: {e}; name a Python with --python")))?;
-    let (said, saying) = channel();
-    if let Some(stdout) = child.stdout.take() {
-        std::thread::spawn(move || listen(stdout, &said));
-    }
-    let lines: String = shards.iter().map(|s| serde_json::to_string(s).unwrap_or_default() + "\n").collect();
-    // It reads all before it says anything; if it ended instead, its end is told below.
-    if let Some(stdin) = &mut child.stdin {
-        let _ = stdin.write_all((lines + "\n").as_bytes()).and_then(|()| stdin.flush());
-    }
-    let mut done = 0;
-    let tell = |done: usize| {
-        let share = done as f64 / shards.len() as f64;
-        meter.count(&Count { what: "combinations", done: of - shards.len() + done, of, share });
-    };
-    tell(0);
-    let outcome = loop {
-        if cancelled.load(Ordering::Relaxed) {
-            break Err(Failure::interrupted("cancelled; the same command goes on with what is there"));
+impl Cluster {
+    /// Has the cluster do `pieces`, each a JSON object, and `done` take the number and the results of each, in any order.
+    pub(crate) fn run(
+        &self,
+        pieces: &[String],
+        cancelled: &AtomicBool,
+        done: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        if pieces.is_empty() {
+            return Ok(());
         }
-        match saying.recv_timeout(LOOK) {
-            Ok(Said::Done) => {
-                done += 1;
-                tell(done);
-            }
-            Ok(Said::Failed(why)) => break Err(Failure::refused(format!("{address}: {why}"))),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) if done == shards.len() => break Ok(()),
-            // Ctrl-C reaches it too, and may be seen there first.
-            Err(RecvTimeoutError::Disconnected) if child.wait().is_ok_and(|s| s.code() == Some(130)) => {
-                break Err(Failure::interrupted("cancelled; the same command goes on with what is there"));
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
-                let remedy = "is the package installed there? pip install './python[cluster]'";
-                break Err(Failure::refused(format!("{name} -m wavelane.cluster ended with {status}; {remedy}")));
-            }
+        let (name, address) = (self.python.display(), &self.address);
+        let refused = |why: String| Err(RunError::Refused(why));
+        let mut child = Command::new(&self.python)
+            .args(["-m", "wavelane.cluster", address])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| RunError::Refused(format!("cannot start {name}: {e}; name a Python with --python")))?;
+        let (said, saying) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || listen(stdout, &said));
         }
-    };
-    end(child);
-    outcome
+        // It reads all before it says anything; if it ended instead, its end is told below.
+        if let Some(stdin) = &mut child.stdin {
+            let _ = stdin.write_all((pieces.join("\n") + "\n\n").as_bytes()).and_then(|()| stdin.flush());
+        }
+        let mut over = 0;
+        let outcome = loop {
+            if cancelled.load(Ordering::Relaxed) {
+                break Err(RunError::Cancelled);
+            }
+            match saying.recv_timeout(LOOK) {
+                Ok(Said::Done(number, results)) => {
+                    over += 1;
+                    if let Err(error) = done(number, results) {
+                        break Err(error);
+                    }
+                }
+                Ok(Said::Failed(why)) => break refused(format!("{address}: {why}")),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if over == pieces.len() => break Ok(()),
+                // Ctrl-C reaches it too, and may be seen there first.
+                Err(RecvTimeoutError::Disconnected) if child.wait().is_ok_and(|s| s.code() == Some(130)) => {
+                    break Err(RunError::Cancelled);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+                    let remedy = "is the package installed there? pip install './python[cluster]'";
+                    break refused(format!("{name} -m wavelane.cluster ended with {status}; {remedy}"));
+                }
+            }
+        };
+        end(child);
+        outcome
+    }
 }
 
 #[cfg(test)]
@@ -123,9 +129,17 @@ mod tests {
     #[test]
     fn unknown_lines_are_ignored() {
         let (said, saying) = channel();
-        listen("a remark\n{\"done\": 3}\n{\"other\": 1}\n{\"failed\": \"no\"}\n".as_bytes(), &said);
+        let lines = [
+            "a remark",
+            r#"{"done": 3}"#,
+            r#"{"done": 4, "results": [7, null]}"#,
+            r#"{"other": 1}"#,
+            r#"{"failed": "no"}"#,
+        ];
+        listen(lines.join("\n").as_bytes(), &said);
         drop(said);
         let all: Vec<Said> = saying.iter().collect();
-        assert!(matches!(&all[..], [Said::Done, Said::Failed(why)] if why == "no"));
+        let [Said::Done(3, none), Said::Done(4, two), Said::Failed(why)] = &all[..] else { panic!("{}", all.len()) };
+        assert!(none.is_empty() && two[..] == [7.into(), Value::Null] && why == "no");
     }
 }

@@ -1,5 +1,6 @@
 //! `wavelane study`.
 
+use crate::cluster::Cluster;
 use crate::progress::Meter;
 use crate::run::{failure, jobs, render};
 use crate::{Failure, Outcome, exit_of, interrupt, print, study_show};
@@ -12,10 +13,13 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wavelane_base::text;
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::{Seed, hint, trace_folder};
-use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
+use wavelane_study::{
+    Edition, Elsewhere, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions,
+};
 
 /// Largest first seed: studies count up from it, in seeds of a run at most.
 const SEED_MAX: u64 = wavelane_run::SEED_MAX / 2;
@@ -38,7 +42,7 @@ enum Verb {
         id: String,
     },
     /// Run studies and judge them. `wavelane study run ID --help` describes the study first.
-    Run(RunStudies),
+    Run(Box<RunStudies>),
 }
 
 #[derive(Args)]
@@ -76,6 +80,13 @@ struct RunStudies {
     /// Runs at once [default: the study's choice].
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
+    /// Have a cluster do the study's runs: the address of a Dask scheduler. Needs the Python package `wavelane[cluster]` here, and
+    /// `wavelane` of the same build and Dask's on the workers. Of link-population, hop-swarm, petrovic and traces.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
+    on_cluster: Option<String>,
+    /// The Python that the Dask client runs in.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
+    python: PathBuf,
     /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED, and the draws if named].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -148,6 +159,11 @@ fn run(args: &RunStudies) -> Outcome {
     }
     for study in &studies {
         population_only(args, study)?;
+        if args.on_cluster.is_some() && !study.runs_elsewhere() {
+            let with: Vec<&str> = STUDIES.iter().filter(|s| s.runs_elsewhere()).map(|s| s.id).collect();
+            let why = format!("study {} runs on this machine only, so no --on-cluster", study.id);
+            return Err(Failure::refused(format!("{why}: leave it out, or run {}", with.join(", "))));
+        }
     }
     let edition = if args.full { Edition::Full } else { Edition::Quick };
     let word = edition.word();
@@ -169,6 +185,14 @@ fn run(args: &RunStudies) -> Outcome {
         render: &render,
     };
     let mut documents = Vec::new();
+    let elsewhere = args.on_cluster.as_ref().map(|address| {
+        let cluster = Cluster { python: args.python.clone(), address: address.clone() };
+        let cancelled = Arc::clone(&cancelled);
+        Elsewhere(Arc::new(move |batches, deliver| {
+            let pieces: Vec<String> = batches.iter().map(|b| serde_json::to_string(b).unwrap_or_default()).collect();
+            cluster.run(&pieces, &cancelled, deliver)
+        }))
+    });
     for study in studies {
         let of: String = args.parts.iter().map(|part| format!("-{part}")).collect();
         // A replay of some members does not take the place of the whole study.
@@ -180,11 +204,22 @@ fn run(args: &RunStudies) -> Outcome {
             refuse_others(&out, study, edition, args)?;
         }
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
-        let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
+        let (seed, jobs, parts, elsewhere) = (Seed(args.seed), args.jobs, args.parts.clone(), elsewhere.clone());
         let traces = [args.traces.clone(), args.traces_b.clone()];
         traces.iter().flatten().for_each(|folder| tell_unused(folder));
-        let options =
-            StudyOptions { edition, seed, jobs, out: out.clone(), parts, draws, stacks, reuse, traces, row: announce };
+        let options = StudyOptions {
+            edition,
+            seed,
+            jobs,
+            out: out.clone(),
+            parts,
+            draws,
+            stacks,
+            reuse,
+            traces,
+            elsewhere,
+            row: announce,
+        };
         let result = study.run(&options, &hooks);
         meter.finish();
         let document = result.map_err(|e| match &e {

@@ -1,9 +1,10 @@
 //! `wavelane sweep`.
 
+use crate::cluster::Cluster;
 use crate::progress::Meter;
 use crate::report::show_page;
 use crate::run::{Place, failure, jobs};
-use crate::{Failure, Outcome, cluster, exit_of, interrupt, print};
+use crate::{Failure, Outcome, exit_of, interrupt, print};
 use clap::Args;
 use std::path::PathBuf;
 use wavelane_report::Swept;
@@ -138,9 +139,22 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     if let Some(address) = &args.on_cluster {
         let shards =
             wavelane_run::shards(args.on.make().as_ref(), &plan.axes, &cells, &options).map_err(|e| failure(&e))?;
-        let done = cluster::run(&args.python, address, &shards, cells.len(), &meter, &cancelled);
+        let mut over = 0;
+        let mut tell = |more: usize| {
+            over += more;
+            let (done, share) = (cells.len() - shards.len() + over, over as f64 / shards.len().max(1) as f64);
+            meter.count(&Count { what: "combinations", done, of: cells.len(), share });
+            Ok(())
+        };
+        let _ = tell(0);
+        let cluster = Cluster { python: args.python.clone(), address: address.clone() };
+        let pieces: Vec<String> = shards.iter().map(|s| serde_json::to_string(s).unwrap_or_default()).collect();
+        let done = cluster.run(&pieces, &cancelled, &mut |_, _| tell(1));
         meter.finish();
-        done?;
+        done.map_err(|e| match e {
+            RunError::Cancelled => Failure::interrupted("cancelled; the same command goes on with what is there"),
+            e => failure(&e),
+        })?;
         // It was said before the cluster began.
         options.note = |_| ();
     }

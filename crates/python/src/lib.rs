@@ -24,7 +24,7 @@ mod _wavelane {
     #[pymodule_export]
     use super::Error;
     #[pymodule_export]
-    use super::shard::shard;
+    use super::shard::{shard, tasks};
 
     use super::error;
     use super::watch::interruptible;
@@ -45,6 +45,7 @@ mod _wavelane {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wavelane_run::built_of(env!("WAVELANE_COMMIT"));
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("COMMIT", wavelane_run::commit())?;
         module.add("REPEAT_MAX", wavelane_run::REPEAT_MAX)?;
         module.add("SEED_MAX", wavelane_run::SEED_MAX)?;
         module.add("JOBS_MAX", wavelane_run::JOBS_MAX)

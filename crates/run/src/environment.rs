@@ -38,6 +38,11 @@ pub fn built_of(commit: &'static str) {
     }
 }
 
+/// The commit that it was built of, if that is known.
+pub fn commit() -> Option<&'static str> {
+    COMMIT.get().copied()
+}
+
 /// USER_HZ, in which Linux states processor times, whatever its own clock (proc(5), `sysconf(_SC_CLK_TCK)`).
 const CLOCK_TICKS: f64 = 100.0;
 
@@ -51,7 +56,7 @@ pub fn host_facts() -> Value {
         "cpu_s": cpu_s,
         "rss_peak_kb": rss_peak_kb,
         "wavelane": env!("CARGO_PKG_VERSION"),
-        "commit": COMMIT.get(),
+        "commit": commit(),
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "arguments": std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "kernel": fact("/proc/sys/kernel/osrelease"),

@@ -31,7 +31,7 @@ pub use backend::{
 pub use command::{refusal, rerun, scenario_name, shell};
 pub use draft::{PICTURES, check_writable, foreign, recover_record, resolved, strangers};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, SEED_MAX, run};
-pub use environment::{built_of, host_facts};
+pub use environment::{built_of, commit, host_facts};
 pub use failing::FailedCheck;
 pub use judge::{figure, rate, show};
 pub use record::{

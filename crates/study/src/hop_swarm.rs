@@ -2,9 +2,11 @@
 //! the application gets an error.
 
 use crate::document::{Edition, Row, StudyDocument};
+use crate::elsewhere::{Travel, read};
 use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
+use serde_json::json;
 use wavelane_base::Span;
 use wavelane_run::{RunError, RunHooks, Verdict};
 use wavelane_sim::swarm::{Failure, HEALING, Outcome, Plan};
@@ -14,6 +16,8 @@ pub(crate) const ID: &str = "hop-swarm";
 /// Worlds by edition, and beside them those with a lying relay.
 const QUICK: [u64; 2] = [500, 125];
 const FULL: [u64; 2] = [10_000, 2_500];
+/// Worlds of a batch that travels: a worker has them for some seconds.
+const BATCH: usize = 50;
 /// Most worlds at once, and the distance of two families.
 const DRAWS_MAX: u64 = 1_000_000;
 /// Worlds above this number are sealed and have a relay that lies.
@@ -47,6 +51,11 @@ fn of_figures([complete, refused, reset, deceived, caught, resumed, moved, longe
     Outcome { complete, refused, reset, deceived, caught, resumed, moved, longest, simulated }
 }
 
+/// Runs a world of a family on a worker: what came out, or nothing if something is wrong.
+pub(crate) fn work((family, number): (u64, u64)) -> Result<Option<[u64; 9]>, StudyError> {
+    Ok(world(family, number).run().ok().as_ref().map(in_figures))
+}
+
 /// Runs the edition's worlds and judges them.
 pub(crate) fn run(
     _make: &MakeBackend<'_>,
@@ -73,17 +82,27 @@ pub(crate) fn run(
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner { what: "networks", workers: options.jobs.unwrap_or_else(processors), hooks };
     let kept = Kept::open(options, ID);
-    let work = |number: &u64| {
-        let world = (*number, world(family, *number).prove());
+    let told = |world: World| {
         failed_row(options.seed.0, &world).iter().for_each(options.row);
         // A failed world is run again, for a full report.
         if let Ok(outcome) = &world.1 {
-            kept.put(&number.to_string(), in_figures(outcome));
+            kept.put(&world.0.to_string(), in_figures(outcome));
         }
-        Ok(world)
+        world
+    };
+    let work = |number: &u64| Ok(told((*number, world(family, *number).prove())));
+    let travel = Travel {
+        study: ID,
+        batch: BATCH,
+        pack: &|number| json!([family, number]),
+        unpack: &|number, value| match read::<Option<[u64; 9]>>(value)? {
+            Some(figures) => Ok(told((*number, Ok(of_figures(figures))))),
+            // What is wrong is made smaller, and told, here.
+            None => work(number),
+        },
     };
     let found = |number: &u64| Some((*number, Ok(of_figures(kept.get(&number.to_string())?))));
-    let worlds = runner.run(&numbers, |_| 1.0, found, work)?;
+    let worlds = runner.run_anywhere(options.elsewhere.as_ref(), &numbers, |_| 1.0, found, work, &travel)?;
     let rows = rows(options.seed.0, &worlds);
     rows.iter().filter(|row| row.case.is_empty()).for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))

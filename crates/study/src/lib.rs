@@ -9,6 +9,7 @@ mod document;
 mod dungs;
 mod earlier;
 mod efficiency;
+mod elsewhere;
 #[cfg(test)]
 #[path = "tests/fixtures.rs"]
 mod fixtures;
@@ -37,6 +38,7 @@ mod traces;
 mod words;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
+pub use elsewhere::{Batch, Deliver, Dispatch, Elsewhere, work};
 pub use page::report;
 
 use std::ops::RangeInclusive;
@@ -66,6 +68,8 @@ pub struct StudyOptions {
     pub reuse: Vec<PathBuf>,
     /// Folders of recordings to run on: of one link each, and of the second lanes beside them.
     pub traces: [Option<PathBuf>; 2],
+    /// Where the tasks of a study that can have them done on other machines are done instead of here.
+    pub elsewhere: Option<Elsewhere>,
     /// Gets each row as soon as it is judged, where a study has several cells.
     pub row: fn(&Row),
 }
@@ -318,6 +322,10 @@ impl Study {
     /// Whether its members are drawn by chance and have numbers.
     pub fn has_draws(&self) -> bool {
         [population::ID, hop_swarm::ID].contains(&self.id)
+    }
+    /// Whether other machines can do its tasks.
+    pub fn runs_elsewhere(&self) -> bool {
+        elsewhere::STUDIES.contains(&self.id)
     }
     /// Whether it runs on recordings.
     pub fn has_recordings(&self) -> bool {

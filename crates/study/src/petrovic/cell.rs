@@ -291,6 +291,11 @@ impl Cell {
         }
     }
 
+    /// Runs it with its seeds.
+    pub(super) fn run(&self, first_seed: u64, cancelled: &AtomicBool) -> Result<Vec<Figures>, StudyError> {
+        (first_seed..first_seed + self.seeds).map(|seed| self.simulate(seed, cancelled)).collect()
+    }
+
     /// Runs it with one seed.
     pub(super) fn simulate(&self, seed: u64, cancelled: &AtomicBool) -> Result<Figures, StudyError> {
         let mut scenario = Scenario::parse(&self.text(), Path::new("."))?;

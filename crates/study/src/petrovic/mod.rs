@@ -16,13 +16,17 @@ mod today;
 pub(crate) use page::{charts, grids, shown};
 
 use crate::document::{Edition, StudyDocument};
+use crate::elsewhere::{Travel, read};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
-use cell::{Cell, Profile, Reading, SWITCHES, Traffic, switched};
+use cell::{Cell, Figures, Profile, Reading, SWITCHES, Traffic, switched};
 use judge::Found;
 use quoted::{COLUMNS, Column, SIZES, VOICE_SIZES, VOICE_WINDOWS, WINDOWS};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::atomic::AtomicBool;
 use store::Store;
-use wavelane_run::RunHooks;
+use wavelane_run::{RunError, RunHooks};
 
 /// The study's id.
 pub(crate) const ID: &str = "petrovic";
@@ -89,18 +93,18 @@ fn grid(
 }
 
 /// Every cell of the parts wanted.
-fn cells(options: &StudyOptions) -> Vec<Cell> {
-    let extent = if options.edition == Edition::Full { FULL } else { QUICK };
+fn cells(edition: Edition, wants: impl Fn(&str) -> bool) -> Vec<Cell> {
+    let extent = if edition == Edition::Full { FULL } else { QUICK };
     let mut cells = Vec::new();
     for profile in Profile::BOTH {
         let reading = profile.reading();
-        if options.wants("bulk") {
+        if wants("bulk") {
             cells.extend(grid(Traffic::Bulk, profile, reading, (&SIZES, &WINDOWS), extent.bulk));
         }
-        if options.wants("web") {
+        if wants("web") {
             cells.extend(grid(Traffic::Web, profile, reading, (&[100, 1000], &WINDOWS), extent.web));
         }
-        if options.wants("voice") {
+        if wants("voice") {
             let mends = SWITCHES.iter().find(|(word, _)| *word == VOICE_READING).map(|s| switched(profile, s));
             let readings = [mends, (profile == Profile::Y2001).then_some(reading)];
             for reading in readings.into_iter().flatten() {
@@ -108,7 +112,7 @@ fn cells(options: &StudyOptions) -> Vec<Cell> {
             }
         }
     }
-    if options.wants("nodes") {
+    if wants("nodes") {
         for traffic in [Traffic::Bulk, Traffic::Web] {
             let reading = Reading { word: "nodes", ..Profile::Y2001.reading() };
             let of = |nodes: &u32| Cell {
@@ -118,14 +122,14 @@ fn cells(options: &StudyOptions) -> Vec<Cell> {
             cells.extend(NODES.iter().map(of));
         }
     }
-    if options.wants("readings") {
+    if wants("readings") {
         for switch in &SWITCHES {
             let reading = switched(Profile::Y2001, switch);
             cells.extend(grid(Traffic::Bulk, Profile::Y2001, reading, (extent.sizes, extent.windows), extent.readings));
         }
     }
-    if options.wants("today") {
-        cells.extend(today::cells(options.edition == Edition::Full));
+    if wants("today") {
+        cells.extend(today::cells(edition == Edition::Full));
     }
     cells
 }
@@ -138,6 +142,25 @@ pub(crate) fn speed_cell(web: bool, seconds: u64) -> String {
     cells.last().map(|cell| Cell { seconds, ..*cell }.text()).unwrap_or_default()
 }
 
+/// Cells of a batch that travels.
+const BATCH: usize = 4;
+
+/// A cell of an edition, as it travels.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Task {
+    edition: Edition,
+    cell: String,
+    first_seed: u64,
+}
+
+/// Runs a cell on a worker.
+pub(crate) fn work(task: &Task, cancelled: &AtomicBool) -> Result<Vec<Figures>, StudyError> {
+    let all = cells(task.edition, |_| true);
+    let cell = all.iter().find(|cell| cell.name() == task.cell);
+    let none = || RunError::Refused(format!("study {ID} has no cell '{}'", task.cell));
+    cell.ok_or_else(none)?.run(task.first_seed, cancelled)
+}
+
 /// Runs the edition's cells and judges them.
 pub(crate) fn run(
     _make: &MakeBackend<'_>,
@@ -148,8 +171,17 @@ pub(crate) fn run(
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner { what: "scenarios", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |cell: &Cell| Some(Found { cell: *cell, runs: store.find(cell)? });
-    let work = |cell: &Cell| Ok(Found { cell: *cell, runs: store.run(cell, hooks.cancelled)? });
-    let all = runner.run(&cells(options), Cell::cost, found, work)?;
+    let first_seed = options.seed.0;
+    let kept = |cell: &Cell, runs| Ok(Found { cell: *cell, runs: store.keep(cell, runs)? });
+    let work = |cell: &Cell| kept(cell, cell.run(first_seed, hooks.cancelled)?);
+    let travel = Travel {
+        study: ID,
+        batch: BATCH,
+        pack: &|cell: &Cell| json!(Task { edition: options.edition, cell: cell.name(), first_seed }),
+        unpack: &|cell, value| kept(cell, read(value)?),
+    };
+    let cells = cells(options.edition, |part| options.wants(part));
+    let all = runner.run_anywhere(options.elsewhere.as_ref(), &cells, Cell::cost, found, work, &travel)?;
     let rows = judge::rows(&all);
     rows.iter().filter(|row| row.verdict != wavelane_run::Verdict::Info).for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))

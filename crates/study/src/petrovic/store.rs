@@ -5,7 +5,6 @@ use crate::StudyError;
 use crate::cells::fingerprint;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use wavelane_run::RunError;
 
 /// The file of a cell.
@@ -45,10 +44,8 @@ impl Store {
         whole.then_some(file.runs)
     }
 
-    /// Runs a cell, and keeps what it gave beside the scenario that repeats it.
-    pub(super) fn run(&self, cell: &Cell, cancelled: &AtomicBool) -> Result<Vec<Figures>, StudyError> {
-        let seeds = self.first_seed..self.first_seed + cell.seeds;
-        let runs = seeds.map(|seed| cell.simulate(seed, cancelled)).collect::<Result<Vec<_>, _>>()?;
+    /// Keeps what a cell gave beside the scenario that repeats it.
+    pub(super) fn keep(&self, cell: &Cell, runs: Vec<Figures>) -> Result<Vec<Figures>, StudyError> {
         let scenario = self.folder.join(format!("{}.toml", cell.name()));
         std::fs::write(&scenario, cell.text()).map_err(unwritable(&scenario))?;
         let file = CellFile { key: self.key(cell), runs };

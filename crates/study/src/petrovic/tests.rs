@@ -1,30 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
-use super::cell::Figures;
 use super::*;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use wavelane_base::Seed;
 use wavelane_scenario::Scenario;
-
-fn options(edition: Edition, out: &Path) -> StudyOptions {
-    StudyOptions {
-        edition,
-        seed: Seed(1),
-        jobs: Some(1),
-        out: out.to_owned(),
-        parts: Vec::new(),
-        draws: None,
-        stacks: Vec::new(),
-        reuse: Vec::new(),
-        traces: [None, None],
-        row: |_| {},
-    }
-}
 
 #[test]
 fn every_cell_is_a_scenario_with_a_name_of_its_own() {
-    let all = cells(&options(Edition::Full, Path::new(".")));
+    let all = cells(Edition::Full, |_| true);
     // Two profiles of 80, 32 and 30 cells, 30 calls more, 10 numbers of nodes and Table 1 for each other reading; for each
     // of two stacks of today 36 bulk flows, 16 readers, 18 calls.
     assert_eq!(all.len(), 2 * (80 + 32 + 30) + 30 + 10 + 80 * SWITCHES.len() + 2 * (36 + 16 + 18));
@@ -58,9 +40,9 @@ fn kept_cells_are_found_and_seeds_repeat() {
         let cell =
             Cell { traffic, profile, reading: profile.reading(), nodes, size, window, column, seconds: 20, seeds: 2 };
         assert!(store.find(&cell).is_none());
-        let runs = store.run(&cell, &never).unwrap();
+        let runs = store.keep(&cell, cell.run(7, &never).unwrap()).unwrap();
         assert_eq!(store.find(&cell).as_ref(), Some(&runs));
-        assert_eq!(store.run(&cell, &never).unwrap(), runs);
+        assert_eq!(cell.run(7, &never).unwrap(), runs);
         assert!(runs.len() == 2 && runs[0] != runs[1] && runs.iter().all(|run| run.contains_key(figure)), "{runs:?}");
         assert!(store.find(&Cell { seeds: 3, ..cell }).is_none(), "too few runs");
         let text = std::fs::read_to_string(folder.join(format!("{}.toml", cell.name()))).unwrap();
@@ -141,7 +123,7 @@ fn every_number_of_nodes_is_in_a_picture() {
         let figures = [("total_kbps", 700.0 / f64::from(cell.nodes)), ("response_mean_s", f64::from(cell.nodes))];
         figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Figures>()
     };
-    let cells = cells(&StudyOptions { parts: vec!["nodes".into()], ..options(Edition::Quick, Path::new(".")) });
+    let cells = cells(Edition::Quick, |part| part == "nodes");
     let found: Vec<Found> = cells.iter().map(|cell| Found { cell: *cell, runs: vec![run(cell)] }).collect();
     let document = StudyDocument::new(ID, Edition::Quick, 1, judge::rows(&found));
     let charts = super::page::charts(&document);

@@ -100,7 +100,7 @@ fn simulated(store: &Store, draw: &Draw, stacks: &[&str], hooks: &RunHooks<'_>) 
     for stack in stacks {
         let seen = match store.find(draw, &text, stack, draw.dice) {
             Some(seen) => seen,
-            None => store.simulate(draw, &text, stack, draw.dice, hooks.cancelled)?,
+            None => store.keyed(Seen::simulate(draw, &text, stack, draw.dice, hooks.cancelled)?, &text),
         };
         store.keep(draw, std::slice::from_ref(&seen))?;
         found.push(seen);

@@ -4,9 +4,10 @@
 use super::draw::{Draw, Load, PACKET_BITS, draw};
 use super::judge::{claim, sorted};
 use super::store::{digest, short, simulate};
-use super::{ID, OURS, processors};
+use super::{ID, OURS, Task, processors};
 use crate::cells::{Aim, fingerprint};
 use crate::document::{Edition, Row};
+use crate::elsewhere::{Travel, read};
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use core::fmt::Write;
@@ -126,6 +127,14 @@ impl Group {
         text
     }
 
+    /// Runs it: together, then each lane alone, with each dice.
+    fn run(&self, cancelled: &AtomicBool) -> Result<Vec<Vec<f64>>, StudyError> {
+        let each = |text: &String| {
+            (0..SEEDS).map(|seed| goodput(text, self.draws[0].dice + seed, cancelled)).collect::<Result<_, _>>()
+        };
+        self.scenarios().iter().map(each).collect()
+    }
+
     /// Together, then each alone.
     fn scenarios(&self) -> Vec<String> {
         let all: Vec<usize> = (0..self.draws.len()).collect();
@@ -179,20 +188,17 @@ impl Shelf {
         folders.filter_map(read).find(|found| found.format == FORMAT && found.key == key)
     }
 
-    fn run(&self, group: &Group, cancelled: &AtomicBool) -> Result<Outcome, StudyError> {
+    /// Keeps what a member gave: together, then each lane alone.
+    fn keep(&self, group: &Group, mut found: Vec<Vec<f64>>) -> Result<Outcome, StudyError> {
         let texts = group.scenarios();
         let write = |end: &str, text: &str| {
             let path = self.folder.join(Self::name(group, end));
             std::fs::write(&path, text).map_err(|e| RunError::Unwritable { path, why: e.to_string() })
         };
         write(".toml", &texts[0])?;
-        let mut found = Vec::new();
-        for text in &texts {
-            found.push(
-                (0..SEEDS)
-                    .map(|seed| goodput(text, group.draws[0].dice + seed, cancelled))
-                    .collect::<Result<_, _>>()?,
-            );
+        if found.len() != texts.len() {
+            let why = format!("{} results of {} scenarios of {}", found.len(), texts.len(), Self::name(group, ""));
+            return Err(RunError::Refused(why).into());
         }
         let together = found.remove(0);
         let outcome = Outcome { format: FORMAT.into(), key: Self::key(&texts), together, alone: found };
@@ -248,6 +254,19 @@ fn claims(groups: &[Group], outcomes: &[Outcome]) -> Vec<Row> {
     rows
 }
 
+/// Runs a member on a worker.
+pub(super) fn work(
+    family: Seed,
+    number: u64,
+    lanes: usize,
+    cancelled: &AtomicBool,
+) -> Result<Vec<Vec<f64>>, StudyError> {
+    if !LANES.contains(&lanes) {
+        return Err(RunError::Refused(format!("no member has {lanes} lanes")).into());
+    }
+    Group::new(family, number, lanes).run(cancelled)
+}
+
 /// Runs the members and judges them.
 pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Row>, StudyError> {
     let numbers = options.draws.clone().unwrap_or(if options.edition == Edition::Full { FULL } else { QUICK });
@@ -260,12 +279,21 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let tell = |group: &Group, outcome: &Outcome| row(group, outcome).iter().for_each(options.row);
     let runner = Runner { what: "links", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |group: &Group| shelf.find(group).inspect(|outcome| tell(group, outcome));
-    let work = |group: &Group| {
-        let outcome = shelf.run(group, hooks.cancelled)?;
+    let told = |group: &Group, ran| {
+        let outcome = shelf.keep(group, ran)?;
         tell(group, &outcome);
         Ok(outcome)
     };
-    let outcomes = runner.run(&groups, Group::cost, found, work)?;
+    let work = |group: &Group| told(group, group.run(hooks.cancelled)?);
+    let travel = Travel {
+        study: ID,
+        batch: 1,
+        pack: &|group: &Group| {
+            json!(Task::Lanes { family: options.seed.0, draw: group.number(), lanes: group.draws.len() })
+        },
+        unpack: &|group, value| told(group, read(value)?),
+    };
+    let outcomes = runner.run_anywhere(options.elsewhere.as_ref(), &groups, Group::cost, found, work, &travel)?;
     let mut rows = claims(&groups, &outcomes);
     rows.iter().for_each(options.row);
     rows.extend(groups.iter().zip(&outcomes).filter_map(|(group, outcome)| row(group, outcome)));

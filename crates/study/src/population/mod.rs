@@ -10,12 +10,17 @@ mod store;
 mod text;
 
 use crate::document::{Edition, StudyDocument};
+use crate::elsewhere::{Travel, read};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use draw::{Draw, Set};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicBool;
 pub(crate) use store::simulate;
 use store::{Seen, Store};
+use wavelane_base::Seed;
 use wavelane_run::{RunError, RunHooks};
 
 /// The study's id.
@@ -72,6 +77,10 @@ pub(crate) fn run(
     let others = options.reuse.iter().map(|out| folder(out)).collect();
     let store = Store::open(folder(&options.out), others, &STACKS, hooks.cancelled)?;
     if named(LAB) {
+        if options.elsewhere.is_some() {
+            let why = "part lab takes the time of this machine: leave out --on-cluster, or --part lab";
+            return Err(RunError::Refused(why.into()).into());
+        }
         rows.extend(lab::run(options, hooks, &store, numbers)?.rows);
         return Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows));
     }
@@ -92,7 +101,22 @@ pub(crate) fn run(
         tell(options, &member);
         Ok(member)
     };
-    let members = runner.run(&draws, Draw::cost, found, work)?;
+    let travel = Travel {
+        study: ID,
+        batch: 1,
+        pack: &|draw: &Draw| {
+            let text = draw.scenario(&STACKS);
+            let kept = (0..=AGAIN).flat_map(|n| store.kept(draw, &text, draw.dice + n)).collect();
+            let stacks = stacks.iter().map(|stack| (*stack).to_owned()).collect();
+            json!(Task::Link { family: draw.family.0, draw: draw.number, stacks, kept })
+        },
+        unpack: &|draw, value| {
+            let member = store.take(draw, read(value)?)?;
+            tell(options, &member);
+            Ok(member)
+        },
+    };
+    let members = runner.run_anywhere(options.elsewhere.as_ref(), &draws, Draw::cost, found, work, &travel)?;
     let rows = judge::rows(&members);
     rows.iter().filter(|row| row.case.is_empty()).for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
@@ -130,28 +154,87 @@ impl Store {
     }
 
     /// Runs what is not kept of a member.
-    fn run(&self, draw: &Draw, stacks: &[&'static str], hooks: &RunHooks<'_>) -> Result<Member, StudyError> {
+    fn run(&self, draw: &Draw, stacks: &[&str], hooks: &RunHooks<'_>) -> Result<Member, StudyError> {
         let text = draw.scenario(&STACKS);
         self.write_scenario(draw, &text)?;
-        let whole = |dice: u64| -> Result<Vec<Seen>, StudyError> {
-            let mut seen = self.kept(draw, &text, dice);
-            for stack in stacks {
-                if !seen.iter().any(|s| s.stack == *stack) {
-                    seen.push(self.simulate(draw, &text, stack, dice, hooks.cancelled)?);
-                    self.keep(draw, &seen)?;
-                }
-            }
-            Ok(seen)
-        };
-        let mut member = Member { draw: draw.clone(), seen: whole(draw.dice)?, again: Vec::new() };
-        if member.is_bad() {
-            member.again = (1..=AGAIN).map(|n| whole(draw.dice + n)).collect::<Result<_, _>>()?;
+        let simulate =
+            |stack: &str, dice| Ok(self.keyed(Seen::simulate(draw, &text, stack, dice, hooks.cancelled)?, &text));
+        Member::run(draw, stacks, |dice| self.kept(draw, &text, dice), |seen| self.keep(draw, seen), simulate)
+    }
+
+    /// Keeps what a worker ran of a member.
+    fn take(&self, draw: &Draw, ran: Vec<Vec<Seen>>) -> Result<Member, StudyError> {
+        let text = draw.scenario(&STACKS);
+        self.write_scenario(draw, &text)?;
+        let mut runs = ran.into_iter().map(|seen| seen.into_iter().map(|seen| self.keyed(seen, &text)).collect());
+        let member = Member { draw: draw.clone(), seen: runs.next().unwrap_or_default(), again: runs.collect() };
+        for seen in std::iter::once(&member.seen).chain(&member.again) {
+            self.keep(draw, seen)?;
         }
         Ok(member)
     }
 }
 
+/// A member as it travels.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Task {
+    /// What is not kept of a draw, with what is.
+    Link { family: u64, draw: u64, stacks: Vec<String>, kept: Vec<Seen> },
+    /// A draw with this many lanes.
+    Lanes { family: u64, draw: u64, lanes: usize },
+}
+
+/// What becomes of a member.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Done {
+    Link(Vec<Vec<Seen>>),
+    Lanes(Vec<Vec<f64>>),
+}
+
+/// Runs a member on a worker.
+pub(crate) fn work(task: Task, cancelled: &AtomicBool) -> Result<Done, StudyError> {
+    match task {
+        Task::Link { family, draw, stacks, kept } => {
+            let draw = draw::draw(Seed(family), draw);
+            let text = draw.scenario(&STACKS);
+            let stacks: Vec<&str> = stacks.iter().map(String::as_str).collect();
+            let of = |dice: u64| kept.iter().filter(|seen| seen.dice == dice).cloned().collect();
+            let simulate = |stack: &str, dice| Seen::simulate(&draw, &text, stack, dice, cancelled);
+            let member = Member::run(&draw, &stacks, of, |_| Ok(()), simulate)?;
+            Ok(Done::Link(std::iter::once(member.seen).chain(member.again).collect()))
+        }
+        Task::Lanes { family, draw, lanes } => lanes::work(Seed(family), draw, lanes, cancelled).map(Done::Lanes),
+    }
+}
+
 impl Member {
+    /// Simulates what is not kept of a draw.
+    fn run(
+        draw: &Draw,
+        stacks: &[&str],
+        kept: impl Fn(u64) -> Vec<Seen>,
+        keep: impl Fn(&[Seen]) -> Result<(), StudyError>,
+        simulate: impl Fn(&str, u64) -> Result<Seen, StudyError>,
+    ) -> Result<Self, StudyError> {
+        let whole = |dice: u64| -> Result<Vec<Seen>, StudyError> {
+            let mut seen = kept(dice);
+            for stack in stacks {
+                if !seen.iter().any(|s| s.stack == *stack) {
+                    seen.push(simulate(stack, dice)?);
+                    keep(&seen)?;
+                }
+            }
+            Ok(seen)
+        };
+        let mut member = Self { draw: draw.clone(), seen: whole(draw.dice)?, again: Vec::new() };
+        if member.is_bad() {
+            member.again = (1..=AGAIN).map(|n| whole(draw.dice + n)).collect::<Result<_, _>>()?;
+        }
+        Ok(member)
+    }
+
     fn is_bad(&self) -> bool {
         judge::ratio(&self.seen).is_some_and(|ratio| ratio < AGAIN_BELOW)
     }

@@ -67,7 +67,7 @@ struct DrawFile {
 
 /// What one stack made of a draw.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     pub(super) stack: String,
     /// The dice of the channel.
     pub(super) dice: u64,
@@ -196,15 +196,21 @@ impl Store {
         Ok(wavelane_run::write_whole(&path, text).map_err(unwritable(&path))?)
     }
 
+    /// A result with what tells it from those of other programs.
+    pub(super) fn keyed(&self, seen: Seen, text: &str) -> Seen {
+        Seen { key: self.key(text, &seen.stack, seen.dice), ..seen }
+    }
+}
+
+impl Seen {
     /// Runs a stack on a draw.
     pub(super) fn simulate(
-        &self,
         draw: &Draw,
         text: &str,
         stack: &str,
         dice: u64,
         cancelled: &AtomicBool,
-    ) -> Result<Seen, StudyError> {
+    ) -> Result<Self, StudyError> {
         let mut scenario = Scenario::parse(text, Path::new("."))?;
         scenario.seed = Seed(dice);
         let word = scenario.stacks.iter().copied().find(|known| known.word() == stack);
@@ -225,10 +231,10 @@ impl Store {
         });
         let goodputs: Vec<(f64, f64)> = goodputs.collect();
         let echo = of(ECHO);
-        Ok(Seen {
+        Ok(Self {
             stack: stack.to_owned(),
             dice,
-            key: self.key(text, stack, dice),
+            key: String::new(),
             goodputs_bps: goodputs.iter().map(|(goodput, _)| short(*goodput)).collect(),
             share: short(goodputs.iter().map(|(_, share)| share).sum::<f64>() / goodputs.len() as f64),
             rtt_p50_ms: echo.and_then(|f| f.rtt_p50_ms).map(short),

@@ -36,6 +36,7 @@ pub(crate) fn options(out: &Path) -> StudyOptions {
         stacks: Vec::new(),
         reuse: Vec::new(),
         traces: [None, None],
+        elsewhere: None,
         row: |_| (),
     }
 }

@@ -6,14 +6,17 @@ pub(crate) mod page;
 mod pairs;
 
 use crate::document::{Edition, Row, StudyDocument};
+use crate::elsewhere::{Travel, read};
 use crate::kept::Kept;
 use crate::population::simulate;
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use links::Case;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_run::figures::{RunTotals, of_run, wire_bytes_per_delivered_byte};
 use wavelane_run::{RunError, RunHooks};
@@ -32,7 +35,7 @@ const ECHO: &str = "echo";
 
 /// What one stack made of a case.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Seen {
+pub(crate) struct Seen {
     stack: String,
     goodput_bps: f64,
     /// Of what the recording could carry meanwhile.
@@ -61,11 +64,11 @@ fn short(value: f64) -> f64 {
 }
 
 /// Runs a stack on a scenario's text.
-fn observe(text: &str, stack: &str, seed: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
+fn observe(text: &str, stack: &str, seed: Seed, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
     let mut scenario = Scenario::parse(text, Path::new("."))?;
     scenario.seed = seed;
     let word = Stack::from_word(stack).ok_or_else(|| refused(format!("no stack '{stack}'")))?;
-    let raw = simulate(&scenario, word, hooks.cancelled)?;
+    let raw = simulate(&scenario, word, cancelled)?;
     let figures = of_run(&scenario, &raw, scenario.seed);
     let of = |name: &str| figures.iter().find(|figures| figures.flow == name);
     let flow = |name: &str| raw.flows.iter().find(|flow| flow.flow == name);
@@ -100,6 +103,19 @@ fn observe(text: &str, stack: &str, seed: Seed, hooks: &RunHooks<'_>) -> Result<
     })
 }
 
+/// A stack on a scenario, as it travels: with the recordings in it, for a worker has no files of this machine.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Task {
+    scenario: String,
+    stack: String,
+    seed: u64,
+}
+
+/// Runs one on a worker.
+pub(crate) fn work(task: &Task, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
+    observe(&task.scenario, &task.stack, Seed(task.seed), cancelled)
+}
+
 /// Runs texts, each with a stack, on all processors, as far as their results are not kept.
 fn observe_all(
     runs: &[(String, &'static str)],
@@ -113,7 +129,19 @@ fn observe_all(
         digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
     };
     let kept = Kept::open(options, ID);
-    runner.run_kept(&kept, runs, |_| 1.0, key, |(text, stack)| observe(text, stack, options.seed, hooks))
+    let pack = |(text, stack): &(String, &'static str)| -> Value {
+        let scenario = Scenario::parse(text, Path::new(".")).map(|scenario| scenario.to_toml());
+        json!(Task { scenario: scenario.unwrap_or_default(), stack: (*stack).to_owned(), seed: options.seed.0 })
+    };
+    let unpack = |run: &_, value| Ok(kept.put(&key(run), read::<Seen>(value)?));
+    runner.run_anywhere(
+        options.elsewhere.as_ref(),
+        runs,
+        |_| 1.0,
+        |run| kept.get(&key(run)),
+        |run| Ok(kept.put(&key(run), observe(&run.0, run.1, options.seed, hooks.cancelled)?)),
+        &Travel { study: ID, batch: 1, pack: &pack, unpack: &unpack },
+    )
 }
 
 /// Runs the recordings and judges them.
