@@ -304,6 +304,15 @@ test test-all:
 	  elif ((code)); then
 	    exit 1
 	  fi
+	  step "compose.yaml: the image's two gateways and the link between them"
+	  code=0
+	  packaging/oci/check.py target/debug 2>"$$scratch/oci" || code=$$?
+	  cat "$$scratch/oci" >&2
+	  if ((code == 77)); then
+	    echo "SKIPPED ($$(tail -n 1 "$$scratch/oci")): compose.yaml's gateways" | tee -a "$$scratch/log"
+	  elif ((code)); then
+	    exit 1
+	  fi
 	  step "licences and known holes of what the programs are linked from"
 	  packaging/deny.sh 2>&1 | tee -a "$$scratch/log"
 	  step "the Python package, its types, its tests and its notebook"

@@ -45,6 +45,11 @@ echo '{"imageLayoutVersion":"1.0.0"}' >"$work/image/oci-layout"
 cat >"$work/image/index.json" <<JSON
 {"schemaVersion":2,"mediaType":"$kind.index.v1+json","manifests":[{"mediaType":"$kind.manifest.v1+json",$manifest,"platform":{"architecture":"$arch","os":"linux"},"annotations":{"org.opencontainers.image.ref.name":"$version"}}]}
 JSON
+# What engines without a store for OCI images read of an archive, as docker writes it.
+blob() { sed 's/^"digest":"sha256:\([^"]*\)".*/blobs\/sha256\/\1/' <<<"$1"; }
+cat >"$work/image/manifest.json" <<JSON
+[{"Config":"$(blob "$config")","RepoTags":["wavelane:$version"],"Layers":["$(blob "$layer")"]}]
+JSON
 file="$out/wavelane_${version}_$arch.oci.tar"
-archive "$work/image" "$file" oci-layout index.json blobs
+archive "$work/image" "$file" oci-layout index.json manifest.json blobs
 echo "$file"

@@ -9,6 +9,7 @@ macro_rules! say {
     };
 }
 
+mod channel;
 mod check;
 #[cfg(feature = "full")]
 mod cluster;
@@ -76,6 +77,7 @@ Examples:
   wavelane run scenarios/demo.toml --on lab       between real Linux TCP stacks, in real time (root)
   wavelane run scenarios/demo.toml --seed 7 --repeat 5 --json > results.json
   wavelane over scenarios/links/satellite.toml -- ping server   any program over the scenario's link, without root
+  wavelane channel scenarios/links/satellite.toml --listen 0.0.0.0:4780 --to 192.0.2.7:4780   the same between gateways elsewhere
   wavelane report records/demo-lab-1 --open       draw the report again and show it
   wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s'
   wavelane compare records/demo-lab-1 records/demo-lab-2   differences and ratios with intervals
@@ -108,6 +110,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run any program over a scenario's link, without root: the lab's channels in the place of the network.
     Over(over::OverArgs),
+    /// Carry UDP datagrams over a scenario's channel: a bad link between programs anywhere, without privileges.
+    Channel(channel::ChannelArgs),
     /// Repeat a published experiment and judge it.
     #[cfg(feature = "full")]
     Study(study::StudyArgs),
@@ -269,6 +273,7 @@ fn command(command: Command) -> Outcome {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Over(args) => over::over(&args),
+        Command::Channel(args) => channel::channel(&args),
         #[cfg(feature = "full")]
         Command::Study(args) => study::study(&args),
         Command::Check(args) => check::check(&args),

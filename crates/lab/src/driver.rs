@@ -6,6 +6,7 @@
 //! takes over, whose clock begins at zero, so every stack meets the same bursts however long its set-up took. Packets still held by the
 //! first machine are delivered.
 
+use crate::datagrams::Datagrams;
 use crate::lateness::Lateness;
 use crate::pcapng::{CaptureFile, PortDirection};
 use std::collections::VecDeque;
@@ -57,6 +58,8 @@ pub(crate) enum Port {
     Pair(PacketPort),
     /// Octets: the far side of a program's serial port.
     Line(Pty),
+    /// The content of UDP datagrams to and from programs elsewhere.
+    Datagrams(Datagrams),
 }
 
 impl Port {
@@ -65,6 +68,7 @@ impl Port {
             Self::Tun(tun) => tun.read(buffer),
             Self::Pair(port) => port.read(buffer),
             Self::Line(pty) => pty.read(buffer),
+            Self::Datagrams(end) => end.read(buffer),
         }
     }
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
@@ -76,6 +80,7 @@ impl Port {
                 // A program that does not read loses them, as at a port.
                 _ => Err(io::ErrorKind::WouldBlock.into()),
             },
+            Self::Datagrams(end) => end.write(packet),
         }
     }
     /// Whether what passes is packets.
@@ -85,7 +90,7 @@ impl Port {
     /// Packets lost before they were read. A TUN device counts them itself.
     fn dropped(&self) -> u64 {
         match self {
-            Self::Tun(_) | Self::Line(_) => 0,
+            Self::Tun(_) | Self::Line(_) | Self::Datagrams(_) => 0,
             Self::Pair(port) => port.dropped(),
         }
     }
@@ -97,6 +102,7 @@ impl AsFd for Port {
             Self::Tun(tun) => tun.as_fd(),
             Self::Pair(port) => port.as_fd(),
             Self::Line(pty) => pty.as_fd(),
+            Self::Datagrams(end) => end.as_fd(),
         }
     }
 }

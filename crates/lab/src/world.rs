@@ -234,54 +234,7 @@ impl World {
             let create = if recording.whole { CaptureFile::create_whole } else { CaptureFile::create };
             create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
         };
-        let captures = [record(0)?, record(1)?];
-        let both = (ports, captures);
-        let mut config = match &channel.kind {
-            ChannelKind::Cable(config) => (**config).clone(),
-            ChannelKind::Bluetooth(config) => {
-                return start_pair(channel, both, is_noisy(scenario), |name| {
-                    Bluetooth::new(seed, name, *config).map_err(|e| e.to_string())
-                });
-            }
-            ChannelKind::Cellular(config) => {
-                return start_pair(channel, both, is_noisy(scenario), |name| {
-                    Cellular::new(seed, name, **config).map_err(|e| e.to_string())
-                });
-            }
-            ChannelKind::Wifi(_) | ChannelKind::Serial(_) => {
-                let why = "is a medium that the lab does not have";
-                return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
-            }
-        };
-        let (ports, captures) = both;
-        let stages = self.stages[i];
-        let mut rings = [u64::MAX; 2];
-        for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
-            if stages[end].is_some() {
-                rings[end] = side.queueing.ring;
-                (side.queue, side.queueing) = (QueueLimit::Packets(side.queueing.ring), Queueing::default());
-            }
-        }
-        let ways = [wavelane_channel::Direction::Forward, wavelane_channel::Direction::Reverse];
-        let refused = |error| LabError::Channel(channel.name.clone(), error);
-        let mut calm = config.clone();
-        for side in [&mut calm.forward, &mut calm.reverse] {
-            side.outages.clear();
-            // What is set up needs the mean of a recording, not its first stall.
-            (side.rate_trace, side.delay_trace) = (None, None);
-        }
-        let job = Job {
-            name: channel.name.clone(),
-            ports,
-            setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
-            run: Cable::new(seed, &channel.name, config).map_err(refused)?,
-            changes: changes_of(scenario, channel)?,
-            room: Box::new(move |cable, end| cable.holding(ways[end]).waiting.frames < rings[end]),
-            captures,
-            unix_offset_ns: unix_offset_ns(),
-            damaged: is_noisy(scenario),
-        };
-        Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
+        start_channel(scenario, channel, seed, (ports, [record(0)?, record(1)?]), self.stages[i])
     }
 
     /// Addresses, routes and their attributes, of which the congestion control is the first.
@@ -405,10 +358,68 @@ fn is_noisy(scenario: &Scenario) -> bool {
     })
 }
 
+/// The ports of a channel's ends, and what records them.
+type Ends = ([Port; 2], [Option<CaptureFile>; 2]);
+
+/// Starts the thread of a medium of packets. `stages` are the rings of its devices that are the first stage of a queue.
+pub(crate) fn start_channel(
+    scenario: &Scenario,
+    channel: &Channel,
+    seed: Seed,
+    both: Ends,
+    stages: [Option<u32>; 2],
+) -> Result<Running, LabError> {
+    let mut config = match &channel.kind {
+        ChannelKind::Cable(config) => (**config).clone(),
+        ChannelKind::Bluetooth(config) => {
+            return start_pair(channel, both, is_noisy(scenario), |name| {
+                Bluetooth::new(seed, name, *config).map_err(|e| e.to_string())
+            });
+        }
+        ChannelKind::Cellular(config) => {
+            return start_pair(channel, both, is_noisy(scenario), |name| {
+                Cellular::new(seed, name, **config).map_err(|e| e.to_string())
+            });
+        }
+        ChannelKind::Wifi(_) | ChannelKind::Serial(_) => {
+            let why = "is a medium that the lab does not have";
+            return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+        }
+    };
+    let (ports, captures) = both;
+    let mut rings = [u64::MAX; 2];
+    for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
+        if stages[end].is_some() {
+            rings[end] = side.queueing.ring;
+            (side.queue, side.queueing) = (QueueLimit::Packets(side.queueing.ring), Queueing::default());
+        }
+    }
+    let ways = [wavelane_channel::Direction::Forward, wavelane_channel::Direction::Reverse];
+    let refused = |error| LabError::Channel(channel.name.clone(), error);
+    let mut calm = config.clone();
+    for side in [&mut calm.forward, &mut calm.reverse] {
+        side.outages.clear();
+        // What is set up needs the mean of a recording, not its first stall.
+        (side.rate_trace, side.delay_trace) = (None, None);
+    }
+    let job = Job {
+        name: channel.name.clone(),
+        ports,
+        setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
+        run: Cable::new(seed, &channel.name, config).map_err(refused)?,
+        changes: changes_of(scenario, channel)?,
+        room: Box::new(move |cable, end| cable.holding(ways[end]).waiting.frames < rings[end]),
+        captures,
+        unix_offset_ns: unix_offset_ns(),
+        damaged: is_noisy(scenario),
+    };
+    Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
+}
+
 /// Starts a medium between two ports that is no cable; its parameters stay, and it takes every packet.
 fn start_pair<M: Machine + Send + 'static>(
     channel: &Channel,
-    (ports, captures): ([Port; 2], [Option<CaptureFile>; 2]),
+    (ports, captures): Ends,
     damaged: bool,
     make: impl Fn(&str) -> Result<M, String>,
 ) -> Result<Running, LabError> {

@@ -1,6 +1,7 @@
 //! What the shipped `wavelane` does, one file per group: one executable, since each would link the whole program again.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod channel;
 mod commands;
 mod common;
 mod cure;

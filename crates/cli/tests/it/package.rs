@@ -108,6 +108,12 @@ fn the_oci_image_is_whole_and_holds_the_programs_alone() {
     let config = json(&blob(&manifest["config"]));
     assert_eq!(config["config"]["Entrypoint"][0], "/usr/bin/wavelaned");
     assert_eq!(config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"], "the layer is not compressed");
+    let named = json(&image.join("manifest.json"));
+    assert_eq!(named[0]["RepoTags"][0], concat!("wavelane:", env!("CARGO_PKG_VERSION")));
+    for (name, about) in [(&named[0]["Config"], &manifest["config"]), (&named[0]["Layers"][0], &manifest["layers"][0])]
+    {
+        assert!(image.join(name.as_str().unwrap()) == blob(about), "{name}");
+    }
     let list = run(Command::new("tar").arg("-tvf").arg(blob(&manifest["layers"][0])));
     let files: Vec<&str> = list.lines().filter(|l| l.starts_with('-')).filter_map(|l| l.rsplit(' ').next()).collect();
     assert_eq!(files, ["usr/bin/wavelane", "usr/bin/wavelaned"], "{list}");

@@ -1,0 +1,66 @@
+//! `wavelane channel`.
+
+use crate::{Failure, Outcome, interrupt};
+use clap::Args;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use wavelane_lab::Crossing;
+use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting};
+
+const EXAMPLES: &str = "\
+Examples:
+  wavelane channel scenarios/links/satellite.toml --listen 0.0.0.0:4780 --to 192.0.2.7:4780
+  wavelane channel scenarios/demo.toml --set 'air.forward.rate=2 Mbit/s' --listen 127.0.0.1:4790 --to 127.0.0.1:4780
+
+A gateway whose peer's address is --listen reaches the one at --to over the channel: losses, delays, queues and outages are those of
+`wavelane run --on lab` with the same seed. What comes to --listen crosses forward, the answers in reverse to whoever called last. One
+channel stands between two programs; for further ones start it again. It ends with Ctrl-C, and says what crossed.";
+
+/// Arguments of `wavelane channel`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ChannelArgs {
+    /// The scenario file with the channel.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The channel [default: the only one that is not the preset `ethernet`].
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
+    /// Where datagrams come in.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Where they go.
+    #[arg(long, value_name = "HOST:PORT")]
+    to: String,
+    /// The random seed, instead of the file's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Put VALUE in the place of the file's, such as air.forward.rate="5 Mbit/s"; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = Setting::read)]
+    settings: Vec<Setting>,
+}
+
+/// Carries datagrams over a scenario's channel.
+pub(crate) fn channel(args: &ChannelArgs) -> Outcome {
+    if args.settings.len() > SETTINGS_MAX {
+        return Err(Failure::refused(format!("--set stands {} times, at most {SETTINGS_MAX}", args.settings.len())));
+    }
+    let mut scenario = Scenario::load_with(&args.file, &args.settings).map_err(Failure::refused)?;
+    if let Some(seed) = args.seed {
+        scenario.seed = Seed(seed);
+    }
+    let found =
+        args.to.to_socket_addrs().map_err(|e| Failure::refused(format!("--to {}: {e}; write HOST:PORT", args.to)))?;
+    // A name with both kinds of address is reached by IPv4, which every program listens on.
+    let to = found
+        .min_by_key(SocketAddr::is_ipv6)
+        .ok_or_else(|| Failure::refused(format!("--to {}: no address", args.to)))?;
+    let crossing = Crossing { channel: args.channel.clone(), listen: args.listen, to };
+    let cancelled = interrupt::flag()?;
+    let ready = |name: &str| say!("{} -> {to} over channel '{name}'; Ctrl-C ends it", args.listen);
+    let crossed = wavelane_lab::carry(&scenario, &crossing, ready, || cancelled.load(Ordering::Relaxed));
+    let [forward, reverse] = crossed.map_err(Failure::refused)?.map(|octets| octets as f64 / 1e6);
+    say!("offered: forward {forward:.2} MB, reverse {reverse:.2} MB");
+    Ok(0)
+}

@@ -1,0 +1,109 @@
+//! `wavelane channel`: datagrams over a scenario's channel.
+
+use crate::common::{Place, WAVELANE, err, scenarios, wavelane};
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Datagrams each way.
+const SENT: u32 = 400;
+
+/// The program, ended by the test whatever happens.
+struct Running(Child, BufReader<ChildStderr>, u16);
+
+impl Running {
+    fn start(args: &[&str], to: u16) -> Self {
+        // A port that was free just now.
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(WAVELANE);
+        command.arg("channel").args(args).args([format!("--listen=127.0.0.1:{port}"), format!("--to=127.0.0.1:{to}")]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains(" over channel 'air'"), "{line}");
+        Self(child, said, port)
+    }
+    /// What it says when a signal ends it.
+    fn end(mut self) -> String {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let mut said = String::new();
+        self.1.read_to_string(&mut said).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{said}");
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket
+}
+
+/// Which of the datagrams that `from` sends to `to` arrive at `at`, and the shortest time that one takes.
+fn cross(from: &UdpSocket, to: std::net::SocketAddr, at: &UdpSocket) -> (Vec<u32>, Duration, std::net::SocketAddr) {
+    let (mut came, mut least, mut by) = (Vec::new(), Duration::MAX, to);
+    for number in 0..SENT {
+        let sent = Instant::now();
+        from.send_to(&number.to_be_bytes(), to).unwrap();
+        // Every tenth is waited for, so that the queue takes them all; the delay is 5 ms.
+        at.set_read_timeout(Some(Duration::from_millis(if number % 10 == 9 { 100 } else { 1 }))).unwrap();
+        let mut bytes = [0; 16];
+        while let Ok((len, from)) = at.recv_from(&mut bytes) {
+            assert_eq!(len, 4);
+            let got = u32::from_be_bytes(bytes[..4].try_into().unwrap());
+            (came, by) = ([came, vec![got]].concat(), from);
+            if got == number {
+                least = least.min(sent.elapsed());
+                break;
+            }
+        }
+    }
+    (came, least, by)
+}
+
+#[test]
+fn datagrams_meet_the_losses_and_the_delay_of_the_channel() {
+    let file = scenarios().join("links/loss-20.toml").display().to_string();
+    let settings = ["--set", "air.forward.delay=5 ms"];
+    let (caller, called) = (socket(), socket());
+    let running = Running::start(&[&[file.as_str()], &settings[..]].concat(), called.local_addr().unwrap().port());
+    let listen = std::net::SocketAddr::from(([127, 0, 0, 1], running.2));
+    let (there, least, by) = cross(&caller, listen, &called);
+    assert!((240..=380).contains(&there.len()), "{} of {SENT} arrive; a fifth is lost", there.len());
+    assert!(least >= Duration::from_millis(5), "{least:?}");
+    let (back, ..) = cross(&called, by, &caller);
+    assert!((240..=380).contains(&back.len()), "{} of {SENT} come back", back.len());
+    // More than a packet of 1500 octets has no way, and what is no answer of the program called comes from nobody.
+    caller.send_to(&[0; 1473], listen).unwrap();
+    let stranger = socket();
+    stranger.send_to(b"stranger", by).unwrap();
+    let said = running.end();
+    assert!(said.contains("offered: forward 0.01 MB, reverse 0.01 MB"), "{said}");
+    called.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    assert!(called.recv_from(&mut [0; 2000]).is_err() && caller.recv_from(&mut [0; 2000]).is_err());
+}
+
+#[test]
+fn what_cannot_be_a_channel_is_refused() {
+    let file = scenarios().join("links/loss-20.toml").display().to_string();
+    let refused = |more: &[&str], why: &str| {
+        let o = wavelane(&[&["channel", file.as_str(), "--listen", "127.0.0.1:0"], more].concat());
+        assert!(o.status.code() == Some(2) && err(&o).contains(why), "{}", err(&o));
+    };
+    refused(&["--to", "127.0.0.1:9", "--channel", "sea"], "no channel 'sea': it has lan_client, air, lan_server");
+    refused(&["--to", "127.0.0.1"], "write HOST:PORT");
+    let place = Place::new("two-channels");
+    let two = place.file("two.toml", &std::fs::read_to_string(&file).unwrap().replace(
+        "[channels.lan_server]\npreset = \"ethernet\"", "[channels.lan_server]\nkind = \"cable\"\nreverse = \"same\"\nforward = { rate = \"1 Mbit/s\", delay = \"1 ms\", queue = \"9 kB\" }"));
+    let o = wavelane(&["channel", &two, "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"]);
+    assert!(err(&o).contains("Say --channel with one of lan_client, air, lan_server"), "{}", err(&o));
+}

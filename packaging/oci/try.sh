@@ -1,0 +1,13 @@
+#!/bin/bash
+# try.sh WAVELANE DIR: keys and configurations for the two gateways of compose.yaml, made by the program WAVELANE in DIR/ship and
+# DIR/shore. Who can read DIR can be these gateways: it is for trying.
+set -euo pipefail
+umask 077
+wavelane=$(realpath "$1")
+mkdir -p "$2/ship" "$2/shore"
+cd "$2"
+ship=$("$wavelane" keygen --out ship/ship.key)
+shore=$("$wavelane" keygen --out shore/shore.key)
+"$wavelane" init --name ship --dir ship --serves none --forward 0.0.0.0:8080=10.90.2.5:8080 --peer-name shore --peer-key "$shore" \
+  --peer-address link:4780 >&2
+"$wavelane" init --name shore --dir shore --serves 10.90.2.5/32 --peer-name ship --peer-key "$ship" >&2
