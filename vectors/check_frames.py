@@ -206,6 +206,7 @@ FRAMES = {
     "path_challenge": (0x48, [("octets", octets(8))]),
     "path_response": (0x49, [("octets", octets(8))]),
     "lane_gone": (0x4A, [("lane", BYTE), ("next", number(8))]),
+    "metered": (0x4B, [("lanes", BYTE), ("order", BYTE)]),
 }
 KINDS = {kind: name for name, (kind, _) in FRAMES.items()}
 
@@ -285,6 +286,7 @@ def sample() -> list[tuple[str, str]]:
     lines += [("data_by_digest", f"flow=3+ offset={offset} length={length} digest={'0a' * 16}") for offset, length in [(0, 1), (1099511627776, 65535)]]
     lines += [("path_challenge", "octets=0102030405060708"), ("path_response", "octets=0909090909090909")]
     lines += [("lane_gone", "lane=3 next=258"), ("lane_gone", f"lane=7 next={NUMBER_MAX}")]
+    lines += [("metered", "lanes=2 order=1"), ("metered", "lanes=255 order=0")]
     return lines
 
 

@@ -279,6 +279,7 @@ impl Learnt {
             19 if source.byte() < 100 => Frame::PathChallenge([source.byte(); 8]),
             19 if source.byte() < 200 => Frame::PathResponse(source.pick(&self.challenges).unwrap_or([1; 8])),
             19 if source.byte() < 60 => Frame::LaneGone { lane: source.byte() % 10, next: self.number(source) },
+            19 if source.byte() < 100 => Frame::Metered { lanes: source.byte(), order: source.byte() },
             19 => return w.put(&[source.byte() % 0x40, source.byte(), source.byte()]).ok(),
             other => return self.flow_frame(source, other, w),
         };

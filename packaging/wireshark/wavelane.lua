@@ -17,7 +17,7 @@ local FRAMES = {
   [0x0c] = "Forget", [0x0d] = "Progress", [0x0e] = "Close", [0x0f] = "Protected", [0x10] = "Repair",
   [0x11] = "Repaired", [0x12] = "ResetAfter", [0x13] = "ProgressSealed", [0x14] = "CompressedPacket", [0x18] = "OpenPassage", [0x19] = "AnswerPassage",
   [0x1a] = "AnswerSealed", [0x40] = "Packet", [0x41] = "Heard", [0x42] = "DataByDigest",
-  [0x48] = "PathChallenge", [0x49] = "PathResponse", [0x4a] = "LaneGone",
+  [0x48] = "PathChallenge", [0x49] = "PathResponse", [0x4a] = "LaneGone", [0x4b] = "Metered",
 }
 local STATES = { [0] = "accept", "wait", "complete", "already have", "unknown", "refuse" }
 local REASONS = {
@@ -374,6 +374,7 @@ local SKIPPABLE = {
     c:bytes(t, "octets", 8)
     return string.format("lane %d", lane)
   end,
+  [0x4b] = function(c, t) c:bytes(t, "octets", 2) end,
 }
 
 -- Frames back to back. Returns their names.

@@ -44,13 +44,26 @@ pub struct About {
     split: bool,
     /// Whether it seals flows from edge to edge.
     seal: bool,
-    /// How many of its lanes lead to the other, and how many of those are metered.
+    /// How many of its lanes lead to the other.
     lanes: usize,
-    metered: usize,
     /// Its public key, the one that it has for the other, and whether a preshared key goes with it. Older programs do not say.
     key: Option<String>,
     peer_key: Option<String>,
     preshared: Option<bool>,
+    /// Where the other's lanes come from, as it sees them.
+    #[serde(default)]
+    pub(crate) seen: Vec<Seen>,
+}
+
+/// Where one of the other's lanes comes from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The lane's number at the other.
+    pub(crate) lane: u8,
+    /// Its address and port.
+    pub(crate) address: String,
+    /// Others that it came from in the last ten minutes.
+    pub(crate) before: Vec<String>,
 }
 
 fn texts(prefixes: &[IpPrefix]) -> Vec<String> {
@@ -64,7 +77,7 @@ impl About {
         let behind = || texts(&[peer.routes.as_slice(), peer.allow_sources.as_deref().unwrap_or_default()].concat());
         // Packets' sources are always looked at.
         let looks = keeps_sources || config.tun.is_some() || peer.allow_sources.is_some();
-        let out: Vec<_> = peer.lanes.iter().filter(|lane| lane.ways != Ways::In).collect();
+        let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In).count();
         Self {
             format: FORMAT.into(),
             name: config.name.clone(),
@@ -80,11 +93,11 @@ impl About {
             tun_mtu: config.tun.as_ref().map(|tun| tun.mtu),
             split: peer.split,
             seal: config.seals(),
-            lanes: out.len().max(1),
-            metered: out.iter().filter(|lane| lane.knobs.metered).count(),
+            lanes: out.max(1),
             key: Some(keys::to_base64(&keys::public_key(&config.private_key))),
             peer_key: Some(keys::to_base64(&peer.public_key)),
             preshared: Some(peer.preshared_key.is_some()),
+            seen: Vec::new(),
         }
     }
 
@@ -150,10 +163,6 @@ pub(crate) fn compare(ours: &About, theirs: &About, spread_s: f64) -> Compared {
         found.wrong(&format!(
             "flows over relays are sealed on one side alone, so they are refused: set gateway.seal {side} too"
         ));
-    }
-    if (ours.metered > 0) != (theirs.metered > 0) {
-        let (side, other) = if ours.metered > 0 { ("here", "there") } else { ("there", "here") };
-        found.note(&format!("a lane is `metered` {side} and none is {other}: what comes back costs as well, so mark its way back {other}"));
     }
     let apart = theirs.clock_s - ours.clock_s;
     if apart.abs() > CLOCKS_APART_S + spread_s {
@@ -303,7 +312,6 @@ mod tests {
         found(false, &|ship, _| ship.preshared = Some(true), "only this side has a preshared_key");
         found(false, &|_, shore| shore.preshared = Some(true), "only the other side has a preshared_key");
         found(false, &|_, shore| shore.seal = true, "set gateway.seal here too");
-        found(true, &|ship, _| ship.metered = 1, "note  a lane is `metered` here and none is there");
         found(true, &|_, shore| shore.clock_s += 60.0, "note  its clock is 60 s ahead of this one");
         found(true, &|_, shore| shore.version = "2".into(), "note  here runs 1, there 2");
     }

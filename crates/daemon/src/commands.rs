@@ -4,6 +4,7 @@
 
 mod ask;
 mod lanes;
+mod nat;
 mod netcheck;
 mod notes;
 mod one_way;

@@ -150,6 +150,9 @@ pub struct Lane {
     /// Its name in messages: its place among the peer's tables, or "lane" if it has none.
     #[serde(default)]
     pub name: String,
+    /// Its number in datagrams, once it exists.
+    #[serde(default)]
+    pub number: Option<u8>,
     /// By which it leaves: its device, or its own address.
     pub by: String,
     /// Where its datagrams go.
@@ -175,6 +178,9 @@ pub struct Lane {
     /// Whether sending on it costs money.
     #[serde(default)]
     pub metered: bool,
+    /// Whether that is so only at the peer's end, which said so.
+    #[serde(default)]
+    pub metered_there: bool,
     /// Whether it may carry bulk.
     #[serde(default)]
     pub bulk: bool,

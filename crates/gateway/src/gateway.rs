@@ -173,6 +173,11 @@ impl Gateway {
         lanes
     }
 
+    /// Where the peer's lanes come from: the number of each, its address, and others that it has proven in the last ten minutes.
+    pub fn seen(&self, now: Instant, peer: PeerId) -> Vec<(u8, Address, Vec<Address>)> {
+        self.net.peers.seen(now, peer)
+    }
+
     /// The status of a lane by its number; `None` of one that is gone.
     pub fn lane(&self, now: Instant, peer: PeerId, lane: usize) -> Option<LaneStatus> {
         self.net.peers.lane(now, peer, lane)

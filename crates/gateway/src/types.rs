@@ -193,6 +193,8 @@ pub struct PeerStatus {
 /// One lane to a neighbour, as the operator sees it.
 #[derive(Clone, Debug)]
 pub struct LaneStatus {
+    /// Its number in datagrams.
+    pub number: u8,
     /// Its place in the configuration; `None` for one created for a lane of the peer.
     pub place: Option<usize>,
     /// The port that sends its datagrams.
@@ -205,6 +207,8 @@ pub struct LaneStatus {
     pub spare: bool,
     /// Whether its traffic costs money.
     pub metered: bool,
+    /// Whether only the peer says so: of its lane by the same path.
+    pub metered_there: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
     /// Whether it carries small exchanges while others can.

@@ -61,7 +61,7 @@ impl Default for LaneKnobs {
 #[rustfmt::skip] // A table is read by its rows.
 pub const LANE: Group<LaneKnobs> = Group(&[
     Knob { name: "metered", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.metered, default: "`false`",
-        says: "sending on it costs money: it is used only while no other lane works. Set it on both gateways if both directions cost" },
+        says: "sending on it costs money: it is used only while no other lane works. the peer is told, and spares the way back too" },
     Knob { name: "bulk", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.bulk, default: "`true`",
         says: "whether it may carry bulk; one lane out has to" },
     Knob { name: "small", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.small, default: "`true`",

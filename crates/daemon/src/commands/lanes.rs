@@ -23,7 +23,12 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
             (None, _) => " (the peer calls)".into(),
         };
         let medium = Medium::of(socket).word;
-        let kinds = status::kinds(medium, lane.ways.word(), [lane.knobs.metered, lane.knobs.bulk, lane.knobs.small]);
+        let kinds = status::kinds(
+            medium,
+            lane.ways.word(),
+            lane.knobs.metered.then_some("metered"),
+            [lane.knobs.bulk, lane.knobs.small],
+        );
         let start = lane.knobs.start_rate.map(|rate| format!(", starts at {} kbit/s", rate.as_bps() as f64 / 1e3));
         let kinds = lane.line().map_or(kinds.clone(), |line| format!("{kinds}, {}", line.words()));
         format!("  {} by {by}{to} ({kinds}{})\n", lane_name(place), start.unwrap_or_default())

@@ -1,9 +1,16 @@
 //! `wavelane netcheck`: what of the running gateway's links is in order and what is not, each with its remedy.
 
+use super::ask::Asking;
 use super::{CommandError, report};
+use crate::about::Seen;
+use crate::request::{Answer, Ask};
 use crate::status::{Peer, Report};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// A peer that does not say within this time what it sees is passed over.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `wavelane netcheck`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -34,11 +41,26 @@ pub fn netcheck(args: &NetcheckArgs) -> Result<Netcheck, CommandError> {
         let names: Vec<&str> = report.peers.iter().map(|p| p.name.as_str()).collect();
         return Err(CommandError::NoPeer { name: name.clone(), names: names.join(", ") });
     }
-    Ok(examine(&report, args.peer.as_deref(), source_to))
+    // One that does not say, being older or busy, leaves what addresses tell.
+    let seen = |peer: &Peer| asked(args, &peer.name).unwrap_or_default();
+    Ok(examine(&report, args.peer.as_deref(), seen, source_to))
 }
 
-/// The address that this host sends from to `target`; it sends nothing to find that out.
-fn source_to(target: SocketAddr) -> Option<IpAddr> {
+/// What the peer sees of our lanes.
+fn asked(args: &NetcheckArgs, peer: &str) -> Option<Vec<Seen>> {
+    let mut asking = Asking::begin(args.control.as_deref()).ok()?;
+    asking.ask(&Ask::About { peer: peer.into() }).ok()?;
+    match asking.hear(PATIENCE) {
+        Ok(Some(Answer::About(about))) => Some(about.seen),
+        _ => None,
+    }
+}
+
+/// The address that this host sends from to `target`, by `device` if one is given; it sends nothing to find that out.
+fn source_to(device: Option<&str>, target: SocketAddr) -> Option<IpAddr> {
+    if let Some(device) = device {
+        return wavelane_host::addresses_of(device).into_iter().find(|own| own.is_ipv4() == target.is_ipv4());
+    }
     let any: IpAddr = if target.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(target).ok()?;
@@ -72,7 +94,12 @@ impl Findings {
     }
 }
 
-fn examine(report: &Report, only: Option<&str>, source: impl Fn(SocketAddr) -> Option<IpAddr>) -> Netcheck {
+fn examine(
+    report: &Report,
+    only: Option<&str>,
+    seen: impl Fn(&Peer) -> Vec<Seen>,
+    source: impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>,
+) -> Netcheck {
     let mut found = Findings { text: format!("gateway {}\n", report.name), sound: true };
     if let Some(why) = &report.reload_refused {
         found.wrong(&format!("the last reload was refused: {why}"));
@@ -97,7 +124,11 @@ fn examine(report: &Report, only: Option<&str>, source: impl Fn(SocketAddr) -> O
         found.text += &format!("peer {}\n", peer.name);
         answers(&mut found, peer);
         lanes(&mut found, peer);
-        nat(&mut found, peer, &source);
+        let seen = if peer.up { seen(peer) } else { Vec::new() };
+        match super::nat::findings(peer, &seen, &source) {
+            Some(lines) => lines.iter().for_each(|line| found.note(line)),
+            None => nat(&mut found, peer, &source),
+        }
     }
     Netcheck { text: found.text, sound: found.sound }
 }
@@ -144,9 +175,9 @@ fn lanes(found: &mut Findings, peer: &Peer) {
 }
 
 /// Whether somebody translates our address on the way, as far as addresses tell.
-fn nat(found: &mut Findings, peer: &Peer, source: &impl Fn(SocketAddr) -> Option<IpAddr>) {
+fn nat(found: &mut Findings, peer: &Peer, source: &impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>) {
     let Some(target) = peer.address.as_deref().and_then(|at| at.parse::<SocketAddr>().ok()) else { return };
-    let Some(own) = source(target) else { return };
+    let Some(own) = source(None, target) else { return };
     if is_of_a_site(own) && !is_of_a_site(target.ip()) && !target.ip().is_loopback() {
         found.note(&format!(
             "this host sends from {own}, so a NAT stands before it: this gateway has to call (keep the peer's `address` here, and `keepalive` on)"
@@ -166,7 +197,7 @@ mod tests {
     }
 
     fn of(peer: Peer, own: [u8; 4]) -> Netcheck {
-        examine(&Report { peers: vec![peer], ..Report::default() }, None, |_| Some(own.into()))
+        examine(&Report { peers: vec![peer], ..Report::default() }, None, |_| Vec::new(), |_, _| Some(own.into()))
     }
 
     #[test]
@@ -202,7 +233,8 @@ mod tests {
         let serial = |unused: Option<&str>| {
             let line = crate::status::Serial { unused: unused.map(Into::into), ..Default::default() };
             let report = Report { serial: Some(line), peers: vec![peer()], ..Report::default() };
-            (examine(&report, None, |_| None), examine(&report, Some("shore"), |_| None))
+            let of = |only| examine(&report, only, |_| Vec::new(), |_, _| None);
+            (of(None), of(Some("shore")))
         };
         let (all, of_peer) = serial(Some("PPP is down: the other end does not answer"));
         assert!(!all.sound && all.text.contains("wrong nothing passes: PPP is down"), "{all:?}");

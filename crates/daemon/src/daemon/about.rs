@@ -1,7 +1,7 @@
 //! Asking a neighbour about its configuration, and telling it ours: a flow that ends in the gateway, see `wavelane_gateway::is_about`.
 
 use super::Daemon;
-use crate::about::{ABOUT_MAX, About};
+use crate::about::{ABOUT_MAX, About, Seen};
 use crate::control::ClientId;
 use crate::request::Answer;
 use std::collections::BTreeMap;
@@ -73,7 +73,15 @@ impl Daemon {
         let Some(towards) = self.config.peers.get(peer.0).filter(|_| room) else {
             return self.gateway.refuse(self.now, flow, Reason::NoRoom);
         };
-        let about = About::of(&self.config, towards, wall_nanos());
+        let mut about = About::of(&self.config, towards, wall_nanos());
+        let seen = self.gateway.seen(self.now, peer).into_iter();
+        about.seen = seen
+            .map(|(lane, address, before)| Seen {
+                lane,
+                address: address.to_string(),
+                before: before.iter().map(ToString::to_string).collect(),
+            })
+            .collect();
         let left = serde_json::to_vec(&about).unwrap_or_default();
         self.gateway.accept(self.now, flow);
         self.talks.told.insert(flow, Telling { peer, left, until: self.now + PATIENCE });

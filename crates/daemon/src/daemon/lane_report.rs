@@ -75,6 +75,7 @@ impl Daemon {
         let starts = [table.first_rate().unwrap_or(Controller::START_RATE), Controller::START_RATE];
         status::Lane {
             name: of.place.map_or_else(|| "lane".into(), config::lane_name),
+            number: known.map(|lane| lane.number),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
             address: known.and_then(|lane| lane.address).map(|at| self.shown(at)),
             configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
@@ -84,6 +85,7 @@ impl Daemon {
             direction: table.ways.word().into(),
             medium: Medium::of(own).word.into(),
             metered: known.map_or(table.knobs.metered, |lane| lane.metered),
+            metered_there: known.is_some_and(|lane| lane.metered_there),
             bulk: known.map_or(table.knobs.bulk, |lane| lane.bulk),
             small: known.map_or(table.knobs.small, |lane| lane.small),
             works: known.map_or(of.out.is_none() && unused.is_none(), |lane| lane.works),
@@ -153,6 +155,9 @@ impl Daemon {
                 None => "no answer".into(),
             }),
             (true, true) if lane.rtt.is_none() => Some("in reserve, and nothing has come back by it yet".into()),
+            (true, true) if lane.metered_there => {
+                Some("in reserve: it is metered at the peer's end, and another lane works".into())
+            }
             (true, true) if lane.metered => Some("in reserve: it is metered, and another lane works".into()),
             (true, true) => Some("in reserve: another lane stands before it".into()),
             (true, false) => None,

@@ -4,12 +4,12 @@ use super::Lane;
 use std::fmt;
 
 /// What distinguishes a lane, in words: its medium, its direction if it is one-way, and what is not usual of `metered`, `bulk` and `small`.
-pub(crate) fn kinds(medium: &str, direction: &str, [metered, bulk, small]: [bool; 3]) -> String {
+pub(crate) fn kinds(medium: &str, direction: &str, metered: Option<&str>, [bulk, small]: [bool; 2]) -> String {
     let both = direction == "both" || direction.is_empty();
     let words = [
         (!medium.is_empty(), medium),
         (!both, direction),
-        (metered, "metered"),
+        (metered.is_some(), metered.unwrap_or_default()),
         (!bulk, "no bulk"),
         (!small, "nothing small"),
     ];
@@ -19,7 +19,8 @@ pub(crate) fn kinds(medium: &str, direction: &str, [metered, bulk, small]: [bool
 impl Lane {
     pub(super) fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_out = self.direction != "in";
-        let kinds = kinds(&self.medium, &self.direction, [self.metered, self.bulk, self.small]);
+        let metered = self.metered.then_some(if self.metered_there { "metered there" } else { "metered" });
+        let kinds = kinds(&self.medium, &self.direction, metered, [self.bulk, self.small]);
         write!(f, "  {} by {}", self.name, self.by)?;
         match (&self.address, &self.configured_address) {
             // A line has one other end.

@@ -70,6 +70,11 @@ impl Addresses {
         self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
     }
 
+    /// Where it was recently.
+    pub(super) fn recent(&self, now: Instant) -> impl Iterator<Item = Address> {
+        self.proven.iter().filter(move |(_, at)| now.since(*at) < PROVEN_FOR).map(|(address, _)| *address)
+    }
+
     /// Whether the peer has proven within the last day ([`PROVEN_KEPT`]) that it is at an address, and has not used too many
     /// others since. Valid longer than [`PROVEN_FOR`]: a silent peer, to which nothing is sent by mistake, still is the next hop
     /// that a route names.

@@ -237,6 +237,18 @@ impl Neighbours {
         lanes
     }
 
+    /// Where the peer's lanes come from: the number of each, its address, and others that it was at recently.
+    pub(crate) fn seen(&self, now: Instant, peer: PeerId) -> Vec<(u8, Address, Vec<Address>)> {
+        let Some(state) = self.states.get(peer.0) else { return Vec::new() };
+        let pairs = state.pairs.iter().enumerate().filter_map(|(theirs, ours)| Some((theirs as u8, (*ours)?)));
+        let sight = |(theirs, ours): (u8, usize)| {
+            let address = self.sessions.address(peer.0, ours)?;
+            let others = state.lanes[ours].addresses.recent(now).filter(|other| *other != address);
+            Some((theirs, address, others.collect()))
+        };
+        pairs.filter_map(sight).collect()
+    }
+
     /// The status of a lane by its number; `None` of one that is gone.
     pub(crate) fn lane(&self, now: Instant, peer: PeerId, lane: usize) -> Option<LaneStatus> {
         let is_there = self.links.get(peer.0).is_some_and(|link| lane < link.lanes() && !link.is_closed(lane));

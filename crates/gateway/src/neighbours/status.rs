@@ -98,9 +98,11 @@ impl Neighbours {
         let port = self.sessions.port(peer.0, lane)?;
         let like = self.lane_like(peer, lane, port);
         Some(LaneStatus {
+            number: lane as u8,
             place: self.states[peer.0].place(lane),
             port,
-            metered: like.knobs.metered,
+            metered: self.links[peer.0].lane_is_metered(lane),
+            metered_there: !like.knobs.metered && self.links[peer.0].lane_is_metered(lane),
             bulk: like.knobs.bulk,
             small: like.knobs.small,
             path_mtu: path.path_mtu,

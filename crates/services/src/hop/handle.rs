@@ -86,6 +86,7 @@ impl Hop {
             | Frame::PathChallenge(_)
             | Frame::PathResponse(_)
             | Frame::LaneGone { .. }
+            | Frame::Metered { .. }
             | Frame::Unknown { .. } => {}
         }
     }

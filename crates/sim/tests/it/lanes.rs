@@ -36,6 +36,11 @@ impl World {
 
     /// Both ends know each other as `tuned` says.
     fn with(seed: u64, cables: &[(CableConfig, Ways)], tuned: impl Fn(&mut PeerConfig)) -> Self {
+        Self::with_sides(seed, cables, |_, peer| tuned(peer))
+    }
+
+    /// ... and which end it is: 1, where flows begin, or 2.
+    fn with_sides(seed: u64, cables: &[(CableConfig, Ways)], tuned: impl Fn(u8, &mut PeerConfig)) -> Self {
         let mut engine = Engine::new(wavelane_base::Seed(seed));
         let at = |side: u8, cable: usize| address(&format!("192.0.{cable}.{side}:51820"));
         let config = |side: u8, without: Ways| {
@@ -46,7 +51,7 @@ impl World {
             });
             let mut config: Config = gateway_config(side, 3 - side, at(3 - side, 0));
             config.peers[0].lanes = lanes.collect();
-            tuned(&mut config.peers[0]);
+            tuned(side, &mut config.peers[0]);
             config
         };
         let clock = |ms| NodeClock::new(Span::from_millis(ms), 20).unwrap();
@@ -335,6 +340,40 @@ fn a_metered_lane_carries_only_without_others() {
         let ((back, _, spare), (after, _, _)) = (at(73), at(90));
         assert!(spare && after[metered] - back[metered] < 1_000, "{back:?} {after:?}");
         assert!(after[plain] - back[plain] > 17 * 1_100_000, "{after:?}");
+    }
+}
+
+/// What one end says of its lane holds for the way back too: the other end, whose file says nothing of it, spares it, uses it while nothing
+/// else works, and goes on sparing it when its peer has been out.
+#[test]
+fn a_lane_that_is_metered_at_one_end_is_spared_by_the_other() {
+    let mut plain = direction(10, 20, 100_000);
+    plain.outages = vec![(secs(30), secs(40))];
+    for order in [0, 1] {
+        let mut cables = [both_ways(plain.clone()), both_ways(direction(2, 20, 50_000))];
+        cables.rotate_left(order);
+        let (plain, metered) = (order, 1 - order);
+        let mut world = World::with_sides(1, &cables, |side, peer| peer.lanes[metered].knobs.metered = side == 1);
+        let down = world.add(Work::Download(None));
+        let mut at = |s: u64| {
+            world.engine.run_until(secs(s));
+            let lanes = &world.engine.status(world.b).peers[0].lanes;
+            let bytes: Vec<u64> = lanes.iter().map(|lane| lane.delivered_bytes).collect();
+            (
+                bytes,
+                world.engine.log(down).octets,
+                lanes[metered].spare && lanes[metered].metered_there,
+                lanes[plain].metered,
+            )
+        };
+        let ((start, ..), (before, octets_before, spare, wrong)) = (at(2), at(30));
+        assert!(spare && !wrong && before[metered] - start[metered] < 1_000, "{start:?} {before:?}");
+        assert!(before[plain] - start[plain] > 27 * 1_100_000, "{before:?}");
+        let (during, octets_during, spare, _) = at(40);
+        assert!(!spare && octets_during - octets_before > 9 * 200_000, "{during:?}");
+        at(42);
+        let ((back, _, spare, _), (after, ..)) = (at(43), at(60));
+        assert!(spare && after[metered] - back[metered] < 1_000, "{back:?} {after:?}");
     }
 }
 

@@ -79,7 +79,11 @@ impl<S: Service> Link<S> {
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
         let asks = asks || acks && self.asks.due || self.lanes[at].echoes.wait();
-        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits() || asks;
+        let must_ping = probe.is_some()
+            || self.lanes[at].ping
+            || path_frames
+            || acks && (self.going.waits() || self.costs_wait())
+            || asks;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
             if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some(), &self.first) {
@@ -125,6 +129,8 @@ impl<S: Service> Link<S> {
         if acks {
             record.gone = self.put_gone(&mut w);
             eliciting |= record.gone != 0;
+            // A neighbour that does not know the frame is not asked by it for an ack.
+            record.costs = self.put_costs(&mut w);
         }
         let asked = self.put_wish(now, at, class.is_some(), asks, &mut w);
         record.echo = if asked { self.lanes[at].echoes.next(now) } else { None };

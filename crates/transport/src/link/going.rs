@@ -74,6 +74,8 @@ impl<S: Service> Link<S> {
         parked.into_iter().for_each(|load| self.service.lost(now, load));
         self.lanes.close(now, lane);
         self.going.to_tell |= bit(lane);
+        self.costs.moved(lane);
+        self.heed_costs(now);
         self.settle(now);
     }
 

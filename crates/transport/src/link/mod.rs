@@ -6,6 +6,7 @@
 mod busy;
 mod choice;
 mod compose;
+mod cost;
 mod double;
 mod echo;
 mod first;
@@ -24,6 +25,7 @@ use crate::session::OpenOctets;
 use crate::{Controller, PathView, RepairBudget, Service};
 use busy::Busy;
 pub use choice::Choice;
+use cost::Costs;
 use double::Double;
 pub use echo::Echo;
 use first::First;
@@ -88,6 +90,8 @@ pub struct SentDatagram<L> {
     carries: bool,
     /// Which lanes it reported as gone, as a bit mask.
     gone: u8,
+    /// Under which number it said which of our lanes are metered.
+    costs: Option<u8>,
     /// The echo that it makes.
     echo: Option<echo::Sent>,
 }
@@ -202,6 +206,7 @@ pub struct Link<S: Service> {
     /// What became of echoes.
     heard_echoes: VecDeque<Echo>,
     going: Going,
+    costs: Costs,
     first: First,
     double: Double,
     asks: Asks,
@@ -231,6 +236,7 @@ impl<S: Service> Link<S> {
             heard_responses: VecDeque::new(),
             heard_echoes: VecDeque::new(),
             going: Going::default(),
+            costs: Costs::default(),
             first: First::default(),
             double: Double::new(now),
             asks: Asks::default(),
@@ -268,6 +274,7 @@ impl<S: Service> Link<S> {
     /// The neighbour restarted without its state: lanes start over, flows are reset.
     pub fn restart(&mut self, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.restart(now));
+        self.lanes.set_told(0);
         self.lanes.sort(now, false);
         self.receivers.clear();
         self.inbound.clear();
@@ -275,6 +282,7 @@ impl<S: Service> Link<S> {
         self.to_tell.clear();
         self.responses = PathResponses::default();
         self.going = Going::default();
+        self.costs = Costs::default();
         self.double = Double::new(now);
         self.asks = Asks::default();
         self.first = First::default();
@@ -502,6 +510,7 @@ impl<S: Service> Link<S> {
             match outcome {
                 Outcome::Delivered(record) => {
                     self.going.told(record.gone);
+                    self.costs.settle(record.costs, true);
                     record.echo.into_iter().for_each(|echo| self.settle_echo(now, at, echo, true));
                     let lane = &mut self.lanes[at];
                     match record.repair {
@@ -511,8 +520,9 @@ impl<S: Service> Link<S> {
                     }
                     self.service.delivered(now, record.load);
                 }
-                Outcome::Lost(SentDatagram { load, repair, gone, echo, .. }) => {
+                Outcome::Lost(SentDatagram { load, repair, gone, costs, echo, .. }) => {
                     self.going.not_told(gone);
+                    self.costs.settle(costs, false);
                     echo.into_iter().for_each(|echo| self.settle_echo(now, at, echo, false));
                     let lane = &mut self.lanes[at];
                     let load = match repair {

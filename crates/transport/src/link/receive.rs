@@ -51,6 +51,10 @@ impl<S: Service> Link<S> {
             }
             self.inbound[usize::from(lane)].arrived(number);
         }
+        if let Some(back) = back {
+            self.costs.pair(lane, back);
+        }
+        self.heed_costs(now);
         self.settle(now);
     }
 
@@ -112,7 +116,9 @@ impl<S: Service> Link<S> {
                     self.heard_responses.push_back(token);
                 }
                 Frame::PathResponse(_) => {}
+                Frame::Metered { lanes, order } => self.costs.hear(lanes, order),
                 Frame::LaneGone { lane, next } => {
+                    self.costs.gone(lane);
                     self.going.heard(lane, next);
                     if let Some(receiver) = self.receivers.get_mut(usize::from(lane)) {
                         receiver.gone(next);

@@ -69,6 +69,12 @@ impl Frame<'_> {
                 w.u8(*lane)?;
                 w.put(&next.to_be_bytes())
             }
+            Frame::Metered { lanes, order } => {
+                w.varint(kind::METERED)?;
+                w.varint(2)?;
+                w.u8(*lanes)?;
+                w.u8(*order)
+            }
             Frame::Unknown { .. } => Ok(()),
             _ => self.emit_flow_frame(w),
         }
@@ -154,6 +160,7 @@ impl Frame<'_> {
             | Frame::PathChallenge(_)
             | Frame::PathResponse(_)
             | Frame::LaneGone { .. }
+            | Frame::Metered { .. }
             | Frame::Unknown { .. } => Ok(()),
         }
     }

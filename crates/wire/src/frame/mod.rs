@@ -61,6 +61,7 @@ mod kind {
     pub(super) const PATH_CHALLENGE: u64 = 0x48;
     pub(super) const PATH_RESPONSE: u64 = 0x49;
     pub(super) const LANE_GONE: u64 = 0x4a;
+    pub(super) const METERED: u64 = 0x4b;
 }
 
 /// A flow as two neighbours name it: numbers are consecutive per opener and boot epoch.
@@ -378,6 +379,13 @@ pub enum Frame<'a> {
         /// The number that its next packet would have.
         next: u64,
     },
+    /// What the receiver sends back by these lanes of the sender costs money at the sender's end.
+    Metered {
+        /// A bit for each of the sender's lanes, the lowest for lane 0.
+        lanes: u8,
+        /// One more (modulo 256) than in the last one that said something else.
+        order: u8,
+    },
     /// A frame of a later version, skipped by its length.
     Unknown {
         /// Its type.
@@ -420,6 +428,7 @@ impl<'a> Frame<'a> {
                 | Frame::Close
                 | Frame::Protected
                 | Frame::Repaired { .. }
+                | Frame::Metered { .. }
                 | Frame::Unknown { .. }
         )
     }

@@ -65,6 +65,12 @@ impl<'a> Frame<'a> {
                 }
                 Frame::LaneGone { lane: r.u8()?, next: u64::from_be_bytes(r.array()?) }
             }
+            kind::METERED => {
+                if r.varint()? != 2 {
+                    return Err(DecodeError::Invalid("metered"));
+                }
+                Frame::Metered { lanes: r.u8()?, order: r.u8()? }
+            }
             other if other >= FIRST_SKIPPABLE => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 r.take(len)?;

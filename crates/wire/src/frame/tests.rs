@@ -166,10 +166,11 @@ fn golden_path_challenge_and_lane_bounds() {
     assert_eq!(frames, [Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]), Frame::PathResponse([9; 8])]);
     let mut w = Writer::new(&mut buf);
     Frame::LaneGone { lane: 3, next: 0x0102 }.emit(&mut w).expect("fits");
+    Frame::Metered { lanes: 0x82, order: 7 }.emit(&mut w).expect("fits");
     let len = w.len();
-    assert_eq!(buf[..len], [0x40, 0x4a, 9, 3, 0, 0, 0, 0, 0, 0, 1, 2]);
+    assert_eq!(buf[..len], [0x40, 0x4a, 9, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0x40, 0x4b, 2, 0x82, 7]);
     let frames: Vec<_> = Frames::new(&buf[..len]).flatten().collect();
-    assert_eq!(frames, [Frame::LaneGone { lane: 3, next: 0x0102 }]);
+    assert_eq!(frames, [Frame::LaneGone { lane: 3, next: 0x0102 }, Frame::Metered { lanes: 0x82, order: 7 }]);
     let repair = |first: u64, mask: u8| {
         let mut bytes = vec![0x10, 0, 0];
         bytes.extend((0xc0 << 56 | first).to_be_bytes());

@@ -168,6 +168,7 @@ fn describe(frame: &Frame<'_>, bytes: &[u8]) -> String {
         Frame::PathChallenge(token) => format!("path_challenge octets={}", hex(token)),
         Frame::PathResponse(token) => format!("path_response octets={}", hex(token)),
         Frame::LaneGone { lane, next } => format!("lane_gone lane={lane} next={next}"),
+        Frame::Metered { lanes, order } => format!("metered lanes={lanes} order={order}"),
         Frame::Unknown { kind } => format!("unknown type={kind}"),
     }
 }
@@ -205,7 +206,7 @@ fn frames_are_those_of_the_second_implementation() {
         seen.insert(what.split(' ').next().expect("a name"));
     }
     // A frame without a vector is none that a second implementation can be held to.
-    assert_eq!((seen.len(), refused), (30, 54), "{seen:?}");
+    assert_eq!((seen.len(), refused), (31, 54), "{seen:?}");
 }
 
 #[test]

@@ -77,6 +77,12 @@ fn an_unplugged_lane_loses_nothing_and_returns() {
         crate::common::wait_for("the first megabyte", || delivered(&a)[0] > 1_000_000);
         let bytes = delivered(&a);
         assert!(bytes[1] < bytes[0] / 5, "the metered one waits: {bytes:?}");
+        // The hub, which has no table for it and one port for both, was told, and spares the way back.
+        crate::common::wait_for("the hub's megabyte", || delivered(&b).iter().any(|bytes| *bytes > 1_000_000));
+        let back = b.status().peers[0].lanes.clone();
+        let [plain, dear] = [false, true].map(|dear| back.iter().find(|lane| lane.metered_there == dear).unwrap());
+        assert!(back.len() == 2 && dear.spare && dear.delivered_bytes < plain.delivered_bytes / 5, "{back:?}");
+        assert!(b.status().to_string().contains("metered there): in reserve: it is metered at the peer's end"));
         plug(&world, "wan0", "down");
         works([false, true]);
         // real time: 1 s, traffic while the lane is away

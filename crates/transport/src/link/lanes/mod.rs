@@ -54,7 +54,8 @@ impl<L> Lanes<L> {
         }
         for (place, (number, options)) in options.iter().enumerate() {
             let lane = &mut self.all[*number];
-            (lane.place, lane.metered) = (place, options.metered);
+            lane.place = place;
+            lane.set_costs(options.metered);
             (lane.bulk, lane.small) = (options.bulk, options.small);
             lane.sender.set_start_rate(options.start_rate);
         }
@@ -63,6 +64,15 @@ impl<L> Lanes<L> {
             self.delivery = Delivery::new(now);
         }
         self.sort(now, true);
+    }
+
+    /// Sets which lanes cost something at the neighbour's end, as a mask. Returns whether that changed anything.
+    pub(super) fn set_told(&mut self, mask: u8) -> bool {
+        let mut changed = false;
+        for (number, lane) in self.all.iter_mut().enumerate() {
+            changed |= lane.set_told(mask & 1 << number != 0);
+        }
+        changed
     }
 
     /// Whether a lane can be removed: only if another is left.

@@ -42,6 +42,9 @@ pub(in crate::link) struct Lane<L> {
     pub(super) overhead: usize,
     /// Traffic on it costs money.
     pub(super) metered: bool,
+    /// Whether that is so at our end, and whether the neighbour says so of its own.
+    pub(in crate::link) costs: bool,
+    told: bool,
     /// Whether it may carry bulk.
     pub(super) bulk: bool,
     /// Whether it carries acks and small packets while other lanes that do so work.
@@ -97,6 +100,8 @@ impl<L> Lane<L> {
             ping: false,
             overhead: carrier.overhead,
             metered,
+            costs: metered,
+            told: false,
             bulk,
             small,
             place: usize::from(id),
@@ -153,6 +158,23 @@ impl<L> Lane<L> {
         self.rtt_min = Span::MAX;
     }
 
+    /// Sets whether its traffic costs money at our end.
+    pub(super) fn set_costs(&mut self, costs: bool) {
+        self.costs = costs;
+        self.metered = self.costs || self.told;
+    }
+
+    /// Sets whether it does at the neighbour's. Returns whether that is new.
+    pub(super) fn set_told(&mut self, told: bool) -> bool {
+        let before = core::mem::replace(&mut self.told, told);
+        self.metered = self.costs || self.told;
+        before != told
+    }
+
+    pub(in crate::link) fn is_metered(&self) -> bool {
+        self.metered
+    }
+
     /// Removes the lane. Path state is discarded, packet numbers continue.
     pub(super) fn close(&mut self, now: Instant) {
         self.restart(now);
@@ -165,7 +187,8 @@ impl<L> Lane<L> {
         self.set_carrier(carrier);
         self.sender.set_up(controller, start_rate);
         self.restart(now);
-        (self.metered, self.bulk, self.small) = (metered, bulk, small);
+        self.set_costs(metered);
+        (self.bulk, self.small) = (bulk, small);
         (self.closed, self.ping, self.blocked) = (false, true, false);
         (self.asked_at, self.sent_at, self.acks_at, self.late_until) = (now, now, now, now);
     }

@@ -1,0 +1,167 @@
+//! What stands between this host and a peer and translates addresses (NAT), by what the peer sees of our lanes.
+
+use crate::about::Seen;
+use crate::status::{Lane, Peer};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// This host's own end of a lane, where it leads, and whence the peer sees it come.
+struct Sight {
+    name: String,
+    own: SocketAddr,
+    to: SocketAddr,
+    mapped: SocketAddr,
+    /// Where it came from earlier.
+    before: Vec<SocketAddr>,
+}
+
+/// An IPv4 address as such, also of a socket for both IP versions.
+fn plain(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+fn parse(text: &str) -> Option<SocketAddr> {
+    text.parse().ok().map(plain)
+}
+
+fn sight(lane: &Lane, seen: &[Seen], source: &impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>) -> Option<Sight> {
+    let of = seen.iter().find(|of| Some(of.lane) == lane.number)?;
+    let to = parse(lane.address.as_deref()?)?;
+    let bound = parse(lane.local.as_deref().unwrap_or(&lane.by))?;
+    let ip = if bound.ip().is_unspecified() { source(lane.device.as_deref(), to)? } else { bound.ip() };
+    Some(Sight {
+        name: format!("{} by {}", lane.name, lane.by),
+        own: SocketAddr::new(ip, bound.port()),
+        to,
+        mapped: parse(&of.address)?,
+        before: of.before.iter().filter_map(|at| parse(at)).collect(),
+    })
+}
+
+/// Each finding in a line. `seen` is what the peer says, `source` the address that this host sends from by a device, if one is given, to a
+/// target. `None` if the peer says nothing of use.
+pub(super) fn findings(
+    peer: &Peer,
+    seen: &[Seen],
+    source: impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>,
+) -> Option<Vec<String>> {
+    let sights: Vec<Sight> = peer.lanes.iter().filter_map(|lane| sight(lane, seen, &source)).collect();
+    if sights.is_empty() {
+        return None;
+    }
+    let mut lines = Vec::new();
+    let mut behind: BTreeMap<SocketAddr, Vec<&Sight>> = BTreeMap::new();
+    for Sight { name, own, mapped, before, .. } in &sights {
+        if own != mapped {
+            let port = if own.port() == mapped.port() { "the port is kept" } else { "the port is another one" };
+            lines.push(format!(
+                "{name}: a NAT stands before this host, and the peer sees {own} as {mapped} ({port}): this gateway has to call (keep the peer's `address` here, and `keepalive` on)"
+            ));
+        }
+        // A host that moves changes its address, a NAT that forgets the port alone.
+        if let Some(other) = before.iter().find(|other| other.ip() == mapped.ip() && *other != mapped) {
+            lines.push(format!(
+                "{name}: in the last ten minutes the peer saw it at {other} as well, so the NAT forgets it in between: a shorter `keepalive` keeps it"
+            ));
+        }
+    }
+    sights
+        .iter()
+        .filter(|sight| sight.own != sight.mapped)
+        .for_each(|sight| behind.entry(sight.own).or_default().push(sight));
+    for (own, sights) in behind {
+        lines.push(format!("of that NAT, {own}: {}", mapping(&sights)));
+    }
+    Some(lines)
+}
+
+/// How the NAT maps one address and port of ours, as RFC 5780, section 4.3, tells it apart by where several lanes lead.
+fn mapping(sights: &[&Sight]) -> String {
+    let first = sights[0];
+    let others = || sights.iter().filter(|sight| sight.to != first.to);
+    let Some(other) = others().next() else {
+        return "whether it maps other destinations alike is not known; a second lane to another port of the peer would show it".into();
+    };
+    let Some(differs) = others().find(|sight| sight.mapped != first.mapped) else {
+        let what = match others().any(|sight| sight.to.ip() != first.to.ip()) {
+            true => "endpoint-independent mapping",
+            false => "one mapping for all ports of a host (endpoint-independent or address-dependent)",
+        };
+        return format!(
+            "{what}: {} and {} see the same, so while this gateway calls one, others may find it there",
+            first.to, other.to
+        );
+    };
+    let what = match differs.to.ip() == first.to.ip() {
+        true => "address- and port-dependent mapping",
+        false => "address-dependent mapping, or address- and port-dependent",
+    };
+    format!(
+        "{what}: {} and {} see different ports, so nobody can call this host; of two such hosts neither reaches the other without a gateway between them that both can call",
+        first.to, differs.to
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// What is found where lanes by one socket, to these destinations, are seen at these addresses.
+    fn of(lanes: &[(&str, &str)], before: &[&str]) -> Vec<String> {
+        let lane = |(number, (to, _)): (usize, &(&str, &str))| Lane {
+            name: format!("lane {}", number + 1),
+            by: "0.0.0.0:4780".into(),
+            number: Some(number as u8),
+            address: Some((*to).into()),
+            ..Lane::default()
+        };
+        let seen = lanes.iter().enumerate().map(|(number, (_, address))| Seen {
+            lane: number as u8,
+            address: (*address).into(),
+            before: before.iter().map(|at| (*at).into()).collect(),
+        });
+        let peer = Peer { lanes: lanes.iter().enumerate().map(lane).collect(), ..Peer::default() };
+        findings(&peer, &seen.collect::<Vec<_>>(), |_, _| Some([10, 0, 0, 2].into())).unwrap()
+    }
+
+    #[test]
+    fn the_kind_is_told_in_the_words_of_the_standard() {
+        let (a, b, c) = ("192.0.2.7:4780", "192.0.2.7:4781", "203.0.113.8:4780");
+        assert!(of(&[(a, "10.0.0.2:4780"), (c, "[::ffff:10.0.0.2]:4780")], &[]).is_empty(), "no NAT");
+        let has = |lanes: &[(&str, &str)], parts: &[&str]| {
+            let lines = of(lanes, &[]).join("\n");
+            assert!(parts.iter().all(|part| lines.contains(part)), "{parts:?}: {lines}");
+        };
+        let kept = "lane 1 by 0.0.0.0:4780: a NAT stands before this host, and the peer sees 10.0.0.2:4780 as 198.51.100.1:4780 (the port is kept)";
+        has(&[(a, "198.51.100.1:4780")], &[kept, "a second lane to another port of the peer would show it"]);
+        let one = "198.51.100.1:50001";
+        has(&[(a, one), (c, one)], &["(the port is another one)", ": endpoint-independent mapping: "]);
+        has(&[(a, one), (b, one)], &["(endpoint-independent or address-dependent)"]);
+        has(
+            &[(a, one), (b, "198.51.100.1:50002")],
+            &[": address- and port-dependent mapping: ", "nobody can call this host"],
+        );
+        has(&[(a, one), (c, "198.51.100.1:50002")], &[": address-dependent mapping, or address- and port-dependent: "]);
+        let lines = of(&[(a, one)], &["198.51.100.1:50009", "203.0.113.9:50001"]).join("\n");
+        assert!(lines.contains("saw it at 198.51.100.1:50009 as well") && !lines.contains("203.0.113.9"), "{lines}");
+    }
+
+    #[test]
+    fn what_a_peer_says_beyond_addresses_is_not_repeated() {
+        let lane = Lane {
+            number: Some(0),
+            by: "0.0.0.0:4780".into(),
+            address: Some("192.0.2.7:4780".into()),
+            ..Lane::default()
+        };
+        let peer = Peer { lanes: vec![lane], ..Peer::default() };
+        let found = |address: &str| {
+            let seen = Seen { lane: 0, address: address.into(), before: vec!["\u{1b}[2J".into()] };
+            findings(&peer, &[seen], |_, _| Some([10, 0, 0, 2].into()))
+        };
+        assert_eq!(found("\u{1b}[2J"), None);
+        assert_eq!(found("10.0.0.2:4780"), Some(vec![]));
+        assert_eq!(findings(&peer, &[], |_, _| None), None);
+    }
+}
