@@ -295,7 +295,7 @@ test test-all:
 	  exit 1
 	fi
 	if [[ $(TIER) = all ]]; then
-	  step "the Debian package in a bare root"
+	  step "the Debian package in two bare roots, and an operator's walk with it"
 	  code=0
 	  packaging/deb/check.sh target/debug 2>"$$scratch/deb" || code=$$?
 	  cat "$$scratch/deb" >&2
@@ -313,6 +313,17 @@ test test-all:
 	  elif ((code)); then
 	    exit 1
 	  fi
+	  for check in "last-tag: its daemon against this one"; do
+	    step "$$check"
+	    code=0
+	    "packaging/$${check%%:*}.sh" 2>"$$scratch/check" || code=$$?
+	    cat "$$scratch/check" >&2
+	    if ((code == 77)); then
+	      echo "SKIPPED ($$(tail -n 1 "$$scratch/check")): $$check" | tee -a "$$scratch/log"
+	    elif ((code)); then
+	      exit 1
+	    fi
+	  done
 	  step "licences and known holes of what the programs are linked from"
 	  packaging/deny.sh 2>&1 | tee -a "$$scratch/log"
 	  step "the Python package, its types, its tests and its notebook"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""check.py PROGRAMS: makes the OCI image of PROGRAMS, unpacks it as an engine does, and runs the services of compose.yaml from it, each in
-a network namespace of its own, with the file's networks, addresses, mounts and commands. Exit 77 if that cannot be tried here."""
+"""check.py PROGRAMS [SERVICE=OTHERS]: makes the OCI image of PROGRAMS, unpacks it as an engine does, and runs the services of compose.yaml from it, each in
+a network namespace of its own, with the file's networks, addresses, mounts and commands. The programs of OTHERS, of another version, stand
+in the image of SERVICE. Exit 77 if that cannot be tried here."""
 import hashlib
 import json
 import os
@@ -51,6 +52,12 @@ def unpack(image: Path, into: Path) -> dict:
     return json.loads(blob(manifest["config"]).read_text())["config"]
 
 
+def put(programs: Path, root: Path) -> None:
+    for program in ("wavelane", "wavelaned"):
+        shutil.copy(programs / program, root / "usr/bin" / program)
+    libraries(root)
+
+
 def libraries(root: Path) -> None:
     """Programs for tests are linked with the system's libraries, those of an image with none."""
     for program in ("wavelane", "wavelaned"):
@@ -64,8 +71,8 @@ def libraries(root: Path) -> None:
 class World:
     """The services, each in a namespace; one more has a bridge for each network."""
 
-    def __init__(self, work: Path, programs: Path, compose: dict):
-        self.work, self.compose, self.running = work, compose, {}
+    def __init__(self, work: Path, programs: Path, compose: dict, others: dict):
+        self.work, self.compose, self.others, self.running = work, compose, others, {}
         self.names = {service: f"wl{os.getpid()}-{service}" for service in [*compose["services"], "switch"]}
         image = run(HERE / "build.sh", programs, work, env={**os.environ}).strip()
         self.config = unpack(Path(image), work / "root")
@@ -107,6 +114,8 @@ class World:
             self.start(other)
         root = self.work / f"root-{service}"
         shutil.copytree(self.work / "root", root)
+        if service in self.others:
+            put(self.others[service], root)
         near = [(name, each) for name, each in self.compose["services"].items() if set(each["networks"]) & set(about["networks"])]
         hosts = [f"{place['ipv4_address']} {name}\n" for name, each in near for net, place in each["networks"].items() if net in about["networks"]]
         (root / "etc/hosts").write_text("127.0.0.1 localhost\n" + "".join(hosts))
@@ -125,7 +134,7 @@ class World:
         return (self.work / f"{service}.log").read_text()
 
 
-def main(programs: Path) -> None:
+def main(programs: Path, others: dict) -> None:
     if os.geteuid() != 0:
         missing("namespaces take root")
     try:
@@ -146,7 +155,14 @@ def main(programs: Path) -> None:
         work = Path(work)
         os.environ["WAVELANE_TRY"] = str(work / "try")
         run(HERE / "try.sh", programs / "wavelane", work / "try", stderr=subprocess.DEVNULL)
-        with World(work, programs, compose) as world:
+        for service, other in others.items():
+            # Another version has the configuration that it writes itself.
+            assert service in compose["services"], service
+            written = work / "try" / service
+            flags = (work / "try" / f"{service}.flags").read_text().split()
+            (written / "wavelaned.toml").unlink()
+            run(other / "wavelane", "init", *flags, cwd=work / "try", stderr=subprocess.DEVNULL)
+        with World(work, programs, compose, others) as world:
             world.wire()
             for service in compose["services"]:
                 world.start(service)
@@ -183,4 +199,5 @@ def main(programs: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    named = [word.split("=", 1) for word in sys.argv[2:]]
+    main(Path(sys.argv[1]).resolve(), {service: Path(other).resolve() for service, other in named})

@@ -8,6 +8,12 @@ mkdir -p "$2/ship" "$2/shore"
 cd "$2"
 ship=$("$wavelane" keygen --out ship/ship.key)
 shore=$("$wavelane" keygen --out shore/shore.key)
-"$wavelane" init --name ship --dir ship --serves none --forward 0.0.0.0:8080=10.90.2.5:8080 --peer-name shore --peer-key "$shore" \
-  --peer-address link:4780 >&2
-"$wavelane" init --name shore --dir shore --serves 10.90.2.5/32 --peer-name ship --peer-key "$ship" >&2
+flags() { # flags NAME FLAG...: what `init` of NAME is given, kept for who writes it again
+  echo "--name $1 --dir $1 ${*:2}" >"$1.flags"
+}
+flags ship --serves none --forward 0.0.0.0:8080=10.90.2.5:8080 --peer-name shore --peer-key "$shore" --peer-address link:4780
+flags shore --serves 10.90.2.5/32 --peer-name ship --peer-key "$ship"
+for name in ship shore; do
+  read -ra words <"$name.flags"
+  "$wavelane" init "${words[@]}" >&2
+done

@@ -3,6 +3,7 @@
 
 mod changing;
 mod failing;
+mod nat;
 mod ways;
 
 use crate::common::{Daemon, Outside, World, echo, edit};
