@@ -28,7 +28,7 @@ pub use door::{CONNECT_PATIENCE, Door, Gone, Kept};
 pub use engine::Engine;
 pub use far::{FarSide, FlowEvent, Flows, NotOpened};
 pub use last_bytes::PATIENCE;
-pub use own::{Offered, Own, OwnDoor, OwnSocket};
+pub use own::{FRAGMENTED_MAX, Fragments, Gathered, Offered, Own, OwnDoor, OwnSocket};
 pub use pair::{Marks, Pair, PairConfig, other};
 pub use relay::{COPY, Edges, Half, Pipes, Relay};
 pub use relays::{Relays, Tally};

@@ -9,6 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, Instant, IpPrefix, ReadOutcome, Streams};
 use wavelane_wire::frame::Reason;
 
+/// What a direction where nothing waits keeps of its memory at most.
+const IDLE_ROOM: usize = 4_096;
+
 /// The bounds of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct PairConfig {
@@ -224,6 +227,9 @@ impl Flows for Pair {
         if let Some(end) = self.ends.get_mut(&flow) {
             let octets = octets.min(end.waiting.len());
             end.waiting.drain(..octets);
+            if end.waiting.is_empty() && end.waiting.capacity() > IDLE_ROOM {
+                end.waiting = VecDeque::new();
+            }
             self.waiting -= octets;
         }
         self.was_read(flow);

@@ -137,5 +137,5 @@ pub const PROXY: Group<ProxyKnobs> = Group(&[
     Knob { name: "connections-max", stands: DAEMON, bounds: Bounds::of(1, 100_000), field: |k| &mut k.connections_max, default: "8000; in `kernel` two descriptors each",
         says: "connections at a time; beyond them, new ones go plainly" },
     Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(1 << 20, 1 << 40), field: |k| &mut k.pool, default: "256 MiB",
-        says: "bytes that wait between the halves of all connections" },
+        says: "bytes that wait between the halves of all connections, in `userspace` in their buffers too" },
 ]);

@@ -2,11 +2,13 @@
 
 use super::burst::Train;
 use super::congestion::Acked;
+use super::receive::IDLE_ROOM;
 use super::recovery::{DUP_THRESH, Prr, mark_below_reports};
 use super::rtt::clock_ms;
 use super::scoreboard::Sent;
 use super::send::{Phase, Sender};
 use super::undo::Suspicion;
+use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
 /// An acceptable acknowledgement, in positions.
@@ -146,6 +148,9 @@ impl Sender {
         self.una = self.una.max(ack.ack);
         let done = (self.una.min(self.data_end())).saturating_sub(self.data_start);
         self.data.drain(..done as usize);
+        if self.data.is_empty() && self.data.capacity() > IDLE_ROOM {
+            self.data = VecDeque::new();
+        }
         self.data_start += done;
         news
     }

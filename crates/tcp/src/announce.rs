@@ -10,11 +10,12 @@ impl Receiver {
     /// Where the right edge would be if announced now (RFC 9293, section 3.8.6.2.2: it moves by a segment or half the
     /// buffer, or not at all).
     pub(super) fn next_edge(&self) -> u64 {
-        let room = self.limit.saturating_sub(self.readable());
+        let limit = self.most();
+        let room = limit.saturating_sub(self.readable());
         let most = if self.shift == 0 { u64::from(u16::MAX) } else { u64::from(u16::MAX) << self.shift };
         let unit = (1u64 << self.shift) - 1;
         let edge = self.next + ((room as u64).min(most) & !unit);
-        let step = self.mss.min(self.limit / 2).max(1) as u64;
+        let step = self.mss.min(limit / 2).max(1) as u64;
         if edge >= self.edge + step { edge } else { self.edge.max(self.next) }
     }
     /// Announces a window and returns it, in bytes.

@@ -204,6 +204,14 @@ impl Connection {
     pub fn receiving(&self) -> (usize, Option<Span>) {
         (self.receiver.held(), self.receiver.round_trip().0.or(self.sender.rtt.smoothed()))
     }
+    /// Bytes that may wait here in each direction, and at the least.
+    pub(super) fn set_spare(&mut self, spare: (usize, usize)) {
+        (self.receiver.spare, self.sender.spare) = (spare, spare);
+    }
+    /// Bytes in its buffers.
+    pub(super) fn held(&self) -> usize {
+        self.receiver.held() + self.sender.data.len()
+    }
     /// See [`super::Host::set_receive_buffer`].
     pub fn set_receive_buffer(&mut self, octets: usize) {
         self.receiver.resize(octets);

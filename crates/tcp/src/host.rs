@@ -66,6 +66,12 @@ struct Held {
     reporting: bool,
 }
 
+/// What a connection may hold in each direction whatever others do: less than two segments would make it stand still.
+pub const MEMORY_OWN: usize = 4_096;
+
+/// A direction of a connection may hold this part of what is left: one alone, a fifth of all.
+pub const MEMORY_SHARE: usize = 4;
+
 /// An address of which nothing is heard, or of which at least not all connections are.
 struct Quiet {
     /// Connections there that are silent.
@@ -107,6 +113,9 @@ pub struct Host {
     half_open: BTreeSet<FlowId>,
     /// How many of them had to make room.
     evicted: u64,
+    /// Bytes in all buffers, and the most.
+    memory: usize,
+    memory_max: Option<usize>,
     next: u64,
 }
 
@@ -131,6 +140,8 @@ impl Host {
             reporting: VecDeque::new(),
             half_open: BTreeSet::new(),
             evicted: 0,
+            memory: 0,
+            memory_max: None,
             next: 0,
         }
     }
@@ -253,6 +264,26 @@ impl Host {
         self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
     }
 
+    /// Bounds what waits to be read, or to be acknowledged, in all connections together; for as many of them as it has room for
+    /// [`MEMORY_OWN`] each way.
+    pub fn set_memory_max(&mut self, most: usize) {
+        self.memory_max = Some(most);
+    }
+    /// Bytes in all buffers.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+    /// What is written to a connection comes from the one with the same ends, the other way round: while that one's segments are full,
+    /// more may follow, and small segments wait for it.
+    pub fn expect_more(&mut self, flow: FlowId) {
+        let Some((local, remote)) = self.connection(flow).map(Connection::addresses) else { return };
+        let other = self.flow_of(remote, local).and_then(|other| self.connection(other));
+        let more = other.is_some_and(|other| other.receiver.more && other.receiver.fin.is_none());
+        if let Some(held) = self.connections.get_mut(&flow) {
+            held.connection.sender.more = more;
+        }
+    }
+
     /// Connections that others open have what this makes of their configuration.
     pub fn set_callers(&mut self, of_callers: fn(Config) -> Config) {
         self.of_callers = Some(of_callers);
@@ -367,10 +398,17 @@ impl Host {
 
     /// Applies `action` to a connection and updates the host's bookkeeping. The drain that follows sets its deadline.
     fn at<T>(&mut self, flow: FlowId, action: impl FnOnce(&mut Connection) -> T) -> Option<T> {
+        let reserved = self.connections.len() * 2 * MEMORY_OWN;
         let held = self.connections.get_mut(&flow)?;
         let connection = &mut held.connection;
         let was = connection.state();
+        let before = connection.held();
+        if let Some(most) = self.memory_max {
+            // As less is left each may hold less, so that a few that stop reading do not take it all.
+            connection.set_spare((most.saturating_sub(self.memory + reserved) / MEMORY_SHARE, MEMORY_OWN));
+        }
         let result = action(connection);
+        self.memory = self.memory + connection.held() - before;
         let (is, passive) = (connection.state(), connection.passive);
         if passive && was == State::SynReceived && is != was {
             self.half_open.remove(&flow);
@@ -397,6 +435,7 @@ impl Host {
             return;
         }
         let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
+        self.memory -= connection.held();
         if !self.silent.is_empty() {
             let remote = connection.addresses().1.ip();
             self.end_silence(self.side_of(remote), remote, flow);

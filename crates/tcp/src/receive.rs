@@ -8,6 +8,12 @@ use wavelane_wire::tcp::WINDOW_SCALE_MAX;
 
 /// Most separate ranges of data kept beyond the first hole; segments that would add more are dropped.
 pub(super) const STRETCHES_MAX: usize = 4_096;
+/// What a buffer that is empty keeps of its memory at most.
+pub(super) const IDLE_ROOM: usize = 4_096;
+/// Smaller segments are not taken for full ones, however alike they are (RFC 9293, section 3.7.1: what every host takes).
+const FULL_LEAST: usize = 536;
+/// What waits is bounded by the buffers alone.
+pub(super) const NO_BOUND: (usize, usize) = (usize::MAX, 0);
 /// Most acknowledgements pending at once, if the peer sends faster than the machine is drained.
 const ACKS_OWED_MAX: u32 = 64;
 /// Initial window in segments (RFC 6928), used as one round trip's amount before one was measured.
@@ -57,6 +63,10 @@ pub(super) struct Receiver {
     /// The largest segment so far: a smaller one is taken as the end of a write.
     largest: usize,
     last_data: Option<Instant>,
+    /// The latest segment was as large as any: it may not be the end of what its sender wrote.
+    pub(super) more: bool,
+    /// Bytes that may wait, and at the least; beyond, segments are as if they had been lost.
+    pub(super) spare: (usize, usize),
     /// We reply to received data, so acknowledgements can be piggybacked.
     answers: bool,
     /// Full segments not acknowledged yet.
@@ -106,6 +116,8 @@ impl Receiver {
             ack_when_read: config.ack_when_read,
             largest: 0,
             last_data: None,
+            more: false,
+            spare: NO_BOUND,
             answers: false,
             waiting: 0,
             owed: 0,
@@ -160,7 +172,8 @@ impl Receiver {
             self.fin = Some(end);
         }
         // Data beyond the FIN is ignored.
-        let stop = end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
+        let held = self.read_at.saturating_add(self.allowance() as u64);
+        let stop = end.min(self.edge).min(self.fin.unwrap_or(u64::MAX)).min(held);
         let from = start.max(self.next);
         let was_hole = !self.stretches.is_empty();
         if start < self.next && start < end {
@@ -266,6 +279,15 @@ impl Receiver {
         self.last_data = Some(now);
         self.pushed |= pushed || octets < self.largest;
         self.largest = self.largest.max(octets);
+        self.more = octets == self.largest && octets >= FULL_LEAST;
+    }
+    /// How many bytes may wait, read or not.
+    pub(super) fn allowance(&self) -> usize {
+        self.spare.0.max(self.spare.1)
+    }
+    /// The window, or what the bounds leave of it.
+    pub(super) fn most(&self) -> usize {
+        self.limit.min(self.allowance())
     }
     /// The sender retransmits received data or restarts: quick acknowledgements follow.
     fn hasten(&mut self) {
@@ -347,11 +369,15 @@ impl Receiver {
         buf[..cut].copy_from_slice(&head[..cut]);
         buf[cut..n].copy_from_slice(&tail[..n - cut]);
         self.ring.drain(..n);
+        if self.ring.is_empty() && self.ring.capacity() > IDLE_ROOM {
+            self.ring = VecDeque::new();
+        }
         self.read_at += n as u64;
         self.widen(now, rtt, n);
         let opened = self.next_edge() - self.edge;
-        let half_shut = self.edge - self.next < self.limit as u64 / 2;
-        if n > 0 && self.fin.is_none() && half_shut && opened as usize >= (2 * self.mss).min(self.limit / 2).max(1) {
+        let most = self.most();
+        let half_shut = self.edge - self.next < most as u64 / 2;
+        if n > 0 && self.fin.is_none() && half_shut && opened as usize >= (2 * self.mss).min(most / 2).max(1) {
             self.owed = self.owed.max(1);
         }
         let wanted = self.ack_when_read && self.pushed && !self.answers;

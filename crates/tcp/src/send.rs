@@ -5,6 +5,7 @@ use super::config::{Config, CongestionControl};
 use super::congestion::Algorithm;
 use super::persist::Persist;
 use super::rate::Delivery;
+use super::receive::NO_BOUND;
 use super::recovery::{Prr, Rack};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -128,6 +129,11 @@ pub(super) struct Sender {
     pub(super) prior: Option<Algorithm>,
     /// Its side was silent and is heard again.
     pub(super) called_back: bool,
+    /// What was written may go on: a small segment waits for the rest while an earlier small one, which ended there, is unacknowledged.
+    pub(super) more: bool,
+    pub(super) small_end: u64,
+    /// Bytes that may be held, and at the least.
+    pub(super) spare: (usize, usize),
     /// Tell the peer that we reduced (CWR) with the next new data.
     pub(super) reduced_due: bool,
     pub(super) dice: u32,
@@ -182,6 +188,9 @@ impl Sender {
             probes: false,
             prior: None,
             called_back: false,
+            more: false,
+            small_end: 0,
+            spare: NO_BOUND,
             reduced_due: false,
             dice,
             counters: Counters::default(),
@@ -227,7 +236,8 @@ impl Sender {
         self.data_end().saturating_sub(self.next.max(1)) as usize
     }
     pub(super) fn room(&self) -> usize {
-        let room = self.config.send_buffer.saturating_sub(self.data.len());
+        let allowed = self.spare.0.max(self.spare.1);
+        let room = self.config.send_buffer.min(allowed).saturating_sub(self.data.len());
         self.config.unsent_low_water.map_or(room, |most| room.min(most.saturating_sub(self.unsent())))
     }
     /// Whether there is enough room to wake a blocked writer: a third of the buffer (Linux's `sk_stream_min_wspace`), and
@@ -272,9 +282,11 @@ impl Sender {
             return None;
         }
         let idle = self.board.is_empty();
+        // Minshall's rule (RFC 896 as in Linux's `tcp_minshall_check`), for as long as the other half's sender fills its segments.
+        let waits = self.more && self.small_end > self.una;
         let sensible = octets == self.mss
             || fin
-            || (octets == available && (idle || !self.config.nagle))
+            || (octets == available && (idle || !self.config.nagle && !waits))
             || (octets < available && 2 * octets >= self.window_max && self.window_max > 0)
             || self.force_small
             || self.tail_probe_due && octets == available;
@@ -339,6 +351,9 @@ impl Sender {
                 self.board.push(self.next, end, stamp, pushed);
                 self.next = end;
                 self.fin_sent |= fin;
+                if octets < self.mss {
+                    self.small_end = end;
+                }
                 octets
             }
         };

@@ -418,6 +418,11 @@ impl Settings {
         let holds = |networks: &[IpPrefix]| networks.iter().any(|network| network.contains(server.ip()));
         holds(&self.targets) && !holds(&self.exempt.networks) && !self.exempt.ports.contains(&server.port())
     }
+    /// What may wait in our own TCP. A quarter of the pool is for what waits between the halves.
+    pub(crate) fn memory(&self) -> usize {
+        let pool = usize::try_from(self.pool.get()).unwrap_or(usize::MAX);
+        pool - pool / 4
+    }
     /// Our own TCP: everywhere, and towards the sides that have networks.
     pub(crate) fn own_tcp(&self) -> (TcpConfig, Vec<(IpPrefix, TcpConfig)>) {
         let of =

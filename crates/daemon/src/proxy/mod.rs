@@ -39,6 +39,7 @@ use wavelane_host::clock::NodeClock;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::tcp::{Buffers, Tuning};
 use wavelane_host::{caps, has_ipv6};
+use wavelane_tcp::MEMORY_SHARE;
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_CONTROL: u64 = 2;
@@ -146,7 +147,17 @@ fn warnings(settings: &Settings) -> Vec<String> {
     match (settings.engine == Engine::Kernel).then(|| tunings(settings)) {
         Some(Ok((_, remark))) => warnings.extend(remark),
         Some(Err(why)) => warnings.push(why.to_string()),
-        None => {}
+        None => {
+            let alone = settings.memory() / (MEMORY_SHARE + 1);
+            let large = |side: &&Side| side.own_tcp().receive_buffer > alone;
+            warnings.extend(settings.sides.iter().find(large).map(|side| {
+                format!(
+                    "side '{}' has a `buffer` of which `pool` lets a connection use {alone} B: a pool of {} B lets it use all",
+                    side.name,
+                    side.own_tcp().receive_buffer.saturating_mul(2 * (MEMORY_SHARE + 1))
+                )
+            }));
+        }
     }
     warnings
 }
@@ -188,7 +199,8 @@ struct Proxy<B> {
 
 fn pair_config(settings: &Settings) -> PairConfig {
     let pool = usize::try_from(settings.pool.get()).unwrap_or(usize::MAX);
-    let room = if settings.engine == Engine::Kernel { ROOM } else { config::OWN_ROOM };
+    // In one process with the TCP, whose buffers have the rest: see `Settings::memory`.
+    let (room, pool) = if settings.engine == Engine::Kernel { (ROOM, pool) } else { (config::OWN_ROOM, pool / 4) };
     PairConfig { room, flows_max: settings.connections_max, pool }
 }
 

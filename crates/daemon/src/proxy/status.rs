@@ -108,7 +108,7 @@ pub struct Report {
     /// In `userspace`, clients whose server has answered and who have not gone on yet.
     #[serde(default)]
     pub half_open: Option<usize>,
-    /// Bytes that wait between the halves.
+    /// Bytes that wait between the halves, in `userspace` in both of them too.
     pub waiting_bytes: u64,
     /// The most of them (`proxy.pool`).
     pub pool_bytes: u64,
@@ -255,7 +255,7 @@ pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
         connections: proxy.pair.flows(),
         pending: body.door.pending(),
         half_open: Some(half_open),
-        waiting: proxy.pair.waiting(),
+        waiting: proxy.pair.waiting() + body.door.memory(),
         moved: body.door.moved,
     };
     document(proxy, &now, list, &counters)

@@ -12,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use wavelane_base::{Entropy, Instant, Span};
-use wavelane_door::{FlowEvent, Gone, Offered, OwnDoor, Refusal, Syn};
+use wavelane_door::{FlowEvent, Fragments, Gathered, Gone, Offered, OwnDoor, Refusal, Syn};
 use wavelane_gateway::Reason;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::links::LinkChanges;
@@ -55,6 +55,7 @@ pub(super) struct Userspace {
     pub(super) plain: u64,
     /// After a process that ended without an orderly stop.
     strangers: Option<Strangers>,
+    fragments: Fragments,
 }
 
 /// Packets for the device, which is read meanwhile.
@@ -115,6 +116,7 @@ impl Proxy<Userspace> {
         let no_address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let mut door = OwnDoor::of_proxy(clock.now(), no_address, &usual, towards, entropy);
         door.set_callers(of_client);
+        door.set_memory_max(settings.memory());
         let body = Userspace {
             door,
             tun,
@@ -125,6 +127,7 @@ impl Proxy<Userspace> {
             outgoing: Outgoing::default(),
             plain: 0,
             strangers,
+            fragments: Fragments::default(),
         };
         Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
     }
@@ -132,8 +135,14 @@ impl Proxy<Userspace> {
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..READS_PER_ROUND {
             let Self { body, pair, settings, counters, now, .. } = self;
-            let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, .. } = body;
+            let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, fragments, .. } = body;
             let drained = tun.receive(1, |packet| {
+                let gathered = fragments.take(*now, packet);
+                let (packet, pieces) = match &gathered {
+                    Gathered::Whole => (packet, &[][..]),
+                    Gathered::Kept => return,
+                    Gathered::Complete { packet, pieces } => (&packet[..], &pieces[..]),
+                };
                 match door.offer(*now, pair, packet, pair.flows() < settings.connections_max) {
                     Offered::Taken => {
                         // At once, as many acknowledgements go as segments called for.
@@ -151,9 +160,13 @@ impl Proxy<Userspace> {
                         door.reset_stranger(packet);
                         drain(*now, door, buffer, raw, outgoing);
                     }
-                    Offered::Foreign => {
+                    Offered::Foreign if pieces.is_empty() => {
                         *plain += 1;
                         outgoing.push(&one_hop_more(packet));
+                    }
+                    Offered::Foreign => {
+                        *plain += pieces.len() as u64;
+                        pieces.iter().for_each(|piece| outgoing.push(&one_hop_more(piece)));
                     }
                 }
             });
@@ -307,6 +320,7 @@ impl Body for Userspace {
         let (usual, towards) = settings.own_tcp();
         let Proxy { body, pair, settings: before, now, .. } = proxy;
         body.door.tune(&usual, towards);
+        body.door.set_memory_max(settings.memory());
         if before.targets != settings.targets || before.exempt != settings.exempt {
             // Their packets do not come here any more.
             body.door.end_those(*now, pair, |_, target| !settings.splits(target));

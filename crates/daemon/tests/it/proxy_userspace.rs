@@ -284,3 +284,86 @@ fn what_is_taken_away_is_put_back() {
         says(&mut open(&world, &world.client, "10.3.0.2:7")).unwrap();
     }
 }
+
+/// Segments of one side's size become segments of the other's, and not a full one and a rest each.
+#[test]
+fn segments_are_filled_where_the_sides_differ() {
+    let _alone = alone();
+    if !root_or_skip("proxy_filled") {
+        return;
+    }
+    const SENT: usize = 2_000_000;
+    let world = World::new("filled");
+    world.sh(&world.client, "ethtool -K eth0 tso off gso off gro off");
+    world.sh(&world.a, "ethtool -K lan0 tso off gso off gro off");
+    world.serve(80, |mut stream, _| stream.write_all(&[7; SENT]).unwrap());
+    let _proxy =
+        start(&world, "userspace", "[[proxy.side]]\nname = \"near\"\nnetworks = [\"10.1.0.0/24\"]\nmss = 1000\n");
+    let capture = Capture::start(&world.client, &world.dir.join("filled.pcap"));
+    let mut got = Vec::new();
+    world.connect(&world.client, "10.3.0.2:80").unwrap().read_to_end(&mut got).unwrap();
+    assert_eq!(got.len(), SENT);
+    let to_client = || capture.packets().into_iter().filter(|p| !p.0 && p.2 > 0).map(|p| p.2).collect::<Vec<_>>();
+    wait_for("the capture to hold everything", || to_client().iter().sum::<usize>() >= SENT);
+    // With timestamps there are 12 bytes less in a segment.
+    let (segments, least) = (to_client().len(), SENT / 988);
+    assert!(segments * 100 <= least * 105, "{segments} segments, and {least} would do");
+}
+
+/// A router before the proxy cuts the server's packets in two: what is split gets them whole, and what is not as they are.
+#[test]
+fn packets_in_fragments_cross() {
+    let _alone = alone();
+    if !root_or_skip("proxy_fragments") {
+        return;
+    }
+    let world = World::new("fragments");
+    world.sh(&world.server, "sysctl -qw net.ipv4.ip_no_pmtu_disc=1");
+    world.sh(&world.b, "ip link set wan0 mtu 1000");
+    world.serve(80, |mut stream, _| {
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(&pattern(300_000, 3)).unwrap();
+    });
+    let mut older = world.connect(&world.client, "10.3.0.2:80").unwrap();
+    let proxy = start(&world, "userspace", "");
+    let mut split = world.connect(&world.client, "10.3.0.2:80").unwrap();
+    for stream in [&mut older, &mut split] {
+        stream.write_all(b"x").unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == pattern(300_000, 3), "{} bytes", got.len());
+    }
+    assert_eq!(count(&proxy, "connections_taken"), 1, "{}", report(&proxy));
+    assert!(count(&proxy, "packets_plain") > 200, "the older one's fragments: {}", report(&proxy));
+}
+
+/// Readers that stop hold what `pool` says and no more, and another connection goes on beside them.
+#[test]
+fn stopped_readers_hold_no_more_than_the_pool() {
+    let _alone = alone();
+    if !root_or_skip("proxy_pool") {
+        return;
+    }
+    const POOL: u64 = 8 << 20;
+    let world = World::new("pool");
+    world.serve(80, |mut stream, _| drop(stream.write_all(&pattern(4_000_000, 9))));
+    let proxy = start(&world, "userspace", "pool = \"8 MiB\"\nconnections_max = 100");
+    // Sixty of them would take 40 MB.
+    let mut streams: Vec<TcpStream> = (0..60).map(|_| world.connect(&world.client, "10.3.0.2:80").unwrap()).collect();
+    let mut last = (0, now());
+    wait_for("everybody to stand still", || {
+        let held = report(&proxy);
+        assert!(held.waiting_bytes <= POOL, "{held}");
+        let all: u64 = held.connection_list.iter().filter_map(|c| c.far.as_ref()).map(|far| far.in_bytes).sum();
+        if all != last.0 {
+            last = (all, now());
+        }
+        all > 0 && last.1.elapsed() > Duration::from_millis(500)
+    });
+    assert!(report(&proxy).waiting_bytes > POOL / 2, "{}", report(&proxy));
+    for stream in &mut streams[55..] {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == pattern(4_000_000, 9), "{} bytes", got.len());
+    }
+}

@@ -3,6 +3,7 @@
 //! Connections to servers come from an address of its own, or, as a proxy's, from the application's. A connection's token is its
 //! `host` flow id.
 
+mod fragments;
 mod socket;
 
 use crate::door::{Door, Gone};
@@ -10,6 +11,7 @@ use crate::engine::Engine;
 use crate::far::{FarSide, FlowEvent};
 use crate::socket::Rooms;
 use crate::syn::{Refusal, Syn};
+pub use fragments::{FRAGMENTED_MAX, Fragments, Gathered};
 pub use socket::OwnSocket;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -165,6 +167,16 @@ impl Door<Own> {
         let host = &mut self.engine.host;
         host.set_config(own(config));
         host.set_towards(towards.iter().map(|(network, config)| (*network, own(config))).collect());
+    }
+
+    /// Bounds what waits in the TCP of all connections.
+    pub fn set_memory_max(&mut self, most: usize) {
+        self.engine.host.set_memory_max(most);
+    }
+
+    /// Bytes that wait there.
+    pub fn memory(&self) -> usize {
+        self.engine.host.memory()
     }
 
     /// Answers a segment that is of no connection of the door's by a reset.

@@ -22,6 +22,7 @@ impl Socket for OwnSocket<'_> {
         }
     }
     fn write(&mut self, front: &[u8], back: &[u8]) -> Put {
+        self.host.expect_more(self.flow);
         let mut taken = self.host.write(self.now, self.flow, front);
         if taken == front.len() {
             taken += self.host.write(self.now, self.flow, back);

@@ -348,3 +348,34 @@ fn acknowledgements_that_come_at_once_all_let_the_window_grow() {
     tcp.ack(3_001);
     assert_eq!(tcp.tcp.status().cwnd, 10_000, "three of ten were used");
 }
+
+/// While what is written may go on, one small segment at a time is on its way; what waits goes with the rest, with an acknowledgement, or
+/// when it is known to be all.
+#[test]
+fn small_segments_wait_for_more_while_there_may_be_more() {
+    for more in [true, false] {
+        let mut tcp = Script::established(Config { nagle: false, offload: false, ..plain() });
+        tcp.tcp.sender.more = more;
+        let mut sent = Vec::new();
+        for _ in 0..2 {
+            tcp.write(1_100);
+            sent.extend(tcp.data().into_iter().map(|(_, len)| len));
+        }
+        if !more {
+            assert_eq!(sent, [1_000, 100, 1_000, 100]);
+            continue;
+        }
+        assert_eq!(sent, [1_000, 100, 1_000]);
+        tcp.write(900);
+        assert_eq!(tcp.data().into_iter().map(|(_, len)| len).collect::<Vec<_>>(), [1_000], "a full one does not wait");
+        tcp.write(50);
+        tcp.quiet();
+        tcp.ack(1_101);
+        assert_eq!(tcp.data().into_iter().map(|(_, len)| len).collect::<Vec<_>>(), [50], "the small one arrived");
+        tcp.write(60);
+        tcp.quiet();
+        tcp.tcp.sender.more = false;
+        tcp.write(5);
+        assert_eq!(tcp.data().into_iter().map(|(_, len)| len).collect::<Vec<_>>(), [65], "that was all");
+    }
+}

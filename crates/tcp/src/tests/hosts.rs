@@ -324,3 +324,45 @@ fn icmp_reaches_the_connection_it_quotes() {
     station.host.handle_frame(station.now, PortId(0), &mut message[..len], FrameMeta::default());
     assert_eq!(station.host.status(flow).unwrap().mss, 560);
 }
+
+/// Readers that stop hold no more than is given to all, others go on with their own share, and everything arrives.
+#[test]
+fn what_waits_in_all_connections_has_a_most() {
+    const MOST: usize = 1 << 20;
+    const FLOWS: u16 = 40;
+    const EACH: usize = 200_000;
+    let mut world = World::new([Config::default(), Config::default()], [Way::clean(100, 5, 1_000_000); 2], 3);
+    world.hosts[1].set_memory_max(MOST);
+    let limit = Instant::from_secs(5);
+    let mut flows = Vec::new();
+    for n in 0..FLOWS {
+        world.events[1].clear();
+        flows.push(world.open_between(SocketAddr::new(address(0).ip(), 41_000 + n), address(1), limit));
+    }
+    for [near, _] in &flows {
+        let now = world.now;
+        assert_eq!(Streams::write(&mut world.hosts[0], now, *near, &[7; EACH]), EACH);
+    }
+    let mut highest = 0;
+    for _ in 0..2_000 {
+        let next = world.now + Span::from_millis(5);
+        world.run(next);
+        highest = highest.max(world.hosts[1].memory());
+    }
+    assert!(highest > MOST / 2 && highest <= MOST, "{highest} bytes");
+    let mut read = vec![0; flows.len()];
+    let mut buf = vec![0; 4_096];
+    while read.iter().sum::<usize>() < EACH * flows.len() {
+        for (place, [_, far]) in flows.iter().enumerate() {
+            let now = world.now;
+            while let ReadOutcome::Data(n) = Streams::read(&mut world.hosts[1], now, *far, &mut buf) {
+                assert!(buf[..n].iter().all(|byte| *byte == 7));
+                read[place] += n;
+            }
+        }
+        let next = world.now + Span::from_millis(5);
+        assert!(world.now < Instant::from_secs(300), "{read:?}");
+        world.run(next);
+    }
+    assert!(read.iter().all(|n| *n == EACH) && world.hosts[1].memory() < MOST / 8, "{}", world.hosts[1].memory());
+}
