@@ -85,7 +85,8 @@ def test_only_missing_seeds_are_sent(dask: Any, hop: Path, command: str, tmp_pat
 @pytest.mark.parametrize(
     ("address", "python", "words"),
     [
-        ("slurm://here", sys.executable, "'slurm://here' names no engine: use tcp://, tls://"),
+        ("ray://here", sys.executable, "'ray://here' names no engine: use tcp://, tls://, slurm://"),
+        ("slurm://here", sys.executable, "'slurm://here' names no number of jobs: use slurm://N"),
         ("tcp://127.0.0.1:1", sys.executable, "no Dask scheduler answers at tcp://127.0.0.1:1"),
         ("tcp://127.0.0.1:1", "/nonexistent/python", "cannot start /nonexistent/python"),
         ("tcp://127.0.0.1:1", "/bin/false", "is the package installed there?"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -139,6 +140,11 @@ def _on_dask(shard: Shard | Tasks) -> Files:
 
 def dask(address: str, shards: list[Shard | Tasks]) -> Iterator[tuple[int, Files]]:
     """A Dask scheduler, such as ``tcp://192.0.2.1:8786``."""
+    yield from dask_at(address, shards)
+
+
+def dask_at(address: Any, shards: list[Shard | Tasks]) -> Iterator[tuple[int, Files]]:
+    """A Dask scheduler's address, or what started one."""
     try:
         import distributed
     except ImportError:
@@ -166,7 +172,32 @@ def dask(address: str, shards: list[Shard | Tasks]) -> Iterator[tuple[int, Files
             client.cancel(list(futures.values()), force=True)
 
 
-ENGINES: dict[str, Engine] = {"tcp": dask, "tls": dask}
+#: What a Slurm job asks for, unless Dask's own configuration (`jobqueue.slurm`) says it.
+SLURM_JOB = {"cores": 1, "memory": "2 GiB"}
+#: Most jobs that are asked for.
+SLURM_JOBS_MAX = 10_000
+
+
+def slurm(address: str, shards: list[Shard | Tasks]) -> Iterator[tuple[int, Files]]:
+    """``slurm://64``: a scheduler here and 64 jobs of Slurm as its workers, which end with the work."""
+    count = address.removeprefix("slurm://")
+    if not count.isdecimal() or not 1 <= int(count) <= SLURM_JOBS_MAX:
+        raise Error(f"'{address}' names no number of jobs: use slurm://N, N from 1 to {SLURM_JOBS_MAX}")
+    try:
+        import dask.config
+        import dask_jobqueue
+    except ImportError:
+        raise Error("jobs of Slurm need the package dask-jobqueue: pip install 'wavelane[slurm]'") from None
+    if shutil.which("sbatch") is None:
+        raise Error("Slurm's command sbatch is not in PATH: run this where jobs are submitted")
+    asked = {key: value for key, value in SLURM_JOB.items() if not dask.config.get(f"jobqueue.slurm.{key}", None)}
+    # No more jobs than there is work; each is submitted before the first shard goes out.
+    with dask_jobqueue.SLURMCluster(**asked, scheduler_options={"dashboard": False}) as jobs:
+        jobs.scale(jobs=min(int(count), len(shards)))
+        yield from dask_at(jobs, shards)
+
+
+ENGINES: dict[str, Engine] = {"tcp": dask, "tls": dask, "slurm": slurm}
 
 
 def _end_with_input() -> None:
@@ -188,7 +219,7 @@ def main(address: str) -> int:
         engine = ENGINES.get(scheme)
         if engine is None:
             known = ", ".join(f"{scheme}://" for scheme in ENGINES)
-            raise Error(f"'{address}' names no engine: use {known}, such as tcp://192.0.2.1:8786 for a Dask scheduler")
+            raise Error(f"'{address}' names no engine: use {known}, such as tcp://192.0.2.1:8786 for a Dask scheduler, or slurm://64 for 64 jobs")
         for number, files in engine(address, shards):
             if (place := places.get(number)) is not None:
                 keep(place, files)

@@ -14,6 +14,10 @@ use wavelane_run::RunError;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the program may take to cancel its tasks on the cluster.
 const GRACE: Duration = Duration::from_millis(800);
+/// The same where it takes jobs back from a batch system too, which is asked by a command.
+const GRACE_JOBS: Duration = Duration::from_secs(10);
+/// How such an address begins.
+const JOBS: &str = "slurm://";
 
 /// Where the cluster is, and the program that speaks to it.
 pub(crate) struct Cluster {
@@ -52,11 +56,11 @@ fn listen(from: impl std::io::Read, to: &Sender<Said>) {
 }
 
 /// Waits for the end of the program, then ends it.
-fn end(mut child: Child) {
+fn end(mut child: Child, grace: Duration) {
     // Its input ends: it takes the tasks back from the cluster.
     drop(child.stdin.take());
     let mut waited = Duration::ZERO;
-    while waited < GRACE && matches!(child.try_wait(), Ok(None)) {
+    while waited < grace && matches!(child.try_wait(), Ok(None)) {
         std::thread::park_timeout(LOOK);
         waited += LOOK;
     }
@@ -117,7 +121,7 @@ impl Cluster {
                 }
             }
         };
-        end(child);
+        end(child, if address.starts_with(JOBS) { GRACE_JOBS } else { GRACE });
         outcome
     }
 }

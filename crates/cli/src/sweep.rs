@@ -47,8 +47,8 @@ pub(crate) struct SweepArgs {
     /// Runs at once [default: one per processor in sim, 1 in lab].
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-    /// Have a cluster run the combinations, for the simulator only: the address of a Dask scheduler. Needs the Python package
-    /// `wavelane[cluster]` here, and `wavelane` of the same version and Dask's on the workers.
+    /// Have a cluster run the combinations, for the simulator only: the address of a Dask scheduler, or slurm://N for N jobs of
+    /// Slurm. Needs the Python package `wavelane[cluster]` here, and `wavelane` of the same version and Dask's on the workers.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
     on_cluster: Option<String>,
     /// The Python that the Dask client runs in.
