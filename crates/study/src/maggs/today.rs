@@ -19,6 +19,8 @@ struct Case {
     echo_ms: u64,
     /// The way back is what binds a TCP.
     thin: bool,
+    /// What TCP end to end is told: a simulated router tells nobody that a packet is too long for the next line.
+    tcp: &'static str,
 }
 
 const CASES: [Case; 3] = [
@@ -29,6 +31,7 @@ const CASES: [Case; 3] = [
         seconds: 20,
         echo_ms: 100,
         thin: true,
+        tcp: "",
     },
     // What LTE's mean is on a moving terminal, and an Iridium channel up.
     Case {
@@ -38,6 +41,7 @@ const CASES: [Case; 3] = [
         seconds: 120,
         echo_ms: 3_000,
         thin: true,
+        tcp: "",
     },
     Case {
         name: "33.6 kbit/s modem",
@@ -46,6 +50,7 @@ const CASES: [Case; 3] = [
         seconds: 120,
         echo_ms: 1_000,
         thin: false,
+        tcp: "[tcp]\nsegment = \"536 B\"\n",
     },
 ];
 
@@ -57,8 +62,8 @@ impl Case {
              server = \"endpoint\"\n[channels.lan-client]\npreset = \"ethernet\"\nbetween = [\"client\", \"near\"]\n[channels.lan-server]\n\
              preset = \"ethernet\"\nbetween = [\"far\", \"server\"]\n[channels.air]\nbetween = [\"far\", \"near\"]\n{}[flows.down]\n\
              app = \"download\"\nfrom = \"client\"\nto = \"server\"\nstart = \"2 s\"\n[flows.echo]\napp = \"echo\"\nfrom = \"client\"\nto = \"server\"\n\
-             every = \"{} ms\"\nsize = \"64 B\"\nstart = \"2 s\"\n",
-            self.name, self.seconds, self.channel, self.echo_ms
+             every = \"{} ms\"\nsize = \"64 B\"\nstart = \"2 s\"\n{}",
+            self.name, self.seconds, self.channel, self.echo_ms, self.tcp
         )
     }
 }

@@ -1,0 +1,199 @@
+//! What a rule does with a kind of packet, as far as it is known.
+
+use super::super::Hook;
+use super::Fit;
+use super::packet::{Packet, UDP};
+use crate::rules::Family;
+use std::net::IpAddr;
+use wavelane_base::IpPrefix;
+
+/// What a rule does with what it meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict<'a> {
+    Accept,
+    Drop,
+    Return,
+    Jump(&'a str),
+    Goto(&'a str),
+    /// It goes on.
+    Next,
+}
+
+/// A match's value: whether it is negated, and the value.
+fn value<'a>(words: &mut &[&'a str]) -> (bool, &'a str) {
+    let negated = match words {
+        ["!=", rest @ ..] => {
+            *words = rest;
+            true
+        }
+        ["==", rest @ ..] => {
+            *words = rest;
+            false
+        }
+        _ => false,
+    };
+    let [value, rest @ ..] = words else { return (negated, "") };
+    *words = rest;
+    (negated, value)
+}
+
+/// How far one of the values of a match holds.
+fn any((negated, value): (bool, &str), holds: impl Fn(&str) -> Fit) -> Fit {
+    let list = value.strip_prefix('{').and_then(|list| list.strip_suffix('}')).unwrap_or(value);
+    if value.starts_with('@') || ["vmap", "&", "<", ">", "<=", ">=", ""].contains(&value) {
+        return Fit::Unsure;
+    }
+    let best = list.split(',').map(|one| holds(one.trim().trim_matches('"'))).max().unwrap_or(Fit::Unsure);
+    if negated { best.not() } else { best }
+}
+
+impl Packet<'_> {
+    /// How far a rule meets this kind, and what it does then.
+    pub(super) fn judge<'a>(&self, rule: &[&'a str]) -> (Fit, Verdict<'a>) {
+        // What these do with whom is not read here.
+        if rule.iter().any(|word| ["vmap", "queue", "synproxy"].contains(word)) {
+            return (Fit::Unsure, Verdict::Accept);
+        }
+        let (mut fit, mut words) = (Fit::All, rule);
+        while let [word, rest @ ..] = words {
+            words = rest;
+            let one = match (*word, rest) {
+                ("accept", _) => return (fit, Verdict::Accept),
+                ("drop" | "reject", _) => return (fit, Verdict::Drop),
+                ("redirect" | "dnat", _) => return (fit, Verdict::Drop),
+                ("return", _) => return (fit, Verdict::Return),
+                ("jump", [chain, ..]) => return (fit, Verdict::Jump(chain)),
+                ("goto", [chain, ..]) => return (fit, Verdict::Goto(chain)),
+                ("comment", _) => break,
+                ("counter", ["packets", _, "bytes", _, rest @ ..]) => {
+                    words = rest;
+                    continue;
+                }
+                ("counter", _) => continue,
+                ("log", _) => {
+                    while let ["prefix" | "level" | "flags" | "group" | "snaplen" | "queue-threshold", _, rest @ ..] =
+                        words
+                    {
+                        words = rest;
+                    }
+                    continue;
+                }
+                ("meta", [key, rest @ ..]) => {
+                    words = rest;
+                    self.meta(key, &mut words)
+                }
+                ("iifname" | "oifname" | "iif" | "oif", _) => self.meta(word, &mut words),
+                ("ip" | "ip6", [key, rest @ ..]) => {
+                    words = rest;
+                    let family = Fit::of((*word == "ip") == (self.family == Family::V4));
+                    family.min(self.header(key, &mut words))
+                }
+                ("tcp" | "udp" | "th", [key, rest @ ..]) => {
+                    words = rest;
+                    let is = self.protocol.map_or(Fit::Unsure, |(name, _)| Fit::of(*word == "th" || name == *word));
+                    is.min(if *key == "dport" { any(value(&mut words), |port| self.port(port)) } else { Fit::Unsure })
+                }
+                ("icmp" | "icmpv6", _) => self.protocol.map_or(Fit::Unsure, |_| Fit::None),
+                ("ct", ["state", rest @ ..]) => {
+                    words = rest;
+                    any(value(&mut words), |state| Fit::of(state == self.state))
+                }
+                ("fib", ["daddr", "type", rest @ ..]) => {
+                    words = rest;
+                    // What is taken goes to other hosts; what peers send, to this one.
+                    let is_for_us = self.protocol == Some(UDP) && self.hook == Hook::Input;
+                    let kind = if is_for_us { "local" } else { "unicast" };
+                    any(value(&mut words), |of| Fit::of(of == kind))
+                }
+                _ => Fit::Unsure,
+            };
+            fit = fit.min(one);
+        }
+        (fit, Verdict::Next)
+    }
+
+    fn meta(&self, key: &str, words: &mut &[&str]) -> Fit {
+        if let ("mark", ["&", mask, "==", wanted, rest @ ..]) = (key, &**words) {
+            let (mask, wanted) = (hex(mask), hex(wanted));
+            *words = rest;
+            let known = self.mark.zip(mask).zip(wanted);
+            return known.map_or(Fit::Unsure, |((mark, mask), wanted)| Fit::of(mark & mask == wanted));
+        }
+        let value = value(words);
+        let device = |known: Option<&str>| {
+            any(value, |name| match (known, name.strip_suffix('*')) {
+                // No kind that is asked about comes by the loopback device.
+                (None, _) => {
+                    if name == "lo" {
+                        Fit::None
+                    } else {
+                        Fit::Unsure
+                    }
+                }
+                (Some(known), Some(start)) => Fit::of(known.starts_with(start)),
+                (Some(known), None) => Fit::of(known == name),
+            })
+        };
+        match key {
+            "iifname" | "iif" => device(self.iif),
+            "oifname" | "oif" => device(self.oif),
+            "l4proto" => self.is_protocol(value),
+            "nfproto" => any(value, |name| Fit::of((name == "ipv4") == (self.family == Family::V4))),
+            "mark" => any(value, |mark| self.has_mark(mark)),
+            _ => Fit::Unsure,
+        }
+    }
+
+    fn header(&self, key: &str, words: &mut &[&str]) -> Fit {
+        let value = value(words);
+        match key {
+            "protocol" | "nexthdr" => self.is_protocol(value),
+            "saddr" => any(value, |block| within(block, &self.from)),
+            "daddr" => any(value, |block| within(block, &self.to)),
+            _ => Fit::Unsure,
+        }
+    }
+
+    fn is_protocol(&self, value: (bool, &str)) -> Fit {
+        any(value, |name| self.protocol.map_or(Fit::Unsure, |known| Fit::of(known.0 == name || known.1 == name)))
+    }
+
+    fn has_mark(&self, wanted: &str) -> Fit {
+        let (wanted, bits) = wanted.split_once('/').unwrap_or((wanted, "32"));
+        let known = self.mark.zip(hex(wanted)).zip(bits.parse::<u32>().ok().filter(|bits| *bits <= 32));
+        known.map_or(Fit::Unsure, |((mark, wanted), bits)| {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            Fit::of(mark & mask == wanted & mask)
+        })
+    }
+
+    fn port(&self, wanted: &str) -> Fit {
+        let (first, last) = wanted.split_once('-').unwrap_or((wanted, wanted));
+        match (first.parse::<u16>(), last.parse::<u16>(), self.port) {
+            (Ok(first), Ok(last), Some(port)) => Fit::of((first..=last).contains(&port)),
+            (Ok(0), Ok(u16::MAX), None) => Fit::All,
+            (Ok(_), Ok(_), None) => Fit::Some,
+            _ => Fit::Unsure,
+        }
+    }
+}
+
+fn hex(text: &str) -> Option<u32> {
+    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 16).ok())
+}
+
+/// How far what goes to `networks` goes to `block`.
+fn within(block: &str, networks: &[IpPrefix]) -> Fit {
+    let host = || block.parse::<IpAddr>().ok().map(|address| IpPrefix { address, bits: crate::config::width(address) });
+    let Some(block) = block.parse::<IpPrefix>().ok().or_else(host).filter(|_| !networks.is_empty()) else {
+        return Fit::Unsure;
+    };
+    let covered = networks.iter().filter(|network| block.covers(network)).count();
+    let touches = || networks.iter().any(|network| network.covers(&block));
+    match covered {
+        0 if touches() => Fit::Unsure,
+        0 => Fit::None,
+        some if some < networks.len() => Fit::Some,
+        _ => Fit::All,
+    }
+}

@@ -1,0 +1,166 @@
+//! The kinds of packets of ours that a firewall may meet.
+
+use super::super::{Hook, has_routes};
+use crate::config::{Config, prefix_text};
+use crate::rules::{Family, MARK_DIVERT, MARK_OWN, all_routes};
+use std::collections::BTreeSet;
+use wavelane_base::IpPrefix;
+
+/// Networks that a remedy names one by one.
+const NETWORKS_NAMED: usize = 8;
+
+/// A kind of packet of ours, as far as it is known.
+pub(super) struct Packet<'a> {
+    pub(super) hook: Hook,
+    pub(super) family: Family,
+    pub(super) iif: Option<&'a str>,
+    pub(super) oif: Option<&'a str>,
+    pub(super) protocol: Option<(&'static str, &'static str)>,
+    /// Of the target; of TCP it may be any.
+    pub(super) port: Option<u16>,
+    pub(super) mark: Option<u32>,
+    pub(super) state: &'static str,
+    pub(super) from: Vec<IpPrefix>,
+    pub(super) to: Vec<IpPrefix>,
+    /// What it is, for people, and the matches of rules that would let it through.
+    pub(super) words: String,
+    pub(super) remedies: Vec<String>,
+}
+
+impl Packet<'_> {
+    /// Of which nothing else is known.
+    fn of(hook: Hook, family: Family, words: String) -> Self {
+        Self {
+            hook,
+            family,
+            iif: None,
+            oif: None,
+            protocol: None,
+            port: None,
+            mark: None,
+            state: "new",
+            from: Vec::new(),
+            to: Vec::new(),
+            words,
+            remedies: Vec::new(),
+        }
+    }
+}
+
+const TCP: (&str, &str) = ("tcp", "6");
+pub(super) const UDP: (&str, &str) = ("udp", "17");
+
+/// What is ours here.
+pub(super) fn packets(config: &Config) -> Vec<Packet<'_>> {
+    let Some(intercept) = &config.intercept else { return Vec::new() };
+    let mut all = Vec::new();
+    for family in Family::ALL.into_iter().filter(|family| has_routes(config, *family)) {
+        let routes = || all_routes(config, family);
+        let blank = |hook, words| Packet::of(hook, family, words);
+        for name in intercept.interfaces.iter().map(String::as_str).chain(intercept.local.then_some("lo")) {
+            all.push(Packet {
+                iif: Some(name),
+                protocol: Some(TCP),
+                mark: Some(MARK_DIVERT),
+                to: routes(),
+                remedies: vec![format!("meta mark {MARK_DIVERT:#x}")],
+                ..blank(Hook::Input, format!("connections that are taken from {name}, which time out"))
+            });
+            // What is born here carries a mark by which it comes.
+            let marks = if name == "lo" { MARK_DIVERT } else { 0 };
+            all.push(Packet {
+                iif: Some(name),
+                protocol: Some(TCP),
+                mark: Some(marks),
+                to: routes(),
+                remedies: vec![format!("iifname \"{name}\" meta l4proto tcp")],
+                ..blank(Hook::Prerouting, format!("connections that come from {name} before they are taken"))
+            });
+        }
+        for name in &intercept.interfaces {
+            let words = || format!("connections that come from {name} before they are taken");
+            let coming = || Packet {
+                iif: Some(name),
+                protocol: Some(TCP),
+                mark: Some(0),
+                to: routes(),
+                remedies: vec![format!("iifname \"{name}\" meta l4proto tcp")],
+                ..blank(Hook::Ingress, words())
+            };
+            let networks: Vec<String> = routes().iter().map(prefix_text).collect();
+            let to = format!("{} daddr {{ {} }}", family.nft(), networks.join(", "));
+            let some = if networks.len() > NETWORKS_NAMED { "meta l4proto tcp" } else { &to };
+            let remedies = vec![format!("iifname \"{name}\" {some}")];
+            all.push(Packet { hook: Hook::Redirection, remedies, ..coming() });
+            all.push(coming());
+        }
+        all.extend(sent(config, family).into_iter().flat_map(|packet| {
+            [Hook::Output, Hook::Postrouting].map(|hook| Packet {
+                hook,
+                words: packet.words.clone(),
+                mark: Some(MARK_OWN),
+                remedies: vec![format!("meta mark {MARK_OWN:#x}")],
+                to: packet.to.clone(),
+                from: packet.from.clone(),
+                ..packet
+            })
+        }));
+        if let Some(tun) = &config.tun {
+            let device = tun.name.as_str();
+            let remedies = vec![format!("oifname \"{device}\""), format!("iifname \"{device}\"")];
+            for name in &intercept.interfaces {
+                let words = format!("packets between {name} and {device}");
+                let (there, back) = (blank(Hook::Forward, words.clone()), blank(Hook::Forward, words));
+                let remedies = || remedies.clone();
+                all.push(Packet { iif: Some(name), oif: Some(device), to: routes(), remedies: remedies(), ..there });
+                all.push(Packet { iif: Some(device), oif: Some(name), from: routes(), remedies: remedies(), ..back });
+            }
+        }
+        let both = config.listen.is_ipv6() && config.listen.ip().is_unspecified();
+        if both || Family::of_address(config.listen.ip()) == family {
+            let port = config.listen.port();
+            // What we call ourselves answers.
+            let state = if config.peers.iter().all(|peer| peer.address.is_some()) { "established" } else { "new" };
+            let remedies = vec![format!("udp dport {port}")];
+            let words = format!("datagrams of peers to UDP port {port}");
+            let lane = blank(Hook::Input, words);
+            all.push(Packet { protocol: Some(UDP), port: Some(port), mark: Some(0), state, remedies, ..lane });
+        }
+    }
+    all
+}
+
+/// What we send: to the peers that we call, to clients as their servers, and to servers for peers.
+fn sent(config: &Config, family: Family) -> Vec<Packet<'_>> {
+    let Some(intercept) = &config.intercept else { return Vec::new() };
+    let blank = |words| Packet { protocol: Some(TCP), ..Packet::of(Hook::Output, family, words) };
+    let of_family = |address: &String| match address.parse::<std::net::SocketAddr>() {
+        Ok(number) => Family::of_address(number.ip()) == family,
+        Err(_) => true,
+    };
+    let lanes =
+        config.peers.iter().flat_map(|peer| peer.address.iter().chain(peer.lanes.iter().flat_map(|l| &l.address)));
+    let ports = lanes.filter(|at| of_family(at)).filter_map(|at| at.rsplit_once(':')?.1.parse().ok());
+    let ports: BTreeSet<u16> = ports.collect();
+    let mut all: Vec<Packet<'_>> = Vec::new();
+    all.extend(ports.into_iter().map(|port| Packet {
+        protocol: Some(UDP),
+        port: Some(port),
+        ..blank(format!("our datagrams to UDP port {port} of peers"))
+    }));
+    let served = config.peers.iter().flat_map(|peer| config.targets(peer));
+    let to: Vec<IpPrefix> = served.filter(|network| Family::of(network) == family).copied().collect();
+    if !to.is_empty() {
+        all.push(Packet { to, ..blank("connections that we make for peers".to_owned()) });
+    }
+    // A proxy with a device of its own answers through that.
+    if intercept.proxy.as_ref().is_none_or(|proxy| proxy.device.is_none()) {
+        all.extend(intercept.interfaces.iter().map(|name| Packet {
+            oif: Some(name),
+            state: "established",
+            from: all_routes(config, family),
+            ..blank(format!("what we answer by {name} to connections that are taken"))
+        }));
+    }
+    all
+}
