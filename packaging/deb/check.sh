@@ -35,11 +35,16 @@ inside sh -c 'wavelane --version && wavelaned --version' >&2
 cp -a "$work/root" "$work/shore"
 cp "$here/../../scenarios/links/satellite.toml" "$work/root/tmp"
 net=wldeb$$
-on() { # on ship|sea|shore COMMAND...: in that namespace; ship and sea share the ship's files.
+enter() { # enter ship|sea|shore COMMAND...: becomes the command in that namespace; ship and sea share the ship's files
   local where=$1 root=$work/root
   shift
   if [[ $where = shore ]]; then root=$work/shore; fi
-  ip netns exec "$net-$where" chroot "$root" "$@"
+  exec ip netns exec "$net-$where" chroot "$root" "$@"
+}
+on() { (enter "$@"); }
+background() { # background LOG WHERE COMMAND...
+  enter "${@:2}" 2>"$work/$1.log" &
+  running+=($!)
 }
 for name in ship sea shore; do
   ip netns add "$net-$name"
@@ -53,13 +58,8 @@ join sea ship0 198.51.100.1/24
 join sea shore0 192.0.2.1/24
 join shore wan0 192.0.2.7/24
 ip -n "$net-shore" addr add 10.3.0.2/32 dev lo
-background() { # background WHERE COMMAND...
-  on "$@" 2>"$work/$1.log" &
-  running+=($!)
-}
-background sea wavelane channel /tmp/satellite.toml --listen 198.51.100.1:4780 --to 192.0.2.7:4780
-on shore wavelane probe serve --listen 10.3.0.2:80 2>"$work/server.log" &
-running+=($!)
+background link sea wavelane channel /tmp/satellite.toml --listen 198.51.100.1:4780 --to 192.0.2.7:4780
+background server shore wavelane probe serve --listen 10.3.0.2:80
 ship=$(on ship wavelane keygen --out /etc/wavelane/ship.key)
 shore=$(on shore wavelane keygen --out /etc/wavelane/shore.key)
 on ship wavelane init --name ship --dir /etc/wavelane --serves none --forward 127.0.0.1:8080=10.3.0.2:80 \
@@ -67,7 +67,7 @@ on ship wavelane init --name ship --dir /etc/wavelane --serves none --forward 12
 on shore wavelane init --name shore --dir /etc/wavelane --serves 10.3.0.2/32 --peer-name ship --peer-key "$ship" >&2
 for name in ship shore; do
   on "$name" wavelane check /etc/wavelane/wavelaned.toml >&2
-  background "$name" wavelaned --config /etc/wavelane/wavelaned.toml
+  background "$name" "$name" wavelaned --config /etc/wavelane/wavelaned.toml
 done
 for ((tries = 60; tries > 0; tries--)); do
   if on ship wavelane netcheck >"$work/netcheck" 2>&1; then break; fi
@@ -80,6 +80,9 @@ on ship wavelane status >&2
 [[ $page = 200\ * && ${page#200 } > 0.6 ]] || { echo "the page came as '$page', not over the link" >&2; exit 1; }
 on ship wavelane check /etc/wavelane/wavelaned.toml --with shore >&2
 stop
+for name in ship sea shore; do
+  [[ -z $(ip netns pids "$net-$name") ]] || { echo "something goes on in $name after SIGTERM" >&2; exit 1; }
+done
 inside dpkg --purge wavelane >&2
 [[ ! -e $work/root/usr/bin/wavelaned && -e $work/root/etc/wavelane/ship.key ]]
 echo "the package installs, a page crosses a bad link between two bare roots (status and seconds: $page), and it goes; the key stays" >&2

@@ -5,11 +5,11 @@ use crate::{Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
 use serde_json::{Value, json};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use wavelane_daemon::shaper::cure::{
-    Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, refuse_taken,
-    refuse_unknown, undo,
+    Found, GOOD_MS, Proposed, Target, Wish, apply, file_text, interface_towards, means_here, propose, reflector_at,
+    refuse_taken, refuse_unknown, undo,
 };
 use wavelane_probe::document::ProbeDocument;
 
@@ -78,7 +78,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     let target = args.target.clone().unwrap_or_default();
     let stop = watch()?;
     let address = resolve(&target, &stop)?;
-    let reflector = args.moving.then(|| reflector(address.ip())).transpose()?;
+    let reflector = args.moving.then(|| reflector(address)).transpose()?;
     let outside = match &args.interface {
         Some(name) => name.clone(),
         None => interface_towards(address.ip()).map_err(Failure::refused)?,
@@ -129,9 +129,9 @@ fn refuse_void(document: &ProbeDocument) -> Result<(), Failure> {
     )))
 }
 
-fn reflector(target: IpAddr) -> Result<Ipv4Addr, Failure> {
-    match target.to_canonical() {
-        IpAddr::V4(address) => Ok(address),
+fn reflector(target: SocketAddr) -> Result<Target, Failure> {
+    match target.ip().to_canonical() {
+        IpAddr::V4(address) => Ok(reflector_at(SocketAddrV4::new(address, target.port()))),
         IpAddr::V6(address) => Err(Failure::refused(format!(
             "--moving asks TARGET for ICMP timestamps, which IPv6 has not: name {address} by an IPv4 address"
         ))),

@@ -139,6 +139,10 @@ pub enum Message {
     Counted(Token, u16, Tally),
     /// Client: this session is over.
     Close(Token),
+    /// Anybody: what time is it?
+    Ask(Nonce),
+    /// Server: when that arrived, and when this left, on its clock in nanoseconds.
+    Time(Nonce, u64, u64),
 }
 
 impl Message {
@@ -154,6 +158,8 @@ impl Message {
             Self::Count(..) => 8,
             Self::Counted(..) => 9,
             Self::Close(..) => 10,
+            Self::Ask(..) => 11,
+            Self::Time(..) => 12,
         }
     }
 
@@ -169,7 +175,7 @@ impl Message {
         }
         let kind = r.u8()?;
         let least = match kind {
-            1 | 3 | 8 | 10 => QUESTION_LEN,
+            1 | 3 | 8 | 10 | 11 => QUESTION_LEN,
             6 => PROBE_MIN,
             _ => 0,
         };
@@ -205,6 +211,8 @@ impl Message {
                 Self::Counted(token, train, Tally { received, duplicates, reordered, refused, loaded, socket_drops })
             }
             10 => Self::Close(r.array()?),
+            11 => Self::Ask(r.array()?),
+            12 => Self::Time(r.array()?, r.u64()?, r.u64()?),
             _ => return Err(DecodeError::Invalid("kind")),
         })
     }
@@ -216,7 +224,12 @@ impl Message {
         w.u8(VERSION)?;
         w.u8(self.kind())?;
         match self {
-            Self::Hello(nonce) => w.put(nonce)?,
+            Self::Hello(nonce) | Self::Ask(nonce) => w.put(nonce)?,
+            Self::Time(nonce, received, answered) => {
+                w.put(nonce)?;
+                w.u64(*received)?;
+                w.u64(*answered)?;
+            }
             Self::Cookie(nonce, cookie) => {
                 w.put(nonce)?;
                 w.put(cookie)?;
@@ -309,6 +322,8 @@ mod tests {
             Message::Count([3; 16], 4),
             Message::Counted([3; 16], 4, tally),
             Message::Close([3; 16]),
+            Message::Ask([1; 8]),
+            Message::Time([1; 8], 5_000_000, 5_250_000),
         ];
         all.extend(Refusal::ALL.map(|refusal| Message::Refused([1; 8], refusal)));
         all
@@ -317,8 +332,10 @@ mod tests {
     #[test]
     fn datagrams_round_trip_and_answers_fit_their_questions() {
         for message in one_of_each() {
-            let question =
-                matches!(message, Message::Hello(_) | Message::Open(..) | Message::Count(..) | Message::Close(_));
+            let question = matches!(
+                message,
+                Message::Hello(_) | Message::Open(..) | Message::Count(..) | Message::Close(_) | Message::Ask(_)
+            );
             let pad = match message {
                 Message::Probe(_) => PROBE_MIN,
                 _ if question => QUESTION_LEN,
@@ -331,6 +348,18 @@ mod tests {
             let bound = if matches!(message, Message::Probe(_) | Message::Echo(_)) { PROBE_MIN } else { QUESTION_LEN };
             assert!(len <= bound, "{message:?} takes {len}");
         }
+    }
+
+    /// The octets that a shaper reads and writes: `crates/daemon/src/shaper/reflector.rs` has the same.
+    #[test]
+    fn the_time_is_asked_for_and_told_in_these_octets() {
+        let nonce = [1, 2, 3, 4, 5, 6, 0, 7];
+        let mut buf = [0; PROBE_MAX];
+        let len = Message::Ask(nonce).emit(&mut buf, QUESTION_LEN).unwrap();
+        assert_eq!((len, &buf[..14]), (72, &b"WLPR\x01\x0b\x01\x02\x03\x04\x05\x06\x00\x07"[..]));
+        let len = Message::Time(nonce, 5_000_000, 5_250_000).emit(&mut buf, 0).unwrap();
+        let told = [5_000_000_u64, 5_250_000].map(u64::to_be_bytes).concat();
+        assert_eq!(buf[..len], [&b"WLPR\x01\x0c\x01\x02\x03\x04\x05\x06\x00\x07"[..], &told].concat());
     }
 
     /// The count of socket drops was appended to a server's count in a later version.
@@ -346,7 +375,7 @@ mod tests {
     fn strangers_are_refused() {
         let mut buf = [0; PROBE_MAX];
         let len = Message::Hello([0; 8]).emit(&mut buf, QUESTION_LEN).unwrap();
-        for (at, value) in [(0, b'X'), (4, 2), (5, 0), (5, 11)] {
+        for (at, value) in [(0, b'X'), (4, 2), (5, 0), (5, 13)] {
             let mut other = buf[..len].to_vec();
             other[at] = value;
             assert!(Message::parse(&other).is_err(), "octet {at} is {value}");

@@ -104,6 +104,9 @@ pub struct Admission {
     pub until: Instant,
 }
 
+/// Most answers a second to who only asks for the time, all senders together: fifty shapers that ask every 50 ms.
+const TIMES_PER_SECOND: u32 = 1_000;
+
 /// The server.
 pub struct Server {
     limits: Limits,
@@ -113,6 +116,7 @@ pub struct Server {
     visits: BTreeMap<IpAddr, Visit>,
     budgets: Budgets,
     strangers: Bucket,
+    times: Bucket,
     requests: Buckets,
     drops: Drops,
 }
@@ -123,6 +127,7 @@ impl Server {
         let mut secret = [0; 32];
         entropy.fill(&mut secret);
         Self {
+            times: Bucket::full(Instant::ZERO, TIMES_PER_SECOND.into(), 1),
             strangers: Bucket::full(Instant::ZERO, limits.strangers_per_second.into(), 1),
             limits,
             key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
@@ -181,7 +186,15 @@ impl Server {
                 self.end(now, &token);
                 return None;
             }
-            Message::Cookie(..)
+            Message::Ask(nonce) => {
+                if !self.times.take(now) {
+                    self.drops.strangers += 1;
+                    return None;
+                }
+                (Message::Time(nonce, arrived.as_nanos(), now.as_nanos()), 0, 0)
+            }
+            Message::Time(..)
+            | Message::Cookie(..)
             | Message::Welcome(..)
             | Message::Refused(..)
             | Message::Echo(_)

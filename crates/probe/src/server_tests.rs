@@ -153,6 +153,10 @@ fn rate_sessions_trains_time_bytes_and_connections_are_bounded() {
         None,
         "four strangers had this second's answers"
     );
+    // The time is told without a session, to so many a second.
+    let time = |s: &mut Server| ask(s, now, "192.0.2.9:1", Message::Ask([7; 8]));
+    assert!(matches!(time(&mut s), Some(Message::Time([7, ..], came, left)) if came == left && left == now.as_nanos()));
+    assert_eq!((0..2_000).filter(|_| time(&mut s).is_some()).count(), 999);
     let later = now + Span::from_secs(1);
     assert_eq!(open(&mut s, later, "192.0.2.2:3", [4; 8]), Err(Refusal::TooMany));
     assert_eq!(open(&mut s, later, "192.0.2.3:3", [4; 8]), Err(Refusal::Full));

@@ -80,12 +80,13 @@ fn document(o: &Output) -> Value {
     serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("one JSON document on standard output: {e}\n{err}"))
 }
 
-#[test]
-fn the_guides_cure_works_as_written() {
+/// A home, the box that its line of 6 Mbit/s leads through, and a machine beyond; `None`, with the reason said, if that cannot be had.
+fn line() -> Option<[Place; 3]> {
     let daemon = Path::new(WAVELANE).with_file_name("wavelaned");
     let places = || Some([Place::new()?, Place::new()?, Place::new()?]);
     let Some([home, modem, beyond]) = places().filter(|_| daemon.exists()) else {
-        return eprintln!("SKIPPED (1 test): the cure needs root to make network namespaces, and {}", daemon.display());
+        eprintln!("SKIPPED (1 test): the cure needs root to make network namespaces, and {}", daemon.display());
+        return None;
     };
     let wire = |x: &Place, y: &Place, name: &str, addresses: [&str; 2]| {
         x.sh(&format!(
@@ -101,6 +102,52 @@ fn the_guides_cure_works_as_written() {
         .sh("echo 1 > /proc/sys/net/ipv4/ip_forward; tc qdisc add dev line0 root tbf rate 6mbit burst 3200 latency 1s");
     home.sh("ip route add default via 10.8.0.1");
     beyond.sh("ip route add default via 192.0.2.1");
+    Some([home, modem, beyond])
+}
+
+/// Through a carrier's NAT no ICMP timestamps come back. The probe server's time shows which way the queue is; the rate follows it.
+#[test]
+fn a_moving_cure_behind_a_carriers_nat_asks_the_probe_server() {
+    let Some([home, modem, beyond]) = line() else { return };
+    modem
+        .sh("nft 'table ip cgnat { chain post { type nat hook postrouting priority 100; oifname line0 masquerade; }; \
+         chain f { type filter hook forward priority 0; icmp type { timestamp-request, timestamp-reply } drop; }; }'");
+    let folder = std::env::temp_dir().join(format!("wavelane-cure-cgnat-{}", std::process::id()));
+    let file: PathBuf = folder.join("shaper.toml");
+    let _ending = Ending(folder.clone());
+    let mut server = beyond.command(&[WAVELANE, "probe", "serve"]).stderr(Stdio::null()).spawn().unwrap();
+    pause(500);
+    let cure = |more: &[&str]| {
+        let all = [&[WAVELANE, "cure"], more, &["--file", file.to_str().unwrap()]].concat();
+        let out = home.command(&all).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        out
+    };
+    let applied = document(&cure(&["192.0.2.7", "--moving", "--yes", "--seconds", "10", "--json"]));
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("reflector = \"192.0.2.7:4783\"\n"), "{text}");
+    let log = std::fs::read_to_string(file.with_extension("log")).unwrap();
+    assert!(!log.contains("does not answer") && !log.contains("timestamps"), "{log}");
+    let rise = |phases: &Value| {
+        let up = phases.as_array().unwrap().iter().find(|p| p["phase"] == "up").unwrap();
+        (up["rise_ms"].as_f64().unwrap(), up["goodput_bps"].as_f64().unwrap())
+    };
+    let (before, after) = (rise(&applied["measured"]), rise(&applied["after"]));
+    println!("the upload's rise and rate: {before:?} before, {after:?} after");
+    assert!(before.0 > 100.0 && after.0 < before.0 / 2.0, "{before:?} before, {after:?} after");
+    // A machine whose timestamps come back is asked by them, and needs no server of ours from then on.
+    cure(&["--undo"]);
+    modem.sh("nft flush chain ip cgnat f");
+    let proposed = cure(&["192.0.2.7", "--moving", "--seconds", "5"]);
+    let proposed = String::from_utf8_lossy(&proposed.stdout);
+    assert!(proposed.contains("reflector = \"192.0.2.7\"\n"), "{proposed}");
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+#[test]
+fn the_guides_cure_works_as_written() {
+    let Some([home, _modem, beyond]) = line() else { return };
     let before = traces(&home);
     let folder = std::env::temp_dir().join(format!("wavelane-cure-cli-{}", std::process::id()));
     let file: PathBuf = folder.join("shaper.toml");

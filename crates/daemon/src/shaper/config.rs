@@ -1,8 +1,8 @@
 //! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it has no peer.
 
+use super::reflector::Target;
 use crate::config::{ConfigError, Document, has_table, is_interface_name, value};
 use serde::Deserialize;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use wavelane_base::{Quantity, Rate, Span};
 use wavelane_measure::{AutorateTerms, RISE_DEFAULT};
@@ -61,7 +61,7 @@ pub(crate) enum Pace {
         /// Its bounds.
         terms: AutorateTerms,
         /// Who answers.
-        reflector: Ipv4Addr,
+        reflector: Target,
         /// Which delay counts.
         way: DelayDirection,
     },
@@ -202,7 +202,7 @@ fn pace(t: &Table) -> Result<Pace, ConfigError> {
     }
     let text = needed("shaper.reflector", &t.reflector, "192.0.2.1")?;
     let reflector = text.parse().map_err(|_| {
-        value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link"))
+        value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link, nor ADDRESS:PORT of a `wavelane probe serve` there"))
     })?;
     let rise =
         t.rise.as_deref().map_or(Ok(RISE_DEFAULT), Span::parse).map_err(|e| value("shaper.rise", e.to_string()))?;
@@ -238,7 +238,7 @@ mod tests {
         let whole = one(&format!("{auto}reflector = \"192.0.2.1\"\ndirection = \"down\"")).expect("in order");
         let Pace::Auto { terms, reflector, way } = whole.pace else { panic!("{whole:?}") };
         assert_eq!((terms.middle, way), (Rate::from_bps(12_000_000), DelayDirection::Down));
-        assert_eq!(reflector, Ipv4Addr::new(192, 0, 2, 1));
+        assert_eq!(reflector, Target::Icmp([192, 0, 2, 1].into()));
         for (text, why) in [
             (auto.to_owned(), "reflector"),
             (format!("{auto}reflector = \"example.org\""), "IPv4"),

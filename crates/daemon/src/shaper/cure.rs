@@ -1,12 +1,15 @@
 //! `wavelane cure`: from what a measurement found to a shaper that runs, and back.
 
-use super::config::Interface;
+use super::config::{DelayDirection, Interface};
+use super::reflector::Reflector;
+pub use super::reflector::Target;
 use super::{ShaperError, clear, config, means};
 use crate::commands::CommandError;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, SocketAddrV4};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +32,8 @@ const IP_PER_BYTE: (u64, u64) = (1_500, 1_448);
 const MOVING: [(u64, u64); 3] = [(1, 5), (3, 5), (2, 1)];
 /// How long the daemon may take to begin, and to end.
 const PATIENCE: Span = Span::from_secs(10);
+/// ICMP timestamps that have not come back after this time do not come.
+const STAMPS_WITHIN: Span = Span::from_secs(2);
 /// The longest time that the kernel takes to close what a killed process held.
 const CLOSING: Span = Span::from_secs(1);
 const LOOK_EVERY: Span = Span::from_millis(20);
@@ -80,7 +85,7 @@ pub fn propose(wishes: &[Wish]) -> Vec<Proposed> {
 }
 
 /// The proposed file. With a reflector the rates follow the link.
-pub fn file_text(all: &[Proposed], reflector: Option<Ipv4Addr>) -> String {
+pub fn file_text(all: &[Proposed], reflector: Option<Target>) -> String {
     let mut text = String::from("# Made by `wavelane cure`; `wavelane cure --undo` takes it back.\n");
     let words = |rate: Rate| format!("{} kbit/s", rate.as_bps() / 1_000);
     for one in all {
@@ -98,6 +103,28 @@ pub fn file_text(all: &[Proposed], reflector: Option<Ipv4Addr>) -> String {
         );
     }
     text
+}
+
+/// Whom a shaper asks that moves with the link to the probe server at `server`: the machine by ICMP, if its timestamps come back to here
+/// (through a carrier's NAT none do), else the server, which then has to go on. Without the privilege to ask it is ICMP.
+pub fn reflector_at(server: SocketAddrV4) -> Target {
+    let icmp = Target::Icmp(*server.ip());
+    let start = realtime::now();
+    let Ok(mut reflector) = Reflector::open(start, icmp, DelayDirection::Up, std::process::id() as u16) else {
+        return icmp;
+    };
+    let mut ask_at = start;
+    while realtime::now() < start + STAMPS_WITHIN {
+        if realtime::now() >= ask_at {
+            reflector.ask(realtime::now());
+            ask_at += STAMPS_WITHIN.scale(1, 4);
+        }
+        let _ = realtime::wait(&[reflector.as_fd()], ask_at);
+        if reflector.answers(realtime::now()).is_ok_and(|delays| !delays.is_empty()) {
+            return icmp;
+        }
+    }
+    Target::Probe(server)
 }
 
 /// The interface by which this machine reaches `target`.
@@ -358,14 +385,14 @@ mod tests {
     #[test]
     fn the_proposed_file_is_valid() {
         let all = propose(&[wish(250.0, 5e6, false), wish(60.0, 20e6, true)]);
-        for reflector in [None, Some(Ipv4Addr::new(192, 0, 2, 7))] {
+        for reflector in [None, Some(Target::Icmp([192, 0, 2, 7].into())), "192.0.2.7:4783".parse().ok()] {
             let text = file_text(&all, reflector);
             let read = config::parse(&text, "cure").expect("in order");
             assert_eq!(read.len(), 2);
             assert_eq!(text.matches("auto").count(), if reflector.is_some() { 2 } else { 0 });
             assert_eq!(read[1].name, "lan0");
         }
-        assert!(file_text(&all, Some(Ipv4Addr::LOCALHOST)).contains("direction = \"down\""));
+        assert!(file_text(&all, Some(Target::Icmp([127, 0, 0, 1].into()))).contains("direction = \"down\""));
     }
 
     #[test]

@@ -392,7 +392,7 @@ fn install(
 
 fn follower(of: &Interface, now: Instant, id: u16) -> Result<Option<Follower>, ShaperError> {
     let Pace::Auto { terms, reflector, way } = of.pace else { return Ok(None) };
-    let reflector = Reflector::open(now, reflector, way, id).map_err(system("a raw ICMP socket"))?;
+    let reflector = Reflector::open(now, reflector, way, id).map_err(system("a socket to the reflector"))?;
     let estimator = Autorate::new(now, terms);
     let carried = VecDeque::new();
     Ok(Some(Follower {

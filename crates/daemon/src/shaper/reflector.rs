@@ -1,10 +1,11 @@
-//! One-way delay to a machine without our software: ICMP timestamps (RFC 792, type 13), or echoes where it gives none.
+//! One-way delay to a machine without our software: ICMP timestamps (RFC 792, type 13), or echoes where it gives none. Where no timestamps
+//! come back, as through a carrier's NAT, a probe server has the time as well (docs/protocol/probe.md).
 
 use super::config::DelayDirection;
 use super::continuous::{Continuous, Source};
 use std::collections::VecDeque;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Span};
 use wavelane_host::clock::wall_nanos;
@@ -26,6 +27,46 @@ const STRANGE: u32 = 1 << 31;
 const ECHO: (u8, u8) = (8, 0);
 const TIMESTAMP: (u8, u8) = (13, 14);
 
+/// A probe server's prefix, version and kinds (docs/protocol/probe.md), and the least octets of a question.
+const PROBE: [u8; 5] = *b"WLPR\x01";
+const ASK: u8 = 11;
+const TIME: u8 = 12;
+const QUESTION_LEN: usize = 72;
+
+/// Who is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Any machine, by ICMP.
+    Icmp(Ipv4Addr),
+    /// A probe server.
+    Probe(SocketAddrV4),
+}
+
+impl std::str::FromStr for Target {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let icmp = text.parse().map(Self::Icmp);
+        icmp.or_else(|_| text.parse().map(Self::Probe)).map_err(|_| ())
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Icmp(address) => address.fmt(f),
+            Self::Probe(address) => address.fmt(f),
+        }
+    }
+}
+
+/// How it is asked.
+#[derive(Debug)]
+enum Line {
+    Icmp(IcmpSocket),
+    /// What makes our questions known from those of others, with the sequence number behind it.
+    Probe(UdpSocket, [u8; 6]),
+}
+
 /// What an answer says.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Answer {
@@ -37,6 +78,12 @@ enum Answer {
     },
     Echo {
         sequence: u16,
+    },
+    /// The same by a probe server's clock, in milliseconds since whenever.
+    Times {
+        sequence: u16,
+        came_ms: f64,
+        left_ms: f64,
     },
 }
 
@@ -54,7 +101,7 @@ enum Said {
 /// Asks one machine.
 #[derive(Debug)]
 pub(super) struct Reflector {
-    socket: IcmpSocket,
+    line: Line,
     way: DelayDirection,
     id: u16,
     sequence: u16,
@@ -105,6 +152,23 @@ fn parse(packet: &[u8], id: u16) -> Option<Answer> {
     }
 }
 
+fn probe_question(key: [u8; 6], sequence: u16) -> [u8; QUESTION_LEN] {
+    let mut message = [0; QUESTION_LEN];
+    message[..5].copy_from_slice(&PROBE);
+    message[5] = ASK;
+    message[6..12].copy_from_slice(&key);
+    message[12..14].copy_from_slice(&sequence.to_be_bytes());
+    message
+}
+
+/// The probe server's answer to such a question.
+fn parse_time(message: &[u8], key: [u8; 6]) -> Option<Answer> {
+    let rest = message.strip_prefix(&PROBE)?.strip_prefix(&[TIME])?.strip_prefix(&key)?;
+    let sequence = u16::from_be_bytes(rest.get(..2)?.try_into().ok()?);
+    let ms = |at: usize| Some(u64::from_be_bytes(rest.get(at..at + 8)?.try_into().ok()?) as f64 / 1e6 % DAY_MS);
+    Some(Answer::Times { sequence, came_ms: ms(2)?, left_ms: ms(10)? })
+}
+
 /// Difference of two times of day, whichever side of midnight they are.
 fn difference(later: f64, earlier: f64) -> f64 {
     (later - earlier + 1.5 * DAY_MS).rem_euclid(DAY_MS) - 0.5 * DAY_MS
@@ -115,13 +179,23 @@ fn today_ms() -> f64 {
 }
 
 impl Reflector {
-    /// Asks `address` from now on.
-    pub(super) fn open(now: Instant, address: Ipv4Addr, way: DelayDirection, id: u16) -> io::Result<Self> {
-        let socket = IcmpSocket::open(address)?;
+    /// Asks `target` from now on.
+    pub(super) fn open(now: Instant, target: Target, way: DelayDirection, id: u16) -> io::Result<Self> {
+        let line = match target {
+            Target::Icmp(address) => Line::Icmp(IcmpSocket::open(address)?),
+            Target::Probe(address) => {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+                socket.connect(SocketAddr::V4(address))?;
+                socket.set_nonblocking(true)?;
+                let mut key = [0; 6];
+                wavelane_host::entropy::fill(&mut key);
+                Line::Probe(socket, key)
+            }
+        };
         let (origin, source) = ((now, today_ms()), Source::Stamps);
         let (asked, delays, said) = (VecDeque::new(), Continuous::default(), Said::Stamps);
         let (sequence, unanswered, echoes, is_odd) = (0, 0, 0, false);
-        Ok(Self { socket, way, id, sequence, origin, asked, unanswered, echoes, said, is_odd, source, delays })
+        Ok(Self { line, way, id, sequence, origin, asked, unanswered, echoes, said, is_odd, source, delays })
     }
 
     /// The time of day at `now`, as far as it was right when this began.
@@ -143,7 +217,10 @@ impl Reflector {
         }
         self.asked.push_back((self.sequence, now));
         // A link that is down accepts none, which counts as silence.
-        let _ = self.socket.send(&question(stamps, self.id, self.sequence, self.today_at(now) as u32));
+        let _ = match &self.line {
+            Line::Icmp(socket) => socket.send(&question(stamps, self.id, self.sequence, self.today_at(now) as u32)),
+            Line::Probe(socket, key) => socket.send(&probe_question(*key, self.sequence)).map(drop),
+        };
         self.news()
     }
 
@@ -167,8 +244,12 @@ impl Reflector {
     pub(super) fn answers(&mut self, now: Instant) -> io::Result<Vec<f64>> {
         let mut delays = Vec::new();
         let mut buffer = [0; 256];
-        while let Some(len) = self.socket.receive(&mut buffer)? {
-            let delay = parse(&buffer[..len], self.id).and_then(|answer| self.delay(now, answer));
+        while let Some(len) = self.receive(&mut buffer)? {
+            let answer = match &self.line {
+                Line::Icmp(_) => parse(&buffer[..len], self.id),
+                Line::Probe(_, key) => parse_time(&buffer[..len], *key),
+            };
+            let delay = answer.and_then(|answer| self.delay(now, answer));
             delays.extend(delay);
             if delays.len() == ASKED_MAX {
                 break;
@@ -177,24 +258,42 @@ impl Reflector {
         Ok(delays)
     }
 
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match &self.line {
+            Line::Icmp(socket) => socket.receive(buffer),
+            Line::Probe(socket, _) => match socket.recv(buffer) {
+                Ok(len) => Ok(Some(len)),
+                // No server there: silence, as from a machine that does not answer.
+                Err(e) if [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused].contains(&e.kind()) => Ok(None),
+                Err(e) => Err(e),
+            },
+        }
+    }
+
     fn delay(&mut self, now: Instant, answer: Answer) -> Option<f64> {
-        let (Answer::Stamps { sequence, .. } | Answer::Echo { sequence }) = answer;
+        let (Answer::Stamps { sequence, .. } | Answer::Echo { sequence } | Answer::Times { sequence, .. }) = answer;
         let place = self.asked.iter().position(|(asked, _)| *asked == sequence)?;
         let (_, asked) = self.asked.remove(place)?;
         let round_ms = now.since(asked).as_secs_f64() * 1e3;
-        let Answer::Stamps { came, left, .. } = answer else {
-            self.echoes = self.echoes.saturating_add(1);
-            return Some(self.delays.add(Source::Echoes, round_ms, round_ms));
+        let (came, left) = match answer {
+            Answer::Stamps { came, left, .. } => {
+                // The next questions are echoes.
+                self.is_odd |= (came | left) & STRANGE != 0;
+                if self.is_odd {
+                    return None;
+                }
+                (f64::from(came), f64::from(left))
+            }
+            Answer::Times { came_ms, left_ms, .. } if !self.is_odd => (came_ms, left_ms),
+            Answer::Times { .. } | Answer::Echo { .. } => {
+                self.echoes = self.echoes.saturating_add(1);
+                return Some(self.delays.add(Source::Echoes, round_ms, round_ms));
+            }
         };
-        // The next questions are echoes.
-        self.is_odd |= (came | left) & STRANGE != 0;
-        if self.is_odd {
-            return None;
-        }
         (self.unanswered, self.echoes) = (0, 0);
         let delay_ms = match self.way {
-            DelayDirection::Up => difference(came.into(), self.today_at(asked)),
-            DelayDirection::Down => difference(self.today_at(now), left.into()),
+            DelayDirection::Up => difference(came, self.today_at(asked)),
+            DelayDirection::Down => difference(self.today_at(now), left),
         };
         let delay_ms = self.delays.add(Source::Stamps, delay_ms, round_ms);
         self.is_odd = self.delays.is_odd();
@@ -204,7 +303,10 @@ impl Reflector {
 
 impl AsFd for Reflector {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.line {
+            Line::Icmp(socket) => socket.as_fd(),
+            Line::Probe(socket, _) => socket.as_fd(),
+        }
     }
 }
 
@@ -241,6 +343,41 @@ mod tests {
         assert_eq!(checksum(&question(true, 9, 3, 400)), 0);
     }
 
+    /// The octets that the probe's own code reads and writes: `crates/probe/src/packet.rs` has the same.
+    #[test]
+    fn a_probe_server_is_asked_in_its_own_words() {
+        let question = probe_question([1, 2, 3, 4, 5, 6], 7);
+        assert_eq!(question[..14], *b"WLPR\x01\x0b\x01\x02\x03\x04\x05\x06\x00\x07");
+        assert!(question.len() == QUESTION_LEN && question[14..] == [0; 58]);
+        let mut answer = b"WLPR\x01\x0c\x01\x02\x03\x04\x05\x06\x00\x07".to_vec();
+        answer.extend([5_000_000_u64, 5_250_000].map(u64::to_be_bytes).concat());
+        let times = Answer::Times { sequence: 7, came_ms: 5.0, left_ms: 5.25 };
+        assert_eq!(parse_time(&answer, [1, 2, 3, 4, 5, 6]), Some(times));
+        assert_eq!(parse_time(&answer, [9, 2, 3, 4, 5, 6]), None, "another's");
+        assert!((0..answer.len()).all(|cut| parse_time(&answer[..cut], [1, 2, 3, 4, 5, 6]).is_none()));
+        for (text, target) in [
+            ("192.0.2.7", Some(Target::Icmp([192, 0, 2, 7].into()))),
+            ("192.0.2.7:4783", Some(Target::Probe("192.0.2.7:4783".parse().expect("an address")))),
+            ("example.org", None),
+        ] {
+            assert_eq!(text.parse().ok(), target);
+            assert!(target.is_none_or(|target| target.to_string() == text));
+        }
+    }
+
+    #[test]
+    fn each_direction_of_a_probe_server_has_its_delay() {
+        let at = Instant::from_millis(1_000);
+        for (way, expected) in [(DelayDirection::Up, 10.5), (DelayDirection::Down, 25.0)] {
+            let target = Target::Probe(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9));
+            let mut reflector = Reflector::open(at, target, way, 1).expect("a socket");
+            reflector.origin = (at, 100.0);
+            reflector.asked.push_back((7, at));
+            let times = Answer::Times { sequence: 7, came_ms: 110.5, left_ms: 112.0 };
+            assert_eq!(reflector.delay(at + Span::from_millis(37), times), Some(expected));
+        }
+    }
+
     #[test]
     fn midnight_is_no_delay() {
         assert_eq!(difference(5.0, DAY_MS - 7.0), 12.0);
@@ -253,7 +390,7 @@ mod tests {
             eprintln!("SKIPPED (1 test): a raw socket needs root");
             return None;
         }
-        let mut reflector = Reflector::open(at, Ipv4Addr::LOCALHOST, way, 1).expect("a socket");
+        let mut reflector = Reflector::open(at, Target::Icmp(Ipv4Addr::LOCALHOST), way, 1).expect("a socket");
         reflector.origin = (at, 100.0);
         Some(reflector)
     }
