@@ -87,6 +87,10 @@ impl<S: Socket, I: Pipes<S>, T> Relays<S, I, T> {
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Relay<S, I::Pipe>, &T)> {
         self.all.iter().map(|(id, entry)| (*id, &entry.relay, &entry.own))
     }
+    /// The number of the first from a number on.
+    pub fn from(&self, id: u64) -> Option<u64> {
+        self.all.range(id..).next().map(|(id, _)| *id)
+    }
     /// A half has bytes, or room.
     pub fn ready(&mut self, id: u64, half: usize, edges: Edges) {
         if let Some(entry) = self.all.get_mut(&id) {

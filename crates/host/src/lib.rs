@@ -14,6 +14,7 @@ pub mod media;
 pub mod netns;
 pub mod nfqueue;
 pub mod nft;
+pub mod outage;
 pub mod own_user;
 pub mod packet;
 pub mod pipe;

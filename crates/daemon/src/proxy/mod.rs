@@ -6,6 +6,7 @@
 
 mod config;
 mod mover;
+mod outages;
 mod serve;
 mod sockets;
 pub mod status;
@@ -36,6 +37,7 @@ use wavelane_base::{Instant, IpPrefix, Span};
 use wavelane_door::{Door, Marks, Pair, PairConfig};
 use wavelane_host::claim::Claim;
 use wavelane_host::clock::NodeClock;
+use wavelane_host::links::LinkChanges;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::tcp::{Buffers, Tuning};
 use wavelane_host::{caps, has_ipv6};
@@ -308,10 +310,12 @@ impl Proxy<Sockets> {
                 poller.add(queue, TOKEN_QUEUE, Watch::Readable).map_err(system("epoll"))?;
             }
         }
+        let links = LinkChanges::open().map_err(system("word of links"))?;
+        poller.add(&links, TOKEN_LINKS, Watch::Readable).map_err(system("epoll"))?;
         let clock = NodeClock::start(Span::ZERO, 0);
         caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
         let movers = Movers::start(pair_config(&settings), clock).map_err(system("a thread"))?;
-        let body = Sockets { door: Door::new(engine), movers, retry_listeners: false };
+        let body = Sockets { door: Door::new(engine), movers, links, retry_listeners: false };
         Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
     }
 }

@@ -3,6 +3,7 @@
 //! The door decides; once both halves of a connection are open, one of these threads has it to its end. Nothing of a connection is
 //! shared between threads, so none waits for another.
 
+use super::outages::Outages;
 use super::status::{Connection, Half, longest};
 use crate::connection::KernelSocket;
 use std::io::{self, ErrorKind, Read, Write};
@@ -56,6 +57,8 @@ pub(super) struct Account {
 enum Order {
     Tell(Sender<Account>),
     Bound(PairConfig),
+    /// A link came up.
+    CallBack,
 }
 
 /// What both sides of a thread see.
@@ -109,6 +112,10 @@ impl Movers {
         let share = share(config, self.all.len());
         self.all.iter().for_each(|mover| mover.order(Order::Bound(share)));
     }
+    /// A link came up.
+    pub(super) fn call_back(&self) {
+        self.all.iter().for_each(|mover| mover.order(Order::CallBack));
+    }
     /// Resets all of them.
     pub(super) fn stop(&mut self) {
         self.all.clear();
@@ -152,8 +159,19 @@ impl Mover {
         let seen = Arc::clone(&shared);
         let work = move || {
             let (_fatal, watch, now) = (Fatal, Rc::new(rewatch), clock.now());
-            Thread { relays: Relays::new(config, pipes), shared: seen, poller, watch, rung, incoming, clock, now }
-                .run();
+            let outages = Outages::new(now);
+            Thread {
+                relays: Relays::new(config, pipes),
+                outages,
+                shared: seen,
+                poller,
+                watch,
+                rung,
+                incoming,
+                clock,
+                now,
+            }
+            .run();
         };
         let thread = std::thread::Builder::new().name(format!("mover {number}")).spawn(work)?;
         Ok(Self { shared, watch, orders: Some(orders), bell, thread: Some(thread) })
@@ -206,6 +224,7 @@ impl Drop for Fatal {
 
 struct Thread {
     relays: Relays<Watched, KernelPipes, (SocketAddr, SocketAddr)>,
+    outages: Outages,
     shared: Arc<Shared>,
     poller: Poller,
     watch: Rc<Poller>,
@@ -220,7 +239,11 @@ impl Thread {
         loop {
             let timeout = match self.settle() {
                 true => Some(Duration::ZERO),
-                false => self.relays.deadline().map(|at| self.clock.until(at)),
+                false => {
+                    let look = (!self.relays.is_empty()).then(|| self.outages.deadline());
+                    let next: Option<Instant> = [self.relays.deadline(), look].into_iter().flatten().min();
+                    next.map(|at| self.clock.until(at))
+                }
             };
             let ready = self.poller.wait(timeout).expect("the set of descriptors is ours and open");
             self.now = self.clock.now();
@@ -234,6 +257,11 @@ impl Thread {
             if self.relays.deadline().is_some_and(|at| at <= self.now) {
                 self.relays.look_after_last_bytes(self.now);
                 self.count();
+            }
+            if self.outages.deadline() <= self.now {
+                let Self { relays, outages, now, .. } = &mut self;
+                let socket = |(id, half): (u64, usize)| Some(&relays.get(id)?.0.halves[half].socket.socket.0);
+                outages.look(*now, |id| relays.from(id), socket);
             }
         }
     }
@@ -281,6 +309,10 @@ impl Thread {
         loop {
             match self.incoming.try_recv() {
                 Ok(Order::Bound(config)) => self.relays.set_config(config),
+                Ok(Order::CallBack) => {
+                    let relays = self.relays.iter().flat_map(|(_, relay, _)| &relay.halves);
+                    self.outages.call_back(relays.map(|half| &half.socket.socket.0));
+                }
                 // Whoever asked may have given up.
                 Ok(Order::Tell(to)) => drop(to.send(self.account())),
                 Err(std::sync::mpsc::TryRecvError::Empty) => return true,

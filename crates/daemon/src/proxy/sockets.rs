@@ -3,8 +3,8 @@
 use super::mover::{Joined, Movers};
 use super::serve::Body;
 use super::{
-    Proxy, ProxyError, TOKEN_CONNECTIONS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config, pair_config, status,
-    tunings,
+    Proxy, ProxyError, TOKEN_CONNECTIONS, TOKEN_LINKS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config,
+    pair_config, status, tunings,
 };
 use crate::config::OnFailure;
 use crate::connection::KernelSocket;
@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use wavelane_base::Instant;
 use wavelane_door::{Connection, Door, FlowEvent, Gone, Kept, Stage, Syn, other};
 use wavelane_gateway::Reason;
+use wavelane_host::links::LinkChanges;
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::Ready;
 use wavelane_host::tcp;
@@ -33,6 +34,8 @@ const NEAR: [u8; 32] = [0; 32];
 pub(super) struct Sockets {
     pub(super) door: Door<KernelEngine>,
     pub(super) movers: Movers,
+    /// Word of links that come up.
+    pub(super) links: LinkChanges,
     /// A listener had no descriptor to give: ask again at the next tick.
     pub(super) retry_listeners: bool,
 }
@@ -54,6 +57,11 @@ impl Body for Sockets {
     fn ready(proxy: &mut Proxy<Self>, ready: Ready) {
         match ready.token {
             TOKEN_QUEUE => proxy.take_syns(),
+            TOKEN_LINKS => {
+                proxy.body.links.drain();
+                // Whatever it was: a link that is still down costs a packet of each connection that waits.
+                proxy.body.movers.call_back();
+            }
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => proxy.accept((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => proxy.socket_ready(token, ready),
             _ => {}

@@ -16,6 +16,7 @@ on_both_engines! {
     a_window_of_zero_holds_a_bound,
     #[ignore = "make test-all: 8,800 connections"] eight_thousand_idle_connections_stand_beside_eight_hundred_busy_ones,
     a_client_outlives_an_outage_where_the_timeout_has_a_most,
+    data_goes_on_as_soon_as_a_client_is_there_again,
     data_in_a_syn_arrives_once,
     its_own_addresses_are_no_targets,
     forged_resets_and_narrow_ways_break_nothing,
@@ -376,4 +377,44 @@ fn reset(source: SocketAddr, target: SocketAddr, seq: u32) -> Vec<u8> {
     packet.truncate(len);
     assert_ne!(source.ip(), Ipv4Addr::UNSPECIFIED);
     packet
+}
+
+/// After an outage data goes on at once: by a try every 0.2 s, or with the link that comes up, where back-off would wait for seconds.
+fn data_goes_on_as_soon_as_a_client_is_there_again(engine: &str) {
+    let _alone = alone();
+    if !root_or_skip("proxy_mobile") {
+        return;
+    }
+    let world = World::new("mobile");
+    world.serve(80, |stream, _| pour(stream));
+    let silent = "nft add table inet t; nft 'add chain inet t i { type filter hook prerouting priority -400; }'; nft add rule inet t i drop";
+    let (down, up) = ("ip link set eth0 down", "ip link set eth0 up; ip route replace default via 10.1.0.1");
+    // Without its link the client has no address of IPv6.
+    for (probe, out, back, servers) in
+        [("200 ms", silent, "nft flush ruleset", &SERVERS[..]), ("10 s", down, up, &SERVERS[..1])]
+    {
+        let side = format!("[[proxy.side]]\nname = \"air\"\nnetworks = [\"10.1.0.0/24\"]\nprobe = \"{probe}\"\n");
+        let mut proxy = start(&world, engine, if engine == "kernel" { "" } else { &side });
+        let connect = |server: &&str| world.connect(&world.client, &format!("{server}:80")).unwrap();
+        let mut streams: Vec<TcpStream> = servers.iter().map(connect).collect();
+        let mut buffer = vec![0; 1 << 16];
+        streams.iter_mut().for_each(|stream| stream.read_exact(&mut buffer).unwrap());
+        world.sh(&world.client, out);
+        // What the client's kernel has is read, and then nothing comes.
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            while stream.read(&mut buffer).is_ok() {}
+        }
+        // real time: 4 s, in which back-off comes to waits of 3 s
+        pause(Duration::from_secs(4));
+        world.sh(&world.client, back);
+        let since = now();
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.read_exact(&mut buffer).unwrap();
+            assert!(since.elapsed() < Duration::from_millis(1_200), "{:?} after {out}", since.elapsed());
+        }
+        drop(streams);
+        assert_eq!(proxy.stop(), Some(0));
+    }
 }

@@ -152,39 +152,6 @@ fn what_is_not_split_goes_on_as_it_came() {
     older.iter_mut().for_each(|stream| says(stream).unwrap());
 }
 
-/// After an outage data goes on at once: by a try every 0.2 s, or with the link that comes up, where back-off would wait for seconds.
-#[test]
-fn data_goes_on_as_soon_as_a_client_is_there_again() {
-    let _alone = alone();
-    if !root_or_skip("proxy_mobile") {
-        return;
-    }
-    let world = World::new("mobile");
-    world.serve(80, |stream, _| pour(stream));
-    let silent = "nft add table inet t; nft 'add chain inet t i { type filter hook prerouting priority -400; }'; nft add rule inet t i drop";
-    let (down, up) = ("ip link set eth0 down", "ip link set eth0 up; ip route replace default via 10.1.0.1");
-    for (probe, out, back) in [("200 ms", silent, "nft flush ruleset"), ("10 s", down, up)] {
-        let side = format!("[[proxy.side]]\nname = \"air\"\nnetworks = [\"10.1.0.0/24\"]\nprobe = \"{probe}\"\n");
-        let mut proxy = start(&world, "userspace", &side);
-        let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
-        let mut buffer = vec![0; 1 << 16];
-        stream.read_exact(&mut buffer).unwrap();
-        world.sh(&world.client, out);
-        // What the client's kernel has is read, and then nothing comes.
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        while stream.read(&mut buffer).is_ok() {}
-        // real time: 4 s, in which back-off comes to waits of 3 s
-        pause(Duration::from_secs(4));
-        world.sh(&world.client, back);
-        let since = now();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.read_exact(&mut buffer).unwrap();
-        assert!(since.elapsed() < Duration::from_millis(1_200), "{:?} after {out}", since.elapsed());
-        drop(stream);
-        assert_eq!(proxy.stop(), Some(0));
-    }
-}
-
 /// Killed and started again at once: what it had is reset when an end next sends, in either direction, and what began plainly
 /// meanwhile goes on through its device.
 #[test]
