@@ -19,6 +19,7 @@ distributed = pytest.importorskip("distributed", reason="the Python package dist
 
 #: The smallest share of each study.
 SMALL = {
+    "hop": ["--part", "beside"],
     "hop-swarm": ["--draws", "1..120"],
     "link-population": ["--draws", "1003..1004"],
     "link-population --part lanes": ["--draws", "1010..1010"],
@@ -66,7 +67,7 @@ def is_busy(dask: Any) -> dict[str, int]:
         return {worker: pid for worker, pid in client.run(busy).items() if pid}
 
 
-@pytest.mark.parametrize("name", ["hop-swarm", "link-population", "link-population --part lanes", "petrovic"])
+@pytest.mark.parametrize("name", ["hop", "hop-swarm", "link-population", "link-population --part lanes", "petrovic"])
 def test_a_cluster_gives_the_bytes_of_a_local_study(dask: Any, command: str, tmp_path: Path, name: str) -> None:
     here, there = tmp_path / "here/out", tmp_path / "there/out"
     assert (local := study(command, name, here)).returncode in (0, 1, 3), local.stderr

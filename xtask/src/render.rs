@@ -80,7 +80,8 @@ impl Study {
         let word = |key: &str| document[key].as_str().unwrap_or_default();
         let parts: Vec<&str> = document["parts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let parts = if parts.is_empty() { String::new() } else { format!("; only {}", parts.join(", ")) };
-        format!("{} ({}{parts}): {}", word("verdict"), word("edition"), counts.join(", "))
+        let draws = document["draws"].as_str().map_or(String::new(), |draws| format!("; draws {draws}"));
+        format!("{} ({}{parts}{draws}): {}", word("verdict"), word("edition"), counts.join(", "))
     }
 }
 

@@ -20,7 +20,7 @@ fn study(rows: Option<Vec<Value>>) -> Study {
     let table: toml::Value = toml::Value::Table(LIST.parse().unwrap());
     let mut study = Study::parse(&table).unwrap();
     study.document =
-        rows.map(|rows| json!({"study": "x", "edition": "quick", "seed": 1, "parts": ["sim", "lab"], "verdict": "fail", "rows": rows}));
+        rows.map(|rows| json!({"study": "x", "edition": "quick", "seed": 1, "parts": ["sim", "lab"], "draws": "1..9", "verdict": "fail", "rows": rows}));
     study
 }
 
@@ -33,7 +33,7 @@ fn both_pages_have_the_same_figures() {
     let guide = block("all", &studies, Page::Guide).unwrap();
     for page in [&readme, &guide] {
         assert!(
-            page.contains("| downloads: 0.500 ± 0.010 of the link | fail (quick; only sim, lab): of 2 judged rows 1 pass, 1 fail |"),
+            page.contains("| downloads: 0.500 ± 0.010 of the link | fail (quick; only sim, lab; draws 1..9): of 2 judged rows 1 pass, 1 fail |"),
             "{page}"
         );
     }

@@ -82,7 +82,7 @@ struct RunStudies {
     jobs: Option<usize>,
     /// Have a cluster do the study's runs: the address of a Dask scheduler, or slurm://N for N jobs of Slurm.
     /// Needs the Python package `wavelane[cluster]` here, and `wavelane` of the same build and Dask's on the workers. Of
-    /// link-population, hop-swarm, petrovic and traces.
+    /// link-population, hop, hop-swarm, petrovic and traces.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
     on_cluster: Option<String>,
     /// The Python that the Dask client runs in.

@@ -1,10 +1,10 @@
 //! Tasks of studies that run on other machines: each travels as a value that holds all that its result depends on, and so does the result.
 
 use crate::runner::Runner;
-use crate::{StudyError, hop_swarm, petrovic, population, traces};
+use crate::{StudyError, hop, hop_swarm, petrovic, population, traces};
 use core::fmt;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,9 +41,18 @@ impl fmt::Debug for Elsewhere {
     }
 }
 
+/// A stack on a scenario with a seed, as it travels.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Simulation {
+    pub(crate) scenario: String,
+    pub(crate) stack: String,
+    pub(crate) seed: u64,
+}
+
 /// Does a task of the study `study`, here.
 pub fn work(study: &str, task: Value, cancelled: &AtomicBool) -> Result<Value, StudyError> {
     match study {
+        hop::ID => done(task, |task| hop::work(&task, cancelled)),
         hop_swarm::ID => done(task, hop_swarm::work),
         petrovic::ID => done(task, |task| petrovic::work(&task, cancelled)),
         population::ID => done(task, |task| population::work(task, cancelled)),
@@ -53,7 +62,7 @@ pub fn work(study: &str, task: Value, cancelled: &AtomicBool) -> Result<Value, S
 }
 
 /// The studies of which [`work`] knows tasks.
-pub(crate) const STUDIES: [&str; 4] = [hop_swarm::ID, petrovic::ID, population::ID, traces::ID];
+pub(crate) const STUDIES: [&str; 5] = [hop::ID, hop_swarm::ID, petrovic::ID, population::ID, traces::ID];
 
 fn done<T: DeserializeOwned, R: Serialize>(
     task: Value,

@@ -97,8 +97,9 @@ fn a_study_elsewhere_is_the_study_here() {
     let swarm = |options| StudyOptions { draws: Some(1..=3), ..options };
     let links = |options| StudyOptions { draws: Some(1_003..=1_004), ..options };
     let cells = |options| StudyOptions { parts: vec!["nodes".into()], ..options };
-    let each: [(&str, &dyn Fn(StudyOptions) -> StudyOptions); 3] =
-        [(hop_swarm::ID, &swarm), (population::ID, &links), (petrovic::ID, &cells)];
+    let radio = |options| StudyOptions { parts: vec!["beside".into()], ..options };
+    let each: [(&str, &dyn Fn(StudyOptions) -> StudyOptions); 4] =
+        [(hop::ID, &radio), (hop_swarm::ID, &swarm), (population::ID, &links), (petrovic::ID, &cells)];
     let run = AtomicBool::new(false);
     for (id, of) in each {
         let folders = [Folder::new("here"), Folder::new("elsewhere")];

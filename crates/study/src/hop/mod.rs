@@ -8,13 +8,16 @@ mod rows;
 mod scenes;
 
 use crate::document::StudyDocument;
+use crate::elsewhere::{Simulation, Travel, read};
 use crate::kept::Kept;
 use crate::population::simulate;
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use scenes::{Run, Scene};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_run::figures::{of_radio, of_run};
 use wavelane_run::{RunError, RunHooks};
@@ -44,7 +47,7 @@ struct FlowSeen {
 
 /// What a run gave.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Seen {
+pub(crate) struct Seen {
     flows: Vec<FlowSeen>,
     /// Frames a second on the air: data, answers and RTS; and data frames without their ACK, and dropped before they left.
     data: f64,
@@ -68,11 +71,12 @@ fn short(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn observe(run: &Run, first: Seed, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
-    let mut scenario = Scenario::parse(&run.text, Path::new("."))?;
-    scenario.seed = Seed(first.0 + run.seed);
-    let stack = Stack::from_word(run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
-    let raw = simulate(&scenario, stack, hooks.cancelled)?;
+/// Runs a stack on a cell, here or on a worker.
+pub(crate) fn work(run: &Simulation, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
+    let mut scenario = Scenario::parse(&run.scenario, Path::new("."))?;
+    scenario.seed = Seed(run.seed);
+    let stack = Stack::from_word(&run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
+    let raw = simulate(&scenario, stack, cancelled)?;
     let radio = raw.radios.first().map(|radio| of_radio(radio, scenario.seed));
     let figures = of_run(&scenario, &raw, scenario.seed).into_iter().map(|of| FlowSeen {
         flow: of.flow,
@@ -129,7 +133,20 @@ pub(crate) fn run(
     let kept = Kept::open(options, ID);
     // Stations cost, above all with thirty flows.
     let cost = |run: &&Run| run.text.len() as f64;
-    let mut seen = runner.run_kept(&kept, &runs, cost, key, |run| observe(run, options.seed, hooks))?.into_iter();
+    let simulation = |run: &&Run| Simulation {
+        scenario: run.text.clone(),
+        stack: run.stack.to_owned(),
+        seed: options.seed.0 + run.seed,
+    };
+    let travel = Travel {
+        study: ID,
+        batch: 1,
+        pack: &|run| json!(simulation(run)),
+        unpack: &|run, value| Ok(kept.put(&key(run), read::<Seen>(value)?)),
+    };
+    let work = |run: &&Run| Ok(kept.put(&key(run), work(&simulation(run), hooks.cancelled)?));
+    let found = |run: &&Run| kept.get(&key(run));
+    let mut seen = runner.run_anywhere(options.elsewhere.as_ref(), &runs, cost, found, work, &travel)?.into_iter();
     let found: Vec<Found<'_>> =
         scenes.iter().map(|scene| Found { scene, seen: seen.by_ref().take(scene.runs.len()).collect() }).collect();
     let rows = rows::all(&found);

@@ -6,7 +6,7 @@ pub(crate) mod page;
 mod pairs;
 
 use crate::document::{Edition, Row, StudyDocument};
-use crate::elsewhere::{Travel, read};
+use crate::elsewhere::{Simulation, Travel, read};
 use crate::kept::Kept;
 use crate::population::simulate;
 use crate::runner::Runner;
@@ -103,16 +103,8 @@ fn observe(text: &str, stack: &str, seed: Seed, cancelled: &AtomicBool) -> Resul
     })
 }
 
-/// A stack on a scenario, as it travels: with the recordings in it, for a worker has no files of this machine.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Task {
-    scenario: String,
-    stack: String,
-    seed: u64,
-}
-
-/// Runs one on a worker.
-pub(crate) fn work(task: &Task, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
+/// Runs a stack on a scenario on a worker.
+pub(crate) fn work(task: &Simulation, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
     observe(&task.scenario, &task.stack, Seed(task.seed), cancelled)
 }
 
@@ -129,9 +121,10 @@ fn observe_all(
         digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
     };
     let kept = Kept::open(options, ID);
+    // With the recordings in it: a worker has no files of this machine.
     let pack = |(text, stack): &(String, &'static str)| -> Value {
         let scenario = Scenario::parse(text, Path::new(".")).map(|scenario| scenario.to_toml());
-        json!(Task { scenario: scenario.unwrap_or_default(), stack: (*stack).to_owned(), seed: options.seed.0 })
+        json!(Simulation { scenario: scenario.unwrap_or_default(), stack: (*stack).to_owned(), seed: options.seed.0 })
     };
     let unpack = |run: &_, value| Ok(kept.put(&key(run), read::<Seen>(value)?));
     runner.run_anywhere(
