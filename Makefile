@@ -15,7 +15,7 @@ TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace babeld:babeld kill
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools mptcpize:mptcpize
 # What judges and tries our packages.
-PACKAGE_TOOLS := lintian:lintian debootstrap:debootstrap
+PACKAGE_TOOLS := lintian:lintian debootstrap:debootstrap aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
 SING_BOX := github.com/sagernet/sing-box/cmd/sing-box@v1.14.1
 NEXTEST := 0.9.151
 
@@ -115,14 +115,28 @@ put:
 
 # Programs that need no library of the system, and packages of them, in target/packages. TARGET names another kind of processor.
 TARGET ?= $(shell uname -m)-unknown-linux-musl
-PACKAGES := target/packages
+PACKAGES := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/packages
+# Of `wavelane`, such as --no-default-features for the small edition.
+FEATURES ?=
+# Most octets of wavelaned, for a router's flash; 0 for any.
+DAEMON_MAX := 8000000
 static:
 	@$(call install,$(BUILD_TOOLS) musl-gcc:musl-tools)
 	rustup target add "$(TARGET)" 2>/dev/null || { echo "no standard library for $(TARGET): 'rustup target list' has the names" >&2; exit 2; }
-	cargo build --release --target "$(TARGET)" --package wavelane-cli --package wavelane-daemon
+	# For another processor: the compiler of that processor's Linux, which links with the standard library's own musl.
+	other="$(TARGET)"
+	other="$${other%%-*}"
+	if [[ $$other != $$(uname -m) ]]; then
+	  $(call install,$$other-linux-gnu-gcc:gcc-$${other//_/-}-linux-gnu)
+	  name="$$(tr a-z- A-Z_ <<<"$(TARGET)")"
+	  export "CC_$$(tr - _ <<<"$(TARGET)")=$$other-linux-gnu-gcc" "CARGO_TARGET_$${name}_LINKER=$$other-linux-gnu-gcc"
+	fi
+	built="$${CARGO_TARGET_DIR:-target}/$(TARGET)/release"
+	cargo build --release --target "$(TARGET)" --package wavelane-cli --package wavelane-daemon $(FEATURES)
 	mkdir -p "$(PACKAGES)"
-	tar -C "target/$(TARGET)/release" --owner 0 --group 0 -caf "$(PACKAGES)/wavelane-$(TARGET).tar.xz" wavelane wavelaned
-	(cd "target/$(TARGET)/release" && du -b wavelane wavelaned) >&2
+	tar -C "$$built" --owner 0 --group 0 -caf "$(PACKAGES)/wavelane-$(TARGET).tar.xz" wavelane wavelaned
+	(cd "$$built" && du -b wavelane wavelaned) >&2
+	if (($(DAEMON_MAX) && $$(stat -c %s "$$built/wavelaned") > $(DAEMON_MAX))); then echo "wavelaned has more than $(DAEMON_MAX) octets" >&2; exit 1; fi
 	echo "== $(PACKAGES)/wavelane-$(TARGET).tar.xz" >&2
 
 deb: static
@@ -313,7 +327,7 @@ test test-all:
 	  elif ((code)); then
 	    exit 1
 	  fi
-	  for check in "last-tag: its daemon against this one"; do
+	  for check in "aarch64: both programs under an emulator" "last-tag: its daemon against this one"; do
 	    step "$$check"
 	    code=0
 	    "packaging/$${check%%:*}.sh" 2>"$$scratch/check" || code=$$?
