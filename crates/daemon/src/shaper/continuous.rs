@@ -110,6 +110,16 @@ impl Continuous {
     pub(super) fn is_odd(&self) -> bool {
         self.set >= SET_MAX
     }
+
+    /// The other clock is tried again: it may be anything, and the series goes on as the round trip does.
+    pub(super) fn forgive(&mut self) {
+        (self.set, self.fine, self.ahead_ms, self.stamps_ms) = (0, 0, None, None);
+    }
+
+    /// How many answers by the other clock came since it was last set or tried.
+    pub(super) fn fine(&self) -> u32 {
+        self.fine
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +166,11 @@ mod tests {
             add(&mut leaps, 0.0, f64::from(i * i) * 1e6);
         }
         assert!(leaps.is_odd());
+        // Tried again, whatever it shows meanwhile.
+        let before = leaps.add(Echoes, 40.0, 40.0);
+        leaps.forgive();
+        assert!(!leaps.is_odd() && (add(&mut leaps, 0.0, -7e6) - before).abs() < 1e-6);
+        assert!((add(&mut leaps, 60.0, -7e6) - before - 60.0).abs() < 1e-6 && leaps.fine() == 2);
     }
 
     #[test]

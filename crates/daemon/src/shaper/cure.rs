@@ -120,7 +120,7 @@ pub fn reflector_at(server: SocketAddrV4) -> Target {
             ask_at += STAMPS_WITHIN.scale(1, 4);
         }
         let _ = realtime::wait(&[reflector.as_fd()], ask_at);
-        if reflector.answers(realtime::now()).is_ok_and(|delays| !delays.is_empty()) {
+        if reflector.answers(realtime::now).is_ok_and(|delays| !delays.is_empty()) {
             return icmp;
         }
     }

@@ -223,7 +223,7 @@ impl Shaped {
         is_new.then(|| format!("{}: {said}", self.name))
     }
     /// Gives the estimator the delays, and asks again if it is time. Returns what is worth a line.
-    fn follow(&mut self, now: Instant) -> Option<String> {
+    fn follow(&mut self, now: Instant, clock: &NodeClock) -> Option<String> {
         let carried_now = self.carried();
         let follower = self.follower.as_mut()?;
         let mut remark = None;
@@ -231,7 +231,7 @@ impl Shaped {
         let carried = first.map_or(Rate::from_bps(0), |((since, octets), now_octets)| {
             Rate::of(Octets::new(now_octets.saturating_sub(octets)), now.since(since))
         });
-        let delays = follower.reflector.answers(now).unwrap_or_default();
+        let delays = follower.reflector.answers(|| clock.now()).unwrap_or_default();
         follower.heard = if delays.is_empty() { follower.heard } else { now };
         for delay in &delays {
             follower.estimator.sample(now, *delay, carried);
@@ -243,7 +243,7 @@ impl Shaped {
             }
             follower.carried.extend(carried_now.map(|octets| (now, octets)));
             follower.estimator.silent(now);
-            remark = follower.reflector.ask(now).map(str::to_owned);
+            remark = follower.reflector.ask(clock.now()).map(str::to_owned);
             remark = remark.or_else(|| follower.hears(now));
         }
         let wanted = follower.estimator.rate();
@@ -347,7 +347,7 @@ fn turn(
             if let Means::Path(path) = &mut one.means {
                 more |= path.serve(now)?;
             }
-            for remark in [one.look(now), one.follow(now)].iter().flatten() {
+            for remark in [one.look(now), one.follow(now, clock)].iter().flatten() {
                 log.line(now, remark);
             }
         }

@@ -21,6 +21,8 @@ const PATIENCE: u32 = 20;
 const RETRY_ONE_IN: u16 = 8;
 /// This many answered echoes in a row: two timestamp requests among them had no answer, which is no outage.
 const TELL_AFTER: u32 = 2 * RETRY_ONE_IN as u32;
+/// A clock that was of no use is tried again after this long: an answer that a busy machine read late looks the same, and passes.
+const ODD_FOR: Span = Span::from_secs(60);
 const DAY_MS: f64 = 86_400_000.0;
 /// This bit marks a clock that does not count milliseconds since midnight (RFC 792, page 17).
 const STRANGE: u32 = 1 << 31;
@@ -114,8 +116,8 @@ pub(super) struct Reflector {
     /// Echoes answered since the last answered timestamp request.
     echoes: u32,
     said: Said,
-    /// Its timestamps are of no use.
-    is_odd: bool,
+    /// Since when its timestamps are of no use.
+    odd: Option<Instant>,
     /// What it is mainly asked for.
     source: Source,
     delays: Continuous,
@@ -194,8 +196,8 @@ impl Reflector {
         };
         let (origin, source) = ((now, today_ms()), Source::Stamps);
         let (asked, delays, said) = (VecDeque::new(), Continuous::default(), Said::Stamps);
-        let (sequence, unanswered, echoes, is_odd) = (0, 0, 0, false);
-        Ok(Self { line, way, id, sequence, origin, asked, unanswered, echoes, said, is_odd, source, delays })
+        let (sequence, unanswered, echoes, odd) = (0, 0, 0, None);
+        Ok(Self { line, way, id, sequence, origin, asked, unanswered, echoes, said, odd, source, delays })
     }
 
     /// The time of day at `now`, as far as it was right when this began.
@@ -205,9 +207,14 @@ impl Reflector {
 
     /// Sends a question. Returns a line if there is news of the reflector's timestamps.
     pub(super) fn ask(&mut self, now: Instant) -> Option<&'static str> {
-        self.source = if self.is_odd || self.unanswered >= PATIENCE { Source::Echoes } else { Source::Stamps };
+        if self.odd.is_some_and(|since| now.since(since) >= ODD_FOR) {
+            (self.odd, self.unanswered, self.echoes) = (None, 0, 0);
+            self.delays.forgive();
+        }
+        let is_odd = self.odd.is_some();
+        self.source = if is_odd || self.unanswered >= PATIENCE { Source::Echoes } else { Source::Stamps };
         self.sequence = self.sequence.wrapping_add(1);
-        let retries = !self.is_odd && self.sequence.is_multiple_of(RETRY_ONE_IN);
+        let retries = !is_odd && self.sequence.is_multiple_of(RETRY_ONE_IN);
         let stamps = self.source == Source::Stamps || retries;
         if stamps {
             self.unanswered = self.unanswered.saturating_add(1);
@@ -227,7 +234,9 @@ impl Reflector {
     /// What is to be logged of the reflector's timestamps, once. Without any answer nothing is known of them.
     fn news(&mut self) -> Option<&'static str> {
         let known = match self.source {
-            _ if self.is_odd => Said::Odd,
+            _ if self.odd.is_some() => Said::Odd,
+            // Tried again, and not known yet.
+            Source::Stamps if self.said == Said::Odd && self.delays.fine() < TELL_AFTER => Said::Odd,
             Source::Stamps => Said::Stamps,
             Source::Echoes if self.echoes >= TELL_AFTER => Said::NoStamps,
             Source::Echoes => self.said,
@@ -240,8 +249,9 @@ impl Reflector {
         })
     }
 
-    /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and off by the clocks' difference.
-    pub(super) fn answers(&mut self, now: Instant) -> io::Result<Vec<f64>> {
+    /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and off by the clocks' difference. The time is taken
+    /// after each is read: a time from before an answer came would make its round trip shorter than it was.
+    pub(super) fn answers(&mut self, clock: impl Fn() -> Instant) -> io::Result<Vec<f64>> {
         let mut delays = Vec::new();
         let mut buffer = [0; 256];
         while let Some(len) = self.receive(&mut buffer)? {
@@ -249,7 +259,7 @@ impl Reflector {
                 Line::Icmp(_) => parse(&buffer[..len], self.id),
                 Line::Probe(_, key) => parse_time(&buffer[..len], *key),
             };
-            let delay = answer.and_then(|answer| self.delay(now, answer));
+            let delay = answer.and_then(|answer| self.delay(clock(), answer));
             delays.extend(delay);
             if delays.len() == ASKED_MAX {
                 break;
@@ -278,13 +288,15 @@ impl Reflector {
         let (came, left) = match answer {
             Answer::Stamps { came, left, .. } => {
                 // The next questions are echoes.
-                self.is_odd |= (came | left) & STRANGE != 0;
-                if self.is_odd {
+                if (came | left) & STRANGE != 0 {
+                    self.odd.get_or_insert(now);
+                }
+                if self.odd.is_some() {
                     return None;
                 }
                 (f64::from(came), f64::from(left))
             }
-            Answer::Times { came_ms, left_ms, .. } if !self.is_odd => (came_ms, left_ms),
+            Answer::Times { came_ms, left_ms, .. } if self.odd.is_none() => (came_ms, left_ms),
             Answer::Times { .. } | Answer::Echo { .. } => {
                 self.echoes = self.echoes.saturating_add(1);
                 return Some(self.delays.add(Source::Echoes, round_ms, round_ms));
@@ -296,7 +308,7 @@ impl Reflector {
             DelayDirection::Down => difference(self.today_at(now), left),
         };
         let delay_ms = self.delays.add(Source::Stamps, delay_ms, round_ms);
-        self.is_odd = self.delays.is_odd();
+        self.odd = self.delays.is_odd().then_some(now);
         Some(delay_ms)
     }
 }
@@ -379,6 +391,37 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_read_late_has_the_time_at_which_it_was_read() {
+        let at = Instant::from_millis(1_000);
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let Ok(SocketAddr::V4(address)) = server.local_addr() else { panic!("an IPv4 address") };
+        let mut reflector = Reflector::open(at, Target::Probe(address), DelayDirection::Down, 1).expect("a socket");
+        reflector.origin = (at, 100.0);
+        let turns = std::cell::Cell::new(0);
+        // Each look at the clock takes 10 ms.
+        let clock = || {
+            turns.set(turns.get() + 1);
+            at + Span::from_millis(10 * turns.get())
+        };
+        assert!(reflector.answers(clock).expect("none yet").is_empty());
+        assert_eq!(turns.get(), 0, "nothing was read");
+        for left in [100_u64, 105] {
+            reflector.ask(at);
+            let mut question = [0; QUESTION_LEN];
+            let (_, from) = server.recv_from(&mut question).expect("a question");
+            let stamps = [left - 1, left].map(|ms| (ms * 1_000_000).to_be_bytes()).concat();
+            let answer = [&question[..5], &[TIME], &question[6..14], &stamps].concat();
+            server.send_to(&answer, from).expect("sent");
+        }
+        let mut delays = Vec::new();
+        while delays.len() < 2 {
+            delays.extend(reflector.answers(clock).expect("read"));
+            std::thread::yield_now();
+        }
+        assert_eq!(delays, [10.0, 15.0]);
+    }
+
+    #[test]
     fn midnight_is_no_delay() {
         assert_eq!(difference(5.0, DAY_MS - 7.0), 12.0);
         assert_eq!(difference(DAY_MS - 7.0, 5.0), -12.0);
@@ -409,6 +452,19 @@ mod tests {
             assert_eq!(reflector.delay(at, Answer::Stamps { sequence: 9, came: STRANGE, left: 0 }), None);
             assert!(reflector.ask(at).is_some_and(|said| said.contains("clock")) && reflector.source == Source::Echoes);
             assert_eq!(reflector.ask(at), None, "once");
+            // A minute later it is tried again, and believed once enough answers were fine.
+            let later = at + ODD_FOR;
+            assert_eq!((reflector.ask(later), reflector.source), (None, Source::Stamps));
+            let said: Vec<_> = (0..TELL_AFTER + 3)
+                .filter_map(|i| {
+                    let now = later + ASK_EVERY.times(u64::from(i));
+                    let (sequence, asked) = *reflector.asked.back().expect("asked");
+                    let came = reflector.today_at(asked) as u32 + 10;
+                    reflector.delay(asked + Span::from_millis(37), Answer::Stamps { sequence, came, left: came });
+                    reflector.ask(now)
+                })
+                .collect();
+            assert_eq!((said, reflector.source), (vec!["the reflector gives timestamps again"], Source::Stamps));
         }
     }
 
