@@ -174,6 +174,26 @@ fn a_reload_changes_lane_policies() {
     }
 }
 
+/// One table of the hub's stands for both of its lanes.
+#[test]
+fn a_reload_holds_for_lanes_made_for_the_peers() {
+    let mut world = World::new(2);
+    let flow = world.connect();
+    assert!(world.carry(flow, 0, 300_000) && world.carry((flow.1, flow.0), 1, 300_000));
+    let mut wanted = world.nodes[1].config().clone();
+    for metered in [true, false, true] {
+        wanted.peers[0].lanes[0].knobs.metered = metered;
+        let now = world.now;
+        world.nodes[1].reload(now, wanted.clone()).unwrap();
+        assert!(world.carry(flow, 0, 300_000) && world.carry((flow.1, flow.0), 1, 300_000));
+        for (side, there) in [(0, metered), (1, false)] {
+            let lanes = &world.nodes[side].status(world.now).peers[0].lanes;
+            let said: Vec<_> = lanes.iter().map(|lane| (lane.metered, lane.metered_there, lane.spare)).collect();
+            assert_eq!(said, [(metered, there, false); 2], "side {side}");
+        }
+    }
+}
+
 impl World {
     /// Reloads the near gateway with lanes on these ports.
     fn reload(&mut self, ports: &[u16]) {

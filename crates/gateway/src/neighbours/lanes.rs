@@ -61,8 +61,15 @@ impl Neighbours {
         for (number, lane) in numbers.iter().zip(&new) {
             self.set_lane(now, peer, *number, lane);
         }
+        self.states[peer.0].numbers.clone_from(&numbers);
+        let known = 0..self.links[peer.0].lanes();
+        // What is configured of a port holds for the lanes created for lanes of the peer as well.
+        let made = known.filter(|lane| !numbers.contains(lane)).filter_map(|lane| {
+            let like = self.lane_like(peer, lane, self.sessions.port(peer.0, lane)?);
+            Some((lane, lane_options(&self.config, &like)))
+        });
         let options = numbers.iter().zip(&new).map(|(number, lane)| (*number, lane_options(&self.config, lane)));
-        let options: Vec<_> = options.collect();
+        let options: Vec<_> = options.chain(made).collect();
         self.links[peer.0].set_choice(now, self.config.peers[peer.0].choice, &options);
         let ports: Vec<PortId> = new.iter().map(|lane| lane.port).collect();
         for lane in (0..self.links[peer.0].lanes()).filter(|lane| !numbers.contains(lane)) {
@@ -73,7 +80,6 @@ impl Neighbours {
                 self.take_lane_away(now, peer, lane);
             }
         }
-        self.states[peer.0].numbers = numbers;
     }
 
     fn set_lane(&mut self, now: Instant, peer: PeerId, number: usize, lane: &LaneConfig) {

@@ -102,7 +102,7 @@ impl Neighbours {
             place: self.states[peer.0].place(lane),
             port,
             metered: self.links[peer.0].lane_is_metered(lane),
-            metered_there: !like.knobs.metered && self.links[peer.0].lane_is_metered(lane),
+            metered_there: self.links[peer.0].lane_is_metered_there(lane),
             bulk: like.knobs.bulk,
             small: like.knobs.small,
             path_mtu: path.path_mtu,

@@ -103,6 +103,11 @@ impl<S: Service> Link<S> {
     pub fn lane_is_metered(&self, lane: usize) -> bool {
         self.lanes[lane].is_metered()
     }
+
+    /// Whether only the neighbour says so.
+    pub fn lane_is_metered_there(&self, lane: usize) -> bool {
+        self.lanes[lane].is_metered() && !self.lanes[lane].costs
+    }
 }
 
 #[cfg(test)]

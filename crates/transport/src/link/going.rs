@@ -50,7 +50,7 @@ impl Going {
 }
 
 impl<S: Service> Link<S> {
-    /// Changes how the lanes are used; `lanes` holds the numbers of the configured lanes, in configuration order.
+    /// Changes how the lanes are used; `lanes` holds the numbers of the configured lanes, in configuration order, then others.
     pub fn set_choice(&mut self, now: Instant, choice: Choice, lanes: &[(usize, LaneOptions)]) {
         self.lanes.set_options(now, choice, lanes);
     }

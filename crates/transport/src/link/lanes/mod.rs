@@ -45,7 +45,7 @@ impl<L> Lanes<L> {
         lanes
     }
 
-    /// Changes how the lanes are used; `options` lists the numbers of the configured lanes, in configuration order.
+    /// Changes how the lanes are used; `options` lists the numbers of the configured lanes, in configuration order, then others.
     pub(super) fn set_options(&mut self, now: Instant, choice: Choice, options: &[(usize, LaneOptions)]) {
         let leading = |lanes: &Self| lanes.all.iter().position(|lane| lane.place == 0);
         let before = (self.choice, leading(self));
