@@ -3,6 +3,13 @@
 # DIR/shore. Who can read DIR can be these gateways: it is for trying.
 set -euo pipefail
 umask 077
+if (($# != 2)); then
+  echo "usage: $0 WAVELANE DIR: the program (make static), and a folder that is not there yet" >&2
+  exit 2
+elif [[ -e $2/ship/ship.key ]]; then
+  echo "$2 has the keys of an earlier run: use it as it is, or remove it first" >&2
+  exit 2
+fi
 wavelane=$(realpath "$1")
 mkdir -p "$2/ship" "$2/shore"
 cd "$2"

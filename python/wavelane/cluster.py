@@ -148,7 +148,7 @@ def dask_at(address: Any, shards: list[Shard | Tasks]) -> Iterator[tuple[int, Fi
     try:
         import distributed
     except ImportError:
-        raise Error("a Dask cluster needs the package distributed: pip install 'wavelane[cluster]'") from None
+        raise Error("a Dask cluster needs the package distributed: pip install './python[cluster]'") from None
     try:
         client: Any = distributed.Client(address, timeout=5)
     except (OSError, ValueError) as error:
@@ -187,7 +187,7 @@ def slurm(address: str, shards: list[Shard | Tasks]) -> Iterator[tuple[int, File
         import dask.config
         import dask_jobqueue
     except ImportError:
-        raise Error("jobs of Slurm need the package dask-jobqueue: pip install 'wavelane[slurm]'") from None
+        raise Error("jobs of Slurm need the package dask-jobqueue: pip install './python[slurm]'") from None
     if shutil.which("sbatch") is None:
         raise Error("Slurm's command sbatch is not in PATH: run this where jobs are submitted")
     asked = {key: value for key, value in SLURM_JOB.items() if not dask.config.get(f"jobqueue.slurm.{key}", None)}

@@ -116,7 +116,8 @@ impl Cluster {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
-                    let remedy = "is the package installed there? pip install './python[cluster]'";
+                    let extra = if address.starts_with(JOBS) { "slurm" } else { "cluster" };
+                    let remedy = format!("is the package installed there? pip install './python[{extra}]'");
                     break refused(format!("{name} -m wavelane.cluster ended with {status}; {remedy}"));
                 }
             }

@@ -196,13 +196,19 @@ pub(crate) fn exit_of(verdict: Verdict) -> u8 {
 
 /// Writes to standard output. A reader that went away (`| head`) is no error; a full disk is.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_while_read(text).map(drop)
+}
+
+/// The same for what goes on for long: returns whether the reader is there.
+pub(crate) fn print_while_read(text: &str) -> Result<bool, Failure> {
     closed()?;
     let mut out = std::io::stdout().lock();
     // What files of others hold, such as a scenario's title, moves no cursor.
     let text = if out.is_terminal() { text::lines(text, usize::MAX) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(unwritable(&e)),
     }
 }
 

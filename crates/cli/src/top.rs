@@ -1,7 +1,7 @@
 //! `wavelane top`: a running gateway's peers, lanes and flows, live. Rates are differences of two status documents by the gateway's own clock.
 
 use crate::probe_screen::{give_back, take};
-use crate::{Failure, Outcome, interrupt, print};
+use crate::{Failure, Outcome, interrupt, print_while_read};
 use clap::Args;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -55,11 +55,11 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
         let view = View::of(before.as_ref(), &now);
         match &mut terminal {
             Some(terminal) => drop(terminal.draw(|frame| view.draw(frame))),
-            None => {
-                if let Err(failure) = print(&view.to_text()) {
-                    break Err(failure);
-                }
-            }
+            None => match print_while_read(&view.to_text()) {
+                Ok(true) => {}
+                Ok(false) => break Ok(0),
+                Err(failure) => break Err(failure),
+            },
         }
         looks += 1;
         if args.count.is_some_and(|most| looks >= most) || !pause(args.every, &stop) {

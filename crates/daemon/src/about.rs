@@ -1,10 +1,11 @@
 //! What a gateway tells a neighbour about its configuration, as far as it is that neighbour's business; and where the two contradict
 //! one another.
 
-use crate::config::{Config, Peer, Source, Ways, prefix_text};
+use crate::config::{Config, Peer, Source, Ways, prefix_text, width};
 use crate::keys;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 use wavelane_wire::datagram::WIRE_VERSION;
 
@@ -40,6 +41,8 @@ pub struct About {
     keeps_sources: bool,
     /// The MTU of its packet door, if it has one.
     tun_mtu: Option<u16>,
+    /// That door's own addresses, which packets reach whatever it serves. Older programs do not say.
+    tun_addresses: Vec<String>,
     /// Whether TCP to the other is split.
     split: bool,
     /// Whether it seals flows from edge to edge.
@@ -91,6 +94,11 @@ impl About {
             sources: looks.then(behind),
             keeps_sources,
             tun_mtu: config.tun.as_ref().map(|tun| tun.mtu),
+            tun_addresses: config
+                .tun
+                .iter()
+                .flat_map(|tun| tun.addresses.iter().map(|own| host_text(own.address)))
+                .collect(),
             split: peer.split,
             seal: config.seals(),
             lanes: out.max(1),
@@ -130,6 +138,11 @@ impl Compared {
 }
 
 /// Those of `parts` that no block of `whole` covers. Text that is no block, from a neighbour, counts as not covered.
+/// The network of one host.
+fn host_text(address: IpAddr) -> String {
+    prefix_text(&IpPrefix { address, bits: width(address) })
+}
+
 fn uncovered(parts: &[String], whole: &[String]) -> Vec<String> {
     let whole: Vec<IpPrefix> = whole.iter().filter_map(|text| text.parse().ok()).collect();
     let covered = |part: &IpPrefix| whole.iter().any(|block| block.covers(part));
@@ -201,7 +214,8 @@ fn same_keys(found: &mut Compared, ours: &About, theirs: &About) {
 
 /// Whether what `one` wants to reach is what `other` lets it.
 fn reach(found: &mut Compared, one: &About, other: &About, (here, there): (&str, &str)) {
-    for route in uncovered(&one.routes, &other.targets) {
+    let reached: Vec<String> = other.targets.iter().chain(&other.tun_addresses).cloned().collect();
+    for route in uncovered(&one.routes, &reached) {
         found.wrong(&format!("{route} is a route {here}, and not served {there}: list it in gateway.serves or the peer's allow_targets {there}, or remove the route {here}"));
     }
     if let (Some(serves), Some(sources)) = (&one.serves, &other.sources)
@@ -298,6 +312,12 @@ mod tests {
         );
         found(false, &|ship, _| ship.tun_mtu = Some(1_400), "only this side has a [tun] table");
         found(false, &|_, shore| shore.tun_mtu = Some(1_400), "only the other side has a [tun] table");
+        let with_route = |ship: &mut About| ship.routes.push("10.9.0.2/32".into());
+        found(false, &|ship, _| with_route(ship), "10.9.0.2/32 is a route here, and not served there");
+        let (mut ship, mut shore) = sides();
+        with_route(&mut ship);
+        shore.tun_addresses = list(&["10.9.0.2/32"]);
+        assert!(compare(&ship, &shore, 0.0).sound, "its device's own address is reached as it is");
         found(
             true,
             &|ship, shore| (ship.tun_mtu, shore.tun_mtu) = (Some(1_400), Some(1_280)),

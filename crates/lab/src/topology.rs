@@ -91,12 +91,18 @@ impl Plan {
         for (i, channel) in scenario.channels.iter().enumerate() {
             if channel.cell().is_some() {
                 let why = "is a radio cell, and a bit-level MAC cannot run against real kernels in real time";
-                return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+                return Err(LabError::Topology(format!(
+                    "channel '{}' {why}: `wavelane run FILE --on sim` has it",
+                    channel.name
+                )));
             }
             if let ChannelKind::Serial(serial) = &channel.kind
                 && let Some(why) = lines::refusal(serial, channel.one_way)
             {
-                return Err(LabError::Topology(format!("channel '{}' {why}, or use --on sim", channel.name)));
+                return Err(LabError::Topology(format!(
+                    "channel '{}' {why}, or use `wavelane run FILE --on sim`",
+                    channel.name
+                )));
             }
             let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
             let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");

@@ -383,7 +383,10 @@ pub(crate) fn start_channel(
         }
         ChannelKind::Wifi(_) | ChannelKind::Serial(_) => {
             let why = "is a medium that the lab does not have";
-            return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+            return Err(LabError::Topology(format!(
+                "channel '{}' {why}: `wavelane run FILE --on sim` has it",
+                channel.name
+            )));
         }
     };
     let (ports, captures) = both;

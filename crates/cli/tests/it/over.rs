@@ -127,7 +127,7 @@ fn what_cannot_run_is_refused_with_the_remedy() {
         (&["ping.toml", "--stack", "tcp-vegas", "--", "true"], "there is no such stack"),
         (&["ping.toml", "--", "no-such-program"], "name a program of this machine"),
         (&["ping.toml", "--at", "server", "exit 3", "--", "true"], "ended with exit status: 3"),
-        (&["cell.toml", "--", "true"], "use --on sim"),
+        (&["cell.toml", "--", "true"], "`wavelane run FILE --on sim` has it"),
         (&["ping.toml"], "<CMD>"),
     ] {
         let o = nobody.over(args);

@@ -14,6 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Has the running gateway ask its peer, and compares. `control` names its socket; by default the file does.
 pub fn check_with(file: &Path, peer: &str, control: Option<&Path>) -> Result<Compared, CommandError> {
+    if crate::proxy::is_proxy_file(file) {
+        let why = format!("{}: a proxy has no peers: --with is for a gateway's configuration", file.display());
+        return Err(CommandError::Refused(why));
+    }
     let config = Config::load(file)?;
     let Some(towards) = config.peers.iter().find(|p| p.name == peer) else {
         let names: Vec<&str> = config.peers.iter().map(|p| p.name.as_str()).collect();

@@ -193,6 +193,9 @@ fn pace(t: &Table) -> Result<Pace, ConfigError> {
     };
     let least = rate("shaper.rate_min", &needed("shaper.rate_min", &t.rate_min, "2 Mbit/s")?)?;
     let most = rate("shaper.rate_max", &needed("shaper.rate_max", &t.rate_max, "40 Mbit/s")?)?;
+    if least > most {
+        return Err(value("shaper.rate_min", "must be at most rate_max"));
+    }
     let middle = match &t.rate_idle {
         Some(text) => rate("shaper.rate_idle", text)?,
         None => Rate::from_bps(least.as_bps() + (most.as_bps().saturating_sub(least.as_bps())) / 4),
