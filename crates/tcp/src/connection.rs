@@ -8,6 +8,10 @@ use super::state::State;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, ReadOutcome, Span, Wakeup};
 
+/// A send buffer holds so many times what is on its way, or ...
+const SEND_WINDOWS: usize = 4;
+/// ... so much: policy.
+const SEND_FIRST: usize = 64 << 10;
 /// Challenge acknowledgements in any [`CHALLENGE_TIME`] (RFC 5961, section 7).
 const CHALLENGES_MAX: u32 = 10;
 const CHALLENGE_TIME: Span = Span::from_secs(5);
@@ -204,9 +208,11 @@ impl Connection {
     pub fn receiving(&self) -> (usize, Option<Span>) {
         (self.receiver.held(), self.receiver.round_trip().0.or(self.sender.rtt.smoothed()))
     }
-    /// Bytes that may wait here in each direction, and at the least.
-    pub(super) fn set_spare(&mut self, spare: (usize, usize)) {
-        (self.receiver.spare, self.sender.spare) = (spare, spare);
+    /// Bytes that may wait here in each direction, and at the least. What is to be sent is some windows of what is on its way, no more:
+    /// a reader that stopped has nothing on its way, and would take from all others what it never reads.
+    pub(super) fn set_spare(&mut self, (most, least): (usize, usize)) {
+        let useful = (self.sender.on_its_way() * SEND_WINDOWS).max(SEND_FIRST);
+        (self.receiver.spare, self.sender.spare) = ((most, least), (most.min(useful), least));
     }
     /// Bytes in its buffers.
     pub(super) fn held(&self) -> usize {

@@ -279,7 +279,8 @@ impl Receiver {
         self.last_data = Some(now);
         self.pushed |= pushed || octets < self.largest;
         self.largest = self.largest.max(octets);
-        self.more = octets == self.largest && octets >= FULL_LEAST;
+        // A program that wrote just as much has nothing more to come.
+        self.more = !pushed && octets == self.largest && octets >= FULL_LEAST;
     }
     /// How many bytes may wait, read or not.
     pub(super) fn allowance(&self) -> usize {

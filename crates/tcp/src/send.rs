@@ -235,6 +235,10 @@ impl Sender {
     fn unsent(&self) -> usize {
         self.data_end().saturating_sub(self.next.max(1)) as usize
     }
+    /// Bytes sent and not acknowledged.
+    pub(super) fn on_its_way(&self) -> usize {
+        self.next.saturating_sub(self.una) as usize
+    }
     pub(super) fn room(&self) -> usize {
         let allowed = self.spare.0.max(self.spare.1);
         let room = self.config.send_buffer.min(allowed).saturating_sub(self.data.len());

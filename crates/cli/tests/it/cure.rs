@@ -248,6 +248,16 @@ fn what_cannot_be_set_up_is_refused_before_anything_is_measured() {
         let err = String::from_utf8_lossy(&o.stderr);
         assert!(o.status.code() == Some(2) && err.contains(part), "{err}");
     }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-all", "--inh-caps", "-all", "--", WAVELANE, "cure", "192.0.2.7:9", "--yes"]);
+    let o = command
+        .args(["--interface", "lo", "--file"])
+        .arg(folder.join("free.toml"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(2) && err.contains("setting up takes root"), "{err}");
     for flag in ["--interface", "--inside"] {
         let mut command = Command::new(WAVELANE);
         let o = command.args(["cure", "192.0.2.7:9", flag, "nowhere0"]).stdin(Stdio::null()).output().unwrap();

@@ -17,6 +17,11 @@ pub(super) const PROBE: Span = Span::from_millis(200);
 const LOOKED_AT: usize = 256;
 /// A single timeout may have been congestion.
 const UNANSWERED_LEAST: u8 = 2;
+/// From so many tries on only each [`SLOW_LOOKS`]th look is one, and from [`TRIES_MAX`] on the kernel's timeouts stand: its count of them
+/// begins anew at 256, which would be taken for an answer.
+const TRIES_QUICK: u8 = 64;
+const SLOW_LOOKS: u64 = 16;
+const TRIES_MAX: u8 = 200;
 /// Halves known to be silent; more wait for the kernel.
 const SILENT_MAX: usize = 1_024;
 /// Addresses of which one connection each tries often.
@@ -36,13 +41,14 @@ pub(super) struct Outages {
     /// The number from which on connections are looked at next.
     from: u64,
     looked: Instant,
+    looks: u64,
 }
 
 impl Outages {
     pub(super) fn new(now: Instant) -> Self {
         // The mark leads to this very host, to the socket that is told.
         let raw = RawSender::open(MARK_DIVERT).ok();
-        Self { raw, silent: BTreeMap::new(), known: 0, from: 0, looked: now }
+        Self { raw, silent: BTreeMap::new(), known: 0, from: 0, looked: now, looks: 0 }
     }
     /// When to call [`Outages::look`], while there are connections.
     pub(super) fn deadline(&self) -> Instant {
@@ -57,6 +63,7 @@ impl Outages {
         socket: impl Fn(Half) -> Option<&'a TcpStream>,
     ) {
         self.looked = now;
+        self.looks += 1;
         let Some(raw) = &self.raw else { return };
         for _ in 0..LOOKED_AT {
             let Some(id) = next(self.from) else {
@@ -82,7 +89,12 @@ impl Outages {
             self.known -= before - halves.len();
             probed += 1;
             let few = if heard { usize::MAX } else { usize::from(probed <= PROBED_MAX) };
-            for stream in halves.iter().take(few).filter_map(|half| socket(*half)) {
+            let is_due = |stream: &&TcpStream| match tries(stream).unanswered {
+                ..TRIES_QUICK => true,
+                TRIES_MAX.. => false,
+                _ => self.looks.is_multiple_of(SLOW_LOOKS),
+            };
+            for stream in halves.iter().take(few).filter_map(|half| socket(*half)).filter(|s| heard || is_due(s)) {
                 let _ = try_at_once(raw, stream);
             }
         }

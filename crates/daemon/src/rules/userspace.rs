@@ -25,12 +25,21 @@ pub(super) fn orphans(config: &Config, Around { attached, .. }: &Around) -> Opti
     let device = intercept.proxy.as_ref()?.device.as_ref()?;
     let names: Vec<String> = intercept.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     let names = names.join(", ");
+    let proxy = intercept.proxy.as_ref()?;
     let (mut sets, mut rules) = (String::new(), String::new());
+    // What is exempt was never split, whether conntrack knows it or not.
+    if !proxy.dscps.is_empty() {
+        let dscps: Vec<String> = proxy.dscps.iter().map(u8::to_string).collect();
+        rules +=
+            &Family::ALL.map(|family| format!(" {} dscp {{ {} }} accept;", family.nft(), dscps.join(", "))).concat();
+    }
     for family in Family::ALL {
         let (nft, targets) = (family.nft(), family.nft_set());
         sets += &set(targets, family, &taken(config, family, &Down::new(), attached));
-        for way in [format!("iifname {{ {names} }} {nft} daddr"), format!("oifname {{ {names} }} {nft} saddr")] {
-            rules += &format!(" {way} @{targets} ct state new tcp flags & (syn | rst) == 0x0 reject with tcp reset;");
+        let there = format!("iifname {{ {names} }} {nft} daddr @{targets}{}", but(proxy, "dport"));
+        let back = format!("oifname {{ {names} }} {nft} saddr @{targets}{}", but(proxy, "sport"));
+        for way in [there, back] {
+            rules += &format!(" {way} ct state new tcp flags & (syn | rst) == 0x0 reject with tcp reset;");
         }
     }
     // Made, removed and made again: one transaction, whether an old one stands or not.
@@ -38,6 +47,12 @@ pub(super) fn orphans(config: &Config, Around { attached, .. }: &Around) -> Opti
         "table {ORPHANS} {{ }}; delete table {ORPHANS}; table {ORPHANS} {{{sets} chain forward {{ type filter hook forward priority filter; \
          policy accept; iifname \"{device}\" accept; oifname \"{device}\" accept;{rules} }}; }}"
     ))
+}
+
+/// A match of what goes to, or comes from, none of the exempt ports.
+fn but(proxy: &ProxyRules, end: &str) -> String {
+    let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
+    if ports.is_empty() { String::new() } else { format!(" tcp {end} != {{ {} }}", ports.join(", ")) }
 }
 
 /// The table that the kernel removes with our process.
@@ -49,11 +64,6 @@ pub(super) fn table(
 ) -> String {
     let names: Vec<String> = intercept.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     let names = names.join(", ");
-    let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
-    let but = |end: &str| match ports.is_empty() {
-        true => String::new(),
-        false => format!(" tcp {end} != {{ {} }}", ports.join(", ")),
-    };
     let (mut sets, mut rules) = (String::new(), String::new());
     for family in Family::ALL {
         let (nft, targets) = (family.nft(), family.nft_set());
@@ -62,8 +72,8 @@ pub(super) fn table(
             " iifname {{ {names} }} meta l4proto tcp {nft} daddr @{targets}{} fib daddr type != local goto lead; \
              tcp flags & (fin|syn|rst|ack) != syn {nft} saddr @{targets}{} fib daddr type != local \
              fib daddr oifname {{ {names} }} goto lead;",
-            but("dport"),
-            but("sport"),
+            but(proxy, "dport"),
+            but(proxy, "sport"),
         );
     }
     let errors = |then: &str| ERRORS.map(|error| format!(" {error} fib daddr type != local {then};")).concat();

@@ -170,6 +170,11 @@ pub fn refuse_taken(file: &Path) -> Result<(), CommandError> {
     if super::is_running() {
         return Err(CommandError::Cure(ShaperError::Taken.to_string()));
     }
+    if !caps::has(caps::NET_ADMIN) {
+        return Err(CommandError::Cure(
+            "setting up takes root: run this as root, or without --yes to see what it would be".into(),
+        ));
+    }
     Ok(())
 }
 

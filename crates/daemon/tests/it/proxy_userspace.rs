@@ -98,7 +98,11 @@ fn marks_belong_to_a_half_and_what_is_no_tcp_passes_by() {
     world.serve(7, echo);
     let ttl = |said: &str| said.split("ttl=").nth(1).unwrap().split(' ').next().unwrap().to_owned();
     let plainly = ttl(&ping(&world, &world.client, "-c 1 10.3.0.2"));
+    world.serve(9, echo);
+    // Older than the proxy, and than this host's knowledge of connections: it is none of the proxy's.
+    let mut older = open(&world, &world.client, "10.3.0.2:9");
     let proxy = start(&world, "userspace", "exempt = [\"port 9\"]");
+    says(&mut older).unwrap();
     let pinged = ping(&world, &world.client, "-c 1 10.3.0.2");
     assert_eq!((received(&pinged), ttl(&pinged)), (1, plainly));
     let socket = world.server.run(|| UdpSocket::bind("0.0.0.0:5000").unwrap()).unwrap();
@@ -116,7 +120,6 @@ fn marks_belong_to_a_half_and_what_is_no_tcp_passes_by() {
         assert_eq!(answer.1 & ECE != 0, asks == 1, "the client's half");
     }
     // What is exempt is not even led to the device.
-    world.serve(9, echo);
     let before = count(&proxy, "packets_plain");
     let _exempt = open(&world, &world.client, "10.3.0.2:9");
     assert_eq!((count(&proxy, "packets_plain"), count(&proxy, "connections_taken")), (before, 2), "{}", report(&proxy));

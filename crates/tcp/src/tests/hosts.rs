@@ -366,3 +366,31 @@ fn what_waits_in_all_connections_has_a_most() {
     }
     assert!(read.iter().all(|n| *n == EACH) && world.hosts[1].memory() < MOST / 8, "{}", world.hosts[1].memory());
 }
+
+/// A connection whose reader stopped takes a window or two of what all share, and a lively one what it can use.
+#[test]
+fn what_a_stopped_reader_will_not_take_is_left_to_others() {
+    let mut world = World::new([Config::default(), Config::default()], [Way::clean(100, 20, 1_000_000); 2], 3);
+    world.hosts[1].set_memory_max(16 << 20);
+    let limit = Instant::from_secs(5);
+    let [stopped, lively] = [41_000, 41_001].map(|port| {
+        world.events[1].clear();
+        world.open_between(SocketAddr::new(address(0).ip(), port), address(1), limit)
+    });
+    let (mut taken, mut got) = ([0; 2], 0);
+    let mut buf = vec![0; 1 << 20];
+    for _ in 0..400 {
+        let next = world.now + Span::from_millis(5);
+        world.run(next);
+        let now = world.now;
+        for (taken, [_, far]) in taken.iter_mut().zip([stopped, lively]) {
+            *taken += Streams::write(&mut world.hosts[1], now, far, &[7; 1 << 20]);
+        }
+        while let ReadOutcome::Data(n) = Streams::read(&mut world.hosts[0], now, lively[0], &mut buf) {
+            got += n;
+        }
+    }
+    // What the other end's buffer takes, and ours.
+    assert!(taken[0] <= 65_535 + (64 << 10) + 1_500, "{taken:?}");
+    assert!(got >= 18_000_000, "{got} of 25 MB");
+}
