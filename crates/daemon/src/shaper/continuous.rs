@@ -3,7 +3,9 @@
 //! A delay by two clocks is off by a constant, their difference, and only changes of the delay matter here. If the other clock is
 //! set, or round trips replace the delays, that constant changes without any queue. Each answer bounds how far that clock can be
 //! ahead: by the delay that it shows, and by that less the round trip. Bounds that exclude each other show that the clock was set
-//! in between; then the series goes on as the round trip does.
+//! in between; then the series goes on as the round trip does. A step within a round trip is known by that round trip: a queue on
+//! the way there lengthens it as much, above the least that was seen, unless both ways never were empty at once. So a few answers
+//! in a row have to say so.
 //!
 //! Each source has a shift of its own, which is kept while the other one is in use: a queue on the return path belongs to round
 //! trips alone. Round trips stand for delays as if the return path were empty. A shift that is taken from a round trip, or that is
@@ -23,6 +25,10 @@ pub(super) enum Source {
 const SLACK_MS: f64 = 3.0;
 /// The most that clocks may drift from one answer to the next, some 20 a second.
 const DRIFT_MS: f64 = 0.02;
+/// What the ways there and back may trade within the least round trip, as by a radio's frames: no more than counts as a queue.
+const TRADED_MS: f64 = 30.0;
+/// This many answers in a row that a queue does not explain are a clock that was set; fewer go by their round trips and change nothing.
+const DOUBTED_MAX: u32 = 3;
 /// A clock that was set this often is unusable, ...
 const SET_MAX: u32 = 3;
 /// ... unless this many answers in a row were fine.
@@ -51,6 +57,10 @@ pub(super) struct Continuous {
     settling: u32,
     /// Bounds of how far the other clock is ahead, by all answers since it was set.
     ahead_ms: Option<(f64, f64)>,
+    /// The least round trip of a timestamp.
+    least_ms: Option<f64>,
+    /// Answers in a row that no queue explains.
+    doubted: u32,
     /// How often it was set lately, and how many answers were fine since.
     set: u32,
     fine: u32,
@@ -63,13 +73,18 @@ impl Continuous {
             Source::Echoes => round_ms + *self.echoes_ms.get_or_insert(0.0),
             Source::Stamps => delay_ms + self.shift_of_stamps(delay_ms, round_ms),
         };
-        self.last = Some(Seen { source, series_ms, round_ms });
+        if source == Source::Echoes || self.doubted == 0 {
+            self.last = Some(Seen { source, series_ms, round_ms });
+        }
         series_ms
     }
 
     /// What is added to an answer's delay by timestamps.
     fn shift_of_stamps(&mut self, delay_ms: f64, round_ms: f64) -> f64 {
         let was_set = self.was_set(delay_ms, round_ms);
+        if let Some(last) = self.last.filter(|_| self.doubted > 0) {
+            return last.series_ms + (round_ms - last.round_ms) - delay_ms;
+        }
         self.settling = match self.last {
             Some(last) if last.source == Source::Echoes => SETTLING,
             _ => self.settling.saturating_sub(1),
@@ -99,7 +114,14 @@ impl Continuous {
     fn was_set(&mut self, delay_ms: f64, round_ms: f64) -> bool {
         let own = (delay_ms - round_ms - SLACK_MS, delay_ms + SLACK_MS);
         let known = self.ahead_ms.map_or(own, |known| (known.0.max(own.0), known.1.min(own.1)));
-        let was_set = known.0 > known.1;
+        let least_ms = self.least_ms.map_or(round_ms, |least| least.min(round_ms));
+        self.least_ms = Some(least_ms);
+        self.doubted = if known.0 + least_ms > known.1 + TRADED_MS { self.doubted + 1 } else { 0 };
+        let was_set = known.0 > known.1 || self.doubted == DOUBTED_MAX;
+        if self.doubted > 0 && !was_set {
+            return false;
+        }
+        self.doubted = 0;
         self.ahead_ms = Some(if was_set { own } else { (known.0 - DRIFT_MS, known.1 + DRIFT_MS) });
         self.fine = if was_set { 0 } else { self.fine.saturating_add(1) };
         self.set = if self.fine >= FINE_AFTER { 0 } else { self.set + u32::from(was_set) };
@@ -126,6 +148,8 @@ impl Continuous {
 mod tests {
     use super::*;
     use Source::{Echoes, Stamps};
+    use wavelane_base::{Instant, Rate};
+    use wavelane_measure::{Autorate, AutorateTerms, RISE_DEFAULT};
 
     /// Both ways take 20 ms, the first of them `queue` more; their clock is ahead by `ahead`.
     fn add(series: &mut Continuous, queue: f64, ahead: f64) -> f64 {
@@ -143,6 +167,35 @@ mod tests {
             assert!((add(&mut series, 90.0, 250.0 + step) - before - 90.0).abs() < 1e-6, "{step}");
             assert!((add(&mut series, 0.0, 250.0 + step) - before).abs() < 1e-6, "{step}");
             assert!(!series.is_odd());
+        }
+    }
+
+    #[test]
+    fn a_step_within_a_round_trip_is_no_delay_and_a_queue_is_one() {
+        let (now, rate) = (Instant::from_secs(1), Rate::from_bps);
+        let terms = AutorateTerms { least: rate(1_000), middle: rate(9_000), most: rate(9_000), rise: RISE_DEFAULT };
+        for step in [-200.0, 45.0, 200.0, 550.0] {
+            let mut both = (Continuous::default(), Autorate::new(now, terms));
+            let feed = |both: &mut (Continuous, Autorate), there: f64, back: f64, step: f64, times: u32| {
+                let delays = (0..times).map(|_| both.0.add(Stamps, there + 7.0 + step, there + back));
+                delays.fold(0.0, |_, delay| {
+                    both.1.sample(now, delay, rate(8_000));
+                    delay
+                })
+            };
+            let before = feed(&mut both, 300.0, 300.0, 0.0, 100);
+            for (there, back, step, times, rise) in [
+                (300.0, 300.0, step, 2, 0.0),
+                (300.0, 300.0, 0.0, 10, 0.0),
+                (300.0, 300.0, step, 40, 0.0),
+                (300.0, 500.0, step, 10, 0.0),
+                (500.0, 300.0, step, 10, 200.0),
+            ] {
+                assert_eq!((both.1.rate(), both.0.set), (terms.most, u32::from(back > 300.0 || there > 300.0)));
+                let delay = feed(&mut both, there, back, step, times);
+                assert!((delay - before - rise).abs() < 1e-6, "{step}: {delay}");
+            }
+            assert!(both.1.rate() < terms.most && both.0.set == 1, "a queue");
         }
     }
 
