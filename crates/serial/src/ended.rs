@@ -10,6 +10,8 @@ use wavelane_wire::serial::{hdlc, slip};
 const SAID: &[u8] = b"NO CARRIER";
 /// With the ends of lines around it.
 const LINE_MAX: usize = SAID.len() + 4;
+/// What a modem without a connection says of its own accord, or to what it takes for commands. A line that lives carries data.
+const WORDS: [&[u8]; 4] = [b"\r\nRING\r\n", b"\r\nNO CARRIER\r\n", b"\r\nOK\r\n", b"\r\nERROR\r\n"];
 /// Between two frames nobody else says that, if nothing follows for so long: policy, as the next.
 const SILENT: Span = Span::from_secs(1);
 /// In a frame that was cut. Any host can have sent the octets, but a line that lives goes on sooner: modems that train again take up to 15 s.
@@ -27,19 +29,22 @@ pub struct Ended {
     between: bool,
     since: usize,
     tail: VecDeque<u8>,
-    heard: Instant,
+    /// It was said, and is believed then unless data follow.
+    due: Option<Instant>,
+    /// Of a modem's line that followed: who calls in vain makes it no later.
+    word: Vec<u8>,
 }
 
 impl Ended {
     /// For a connection that begins.
-    pub fn new(now: Instant, framing: Framing) -> Self {
+    pub fn new(framing: Framing) -> Self {
         let end = if framing == Framing::Ppp { hdlc::FLAG } else { slip::END };
         let doubled = framing == Framing::Slip1998;
-        Self { end, doubled, ends: 0, between: true, since: 0, tail: VecDeque::with_capacity(LINE_MAX), heard: now }
+        let tail = VecDeque::with_capacity(LINE_MAX);
+        Self { end, doubled, ends: 0, between: true, since: 0, tail, due: None, word: Vec::new() }
     }
     /// Takes octets of the connection.
     pub fn push(&mut self, now: Instant, octets: &[u8]) {
-        self.heard = now;
         for &octet in octets {
             if octet == self.end {
                 (self.ends, self.since) = (self.ends.saturating_add(1), 0);
@@ -51,18 +56,34 @@ impl Ended {
                 self.tail.pop_front();
             }
             self.tail.push_back(octet);
+            self.note(now, octet);
         }
     }
-    fn due(&self) -> Option<Instant> {
+    /// Whether what came last says it, or leaves it said.
+    fn note(&mut self, now: Instant, octet: u8) {
+        if self.due.is_none() {
+            self.due = self.silence().map(|silence| now + silence);
+            return;
+        }
+        self.word.push(octet);
+        if WORDS.contains(&&self.word[..]) {
+            self.word.clear();
+        } else if !WORDS.iter().any(|word| word.starts_with(&self.word)) {
+            self.word.clear();
+            self.due = None;
+        }
+    }
+    /// If the octets end with it: the silence that makes it true.
+    fn silence(&self) -> Option<Span> {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         let line = tail.strip_suffix(b"\r\n").filter(|line| line.ends_with(SAID))?;
         let new = &line[line.len().saturating_sub(self.since.saturating_sub(2))..];
         let alone = self.between && self.since <= LINE_MAX && matches!(new.strip_prefix(b"\r\n").unwrap_or(new), SAID);
-        Some(self.heard + if alone { SILENT } else { SILENT_IN_FRAME })
+        Some(if alone { SILENT } else { SILENT_IN_FRAME })
     }
     /// Whether it has said so.
     pub fn is_said(&self, now: Instant) -> bool {
-        self.due().is_some_and(|due| due <= now)
+        self.due.is_some_and(|due| due <= now)
     }
 }
 
@@ -71,7 +92,7 @@ mod tests {
     use super::*;
 
     fn seconds(framing: Framing, octets: &[u8]) -> Option<u64> {
-        let mut ended = Ended::new(Instant::ZERO, framing);
+        let mut ended = Ended::new(framing);
         ended.push(Instant::ZERO, octets);
         let first = (0..=100).find(|second| ended.is_said(Instant::from_secs(*second)));
         // What comes later was no end.
@@ -95,5 +116,18 @@ mod tests {
         // Two ENDs are one of the data, three are that and the frame's.
         assert_eq!(seconds(Framing::Slip1998, b"data\xc0\xc0\r\nNO CARRIER\r\n"), Some(20));
         assert_eq!(seconds(Framing::Slip1998, b"data\xc0\xc0\xc0\r\nNO CARRIER\r\n"), Some(1));
+    }
+    /// Of another modem that calls in vain, because octets that it takes for commands end each attempt.
+    #[test]
+    fn a_modem_that_rings_on_makes_it_no_later() {
+        let mut ended = Ended::new(Framing::Slip);
+        ended.push(Instant::ZERO, b"\xc0E\0\0data\r\nNO CARRIER\r\n");
+        for second in [7, 18] {
+            ended.push(Instant::from_secs(second), b"\r\nRI");
+            ended.push(Instant::from_secs(second), b"NG\r\n\r\nNO CARRIER\r\n");
+        }
+        assert!(!ended.is_said(Instant::from_secs(19)) && ended.is_said(Instant::from_secs(20)));
+        ended.push(Instant::from_secs(20), b"\r\nRING\r\n\r\nCONNECT 33600\r\n");
+        assert!(!ended.is_said(Instant::from_secs(100)), "a connection");
     }
 }

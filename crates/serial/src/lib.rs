@@ -25,6 +25,8 @@ mod line_tests;
 pub mod modem;
 pub mod ppp;
 #[cfg(test)]
+mod redial_tests;
+#[cfg(test)]
 mod vectors_tests;
 pub mod vj;
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Call {
         Self {
             port: port.into(),
             dialer: Dialer::new(now, config, past),
-            ended: Ended::new(now, framing),
+            ended: Ended::new(framing),
             framing,
             look_at: now,
             wants_carrier,
@@ -60,7 +60,7 @@ impl Call {
     pub(super) fn read(&mut self, now: Instant, octets: &[u8]) -> Vec<u8> {
         let mut connection = Vec::new();
         if !self.is_connected() {
-            self.ended = Ended::new(now, self.framing);
+            self.ended = Ended::new(self.framing);
         }
         self.dialer.push(now, octets, |of_it| connection.extend_from_slice(of_it));
         self.ended.push(now, &connection);

@@ -118,8 +118,8 @@ impl Diamond {
     fn connect(&self) -> std::io::Result<TcpStream> {
         let server: SocketAddr = SERVER.parse().unwrap();
         let stream = self.spaces[A].run(move || TcpStream::connect_timeout(&server, PATIENCE)).unwrap()?;
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Ok(stream)
     }
 }

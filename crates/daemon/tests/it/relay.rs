@@ -116,8 +116,8 @@ fn a_relay_killed_twice_in_mid_transfer_costs_no_byte() {
 
     let door: SocketAddr = DOOR.parse().unwrap();
     let mut stream = chain.spaces[0].run(move || TcpStream::connect_timeout(&door, PATIENCE).unwrap()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     let data = pattern(20_000_000, 7);
     let mut back = stream.try_clone().unwrap();
     let reader = std::thread::spawn(move || {

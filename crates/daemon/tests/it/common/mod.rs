@@ -15,7 +15,7 @@ use wavelane_host::netns::{ChildEnd, Netns, may_administer_network, terminate};
 
 pub const DAEMON: &str = env!("CARGO_BIN_EXE_wavelaned");
 /// Longest any single wait of a test takes: on a busy machine a world of daemons takes its time.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const SERVER: &str = "10.3.0.2";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -385,8 +385,8 @@ pub fn resident(daemon: &Daemon) -> u64 {
 pub fn transfer_during(world: &World, size: usize, act: impl FnOnce()) {
     let data = pattern(size, 5);
     let stream = world.connect(&world.client, "10.3.0.2:7").unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     let mut writer = stream.try_clone().unwrap();
     let copy = data.clone();
     let sender = std::thread::spawn(move || {

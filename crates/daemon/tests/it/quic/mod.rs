@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const NAME: &str = "server.invalid";
 /// Longest any transfer takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
