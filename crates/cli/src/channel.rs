@@ -8,14 +8,7 @@ use std::sync::atomic::Ordering;
 use wavelane_lab::Crossing;
 use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting};
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane channel scenarios/links/satellite.toml --listen 0.0.0.0:4780 --to 192.0.2.7:4780
-  wavelane channel scenarios/demo.toml --set 'air.forward.rate=2 Mbit/s' --listen 127.0.0.1:4790 --to 127.0.0.1:4780
-
-A gateway whose peer's address is --listen reaches the one at --to over the channel: losses, delays, queues and outages are those of
-`wavelane run --on lab` with the same seed. What comes to --listen crosses forward, the answers in reverse to whoever called last. One
-channel stands between two programs; for further ones start it again. It ends with Ctrl-C, and says what crossed.";
+const EXAMPLES: &str = include_str!("examples/channel.txt");
 
 /// Arguments of `wavelane channel`.
 #[derive(Args)]

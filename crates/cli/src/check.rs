@@ -8,14 +8,7 @@ use std::path::{Path, PathBuf};
 use wavelane_run::{Review, Treatment};
 use wavelane_scenario::{Scenario, Sweep, is_scenario, line_of_clause};
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane check scenarios/demo.toml                         is it in order, and where can it run?
-  wavelane check /etc/wavelane/wavelaned.toml                keys, networks, lanes, and what this host lacks for them
-  wavelane check /etc/wavelane/wavelaned.toml --with shore   ... and whether the peer's configuration fits: its running gateway is
-                                                             asked over the link what it serves, allows and carries
-
-Exit codes: 0 in order (there may be warnings), 1 the two gateways' configurations contradict one another, 2 refused.";
+const EXAMPLES: &str = include_str!("examples/check.txt");
 
 /// Arguments of `wavelane check`.
 #[derive(Args)]

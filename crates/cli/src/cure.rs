@@ -13,13 +13,7 @@ use wavelane_daemon::shaper::cure::{
 };
 use wavelane_probe::document::ProbeDocument;
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane cure 192.0.2.7                         measure, and show what would help (there: wavelane probe serve)
-  wavelane cure 192.0.2.7 --yes                   the same, set it up, and measure again (root)
-  wavelane cure 192.0.2.7 --inside lan0 --yes     on a router: downloads too, where they leave into the house
-  wavelane cure 192.0.2.7 --moving --yes          LTE, satellite: the rate follows the link
-  wavelane cure --undo                            as it was before (root)";
+const EXAMPLES: &str = include_str!("examples/cure.txt");
 
 /// The format of the document.
 const FORMAT: &str = "wavelane-cure/1";

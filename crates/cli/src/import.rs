@@ -14,15 +14,7 @@ use wavelane_report::{Page, PageChart, PageCurve, PageTable, Table, render_page}
 use wavelane_run::shell;
 use wavelane_scenario::trace_folder::{self, Columns};
 
-const EXAMPLES: &str = "\
-Examples:
-  iperf3 -c 192.0.2.7 -J > upload.json && wavelane import upload.json
-  irtt client -i 10ms -d 1m -o delay.json.gz 192.0.2.7 && wavelane import delay.json.gz
-  wavelane import rrul-2026-11-25.flent.gz --out records/rrul
-  wavelane import --links mahimahi/traces --out links               recordings for rate = { file, ... } and study traces
-  wavelane import --links car --out links --time start --down download --up upload --unit Mbit/s
-
-The record (default records/import-FILE-N) holds import.json, report.html with curves, plots/ and series/values.csv.";
+const EXAMPLES: &str = include_str!("examples/import.txt");
 
 /// Arguments of `wavelane import`.
 #[derive(Args)]

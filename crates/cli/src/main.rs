@@ -70,31 +70,7 @@ This is the small edition, without the instruments of the laboratory; `make inst
 Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.";
 
 #[cfg(feature = "full")]
-const EXAMPLES: &str = "\
-Examples:
-  wavelane check scenarios/demo.toml              is this file in order, and where can it run?
-  wavelane run scenarios/demo.toml                in the simulator, in virtual time
-  wavelane run scenarios/demo.toml --on lab       between real Linux TCP stacks, in real time (root)
-  wavelane run scenarios/demo.toml --seed 7 --repeat 5 --json > results.json
-  wavelane over scenarios/links/satellite.toml -- ping server   any program over the scenario's link, without root
-  wavelane channel scenarios/links/satellite.toml --listen 0.0.0.0:4780 --to 192.0.2.7:4780   the same between gateways elsewhere
-  wavelane report records/demo-lab-1 --open       draw the report again and show it
-  wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s'
-  wavelane compare records/demo-lab-1 records/demo-lab-2   differences and ratios with intervals
-  wavelane sweep scenarios/demo.toml --sweep 'page.size=1 MB,20 MB' --out records/sizes
-  wavelane study list                             published experiments that can be repeated; study show ID: one of them
-  wavelane trace FILE.pcapng                      connections of a capture, and the causes of retransmissions
-  wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
-  wavelane cure 192.0.2.7 --yes                   ... and end it: shape this machine's side, --undo takes it back
-  wavelane import upload.json                     a result of flent, iperf3 or irtt as a record
-  wavelane keygen --out a.key                     a gateway's key pair
-  wavelane status                                 links, flows and drops of the gateway on this machine
-  wavelane top                                    the same live, with rates both ways
-  wavelane ping shore                             round trip and loss of each lane to the other gateway
-  wavelane reload --confirm 60s                   a changed configuration, which goes back unless you confirm it
-
-Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.
-The gateway itself is the program wavelaned.";
+const EXAMPLES: &str = include_str!("examples/main.txt");
 
 /// Makes TCP/IP work over bad links: run scenarios, judge them, set up gateways.
 #[derive(Parser)]

@@ -13,19 +13,7 @@ use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting, Stack};
 /// What shells add to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane over scenarios/links/satellite.toml --at server 'python3 -m http.server 80' -- curl -o /dev/null http://server/FILE
-  wavelane over scenarios/links/slow-return.toml --at server 'iperf3 -s -1' -- iperf3 -c server
-  wavelane over scenarios/links/loss-20.toml -- ping -c 20 server
-  wavelane over scenarios/links/loss-20.toml --stack wavelane --at server 'iperf3 -s -1' -- iperf3 -c server     with Wavelane in between
-  wavelane over scenarios/demo.toml --set 'air.forward.rate=2 Mbit/s' -- bash     look around yourself
-
-Each node of the scenario is a network namespace, its name an entry of /etc/hosts, its channels those of `wavelane run --on lab`: the same
-losses, packet by packet, with the same seed. Under --stack tcp-... gateways forward plainly, under --stack wavelane they are wavelaned. No
-root and no netem is needed, only user namespaces. The scenario's own flows do not run, and nothing outside can be reached.
-
-The exit code is the program's. What crossed is in the record (default records/STEM-over-SEED): captures under pcap/, octets per direction.";
+const EXAMPLES: &str = include_str!("examples/over.txt");
 
 /// Arguments of `wavelane over`.
 #[derive(Args)]

@@ -18,19 +18,7 @@ use wavelane_probe::nq::{self, HttpPlan, Trust};
 use wavelane_probe::plan::{Kind, Length, Measurement, Plan, milliseconds, seconds};
 use wavelane_probe::{ProbeError, drive, figures, load_allowed, packet, serve};
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane probe serve                            on a machine beyond the slow link: a server
-  wavelane probe 192.0.2.7                        idle, download, upload, both: about 50 seconds
-  wavelane probe 192.0.2.7 --seconds 25           longer phases, for a surer responsiveness
-  wavelane probe 192.0.2.7 --phases up --congestion bbr
-  wavelane probe 192.0.2.7 --dscp 46 --json | jq .grade
-  wavelane probe 192.0.2.7 --vantage 192.168.1.5  on which side of that machine is the queue?
-  wavelane probe --against networkquality https://nq.example     an HTTP server of networkQuality's kind
-  wavelane probe --against networkquality https://192.0.2.7:4783 --ca cert.pem      one with a certificate of its own
-
-The record (default records/probe-TARGET-N) holds probe.json, report.html with curves, plots/, series/,
-probe.flent.gz (for flent's plotter) and environment.json.";
+const EXAMPLES: &str = include_str!("examples/probe.txt");
 
 /// Arguments of `wavelane probe`.
 #[derive(Args)]

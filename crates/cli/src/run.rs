@@ -43,20 +43,7 @@ impl Place {
     }
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane run scenarios/demo.toml --on lab             a download over a lossy link, between real kernels
-  wavelane run scenarios/demo.toml --seed 7             with other random numbers
-  wavelane run scenarios/demo.toml --repeat 20 --jobs 4 twenty seeds: means with 95 % intervals
-  wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s' --set 'page.size=5 MB'
-  wavelane run scenarios/demo.toml --json | jq .verdict
-  wavelane run scenarios/wifi/categories.toml           a radio cell with access categories, captured for Wireshark
-
-Of a scenario with radio cells a second table has each cell's frames per second and losses: with edca per access category, with
-errors the share of data frames lost without and with error correction.
-
-The record (default records/STEM-BACKEND-SEED) holds record.json, scenario.toml, environment.json,
-series/, pcap/, plots/, report.html and log.txt. It appears only when the run is complete.";
+const EXAMPLES: &str = include_str!("examples/run.txt");
 
 /// Arguments of `wavelane run`.
 #[derive(Args)]

@@ -103,7 +103,7 @@ struct RunStudies {
 pub(crate) fn study(args: &StudyArgs) -> Outcome {
     match &args.verb {
         Verb::List => {
-            print(&study_show::list(STUDIES, std::io::stdout().is_terminal()))?;
+            print(&study_show::list(&STUDIES, std::io::stdout().is_terminal()))?;
             say!("wavelane study show ID: question, parts and figures of one, and what came out");
             Ok(0)
         }

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn on_a_terminal_the_list_is_no_wider_than_text() {
-        let (plain, folded) = (list(STUDIES, false), list(STUDIES, true));
+        let (plain, folded) = (list(&STUDIES, false), list(&STUDIES, true));
         assert_eq!(plain.lines().count(), STUDIES.len());
         assert!(plain.lines().any(|line| line.len() > COLUMNS + 2));
         assert!(folded.lines().all(|line| line.len() <= COLUMNS + 2), "{folded}");
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn every_study_says_what_it_asks_and_what_came_out() {
-        for study in STUDIES {
+        for study in STUDIES.iter() {
             let shown = show(study);
             assert!(verdict(study.id).is_some(), "{}", study.id);
             let section = section(study.id);

@@ -11,16 +11,7 @@ use wavelane_report::Swept;
 use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepOptions, shell};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
-const EXAMPLES: &str = "\
-Examples:
-  wavelane sweep scenarios/demo.toml --sweep air.forward.rate=\"1 Mbit/s,10 Mbit/s,100 Mbit/s\" --repeat 5 --out records/rates
-  wavelane sweep FILE --out DIR            what the file's [sweep] says; the same command goes on where it was stopped
-  wavelane sweep FILE --out DIR --on-cluster tcp://192.0.2.1:8786     on the workers of a Dask scheduler
-
-DIR gets sweep.csv and sweep.parquet (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.
-
-Exit codes, as of run: 1 if a check of the scenario fails in any combination (the command names check and combinations), else 3 if one is
-inconclusive, else 0. Tables and page are complete in all three cases.";
+const EXAMPLES: &str = include_str!("examples/sweep.txt");
 
 /// Arguments of `wavelane sweep`.
 #[derive(Args)]

@@ -4,7 +4,6 @@ mod flows;
 mod help;
 mod lanes;
 mod serial;
-mod words;
 
 pub use flows::{FLOWS_SHOWN, Flow};
 pub(crate) use lanes::kinds;
@@ -450,7 +449,7 @@ pub fn counter(name: &str, value: u64) -> Counter {
 
 /// What a counter means, if it has words.
 pub(crate) fn meaning(name: &str) -> Option<&'static str> {
-    words::WORDS.iter().find(|(n, _)| *n == name).map(|(_, why)| *why)
+    include_str!("status/words.txt").lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 #[cfg(test)]

@@ -14,28 +14,7 @@ use wavelane_scenario::Scenario;
 
 /// On a narrow screen each row of `.rows` is a few lines of its own. Another table that is wider than the page has a shadow at each side where more of it is hidden: of the four backgrounds of `.t` two shadows
 /// are fixed, and two covers in the paper's colour scroll with the table.
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#111;--paper:#fff;--rule:#ddd;--edge:#333;--soft:#f4f4f4;--dim:#555;--good:#006b3c;--bad:#b00020;--open:#8a5a00;--hidden:rgba(0,0,0,.38)}
-body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:var(--ink);background:var(--paper);max-width:1120px;margin:2em auto;padding:0 1em}
-h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em;margin-top:2em}
-.t{overflow-x:auto;background:linear-gradient(to right,var(--paper) 40%,transparent) 0 0/3em 100%,linear-gradient(to left,var(--paper) 40%,transparent) 100% 0/3em 100%,linear-gradient(to right,var(--hidden),transparent) 0 0/1em 100%,linear-gradient(to left,var(--hidden),transparent) 100% 0/1em 100%;background-repeat:no-repeat;background-attachment:local,local,scroll,scroll}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{padding:.35em .6em;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
-th{border-bottom:2px solid var(--edge);font-weight:600;font-size:.85em}
-td.l,th.l{text-align:left}td.why{min-width:14em}td.case{min-width:11em}td.metric{min-width:9em}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
-code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:var(--soft)}code{padding:.1em .3em}
-pre{padding:.8em;overflow-x:auto;font-size:.85em}
-p,li{max-width:62em;overflow-wrap:anywhere}.n{white-space:nowrap}svg{width:100%;max-width:1000px;height:auto;border:1px solid var(--rule);margin-top:1.5em}.narrow{display:none}
-.v{font-weight:700}.grade{font-size:3.5em;font-weight:700;line-height:1;margin:.2em 0}.pass{color:var(--good)}.fail{color:var(--bad)}.inconclusive{color:var(--open)}.note{color:var(--dim);font-size:.9em}
-.shade{color:#111}
-@media(max-width:640px){body{margin:.5em auto;padding:0 .6em}.wide{display:none}.narrow{display:block}th,td{padding:.3em .4em}
-.rows thead{display:none}.rows tr{display:block;padding:.5em 0;border-bottom:1px solid var(--rule)}.rows td{display:inline;padding:0 .5em 0 0;border:0;white-space:normal}
-.rows td.metric::before{content:'\\A';white-space:pre}.rows td.bound:not(:empty)::before{content:'bound ';color:var(--dim)}.rows td.why{display:block}}
-@media print{body{max-width:none;margin:0}svg{break-inside:avoid}}
-@media screen and (prefers-color-scheme:dark){
-:root{--ink:#e4e6e8;--paper:#15181b;--rule:#363b40;--edge:#8a9299;--soft:#22272b;--dim:#a4abb1;--good:#5fce97;--bad:#ff8a94;--open:#e6b450;--hidden:rgba(190,210,230,.55)}
-.plot{fill:#e4e6e8}.plot .bg{fill:#15181b}.plot .grid{stroke:#30353a}.plot .axis{stroke:#9aa2a9}.plot .grey{stroke:#a4abb1}.plot .greyf{fill:#a4abb1}
-";
+const STYLE: &str = include_str!("style.css");
 
 /// Colours of the curves on a dark background, in the order of those on white.
 const DARK: [&str; 7] = ["#4C96F0", "#F2703A", "#2FC796", "#EE8FCB", "#9BE1FF", "#F7CE46", "#F4F4F4"];

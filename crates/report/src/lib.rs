@@ -41,7 +41,7 @@ pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
 #[cfg(feature = "full")]
 pub use parquet::parquet;
 pub use single::Single;
-pub use study::{Beside, Chart, Grid, StudyPage, render_study};
+pub use study::{Beside, Chart, Curves, Grid, StudyPage, gathered, render_study};
 pub use summary::summary_text;
 pub use sweep::doubts as sweep_doubts;
 #[cfg(feature = "full")]

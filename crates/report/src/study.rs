@@ -31,9 +31,33 @@ pub struct Chart {
     /// A bar from zero to each point; adjacent curves differ a little in x.
     pub bars: bool,
     /// Name and points of each curve; `wavelane`'s is the solid one.
-    pub curves: Vec<(String, Vec<(f64, f64)>)>,
+    pub curves: Curves,
     /// A target value, drawn as a level.
     pub aim: Option<(f64, String)>,
+}
+
+/// Points of curves by name.
+pub type Curves = Vec<(String, Vec<(f64, f64)>)>;
+
+impl Chart {
+    /// Lines over linear axes.
+    pub fn new(name: &'static str, title: impl Into<String>, [x_label, y_label]: [&str; 2], curves: Curves) -> Self {
+        let (title, x_label, y_label) = (title.into(), x_label.to_owned(), y_label.to_owned());
+        let (log, x_log, dots, bars, aim) = (false, false, false, false, None);
+        Self { name, title, x_label, y_label, log, x_log, dots, bars, curves, aim }
+    }
+}
+
+/// Points by curve, in the order of first appearance.
+pub fn gathered(points: impl IntoIterator<Item = (String, f64, f64)>) -> Curves {
+    let mut curves = Curves::new();
+    for (name, x, y) in points {
+        match curves.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push((x, y)),
+            None => curves.push((name, vec![(x, y)])),
+        }
+    }
+    curves
 }
 
 /// A published table compared with our values.

@@ -159,6 +159,16 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    pub(crate) fn new(id: &'static str, backend: &str, case: &[(&str, Value)], stack: &str) -> Self {
+        let case = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        Self { id, backend: backend.to_owned(), case, stack: stack.to_owned() }
+    }
+
+    /// Of the simulator.
+    pub(crate) fn sim(id: &'static str, case: &[(&str, Value)], stack: &str) -> Self {
+        Self::new(id, "sim", case, stack)
+    }
+
     /// The same with one more word in its case.
     pub(crate) fn and(&self, key: &str, value: &str) -> Self {
         let mut head = self.clone();
@@ -224,15 +234,41 @@ fn spelled(limit: f64) -> String {
     if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.decimals$}") } else { all }
 }
 
-/// Judges `row` by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
-pub(crate) fn judge(row: &mut Row, aim: Aim) {
-    judge_all(row, &[aim], &aim.words());
+impl Row {
+    /// Judged by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
+    pub(crate) fn judged(mut self, aim: Aim) -> Self {
+        judge(&mut self, aim);
+        self
+    }
+    /// Judged by both limits; the first that is not surely kept gives the verdict.
+    pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
+        let words = format!("{} to {}", spelled(low), spelled(high));
+        judge_all(&mut self, &[Aim::AtLeast(low), Aim::AtMost(high)], &words);
+        self
+    }
+    /// With what physics or a closed form allows, and judged to be within this share of it.
+    pub(crate) fn near(self, bound: f64, share: f64) -> Self {
+        self.bound_by(bound).between(bound * (1.0 - share), bound * (1.0 + share))
+    }
+    pub(crate) fn bound_by(self, bound: impl Into<Option<f64>>) -> Self {
+        Self { bound: bound.into(), ..self }
+    }
+    pub(crate) fn published_as(self, published: impl Into<Option<f64>>) -> Self {
+        Self { published: published.into(), ..self }
+    }
+    /// Not to be judged, because of `why`.
+    pub(crate) fn inconclusive(self, why: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Inconclusive, why: why.into(), ..self }
+    }
+    /// With one more remark behind the reason.
+    pub(crate) fn noting(self, what: &str) -> Self {
+        Self { why: format!("{}; {what}", self.why), ..self }
+    }
 }
 
-/// Judges `row` by both limits; the first that is not surely kept gives the verdict.
-pub(crate) fn judge_between(row: &mut Row, low: f64, high: f64) {
-    let words = format!("{} to {}", spelled(low), spelled(high));
-    judge_all(row, &[Aim::AtLeast(low), Aim::AtMost(high)], &words);
+/// As [`Row::judged`].
+pub(crate) fn judge(row: &mut Row, aim: Aim) {
+    judge_all(row, &[aim], &aim.words());
 }
 
 fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {
@@ -253,6 +289,18 @@ fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {
     row.verdict = aims.iter().map(by).find(|verdict| *verdict != Verdict::Pass).unwrap_or(Verdict::Pass);
     let straddles = if row.verdict == Verdict::Inconclusive { ", and the 95 % interval straddles it" } else { "" };
     row.why = format!("{}, wanted {words}{straddles}", Row::number(value));
+}
+
+/// Values per seed joined, as far as both have them.
+pub(crate) fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
+}
+
+/// In order, as percentiles want them.
+pub(crate) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 /// Makes a row about invalid runs inconclusive.
@@ -291,8 +339,7 @@ mod tests {
 
     fn judged(values: &[f64], aim: Aim) -> (Verdict, String) {
         let head = Head { id: "x", backend: "lab".into(), case: Map::new(), stack: "wavelane".into() };
-        let mut row = head.row("m", "ratio", values);
-        judge(&mut row, aim);
+        let row = head.row("m", "ratio", values).judged(aim);
         (row.verdict, row.why)
     }
 

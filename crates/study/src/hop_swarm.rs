@@ -79,8 +79,7 @@ pub(crate) fn run(
         None => numbers(options.edition),
     };
     let family = options.seed.0.saturating_sub(1).wrapping_mul(DRAWS_MAX);
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "networks", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "networks", workers: options.workers(), hooks };
     let kept = Kept::open(options, ID);
     let told = |world: World| {
         failed_row(options.seed.0, &world).iter().for_each(options.row);
@@ -130,13 +129,12 @@ fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
     let good: Vec<&Outcome> = worlds.iter().filter_map(|(_, world)| world.as_ref().ok()).collect();
     let sum = |what: fn(&Outcome) -> u64| good.iter().map(|outcome| what(outcome)).sum::<u64>() as f64;
     let failed = worlds.len() - good.len();
-    let mut claim = row("worlds_failed", "worlds", failed as f64, worlds.len());
-    claim.bound = Some(0.0);
+    let mut claim = row("worlds_failed", "worlds", failed as f64, worlds.len()).bound_by(0.0);
     claim.verdict = if failed == 0 { Verdict::Pass } else { Verdict::Fail };
     claim.why = format!("{failed} of {} worlds; none may", worlds.len());
     let longest = good.iter().map(|outcome| outcome.longest).max().unwrap_or_default();
-    let mut ended = row("healed_to_ended_ms_max", "ms", longest.as_millis() as f64, good.len());
-    ended.bound = Some(HEALING.as_millis() as f64);
+    let mut ended = row("healed_to_ended_ms_max", "ms", longest.as_millis() as f64, good.len())
+        .bound_by(HEALING.as_millis() as f64);
     ended.verdict = if longest <= HEALING { Verdict::Pass } else { Verdict::Fail };
     ended.why =
         "from the repair, or the last reader's pause if that ends later, to the end of a world's last flow".into();

@@ -10,6 +10,7 @@ mod dungs;
 mod earlier;
 mod efficiency;
 mod elsewhere;
+mod experiments;
 #[cfg(test)]
 #[path = "tests/fixtures.rs"]
 mod fixtures;
@@ -23,6 +24,7 @@ mod latency;
 mod maggs;
 mod main_job;
 pub mod ns3;
+mod observe;
 mod ours;
 mod page;
 mod petrovic;
@@ -43,6 +45,7 @@ pub use page::report;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use wavelane_base::Seed;
 use wavelane_run::{Backend, RunError, RunHooks};
 use wavelane_scenario::ScenarioError;
@@ -75,6 +78,10 @@ pub struct StudyOptions {
 }
 
 impl StudyOptions {
+    /// Runs of the simulator at once.
+    pub(crate) fn workers(&self) -> usize {
+        self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
     /// Whether `part` is to be run.
     pub fn wants(&self, part: &str) -> bool {
         self.parts.is_empty() || self.parts.iter().any(|name| name == part)
@@ -106,177 +113,48 @@ pub struct Study {
     pub parts: &'static [&'static str],
     /// Its stacks that can be run alone, if it has members that are drawn.
     pub stacks: &'static [&'static str],
-    run: fn(&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>) -> Result<StudyDocument, StudyError>,
+    run: Run,
 }
 
 /// Makes a backend per worker.
 pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
 
-/// Every study that exists.
-pub const STUDIES: &[Study] = &[
-    Study {
-        id: main_job::ID,
-        about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
-        takes: ["5 min", "20 min"],
-        backend: "lab",
-        parts: &[],
-        stacks: &[],
-        run: main_job::run,
-    },
-    Study {
-        id: simulator_speed::ID,
-        about: "simulated seconds per processor second on radio cells, beside both packaged builds of ns-3",
-        takes: ["2 min", "8 min"],
-        backend: "sim",
-        parts: &[],
-        stacks: &[],
-        run: simulator_speed::run,
-    },
-    Study {
-        id: capacity::ID,
-        about: "what two gateways carry where only the machine limits them, and its cost, beside other tunnels",
-        takes: ["3 min", "15 min"],
-        backend: "lab",
-        parts: &[],
-        stacks: &[],
-        run: capacity::run,
-    },
-    Study {
-        id: tcp_interop::ID,
-        about: "our TCP against the Linux kernel's: transfers both ways, counters, goodput under loss, fairness, sim beside lab",
-        takes: ["12 min", "2 h"],
-        backend: "lab",
-        parts: &tcp_interop::PARTS,
-        stacks: &[],
-        run: tcp_interop::run,
-    },
-    Study {
-        id: efficiency::ID,
-        about: "loss of 0 to 20 %, bursts and fades: goodput, delay, age and small transfers against TCP and other tunnels",
-        takes: ["14 min", "5 h"],
-        backend: "lab",
-        parts: &efficiency::PARTS,
-        stacks: &[],
-        run: efficiency::run,
-    },
-    Study {
-        id: sharing::ID,
-        about: "one bottleneck beside CUBIC, Reno, BBR, BBR v3 or another link: shares and what the rival keeps, in sim and lab",
-        takes: ["10 min", "5 h"],
-        backend: "lab",
-        parts: &sharing::PARTS,
-        stacks: &[],
-        run: sharing::run,
-    },
-    Study {
-        id: population::ID,
-        about: "links drawn by chance, 0.1 to 500 Mbit/s and 4 to 600 ms: goodput, echo and cost beside the best TCP",
-        takes: ["6 min", "60 min"],
-        backend: "sim",
-        parts: &population::PARTS,
-        stacks: &population::STACKS,
-        run: population::run,
-    },
-    Study {
-        id: hop_swarm::ID,
-        about: "meshes of 2 to 12 gateways with loss, damage, partitions, crashes and slow readers: every byte arrives once, or the application gets an error",
-        takes: ["3 min", "15 min"],
-        backend: "sim",
-        parts: &[],
-        stacks: &[],
-        run: hop_swarm::run,
-    },
-    Study {
-        id: hop::ID,
-        about: "radio cells of one and several hops, meshes and access points: the default stack beside TCP and block switching of 2009",
-        takes: ["4 min", "25 min"],
-        backend: "sim",
-        parts: &hop::PARTS,
-        stacks: &[],
-        run: hop::run,
-    },
-    Study {
-        id: gettys::ID,
-        about: "one copy at home makes every ping wait for seconds: why, and how FQ-CoDel ends it; simulator and lab",
-        takes: ["4 min", "25 min"],
-        backend: "lab",
-        parts: &gettys::PARTS,
-        stacks: &[],
-        run: gettys::run,
-    },
-    Study {
-        id: latency::ID,
-        about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab; the probe beside irtt",
-        takes: ["4 min", "20 min"],
-        backend: "lab",
-        parts: &latency::PARTS,
-        stacks: &[],
-        run: latency::run,
-    },
-    Study {
-        id: hop_mechanisms::ID,
-        about: "backpressure, virtual retransmission, micro-blocks and relays, each in its own scenario, with it and without",
-        takes: ["2 min", "15 min"],
-        backend: "sim",
-        parts: &hop_mechanisms::PARTS,
-        stacks: &[],
-        run: hop_mechanisms::run,
-    },
-    Study {
-        id: asymmetry::ID,
-        about: "thin ways back, steps of rate and delay, two lanes at once, a radio beside a modem, outages: gateways and TCP",
-        takes: ["5 min", "45 min"],
-        backend: "sim",
-        parts: &asymmetry::PARTS,
-        stacks: &[],
-        run: asymmetry::run,
-    },
-    Study {
-        id: maggs::ID,
-        about: "data by radio, acknowledgements over a serial line, as in 1998: rate, framing, modem, loss and hidden stations beside closed forms",
-        takes: ["3 min", "25 min"],
-        backend: "sim",
-        parts: &maggs::PARTS,
-        stacks: &[],
-        run: maggs::run,
-    },
-    Study {
-        id: petrovic::ID,
-        about: "bulk, web and voice over 802.11 with bit errors: the tables of Petrovic and Aboelaze beside ours, two profiles",
-        takes: ["1 min", "10 min"],
-        backend: "sim",
-        parts: &petrovic::PARTS,
-        stacks: &[],
-        run: petrovic::run,
-    },
-    Study {
-        id: traces::ID,
-        about: "recordings of real links, shipped or from --traces: goodput, echo and cost beside the best TCP; two as lanes of one link",
-        takes: ["4 min", "15 min"],
-        backend: "sim",
-        parts: &[],
-        stacks: &[],
-        run: traces::run,
-    },
-    Study {
-        id: dungs::ID,
-        about: "a split-TCP proxy over 802.11b, Bluetooth, handovers and cellular links: the source's figures, and when to split",
-        takes: ["2 min", "15 min"],
-        backend: "sim",
-        parts: &dungs::PARTS,
-        stacks: &[],
-        run: dungs::run,
-    },
-    Study {
-        id: proxy::ID,
-        about: "a split proxy in one box where only the machine limits it, beside plain forwarding and HAProxy",
-        takes: ["2 min", "8 min"],
-        backend: "lab",
-        parts: &[],
-        stacks: &[],
-        run: proxy::run,
-    },
+type Run = fn(&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>) -> Result<StudyDocument, StudyError>;
+type Code = (&'static str, &'static [&'static str], &'static [&'static str], Run);
+
+/// The studies' ids, parts, stacks and code; the rest stands in `studies.txt`.
+const CODE: [Code; 18] = [
+    (main_job::ID, &[], &[], main_job::run),
+    (simulator_speed::ID, &[], &[], simulator_speed::run),
+    (capacity::ID, &[], &[], capacity::run),
+    (tcp_interop::ID, &tcp_interop::PARTS, &[], tcp_interop::run),
+    (efficiency::ID, &efficiency::PARTS, &[], efficiency::run),
+    (sharing::ID, &sharing::PARTS, &[], sharing::run),
+    (population::ID, &population::PARTS, &population::STACKS, population::run),
+    (hop_swarm::ID, &[], &[], hop_swarm::run),
+    (hop::ID, &hop::PARTS, &[], hop::run),
+    (gettys::ID, &gettys::PARTS, &[], gettys::run),
+    (latency::ID, &latency::PARTS, &[], latency::run),
+    (hop_mechanisms::ID, &hop_mechanisms::PARTS, &[], hop_mechanisms::run),
+    (asymmetry::ID, &asymmetry::PARTS, &[], asymmetry::run),
+    (maggs::ID, &maggs::PARTS, &[], maggs::run),
+    (petrovic::ID, &petrovic::PARTS, &[], petrovic::run),
+    (traces::ID, &[], &[], traces::run),
+    (dungs::ID, &dungs::PARTS, &[], dungs::run),
+    (proxy::ID, &[], &[], proxy::run),
 ];
+
+/// Every study that exists.
+pub static STUDIES: LazyLock<Vec<Study>> = LazyLock::new(|| {
+    let study = |(id, parts, stacks, run): Code| {
+        let mut lines = include_str!("studies.txt").lines();
+        let line = lines.find_map(|line| line.strip_prefix(id)?.strip_prefix(" | ")).expect("a line of each study");
+        let words: Vec<&str> = line.split(" | ").collect();
+        let [backend, quick, full, about] = words[..] else { panic!("studies.txt, {id}: four columns") };
+        Study { id, about, takes: [quick, full], backend, parts, stacks, run }
+    };
+    CODE.map(study).into()
+});
 
 impl Study {
     /// The study of that id.

@@ -5,7 +5,9 @@ use crate::words::{name, title};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean;
-use wavelane_report::{Chart, CommonUnit, ReportError, Spread, SpreadRow, StudyPage, human, render_study};
+use wavelane_report::{
+    Chart, CommonUnit, Curves, ReportError, Spread, SpreadRow, StudyPage, gathered, human, render_study,
+};
 use wavelane_run::Verdict;
 
 /// Writes `report.html` and its pictures into `folder`.
@@ -188,32 +190,17 @@ fn flat(spread: &Spread) -> Option<String> {
 /// The charts a study of this name has.
 fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
     match document.study.as_str() {
-        crate::efficiency::ID => vec![
-            over_loss(
-                document,
-                "limit_share",
-                "Share of what the link can deliver",
-                "share of rate x (1 - p)",
-                0.9,
-                false,
-            ),
-            over_loss(
-                document,
-                "rtt_p95_ms",
-                "Echo beside the download, 95th percentile",
-                "ms, log scale",
-                150.0,
-                true,
-            ),
-            over_loss(
-                document,
-                "age_p95_ms",
-                "Age of the download's bytes, 95th percentile",
-                "ms, log scale",
-                0.0,
-                true,
-            ),
-        ],
+        crate::efficiency::ID => {
+            let log = "ms, log scale";
+            let [echo, age] =
+                ["Echo beside the download, 95th percentile", "Age of the download's bytes, 95th percentile"];
+            let share = "Share of what the link can deliver";
+            vec![
+                over_loss(document, "limit_share", share, "share of rate x (1 - p)", 0.9, false),
+                over_loss(document, "rtt_p95_ms", echo, log, 150.0, true),
+                over_loss(document, "age_p95_ms", age, log, 0.0, true),
+            ]
+        }
         crate::sharing::ID => vec![over_queue(document, "sim"), over_queue(document, "lab")],
         crate::population::ID => crate::population::page::charts(document),
         crate::gettys::ID => crate::gettys::page::charts(folder, document),
@@ -233,18 +220,9 @@ fn over_loss(document: &StudyDocument, metric: &'static str, title: &str, unit: 
     };
     let plain = |row: &&Row| row.metric == metric && row.case.len() == 1;
     let point = |row: &Row| Some((row.stack.clone(), percent(row)?, row.value?));
-    Chart {
-        name: metric,
-        title: title.into(),
-        x_label: "random loss, both ways (%)".into(),
-        y_label: unit.into(),
-        log,
-        x_log: false,
-        dots: false,
-        bars: false,
-        curves: curves(document.rows.iter().filter(plain).filter_map(point)),
-        aim: (aim > 0.0).then(|| (aim, format!("aim {aim}"))),
-    }
+    let points = curves(document.rows.iter().filter(plain).filter_map(point));
+    let aim = (aim > 0.0).then(|| (aim, format!("aim {aim}")));
+    Chart { log, aim, ..Chart::new(metric, title, ["random loss, both ways (%)", unit], points) }
 }
 
 /// Our share, and what the rivals keep, over the queue; means over the links of one backend.
@@ -264,33 +242,20 @@ fn over_queue(document: &StudyDocument, backend: &str) -> Chart {
         Some((name.clone(), at, mean(&values)?))
     };
     let (name, place) = if backend == "lab" { ("shares", "laboratory") } else { ("shares-sim", "simulator") };
-    Chart {
-        name,
-        title: format!("Beside others on one drop-tail bottleneck, in the {place}"),
-        x_label: "queue (bandwidth-delay products)".into(),
-        y_label: "share or index".into(),
-        log: false,
-        x_log: false,
-        dots: false,
-        bars: false,
-        curves: curves(rows().filter_map(point)),
-        aim: None,
-    }
+    let title = format!("Beside others on one drop-tail bottleneck, in the {place}");
+    let labels = ["queue (bandwidth-delay products)", "share or index"];
+    Chart::new(name, title, labels, curves(rows().filter_map(point)))
 }
 
 /// Points by curve, in the order of first appearance; a point that two rows name stands once.
-fn curves(points: impl Iterator<Item = (String, f64, f64)>) -> Vec<(String, Vec<(f64, f64)>)> {
-    let mut found: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for (name, x, y) in points {
-        let place = found.iter().position(|(n, _)| *n == name).unwrap_or_else(|| {
-            found.push((name, Vec::new()));
-            found.len() - 1
-        });
-        if !found[place].1.contains(&(x, y)) {
-            found[place].1.push((x, y));
+fn curves(points: impl Iterator<Item = (String, f64, f64)>) -> Curves {
+    let mut seen: Vec<(String, f64, f64)> = Vec::new();
+    for point in points {
+        if !seen.contains(&point) {
+            seen.push(point);
         }
     }
-    found
+    gathered(seen)
 }
 
 #[cfg(test)]

@@ -174,9 +174,9 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
         for stack in [PLAIN, OURS, PEER] {
             rows.push(row(&case, stack, ("goodput_bps", "bit/s"), all.best(stack, of)));
         }
-        let mut own = row(&case, OWN_TCP, ("goodput_bps", "bit/s"), all.of(OWN_TCP, of));
-        judge(&mut own, Aim::AtLeast(OWN_TCP_LEAST));
-        rows.push(own);
+        rows.push(
+            row(&case, OWN_TCP, ("goodput_bps", "bit/s"), all.of(OWN_TCP, of)).judged(Aim::AtLeast(OWN_TCP_LEAST)),
+        );
         let over = ratio(all.of(OWN_TCP, of), all.of(OURS, of));
         rows.push(row(&case, OWN_TCP, ("goodput_over_kernel", "ratio"), over));
         let over = ratio(all.best(OURS, of), all.best(PEER, of));
@@ -204,14 +204,13 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
     rows.push(row(&[], PEER, ("idle_echo_added_p50_ms", "ms"), theirs));
     let mine = row(&[], OURS, ("idle_echo_added_p50_ms", "ms"), p50(OURS).filter(|_| theirs.is_some()));
     beside(&mut rows, Row { bound: theirs, ..mine }, Aim::AtMost(theirs.unwrap_or(f64::NAN)));
-    let mut late = row(&[], OURS, ("idle_echo_added_p99_ms", "ms"), added(OURS, |figures| figures.echo_p99_ms));
-    judge(&mut late, Aim::AtMost(1.0));
-    rows.push(late);
+    rows.push(
+        row(&[], OURS, ("idle_echo_added_p99_ms", "ms"), added(OURS, |figures| figures.echo_p99_ms))
+            .judged(Aim::AtMost(1.0)),
+    );
     let idle = |word: &str| all.of(word, |figures| figures.idle_bytes);
     rows.push(row(&[], OWN_TCP, ("idle_echo_added_p50_ms", "ms"), p50(OWN_TCP)));
-    let mut own = row(&[], OWN_TCP, ("idle_connection_bytes", "B"), idle(OWN_TCP));
-    judge(&mut own, Aim::AtMost(OWN_TCP_IDLE));
-    rows.push(own);
+    rows.push(row(&[], OWN_TCP, ("idle_connection_bytes", "B"), idle(OWN_TCP)).judged(Aim::AtMost(OWN_TCP_IDLE)));
     let theirs = all.least(&[PEER, PEER_SPLICED], |figures| figures.idle_bytes);
     rows.push(row(&[], PEER, ("idle_connection_bytes", "B"), theirs));
     let mine = row(&[], OURS, ("idle_connection_bytes", "B"), idle(OURS).filter(|_| theirs.is_some()));

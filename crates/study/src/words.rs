@@ -48,59 +48,8 @@ pub(crate) fn title(metric: &str) -> String {
 
 /// A metric in words.
 pub(crate) fn name(metric: &str) -> String {
-    let words = match metric {
-        "goodput_bps" => "Goodput",
-        "goodput_ratio" => "Goodput, ratio to the rival's",
-        "goodput_of_best_lane" => "Goodput of all lanes, ratio to that of the best lane alone",
-        "goodput_of_sum" => "Goodput, ratio to the sum of the lanes' rates",
-        "goodput_of_fifo" => "Goodput, ratio to that with a FIFO queue",
-        "limit_share" => "Share of what the link can deliver",
-        "echo_p95_ms" | "rtt_p95_ms" => "Echo delay, 95th percentile",
-        "echo_p95_over_unloaded" => "Echo delay, 95th percentile, ratio to the unloaded link's median",
-        "echo_p95_of_allowed" => "Echo delay, 95th percentile, ratio to what is allowed",
-        "rtt_p50_ms" => "Echo delay, median",
-        "rtt_p99_ms" => "Echo delay, 99th percentile",
-        "rtt_p50_rise_ms" => "Rise of the echo delay's median under load",
-        "rtt_p99_rise_ms" => "Rise of the echo delay's 99th percentile under load",
-        "rtt_mean_rise_ms" => "Rise of the mean echo delay under load",
-        "back_share_beside_echo" => "Share of the return path used, echoes left out",
-        "back_bytes_per_delivered_mb" => "Bytes on the return path per MB delivered",
-        "longest_pause_ms" => "Longest pause of the transfer",
-        "data_again_ms" => "Time from the end of the outage to the next data",
-        "out_mean_ms" => "Mean one-way delay",
-        "out_mean_of_better_fixed" => "Mean one-way delay, ratio to that of the better fixed choice",
-        "age_p95_ms" => "Age of the bytes, 95th percentile",
-        "first_byte_ms" => "Small bodies, time to the first byte",
-        "total_ms" => "Small bodies, time to the last byte",
-        "total_kbps" => "Throughput of all nodes",
-        "page_ms" => "Time to load the page",
-        "page_idle_ms" => "Time to load the page, idle link",
-        "page_over_idle" => "Time to load the page, ratio to that on the idle link",
-        "loss_percent" => "Loss",
-        "completed" => "Share of bodies that arrived whole",
-        "kept_share" => "What the rival keeps of its goodput beside its own kind",
-        "of_without" => "The figure, ratio to that without the mechanism",
-        "delay_without_over_with" => "Delay without the mechanism, ratio to that with it",
-        "with_over_without" => "With the mechanism, ratio to that without it",
-        "of_one_clean_flow" => "Both flows together, ratio to one alone",
-        "of_one_hop" => "Goodput, ratio to that of one hop",
-        "rts_over_none" => "With RTS/CTS, ratio to that without",
-        "lab_over_sim" => "Goodput in the lab, ratio to the simulator's",
-        "sim_over_lab_p50" => "Median delay in the simulator, ratio to the lab's",
-        "page_over_rtt" => "Time to load the page, in round trips",
-        "goodput_of_no_ring" => "Goodput, ratio to that without a ring",
-        "echo_p50_over_no_ring_ms" => "Echo delay, median, less that without a ring",
-        "echo_p99_over_no_ring_ms" => "Echo delay, 99th percentile, less that without a ring",
-        "response_100_over_1000_bytes" => "Response in packets of 100 B, ratio to that of 1000 B",
-        "rtt_6_over_12" => "Delay at 6 Mbit/s, ratio to that at 12",
-        "rtt_before_over_after" => "Delay before the change, ratio to that after it",
-        "throughput_window_10_over_1" => "Throughput at a window of 10, ratio to that at 1",
-        "over_default_reading" => "Throughput, ratio to that of the default reading",
-        "cpu_s_per_gb" => "Processor time per GB",
-        "sim_s_per_cpu_s" => "Simulated seconds per processor second",
-        _ => return plain(metric),
-    };
-    words.to_owned()
+    let mut known = include_str!("metrics.txt").lines().filter_map(|line| line.split_once(": "));
+    known.find(|(key, _)| *key == metric).map_or_else(|| plain(metric), |(_, words)| words.to_owned())
 }
 
 /// The key without its unit, as words.

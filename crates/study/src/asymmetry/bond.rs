@@ -1,9 +1,9 @@
 //! Two lanes at once: never slower than the better one alone, and as much as both where they lose nothing.
 
 use super::net::{Lane, Way, bulk, echo, scenario};
-use super::seen::{Seen, joined, larger, smaller};
+use super::seen::{Seen, larger, smaller};
 use super::{ID, LAB, OURS, Task};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, joined};
 use crate::document::{Edition, Row};
 use serde_json::{Value, json};
 use wavelane_run::Verdict;
@@ -109,10 +109,8 @@ impl Compared {
     /// The guarantee.
     pub(super) fn judged(&self, seen: &Seen, case: &[(&str, Value)]) -> [Row; 2] {
         let head = seen.head(ID, case, OURS).and("lanes", "both");
-        let mut best = head.row("goodput_of_best_lane", "ratio", &self.of_best());
-        judge(&mut best, Aim::AtLeast(OF_BEST));
-        let mut echo = head.row("echo_p95_of_allowed", "ratio", &self.echo_of_allowed());
-        judge(&mut echo, Aim::AtMost(1.0));
+        let best = head.row("goodput_of_best_lane", "ratio", &self.of_best()).judged(Aim::AtLeast(OF_BEST));
+        let echo = head.row("echo_p95_of_allowed", "ratio", &self.echo_of_allowed()).judged(Aim::AtMost(1.0));
         [best, echo]
     }
 }
@@ -180,12 +178,16 @@ fn task(part: &'static str, pair: Pair, seconds: u64, seeds: u32, beside: Option
         }
         if pair.clean {
             let share: Vec<f64> = compared.goodput[0].iter().map(|bps| bps / sum).collect();
-            let mut row = seen[0].head(ID, &case, OURS).and("lanes", "both").row("goodput_of_sum", "ratio", &share);
-            row.bound = Some(1_437.0 / 1_500.0);
-            judge(&mut row, Aim::AtLeast(OF_SUM));
-            rows.push(row);
+            rows.push(
+                seen[0]
+                    .head(ID, &case, OURS)
+                    .and("lanes", "both")
+                    .row("goodput_of_sum", "ratio", &share)
+                    .bound_by(1_437.0 / 1_500.0)
+                    .judged(Aim::AtLeast(OF_SUM)),
+            );
         }
         rows
     };
-    Task { part, seeds, runs, judge: Box::new(judge_all) }
+    Task::new(part, runs, judge_all).seeds(seeds)
 }

@@ -1,9 +1,9 @@
 //! Out by a radio that delivers less for a while, or by a modem beside it; back by radio (S0-E14).
 
 use super::net::{Lane, Way, change, echo, scenario};
-use super::seen::{Seen, joined, smaller};
+use super::seen::{Seen, smaller};
 use super::{OURS, Task};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, joined, judge};
 use crate::document::Row;
 use serde_json::json;
 
@@ -87,10 +87,5 @@ pub(super) fn tasks() -> Vec<Task> {
     let run = |(name, ways, choice)| {
         (format!("choice-{name}"), text(&format!("A radio that fades beside a modem: out by {name}"), ways, choice))
     };
-    vec![Task {
-        part: "choice",
-        seeds: 20,
-        runs: fixed.into_iter().chain(chosen).map(run).collect(),
-        judge: Box::new(rows),
-    }]
+    vec![Task::new("choice", fixed.into_iter().chain(chosen).map(run).collect(), rows).seeds(20)]
 }

@@ -79,7 +79,7 @@ impl Outage {
         let size = format!("{} kB", (self.size() * 1e3).round());
         let until = AT_S + self.lasts_s + 90;
         let text = scenario(&title, until, &[OURS], &[("one", one), ("two", two)]) + &bulk(Some(&size));
-        Task { part, seeds, runs: vec![(name, text)], judge: Box::new(move |seen| self.rows(&seen[0])) }
+        Task::new(part, vec![(name, text)], move |seen| self.rows(&seen[0])).seeds(seeds)
     }
 
     fn rows(self, seen: &Seen) -> Vec<Row> {
@@ -87,8 +87,7 @@ impl Outage {
         let head = seen.head(ID, &case, OURS);
         let found = seen.stack(OURS);
         let survives = |s: &StackSeen| s.bulk(|f| Some(f64::from(u8::from(f.completed && f.intact == Some(true)))));
-        let mut whole = head.row("completed", "share", &found.map(survives).unwrap_or_default());
-        judge(&mut whole, Aim::AtLeast(1.0));
+        let whole = head.row("completed", "share", &found.map(survives).unwrap_or_default()).judged(Aim::AtLeast(1.0));
         // Of a full packet.
         let way = self.way();
         let rtt_ms = way.delay_us as f64 / 1e3 * 2.0 + 12_000.0 / way.bps as f64 * 1e3;

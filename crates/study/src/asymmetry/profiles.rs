@@ -73,7 +73,7 @@ pub(super) fn tasks(edition: Edition) -> Vec<Task> {
             rows.extend(judged);
             rows
         };
-        Task { part: "profiles", seeds, runs, judge: Box::new(judge_all) }
+        Task::new("profiles", runs, judge_all).seeds(seeds)
     };
     PROFILES.into_iter().map(task).collect()
 }

@@ -65,15 +65,14 @@ impl When {
             + "[links.up]\nlanes = [\"dsl\", \"mobile\"]\nmetered = [\"mobile\"]\n"
             + &format!("[flows.before]\napp = \"upload\"\n{ends}size = \"100 kB\"\nstart = \"2 s\"\n")
             + &format!("[flows.{BULK}]\napp = \"{app}\"\n{ends}size = \"{kb} kB\"\nstart = \"{start} s\"\n");
-        Task { part, seeds, runs: vec![(name, text)], judge: Box::new(move |seen| self.rows(&seen[0])) }
+        Task::new(part, vec![(name, text)], move |seen| self.rows(&seen[0])).seeds(seeds)
     }
 
     fn rows(self, seen: &Seen) -> Vec<Row> {
         let head = seen.head(ID, &[("metered reserve", json!(self.words()))], OURS);
         let found = seen.stack(OURS);
         let survives = |s: &StackSeen| s.bulk(|f| Some(f64::from(u8::from(f.completed && f.intact == Some(true)))));
-        let mut whole = head.row("completed", "share", &found.map(survives).unwrap_or_default());
-        judge(&mut whole, Aim::AtLeast(1.0));
+        let whole = head.row("completed", "share", &found.map(survives).unwrap_or_default()).judged(Aim::AtLeast(1.0));
         let (metric, values) = match self {
             Self::Upload => {
                 let until = (FAILS_S + JUDGED_S) as f64;

@@ -1,8 +1,8 @@
 //! What a cell's Record holds, read once: what arrived when, and how long echoes took.
 
 use super::net::{BULK, ECHO};
-use crate::cells::Head;
-use serde_json::{Map, Value};
+use crate::cells::{Head, joined};
+use serde_json::Value;
 use std::path::Path;
 use wavelane_measure::{percentile, ranked_ms};
 use wavelane_run::figures::FlowFigures;
@@ -66,8 +66,7 @@ impl Seen {
 
     /// What all rows of one stack in this cell share.
     pub(super) fn head(&self, id: &'static str, case: &[(&str, Value)], stack: &str) -> Head {
-        let case: Map<String, Value> = case.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-        Head { id, backend: self.backend.clone(), case, stack: stack.to_owned() }
+        Head::new(id, &self.backend, case, stack)
     }
 
     /// A stack's results.
@@ -151,11 +150,6 @@ impl StackSeen {
     pub(super) fn bulk(&self, figure: impl Fn(&FlowFigures) -> Option<f64>) -> Vec<f64> {
         crate::cells::values(&self.result, BULK, figure)
     }
-}
-
-/// Values per seed joined, as far as both have them.
-pub(super) fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
 }
 
 /// The larger of two per seed.

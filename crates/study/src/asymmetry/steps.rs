@@ -1,10 +1,10 @@
 //! Steps of rate and delay every 15 s, as a satellite's handovers bring.
 
 use super::net::{Lane, Way, bulk, change, echo, scenario};
-use super::seen::{Seen, joined};
+use super::seen::Seen;
 use super::thin::FULL_OVER_PAYLOAD;
 use super::{ID, OURS, STACKS, Task};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, joined, judge};
 use crate::document::Row;
 use serde_json::json;
 
@@ -51,10 +51,8 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
         let share = found.map(|s| s.bulk(|f| Some(f.link_share? * FULL_OVER_PAYLOAD))).unwrap_or_default();
         let p95 = found.map(|s| s.echo(95, FROM_S, until)).unwrap_or_default();
         let times = joined(&p95, &unloaded, |p95, p50| p95 / p50);
-        let mut share = head.row("limit_share", "ratio", &share);
-        share.bound = Some(1_437.0 / 1_448.0);
-        let mut echo = head.row("echo_p95_over_unloaded", "ratio", &times);
-        echo.bound = Some(1.0);
+        let mut share = head.row("limit_share", "ratio", &share).bound_by(1_437.0 / 1_448.0);
+        let mut echo = head.row("echo_p95_over_unloaded", "ratio", &times).bound_by(1.0);
         if stack == OURS {
             judge(&mut share, Aim::AtLeast(SHARE));
             judge(&mut echo, Aim::AtMost(ECHO_TIMES));
@@ -69,10 +67,5 @@ fn rows(seen: &[Seen]) -> Vec<Row> {
 pub(super) fn tasks() -> Vec<Task> {
     let loaded = text("Rate and delay step every 15 s", &STACKS, &(bulk(None) + &echo(64, 100)));
     let idle = text("Rate and delay step every 15 s, idle", &["tcp-cubic"], &echo(64, 100));
-    vec![Task {
-        part: "steps",
-        seeds: 5,
-        runs: vec![("steps".into(), loaded), ("steps-idle".into(), idle)],
-        judge: Box::new(rows),
-    }]
+    vec![Task::new("steps", vec![("steps".into(), loaded), ("steps-idle".into(), idle)], rows).seeds(5)]
 }

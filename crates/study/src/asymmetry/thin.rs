@@ -1,9 +1,9 @@
 //! Return paths that carry a hundredth of the forward path and less: what returns is acknowledgements.
 
 use super::net::{Lane, Way, bulk, echo, scenario};
-use super::seen::{Seen, joined};
+use super::seen::Seen;
 use super::{ID, LAB, OURS, STACKS, Task};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, joined};
 use crate::document::{Edition, Row};
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ impl Thin {
             runs.push((format!("{name}-idle"), idle));
         }
         let seeds = if self.part == LAB { 1 } else { 3 };
-        Task { part: self.part, seeds, runs, judge: Box::new(move |seen| self.rows(seen)) }
+        Task::new(self.part, runs, move |seen| self.rows(seen)).seeds(seeds)
     }
 
     fn case(&self) -> Vec<(&'static str, Value)> {
@@ -133,9 +133,7 @@ impl Thin {
             let head = loaded.head(ID, &case, stack);
             let Some(found) = loaded.stack(stack) else {
                 if ours {
-                    let mut row = head.row("limit_share", "ratio", &[]);
-                    judge(&mut row, Aim::AtLeast(self.share));
-                    rows.push(row);
+                    rows.push(head.row("limit_share", "ratio", &[]).judged(Aim::AtLeast(self.share)));
                 }
                 continue;
             };
@@ -145,20 +143,14 @@ impl Thin {
             made[0].0.bound = Some(1_437.0 / 1_448.0);
             if self.echo_every_ms.is_some() {
                 let p95 = found.echo(95, ECHO_FROM_S, self.seconds as f64);
-                let mut row =
-                    head.row("echo_p95_over_unloaded", "ratio", &joined(&p95, &unloaded, |p95, p50| p95 / p50));
-                row.bound = Some(1.0);
+                let times = joined(&p95, &unloaded, |p95, p50| p95 / p50);
+                let row = head.row("echo_p95_over_unloaded", "ratio", &times).bound_by(1.0);
                 made.push((row, Aim::AtMost(self.echo_times)));
                 let count = found.echo_count(ECHO_FROM_S, self.seconds as f64) as f64;
                 made.push((head.row("echoes", "echoes", &[count]), Aim::AtLeast(ECHOES_MIN as f64)));
             }
             made.extend(self.back_row(loaded, idle, stack));
-            for (mut row, aim) in made {
-                if ours {
-                    judge(&mut row, aim);
-                }
-                rows.push(row);
-            }
+            rows.extend(made.into_iter().map(|(row, aim)| if ours { row.judged(aim) } else { row }));
         }
         rows
     }

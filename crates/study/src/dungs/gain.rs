@@ -60,10 +60,8 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
             let case = [("loss_percent", json!(f64::from(loss) / 10.0)), ("wired_rtt_ms", json!(wired))];
             let here = name(loss, wired);
             for stack in [CUBIC, BBR] {
-                let mut row =
-                    At("map", &case, stack).row(("goodput_bps", "bit/s"), &goodputs(&here, stack), Want::Nothing);
-                row.bound = Some(RATE_BPS * 1_448.0 / 1_500.0 * (1.0 - f64::from(loss) / 1_000.0));
-                rows.push(row);
+                let row = At("map", &case, stack).row(("goodput_bps", "bit/s"), &goodputs(&here, stack), Want::Nothing);
+                rows.push(row.bound_by(RATE_BPS * 1_448.0 / 1_500.0 * (1.0 - f64::from(loss) / 1_000.0)));
             }
             for (split, own) in SPLITS {
                 let head = At("map", &case, split);

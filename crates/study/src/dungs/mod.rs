@@ -17,15 +17,14 @@ mod wlan;
 
 pub(crate) use page::charts;
 
-use crate::cells::{Aim, Head, judge, judge_between};
+use crate::cells::{Aim, Head, fingerprint_of};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use net::Path;
 use seen::Seen;
-use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
+use serde_json::Value;
 use wavelane_run::{RunError, RunHooks};
 
 /// The study's id.
@@ -55,9 +54,7 @@ pub(super) struct Run {
 impl Run {
     /// Stands for it in a file's name.
     fn key(&self) -> String {
-        let digest =
-            Sha256::digest(format!("{} {} {} {:?}", self.stack, self.seed, self.text, (&self.points, self.drawn)));
-        digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
+        fingerprint_of(&format!("{} {} {} {:?}", self.stack, self.seed, self.text, (&self.points, self.drawn)))
     }
 }
 
@@ -152,14 +149,12 @@ struct At<'a>(&'static str, &'a [(&'static str, Value)], &'static str);
 
 impl At<'_> {
     fn row(&self, (metric, unit): (&str, &str), values: &[f64], want: Want) -> Row {
-        let case: Map<String, Value> = self.1.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        let mut row = Head { id: self.0, backend: "sim".into(), case, stack: self.2.into() }.row(metric, unit, values);
+        let row = Head::sim(self.0, self.1, self.2).row(metric, unit, values);
         match want {
-            Want::Nothing => {}
-            Want::One(aim) => judge(&mut row, aim),
-            Want::Between(low, high) => judge_between(&mut row, low, high),
+            Want::Nothing => row,
+            Want::One(aim) => row.judged(aim),
+            Want::Between(low, high) => row.between(low, high),
         }
-        row
     }
     /// With the source's figure and what physics bounds.
     fn beside(
@@ -217,8 +212,7 @@ pub(crate) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let runs = runs(options.edition, |part| options.wants(part));
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "runs", workers: options.workers(), hooks };
     let kept = Kept::open(options, ID);
     let cost = |run: &Run| f64::from(run.seconds);
     let seen = runner.run_kept(&kept, &runs, cost, Run::key, |run| seen::observe(run, options, hooks))?;

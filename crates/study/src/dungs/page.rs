@@ -4,7 +4,7 @@ use super::seen::{Curve, Seen, kept};
 use crate::document::StudyDocument;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use wavelane_report::Chart;
+use wavelane_report::{Chart, Curves, gathered};
 
 const FILE: &str = "curves.json";
 /// Largest file that is read back.
@@ -22,7 +22,7 @@ pub(crate) fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
     let text = wavelane_scenario::read_regular(&folder.join(super::ID).join(FILE), FILE_MAX).unwrap_or_default();
     let runs: Value = serde_json::from_str(&text).unwrap_or_default();
     let mut charts = over_time(&runs);
-    charts.push(chart(
+    charts.push(Chart::new(
         "sawtooth",
         "After an outage the sender waits up to as long again; a proxy whose half on the air tries every 3 s does not",
         ["outage (s)", "until data flows again (s)"],
@@ -39,7 +39,7 @@ pub(crate) fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         let curves = by_case(document, metric, "wired_rtt_ms", |row| {
             format!("{}, {} % lost", row.stack, row.case.get("loss_percent").cloned().unwrap_or_default())
         });
-        let chart = chart(name, title, ["wired round trip (ms)", "ratio, log scale"], curves);
+        let chart = Chart::new(name, title, ["wired round trip (ms)", "ratio, log scale"], curves);
         charts.push(Chart { log: true, aim: Some((1.0, "no gain".into())), ..chart });
     }
     charts
@@ -76,25 +76,25 @@ fn over_time(runs: &Value) -> Vec<Chart> {
     let jumps = [("e5-ap", "UDP"), ("e6-ap", "TCP, 8 kB window"), ("e5-ad-hoc", "UDP, ad hoc")];
     let jumps = jumps.map(|(name, word)| (word.to_owned(), seconds(name)));
     vec![
-        chart(
+        Chart::new(
             "throughput",
             "Behind a proxy the server fills its buffer and then sends in bursts, when there is room; the mobile receives as end to end",
             ["time (s)", "throughput in the last second (Mbit/s)"],
             each("rate", 1e-6),
         ),
-        chart(
+        Chart::new(
             "round-trips",
             "Behind a proxy the server sees the wire's round trip alone; the cell's queue stays the proxy's",
             ["time (s)", "round trip to the receiver or proxy (ms)"],
             each("rtt", 1.0),
         ),
-        chart(
+        Chart::new(
             "acks",
             "With three segments an acknowledgement the first ones wait for the timer, twice",
             ["time (s)", "acknowledged (kB)"],
             acks.to_vec(),
         ),
-        chart(
+        Chart::new(
             "jumps",
             "Bluetooth's scheduler moves between an asymmetric and a symmetric level: the throughput jumps",
             ["time (s)", "throughput in half a second (kbit/s)"],
@@ -106,36 +106,7 @@ fn over_time(runs: &Value) -> Vec<Chart> {
 /// How much of the start is drawn.
 const ACKS_S: f64 = 3.0;
 
-fn by_case(
-    document: &StudyDocument,
-    metric: &str,
-    key: &str,
-    name: impl Fn(&crate::Row) -> String,
-) -> Vec<(String, Curve)> {
+fn by_case(document: &StudyDocument, metric: &str, key: &str, name: impl Fn(&crate::Row) -> String) -> Curves {
     let rows = document.rows.iter().filter(|row| row.metric == metric && !row.case.contains_key("rto_floor_ms"));
-    let points = rows.filter_map(|row| Some((name(row), row.case.get(key)?.as_f64()?, row.value?)));
-    let mut found: Vec<(String, Curve)> = Vec::new();
-    for (name, x, y) in points {
-        match found.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push((x, y)),
-            None => found.push((name, vec![(x, y)])),
-        }
-    }
-    found
-}
-
-fn chart(name: &'static str, title: &str, [x_label, y_label]: [&str; 2], curves: Vec<(String, Curve)>) -> Chart {
-    let (x_label, y_label) = (x_label.to_owned(), y_label.to_owned());
-    Chart {
-        name,
-        title: title.into(),
-        x_label,
-        y_label,
-        log: false,
-        x_log: false,
-        dots: false,
-        bars: false,
-        curves,
-        aim: None,
-    }
+    gathered(rows.filter_map(|row| Some((name(row), row.case.get(key)?.as_f64()?, row.value?))))
 }

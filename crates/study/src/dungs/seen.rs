@@ -2,17 +2,17 @@
 
 use super::Run;
 use super::net::BULK;
+use crate::observe::{ready, run_stack, short};
 use crate::{StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
-use wavelane_base::Seed;
 use wavelane_measure::{mean, percentile};
 use wavelane_probe::trace::{self, BIN_S, Direction};
 use wavelane_run::figures::of_run;
-use wavelane_run::{Backend, BackendError, CaptureExtent, FlowRaw, RunContext, RunError, RunHooks, StackRaw};
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_run::{CaptureExtent, FlowRaw, RunContext, RunError, RunHooks, StackRaw};
+use wavelane_scenario::Scenario;
 
 /// Points of a curve that is drawn.
 const CURVE_MAX: usize = 200;
@@ -72,11 +72,6 @@ pub(super) struct Point {
     pub(super) acked: Curve,
 }
 
-/// To six digits: a kept result reads back as it was.
-fn short(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
 impl Seen {
     pub(super) fn point(&self, place: &str) -> Option<&Point> {
         self.points.iter().find(|point| point.place == place)
@@ -90,9 +85,7 @@ impl Seen {
 
 /// Runs it.
 pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
-    let mut scenario = Scenario::parse(&run.text, Path::new("."))?;
-    scenario.seed = Seed(options.seed.0 + run.seed);
-    let stack = Stack::from_word(run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
+    let (scenario, stack) = ready(&run.text, run.stack, options.seed.0 + run.seed)?;
     let out = options.out.join(super::ID).join(format!("captures-{}", run.key()));
     let pcap = out.join("pcap");
     let unwritable = |e: std::io::Error| RunError::Unwritable { path: pcap.clone(), why: e.to_string() };
@@ -108,11 +101,7 @@ pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -
         progress: &mut |_| {},
         cancelled: hooks.cancelled,
     };
-    let raw = wavelane_sim::SimBackend.run_stack(&scenario, stack, scenario.seed, &mut context);
-    let raw = raw.map_err(|error| match error {
-        BackendError::Cancelled => RunError::Cancelled,
-        error => RunError::Stack { stack, seed: scenario.seed.0, error },
-    });
+    let raw = run_stack(&mut wavelane_sim::SimBackend, (&scenario, stack), &mut context);
     let seen = raw.and_then(|raw| {
         let mut seen = of_raw(&scenario, &raw);
         let traced: Result<Vec<Traced>, RunError> = run
@@ -128,7 +117,7 @@ pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -
     if captured {
         std::fs::remove_dir_all(&out).map_err(unwritable)?;
     }
-    Ok(seen?)
+    seen
 }
 
 fn of_raw(scenario: &Scenario, raw: &StackRaw) -> Seen {

@@ -217,10 +217,8 @@ fn positions(found: &Found<'_>, edition: Edition) -> Vec<Row> {
             rows.push(head.row(("of_position_1", "ratio"), &ratio, want));
             let repeated = found.values(&name, STACK, |seen| Some(seen.point(sender(app))?.repeated));
             // A count of a few: its mean, and no interval.
-            let mut row = head.row(("retransmissions", "segments"), &repeated, Want::Nothing);
-            row.ci95 = None;
-            crate::cells::judge(&mut row, Aim::AtMost(1.0));
-            rows.push(Row { published: Some(0.0), ..row });
+            let row = head.row(("retransmissions", "segments"), &repeated, Want::Nothing);
+            rows.push(Row { ci95: None, ..row }.judged(Aim::AtMost(1.0)).published_as(0.0));
         }
     }
     rows

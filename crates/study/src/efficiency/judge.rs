@@ -3,7 +3,7 @@
 use super::{BULK, ECHO, FETCHES, ID, Loss, RATE};
 use crate::cells::{Aim, Head, judge, pairs, unproven, values};
 use crate::document::{Edition, Row};
-use serde_json::{Map, json};
+use serde_json::json;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult, Verdict};
@@ -36,9 +36,7 @@ const EXCESS: f64 = 1.01;
 /// Judges one cell.
 pub(super) fn cell(loss: &Loss, document: &RunDocument, edition: Edition) -> Vec<Row> {
     let case = [("loss", json!(loss.words))];
-    let case: Map<_, _> = case.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
-    let head =
-        |stack: &str| Head { id: ID, backend: document.backend.clone(), case: case.clone(), stack: stack.into() };
+    let head = |stack: &str| Head::new(ID, &document.backend, &case, stack);
     let mut rows = Vec::new();
     for stack in &document.stacks {
         let mut found = measured(&head(&stack.stack), loss, stack);
@@ -52,9 +50,7 @@ pub(super) fn cell(loss: &Loss, document: &RunDocument, edition: Edition) -> Vec
         rows.push(row);
     }
     let Some(ours) = document.stacks.iter().find(|s| s.stack == "wavelane") else {
-        let mut row = head("wavelane").row("limit_share", "share", &[]);
-        judge(&mut row, Aim::AtLeast(SHARE_AIM));
-        rows.push(row);
+        rows.push(head("wavelane").row("limit_share", "share", &[]).judged(Aim::AtLeast(SHARE_AIM)));
         return rows;
     };
     for rival in document.stacks.iter().filter(|s| s.stack != ours.stack) {
@@ -99,12 +95,10 @@ pub(super) fn carried(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row>
     let echo = |figure: fn(&FlowFigures) -> Option<f64>| values(stack, ECHO, figure);
     let mut rows = Vec::new();
     let goodput = bulk(|f| f.goodput_bps);
-    let mut row = head.row("goodput_bps", "bit/s", &goodput);
-    row.bound = Some(limit);
+    let mut row = head.row("goodput_bps", "bit/s", &goodput).bound_by(limit);
     row.why = "application bytes at the receiver, from 2 s after the first byte on".into();
     rows.push(row);
-    let mut row = head.row("goodput_whole_bps", "bit/s", &bulk(whole));
-    row.bound = Some(limit);
+    let mut row = head.row("goodput_whole_bps", "bit/s", &bulk(whole)).bound_by(limit);
     row.why = "the same from connect() on".into();
     rows.push(row);
     let shares: Vec<f64> = goodput.iter().map(|g| limit_share(loss, *g)).collect();
@@ -121,14 +115,14 @@ pub(super) fn carried(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row>
         row.bound = Some(BASE_MS);
         rows.push(row);
     }
-    let mut row = head.row("age_p95_ms", "ms", &bulk(|f| f.age_p95_ms));
-    row.bound = Some(BASE_MS / 2.0);
+    let mut row = head.row("age_p95_ms", "ms", &bulk(|f| f.age_p95_ms)).bound_by(BASE_MS / 2.0);
     row.why = "of the download's bytes, from the sender's write to the receiver's read".into();
     rows.push(row);
     let pooled = |value: Option<f64>| value.into_iter().collect::<Vec<_>>();
-    let mut row = head.row("wire_bytes_per_delivered_byte", "ratio", &pooled(stack.wire_bytes_per_delivered_byte));
-    row.bound = Some(IP_PER_TCP_BYTE / (1.0 - loss.share));
-    rows.push(row);
+    rows.push(
+        head.row("wire_bytes_per_delivered_byte", "ratio", &pooled(stack.wire_bytes_per_delivered_byte))
+            .bound_by(IP_PER_TCP_BYTE / (1.0 - loss.share)),
+    );
     rows
 }
 
@@ -195,23 +189,23 @@ pub(super) fn against(head: &Head, loss: &Loss, ours: &StackResult, rival: &Stac
         }
     };
     let over = |a: f64, b: f64| a / (b + ECHO_ALLOWANCE_MS);
-    let mut row = head.row("rtt_p95_ratio", "ratio", &pairs(ours, rival, ECHO, |f| f.rtt_p95_ms, over));
-    judge(&mut row, Aim::AtMost(ECHO_RATIO_AIM));
+    let row = head.row("rtt_p95_ratio", "ratio", &pairs(ours, rival, ECHO, |f| f.rtt_p95_ms, over));
+    let mut row = row.judged(Aim::AtMost(ECHO_RATIO_AIM));
     row.why = format!("ours over {name}'s and {ECHO_ALLOWANCE_MS} ms: {}", row.why);
     no_rival(&mut row);
     rows.push(row);
     if !name.starts_with("tcp-") {
         return rows;
     }
-    let mut row = head.row("age_p95_ratio", "ratio", &pairs(ours, rival, BULK, |f| f.age_p95_ms, |a, b| a / b));
-    judge(&mut row, Aim::AtMost(1.0));
+    let row = head.row("age_p95_ratio", "ratio", &pairs(ours, rival, BULK, |f| f.age_p95_ms, |a, b| a / b));
+    let mut row = row.judged(Aim::AtMost(1.0));
     no_rival(&mut row);
     rows.push(row);
     for (flow, size, _) in FETCHES {
         let head = head.and("size", size);
         for (metric, first) in [("first_byte_less_ms", true), ("total_less_ms", false)] {
-            let mut row = head.row(metric, "ms", &pairs(ours, rival, flow, |f| time_of(f, loss, first), |a, b| a - b));
-            judge(&mut row, if loss.share == 0.0 { Aim::AtMost(LATER_MS) } else { Aim::Below(0.0) });
+            let row = head.row(metric, "ms", &pairs(ours, rival, flow, |f| time_of(f, loss, first), |a, b| a - b));
+            let mut row = row.judged(if loss.share == 0.0 { Aim::AtMost(LATER_MS) } else { Aim::Below(0.0) });
             row.why = format!("ours less {name}'s: {}", row.why);
             rows.push(row);
         }

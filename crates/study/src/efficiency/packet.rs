@@ -2,7 +2,7 @@
 
 use super::judge::limit_share;
 use super::{BULK, ECHO, ID, LOSSES, Loss, bulk_text, link_text};
-use crate::cells::{Aim, Head, judge, unproven, values};
+use crate::cells::{Aim, Head, unproven, values};
 use crate::document::{Edition, Row};
 use serde_json::json;
 use wavelane_run::{PacketFigures, RunDocument, StackResult, Verdict};
@@ -81,15 +81,14 @@ fn lossy(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
     let goodput = values(stack, BULK, |f| f.goodput_bps);
     let mut all = vec![head.row("goodput_bps", "bit/s", &goodput)];
     let limit: Vec<f64> = goodput.iter().map(|g| limit_share(loss, *g)).collect();
-    let mut row = head.row("limit_share", "share", &limit);
-    judge(&mut row, Aim::AtLeast(SHARE_AIM));
-    all.push(row);
+    all.push(head.row("limit_share", "share", &limit).judged(Aim::AtLeast(SHARE_AIM)));
     let sender = stack.kernels.iter().filter(|k| k.node == SENDER && k.segments_sent > 0);
     let repeats: Vec<f64> = sender.map(|k| k.segments_repeated as f64 / k.segments_sent as f64).collect();
-    let mut row = head.row("kernel_retransmit_share", "share", &repeats);
-    judge(&mut row, Aim::Below(RETRANSMIT_AIM));
-    row.why = format!("{}; segments that the sender's kernel repeated over those it sent", row.why);
-    all.push(row);
+    all.push(
+        head.row("kernel_retransmit_share", "share", &repeats)
+            .judged(Aim::Below(RETRANSMIT_AIM))
+            .noting("segments that the sender's kernel repeated over those it sent"),
+    );
     all.push(head.row("rtt_p95_ms", "ms", &values(stack, ECHO, |f| f.rtt_p95_ms)));
     all.push(head.row("repeat_share", "share", &shares(stack, |p| p.packets_repeated)));
     all.push(head.row("spurious_copy_share", "share", &shares(stack, |p| p.packets_spurious)));
@@ -100,8 +99,8 @@ fn lossy(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
 fn lossless(head: &Head, stack: &StackResult) -> Vec<Row> {
     let goodput = head.row("goodput_bps", "bit/s", &values(stack, BULK, |f| f.goodput_bps));
     let repeats = head.row("repeat_share", "share", &shares(stack, |p| p.packets_repeated));
-    let mut row = head.row("spurious_copy_share", "share", &shares(stack, |p| p.packets_spurious));
-    judge(&mut row, Aim::Below(SPURIOUS_AIM));
+    let row = head.row("spurious_copy_share", "share", &shares(stack, |p| p.packets_spurious));
+    let mut row = row.judged(Aim::Below(SPURIOUS_AIM));
     let least = stack.packets.iter().map(|p| p.packets_sent).min().unwrap_or(0);
     row.why = format!("{}; copies of what had arrived, of at least {least} packets a run", row.why);
     if least < PACKETS_MIN {

@@ -6,19 +6,17 @@
 
 use super::cases::{OTHERS, RATES, RING, SLOW_ROUTER, TXQUEUELEN, WRT54TM_KBIT};
 use super::{Found, Place};
-use crate::cells::{Aim, Head, judge, judge_between, unproven};
+use crate::cells::{Aim, Head, joined, unproven};
 use crate::document::Row;
 use crate::home::{Air, BACK, Home, PACKET_BITS, PING, SECOND, Seen};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wavelane_measure::mean;
-use wavelane_run::Verdict;
 
 /// Seconds from which on the queue stands.
 const SETTLE_S: u64 = 10;
 
 fn head(place: Place, id: &'static str, home: &Home, case: &[(&str, Value)]) -> Head {
-    let case: Map<String, Value> = case.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-    Head { id, backend: place.word().into(), case, stack: format!("tcp-{}", home.control) }
+    Head::new(id, place.word(), case, &format!("tcp-{}", home.control))
 }
 
 /// Milliseconds that `packets` take at a rate.
@@ -33,25 +31,11 @@ fn kbit(home: &Home) -> u32 {
     }
 }
 
-/// Within this share of the bound.
-fn near(row: &mut Row, bound: f64, share: f64) {
-    row.bound = Some(bound);
-    judge_between(row, bound * (1.0 - share), bound * (1.0 + share));
-}
-
-/// Values per seed joined, as far as both have them.
-fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
-}
-
 /// Rows of runs that all happened; else one row that says which did not.
 fn rows_of(found: &[Found<'_>], head: &Head, make: impl Fn(&[&Seen]) -> Vec<Row>) -> Vec<Row> {
     let seen: Vec<&Seen> = found.iter().filter_map(|f| f.seen.as_ref()).collect();
     if seen.len() < found.len() {
-        let mut row = head.row("rtt_p50_ms", "ms", &[]);
-        row.verdict = Verdict::Inconclusive;
-        row.why = "a run of this experiment could not be made here".into();
-        return vec![row];
+        return vec![head.row("rtt_p50_ms", "ms", &[]).inconclusive("a run of this experiment could not be made here")];
     }
     let stacks: Vec<_> = seen.iter().map(|seen| seen.stack()).collect();
     let mut rows = make(&seen);
@@ -64,21 +48,19 @@ pub(super) fn growth(place: Place, medium: &str, found: &Found<'_>) -> Vec<Row> 
     let second = Head { id: "S3-E2a'", ..head.clone() };
     rows_of(std::slice::from_ref(found), &head, |seen| {
         let seen = seen[0];
-        let mut peak = head.row("rtt_peak_ms", "ms", &seen.peak(PING));
-        judge_between(&mut peak, 450.0, 750.0);
-        (peak.published, peak.bound) = (Some(600.0), Some(packets_ms(TXQUEUELEN + RING, kbit(found.home))));
-        let mut rise = head.row("rise_spearman", "index", &seen.rise(PING, 20));
-        judge(&mut rise, Aim::Above(0.8));
-        let mut time = head.row("time_to_80_percent_s", "s", &seen.time_to_80(PING, found.home.seconds));
-        judge_between(&mut time, 2.0, 40.0);
-        time.published = Some(20.0);
+        let peak = head
+            .row("rtt_peak_ms", "ms", &seen.peak(PING))
+            .between(450.0, 750.0)
+            .published_as(600.0)
+            .bound_by(packets_ms(TXQUEUELEN + RING, kbit(found.home)));
+        let rise = head.row("rise_spearman", "index", &seen.rise(PING, 20)).judged(Aim::Above(0.8));
+        let time = head.row("time_to_80_percent_s", "s", &seen.time_to_80(PING, found.home.seconds));
+        let time = time.between(2.0, 40.0).published_as(20.0);
         let spread = joined(&seen.loaded(PING, 0, 900), &seen.loaded(PING, 0, 100), |high, low| high - low);
-        let mut jitter = head.row("rtt_p90_minus_p10_ms", "ms", &spread);
-        judge(&mut jitter, Aim::Above(100.0));
+        let jitter = head.row("rtt_p90_minus_p10_ms", "ms", &spread).judged(Aim::Above(100.0));
         let other =
             joined(&seen.loaded(SECOND, SETTLE_S, 500), &seen.loaded(PING, SETTLE_S, 500), |two, one| two / one);
-        let mut share = second.row("rtt_of_first", "ratio", &other);
-        judge(&mut share, Aim::Below(0.1));
+        let share = second.row("rtt_of_first", "ratio", &other).judged(Aim::Below(0.1));
         vec![peak, rise, time, jitter, share]
     })
 }
@@ -91,10 +73,10 @@ pub(super) fn lengths(place: Place, lengths: &[u32], found: &[Found<'_>]) -> Vec
         .collect();
     rows_of(found, &heads[0], |seen| {
         let one = |i: usize| {
-            let mut row = heads[i].row("rtt_p95_ms", "ms", &seen[i].top(PING, SETTLE_S));
-            near(&mut row, packets_ms(lengths[i] + RING, kbit(found[i].home)), 0.2);
-            row.published = (lengths[i] == 0).then_some(100.0);
-            row
+            heads[i]
+                .row("rtt_p95_ms", "ms", &seen[i].top(PING, SETTLE_S))
+                .near(packets_ms(lengths[i] + RING, kbit(found[i].home)), 0.2)
+                .published_as((lengths[i] == 0).then_some(100.0))
         };
         (0..lengths.len()).map(one).collect()
     })
@@ -112,23 +94,19 @@ pub(super) fn rates(place: Place, medium: &str, found: &[Found<'_>]) -> Vec<Row>
             let (rtt, goodput) = (seen[i].top(PING, half), seen[i].goodput(half, found[i].home.seconds));
             let held = joined(&rtt, &goodput, |ms, bps| ms / 1e3 * bps / (1_448.0 * 8.0));
             products.extend(mean(&held));
-            let mut row = head.row("rtt_p95_ms", "ms", &rtt);
-            if *mbit == 6 {
-                near(&mut row, packets_ms(TXQUEUELEN + RING, RATES[i].1), 0.2);
-            }
-            row.bound = Some(packets_ms(TXQUEUELEN + RING, RATES[i].1));
-            rows.push(row);
-            let mut carried = head.row("goodput_bps", "bit/s", &goodput);
-            carried.bound = Some(f64::from(RATES[i].1) * 1e3 * 1_448.0 / 1_500.0).filter(|_| medium == "cable");
-            rows.push(carried);
+            let bound = packets_ms(TXQUEUELEN + RING, RATES[i].1);
+            let row = head.row("rtt_p95_ms", "ms", &rtt);
+            rows.push(if *mbit == 6 { row.near(bound, 0.2) } else { row.bound_by(bound) });
+            rows.push(
+                head.row("goodput_bps", "bit/s", &goodput)
+                    .bound_by(Some(f64::from(RATES[i].1) * 1e3 * 1_448.0 / 1_500.0).filter(|_| medium == "cable")),
+            );
             rows.push(head.row("rtt_times_goodput_packets", "packets", &held));
         }
         let spread =
             products.iter().copied().fold(f64::MIN, f64::max) / products.iter().copied().fold(f64::MAX, f64::min);
-        let mut constant = claim.row("rtt_times_goodput_spread", "ratio", &[spread]);
-        judge(&mut constant, Aim::AtMost(1.15));
-        constant.why = format!("{}; largest over smallest of the four rates", constant.why);
-        rows.push(constant);
+        let row = claim.row("rtt_times_goodput_spread", "ratio", &[spread]);
+        rows.push(row.judged(Aim::AtMost(1.15)).noting("largest over smallest of the four rates"));
         rows
     })
 }
@@ -138,16 +116,18 @@ pub(super) fn web(place: Place, found: &Found<'_>, pages: usize) -> Vec<Row> {
     rows_of(std::slice::from_ref(found), &head, |seen| {
         let limit = found.home.seconds as f64 * 1e3;
         let (idle, busy) = (seen[0].pages(0..1, limit), seen[0].pages(1..pages, limit));
-        let mut ratio = head.row("page_over_idle", "ratio", &joined(&busy, &idle, |busy, idle| busy / idle));
-        judge(&mut ratio, Aim::AtLeast(5.0));
+        let ratio = head.row("page_over_idle", "ratio", &joined(&busy, &idle, |busy, idle| busy / idle));
+        let ratio = ratio.judged(Aim::AtLeast(5.0));
         let rtt = seen[0].loaded(PING, 30, 500);
-        let mut rounds = head.row("page_over_rtt", "round trips", &joined(&busy, &rtt, |busy, rtt| busy / rtt));
-        judge(&mut rounds, Aim::AtLeast(4.0));
-        rounds.why = format!("{}; one to connect and three windows, without the name's look-up", rounds.why);
+        let rounds = head
+            .row("page_over_rtt", "round trips", &joined(&busy, &rtt, |busy, rtt| busy / rtt))
+            .judged(Aim::AtLeast(4.0))
+            .noting("one to connect and three windows, without the name's look-up");
         vec![ratio, rounds, head.row("page_ms", "ms", &busy), head.row("page_idle_ms", "ms", &idle)]
     })
 }
 
+/// The source's "a bit over a hundred" cannot be with the ring of 256 that it supposes.
 pub(super) fn rings(place: Place, rings: &[u32], found: &[Found<'_>]) -> Vec<Row> {
     let heads: Vec<Head> = rings
         .iter()
@@ -156,11 +136,8 @@ pub(super) fn rings(place: Place, rings: &[u32], found: &[Found<'_>]) -> Vec<Row
         .collect();
     rows_of(found, &heads[0], |seen| {
         let one = |i: usize| {
-            let mut row = heads[i].row("rtt_p95_ms", "ms", &seen[i].top(PING, SETTLE_S));
-            near(&mut row, packets_ms(rings[i], kbit(found[i].home)), 0.2);
-            // The source's "a bit over a hundred" cannot be with the ring of 256 that it supposes.
-            row.published = Some(100.0);
-            row
+            let row = heads[i].row("rtt_p95_ms", "ms", &seen[i].top(PING, SETTLE_S));
+            row.near(packets_ms(rings[i], kbit(found[i].home)), 0.2).published_as(100.0)
         };
         (0..rings.len()).map(one).collect()
     })
@@ -170,12 +147,13 @@ pub(super) fn commercial(place: Place, found: &Found<'_>) -> Vec<Row> {
     let head =
         head(place, "S3-E3a", found.home, &[("router", json!("E3000")), ("packets", json!(super::cases::E3000))]);
     rows_of(std::slice::from_ref(found), &head, |seen| {
-        let mut rtt = head.row("rtt_peak_ms", "ms", &seen[0].peak(PING));
-        judge(&mut rtt, Aim::AtLeast(500.0));
-        (rtt.published, rtt.bound) = (Some(500.0), Some(packets_ms(super::cases::E3000, kbit(found.home))));
-        let mut loss = head.row("ping_loss", "share", &seen[0].loss(BACK));
-        judge(&mut loss, Aim::Above(0.0));
-        loss.why = format!("{}; pings by the server, into the queue that overflows", loss.why);
+        let rtt = head
+            .row("rtt_peak_ms", "ms", &seen[0].peak(PING))
+            .judged(Aim::AtLeast(500.0))
+            .published_as(500.0)
+            .bound_by(packets_ms(super::cases::E3000, kbit(found.home)));
+        let loss = head.row("ping_loss", "share", &seen[0].loss(BACK));
+        let loss = loss.judged(Aim::Above(0.0)).noting("pings by the server, into the queue that overflows");
         vec![rtt, loss]
     })
 }
@@ -193,15 +171,11 @@ pub(super) fn no_effect(
         let rtt: Vec<Vec<f64>> = seen.iter().map(|seen| seen.top(PING, SETTLE_S)).collect();
         let mut rows = Vec::new();
         for (values, (f, q)) in rtt.iter().zip(found.iter().zip([TXQUEUELEN, 0])) {
-            let mut row = head(place, id, f.home, &[("txqueuelen", json!(q))]).row("rtt_p95_ms", "ms", values);
-            near(&mut row, packets_ms(packets, kbit(f.home)), 0.2);
-            row.published = published;
-            rows.push(row);
+            let row = head(place, id, f.home, &[("txqueuelen", json!(q))]).row("rtt_p95_ms", "ms", values);
+            rows.push(row.near(packets_ms(packets, kbit(f.home)), 0.2).published_as(published));
         }
         let change = joined(&rtt[0], &rtt[1], |long, none| (long / none - 1.0).abs());
-        let mut row = claim.row("rtt_change", "share", &change);
-        judge(&mut row, Aim::Below(0.1));
-        rows.push(row);
+        rows.push(claim.row("rtt_change", "share", &change).judged(Aim::Below(0.1)));
         rows
     })
 }
@@ -214,17 +188,14 @@ pub(super) fn slow_router(place: Place, mbits: &[u32], found: &[Found<'_>]) -> V
             let case = [("rate", json!(format!("{mbit} Mbit/s"))), ("packets", json!(SLOW_ROUTER))];
             // At these delays the start takes tens of seconds.
             let values = seen[i].top(PING, found[i].home.seconds / 2);
-            let mut row = head(place, "S3-E3c", found[i].home, &case).row("rtt_p95_ms", "ms", &values);
-            near(&mut row, packets_ms(SLOW_ROUTER, kbit(found[i].home)), 0.2);
-            row.published = Some(if *mbit == 6 { 4_000.0 } else { 2_000.0 });
-            rows.push(row);
+            let row = head(place, "S3-E3c", found[i].home, &case).row("rtt_p95_ms", "ms", &values);
+            let published = if *mbit == 6 { 4_000.0 } else { 2_000.0 };
+            rows.push(row.near(packets_ms(SLOW_ROUTER, kbit(found[i].home)), 0.2).published_as(published));
             all.push(values);
         }
         if let [twelve, six] = &all[..] {
-            let mut ratio = claim.row("rtt_6_over_12", "ratio", &joined(six, twelve, |six, twelve| six / twelve));
-            judge_between(&mut ratio, 1.7, 2.3);
-            (ratio.published, ratio.bound) = (Some(2.0), Some(f64::from(RATES[2].1) / f64::from(RATES[3].1)));
-            rows.push(ratio);
+            let row = claim.row("rtt_6_over_12", "ratio", &joined(six, twelve, |six, twelve| six / twelve));
+            rows.push(row.between(1.7, 2.3).published_as(2.0).bound_by(f64::from(RATES[2].1) / f64::from(RATES[3].1)));
         }
         rows
     })
@@ -237,16 +208,16 @@ pub(super) fn gargoyle(place: Place, ring: u32, lengths: [u32; 2], found: &[Foun
         let mut rows = Vec::new();
         for i in 0..2 {
             let case = [("txqueuelen", json!(lengths[i])), ("ring", json!(ring))];
-            let mut row = head(place, "S3-E3e", found[i].home, &case).row("rtt_p95_ms", "ms", &rtt[i]);
-            row.bound = Some(packets_ms(lengths[i] + ring, WRT54TM_KBIT));
-            row.published = Some([1_000.0, 20.0][i]);
-            rows.push(row);
+            let row = head(place, "S3-E3e", found[i].home, &case).row("rtt_p95_ms", "ms", &rtt[i]);
+            rows.push(row.bound_by(packets_ms(lengths[i] + ring, WRT54TM_KBIT)).published_as([1_000.0, 20.0][i]));
         }
-        let mut factor = claim.row("rtt_before_over_after", "ratio", &joined(&rtt[0], &rtt[1], |a, b| a / b));
-        judge(&mut factor, Aim::AtLeast(20.0));
-        (factor.published, factor.bound) =
-            (Some(50.0), Some(f64::from(lengths[0] + ring) / f64::from(lengths[1] + ring)));
-        rows.push(factor);
+        rows.push(
+            claim
+                .row("rtt_before_over_after", "ratio", &joined(&rtt[0], &rtt[1], |a, b| a / b))
+                .judged(Aim::AtLeast(20.0))
+                .published_as(50.0)
+                .bound_by(f64::from(lengths[0] + ring) / f64::from(lengths[1] + ring)),
+        );
         rows
     })
 }
@@ -260,12 +231,12 @@ pub(super) fn remedy(place: Place, kbits: &[u32], found: &[Found<'_>]) -> Vec<Ro
         let seconds = pair[0].home.seconds;
         rows.extend(rows_of(pair, &heads[1], |seen| {
             let before = heads[0].row("rtt_p95_ms", "ms", &seen[0].loaded(PING, SETTLE_S, 950));
-            let mut after = heads[1].row("rtt_p95_ms", "ms", &seen[1].loaded(PING, SETTLE_S, 950));
-            judge(&mut after, Aim::Below(if *kbit > 10_000 { 20.0 } else { 40.0 }));
+            let after = heads[1].row("rtt_p95_ms", "ms", &seen[1].loaded(PING, SETTLE_S, 950));
+            let after = after.judged(Aim::Below(if *kbit > 10_000 { 20.0 } else { 40.0 }));
             let carried = [0, 1].map(|i| seen[i].goodput(SETTLE_S, seconds));
             let goodputs = [0, 1].map(|i| heads[i].row("goodput_bps", "bit/s", &carried[i]));
-            let mut kept = heads[1].row("goodput_of_fifo", "ratio", &joined(&carried[1], &carried[0], |a, b| a / b));
-            judge(&mut kept, Aim::Above(0.95));
+            let kept = heads[1].row("goodput_of_fifo", "ratio", &joined(&carried[1], &carried[0], |a, b| a / b));
+            let kept = kept.judged(Aim::Above(0.95));
             let [fifo, codel] = goodputs;
             vec![before, after, fifo, codel, kept]
         }));

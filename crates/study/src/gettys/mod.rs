@@ -89,9 +89,7 @@ pub(crate) fn run_tasks(
     };
     let (sim, lab): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(|task| task.place == Place::Sim);
     let simulator = || -> Box<dyn Backend> { Box::new(wavelane_sim::SimBackend) };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = options.jobs.unwrap_or(processors);
-    let mut rows = cells::rows_of_all(&sim, workers, (&simulator, options, hooks), rows_of)?;
+    let mut rows = cells::rows_of_all(&sim, options.workers(), (&simulator, options, hooks), rows_of)?;
     if !lab.is_empty() {
         rows.extend(cells::rows_of_all(&lab, 1, (make, options, hooks), rows_of)?);
     }

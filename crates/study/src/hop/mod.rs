@@ -7,21 +7,19 @@ mod population;
 mod rows;
 mod scenes;
 
+use crate::cells::fingerprint_of;
 use crate::document::StudyDocument;
 use crate::elsewhere::{Simulation, Travel, read};
 use crate::kept::Kept;
-use crate::population::simulate;
+use crate::observe::{ready, short, simulate};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use scenes::{Run, Scene};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use wavelane_base::Seed;
 use wavelane_run::figures::{of_radio, of_run};
 use wavelane_run::{RunError, RunHooks};
-use wavelane_scenario::{Scenario, Stack};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop";
@@ -66,16 +64,9 @@ impl Seen {
     }
 }
 
-/// To six digits behind the point: a kept result reads back as it was.
-fn short(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
 /// Runs a stack on a cell, here or on a worker.
 pub(crate) fn work(run: &Simulation, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
-    let mut scenario = Scenario::parse(&run.scenario, Path::new("."))?;
-    scenario.seed = Seed(run.seed);
-    let stack = Stack::from_word(&run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
+    let (scenario, stack) = ready(&run.scenario, &run.stack, run.seed)?;
     let raw = simulate(&scenario, stack, cancelled)?;
     let radio = raw.radios.first().map(|radio| of_radio(radio, scenario.seed));
     let figures = of_run(&scenario, &raw, scenario.seed).into_iter().map(|of| FlowSeen {
@@ -127,9 +118,8 @@ pub(crate) fn run(
     let scenes: Vec<Scene> =
         scenes::all(options.edition, &meshes).into_iter().filter(|scene| options.wants(scene.part)).collect();
     let runs: Vec<&Run> = scenes.iter().flat_map(|scene| &scene.runs).collect();
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
-    let key = |run: &&Run| crate::cells::fingerprint_of(&format!("{} {} {}", run.stack, run.seed, run.text));
+    let runner = Runner { what: "runs", workers: options.workers(), hooks };
+    let key = |run: &&Run| fingerprint_of(&format!("{} {} {}", run.stack, run.seed, run.text));
     let kept = Kept::open(options, ID);
     // Stations cost, above all with thirty flows.
     let cost = |run: &&Run| run.text.len() as f64;

@@ -1,9 +1,9 @@
 //! Rows of the parts, judged.
 
 use super::{Found, OURS, PRESET, Seen};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use wavelane_measure::{jain, mean, percentile};
 
 /// Makes a part's rows of what its scenes gave.
@@ -35,16 +35,6 @@ pub(super) fn all(found: &[Found<'_>]) -> Vec<Row> {
     rows
 }
 
-fn head(id: &'static str, case: &[(&'static str, Value)], stack: &str) -> Head {
-    let case: Map<String, Value> = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    Head { id, backend: "sim".into(), case, stack: stack.into() }
-}
-
-fn judged(mut row: Row, aim: Aim) -> Row {
-    judge(&mut row, aim);
-    row
-}
-
 fn mean_of(seen: &[&Seen], of: impl Fn(&Seen) -> f64) -> f64 {
     mean(&seen.iter().map(|seen| of(seen)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
@@ -71,9 +61,7 @@ fn over_best(found: &Found<'_>, stack: &str) -> f64 {
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    values.sort_by(f64::total_cmp);
-    values
+    crate::cells::sorted(values.filter(|value| value.is_finite()))
 }
 
 /// Percentiles of `values` as rows.
@@ -81,7 +69,7 @@ fn spread(head: &Head, metric: &str, values: &[f64], wanted: &[(u64, Option<Aim>
     let of = |(percent, aim): &(u64, Option<Aim>)| {
         let mut row = head.row(&format!("{metric}_p{percent}"), "ratio", &[]);
         (row.value, row.n) = (percentile(values, *percent), values.len() as u64);
-        aim.map_or(row.clone(), |aim| judged(row, aim))
+        aim.map_or(row.clone(), |aim| row.judged(aim))
     };
     wanted.iter().map(of).collect()
 }
@@ -89,7 +77,7 @@ fn spread(head: &Head, metric: &str, values: &[f64], wanted: &[(u64, Option<Aim>
 fn lowest(head: &Head, metric: &str, values: &[f64], aim: Aim) -> Row {
     let mut row = head.row(&format!("{metric}_lowest"), "ratio", &[]);
     (row.value, row.n) = (values.first().copied(), values.len() as u64);
-    judged(row, aim)
+    row.judged(aim)
 }
 
 /// Goodput of one scene's stacks, with its bound.
@@ -98,8 +86,10 @@ fn goodputs(id: &'static str, found: &Found<'_>) -> Vec<Row> {
     stacks.dedup();
     let of = |(cell, stack): (&str, &str)| {
         let totals: Vec<f64> = found.of(cell, stack).iter().map(|seen| seen.total()).collect();
-        let mut row = head(id, &found.scene.case, stack).and("cell", cell).row("goodput_bps", "bit/s", &totals);
-        row.bound = found.scene.bound;
+        let mut row = Head::sim(id, &found.scene.case, stack)
+            .and("cell", cell)
+            .row("goodput_bps", "bit/s", &totals)
+            .bound_by(found.scene.bound);
         let frames = |of: fn(&Seen) -> f64| mean_of(&found.of(cell, stack), of);
         row.why = format!(
             "{:.0} data frames/s, {:.0} of them without their ACK; {:.0} ACKs, CTS and RTS",
@@ -117,7 +107,7 @@ fn links(found: &[&Found<'_>]) -> Vec<Row> {
     for stack in [OURS, PRESET] {
         let ours = stack == OURS;
         let aim = |aim: f64| ours.then_some(Aim::AtLeast(aim));
-        let head = head("S2-E2", &[], stack);
+        let head = Head::sim("S2-E2", &[], stack);
         let old = sorted(found.iter().flat_map(|found| over(found, stack, ("shipped", "tcp-2001"))));
         rows.extend(spread(
             &head,
@@ -141,7 +131,7 @@ fn mesh(found: &[&Found<'_>]) -> Vec<Row> {
     for stack in [OURS, PRESET] {
         let ours = stack == OURS;
         let aim = |aim: f64| ours.then_some(Aim::AtLeast(aim));
-        let head = head("S2-E3", &[("pairs", json!(found.len()))], stack);
+        let head = Head::sim("S2-E3", &[("pairs", json!(found.len()))], stack);
         let share = sorted(found.iter().filter_map(|f| Some(total(f, "tuned", stack) / f.scene.bound?)));
         rows.extend(spread(&head, "of_bound", &share, &[(10, aim(0.7)), (50, aim(0.85))]));
         let best = sorted(found.iter().map(|found| over_best(found, stack)));
@@ -162,7 +152,7 @@ fn chains(found: &[&Found<'_>]) -> Vec<Row> {
         let hidden = found.scene.case.iter().any(|(_, value)| value == "next but one hidden");
         let (over_best_aim, over_cubic_aim) = if hidden { (1.5, 2.2) } else { (1.19, 1.4) };
         for stack in [OURS, PRESET] {
-            let head = head("S2-E3", &found.scene.case, stack);
+            let head = Head::sim("S2-E3", &found.scene.case, stack);
             let (most, which) = best(found);
             let ratios: Vec<f64> = found.of("tuned", stack).iter().map(|seen| seen.total() / most).collect();
             let mut of_best = head.row("over_best", "ratio", &ratios);
@@ -171,10 +161,10 @@ fn chains(found: &[&Found<'_>]) -> Vec<Row> {
             let shares: Vec<f64> = found.of("tuned", stack).iter().map(|seen| seen.total() / bound).collect();
             let share = head.row("of_bound", "ratio", &shares);
             if stack == OURS {
-                of_best = judged(of_best, Aim::AtLeast(over_best_aim));
+                of_best = of_best.judged(Aim::AtLeast(over_best_aim));
                 of_best.why = format!("{}; best is {which}", of_best.why);
-                rows.push(judged(cubic, Aim::AtLeast(over_cubic_aim)));
-                rows.push(if hidden { share } else { judged(share, Aim::AtLeast(0.85)) });
+                rows.push(cubic.judged(Aim::AtLeast(over_cubic_aim)));
+                rows.push(if hidden { share } else { share.judged(Aim::AtLeast(0.85)) });
             } else {
                 rows.extend([cubic, share]);
             }
@@ -193,16 +183,14 @@ fn degradation(found: &[&Found<'_>]) -> Vec<Row> {
         let Some(clean) = clean.filter(|_| share > 0.0) else { continue };
         let of = |cell: &str, stack: &str| total(found_here, cell, stack) / total(clean, cell, stack);
         let row = |stack: &str, value: f64| {
-            let mut row = head("S2-E4", &found_here.scene.case, stack).row("of_clean", "ratio", &[value]);
-            row.bound = Some(1.0 - share);
-            row
+            Head::sim("S2-E4", &found_here.scene.case, stack).row("of_clean", "ratio", &[value]).bound_by(1.0 - share)
         };
-        rows.push(judged(row(OURS, of("tuned", OURS)), Aim::AtLeast(0.8 * (1.0 - share))));
+        rows.push(row(OURS, of("tuned", OURS)).judged(Aim::AtLeast(0.8 * (1.0 - share))));
         rows.push(row(PRESET, of("tuned", PRESET)));
         rows.push(row("tcp-cubic", of("shipped", "tcp-cubic")));
         let old = row("tcp-2001", of("shipped", "tcp-2001"));
         let limit = if share < 0.15 { 0.2 } else { 0.05 };
-        rows.push(if kind == "drop" && share <= 0.2 { judged(old, Aim::AtMost(limit)) } else { old });
+        rows.push(if kind == "drop" && share <= 0.2 { old.judged(Aim::AtMost(limit)) } else { old });
     }
     rows
 }
@@ -218,7 +206,7 @@ fn flows(found: &[&Found<'_>]) -> Vec<Row> {
     let rivals = found[0].rivals();
     let everybody = [("tuned", OURS), ("tuned", PRESET)].into_iter().chain(rivals.iter().copied());
     for (cell, stack) in everybody {
-        let (all, head) = (pool(cell, stack), head("S2-E5", &[], stack).and("cell", cell));
+        let (all, head) = (pool(cell, stack), Head::sim("S2-E5", &[], stack).and("cell", cell));
         let mut median = head.row("median_bps", "bit/s", &[]);
         let mut lower = head.row("lower_quartile_bps", "bit/s", &[]);
         (median.value, lower.value) = (percentile(&all, 50), percentile(&all, 25));
@@ -231,11 +219,11 @@ fn flows(found: &[&Found<'_>]) -> Vec<Row> {
         if stack == OURS {
             let cubic = pool("shipped", "tcp-cubic");
             let more = |of: Option<f64>, times: f64| Aim::AtLeast(of.unwrap_or(0.0) * times);
-            rows.push(judged(median, more(percentile(&cubic, 50), 4.0)));
-            rows.push(judged(average, more(mean(&cubic), 0.6)));
-            rows.push(judged(still, Aim::AtMost(found.len() as f64)));
+            rows.push(median.judged(more(percentile(&cubic, 50), 4.0)));
+            rows.push(average.judged(more(mean(&cubic), 0.6)));
+            rows.push(still.judged(Aim::AtMost(found.len() as f64)));
             let fairest = rivals.iter().map(|(cell, stack)| fair(cell, stack)).fold(0.0, f64::max);
-            rows.extend([judged(jain, Aim::Above(fairest)), lower]);
+            rows.extend([jain.judged(Aim::Above(fairest)), lower]);
         } else {
             rows.extend([median, average, still, jain, lower]);
         }
@@ -248,7 +236,7 @@ fn wlan(found: &[&Found<'_>]) -> Vec<Row> {
     for found in found {
         for stack in [OURS, PRESET] {
             let (most, which) = best(found);
-            let head = head("S2-E6", &found.scene.case, stack);
+            let head = Head::sim("S2-E6", &found.scene.case, stack);
             let seen = found.of("tuned", stack);
             let ratios: Vec<f64> = seen.iter().map(|seen| seen.total() / most).collect();
             let middle = |seen: &&Seen| percentile(&sorted(seen.goodputs().into_iter()), 50);
@@ -261,11 +249,8 @@ fn wlan(found: &[&Found<'_>]) -> Vec<Row> {
                 head.row("jain", "index", &fair),
             );
             if stack == OURS {
-                let mut mean = judged(mean, Aim::AtLeast(1.2));
-                mean.why = format!("{}; best is {which}", mean.why);
-                let mut even = even;
-                crate::cells::judge_between(&mut even, 0.9, 1.1);
-                rows.extend([mean, even, judged(fair, Aim::AtLeast(0.95))]);
+                let mean = mean.judged(Aim::AtLeast(1.2)).noting(&format!("best is {which}"));
+                rows.extend([mean, even.between(0.9, 1.1), fair.judged(Aim::AtLeast(0.95))]);
             } else {
                 rows.extend([mean, even, fair]);
             }
@@ -294,14 +279,14 @@ fn delay(found: &[&Found<'_>]) -> Vec<Row> {
         let worthy = rivals.iter().filter(|((_, theirs), ..)| *theirs >= bulk / 2.0);
         let quickest = worthy.filter_map(|((took, _), ..)| *took).fold(f64::INFINITY, f64::min);
         let most = rivals.iter().map(|((_, bulk), ..)| *bulk).fold(0.0, f64::max);
-        let mut row = head("S2-E7", &found.scene.case, OURS).row("median_ms", "ms", &[]);
+        let mut row = Head::sim("S2-E7", &found.scene.case, OURS).row("median_ms", "ms", &[]);
         (row.value, row.n) = (ours, 1);
-        rows.push(judged(row, Aim::Below(quickest)));
-        let row = head("S2-E7", &found.scene.case, OURS).row("bulk_over_best", "ratio", &[bulk / most]);
-        rows.push(judged(row, Aim::AtLeast(1.2)));
+        rows.push(row.judged(Aim::Below(quickest)));
+        let row = Head::sim("S2-E7", &found.scene.case, OURS).row("bulk_over_best", "ratio", &[bulk / most]);
+        rows.push(row.judged(Aim::AtLeast(1.2)));
         let preset = std::iter::once((small(found, "tuned", PRESET), "tuned", PRESET));
         for ((took, bulk), cell, stack) in preset.chain(rivals) {
-            let mut row = head("S2-E7", &found.scene.case, stack).and("cell", cell).row("median_ms", "ms", &[]);
+            let mut row = Head::sim("S2-E7", &found.scene.case, stack).and("cell", cell).row("median_ms", "ms", &[]);
             (row.value, row.why) = (took, format!("beside {:.2} Mbit/s", bulk / 1e6));
             rows.push(row);
         }
@@ -317,22 +302,24 @@ fn cells(found: &[&Found<'_>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for found in found {
         let ours = found.of("shipped", OURS);
-        let head = head("cells", &found.scene.case, OURS);
+        let head = Head::sim("cells", &found.scene.case, OURS);
         let (most, which) = best(found);
         let ratios: Vec<f64> = ours.iter().map(|seen| seen.total() / most).collect();
-        let mut row = judged(head.row("goodput_over_best", "ratio", &ratios), Aim::AtLeast(0.98));
-        row.why = format!("{}; best is {which}", row.why);
-        rows.push(row);
+        rows.push(
+            head.row("goodput_over_best", "ratio", &ratios)
+                .judged(Aim::AtLeast(0.98))
+                .noting(&format!("best is {which}")),
+        );
         let fair: Vec<f64> = ours.iter().filter_map(|seen| jain(&seen.goodputs())).collect();
-        rows.push(judged(head.row("jain", "index", &fair), Aim::AtLeast(0.95)));
+        rows.push(head.row("jain", "index", &fair).judged(Aim::AtLeast(0.95)));
         let half = total(found, "shipped", OURS) / 2.0;
         let worthy = found.rivals().into_iter().filter(|(cell, stack)| total(found, cell, stack) >= half);
         let quickest =
             worthy.filter_map(|(cell, stack)| echo_p95(&found.of(cell, stack))).fold(f64::INFINITY, f64::min);
         let echoes: Vec<f64> = echo_p95(&ours).into_iter().collect();
-        rows.push(judged(head.row("echo_p95_ms", "ms", &echoes), Aim::AtMost(quickest)));
+        rows.push(head.row("echo_p95_ms", "ms", &echoes).judged(Aim::AtMost(quickest)));
         let drops: Vec<f64> = ours.iter().map(|seen| seen.own_drops).collect();
-        rows.push(judged(head.row("own_drops_per_s", "frames/s", &drops), Aim::Below(1.0)));
+        rows.push(head.row("own_drops_per_s", "frames/s", &drops).judged(Aim::Below(1.0)));
     }
     rows
 }
@@ -342,7 +329,7 @@ fn both_ways(found: &[&Found<'_>]) -> Vec<Row> {
     for found in found {
         let (most, which) = best(found);
         for stack in [OURS, PRESET] {
-            let head = head("both-ways", &found.scene.case, stack);
+            let head = Head::sim("both-ways", &found.scene.case, stack);
             let seen = found.of("tuned", stack);
             let weaker: Vec<f64> =
                 seen.iter().map(|s| s.goodputs().into_iter().fold(f64::INFINITY, f64::min) / s.total()).collect();
@@ -350,9 +337,9 @@ fn both_ways(found: &[&Found<'_>]) -> Vec<Row> {
             let (weaker, mut sum) =
                 (head.row("weaker_share", "ratio", &weaker), head.row("sum_over_best", "ratio", &sums));
             if stack == OURS {
-                sum = judged(sum, Aim::AtLeast(1.1));
+                sum = sum.judged(Aim::AtLeast(1.1));
                 sum.why = format!("{}; best is {which}", sum.why);
-                rows.push(judged(weaker, Aim::AtLeast(0.3)));
+                rows.push(weaker.judged(Aim::AtLeast(0.3)));
             } else {
                 rows.push(weaker);
             }
@@ -370,8 +357,8 @@ fn beside(found: &[&Found<'_>]) -> Vec<Row> {
         };
         mean_of(&found[0].of("tuned", stack), of)
     };
-    let row = head("beside", &[], OURS).row("plain_tcp_keeps", "ratio", &[plain(OURS) / plain("tcp-cubic")]);
-    vec![judged(row, Aim::AtLeast(0.8))]
+    let row = Head::sim("beside", &[], OURS).row("plain_tcp_keeps", "ratio", &[plain(OURS) / plain("tcp-cubic")]);
+    vec![row.judged(Aim::AtLeast(0.8))]
 }
 
 fn phys(found: &[&Found<'_>]) -> Vec<Row> {
@@ -381,9 +368,9 @@ fn phys(found: &[&Found<'_>]) -> Vec<Row> {
         let one = found.scene.case.iter().any(|(key, value)| *key == "hops" && *value == json!(1));
         for stack in [OURS, PRESET] {
             let ratios: Vec<f64> = found.of("tuned", stack).iter().map(|seen| seen.total() / most).collect();
-            let mut row = head("phys", &found.scene.case, stack).row("over_best", "ratio", &ratios);
+            let mut row = Head::sim("phys", &found.scene.case, stack).row("over_best", "ratio", &ratios);
             if stack == OURS {
-                row = judged(row, Aim::AtLeast(if one { 1.05 } else { 1.0 }));
+                row = row.judged(Aim::AtLeast(if one { 1.05 } else { 1.0 }));
                 row.why = format!("{}; best is {which}", row.why);
             }
             rows.push(row);

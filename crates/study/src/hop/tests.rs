@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::document::Edition;
+use std::path::Path;
 use wavelane_run::Verdict;
+use wavelane_scenario::Scenario;
 
 /// Every run of both editions is a scenario, no two are the same, and every part has judged rows.
 #[test]

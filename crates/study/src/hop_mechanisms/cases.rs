@@ -121,46 +121,42 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
     runs.extend(
         limits.iter().map(|kind| (format!("fork-{kind}"), forked(&format!("backpressure = \"{kind}\""), true))),
     );
-    tasks.push(Task { part: "backpressure", runs, judge: Box::new(move |found| judge::backpressure(&limits, found)) });
+    tasks.push(Task::new("backpressure", runs, move |found| judge::backpressure(&limits, found)));
     let size = if edition == Edition::Full { "32 MB" } else { "12 MB" };
     for hops in CHAINS {
         for tenths in LOSSES {
-            tasks.push(Task {
-                part: "vtx",
-                runs: vec![(format!("vtx-{hops}-{tenths}"), lossy(hops, tenths, "", ("4 h", size)))],
-                judge: Box::new(move |found| judge::transmissions(hops, tenths, found)),
-            });
+            tasks.push(Task::new(
+                "vtx",
+                vec![(format!("vtx-{hops}-{tenths}"), lossy(hops, tenths, "", ("4 h", size)))],
+                move |found| judge::transmissions(hops, tenths, found),
+            ));
         }
     }
-    tasks.push(Task {
-        part: "vtx",
-        runs: vec![("vtx-none".into(), lossy(4, 2, "cache = \"0 B\"", ("2 min", "12 MB")))],
-        judge: Box::new(judge::without_vtx),
-    });
+    tasks.push(Task::new(
+        "vtx",
+        vec![("vtx-none".into(), lossy(4, 2, "cache = \"0 B\"", ("2 min", "12 MB")))],
+        judge::without_vtx,
+    ));
     for crowd in CROWDS {
         let of = |on: bool| (format!("keys-{crowd}-{on}"), typing(crowd, &format!("micro-blocks = {on}")));
-        tasks.push(Task {
-            part: "micro-blocks",
-            runs: vec![of(true), of(false)],
-            judge: Box::new(move |found| judge::keys(crowd, found)),
-        });
+        tasks.push(Task::new("micro-blocks", vec![of(true), of(false)], move |found| judge::keys(crowd, found)));
     }
-    tasks.push(Task {
-        part: "chain",
-        runs: [1, CLEAN_HOPS].map(|hops| (format!("clean-{hops}"), clean(hops, ""))).into(),
-        judge: Box::new(judge::clean),
-    });
+    tasks.push(Task::new(
+        "chain",
+        [1, CLEAN_HOPS].map(|hops| (format!("clean-{hops}"), clean(hops, ""))).into(),
+        judge::clean,
+    ));
     let seals = ["", SEALED];
-    tasks.push(Task {
-        part: "sealed",
-        runs: seals.map(|knobs| (format!("seal-{}", !knobs.is_empty()), clean(CLEAN_HOPS, knobs))).into(),
-        judge: Box::new(judge::sealed),
-    });
-    tasks.push(Task {
-        part: "sealed",
-        runs: seals.map(|knobs| (format!("corrupt-{}", !knobs.is_empty()), corrupt(knobs))).into(),
-        judge: Box::new(judge::corrupted),
-    });
+    tasks.push(Task::new(
+        "sealed",
+        seals.map(|knobs| (format!("seal-{}", !knobs.is_empty()), clean(CLEAN_HOPS, knobs))).into(),
+        judge::sealed,
+    ));
+    tasks.push(Task::new(
+        "sealed",
+        seals.map(|knobs| (format!("corrupt-{}", !knobs.is_empty()), corrupt(knobs))).into(),
+        judge::corrupted,
+    ));
     tasks.extend(super::radio::all());
     tasks.extend(super::overhearing::all());
     tasks
@@ -176,8 +172,8 @@ pub(super) fn lab() -> Vec<Task> {
     let keys = [true, false].map(|on| (format!("lab-keys-{on}"), typing(crowd, &format!("micro-blocks = {on}"))));
     let chains = [1, CLEAN_HOPS].map(|hops| (format!("lab-clean-{hops}"), clean(hops, "")));
     vec![
-        Task { part: LAB, runs, judge: Box::new(move |found| judge::backpressure(&limits, found)) },
-        Task { part: LAB, runs: keys.into(), judge: Box::new(move |found| judge::keys(crowd, found)) },
-        Task { part: LAB, runs: chains.into(), judge: Box::new(judge::clean) },
+        Task::new(LAB, runs, move |found| judge::backpressure(&limits, found)),
+        Task::new(LAB, keys.into(), move |found| judge::keys(crowd, found)),
+        Task::new(LAB, chains.into(), judge::clean),
     ]
 }

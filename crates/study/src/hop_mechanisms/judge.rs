@@ -2,9 +2,9 @@
 
 use super::Seen;
 use super::cases::{CLEAN_HOPS, KEYS_HOPS, SECONDS, SHARED_MBIT, SLOW_MBIT};
-use crate::cells::{Aim, Head, judge, judge_between};
+use crate::cells::{Aim, Head, joined, judge};
 use crate::document::Row;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wavelane_run::Verdict;
 use wavelane_run::figures::FlowFigures;
 
@@ -12,13 +12,7 @@ use wavelane_run::figures::FlowFigures;
 const SETTLED_S: f64 = 10.0;
 
 fn head(id: &'static str, case: &[(&str, Value)]) -> Head {
-    let case: Map<String, Value> = case.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-    Head { id, backend: "sim".into(), case, stack: "wavelane".into() }
-}
-
-/// Values per seed joined, as far as both have them.
-pub(super) fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
+    Head::sim(id, case, "wavelane")
 }
 
 /// Rows if all runs exist; else one row with the reason.
@@ -51,24 +45,18 @@ pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> 
             seen[1..].iter().map(|seen| joined(&goodput(seen), &alone, |both, one| both / one)).collect();
         let mut rows = Vec::new();
         for (kind, share) in limits.iter().zip(&shares) {
-            let mut row = of(kind).row("of_one_clean_flow", "ratio", share);
-            if *kind == "off" {
-                // Half of the shared link, and what the slow one carries of the other half.
-                let bound = 0.5 + f64::from(SLOW_MBIT) / f64::from(SHARED_MBIT);
-                row.bound = Some(bound);
-                judge_between(&mut row, bound * 0.95, bound * 1.05);
-                row.published = Some(0.6);
-            } else {
-                judge(&mut row, Aim::AtLeast(0.95));
-                (row.published, row.bound) = (Some(1.0), Some(1.0));
-            }
-            rows.push(row);
+            let row = of(kind).row("of_one_clean_flow", "ratio", share);
+            // Half of the shared link, and what the slow one carries of the other half.
+            let bound = 0.5 + f64::from(SLOW_MBIT) / f64::from(SHARED_MBIT);
+            rows.push(match *kind {
+                "off" => row.near(bound, 0.05).published_as(0.6),
+                _ => row.judged(Aim::AtLeast(0.95)).published_as(1.0).bound_by(1.0),
+            });
         }
         // The gain from the mechanism.
         let worth = joined(&shares[1], &shares[0], |on, off| on / off);
-        let mut row = head("S2-E12", &[("mechanism", json!("backpressure"))]).row("with_over_without", "ratio", &worth);
-        judge(&mut row, Aim::Above(1.0));
-        rows.push(row);
+        let row = head("S2-E12", &[("mechanism", json!("backpressure"))]).row("with_over_without", "ratio", &worth);
+        rows.push(row.judged(Aim::Above(1.0)));
         rows
     })
 }
@@ -84,11 +72,8 @@ pub(super) fn transmissions(hops: u32, tenths: u32, found: &[Option<Seen>]) -> V
         row.value = seen[0].stack.repair_share.filter(|_| complete).map(|again| h * (1.0 + again));
         row.n = seen[0].stack.flows.len() as u64;
         let form = h / (1.0 - q);
-        row.bound = Some(form);
-        judge_between(&mut row, form * 0.95, form * 1.05);
         let end_to_end = (1.0 - (1.0 - q).powi(hops as i32)) / (q * (1.0 - q).powi(hops as i32));
-        row.why = format!("{}; from end to end it would be {end_to_end:.2}", row.why);
-        vec![row]
+        vec![row.near(form, 0.05).noting(&format!("from end to end it would be {end_to_end:.2}"))]
     })
 }
 
@@ -97,10 +82,11 @@ pub(super) fn without_vtx(found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("S2-E12", &[("mechanism", json!("vtx")), ("hops", json!(4)), ("q", json!(0.2))]);
     rows_of(found, &head, "completed", |seen| {
         let done = seen[0].figure("file", |f| Some(f64::from(u8::from(f.completed))));
-        let mut row = head.row("completed", "share", &done);
-        judge(&mut row, Aim::AtMost(0.0));
-        row.why = format!("{}; without virtual retransmission, where with it all do", row.why);
-        vec![row]
+        vec![
+            head.row("completed", "share", &done)
+                .judged(Aim::AtMost(0.0))
+                .noting("without virtual retransmission, where with it all do"),
+        ]
     })
 }
 
@@ -118,12 +104,10 @@ pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
         }
         // 10 ms a hop: half of an echo is one way.
         let half: Vec<f64> = on.iter().map(|rtt| rtt / 2.0).collect();
-        let mut one_way = case("on").row("one_way_p50_ms", "ms", &half);
-        judge(&mut one_way, Aim::AtMost(10.0 * f64::from(KEYS_HOPS)));
+        let one_way = case("on").row("one_way_p50_ms", "ms", &half).judged(Aim::AtMost(10.0 * f64::from(KEYS_HOPS)));
         let worth = joined(&off, &on, |off, on| off / on);
         let claim = head("S2-E12", &[("mechanism", json!("micro-blocks")), ("bulk flows", json!(crowd))]);
-        let mut gain = claim.row("delay_without_over_with", "ratio", &worth);
-        judge(&mut gain, Aim::Above(1.0));
+        let gain = claim.row("delay_without_over_with", "ratio", &worth).judged(Aim::Above(1.0));
         let (with, without) = (case("on").row("rtt_p50_ms", "ms", &on), case("off").row("rtt_p50_ms", "ms", &off));
         vec![with, without, one_way, of_without, gain]
     })
@@ -135,10 +119,7 @@ pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
     rows_of(found, &head, "of_one_hop", |seen| {
         let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |chain, one| chain / one);
-        let mut row = head.row("of_one_hop", "ratio", &share);
-        judge_between(&mut row, 0.99, 1.01);
-        row.bound = Some(1.0);
-        vec![row]
+        vec![head.row("of_one_hop", "ratio", &share).between(0.99, 1.01).bound_by(1.0)]
     })
 }
 
@@ -148,8 +129,7 @@ pub(super) fn sealed(found: &[Option<Seen>]) -> Vec<Row> {
     rows_of(found, &head, "of_unsealed", |seen| {
         let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |sealed, plain| sealed / plain);
-        let mut row = head.row("of_unsealed", "ratio", &share);
-        judge(&mut row, Aim::AtLeast(0.99));
+        let mut row = head.row("of_unsealed", "ratio", &share).judged(Aim::AtLeast(0.99));
         // docs/protocol/parcels.md: a full parcel.
         row.bound = Some(4_078.0 / 4_096.0);
         vec![row]
@@ -162,9 +142,7 @@ pub(super) fn corrupted(found: &[Option<Seen>]) -> Vec<Row> {
     rows_of(found, &of(true), "intact", |seen| {
         let rows = seen.iter().zip([false, true]).map(|(seen, sealed)| {
             let intact = seen.figure("file", |f| Some(f64::from(u8::from(f.intact == Some(true)))));
-            let mut row = of(sealed).row("intact", "share", &intact);
-            judge(&mut row, if sealed { Aim::AtLeast(1.0) } else { Aim::AtMost(0.0) });
-            row
+            of(sealed).row("intact", "share", &intact).judged(if sealed { Aim::AtLeast(1.0) } else { Aim::AtMost(0.0) })
         });
         rows.collect()
     })

@@ -8,29 +8,21 @@ mod judge;
 mod overhearing;
 mod radio;
 
-use crate::cells::{self, Cell, Take};
-use crate::document::{Edition, Row, StudyDocument};
+use crate::cells;
+use crate::document::{Edition, StudyDocument};
+use crate::experiments::{self, Experiment, LAB};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use std::path::Path;
-use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError, RunHooks, Series, StackResult, Verdict};
+use wavelane_run::{CaptureExtent, RunDocument, RunHooks, Series, StackResult};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
 /// Its parts: one mechanism each, and some of them between kernels.
 pub(crate) const PARTS: [&str; 8] =
     ["backpressure", "vtx", "micro-blocks", "chain", "sealed", "withholding", "overhearing", LAB];
-/// The part that runs the shipped daemons between kernels: backpressure, micro-blocks and the chain.
-const LAB: &str = "lab";
 
-/// What makes rows of an experiment's runs, which stand in their order.
-type Judge = Box<dyn Fn(&[Option<Seen>]) -> Vec<Row> + Sync + Send>;
-
-/// One experiment: its runs by name and scenario, and what makes rows of them.
-struct Task {
-    part: &'static str,
-    runs: Vec<(String, String)>,
-    judge: Judge,
-}
+/// Its runs by name and scenario.
+type Task = Experiment<(String, String), Option<Seen>>;
 
 /// A run of several seeds.
 struct Seen {
@@ -94,41 +86,8 @@ pub(crate) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let all = cases::all(options.edition).into_iter().chain(cases::lab());
-    let (lab, simulated): (Vec<Task>, Vec<Task>) = all.filter(|t| options.wants(t.part)).partition(|t| t.part == LAB);
-    let rows_of = |task: &Task, take: Take<'_>| {
-        let repeat = seeds(options.edition, task.part == LAB);
-        let mut found = Vec::new();
-        for (name, text) in &task.runs {
-            let Some(document) =
-                take(&Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Headers })?
-            else {
-                return Ok(None);
-            };
-            found.push(seen(&document));
-        }
-        let mut rows = (task.judge)(&found);
-        if task.part == LAB {
-            rows.iter_mut().for_each(|row| LAB.clone_into(&mut row.backend));
-        }
-        Ok(Some(rows))
-    };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = options.jobs.unwrap_or(processors);
-    let mut rows = cells::rows_of_all(&simulated, workers, (make, options, hooks), rows_of)?;
-    if !lab.is_empty() {
-        // Runs in real time have the machine to themselves.
-        let real = || -> Box<dyn Backend> { Box::new(wavelane_lab::LabBackend) };
-        match cells::rows_of_all(&lab, 1, (&real, options, hooks), rows_of) {
-            Ok(found) => rows.extend(found),
-            Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
-                let row = Row::new(ID, LAB, "wavelane", "completed", "share");
-                let why = format!("the lab cannot run: {why}");
-                rows.push(Row { verdict: Verdict::Inconclusive, why, ..row });
-            }
-            Err(why) => return Err(why),
-        }
-    }
-    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+    let all = all.map(|task| Task { seeds: seeds(options.edition, task.part == LAB), ..task });
+    experiments::run(ID, CaptureExtent::Headers, all, seen, (make, options, hooks))
 }
 
 fn seeds(edition: Edition, lab: bool) -> u32 {

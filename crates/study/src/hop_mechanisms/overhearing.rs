@@ -1,8 +1,8 @@
 //! A relay and the next station in one radio cell: what that station overhears of the frames for the relay need not be sent to it again.
 
-use super::judge::{joined, rows_of};
+use super::judge::rows_of;
 use super::{Seen, Task};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head, joined};
 use crate::document::Row;
 use serde_json::json;
 
@@ -53,12 +53,12 @@ fn line(cell: &Cell, overhear: bool) -> String {
 
 /// All of them.
 pub(super) fn all() -> Vec<Task> {
-    let task = |cell: &'static Cell| Task {
-        part: "overhearing",
-        runs: [false, true]
-            .map(|on| (format!("overhear-{}-{}-{on}", cell.mbit, cell.signal_db), line(cell, on)))
-            .into(),
-        judge: Box::new(move |found| of_line(cell, found)),
+    let task = |cell: &'static Cell| {
+        Task::new(
+            "overhearing",
+            [false, true].map(|on| (format!("overhear-{}-{}-{on}", cell.mbit, cell.signal_db), line(cell, on))).into(),
+            move |found| of_line(cell, found),
+        )
     };
     CELLS.iter().map(task).collect()
 }
@@ -69,8 +69,7 @@ fn head(cell: &Cell, overhear: &str) -> Head {
         ("heard", json!(cell.heard)),
         ("overhear", json!(overhear)),
     ];
-    let case = case.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
-    Head { id: "overhearing", backend: "sim".into(), case, stack: "hop-2009".into() }
+    Head::sim("overhearing", &case, "hop-2009")
 }
 
 /// Data frames of all stations and kinds for each full datagram of bytes that arrived, per seed, over the whole run.
@@ -92,15 +91,11 @@ fn of_line(cell: &'static Cell, found: &[Option<Seen>]) -> Vec<Row> {
             rows.push(row);
         }
         let saved = joined(&off, &on, |off, on| off - on);
-        let mut row = head(cell, "on").row("saved", "per datagram", &saved);
-        row.bound = Some(cell.heard);
-        judge(&mut row, Aim::AtLeast(0.9 * cell.heard));
-        rows.push(row);
+        let row = head(cell, "on").row("saved", "per datagram", &saved);
+        rows.push(row.bound_by(cell.heard).judged(Aim::AtLeast(0.9 * cell.heard)));
         let gain = joined(&goodput[1], &goodput[0], |on, off| on / off);
-        let mut row = head(cell, "on").row("goodput_over_off", "ratio", &gain);
-        row.bound = Some(2.0 / (2.0 - cell.heard));
-        judge(&mut row, Aim::Above(1.0));
-        rows.push(row);
+        let row = head(cell, "on").row("goodput_over_off", "ratio", &gain);
+        rows.push(row.bound_by(2.0 / (2.0 - cell.heard)).judged(Aim::Above(1.0)));
         rows
     })
 }

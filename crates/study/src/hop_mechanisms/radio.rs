@@ -1,8 +1,8 @@
 //! The experiments over radio cells, under the preset `hop-2009`: senders that do not hear each other, and keys beside a block.
 
-use super::judge::{joined, rows_of};
+use super::judge::rows_of;
 use super::{Seen, Task};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head, joined};
 use crate::document::Row;
 use serde_json::json;
 
@@ -142,24 +142,19 @@ pub(super) fn all() -> Vec<Task> {
             ("rts-txop", hidden(cell, &format!("{bursts}\n{rts}"), None)),
         ];
         let runs = runs.map(|(name, text)| (format!("hidden-{short}-{name}"), text)).into();
-        tasks.push(Task { part: "withholding", runs, judge: Box::new(move |found| of_hidden(cell, found)) });
+        tasks.push(Task::new("withholding", runs, move |found| of_hidden(cell, found)));
     }
     for hops in LINES {
         let runs = [true, false].map(|on| (format!("radio-keys-{hops}-{on}"), keys(hops, on))).into();
-        tasks.push(Task { part: "withholding", runs, judge: Box::new(move |found| of_keys(hops, found)) });
+        tasks.push(Task::new("withholding", runs, move |found| of_keys(hops, found)));
     }
     tasks
-}
-
-fn head(id: &'static str, case: &[(&str, serde_json::Value)], stack: &str) -> Head {
-    let case = case.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-    Head { id, backend: "sim".into(), case, stack: stack.into() }
 }
 
 /// S2-E10: what both bring together, and how evenly, with withholding, without, and as others contend.
 fn of_hidden(cell: &'static Cell, found: &[Option<Seen>]) -> Vec<Row> {
     let case = |how: &str| [("cell", json!(cell.name)), ("senders", json!(how))];
-    rows_of(found, &head("S2-E10", &case("withheld"), "hop-2009"), "goodput_bps", |seen| {
+    rows_of(found, &Head::sim("S2-E10", &case("withheld"), "hop-2009"), "goodput_bps", |seen| {
         let goodput: Vec<Vec<f64>> = seen.iter().map(|seen| seen.goodput(SETTLED_S, SECONDS as f64)).collect();
         let ways = [
             ("withheld", "hop-2009"),
@@ -171,38 +166,36 @@ fn of_hidden(cell: &'static Cell, found: &[Option<Seen>]) -> Vec<Row> {
         ];
         let all = ways.iter().zip(&goodput);
         let mut rows: Vec<Row> = all
-            .map(|((how, stack), goodput)| head("S2-E10", &case(how), stack).row("goodput_bps", "bit/s", goodput))
+            .map(|((how, stack), goodput)| Head::sim("S2-E10", &case(how), stack).row("goodput_bps", "bit/s", goodput))
             .collect();
         let ceiling = PAYLOAD * 8.0 / cell.frame_us * 1e6;
         rows[0].bound = Some(ceiling);
         let mut over = |place: usize, aim: Aim| {
             let ratio = joined(&goodput[0], &goodput[place], |ours, theirs| ours / theirs);
             let of = [("cell", json!(cell.name)), ("over", json!(ways[place].0))];
-            let mut row = head("S2-E10", &of, "hop-2009").row("goodput_over", "ratio", &ratio);
-            judge(&mut row, aim);
-            rows.push(row);
+            rows.push(Head::sim("S2-E10", &of, "hop-2009").row("goodput_over", "ratio", &ratio).judged(aim));
         };
         match cell.share {
             None => [(3, 2.0), (4, 1.5), (5, 1.0)].into_iter().for_each(|(place, aim)| over(place, Aim::AtLeast(aim))),
             Some(share) => {
                 over(5, Aim::AtLeast(1.0));
                 let of: Vec<f64> = goodput[0].iter().map(|goodput| goodput / ceiling).collect();
-                let mut row =
-                    head("S2-E10", &[("cell", json!(cell.name))], "hop-2009").row("of_burst_ceiling", "ratio", &of);
-                judge(&mut row, Aim::AtLeast(share));
-                rows.push(row);
+                rows.push(
+                    Head::sim("S2-E10", &[("cell", json!(cell.name))], "hop-2009")
+                        .row("of_burst_ceiling", "ratio", &of)
+                        .judged(Aim::AtLeast(share)),
+                );
             }
         }
         let even = seen[0].jain(SETTLED_S, SECONDS as f64);
-        let mut row = head("S2-E10", &[("cell", json!(cell.name))], "hop-2009").row("jain", "index", &even);
-        judge(&mut row, Aim::AtLeast(0.95));
-        rows.push(row);
+        let row = Head::sim("S2-E10", &[("cell", json!(cell.name))], "hop-2009").row("jain", "index", &even);
+        rows.push(row.judged(Aim::AtLeast(0.95)));
         for (mechanism, place) in [("withholding", 1), ("bursts without ACK", 2)] {
             let worth = joined(&goodput[0], &goodput[place], |on, off| on / off);
             let of = [("mechanism", json!(mechanism)), ("cell", json!(cell.name))];
-            let mut row = head("S2-E12", &of, "hop-2009").row("with_over_without", "ratio", &worth);
-            judge(&mut row, Aim::Above(1.0));
-            rows.push(row);
+            rows.push(
+                Head::sim("S2-E12", &of, "hop-2009").row("with_over_without", "ratio", &worth).judged(Aim::Above(1.0)),
+            );
         }
         rows
     })
@@ -211,16 +204,16 @@ fn of_hidden(cell: &'static Cell, found: &[Option<Seen>]) -> Vec<Row> {
 /// S2-E11 over radio: half of an echo's median is one way.
 fn of_keys(hops: u32, found: &[Option<Seen>]) -> Vec<Row> {
     let case = |on: &str| [("radio hops", json!(hops)), ("micro-blocks", json!(on))];
-    rows_of(found, &head("S2-E11", &case("on"), "hop-2009"), "one_way_p50_ms", |seen| {
+    rows_of(found, &Head::sim("S2-E11", &case("on"), "hop-2009"), "one_way_p50_ms", |seen| {
         let one_way = |seen: &Seen| seen.figure("keys", |f| f.rtt_p50_ms.map(|rtt| rtt / 2.0));
         let (on, off) = (one_way(seen[0]), one_way(seen[1]));
-        let mut row = head("S2-E11", &case("on"), "hop-2009").row("one_way_p50_ms", "ms", &on);
-        judge(&mut row, Aim::AtMost(f64::from(hops) * f64::from(CELLS[0].txop_ms + 10)));
-        let without = head("S2-E11", &case("off"), "hop-2009").row("one_way_p50_ms", "ms", &off);
+        let row = Head::sim("S2-E11", &case("on"), "hop-2009").row("one_way_p50_ms", "ms", &on);
+        let row = row.judged(Aim::AtMost(f64::from(hops) * f64::from(CELLS[0].txop_ms + 10)));
+        let without = Head::sim("S2-E11", &case("off"), "hop-2009").row("one_way_p50_ms", "ms", &off);
         let worth = joined(&off, &on, |off, on| off / on);
         let of = [("mechanism", json!("micro-blocks")), ("radio hops", json!(hops))];
-        let mut gain = head("S2-E12", &of, "hop-2009").row("delay_without_over_with", "ratio", &worth);
-        judge(&mut gain, Aim::Above(1.0));
+        let gain = Head::sim("S2-E12", &of, "hop-2009").row("delay_without_over_with", "ratio", &worth);
+        let gain = gain.judged(Aim::Above(1.0));
         vec![row, without, gain]
     })
 }

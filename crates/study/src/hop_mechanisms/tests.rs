@@ -1,5 +1,6 @@
 use super::*;
 use wavelane_base::Ratio;
+use wavelane_run::Verdict;
 
 /// Every experiment is there in both editions, every run of it is a scenario, no two share a folder, and what was not run is
 /// never a pass.

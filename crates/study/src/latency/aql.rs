@@ -2,10 +2,10 @@
 //! limits undo. The scenario is `scenarios/wifi/aql.toml`, in the simulator.
 
 use super::{ID, not_run};
-use crate::cells::{Aim, Cell, Head, documents, judge, unproven, values};
+use crate::cells::{Aim, Cell, Head, documents, unproven, values};
 use crate::document::{Edition, Row};
 use crate::{StudyError, StudyOptions};
-use serde_json::{Map, json};
+use serde_json::json;
 use wavelane_run::{Backend, CaptureExtent, RunDocument, RunHooks, StackResult};
 
 const TEXT: &str = include_str!("../../../../scenarios/wifi/aql.toml");
@@ -42,10 +42,7 @@ fn carried(stack: &StackResult) -> Vec<f64> {
 
 fn judged(documents: &[RunDocument]) -> Vec<Row> {
     let stacks: Vec<Option<&StackResult>> = documents.iter().map(|document| document.stacks.first()).collect();
-    let head = |ring: &str| {
-        let case = Map::from_iter([("cell".to_owned(), json!("802.11n")), ("queue".to_owned(), json!(ring))]);
-        Head { id: ID, backend: "sim".into(), case, stack: "tcp-cubic".into() }
-    };
+    let head = |ring: &str| Head::sim(ID, &[("cell", json!("802.11n")), ("queue", json!(ring))], "tcp-cubic");
     let heads = RINGS.map(|(_, words, _)| head(words));
     let [Some(none), Some(deep), Some(limited)] = stacks[..] else { return vec![not_run(&heads[2])] };
     let median = |stack: &StackResult| values(stack, ECHO, |figures| figures.rtt_p50_ms);
@@ -62,14 +59,10 @@ fn judged(documents: &[RunDocument]) -> Vec<Row> {
         ("echo_p50_over_no_ring_ms", rise(&median), THRESHOLD_MS),
         ("echo_p99_over_no_ring_ms", rise(&tail), 2.0 * THRESHOLD_MS),
     ] {
-        let mut row = heads[2].row(metric, "ms", &values);
-        judge(&mut row, Aim::AtMost(limit));
-        rows.push(row);
+        rows.push(heads[2].row(metric, "ms", &values).judged(Aim::AtMost(limit)));
     }
     let kept: Vec<f64> = carried(limited).iter().zip(carried(none)).map(|(limited, none)| limited / none).collect();
-    let mut row = heads[2].row("goodput_of_no_ring", "ratio", &kept);
-    judge(&mut row, Aim::AtLeast(KEPT));
-    rows.push(row);
+    rows.push(heads[2].row("goodput_of_no_ring", "ratio", &kept).judged(Aim::AtLeast(KEPT)));
     rows.iter_mut().for_each(|row| unproven(row, &[none, deep, limited]));
     rows
 }
@@ -89,9 +82,7 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let cells: Vec<Cell<'_>> =
         names.iter().zip(&texts).map(|(name, text)| cell((name.as_str(), text.as_str()))).collect();
     let simulator = || -> Box<dyn Backend> { Box::new(wavelane_sim::SimBackend) };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = options.jobs.unwrap_or(processors);
-    let rows = judged(&documents(&cells, "cells", workers, (&simulator, options, hooks))?);
+    let rows = judged(&documents(&cells, "cells", options.workers(), (&simulator, options, hooks))?);
     rows.iter().for_each(options.row);
     Ok(rows)
 }

@@ -12,7 +12,7 @@ use crate::document::{Edition, Row, StudyDocument};
 use crate::gettys::{Found, Place, Run, Task, run_tasks};
 use crate::home::{Air, Home, PACKET_BITS, PING, Seen, fifo, named};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use wavelane_run::{RunHooks, Verdict};
 
 /// The study's id.
@@ -47,11 +47,8 @@ fn home(kbit: u32, control: &'static str, queue: (&str, String)) -> Home {
 }
 
 fn head(place: Place, home: &Home, kbit: u32, queue: &str) -> Head {
-    let case: Map<String, Value> = [("rate", json!(format!("{} Mbit/s", kbit / 1_000))), ("queue", json!(queue))]
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), v))
-        .collect();
-    Head { id: ID, backend: place.word().into(), case, stack: format!("tcp-{}", home.control) }
+    let case = [("rate", json!(format!("{} Mbit/s", kbit / 1_000))), ("queue", json!(queue))];
+    Head::new(ID, place.word(), &case, &format!("tcp-{}", home.control))
 }
 
 /// The rise of a percentile over the idle median, per seed.
@@ -81,19 +78,16 @@ fn judge_disciplines(place: Place, kbit: u32, found: &[Found<'_>]) -> Vec<Row> {
     let packet_ms = PACKET_BITS / f64::from(kbit);
     // A bulk flow's packet in service, the one whose turn has begun, and one of its quantum.
     let limit = 3.0 * packet_ms + 1.0 + if place == Place::Lab { LAB_MS } else { 0.0 };
-    let mut middle = heads[1].row("rtt_p50_rise_ms", "ms", &rises(after, 500));
-    middle.bound = Some(packet_ms);
-    judge(&mut middle, Aim::AtMost(limit.min(10.0)));
-    let mut tail = heads[1].row("rtt_p99_rise_ms", "ms", &rises(after, 990));
-    tail.bound = Some(limit);
-    judge(&mut tail, Aim::AtMost(limit));
-    let mut letter = heads[1].row("rtt_mean_rise_ms", "ms", &mean_rises(after));
-    judge(&mut letter, Aim::Below(A_BELOW_MS));
-    letter.why = format!("{}; below {A_BELOW_MS} ms is A on the scale of DSLReports", letter.why);
+    let middle = heads[1].row("rtt_p50_rise_ms", "ms", &rises(after, 500));
+    let middle = middle.bound_by(packet_ms).judged(Aim::AtMost(limit.min(10.0)));
+    let tail = heads[1].row("rtt_p99_rise_ms", "ms", &rises(after, 990)).bound_by(limit).judged(Aim::AtMost(limit));
+    let letter = heads[1]
+        .row("rtt_mean_rise_ms", "ms", &mean_rises(after))
+        .judged(Aim::Below(A_BELOW_MS))
+        .noting(&format!("below {A_BELOW_MS} ms is A on the scale of DSLReports"));
     let carried = [before, after].map(|seen| seen.goodput(SETTLE_S, SECONDS));
     let shares: Vec<f64> = carried[1].iter().zip(&carried[0]).map(|(a, b)| a / b).collect();
-    let mut kept = heads[1].row("goodput_of_fifo", "ratio", &shares);
-    judge(&mut kept, Aim::AtLeast(0.95));
+    let kept = heads[1].row("goodput_of_fifo", "ratio", &shares).judged(Aim::AtLeast(0.95));
     let mut rows = vec![heads[0].row("rtt_p50_rise_ms", "ms", &rises(before, 500)), middle, tail, letter, kept];
     rows.iter_mut().for_each(|row| unproven(row, &[before.stack(), after.stack()]));
     rows
@@ -114,8 +108,8 @@ fn short_fifo(place: Place, kbit: u32, control: &'static str) -> Task {
     let judge = move |found: &[Found<'_>]| {
         let head = head(place, found[0].home, kbit, SHORT);
         let Some(seen) = &found[0].seen else { return vec![not_run(&head)] };
-        let mut row = head.row("rtt_p50_ms", "ms", &seen.loaded(PING, SETTLE_S, 500));
-        row.bound = Some(f64::from(SHORT_FIFO + 1) * PACKET_BITS / f64::from(kbit));
+        let row = head.row("rtt_p50_ms", "ms", &seen.loaded(PING, SETTLE_S, 500));
+        let mut row = row.bound_by(f64::from(SHORT_FIFO + 1) * PACKET_BITS / f64::from(kbit));
         unproven(&mut row, &[seen.stack()]);
         vec![row]
     };
@@ -153,8 +147,7 @@ fn agreement(rows: &[Row]) -> Vec<Row> {
     let one = |(lab, sim): (&Row, &Row)| {
         let head = Head { id: ID, backend: "lab".into(), case: lab.case.clone(), stack: lab.stack.clone() };
         let ratio: Vec<f64> = sim.value.zip(lab.value).map(|(sim, lab)| sim / lab).into_iter().collect();
-        let mut row = head.row("sim_over_lab_p50", "ratio", &ratio);
-        judge(&mut row, Aim::AtLeast(1.0 - WITHIN));
+        let mut row = head.row("sim_over_lab_p50", "ratio", &ratio).judged(Aim::AtLeast(1.0 - WITHIN));
         if row.verdict == Verdict::Pass {
             judge(&mut row, Aim::AtMost(1.0 + WITHIN));
         }

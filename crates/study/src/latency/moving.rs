@@ -11,7 +11,7 @@ use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutcome, Seed, Span, Streams};
@@ -328,9 +328,7 @@ fn outcome(bench: &Bench, end: Instant) -> Outcome {
 }
 
 fn head(trace: &Trace, setting: &str) -> Head {
-    let case: Map<String, Value> =
-        [("link", json!(trace.name)), ("shaper", json!(setting))].into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
-    Head { id: ID, backend: "sim".into(), case, stack: "tcp-cubic".into() }
+    Head::sim(ID, &[("link", json!(trace.name)), ("shaper", json!(setting))], "tcp-cubic")
 }
 
 /// One trace's rows: each setting's figures, and how many fixed rates are better in both.
@@ -360,8 +358,7 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let traces = Trace::all();
     let settings: Vec<Setting> = [Setting::None, Setting::Auto].into_iter().chain(TENTHS.map(Setting::Fixed)).collect();
     let tasks: Vec<(&Trace, Setting)> = traces.iter().flat_map(|t| settings.iter().map(move |s| (t, *s))).collect();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or(processors), hooks };
+    let runner = Runner { what: "runs", workers: options.workers(), hooks };
     let kept = Kept::open(options, ID);
     let key = |(trace, setting): &(&Trace, Setting)| format!("{MOVING} {} {setting:?}", trace.name);
     let work = |(trace, setting): &(&Trace, Setting)| Ok(run_one(trace, *setting));

@@ -1,13 +1,13 @@
 //! The probe beside irtt: both measure one emulated link at the same time, and their medians of each phase are compared.
 
 use super::ID;
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,19 +225,17 @@ fn compare(d: &ProbeDocument, m: &Measurement, pings: &[(i128, Option<f64>)], un
 }
 
 fn rows_of(link: &Link, outcome: &Outcome) -> Vec<Row> {
-    let case: Map<String, Value> = [("link".to_owned(), json!(link.name))].into_iter().collect();
-    let head = Head { id: ID, backend: "lab".into(), case, stack: "tcp-cubic".into() };
+    let head = Head::new(ID, "lab", &[("link", json!(link.name))], "tcp-cubic");
     let mut rows = Vec::new();
     for phase in &outcome.phases {
         let head = head.and("phase", &phase.phase);
-        let mut median = head.row("foreign_p50_ms", "ms", &phase.ours_ms.into_iter().collect::<Vec<_>>());
-        median.bound = phase.theirs_ms;
+        let mut median =
+            head.row("foreign_p50_ms", "ms", &phase.ours_ms.into_iter().collect::<Vec<_>>()).bound_by(phase.theirs_ms);
         median.why = format!("irtt's median over the same seconds is the bound; {} of its pings", phase.pings);
         let apart = |(ours, theirs): (f64, f64)| (ours - theirs).abs() / WITHIN_MS.max(WITHIN_SHARE * theirs);
         let of = phase.ours_ms.zip(phase.theirs_ms).map(apart);
-        let mut row = head.row("p50_apart_of_allowed", "ratio", &of.into_iter().collect::<Vec<_>>());
-        judge(&mut row, Aim::AtMost(1.0));
-        row.why = format!("{}; allowed are 1 ms or 2 %", row.why);
+        let row = head.row("p50_apart_of_allowed", "ratio", &of.into_iter().collect::<Vec<_>>());
+        let mut row = row.judged(Aim::AtMost(1.0)).noting("allowed are 1 ms or 2 %");
         if phase.pings < PINGS_MIN as u64 {
             row.verdict = Verdict::Inconclusive;
             row.why = format!("irtt sent {} pings in this phase, {PINGS_MIN} are needed", phase.pings);

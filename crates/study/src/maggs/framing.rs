@@ -1,8 +1,8 @@
 //! S0-E10, E11 and E21: what an acknowledgement costs on the line, by framing and modem; S0-E19: a receiver without a FIFO.
 
 use super::net::{Chain, Down, Up, bound, direct, download, head_of, plain, seconds_for, tcp};
-use super::{RENO, Run, Seen, Task, between, head, judged, rate};
-use crate::cells::Aim;
+use super::{RENO, Run, Seen, Task, rate};
+use crate::cells::{Aim, Head};
 use serde_json::json;
 
 const PART: &str = "framing";
@@ -39,17 +39,17 @@ fn framings(together: u32) -> Task {
         let mut rows = Vec::new();
         for ((framing, least, most), of) in FRAMINGS.into_iter().zip(of.chunks(RATES.len())) {
             for (bps, seen) in RATES.into_iter().zip(of) {
-                let head =
-                    head("S0-E10", &[("framing", json!(framing)), ("ack_every", json!(together)), rate(bps)], RENO);
+                let head = Head::sim(
+                    "S0-E10",
+                    &[("framing", json!(framing)), ("ack_every", json!(together)), rate(bps)],
+                    RENO,
+                );
                 let limit = bound(seen.ratio(), bps, seen.octets_up());
-                let mut goodput = head.row("goodput_bps", "bit/s", &[seen.down_bps()]);
-                goodput.bound = Some(limit);
-                rows.push(goodput);
-                let mut share = head.row("of_peak", "ratio", &[seen.down_bps() / peak]);
-                share.bound = Some((limit / peak).min(1.0));
+                rows.push(head.row("goodput_bps", "bit/s", &[seen.down_bps()]).bound_by(limit));
+                let share = head.row("of_peak", "ratio", &[seen.down_bps() / peak]).bound_by((limit / peak).min(1.0));
                 let aim = if together == 1 { 0.92 } else { 0.99 };
-                rows.push(if (framing, bps) == ("cslip", 9_600) { judged(share, Aim::AtLeast(aim)) } else { share });
-                rows.push(between(head.row("octets_per_ack", "B", &[seen.octets_up()]), least, most));
+                rows.push(if (framing, bps) == ("cslip", 9_600) { share.judged(Aim::AtLeast(aim)) } else { share });
+                rows.push(head.row("octets_per_ack", "B", &[seen.octets_up()]).between(least, most));
             }
         }
         // Below all knees: at 9.6 kbit/s, an acknowledgement for each segment.
@@ -60,14 +60,14 @@ fn framings(together: u32) -> Task {
             };
             let order = ["cslip", "ppp+vj", "slip", "ppp"].map(at);
             let least = order.windows(2).map(|pair| pair[0] / pair[1]).fold(f64::INFINITY, f64::min);
-            let mut row = head("S0-E10", &[rate(9_600)], RENO).row("least_step_of_order", "ratio", &[least]);
-            row = judged(row, Aim::Above(1.0));
+            let mut row = Head::sim("S0-E10", &[rate(9_600)], RENO).row("least_step_of_order", "ratio", &[least]);
+            row = row.judged(Aim::Above(1.0));
             row.why = format!("{}: cslip, ppp+vj, slip, ppp {:.0?} kbit/s", row.why, order.map(|bps| bps / 1e3));
             rows.push(row);
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// E10 over a modem at 33.6 kbit/s.
@@ -96,14 +96,14 @@ fn modem() -> Task {
                     ("ack_every", json!(together)),
                     rate(33_600),
                 ];
-                let row = head("S0-E10", &case, RENO).row("of_peak", "ratio", &[seen.down_bps() / peak]);
+                let row = Head::sim("S0-E10", &case, RENO).row("of_peak", "ratio", &[seen.down_bps() / peak]);
                 let wanted = modem.starts_with("V.42bis") && framing == "slip-1998";
-                rows.push(if wanted { judged(row, Aim::AtLeast(0.95)) } else { row });
+                rows.push(if wanted { row.judged(Aim::AtLeast(0.95)) } else { row });
             }
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// E11: 1.5 Mbit/s down, 64 kbit/s up.
@@ -133,18 +133,18 @@ fn adsl() -> Task {
             ["PPP in HDLC", "AAL5, two cells"].iter().flat_map(|framing| [1, 2].map(|together| (*framing, together)));
         let of = |((framing, together), seen): ((&str, u32), &Seen)| {
             let case = [("framing", json!(framing)), ("ack_every", json!(together)), rate(64_000)];
-            let mut row = head("S0-E11", &case, RENO).row("of_peak", "ratio", &[seen.down_bps() / ADSL]);
+            let mut row = Head::sim("S0-E11", &case, RENO).row("of_peak", "ratio", &[seen.down_bps() / ADSL]);
             // Two cells of 53 octets an acknowledgement.
             let cells = 64_000.0 / (2.0 * 53.0 * 8.0) * 1_460.0 * 8.0 / ADSL;
             row.bound = Some(if (framing, together) == ("AAL5, two cells", 1) { cells } else { 1.0 });
             match (framing, together) {
-                ("AAL5, two cells", 1) => between(row, 0.56, 0.62),
-                _ => judged(row, Aim::AtLeast(0.95)),
+                ("AAL5, two cells", 1) => row.between(0.56, 0.62),
+                _ => row.judged(Aim::AtLeast(0.95)),
             }
         };
         cases.zip(seen).map(of).collect()
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// E21: how many segments an acknowledgement is for.
@@ -157,12 +157,12 @@ fn policy() -> Task {
     let runs = KINDS.iter().map(|(_, words)| Run::new(&text(words), RENO, 0)).collect();
     let judge = |seen: &[Seen]| {
         let of = |((kind, _), seen): (&(&str, &str), &Seen)| {
-            let head = head("S0-E21", &[("ack_every", json!(kind)), rate(57_600)], RENO);
+            let head = Head::sim("S0-E21", &[("ack_every", json!(kind)), rate(57_600)], RENO);
             head.row("segments_per_ack", "segments", &[seen.ratio()])
         };
         KINDS.iter().zip(seen).map(of).collect()
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// E19: receivers at 115.2 kbit/s; what comes up is packets of 44 octets, as acknowledgements are.
@@ -180,19 +180,19 @@ fn receivers() -> Task {
     let judge = |seen: &[Seen]| {
         let mut rows = Vec::new();
         for ((fifo, service), seen) in CASES.into_iter().zip(seen) {
-            let head = head("S0-E19", &[("fifo", json!(fifo)), ("service_us", json!(service))], "udp");
+            let head = Head::sim("S0-E19", &[("fifo", json!(fifo)), ("service_us", json!(service))], "udp");
             let up = seen.up();
             // 86.8 us are an octet's time.
             let late = fifo == 1 && service > 86;
             let mut lost = head.row("octets_overrun", "octets", &[up.overrun as f64]);
             lost.why = format!("{} of {} frames decode, {} do not", up.received, up.sent, up.bad);
-            rows.push(judged(lost, if late { Aim::Above(0.0) } else { Aim::AtMost(0.0) }));
+            rows.push(lost.judged(if late { Aim::Above(0.0) } else { Aim::AtMost(0.0) }));
             if late && service < 100 {
                 // Whole frames between damaged ones: the decoder is in step again.
-                rows.push(judged(head.row("frames_decoded", "frames", &[up.received as f64]), Aim::Above(0.0)));
+                rows.push(head.row("frames_decoded", "frames", &[up.received as f64]).judged(Aim::Above(0.0)));
             }
         }
         rows
     };
-    Task { part: "uart", runs, judge: Box::new(judge) }
+    Task::new("uart", runs, judge)
 }

@@ -4,10 +4,10 @@ use super::framing::FRAMINGS;
 use super::layer::{self, LAYERS, WHOLE};
 use super::loss;
 use super::net::{Chain, Down, Up, bound, plain};
-use super::{RENO, Run, Seen, Task, between, judged, rate};
+use super::{RENO, Run, Seen, Task, rate};
 use crate::cells::{Aim, Head};
 use crate::document::Row;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The part's name, and the rows' backend.
 pub(super) const LAB: &str = "lab";
@@ -55,9 +55,8 @@ impl Case {
         }
         let head = head(self.id, &case, RENO);
         let form = bound(seen.ratio(), self.bps * 10 / self.bits, seen.octets_up()).min(self.down_bps * OF_PACKET);
-        let mut row = head.row("of_form", "ratio", &[seen.down_bps() / form]);
-        row.bound = Some(1.0);
-        row = between(row, OF_FORM.0, OF_FORM.1);
+        let mut row = head.row("of_form", "ratio", &[seen.down_bps() / form]).bound_by(1.0);
+        row = row.between(OF_FORM.0, OF_FORM.1);
         row.why = format!(
             "{}; {:.3} segments an acknowledgement, {:.1} octets each, {} frames bad",
             row.why,
@@ -69,15 +68,14 @@ impl Case {
         if self.id == "S0-E10"
             && let Some((_, least, most)) = FRAMINGS.iter().find(|(word, ..)| *word == self.framing)
         {
-            rows.push(between(head.row("octets_per_ack", "B", &[seen.octets_up()]), *least, *most));
+            rows.push(head.row("octets_per_ack", "B", &[seen.octets_up()]).between(*least, *most));
         }
         rows
     }
 }
 
 fn head(id: &'static str, case: &[(&str, Value)], stack: &str) -> Head {
-    let case: Map<String, Value> = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    Head { id, backend: LAB.into(), case, stack: stack.into() }
+    Head::new(id, LAB, case, stack)
 }
 
 pub(super) fn tasks(full: bool) -> Vec<Task> {
@@ -118,7 +116,7 @@ fn lines(full: bool) -> Task {
     let seconds = if full { FULL_S } else { QUICK_S };
     let runs = cases.iter().map(|case| case.run(seconds)).collect();
     let judge = move |seen: &[Seen]| cases.iter().zip(seen).flat_map(|(case, seen)| case.rows(seen)).collect();
-    Task { part: LAB, runs, judge: Box::new(judge) }
+    Task::new(LAB, runs, judge)
 }
 
 /// A run between kernels, and the same in the simulator.
@@ -135,12 +133,12 @@ fn lossy() -> Task {
             let case =
                 [("lost", json!(if *data > 0 { "data" } else { "acknowledgements" })), ("percent", json!(data + acks))];
             let row = head("S0-E12", &case, RENO).row("of_clean", "ratio", &[seen.down_bps() / clean]);
-            if *acks > 0 { between(row, OF_FORM.0, OF_FORM.1) } else { judged(row, Aim::AtMost(0.5)) }
+            if *acks > 0 { row.between(OF_FORM.0, OF_FORM.1) } else { row.judged(Aim::AtMost(0.5)) }
         };
         let clean = seen[0].down_bps();
         cases[1..].iter().zip(&seen[1..]).map(|case| of(case, clean)).collect()
     };
-    Task { part: LAB, runs: runs.collect(), judge: Box::new(judge) }
+    Task::new(LAB, runs.collect(), judge)
 }
 
 /// E13: what the layer below TCP carries where one packet in ten is lost, beside the simulator.
@@ -150,13 +148,13 @@ fn layers() -> Task {
         let of = |(of, seen): (&&str, &[Seen])| {
             let row = head("S0-E13", &[("layer", json!(of))], WHOLE);
             let mut row = row.row("of_simulator", "ratio", &[seen[0].down_bps() / seen[1].down_bps()]);
-            row = between(row, OF_FORM.0, OF_FORM.1);
+            row = row.between(OF_FORM.0, OF_FORM.1);
             row.why = format!("{}; {:.2} Mbit/s", row.why, seen[0].down_bps() / 1e6);
             row
         };
         LAYERS.iter().zip(seen.chunks(2)).map(of).collect()
     };
-    Task { part: LAB, runs, judge: Box::new(judge) }
+    Task::new(LAB, runs, judge)
 }
 
 /// E16: packets of which seven in ten are lost.
@@ -171,13 +169,13 @@ fn keys() -> Task {
             let p99 = head.row("echo_p99_ms", "ms", &keys.p99_ms.into_iter().collect::<Vec<_>>());
             if *of == LAYERS[0] {
                 packets.bound = Some(0.0097);
-                rows.push(between(packets, 0.005, 0.02));
+                rows.push(packets.between(0.005, 0.02));
                 rows.push(p99);
             } else {
-                rows.extend([packets, judged(p99, Aim::AtMost(700.0))]);
+                rows.extend([packets, p99.judged(Aim::AtMost(700.0))]);
             }
         }
         rows
     };
-    Task { part: LAB, runs, judge: Box::new(judge) }
+    Task::new(LAB, runs, judge)
 }

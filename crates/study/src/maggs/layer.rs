@@ -1,8 +1,8 @@
 //! S0-E13 and E16: the layer that sends lost packets again below TCP, as in 1998 and as it is now.
 
 use super::net::download;
-use super::{RENO, Run, Seen, Task, between, head, judged};
-use crate::cells::Aim;
+use super::{RENO, Run, Seen, Task};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
 use wavelane_measure::mean;
@@ -68,9 +68,9 @@ fn bulk(seeds: u64) -> Task {
     let judge = move |seen: &[Seen]| {
         let without = &seen[..seeds as usize];
         let mut rows =
-            vec![head("S0-E13", &[("layer", json!("none"))], RENO).row("goodput_bps", "bit/s", &bps(without))];
+            vec![Head::sim("S0-E13", &[("layer", json!("none"))], RENO).row("goodput_bps", "bit/s", &bps(without))];
         for (layer, with) in LAYERS.into_iter().zip(seen[seeds as usize..].chunks(seeds as usize)) {
-            let head = head("S0-E13", &[("layer", json!(layer))], WHOLE);
+            let head = Head::sim("S0-E13", &[("layer", json!(layer))], WHOLE);
             rows.push(head.row("goodput_bps", "bit/s", &bps(with)));
             let gains: Vec<f64> =
                 with.iter().zip(without).map(|(with, without)| with.down_bps() / without.down_bps()).collect();
@@ -83,13 +83,13 @@ fn bulk(seeds: u64) -> Task {
             let count =
                 |seen: &[Seen]| mean(&seen.iter().map(|seen| seen.timeouts as f64).collect::<Vec<_>>()).unwrap_or(0.0);
             let words = format!("{:.1} timeouts, {:.1} without", count(with), count(without));
-            timeouts = judged(timeouts, Aim::AtMost(0.2));
+            timeouts = timeouts.judged(Aim::AtMost(0.2));
             timeouts.why = format!("{}; {words}", timeouts.why);
-            rows.extend([judged(head.row("over_without", "ratio", &gains), Aim::AtLeast(5.0)), timeouts]);
+            rows.extend([head.row("over_without", "ratio", &gains).judged(Aim::AtLeast(5.0)), timeouts]);
         }
         rows
     };
-    Task { part: "loss", runs, judge: Box::new(judge) }
+    Task::new("loss", runs, judge)
 }
 
 fn bps(seen: &[Seen]) -> Vec<f64> {
@@ -118,13 +118,14 @@ fn gaps() -> Task {
             // So many tries lie within a second, one more would not.
             let gap = 1_000.0 / (tries + 0.5);
             let case = [("rtt_ms", json!(2 * delay)), ("layer", json!(LAYERS[0]))];
-            let mut row = judged(head("S0-E13", &case, WHOLE).row("mean_gap_ms", "ms", &[gap]), Aim::AtMost(110.0));
-            row.why = format!("{}; {tries:.1} more tries of a packet within a dead second", row.why);
-            row
+            Head::sim("S0-E13", &case, WHOLE)
+                .row("mean_gap_ms", "ms", &[gap])
+                .judged(Aim::AtMost(110.0))
+                .noting(&format!("{tries:.1} more tries of a packet within a dead second"))
         };
         DELAYS.into_iter().zip(seen.chunks(2)).map(of).collect()
     };
-    Task { part: "loss", runs, judge: Box::new(judge) }
+    Task::new("loss", runs, judge)
 }
 
 /// E16: keys whose packets up are lost seven times in ten.
@@ -138,7 +139,7 @@ fn keys(seeds: u64) -> Task {
         let names = [("none", CUBIC), (LAYERS[0], WHOLE), (LAYERS[1], WHOLE)];
         let mut rows: Vec<Row> = Vec::new();
         for ((layer, stack), seen) in names.into_iter().zip(seen.chunks(seeds as usize)) {
-            let head = head("S0-E16", &[("layer", json!(layer)), ("lost_up", json!(0.7))], stack);
+            let head = Head::sim("S0-E16", &[("layer", json!(layer)), ("lost_up", json!(0.7))], stack);
             let of = |figure: fn(&super::FlowSeen) -> Option<f64>| -> Vec<f64> {
                 seen.iter().filter_map(|seen| figure(&seen.flow("keys"))).collect()
             };
@@ -153,16 +154,16 @@ fn keys(seeds: u64) -> Task {
             if layer == LAYERS[0] {
                 // Of tries 12.5, 25, 50, 100, 100 ... ms apart, each lost with 0.7.
                 packets.bound = Some(0.0097);
-                packets = between(packets, 0.005, 0.02);
+                packets = packets.between(0.005, 0.02);
             }
             rows.extend([
                 packets,
                 head.row("echo_p50_ms", "ms", &of(|keys| keys.p50_ms)),
                 head.row("echo_p95_ms", "ms", &of(|keys| keys.p95_ms)),
             ]);
-            rows.push(if layer == LAYERS[1] { judged(p99, Aim::AtMost(700.0)) } else { p99 });
+            rows.push(if layer == LAYERS[1] { p99.judged(Aim::AtMost(700.0)) } else { p99 });
         }
         rows
     };
-    Task { part: "keys", runs, judge: Box::new(judge) }
+    Task::new("keys", runs, judge)
 }

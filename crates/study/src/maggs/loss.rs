@@ -1,8 +1,8 @@
 //! S0-E12: loss of data and of acknowledgements against TCP of its day, and silences.
 
 use super::net::{DOWN, direct, download};
-use super::{OLD, RENO, Run, Seen, Task, between, head, judged};
-use crate::cells::Aim;
+use super::{OLD, RENO, Run, Seen, Task};
+use crate::cells::{Aim, Head};
 use serde_json::json;
 use wavelane_measure::mean;
 
@@ -58,12 +58,12 @@ fn lossy(seeds: u64) -> Task {
                 .iter()
                 .position(|case| case.0 == *stack && case.2 == 0)
                 .map_or(1.0, |at| mean(&of(at).iter().map(Seen::down_bps).collect::<Vec<_>>()).unwrap_or(1.0));
-            let head = head("S0-E12", &[("lost", json!(lost)), ("percent", json!(percent))], stack);
+            let head = Head::sim("S0-E12", &[("lost", json!(lost)), ("percent", json!(percent))], stack);
             let shares: Vec<f64> = of(place).iter().map(|seen| seen.down_bps() / clean).collect();
             let row = head.row("of_clean", "ratio", &shares);
             rows.push(match (*stack, *lost, *percent) {
-                (OLD, "data", 10) => judged(row, Aim::AtMost(0.15)),
-                (OLD, "acknowledgements", 10) => judged(row, Aim::AtLeast(0.95)),
+                (OLD, "data", 10) => row.judged(Aim::AtMost(0.15)),
+                (OLD, "acknowledgements", 10) => row.judged(Aim::AtLeast(0.95)),
                 _ => row,
             });
             let silences: Vec<f64> = of(place).iter().map(|seen| seen.flow(DOWN).silence_s).collect();
@@ -71,7 +71,7 @@ fn lossy(seeds: u64) -> Task {
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// A dead radio: how long until data comes again.
@@ -82,14 +82,13 @@ fn silences() -> Task {
         let silent: Vec<f64> = seen.iter().map(|seen| seen.flow(DOWN).silence_s).collect();
         let mut rows = Vec::new();
         for (seconds, silent) in OUTAGES.into_iter().zip(&silent) {
-            rows.push(head("S0-E12", &[("outage_s", json!(seconds))], OLD).row("silence_s", "s", &[*silent]));
+            rows.push(Head::sim("S0-E12", &[("outage_s", json!(seconds))], OLD).row("silence_s", "s", &[*silent]));
         }
         let steps: Vec<f64> = silent.windows(2).map(|pair| pair[1] / pair[0]).collect();
         let growth = steps.iter().product::<f64>().powf(1.0 / steps.len() as f64);
-        let mut row = between(head("S0-E12", &[], OLD).row("silence_growth", "ratio", &[growth]), 1.7, 2.5);
-        row.why = format!("{}; silences of {silent:.1?} s", row.why);
-        rows.push(row);
+        let row = Head::sim("S0-E12", &[], OLD).row("silence_growth", "ratio", &[growth]);
+        rows.push(row.between(1.7, 2.5).noting(&format!("silences of {silent:.1?} s")));
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }

@@ -13,20 +13,19 @@ mod today;
 mod unsplit;
 mod uplink;
 
-use crate::cells::{Head, fingerprint_of};
+use crate::cells::fingerprint_of;
 use crate::document::{Edition, Row, StudyDocument};
+use crate::experiments::{Experiment, no_lab};
 use crate::kept::Kept;
-use crate::population::simulate;
+use crate::observe::{ready, run_stack, short, simulate};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
 use wavelane_base::Seed;
 use wavelane_run::figures::of_run;
-use wavelane_run::{
-    Backend, BackendError, CaptureExtent, FlowRaw, LineRaw, RunContext, RunError, RunHooks, StackRaw, Verdict,
-};
+use wavelane_run::{CaptureExtent, FlowRaw, LineRaw, RunContext, RunError, RunHooks, StackRaw, Verdict};
 use wavelane_scenario::{Scenario, Stack};
 
 /// The study's id.
@@ -125,11 +124,6 @@ impl Seen {
     }
 }
 
-/// To six digits behind the point: a kept result reads back as it was.
-fn short(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
 fn late_goodput(raw: &FlowRaw, duration_s: f64) -> f64 {
     let from = duration_s * COUNTED_FROM;
     let at = |ns: u64| ns as f64 / 1e9;
@@ -154,26 +148,13 @@ fn silence_s(raw: &FlowRaw, duration_s: f64) -> f64 {
 
 /// Between kernels.
 fn measure(scenario: &Scenario, stack: Stack, out: &Path, hooks: &RunHooks<'_>) -> Result<StackRaw, StudyError> {
-    let mut context = RunContext {
-        out,
-        label: stack.word().to_owned(),
-        captures: CaptureExtent::Off,
-        progress: &mut |told| (hooks.progress)(told),
-        cancelled: hooks.cancelled,
-    };
-    let raw = wavelane_lab::LabBackend.run_stack(scenario, stack, scenario.seed, &mut context);
-    raw.map_err(|error| {
-        StudyError::Run(match error {
-            BackendError::Cancelled => RunError::Cancelled,
-            error => RunError::Stack { stack, seed: scenario.seed.0, error },
-        })
-    })
+    let (label, captures, cancelled) = (stack.word().to_owned(), CaptureExtent::Off, hooks.cancelled);
+    let mut context = RunContext { out, label, captures, progress: &mut |told| (hooks.progress)(told), cancelled };
+    run_stack(&mut wavelane_lab::LabBackend, (scenario, stack), &mut context)
 }
 
 fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
-    let mut scenario = Scenario::parse(&run.text, Path::new("."))?;
-    scenario.seed = Seed(first.0 + run.seed);
-    let stack = Stack::from_word(run.stack).ok_or_else(|| RunError::Refused(format!("no stack '{}'", run.stack)))?;
+    let (scenario, stack) = ready(&run.text, run.stack, first.0 + run.seed)?;
     let raw = match run.real {
         true => measure(&scenario, stack, out, hooks)?,
         false => simulate(&scenario, stack, hooks.cancelled)?,
@@ -212,30 +193,8 @@ fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<S
     })
 }
 
-/// Makes rows of what an experiment's runs gave, in their order.
-type Judge = Box<dyn Fn(&[Seen]) -> Vec<Row> + Sync + Send>;
-
 /// Runs that are judged together.
-struct Task {
-    part: &'static str,
-    runs: Vec<Run>,
-    judge: Judge,
-}
-
-fn head(id: &'static str, case: &[(&str, Value)], stack: &str) -> Head {
-    let case: Map<String, Value> = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    Head { id, backend: "sim".into(), case, stack: stack.into() }
-}
-
-fn judged(mut row: Row, aim: crate::cells::Aim) -> Row {
-    crate::cells::judge(&mut row, aim);
-    row
-}
-
-fn between(mut row: Row, low: f64, high: f64) -> Row {
-    crate::cells::judge_between(&mut row, low, high);
-    row
-}
+type Task = Experiment<Run, Seen>;
 
 /// The document's maximum of several trials.
 fn most(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
@@ -266,7 +225,6 @@ pub(crate) fn run(
     let tasks: Vec<Task> = tasks(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
     let runs: Vec<&Run> = tasks.iter().flat_map(|task| &task.runs).collect();
     let simulated: Vec<&Run> = runs.into_iter().filter(|run| !run.real).collect();
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let key = |run: &&Run| {
         let place = if run.real { "real " } else { "" };
         fingerprint_of(&format!("{place}{} {} {}", run.stack, run.seed, run.text))
@@ -277,7 +235,7 @@ pub(crate) fn run(
         let runner = Runner { what: "runs", workers, hooks };
         runner.run_kept(&kept, runs, |_| 1.0, key, |run| observe(run, options.seed, &out, hooks))
     };
-    let mut seen = all(&simulated, options.jobs.unwrap_or_else(processors))?.into_iter();
+    let mut seen = all(&simulated, options.workers())?.into_iter();
     let mut rows = Vec::new();
     for task in &tasks {
         let real: Vec<&Run> = task.runs.iter().filter(|run| run.real).collect();
@@ -290,15 +248,12 @@ pub(crate) fn run(
         let found: Vec<Seen> =
             task.runs.iter().filter_map(|run| if run.real { next.next() } else { seen.next() }).collect();
         if let Err(why) = &measured {
-            let row = Row::new(ID, lab::LAB, RENO, "completed", "share");
-            rows.push(Row { verdict: Verdict::Inconclusive, why: format!("the lab cannot run: {why}"), ..row });
+            rows.push(no_lab(ID, RENO, why));
             continue;
         }
         let unsure = found.iter().find_map(|seen| seen.inconclusive.clone());
         rows.extend((task.judge)(&found).into_iter().map(|row| match &unsure {
-            Some(why) if row.verdict != Verdict::Info => {
-                Row { verdict: Verdict::Inconclusive, why: format!("{}; {why}", row.why), ..row }
-            }
+            Some(why) if row.verdict != Verdict::Info => Row { verdict: Verdict::Inconclusive, ..row.noting(why) },
             _ => row,
         }));
     }

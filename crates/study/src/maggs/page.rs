@@ -1,17 +1,7 @@
 //! The document's two pictures.
 
 use crate::document::{Row, StudyDocument};
-use wavelane_report::Chart;
-
-/// Curves by name.
-type Curves = Vec<(String, Vec<(f64, f64)>)>;
-
-fn add(curves: &mut Curves, name: String, point: (f64, f64)) {
-    match curves.iter_mut().find(|(known, _)| *known == name) {
-        Some((_, points)) => points.push(point),
-        None => curves.push((name, vec![point])),
-    }
-}
+use wavelane_report::{Chart, gathered};
 
 /// Rows of a metric with a rate of the line, in its order.
 fn rated<'a>(document: &'a StudyDocument, ids: &'a [&str], metric: &'a str) -> impl Iterator<Item = (&'a Row, f64)> {
@@ -21,18 +11,18 @@ fn rated<'a>(document: &'a StudyDocument, ids: &'a [&str], metric: &'a str) -> i
 
 /// The uplink's rate against goodput with its bound, and the shares of the peak.
 pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
-    let mut goodput = Curves::new();
+    let mut goodput = Vec::new();
     let wide = |row: &Row| row.case.get("window").and_then(|window| window.as_u64()) == Some(12);
     for (row, kbps) in rated(document, &["S0-E1", "S0-E4"], "goodput_bps").filter(|(row, _)| wide(row)) {
         let word = |key: &str| row.case.get(key).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
         let name = format!("{}, an ack for {}", word("down"), word("ack_every"));
         let (Some(value), Some(bound)) = (row.value, row.bound) else { continue };
         if row.id == "S0-E1" {
-            add(&mut goodput, format!("bound, an ack for {}", word("ack_every")), (kbps, bound / 1e6));
+            goodput.push((format!("bound, an ack for {}", word("ack_every")), kbps, bound / 1e6));
         }
-        add(&mut goodput, name, (kbps, value / 1e6));
+        goodput.push((name, kbps, value / 1e6));
     }
-    let mut shares = Curves::new();
+    let mut shares = Vec::new();
     for (row, kbps) in
         rated(document, &["S0-E8", "S0-E10"], "of_peak").filter(|(row, _)| !row.case.contains_key("modem"))
     {
@@ -43,35 +33,13 @@ pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
         if row.id == "S0-E8" || each == 1 {
             let name = if row.id == "S0-E8" { "slip-1998".to_owned() } else { word("framing") };
             let whole = if row.id == "S0-E8" { ", the document's rates" } else { "" };
-            add(&mut shares, format!("{name}, an ack for {each}{whole}"), (kbps, value));
+            shares.push((format!("{name}, an ack for {each}{whole}"), kbps, value));
         }
     }
-    let chart = |name, title: &str, y_label: &str, curves, aim| Chart {
-        name,
-        title: title.into(),
-        x_label: "rate of the line up (kbit/s, log scale)".into(),
-        y_label: y_label.into(),
-        log: false,
-        x_log: true,
-        dots: false,
-        bars: false,
-        curves,
-        aim,
-    };
-    vec![
-        chart(
-            "uplink",
-            "Goodput of a download over the rate of its acknowledgements' line",
-            "goodput (Mbit/s)",
-            goodput,
-            None,
-        ),
-        chart(
-            "peak",
-            "Share of the peak over a 2 Mbit/s WaveLAN",
-            "share of the goodput at 115.2 kbit/s",
-            shares,
-            Some((0.95, "0.95".into())),
-        ),
-    ]
+    let rate = "rate of the line up (kbit/s, log scale)";
+    let title = "Goodput of a download over the rate of its acknowledgements' line";
+    let goodput = Chart::new("uplink", title, [rate, "goodput (Mbit/s)"], gathered(goodput));
+    let labels = [rate, "share of the goodput at 115.2 kbit/s"];
+    let peak = Chart::new("peak", "Share of the peak over a 2 Mbit/s WaveLAN", labels, gathered(shares));
+    vec![Chart { x_log: true, ..goodput }, Chart { x_log: true, aim: Some((0.95, "0.95".into())), ..peak }]
 }

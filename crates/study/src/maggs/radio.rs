@@ -1,8 +1,8 @@
 //! S0-E15, E18 and E20: a home whose uplink meets stations that it cannot hear, a neighbour behind a second hop, a dead reverse radio.
 
 use super::net::{DOWN, cell, download, tcp};
-use super::{RENO, Run, Seen, Task, between, head, judged};
-use crate::cells::Aim;
+use super::{RENO, Run, Seen, Task};
+use crate::cells::{Aim, Head};
 use serde_json::json;
 use std::path::Path;
 use wavelane_base::{FrameMeta, Instant, Machine};
@@ -53,7 +53,7 @@ fn hidden(seeds: u64) -> Task {
         let lost = |seen: &Seen, flow: &str| (1.0 - seen.flow(flow).bytes as f64 / SIZE / sent).max(0.0);
         let mut rows = Vec::new();
         for ((word, ..), seen) in CASES.into_iter().zip(seen.chunks(seeds as usize)) {
-            let head = head("S0-E15", &[("others", json!(word))], "udp");
+            let head = Head::sim("S0-E15", &[("others", json!(word))], "udp");
             let [up, down] = ["up", DOWN].map(|flow| seen.iter().map(|seen| lost(seen, flow)).collect::<Vec<_>>());
             let ratio: Vec<f64> = up.iter().zip(&down).map(|(up, down)| up / down.max(1.0 / sent)).collect();
             let (down, ratio) = (head.row("loss_down", "share", &down), head.row("loss_up_over_down", "ratio", &ratio));
@@ -61,12 +61,12 @@ fn hidden(seeds: u64) -> Task {
             if word == "nobody" {
                 rows.push(down);
             } else {
-                rows.extend([judged(down, Aim::Below(0.01)), judged(ratio, Aim::Above(10.0))]);
+                rows.extend([down.judged(Aim::Below(0.01)), ratio.judged(Aim::Above(10.0))]);
             }
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// Segments acknowledged together, and seeds of each.
@@ -115,24 +115,24 @@ fn piggyback() -> Task {
                     |of: &[Seen]| mean(&of[place * SEEDS..][..SEEDS].iter().map(Seen::down_bps).collect::<Vec<_>>());
                 let ratio: Vec<f64> = bps(two).zip(bps(of[0])).map(|(two, one)| two / one).into_iter().collect();
                 let case = [("second_hop", json!(word)), ("ack_every", json!(together))];
-                let share = head("S0-E18", &case, RENO).row("of_one_hop", "ratio", &ratio);
+                let share = Head::sim("S0-E18", &case, RENO).row("of_one_hop", "ratio", &ratio);
                 // The document's receivers acknowledged every segment.
                 rows.push(match (word, together) {
-                    ("another", 1) => judged(share, Aim::AtLeast(0.97)),
-                    ("the same", 1) => between(share, 0.4, 0.55),
+                    ("another", 1) => share.judged(Aim::AtLeast(0.97)),
+                    ("the same", 1) => share.between(0.4, 0.55),
                     _ => share,
                 });
             }
-            let added = head("S0-E18", &[("second_hop", json!(word))], "udp").row(
+            let added = Head::sim("S0-E18", &[("second_hop", json!(word))], "udp").row(
                 "rtt_added_ms",
                 "ms",
                 &[rtt(two) - rtt(of[0])],
             );
-            rows.push(if word == "another" { judged(added, Aim::Below(10.0)) } else { added });
+            rows.push(if word == "another" { added.judged(Aim::Below(10.0)) } else { added });
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// E20: a card that waits for acknowledgements which its receiver cannot send, and one that does not.
@@ -147,18 +147,22 @@ fn dead_reverse() -> Task {
         for (card, phy) in kinds {
             for is_dead in [false, true] {
                 let carried = carried(phy, is_dead);
-                rows.push(head("S0-E20", &case(is_dead, card), "udp").row("goodput_bps", "bit/s", carried.as_slice()));
+                rows.push(Head::sim("S0-E20", &case(is_dead, card), "udp").row(
+                    "goodput_bps",
+                    "bit/s",
+                    carried.as_slice(),
+                ));
                 dead.extend(carried.filter(|_| is_dead));
             }
         }
         let ratio: Vec<f64> = dead.chunks(2).filter(|pair| pair.len() == 2).map(|pair| pair[0] / pair[1]).collect();
-        let mut row =
-            head("S0-E20", &[("reverse", json!("dead"))], "udp").row("with_acks_over_without", "ratio", &ratio);
-        row.bound = Some(1.0 / 7.0);
-        rows.push(judged(row, Aim::AtMost(1.0 / 7.0)));
+        let row = Head::sim("S0-E20", &[("reverse", json!("dead"))], "udp")
+            .row("with_acks_over_without", "ratio", &ratio)
+            .bound_by(1.0 / 7.0);
+        rows.push(row.judged(Aim::AtMost(1.0 / 7.0)));
         rows
     };
-    Task { part: PART, runs: Vec::new(), judge: Box::new(judge) }
+    Task::new(PART, Vec::new(), judge)
 }
 
 /// What one station that always has frames carries to another, whose own frames nobody hears if it is `dead`.

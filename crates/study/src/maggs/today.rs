@@ -1,7 +1,7 @@
 //! Thin ways back of today: a subscriber's line, a cellular link whose answers go by satellite, a modem of the nineties.
 
-use super::{Run, Seen, Task, head, judged};
-use crate::cells::Aim;
+use super::{Run, Seen, Task};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
 use wavelane_measure::mean;
@@ -87,19 +87,19 @@ fn task(case: &'static Case) -> Task {
             .collect();
         let mut rows: Vec<Row> = Vec::new();
         for (stack, goodput, echo) in &of {
-            let head = head("today", core::slice::from_ref(&link), stack);
+            let head = Head::sim("today", core::slice::from_ref(&link), stack);
             rows.extend([head.row("goodput_bps", "bit/s", goodput), head.row("echo_p95_ms", "ms", echo)]);
         }
         let tcps = &of[2..];
         let most = tcps.iter().filter_map(|(_, goodput, _)| mean(goodput)).fold(0.0, f64::max);
         let least = tcps.iter().filter_map(|(_, _, echo)| mean(echo)).fold(f64::INFINITY, f64::min);
-        let head = head("today", core::slice::from_ref(&link), OURS);
+        let head = Head::sim("today", core::slice::from_ref(&link), OURS);
         let over = |values: &[f64], other: f64| values.iter().map(|value| value / other).collect::<Vec<f64>>();
         let (goodput, echo) = (&of[0].1, &of[0].2);
         let gain = head.row("over_best_tcp", "ratio", &over(goodput, most));
-        rows.push(if case.thin { judged(gain, Aim::AtLeast(1.0)) } else { gain });
-        rows.push(judged(head.row("echo_over_best_tcp", "ratio", &over(echo, least)), Aim::AtMost(1.0)));
+        rows.push(if case.thin { gain.judged(Aim::AtLeast(1.0)) } else { gain });
+        rows.push(head.row("echo_over_best_tcp", "ratio", &over(echo, least)).judged(Aim::AtMost(1.0)));
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }

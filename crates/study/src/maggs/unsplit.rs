@@ -1,8 +1,8 @@
 //! TCP left whole over a thin way back, and gateways' lanes over a serial line.
 
 use super::net::plain_way;
-use super::{Run, Seen, Task, head, judged};
-use crate::cells::Aim;
+use super::{Run, Seen, Task};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
 use wavelane_measure::mean;
@@ -72,13 +72,13 @@ fn whole() -> Task {
             let of: Vec<&[Seen]> = seen.chunks(SEEDS as usize).collect();
             let [whole, plain, uncompressed] = [of[0], of[1], of[2]];
             let case = ("back_bps", json!(back));
-            let [ours, theirs] = [WHOLE, CUBIC].map(|stack| head("unsplit", core::slice::from_ref(&case), stack));
-            let without = head("unsplit", &[case, ("headers", json!("whole"))], WHOLE);
+            let [ours, theirs] = [WHOLE, CUBIC].map(|stack| Head::sim("unsplit", core::slice::from_ref(&case), stack));
+            let without = Head::sim("unsplit", &[case, ("headers", json!("whole"))], WHOLE);
             let most = mean(&shares(plain)).unwrap_or(0.0);
             let ratios: Vec<f64> = shares(whole).iter().map(|share| share / most).collect();
             rows.extend([
-                judged(ours.row("limit_share", "ratio", &shares(whole)), Aim::AtLeast(aim)),
-                judged(ours.row("over_plain_cubic", "ratio", &ratios), Aim::Above(1.0)),
+                ours.row("limit_share", "ratio", &shares(whole)).judged(Aim::AtLeast(aim)),
+                ours.row("over_plain_cubic", "ratio", &ratios).judged(Aim::Above(1.0)),
                 ours.row("echo_p95_ms", "ms", &echoes(whole)),
                 without.row("limit_share", "ratio", &shares(uncompressed)),
                 without.row("echo_p95_ms", "ms", &echoes(uncompressed)),
@@ -88,7 +88,7 @@ fn whole() -> Task {
         }
         rows
     };
-    Task { part: "unsplit", runs, judge: Box::new(judge) }
+    Task::new("unsplit", runs, judge)
 }
 
 /// A line in place of the cable's way back, and a line both ways beside a download.
@@ -112,19 +112,19 @@ fn lanes() -> Task {
         let cable = mean(&shares(of[0])).unwrap_or(f64::NAN);
         let case = |mtu: u32, way: &str| [("line", json!(way)), ("mtu", json!(mtu)), ("bps", json!(BACKS[0].0))];
         let ratios: Vec<f64> = shares(of[1]).iter().map(|share| share / cable).collect();
-        let back = head("lane", &case(1_500, "back"), OURS);
+        let back = Head::sim("lane", &case(1_500, "back"), OURS);
         let mut rows = vec![
             back.row("limit_share", "ratio", &shares(of[1])),
-            judged(back.row("limit_share_over_cable", "ratio", &ratios), Aim::AtLeast(0.995)),
+            back.row("limit_share_over_cable", "ratio", &ratios).judged(Aim::AtLeast(0.995)),
             back.row("echo_p95_ms", "ms", &echoes(of[1])),
         ];
         for (mtu, seen) in MTUS.into_iter().zip(&of[2..]) {
-            let head = head("lane", &case(mtu, "both"), OURS);
+            let head = Head::sim("lane", &case(mtu, "both"), OURS);
             let echo = head.row("echo_p95_ms", "ms", &echoes(seen));
             rows.push(head.row("goodput_bps", "bit/s", &seen.iter().map(Seen::down_bps).collect::<Vec<_>>()));
-            rows.push(if mtu == 576 { judged(echo, Aim::AtMost(700.0)) } else { echo });
+            rows.push(if mtu == 576 { echo.judged(Aim::AtMost(700.0)) } else { echo });
         }
         rows
     };
-    Task { part: "lane", runs, judge: Box::new(judge) }
+    Task::new("lane", runs, judge)
 }

@@ -1,8 +1,8 @@
 //! S0-E1 to E9: the rate of the line against the goodput of the download.
 
 use super::net::{Chain, Down, RATES, Up, bound, cell, direct, download, plain, seconds_for, tcp};
-use super::{OLD, RENO, Run, SEGMENT, Seen, Task, between, head, judged, most, rate};
-use crate::cells::Aim;
+use super::{OLD, RENO, Run, SEGMENT, Seen, Task, most, rate};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
 use wavelane_measure::mean;
@@ -58,15 +58,12 @@ fn ethernet(window: u32, together: u32) -> Task {
         let mut points = Vec::new();
         for (bps, seen) in RATES.into_iter().zip(seen) {
             let limit = bound(seen.ratio(), bps, ACK);
-            let head = head("S0-E1", &[&case[..], &[rate(bps)]].concat(), RENO);
-            let mut row = head.row("goodput_bps", "bit/s", &[seen.down_bps()]);
-            row.bound = Some(limit);
-            rows.push(row);
-            let mut share = head.row("of_ack_bound", "ratio", &[seen.down_bps() / limit]);
-            share.bound = Some(1.0);
+            let head = Head::sim("S0-E1", &[&case[..], &[rate(bps)]].concat(), RENO);
+            rows.push(head.row("goodput_bps", "bit/s", &[seen.down_bps()]).bound_by(limit));
+            let mut share = head.row("of_ack_bound", "ratio", &[seen.down_bps() / limit]).bound_by(1.0);
             if window >= WIDE && limit < BINDS * ETHERNET.min(by_window(window, bps)) {
                 points.push(((bps as f64).ln(), seen.down_bps().ln()));
-                share = between(share, 0.98, 1.02);
+                share = share.between(0.98, 1.02);
             }
             share.why = format!(
                 "{}; {:.3} segments an acknowledgement, {:.2} octets each",
@@ -77,14 +74,14 @@ fn ethernet(window: u32, together: u32) -> Task {
             rows.push(share);
         }
         if window >= WIDE {
-            let mut row =
-                head("S0-E7", &case, RENO).row("exponent", "", &slope(&points).into_iter().collect::<Vec<_>>());
-            row.bound = Some(1.0);
-            rows.push(between(row, 0.98, 1.02));
+            let row = Head::sim("S0-E7", &case, RENO)
+                .row("exponent", "", &slope(&points).into_iter().collect::<Vec<_>>())
+                .bound_by(1.0);
+            rows.push(row.between(0.98, 1.02));
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// The exponent of a power law through points of logarithms.
@@ -117,33 +114,31 @@ fn references() -> Task {
     let judge = move |seen: &[Seen]| {
         let mut rows = Vec::new();
         for (id, seen) in [("S0-E2", &seen[0]), ("S0-E3", &seen[1])] {
-            let mut row = head(id, &[("down", json!("Ethernet 10 Mbit/s"))], RENO).row(
-                "goodput_bps",
-                "bit/s",
-                &[seen.down_bps()],
+            rows.push(
+                Head::sim(id, &[("down", json!("Ethernet 10 Mbit/s"))], RENO)
+                    .row("goodput_bps", "bit/s", &[seen.down_bps()])
+                    .bound_by(ETHERNET),
             );
-            row.bound = Some(ETHERNET);
-            rows.push(row);
         }
         for ((stack, together), of) in stacks.into_iter().zip(seen[2..].chunks(9)) {
             let case = [("down", json!("WaveLAN")), ("ack_every", json!(together))];
             let [shared, alone, line] = [&of[..3], &of[3..6], &of[6..]];
             let values = |seen: &[Seen]| seen.iter().map(Seen::down_bps).collect::<Vec<_>>();
-            let [five, six, nine] = ["S0-E5", "S0-E6", "S0-E9"].map(|id| head(id, &case, stack));
+            let [five, six, nine] = ["S0-E5", "S0-E6", "S0-E9"].map(|id| Head::sim(id, &case, stack));
             rows.push(five.row("goodput_bps", "bit/s", &values(shared)));
             let row = six.row("goodput_bps", "bit/s", &values(alone));
             rows.push(row);
             let ratio = most(alone, Seen::down_bps) / most(shared, Seen::down_bps);
             // Timers of a second make collisions of the first station weigh more: not what is asked.
             let row = six.row("over_chain", "ratio", &[ratio]);
-            rows.push(if stack == RENO { between(row, 0.9, 1.1) } else { row });
+            rows.push(if stack == RENO { row.between(0.9, 1.1) } else { row });
             rows.push(nine.row("goodput_bps", "bit/s", &values(line)));
             let gain = most(line, Seen::down_bps) / most(shared, Seen::down_bps);
-            rows.push(judged(nine.row("line_over_shared_radio", "ratio", &[gain]), Aim::Above(1.03)));
+            rows.push(nine.row("line_over_shared_radio", "ratio", &[gain]).judged(Aim::Above(1.03)));
         }
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// Rates between which nine tenths of the peak are looked for.
@@ -173,20 +168,20 @@ fn wavelan(together: u32, trials: u64) -> Task {
         let mut rows = Vec::new();
         for bps in RATES {
             let seen = of(bps);
-            let head4 = head("S0-E4", &[&case[..], &[rate(bps)]].concat(), RENO);
+            let head4 = Head::sim("S0-E4", &[&case[..], &[rate(bps)]].concat(), RENO);
             let best = most(seen, Seen::down_bps);
             let mut row = head4.row("goodput_bps", "bit/s", &[best]);
             (row.n, row.bound) = (trials, Some(bound(seen[0].ratio(), bps, ACK)));
             rows.push(row);
             let near = seen.iter().filter(|seen| seen.down_bps() >= 0.95 * best).count() as f64 / trials as f64;
-            rows.push(judged(head4.row("trials_within_5_percent", "share", &[near]), Aim::Above(0.5)));
-            let mut share =
-                head("S0-E8", &[&case[..], &[rate(bps)]].concat(), RENO).row("of_peak", "ratio", &[best / peak]);
-            share.bound = Some((bound(seen[0].ratio(), bps, ACK) / peak).min(1.0));
+            rows.push(head4.row("trials_within_5_percent", "share", &[near]).judged(Aim::Above(0.5)));
+            let share = Head::sim("S0-E8", &[&case[..], &[rate(bps)]].concat(), RENO)
+                .row("of_peak", "ratio", &[best / peak])
+                .bound_by((bound(seen[0].ratio(), bps, ACK) / peak).min(1.0));
             rows.push(match (together, bps) {
-                (1, 57_600) => between(Row { published: Some(0.95), ..share }, 0.93, 0.97),
-                (1, 38_400) => judged(share, Aim::Below(0.75)),
-                (2, 57_600) => judged(share, Aim::AtLeast(0.98)),
+                (1, 57_600) => Row { published: Some(0.95), ..share }.between(0.93, 0.97),
+                (1, 38_400) => share.judged(Aim::Below(0.75)),
+                (2, 57_600) => share.judged(Aim::AtLeast(0.98)),
                 _ => share,
             });
         }
@@ -195,12 +190,12 @@ fn wavelan(together: u32, trials: u64) -> Task {
         let crossing = points.windows(2).find(|pair| pair[0].1 < 0.9 && pair[1].1 >= 0.9);
         let knee =
             crossing.map(|pair| pair[0].0 + (0.9 - pair[0].1) / (pair[1].1 - pair[0].1) * (pair[1].0 - pair[0].0));
-        let row = head("S0-E8", &case, RENO).row("knee_bps", "bit/s", &knee.into_iter().collect::<Vec<_>>());
+        let row = Head::sim("S0-E8", &case, RENO).row("knee_bps", "bit/s", &knee.into_iter().collect::<Vec<_>>());
         let (low, high) = if together == 1 { (52_000.0, 57_000.0) } else { (26_000.0, 28_500.0) };
-        rows.push(between(row, low, high));
+        rows.push(row.between(low, high));
         rows
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }
 
 /// E4 over the window.
@@ -219,11 +214,13 @@ fn swept(full: bool) -> Task {
         let of = |((window, together, bps), seen): (&(u32, u32, u64), &Seen)| {
             let case =
                 [("down", json!("WaveLAN")), ("window", json!(window)), ("ack_every", json!(together)), rate(*bps)];
-            let mut row = head("S0-E4", &case, RENO).row("goodput_bps", "bit/s", &[seen.down_bps()]);
-            row.bound = Some(bound(seen.ratio(), *bps, ACK));
-            row
+            Head::sim("S0-E4", &case, RENO).row("goodput_bps", "bit/s", &[seen.down_bps()]).bound_by(bound(
+                seen.ratio(),
+                *bps,
+                ACK,
+            ))
         };
         cases.iter().zip(seen).map(of).collect()
     };
-    Task { part: PART, runs, judge: Box::new(judge) }
+    Task::new(PART, runs, judge)
 }

@@ -2,7 +2,7 @@
 
 use super::quoted::Column;
 use crate::StudyError;
-use crate::population::simulate;
+use crate::observe::{short, simulate};
 use core::fmt::Write;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -310,8 +310,7 @@ impl Cell {
             Traffic::Voice => self.voice(&scenario, &raw),
         };
         figures.retain(|_, value| value.is_finite());
-        // To six decimals: so short a number reads back as the same.
-        figures.values_mut().for_each(|value| *value = (*value * 1e6).round() / 1e6);
+        figures.values_mut().for_each(|value| *value = short(*value));
         Ok(figures)
     }
 

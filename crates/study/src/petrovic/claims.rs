@@ -83,8 +83,7 @@ pub(super) fn rows(all: &[Found], profile: Profile) -> Vec<Row> {
             _ if metric.starts_with("loss") => "%",
             _ => "share",
         };
-        let mut row = across(id, profile, metric, unit, &ours.into_iter().collect::<Vec<_>>());
-        row.published = theirs;
+        let mut row = across(id, profile, metric, unit, &ours.into_iter().collect::<Vec<_>>()).published_as(theirs);
         let number = |value: Option<f64>| value.map_or("no figure".to_owned(), |v| format!("{v:.3}"));
         row.why = format!("claim: {words}; ours {}, the document's tables {}", number(ours), number(theirs));
         row

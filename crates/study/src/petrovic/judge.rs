@@ -164,8 +164,7 @@ impl<'a> Cells<'a> {
 
 /// A cell's row with the document's value.
 fn beside(found: &Found, id: &'static str, metric: &str, figure: (&str, &str), theirs: Option<f64>) -> Row {
-    let mut row = found.row(id, metric, figure);
-    row.published = theirs;
+    let mut row = found.row(id, metric, figure).published_as(theirs);
     if let (Some(ours), Some(theirs)) = (row.value, theirs.filter(|t| *t > 0.0)) {
         row.why = format!("{:.2} times the document's {theirs}", ours / theirs);
     }
@@ -368,10 +367,8 @@ pub(super) fn voice(all: &[Found], profile: Profile, reading: &str, judged: bool
     let loss = |size, window| cells.mean(size, window, column, "loss_percent");
     let values = |size, window| cells.get(size, window, column).map(|f| f.values("loss_percent")).unwrap_or_default();
     let grown: Vec<f64> = values(200, 32).iter().zip(values(200, 1)).map(|(most, least)| most - least).collect();
-    let mut grows = across("S1-E5", profile, "loss_200_bytes_w32_less_w1", "%", &grown);
-    judge(&mut grows, Aim::Above(0.0));
-    let mut most = across("S1-E5", profile, "loss_200_bytes_w32", "%", &values(200, 32));
-    judge(&mut most, Aim::Below(3.0));
+    let grows = across("S1-E5", profile, "loss_200_bytes_w32_less_w1", "%", &grown).judged(Aim::Above(0.0));
+    let most = across("S1-E5", profile, "loss_200_bytes_w32", "%", &values(200, 32)).judged(Aim::Below(3.0));
     let middle = |windows: &[u32]| -> Vec<f64> {
         let pairs = windows.iter().flat_map(|w| [500, 600, 800].map(|size| (size, *w)));
         pairs.filter_map(|(size, window)| loss(size, window)).collect()
@@ -382,8 +379,7 @@ pub(super) fn voice(all: &[Found], profile: Profile, reading: &str, judged: bool
     let theirs: Vec<f64> = wide.iter().filter_map(|w| loss(200, *w)).collect();
     let gap: Vec<f64> =
         wavelane_measure::mean(&theirs).zip(ours).map(|(small, middle)| small - middle).into_iter().collect();
-    let mut gap = across("S1-E5", profile, "loss_200_less_500_to_800_bytes_from_w8", "%", &gap);
-    judge(&mut gap, Aim::Above(0.0));
+    let gap = across("S1-E5", profile, "loss_200_less_500_to_800_bytes_from_w8", "%", &gap).judged(Aim::Above(0.0));
     let few = count("S1-E5", profile, "cells_500_to_800_bytes_below_1_percent", &small, small.len());
     for mut row in [grows, most, few, gap] {
         row.case.insert("reading".into(), json!(reading));

@@ -168,8 +168,7 @@ pub(crate) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let store = Store::open(options.out.join(ID), options.seed.0)?;
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "scenarios", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "scenarios", workers: options.workers(), hooks };
     let found = |cell: &Cell| Some(Found { cell: *cell, runs: store.find(cell)? });
     let first_seed = options.seed.0;
     let kept = |cell: &Cell, runs| Ok(Found { cell: *cell, runs: store.keep(cell, runs)? });

@@ -5,7 +5,7 @@ use super::quoted::COLUMNS;
 use super::seen;
 use super::today::DROP_TAIL;
 use crate::document::{Row, StudyDocument};
-use wavelane_report::{Beside, Chart, Grid};
+use wavelane_report::{Beside, Chart, Curves, Grid};
 use wavelane_run::Verdict;
 
 /// What is judged, claimed or across cells; the cells themselves are in the tables.
@@ -45,10 +45,8 @@ fn pair<'a>(rows: impl Iterator<Item = &'a Row>, key: &str, name: &str) -> [(Str
     [(format!("{name}, ours"), points(|row| row.value)), (format!("{name}, document"), points(|row| row.published))]
 }
 
-fn chart(name: &'static str, title: String, [x, y]: [&str; 2], curves: Vec<(String, Vec<(f64, f64)>)>) -> Chart {
-    let curves = curves.into_iter().filter(|(_, points)| !points.is_empty()).collect();
-    let (x_label, y_label) = (x.to_owned(), y.to_owned());
-    Chart { name, title, x_label, y_label, log: false, x_log: false, dots: false, bars: false, curves, aim: None }
+fn chart(name: &'static str, title: String, labels: [&str; 2], curves: Curves) -> Chart {
+    Chart::new(name, title, labels, curves.into_iter().filter(|(_, points)| !points.is_empty()).collect())
 }
 
 /// The title of a picture, and the sentence of what to see.

@@ -96,8 +96,9 @@ fn step(all: &[Found], profile: Profile) -> Option<Row> {
     let published = theirs(1000)? - theirs(800)?;
     let frame_loss = |size: f64| 1.0 - (1.0 - 1.6e-6_f64).powi((8.0 * (size + 62.0)) as i32);
     let bound = small * (frame_loss(1000.0) / frame_loss(800.0) - 1.0);
-    let mut row = across("S1-V10", profile, "loss_1000_less_800_bytes", "%", &[large - small]);
-    (row.published, row.bound) = (Some(published), Some(bound));
+    let mut row = across("S1-V10", profile, "loss_1000_less_800_bytes", "%", &[large - small])
+        .published_as(published)
+        .bound_by(bound);
     let physics = (large - small - bound).abs() < (large - small - published).abs();
     row.verdict = if physics { Verdict::Pass } else { Verdict::Fail };
     row.why = format!(

@@ -3,7 +3,7 @@
 use super::draw::{Draw, Set};
 use super::store::Seen;
 use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, judge, sorted};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
 use wavelane_measure::percentile;
@@ -157,12 +157,6 @@ fn ratio_of(member: &Member) -> Option<f64> {
     if all.is_empty() { ratio(&member.seen) } else { Some(all.iter().sum::<f64>() / all.len() as f64) }
 }
 
-pub(super) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 /// The ratio if all that can arrive does; of a radio cell nobody knows.
 fn ceiling(member: &Member) -> Option<f64> {
     let best = best(&member.seen).filter(|_| member.draw.radio.is_none())?;
@@ -194,9 +188,10 @@ fn goodput(members: &[&Member]) -> Vec<Row> {
     let held = final_ratios.iter().filter(|r| **r >= AGAIN_BELOW).count();
     let share = (!final_ratios.is_empty()).then(|| held as f64 / final_ratios.len() as f64);
     let n = final_ratios.len();
-    let mut row = claim("goodput_ratio_085_share", "share", share, n, Some(1.0), Aim::AtLeast(WORST_SHARE_AIM));
-    row.why = format!("{}; {held} of {n} draws reach {AGAIN_BELOW}", row.why);
-    rows.push(row);
+    rows.push(
+        claim("goodput_ratio_085_share", "share", share, n, Some(1.0), Aim::AtLeast(WORST_SHARE_AIM))
+            .noting(&format!("{held} of {n} draws reach {AGAIN_BELOW}")),
+    );
     let mut row = Row {
         value: ratios(None).first().copied(),
         n: n as u64,

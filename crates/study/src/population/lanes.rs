@@ -2,12 +2,13 @@
 //! best of them alone.
 
 use super::draw::{Draw, Load, PACKET_BITS, draw};
-use super::judge::{claim, sorted};
-use super::store::{digest, short, simulate};
-use super::{ID, OURS, Task, processors};
-use crate::cells::{Aim, fingerprint};
+use super::judge::claim;
+use super::store::digest;
+use super::{ID, OURS, Task};
+use crate::cells::{Aim, fingerprint, sorted};
 use crate::document::{Edition, Row};
 use crate::elsewhere::{Travel, read};
+use crate::observe::{short, simulate};
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use core::fmt::Write;
@@ -277,7 +278,7 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let groups = |lanes: usize| numbers.clone().map(move |number| Group::new(options.seed, number, lanes));
     let groups: Vec<Group> = LANES.into_iter().flat_map(groups).collect();
     let tell = |group: &Group, outcome: &Outcome| row(group, outcome).iter().for_each(options.row);
-    let runner = Runner { what: "links", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "links", workers: options.workers(), hooks };
     let found = |group: &Group| shelf.find(group).inspect(|outcome| tell(group, outcome));
     let told = |group: &Group, ran| {
         let outcome = shelf.keep(group, ran)?;

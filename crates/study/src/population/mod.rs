@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
-pub(crate) use store::simulate;
 use store::{Seen, Store};
 use wavelane_base::Seed;
 use wavelane_run::{RunError, RunHooks};
@@ -90,7 +89,7 @@ pub(crate) fn run(
     let sets = [Set::Deep, Set::Radio].into_iter().flat_map(|set| (0..further).map(move |n| set.before() + first + n));
     let numbers = numbers.chain(sets.filter(|_| options.draws.is_none()));
     let draws: Vec<Draw> = numbers.map(|number| draw::draw(options.seed, number)).collect();
-    let runner = Runner { what: "links", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "links", workers: options.workers(), hooks };
     let found = |draw: &Draw| {
         let member = store.member(draw, &stacks)?;
         tell(options, &member);
@@ -120,10 +119,6 @@ pub(crate) fn run(
     let rows = judge::rows(&members);
     rows.iter().filter(|row| row.case.is_empty()).for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// A member as a line: how it ended.

@@ -2,7 +2,7 @@
 
 use super::judge::{DRAW, ECHO_METRIC, LOSS, RATE, RATIO_METRIC, RTT};
 use crate::document::{Row, StudyDocument};
-use wavelane_report::Chart;
+use wavelane_report::{Chart, gathered};
 
 /// How many of the worst members the page shows, by goodput and by echo.
 const WORST: usize = 10;
@@ -75,18 +75,9 @@ fn distribution(
     let values = steps(members(document, metric).filter_map(|row| row.value).collect());
     let bounds = steps(members(document, metric).filter_map(|row| row.bound).collect());
     let curves = [("wavelane".to_owned(), values), ("bound: what can arrive at all".to_owned(), bounds)];
-    Chart {
-        name,
-        title: format!("{title}: share of draws up to a value"),
-        x_label: x_label.into(),
-        y_label: "share of draws".into(),
-        log: false,
-        x_log: true,
-        dots: false,
-        bars: false,
-        curves: curves.into_iter().filter(|(_, points)| !points.is_empty()).collect(),
-        aim: None,
-    }
+    let curves = curves.into_iter().filter(|(_, points)| !points.is_empty()).collect();
+    let title = format!("{title}: share of draws up to a value");
+    Chart { x_log: true, ..Chart::new(name, title, [x_label, "share of draws"], curves) }
 }
 
 /// With a level at 1, and what that is.
@@ -97,28 +88,13 @@ fn scatter(
     (key, x_label): (&str, &str),
     (y_label, one): (&str, &str),
 ) -> Chart {
-    let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for row in members(document, metric) {
-        let place = || Some((row.case.get(LOSS)?.as_str()?, row.case.get(key)?.as_f64()?, row.value?));
-        let Some((loss, x, y)) = place() else { continue };
-        let of = format!("loss: {loss}");
-        let at = curves.iter().position(|(word, _)| *word == of).unwrap_or_else(|| {
-            curves.push((of, Vec::new()));
-            curves.len() - 1
-        });
-        curves[at].1.push((x, drawn(y)));
-    }
+    let point = |row: &Row| {
+        let of = format!("loss: {}", row.case.get(LOSS)?.as_str()?);
+        Some((of, row.case.get(key)?.as_f64()?, drawn(row.value?)))
+    };
+    let mut curves = gathered(members(document, metric).filter_map(point));
     curves.sort_by(|a, b| a.0.cmp(&b.0));
-    Chart {
-        name,
-        title: format!("The draws: {y_label}"),
-        x_label: format!("{x_label}, log scale"),
-        y_label: "ratio, log scale".into(),
-        log: true,
-        x_log: true,
-        dots: true,
-        bars: false,
-        curves,
-        aim: Some((1.0, one.into())),
-    }
+    let labels = [&*format!("{x_label}, log scale"), "ratio, log scale"];
+    let chart = Chart::new(name, format!("The draws: {y_label}"), labels, curves);
+    Chart { log: true, x_log: true, dots: true, aim: Some((1.0, one.into())), ..chart }
 }

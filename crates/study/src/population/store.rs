@@ -3,56 +3,22 @@
 use super::draw::Draw;
 use super::text::ECHO;
 use crate::StudyError;
+use crate::observe::{short, simulate};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_measure::WARM_UP;
+use wavelane_run::RunError;
 use wavelane_run::figures::{RunTotals, of_run, wire_bytes_per_delivered_byte};
-use wavelane_run::{Backend, BackendError, RunContext, RunError, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 
 /// Format of the file.
 const FORMAT: &str = "wavelane-draw/1";
 /// A link on which every part of TCP that a result could depend on has work: its result stands for the simulator and
 /// its TCP in the keys, so that a change of either invalidates what was stored before.
-const CANARY: &str = r#"
-duration = "4 s"
-stacks = ["tcp-cubic"]
-[nodes]
-client = "endpoint"
-a = "gateway"
-b = "gateway"
-server = "endpoint"
-[channels.lan_client]
-preset = "ethernet"
-between = ["client", "a"]
-[channels.lan_server]
-preset = "ethernet"
-between = ["b", "server"]
-[channels.air]
-kind = "cable"
-between = ["a", "b"]
-reverse = "same"
-[channels.air.forward]
-rate = "8 Mbit/s"
-delay = "15 ms"
-jitter = "4 ms"
-queue = "30 kB"
-loss = { kind = "gilbert-elliott", good = "900 ms", bad = "30 ms", in_good = "1/1000", in_bad = "1/2", per = "packet" }
-reorder = { p = "1/200", extra = "10 ms" }
-duplicate = "1/300"
-[flows.page]
-app = "download"
-from = "client"
-to = "server"
-[flows.echo]
-app = "echo"
-from = "client"
-to = "server"
-while = "page"
-"#;
+const CANARY: &str = include_str!("canary.toml");
 
 /// The file of a draw.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -105,31 +71,6 @@ pub(super) fn digest(parts: &[&str]) -> String {
         hash.update(part.as_bytes());
     }
     hash.finalize().iter().take(12).map(|octet| format!("{octet:02x}")).collect()
-}
-
-/// To six decimals: so short a number reads back as the same, and a member that was kept gives the rows that it gave.
-pub(super) fn short(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
-/// One stack on one scenario: its figures and the digest of all packets.
-pub(crate) fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool) -> Result<StackRaw, StudyError> {
-    let mut quiet = |_| {};
-    let label = stack.word().to_owned();
-    let mut context = RunContext {
-        out: Path::new("."),
-        label,
-        captures: wavelane_run::CaptureExtent::Off,
-        progress: &mut quiet,
-        cancelled,
-    };
-    let raw = wavelane_sim::SimBackend.run_stack(scenario, stack, scenario.seed, &mut context);
-    raw.map_err(|error| {
-        StudyError::Run(match error {
-            BackendError::Cancelled => RunError::Cancelled,
-            error => RunError::Stack { stack, seed: scenario.seed.0, error },
-        })
-    })
 }
 
 impl Store {

@@ -2,10 +2,10 @@
 
 use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, not_run};
-use crate::cells::{self, Aim, Cell, Head, Take, judge, judge_between, unproven, values};
+use crate::cells::{self, Aim, Cell, Head, Take, unproven, values};
 use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use wavelane_measure::jain;
 use wavelane_run::{CaptureExtent, RunDocument, RunHooks, StackResult};
 
@@ -85,9 +85,7 @@ impl Task {
 }
 
 fn head(document: &RunDocument, stack: &str, queue: &str, beside: &str) -> Head {
-    let case = [("queue_bdp", json!(queue)), ("beside", json!(beside))];
-    let case = case.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Map<String, Value>>();
-    Head { id: ID, backend: document.backend.clone(), case, stack: stack.into() }
+    Head::new(ID, &document.backend, &[("queue_bdp", json!(queue)), ("beside", json!(beside))], stack)
 }
 
 fn goodputs(stack: &StackResult, flow: &str) -> Vec<f64> {
@@ -99,8 +97,7 @@ fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
 }
 
 fn goodput_row(head: &Head, metric: &str, values: &[f64], why: &str) -> Row {
-    let mut row = head.row(metric, "bit/s", values);
-    row.bound = Some(LIMIT_BPS);
+    let mut row = head.row(metric, "bit/s", values).bound_by(LIMIT_BPS);
     row.why = why.into();
     row
 }
@@ -120,10 +117,9 @@ fn against_tcp(document: &RunDocument, queue: &str, rival: &str) -> Vec<Row> {
         goodput_row(&head(&plain), "goodput_bps", &other, "the rival beside ours"),
     ];
     let shares = joined(&ours, &other, |a, b| a / (a + b));
-    let mut share = head("wavelane").row("share", "share", &shares);
-    judge_between(&mut share, SHARE_AIM[0], SHARE_AIM[1]);
-    let mut kept = head(&plain).row("kept_share", "share", &joined(&other, &kind, |a, b| a / b));
-    judge(&mut kept, Aim::AtLeast(KEPT_AIM));
+    let share = head("wavelane").row("share", "share", &shares).between(SHARE_AIM[0], SHARE_AIM[1]);
+    let mut kept =
+        head(&plain).row("kept_share", "share", &joined(&other, &kind, |a, b| a / b)).judged(Aim::AtLeast(KEPT_AIM));
     kept.why = format!("{}, of what it gets beside its own kind", kept.why);
     rows.extend([share, kept]);
     rows.iter_mut().for_each(|row| unproven(row, &[own, mixed]));
@@ -136,9 +132,8 @@ fn two_links(document: &RunDocument, queue: &str) -> Vec<Row> {
         return vec![not_run(document, &head)];
     };
     let (one, two) = (goodputs(stack, OURS), goodputs(stack, OTHER));
-    let mut fair = head.row("jain", "index", &joined(&one, &two, |a, b| jain(&[a, b]).unwrap_or(f64::NAN)));
-    judge(&mut fair, Aim::AtLeast(JAIN_AIM));
-    fair.bound = Some(1.0);
+    let fair = head.row("jain", "index", &joined(&one, &two, |a, b| jain(&[a, b]).unwrap_or(f64::NAN)));
+    let fair = fair.judged(Aim::AtLeast(JAIN_AIM)).bound_by(1.0);
     let mut rows = vec![
         goodput_row(&head, "goodput_bps", &one, "the first link"),
         goodput_row(&head, "goodput_bps", &two, "the second link"),

@@ -2,10 +2,10 @@
 
 use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, PARTS, not_run};
-use crate::cells::{Aim, Cell, Head, documents, judge};
+use crate::cells::{Aim, Cell, Head, documents};
 use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use serde_json::{Map, json};
+use serde_json::json;
 use std::path::Path;
 use wavelane_measure::{jain, mean};
 use wavelane_run::{CaptureExtent, RunDocument, RunHooks, Series, StackResult};
@@ -93,8 +93,7 @@ impl Link {
             ("beside", json!(beside)),
             ("link", json!(if self.judged { "judged" } else { "free" })),
         ];
-        let case: Map<_, _> = case.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Head { id: ID, backend: PARTS[0].into(), case, stack: stack.into() }
+        Head::new(ID, PARTS[0], &case, stack)
     }
 }
 
@@ -232,14 +231,13 @@ fn rows_beside(link: &Link, rival: &str, outcome: &Outcome) -> Vec<Row> {
 
 /// In how many of the judged cells an aim holds.
 fn over_cells(metric: &str, cells: &[bool], aim: Option<f64>) -> Row {
-    let head = Head { id: ID, backend: PARTS[0].into(), case: Map::new(), stack: "wavelane".into() };
+    let head = Head::new(ID, PARTS[0], &[], "wavelane");
     let share = cells.iter().filter(|holds| **holds).count() as f64 / cells.len() as f64;
-    let mut row = head.row(metric, "share of cells", &if cells.is_empty() { Vec::new() } else { vec![share] });
-    row.n = cells.len() as u64;
-    if let Some(aim) = aim {
-        judge(&mut row, Aim::AtLeast(aim));
-    }
-    row
+    let row = Row {
+        n: cells.len() as u64,
+        ..head.row(metric, "share of cells", &if cells.is_empty() { Vec::new() } else { vec![share] })
+    };
+    if let Some(aim) = aim { row.judged(Aim::AtLeast(aim)) } else { row }
 }
 
 /// Runs the edition's links.
@@ -258,8 +256,7 @@ pub(super) fn run(
         .iter()
         .map(|(name, text)| Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Headers })
         .collect();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let documents = documents(&cells, "runs", options.jobs.unwrap_or(processors), (make, options, hooks))?;
+    let documents = documents(&cells, "runs", options.workers(), (make, options, hooks))?;
     for (task, document) in tasks.into_iter().zip(documents) {
         let beside = task.rival.map_or("wavelane".to_owned(), |rival| format!("tcp-{rival}"));
         let Some(measured) = measured(&document, &extent) else {

@@ -2,9 +2,9 @@
 
 use super::links::Case;
 use super::{BBR, ID, OURS, Seen};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head, sorted};
 use crate::document::Row;
-use serde_json::{Map, json};
+use serde_json::json;
 use wavelane_measure::percentile;
 use wavelane_run::Verdict;
 
@@ -58,14 +58,12 @@ fn wire_ratio(seen: &[Seen]) -> Option<f64> {
 }
 
 pub(super) fn head(case: &[(&str, &str)], stack: &str) -> Head {
-    let case: Map<_, _> = case.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
-    Head { id: ID, backend: "sim".into(), case, stack: stack.to_owned() }
+    let case: Vec<_> = case.iter().map(|(key, value)| (*key, json!(value))).collect();
+    Head::sim(ID, &case, stack)
 }
 
 fn judged(head: &Head, metric: &str, value: Option<f64>, aim: Aim, why: &str) -> Option<Row> {
-    let mut row = head.row(metric, "ratio", &[value?]);
-    judge(&mut row, aim);
-    row.why = format!("{}; {why}", row.why);
+    let row = head.row(metric, "ratio", &[value?]).judged(aim).noting(why);
     Some(row)
 }
 
@@ -106,15 +104,7 @@ fn rows_of(case: &Case, seen: &[Seen]) -> Vec<Row> {
 
 /// A claim about all cases.
 pub(super) fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, aim: Aim) -> Row {
-    let mut row = Row { value, n: n as u64, ..Row::new(ID, "sim", OURS, metric, unit) };
-    judge(&mut row, aim);
-    row
-}
-
-pub(super) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
+    Row { value, n: n as u64, ..Row::new(ID, "sim", OURS, metric, unit) }.judged(aim)
 }
 
 /// All rows, the claims first.

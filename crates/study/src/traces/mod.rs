@@ -5,22 +5,22 @@ mod links;
 pub(crate) mod page;
 mod pairs;
 
+use crate::cells::fingerprint_of;
 use crate::document::{Edition, Row, StudyDocument};
 use crate::elsewhere::{Simulation, Travel, read};
 use crate::kept::Kept;
-use crate::population::simulate;
+use crate::observe::{ready, short, simulate};
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use links::Case;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_run::figures::{RunTotals, of_run, wire_bytes_per_delivered_byte};
 use wavelane_run::{RunError, RunHooks};
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_scenario::Scenario;
 
 /// The study's id.
 pub(crate) const ID: &str = "traces";
@@ -58,16 +58,9 @@ fn seconds_of(edition: Edition) -> u64 {
     SECONDS[usize::from(edition == Edition::Full)]
 }
 
-/// To six decimals.
-fn short(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
 /// Runs a stack on a scenario's text.
 fn observe(text: &str, stack: &str, seed: Seed, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
-    let mut scenario = Scenario::parse(text, Path::new("."))?;
-    scenario.seed = seed;
-    let word = Stack::from_word(stack).ok_or_else(|| refused(format!("no stack '{stack}'")))?;
+    let (scenario, word) = ready(text, stack, seed.0)?;
     let raw = simulate(&scenario, word, cancelled)?;
     let figures = of_run(&scenario, &raw, scenario.seed);
     let of = |name: &str| figures.iter().find(|figures| figures.flow == name);
@@ -114,12 +107,8 @@ fn observe_all(
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<Vec<Seen>, StudyError> {
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or_else(processors), hooks };
-    let key = |(text, stack): &(String, &'static str)| -> String {
-        let digest = Sha256::digest(format!("{stack} {text}"));
-        digest.iter().take(12).map(|octet| format!("{octet:02x}")).collect()
-    };
+    let runner = Runner { what: "runs", workers: options.workers(), hooks };
+    let key = |(text, stack): &(String, &'static str)| fingerprint_of(&format!("{stack} {text}"));
     let kept = Kept::open(options, ID);
     // With the recordings in it: a worker has no files of this machine.
     let pack = |(text, stack): &(String, &'static str)| -> Value {

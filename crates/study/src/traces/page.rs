@@ -6,7 +6,7 @@ use super::links::Case;
 use crate::document::StudyDocument;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use wavelane_report::Chart;
+use wavelane_report::{Chart, gathered};
 
 /// How many of the worst are drawn over time, each with two pictures.
 const WORST: [[&str; 2]; 3] =
@@ -54,38 +54,22 @@ pub(crate) fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         let each = [curves(|second| second.0), curves(|second| second.1.max(1.0))];
         for ((name, (label, log)), curves) in names.into_iter().zip(what).zip(each) {
             let title = format!("{}: {label}", timeline.title);
-            charts.push(chart(name, title, ["time (s)", label], [log, false], false, curves));
+            charts.push(Chart { log, ..Chart::new(name, title, ["time (s)", label], curves) });
         }
     }
     charts
 }
 
-fn chart(
-    name: &'static str,
-    title: String,
-    [x_label, y_label]: [&str; 2],
-    [log, x_log]: [bool; 2],
-    dots: bool,
-    curves: Vec<(String, Vec<(f64, f64)>)>,
-) -> Chart {
-    let (x_label, y_label) = (x_label.to_owned(), y_label.to_owned());
-    Chart { name, title, x_label, y_label, log, x_log, dots, bars: false, curves, aim: None }
-}
-
 /// A point per case and stack.
 fn scatter(document: &StudyDocument) -> Chart {
-    let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for share in document.rows.iter().filter(|row| row.metric == SHARE) {
+    let shares = document.rows.iter().filter(|row| row.metric == SHARE);
+    let points = shares.filter_map(|share| {
         let echo = |row: &&crate::Row| row.metric == ECHO_P95 && row.stack == share.stack && row.case == share.case;
-        let found = document.rows.iter().find(echo).and_then(|row| Some((row.value?, share.value?)));
-        let Some(point) = found else { continue };
-        match curves.iter_mut().find(|(stack, _)| *stack == share.stack) {
-            Some((_, points)) => points.push(point),
-            None => curves.push((share.stack.clone(), vec![point])),
-        }
-    }
+        Some((share.stack.clone(), document.rows.iter().find(echo)?.value?, share.value?))
+    });
     let labels = ["p95 of the echo (ms, log scale)", "goodput over what was recorded"];
-    chart("goodput-delay", "Goodput against delay, a point per recording".into(), labels, [false, true], true, curves)
+    let chart = Chart::new("goodput-delay", "Goodput against delay, a point per recording", labels, gathered(points));
+    Chart { x_log: true, dots: true, ..chart }
 }
 
 /// The claims, then what is judged of each case.

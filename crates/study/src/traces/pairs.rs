@@ -1,9 +1,9 @@
 //! Two recordings as two lanes of one link, and each alone.
 
-use super::judge::{claim, head, sorted};
+use super::judge::{claim, head};
 use super::links::{line, scenario, table};
 use super::{OURS, Seen, observe_all, refused};
-use crate::cells::{Aim, judge};
+use crate::cells::{Aim, sorted};
 use crate::document::Row;
 use crate::{StudyError, StudyOptions};
 use std::path::{Path, PathBuf};
@@ -101,15 +101,14 @@ fn rows_of(pair: &Pair, seen: &[Seen]) -> (Vec<Row>, Option<f64>) {
     let share = (one + two > 0.0).then(|| both / (one + two));
     let mut rows = Vec::new();
     for (metric, value) in [("share_of_sum", share), ("of_better_lane", Some(both / one.max(two)))] {
-        let mut row = head.row(metric, "ratio", &value.filter(|v| v.is_finite()).into_iter().collect::<Vec<_>>());
-        judge(&mut row, Aim::AtLeast(if metric == "share_of_sum" { WORST_AIM } else { BETTER_AIM }));
-        row.why = format!("{}; {:.2} of {:.2} and {:.2} Mbit/s", row.why, both / 1e6, one / 1e6, two / 1e6);
-        rows.push(row);
+        rows.push(
+            head.row(metric, "ratio", &value.filter(|v| v.is_finite()).into_iter().collect::<Vec<_>>())
+                .judged(Aim::AtLeast(if metric == "share_of_sum" { WORST_AIM } else { BETTER_AIM }))
+                .noting(&format!("{:.2} of {:.2} and {:.2} Mbit/s", both / 1e6, one / 1e6, two / 1e6)),
+        );
     }
     let silence = silence_ms(&seen[0].answers_ms, [&seen[1].answers_ms, &seen[2].answers_ms]);
-    let mut row = head.row("echo_silence_ms", "ms", &[silence]);
-    judge(&mut row, Aim::AtMost(SILENCE_AIM_MS));
-    rows.push(row);
+    rows.push(head.row("echo_silence_ms", "ms", &[silence]).judged(Aim::AtMost(SILENCE_AIM_MS)));
     (rows, share)
 }
 
