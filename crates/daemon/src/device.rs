@@ -196,7 +196,7 @@ pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
     set_up_for_proxy(name)?;
     allow_other_ways(name)?;
     // This host's own ICMP errors about packets that are not split come back through it too.
-    let path = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");
+    let path = of_device(name, "accept_local");
     let refused = |e: std::io::Error| ToolError::Refused { tool: path.clone(), said: e.to_string() };
     std::fs::write(&path, "1").map_err(refused)?;
     Ok(made)
@@ -209,7 +209,8 @@ pub(crate) fn set_up_for_proxy(name: &str) -> Result<(), ToolError> {
         no_made_up_address(name);
     }
     run("ip", &["address", "replace", &format!("{PROXY_ADDRESS}/32"), "scope", "link", "dev", name], "")?;
-    run("ip", &["link", "set", "dev", name, "up"], "").map(drop)
+    run("ip", &["link", "set", "dev", name, "up"], "")?;
+    allow_other_ways_again(name)
 }
 
 /// Routers have no use for an address that the kernel makes up, as it does when IPv6 comes back with an MTU that is large enough; a kernel
@@ -240,6 +241,7 @@ fn set_up(tun: &Tun) -> Result<(), ToolError> {
         let of = tun.addresses.iter().filter(|a| Family::of_address(a.address) == family);
         of.map(add).fold(Ok(()), Result::and)
     }))
+    .and(allow_other_ways_again(name))
 }
 
 /// Takes others' routes out of a table of ours: what they match is not ours to take, or goes elsewhere than it should.
@@ -502,22 +504,46 @@ pub(crate) fn not_forwarding(config: &Config, intercept: &Intercept) -> impl Ite
         .map(move |setting| DeviceError::NoForwarding { interfaces: interfaces.clone(), setting })
 }
 
-/// Lets packets arrive on the device whose source the main table would look for elsewhere: its routes lie in ours,
-/// which a reverse-path check does not see. The stricter of two settings counts (ip-sysctl), and 2 is the laxest that
-/// overrules a 1 for all.
-fn allow_other_ways(device: &str) -> Result<(), DeviceError> {
-    const STRICT: u8 = 1;
+/// The value of `rp_filter` that drops what comes from an address reached by another interface (ip-sysctl).
+const STRICT: u8 = 1;
+
+/// Where a device's setting stands: a name may hold dots, so the path is not made from the setting's name.
+fn of_device(device: &str, setting: &str) -> String {
+    format!("/proc/sys/net/ipv4/conf/{device}/{setting}")
+}
+
+fn read_setting(path: &str) -> Option<u8> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// `rp_filter` of all interfaces, and of one together with it: the stricter of two settings counts (ip-sysctl).
+fn reverse_path(device: &str) -> (u8, u8) {
     let all = setting("net.ipv4.conf.all.rp_filter").unwrap_or(0);
-    let lax = if all == 0 { "0" } else { "2" };
-    let own = format!("net.ipv4.conf.{device}.rp_filter");
-    // A name may hold dots, so the path is not made from the setting's name.
-    let path = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
-    let written = std::fs::write(&path, lax);
-    let now: u8 = std::fs::read_to_string(&path).ok().and_then(|v| v.trim().parse().ok()).unwrap_or(0);
-    if written.is_err() && now.max(all) == STRICT {
-        return Err(DeviceError::ReversePath { device: device.into(), setting: own, value: now.max(all) });
+    (all, read_setting(&of_device(device, "rp_filter")).unwrap_or(0).max(all))
+}
+
+/// Whether packets may arrive on the device whose source the main table would look for elsewhere.
+pub(crate) fn allows_other_ways(device: &str) -> bool {
+    reverse_path(device).1 != STRICT
+}
+
+/// Lets packets arrive on the device whose source the main table would look for elsewhere: its routes lie in ours,
+/// which a reverse-path check does not see. 2 is the laxest that overrules a 1 for all.
+fn allow_other_ways(device: &str) -> Result<(), DeviceError> {
+    let lax = if reverse_path(device).0 == 0 { "0" } else { "2" };
+    let written = std::fs::write(of_device(device, "rp_filter"), lax);
+    let value = reverse_path(device).1;
+    if written.is_err() && value == STRICT {
+        let setting = format!("net.ipv4.conf.{device}.rp_filter");
+        return Err(DeviceError::ReversePath { device: device.into(), setting, value });
     }
     Ok(())
+}
+
+/// The same for a device that stands.
+fn allow_other_ways_again(device: &str) -> Result<(), ToolError> {
+    let refused = |e: DeviceError| ToolError::Refused { tool: "the kernel".into(), said: e.to_string() };
+    if allows_other_ways(device) { Ok(()) } else { allow_other_ways(device).map_err(refused) }
 }
 
 /// The address that ICMP errors of the packet door come from: the device's, else one of an intercepted interface.

@@ -46,8 +46,8 @@ impl Part {
                 "`ip route flush` or a network manager that restarts removes them, `ip route add ... table` adds others; systemd-networkd spares them with ManageForeignRoutes=no",
             ),
             Self::Device => (
-                "the packet door's device, or a proxy's, its MTU or its addresses",
-                "somebody ran `ip link` or `ip address`",
+                "the packet door's device, or a proxy's, its MTU, its addresses or its `rp_filter`",
+                "somebody ran `ip link`, `ip address`, or `sysctl` with a net.ipv4.conf.*.rp_filter of 1",
             ),
             Self::ClosedTable => (
                 "the nft table inet wavelane_closed",
@@ -65,14 +65,33 @@ impl Part {
     }
 }
 
+/// The state of a device of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Interface {
+    up: bool,
+    /// Packets may arrive there whose source is reached another way.
+    lax: bool,
+    mtu: Option<u32>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Interface {
+    fn read(name: &str, index: u32, is_ours: impl Fn(&IpAddr) -> bool) -> Option<Self> {
+        let mut addresses = wavelane_host::addresses_of(name);
+        addresses.retain(is_ours);
+        let up = wavelane_host::interface_is_up(name)?;
+        Some(Self { up, lax: device::allows_other_ways(name), mtu: interface_mtu(index), addresses })
+    }
+}
+
 /// The state of all parts at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Standing {
     /// Both in order.
     rules: Vec<Vec<u8>>,
     routes: Vec<Vec<u8>>,
-    /// Whether the device is set up, its MTU and its addresses; `None` without a packet door or our device.
-    device: Option<(bool, Option<u32>, Vec<IpAddr>)>,
+    /// `None` without a packet door or our device.
+    device: Option<Interface>,
     closed: Option<String>,
     held: Vec<String>,
     orphans: Option<String>,
@@ -91,17 +110,11 @@ impl Standing {
         let tables = [NUMBER, device::TABLE].map(u32::from);
         let mut routes = table_routes(&tables).unwrap_or_else(|_| last.routes.clone());
         let of_proxy = installed.rules.device().and_then(|name| {
-            let index = wavelane_host::interface_index(name)?;
-            let own = IpAddr::from(device::PROXY_ADDRESS);
-            let found = wavelane_host::addresses_of(name).into_iter().filter(|a| *a == own).collect();
-            Some((wavelane_host::interface_is_up(name)?, interface_mtu(index), found))
+            Interface::read(name, wavelane_host::interface_index(name)?, |a| *a == device::PROXY_ADDRESS)
         });
         let mut device = config.tun.as_ref().zip(installed.ways.as_ref()).and_then(|(tun, ways)| {
-            wavelane_host::interface_index(&tun.name).filter(|index| Some(*index) == ways.index)?;
-            let up = wavelane_host::interface_is_up(&tun.name)?;
-            let found = wavelane_host::addresses_of(&tun.name);
-            let addresses = tun.addresses.iter().map(|a| a.address).filter(|a| found.contains(a)).collect::<Vec<_>>();
-            Some((up, ways.index.and_then(interface_mtu), addresses))
+            let index = wavelane_host::interface_index(&tun.name).filter(|index| Some(*index) == ways.index)?;
+            Interface::read(&tun.name, index, |a| tun.addresses.iter().any(|own| own.address == *a))
         });
         device = device.or(of_proxy);
         let generation = ruleset_generation();
@@ -121,9 +134,9 @@ impl Standing {
         if !six {
             keep_six(&mut rules, &last.rules);
             keep_six(&mut routes, &last.routes);
-            if let (Some((.., found)), Some((.., before))) = (&mut device, &last.device) {
-                found.retain(IpAddr::is_ipv4);
-                found.extend(before.iter().filter(|a| a.is_ipv6()));
+            if let (Some(found), Some(before)) = (&mut device, &last.device) {
+                found.addresses.retain(IpAddr::is_ipv4);
+                found.addresses.extend(before.addresses.iter().filter(|a| a.is_ipv6()));
             }
         }
         Self { rules, routes, device, closed, held, orphans, six, generation }
@@ -168,10 +181,12 @@ impl Standing {
                 from(&self.routes, &now.routes).into_iter().chain(others).collect()
             }
             Part::Device => {
-                let Some((up, mtu, addresses)) = &self.device else { return Vec::new() };
-                let Some((up_now, mtu_now, found)) = &now.device else { return vec![b"device".into()] };
-                let gone = addresses.iter().filter(|a| !found.contains(a)).map(|a| a.to_string().into_bytes());
-                let other = [(*up && !up_now, "up"), (mtu != mtu_now, "MTU")];
+                let Some(stood) = &self.device else { return Vec::new() };
+                let Some(now) = &now.device else { return vec![b"device".into()] };
+                let gone = stood.addresses.iter().filter(|a| !now.addresses.contains(a));
+                let gone = gone.map(|a| a.to_string().into_bytes());
+                let other =
+                    [(stood.up && !now.up, "up"), (stood.lax && !now.lax, "rp_filter"), (stood.mtu != now.mtu, "MTU")];
                 other.iter().filter(|(is, _)| *is).map(|(_, what)| what.as_bytes().into()).chain(gone).collect()
             }
             Part::ClosedTable => whole(&self.closed, &now.closed),
@@ -231,10 +246,11 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_named_and_what_others_add_is_not() {
+        let interface = Interface { up: true, lax: true, mtu: Some(1_400), addresses: vec![[10, 9, 9, 1].into()] };
         let stood = Standing {
             rules: vec![vec![1], vec![2]],
             routes: vec![vec![3]],
-            device: Some((true, Some(1_400), vec![[10, 9, 9, 1].into()])),
+            device: Some(interface.clone()),
             closed: Some("table".into()),
             held: vec!["-A WAVELANE".into()],
             orphans: Some("table".into()),
@@ -247,8 +263,9 @@ mod tests {
         more.generation = None;
         assert_eq!(stood.missing(&more), []);
         assert_eq!(stood.missing(&Standing::default()), Part::ALL);
-        for (up, mtu) in [(false, Some(1_400)), (true, Some(1_280))] {
-            let other = Standing { device: Some((up, mtu, vec![[10, 9, 9, 1].into()])), ..stood.clone() };
+        for (up, lax, mtu) in [(false, true, 1_400), (true, false, 1_400), (true, true, 1_280)] {
+            let device = Some(Interface { up, lax, mtu: Some(mtu), ..interface.clone() });
+            let other = Standing { device, ..stood.clone() };
             assert_eq!(stood.missing(&other), [Part::Device]);
         }
         let mut foreign = stood.clone();

@@ -190,6 +190,8 @@ struct Proxy<B> {
     reload_signal: UnixStream,
     /// Why the last reload was refused.
     reload_refused: Option<String>,
+    /// The file is to be read again once the kernel has answered.
+    reload_again: bool,
     /// What the kernel is asked to do now.
     pending: Option<Box<Settings>>,
     supervisor: Supervisor,
@@ -349,6 +351,7 @@ impl<B: Body> Proxy<B> {
             signals,
             reload_signal,
             reload_refused: None,
+            reload_again: false,
             pending: None,
             supervisor: Supervisor::of_this_process(),
             kernel,

@@ -99,7 +99,8 @@ impl<B: Body> Proxy<B> {
         // Several signals are one request.
         while matches!((&self.reload_signal).read(&mut [0; 64]), Ok(n) if n > 0) {}
         if self.pending.is_some() || self.kernel.is_busy() {
-            return self.refuse_reload("the change before is still being made: ask again");
+            self.reload_again = true;
+            return;
         }
         let new = match config::load(&self.file) {
             Ok(new) => new,
@@ -123,6 +124,10 @@ impl<B: Body> Proxy<B> {
     fn kernel_answers(&mut self) {
         while let Some((change, result)) = Kernel::answered(&mut self.kernel) {
             self.kernel_answered(change, result);
+        }
+        if std::mem::take(&mut self.reload_again) {
+            // Still busy, it waits again.
+            self.reload();
         }
         for hindrance in self.kernel.new_hindrances() {
             self.say(&format!("warning: {hindrance}"));

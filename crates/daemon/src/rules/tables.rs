@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 
 /// A first SYN.
-const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
+pub(super) const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
 
 /// The answer to one.
 const SYN_ACK: &str = "tcp flags & (fin|syn|rst|ack) == (syn|ack)";

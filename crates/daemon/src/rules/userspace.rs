@@ -5,7 +5,7 @@
 
 use super::family::Family;
 use super::ranges::taken;
-use super::tables::{exempt, set, signed};
+use super::tables::{SYN, exempt, set, signed};
 use super::{Around, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, ORPHANS, TABLE};
 use crate::config::{Config, Intercept, ProxyRules};
 use crate::kernel::Down;
@@ -17,35 +17,40 @@ const ERRORS: [&str; 2] = [
     "icmpv6 type { destination-unreachable, packet-too-big } @th,112,8 6",
 ];
 
+/// Connections of either IP version that stay apart by their first packet's code point, and for how long.
+const APART_MAX: usize = 65_536;
+const APART_FOR: &str = "1d";
+
 /// The table that stays when the process ends without an orderly stop, and resets connections that it had: their halves have nothing in
 /// common but addresses and ports. They are known by that nobody saw their first packet go plainly; so are those that went through the
-/// device without being split.
+/// device without being split. While the process lives, which its device shows, they are only lost: what leads them there may be away for
+/// a moment, and comes back before their senders give up.
 pub(super) fn orphans(config: &Config, Around { attached, .. }: &Around) -> Option<String> {
     let intercept = config.intercept.as_ref()?;
     let device = intercept.proxy.as_ref()?.device.as_ref()?;
     let names: Vec<String> = intercept.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     let names = names.join(", ");
     let proxy = intercept.proxy.as_ref()?;
-    let (mut sets, mut rules) = (String::new(), String::new());
-    // What is exempt was never split, whether conntrack knows it or not.
-    if !proxy.dscps.is_empty() {
-        let dscps: Vec<String> = proxy.dscps.iter().map(u8::to_string).collect();
-        rules +=
-            &Family::ALL.map(|family| format!(" {} dscp {{ {} }} accept;", family.nft(), dscps.join(", "))).concat();
-    }
+    let (mut sets, mut rules, mut asked) = (String::new(), String::new(), String::new());
+    const STRANGE: &str = "ct state new tcp flags & (syn | rst) == 0x0";
     for family in Family::ALL {
         let (nft, targets) = (family.nft(), family.nft_set());
         sets += &set(targets, family, &taken(config, family, &Down::new(), attached));
         let there = format!("iifname {{ {names} }} {nft} daddr @{targets}{}", but(proxy, "dport"));
-        let back = format!("oifname {{ {names} }} {nft} saddr @{targets}{}", but(proxy, "sport"));
-        for way in [there, back] {
-            rules += &format!(" {way} ct state new tcp flags & (syn | rst) == 0x0 reject with tcp reset;");
+        let back = |leaves| format!("{leaves} {{ {names} }} {nft} saddr @{targets}{}", but(proxy, "sport"));
+        for way in [&there, &back("oifname")] {
+            rules += &format!(" {way} {STRANGE} reject with tcp reset;");
+        }
+        for way in [&there, &back("fib daddr oifname")] {
+            asked += &format!(" {way} {STRANGE} goto asked;");
         }
     }
     // Made, removed and made again: one transaction, whether an old one stands or not.
     Some(format!(
         "table {ORPHANS} {{ }}; delete table {ORPHANS}; table {ORPHANS} {{{sets} chain forward {{ type filter hook forward priority filter; \
-         policy accept; iifname \"{device}\" accept; oifname \"{device}\" accept;{rules} }}; }}"
+         policy accept; iifname \"{device}\" accept; oifname \"{device}\" accept;{rules} }}; \
+         chain asked {{ meta mark set {MARK_DIVERT:#x}; fib daddr . mark oifname \"{device}\" counter drop; meta mark set 0; }}; \
+         chain arrive {{ type filter hook prerouting priority mangle; policy accept; iifname \"{device}\" accept;{asked} }}; }}"
     ))
 }
 
@@ -53,6 +58,29 @@ pub(super) fn orphans(config: &Config, Around { attached, .. }: &Around) -> Opti
 fn but(proxy: &ProxyRules, end: &str) -> String {
     let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
     if ports.is_empty() { String::new() } else { format!(" tcp {end} != {{ {} }}", ports.join(", ")) }
+}
+
+/// Connections whose first packet has an exempt code point stay apart whatever their later ones have: sets of them, and rules. With more
+/// than there is room for, and after a reload, they go through the device and come back.
+fn apart(proxy: &ProxyRules) -> (String, String) {
+    let dscps: Vec<String> = proxy.dscps.iter().map(u8::to_string).collect();
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for family in Family::ALL {
+        let (nft, name) = (family.nft(), ["apart4", "apart6"][family as usize]);
+        let ends = |[one, other]: [[&str; 2]; 2]| {
+            format!("{nft} {} . tcp {} . {nft} {} . tcp {}", one[0], one[1], other[0], other[1])
+        };
+        let (source, target) = (["saddr", "sport"], ["daddr", "dport"]);
+        let (there, back) = (ends([source, target]), ends([target, source]));
+        sets += &format!(
+            " set {name} {{ typeof {there}; size {APART_MAX}; flags dynamic, timeout; timeout {APART_FOR}; }};"
+        );
+        // Ports are used again.
+        rules += &format!(" {SYN} delete @{name} {{ {there} }};");
+        rules += &format!(" {SYN} {nft} dscp {{ {} }} add @{name} {{ {there} }};", dscps.join(", "));
+        rules += &format!(" {there} @{name} accept; {back} @{name} accept;");
+    }
+    (sets, rules)
 }
 
 /// The table that the kernel removes with our process.
@@ -76,13 +104,15 @@ pub(super) fn table(
             but(proxy, "sport"),
         );
     }
+    let (begun, apart) = if proxy.dscps.is_empty() { Default::default() } else { apart(proxy) };
+    sets += &begun;
     let errors = |then: &str| ERRORS.map(|error| format!(" {error} fib daddr type != local {then};")).concat();
     rules += &errors("goto lead");
     format!(
         "table {TABLE} {{ flags owner; chain generation{generation} {{ }};{sets}{} \
          chain lead {{ meta mark set {MARK_DIVERT:#x} notrack accept; }}; \
          chain arrive {{ type filter hook prerouting priority raw; policy accept; iifname \"{device}\" notrack accept; \
-         meta mark {MARK_BRIDGED:#x} accept;{}{}{rules} }}; \
+         meta mark {MARK_BRIDGED:#x} accept;{apart}{}{}{rules} }}; \
          chain born {{ type route hook output priority mangle; policy accept; meta mark {MARK_OWN:#x} return;{} }}; }}",
         bridged.chain("meta l4proto tcp"),
         signed("accept"),

@@ -84,6 +84,7 @@ fn what_other_programs_take_away_is_put_back_and_told() {
         ("ip link set wavelane0 down", "the packet door's device"),
         ("ip address flush dev wavelane0", "the packet door's device"),
         ("ip link set wavelane0 mtu 1300", "the packet door's device"),
+        ("sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wavelane0.rp_filter=1", "the packet door's device"),
         // Too small for IPv6, which goes from the device with all that it had of it.
         ("ip link set wavelane0 mtu 900", "the packet door's device"),
         // More than ours, which would be followed instead.

@@ -195,6 +195,11 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     let mut marked = marked.unwrap();
     says(&mut marked).unwrap();
     assert_eq!(taken(), 0, "{}", report(&proxy));
+    // Its first packet decides.
+    let led = count(&proxy, "packets_plain");
+    SockRef::from(&marked).set_tos_v4(0).unwrap();
+    says(&mut marked).unwrap();
+    assert_eq!(count(&proxy, "packets_plain"), led, "{}", report(&proxy));
     let _first = open(&world, &world.client, "10.3.0.2:7");
     assert_eq!((taken(), report(&proxy).connections), (1, 1));
     let _second = open(&world, &world.client, "10.3.0.2:7");
@@ -212,6 +217,14 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     edit(&config, "interfaces = [\"wan0\"]", "colour = 1");
     assert!(reload(&proxy).unwrap().contains("colour"));
     assert!(says(&mut open(&world, &world.client, "10.3.0.2:7")).is_ok());
+    // Asked while it is still at it, it does so once more.
+    edit(&config, "colour = 1", "interfaces = [\"lan0\"]");
+    let pid = proxy.child.id().to_string();
+    for _ in 0..20 {
+        assert!(std::process::Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+    wait_for("another reload", || count(&proxy, "reloads") > 1);
+    assert_eq!(count(&proxy, "reloads_refused"), 2);
 }
 
 fn a_crash_resets_what_is_open_and_new_connections_go_plainly_or_are_refused(engine: &str) {

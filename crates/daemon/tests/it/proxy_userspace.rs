@@ -239,6 +239,8 @@ fn what_is_taken_away_is_put_back() {
     let standing = || {
         world.sh(&world.a, "nft -s list ruleset; ip -d link show dev wavelane-proxy; ip address show dev wavelane-proxy; ip rule; ip route show table 4780")
     };
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.all.rp_filter=0");
+    let mut older = open(&world, &world.client, "10.3.0.2:7");
     let whole = standing();
     assert!(whole.contains("wavelane_orphans") && whole.contains("mtu 65535"), "{whole}");
     for damage in [
@@ -247,12 +249,34 @@ fn what_is_taken_away_is_put_back() {
         "ip link set wavelane-proxy down",
         "ip address flush dev wavelane-proxy",
         "ip route flush table 4780",
+        // As distributions set it when they are set up.
+        "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wavelane-proxy.rp_filter=1",
     ] {
         let before = count(&proxy, "state_put_back");
         world.sh(&world.a, damage);
         wait_for(damage, || count(&proxy, "state_put_back") > before && standing() == whole);
         says(&mut open(&world, &world.client, "10.3.0.2:7")).unwrap();
     }
+    // Without the table that leads packets to it, and while it is busy: what its connections send waits.
+    let tell = |signal: &str, process: &str| {
+        assert!(Command::new("kill").args([signal, process]).status().unwrap().success());
+    };
+    let pid = proxy.child.id().to_string();
+    let nft = Command::new("pgrep").args(["-P", &pid, "-x", "nft"]).output().unwrap();
+    tell("-STOP", &pid);
+    tell("-KILL", String::from_utf8(nft.stdout).unwrap().trim());
+    wait_for("the table to go", || {
+        !world.sh(&world.a, "nft list tables").lines().any(|line| line == "table inet wavelane")
+    });
+    older.write_all(b"x").unwrap();
+    wait_for("the packet to be dropped", || {
+        let table = world.sh(&world.a, "nft list table inet wavelane_orphans");
+        let count = table.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        count != "0"
+    });
+    tell("-CONT", &pid);
+    older.read_exact(&mut [0]).unwrap();
+    assert_eq!(count(&proxy, "orphans_reset"), 0);
 }
 
 /// Segments of one side's size become segments of the other's, and not a full one and a rest each.

@@ -18,6 +18,9 @@ const IPV6_HEADER: usize = 40;
 const FRAGMENT: u8 = 44;
 const BEFORE: [u8; 3] = [0, 43, 60];
 
+/// The mark of congestion, which has all bits of the field (RFC 3168, section 5).
+const CE: u8 = 3;
+
 /// Sender, receiver, protocol and identification.
 type Key = (IpAddr, IpAddr, u8, u32);
 
@@ -106,6 +109,10 @@ impl Fragments {
     /// A packet came.
     pub fn take(&mut self, now: Instant, packet: &[u8]) -> Gathered {
         let Some(piece) = parse(packet) else { return Gathered::Whole };
+        if piece.offset == 0 && !piece.more {
+            // An atomic fragment of IPv6 has nothing to do with others of its identification (RFC 6946, section 4).
+            return complete(vec![(0, packet[..piece.end].to_vec(), piece.header)]);
+        }
         let late = |parts: Option<&Parts>| parts.is_none_or(|parts| now.since(parts.since) >= PATIENCE);
         while let Some(key) = self.order.front().copied().filter(|key| {
             late(self.all.get(key)) || self.all.len() >= FRAGMENTED_MAX && !self.all.contains_key(&piece.key)
@@ -118,12 +125,18 @@ impl Fragments {
             self.order.push_back(piece.key);
             Parts { since: now, ..Parts::default() }
         });
-        let overlaps = parts.pieces.iter().any(|(start, other, header)| {
-            let end = start + other.len() - header;
-            *start < to && from < end
-        });
+        let ends = |(start, other, header): &(usize, Vec<u8>, usize)| (*start, start + other.len() - header);
+        let again = |one: &(usize, Vec<u8>, usize)| {
+            ends(one) == (from, to) && one.1[one.2..] == packet[piece.header..piece.end]
+        };
+        if to > from && parts.pieces.iter().any(again) {
+            // The network doubled it (RFC 8200, section 4.5).
+            return Gathered::Kept;
+        }
+        let overlaps = parts.pieces.iter().map(ends).any(|(start, end)| start < to && from < end);
         let ragged = piece.more && !(to - from).is_multiple_of(8);
-        let beyond = parts.end.is_some_and(|end| to > end || !piece.more && to != end);
+        let beyond = parts.end.is_some_and(|end| to > end || !piece.more && to != end)
+            || !piece.more && parts.pieces.iter().map(ends).any(|(_, end)| end > to);
         if overlaps || ragged || beyond || to <= from || to > PACKET_MAX || parts.pieces.len() >= PIECES_MAX {
             // All of it is in doubt (RFC 5722).
             self.forget(&piece.key);
@@ -140,17 +153,24 @@ impl Fragments {
         let mut pieces = std::mem::take(&mut parts.pieces);
         self.forget(&piece.key);
         pieces.sort_by_key(|(start, ..)| *start);
-        match join(&pieces) {
-            Some(packet) => {
-                Gathered::Complete { packet, pieces: pieces.into_iter().map(|(_, bytes, _)| bytes).collect() }
-            }
-            None => Gathered::Kept,
-        }
+        complete(pieces)
     }
     fn forget(&mut self, key: &Key) {
         self.all.remove(key);
         self.order.retain(|other| other != key);
     }
+}
+
+fn complete(pieces: Vec<(usize, Vec<u8>, usize)>) -> Gathered {
+    match join(&pieces) {
+        Some(packet) => Gathered::Complete { packet, pieces: pieces.into_iter().map(|(_, bytes, _)| bytes).collect() },
+        None => Gathered::Kept,
+    }
+}
+
+/// A packet's ECN field, in place: its octet, how far up that it stands there.
+fn ecn(packet: &[u8]) -> (usize, u8) {
+    (1, if packet[0] >> 4 == 6 { 4 } else { 0 })
 }
 
 /// The packet of which these are all fragments, in order: with the header of the first (RFC 791, section 3.2; RFC 8200, section 4.5).
@@ -160,6 +180,15 @@ fn join(pieces: &[(usize, Vec<u8>, usize)]) -> Option<Vec<u8>> {
     let six = first[0] >> 4 == 6;
     let mut packet = first[..piece.header - if six { 8 } else { 0 }].to_vec();
     let header = packet.len();
+    let (at, up) = ecn(first);
+    let said = |field: u8| pieces.iter().any(|(_, bytes, _)| bytes[at] >> up & CE == field);
+    if said(CE) {
+        // RFC 3168, section 5.3: what was marked in part was marked, unless its sender cannot be told so.
+        packet[at] |= CE << up;
+        if said(0) {
+            return None;
+        }
+    }
     pieces.iter().for_each(|(_, bytes, header)| packet.extend_from_slice(&bytes[*header..]));
     let counted = if six { packet.len() - IPV6_HEADER } else { packet.len() };
     let length = u16::try_from(counted).ok()?.to_be_bytes();

@@ -16,9 +16,7 @@ fn packet(six: bool) -> Vec<u8> {
     if !six {
         // May be fragmented.
         bytes[6..8].fill(0);
-        bytes[10..12].fill(0);
-        let sum = checksum(&[&bytes[..20]]);
-        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        renew(&mut bytes);
     }
     bytes
 }
@@ -70,14 +68,81 @@ fn a_packet_comes_together_in_any_order() {
     }
 }
 
+/// Gives an IPv4 header its checksum.
+fn renew(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    let sum = checksum(&[&packet[..20]]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The network doubles a fragment, marks a later one, and a sender of IPv6 sends whole packets as fragments.
+#[test]
+fn doubled_marked_and_atomic_fragments_are_whole_packets() {
+    for six in [false, true] {
+        let whole = packet(six);
+        let (at_octet, up) = ecn(&whole);
+        let marked = |piece: &[u8], field: u8| {
+            let mut piece = piece.to_vec();
+            piece[at_octet] = piece[at_octet] & !(CE << up) | field << up;
+            if !six {
+                renew(&mut piece);
+            }
+            piece
+        };
+        for (fields, expected) in [([2, 2], Some(2)), ([2, 3], Some(3)), ([0, 3], None)] {
+            let mut fragments = Fragments::default();
+            let pieces: Vec<Vec<u8>> =
+                cut(&whole).iter().enumerate().map(|(n, piece)| marked(piece, fields[n.min(1)])).collect();
+            let (last, first) = pieces.split_last().unwrap();
+            for piece in first.iter().chain(first) {
+                assert_eq!(fragments.take(at(0), piece), Gathered::Kept);
+            }
+            let got = match fragments.take(at(0), last) {
+                Gathered::Complete { packet, pieces: came } => {
+                    assert!(came == pieces && TcpPacket::parse(&packet).is_ok());
+                    Some(packet[at_octet] >> up & CE)
+                }
+                _ => None,
+            };
+            assert_eq!(got, expected, "six {six}, {fields:?}");
+        }
+    }
+    let whole = packet(true);
+    let mut atomic = cut(&whole).remove(0);
+    atomic.truncate(IPV6_HEADER + 8);
+    atomic.extend_from_slice(&whole[IPV6_HEADER..]);
+    atomic[4..6].copy_from_slice(&((whole.len() - IPV6_HEADER + 8) as u16).to_be_bytes());
+    atomic[IPV6_HEADER + 2..IPV6_HEADER + 4].fill(0);
+    let mut fragments = Fragments::default();
+    // One of the same identification waits for its others.
+    assert_eq!(fragments.take(at(0), &cut(&whole)[0]), Gathered::Kept);
+    let expected = Gathered::Complete { packet: whole, pieces: vec![atomic.clone()] };
+    assert_eq!(fragments.take(at(0), &atomic), expected);
+    assert_eq!(fragments.all.len(), 1);
+}
+
 #[test]
 fn what_contradicts_itself_or_comes_late_is_dropped() {
     for six in [false, true] {
         let pieces = cut(&packet(six));
         let (last, first) = pieces.split_last().unwrap();
-        // Twice the same overlaps.
+        // At one place two contents.
         let mut fragments = Fragments::default();
-        for piece in [&pieces[0], &pieces[0]].into_iter().chain(&pieces[1..]) {
+        let mut other = pieces[0].clone();
+        *other.last_mut().unwrap() ^= 1;
+        for piece in [&pieces[0], &other].into_iter().chain(&pieces[1..]) {
+            assert_eq!(fragments.take(at(0), piece), Gathered::Kept);
+        }
+        // Beyond the end, which comes to be known later, and a hole as long before it.
+        let mut fragments = Fragments::default();
+        let mut beyond = pieces[1].clone();
+        let offset = if six { 42 } else { 6 };
+        let place = u16::from_be_bytes([beyond[offset], beyond[offset + 1]]) + if six { 8_000 } else { 1_000 };
+        beyond[offset..offset + 2].copy_from_slice(&place.to_be_bytes());
+        if !six {
+            renew(&mut beyond);
+        }
+        for piece in [&pieces[0], &beyond].into_iter().chain(&pieces[2..]) {
             assert_eq!(fragments.take(at(0), piece), Gathered::Kept);
         }
         let mut fragments = Fragments::default();
@@ -95,9 +160,7 @@ fn there_is_a_most() {
     for n in 0..10_000_u16 {
         let mut piece = piece.clone();
         piece[4..6].copy_from_slice(&n.to_be_bytes());
-        piece[10..12].fill(0);
-        let sum = checksum(&[&piece[..20]]);
-        piece[10..12].copy_from_slice(&sum.to_be_bytes());
+        renew(&mut piece);
         assert_eq!(fragments.take(at(0), &piece), Gathered::Kept);
         assert!(fragments.all.len() <= FRAGMENTED_MAX && fragments.order.len() <= FRAGMENTED_MAX);
     }

@@ -14,8 +14,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Links, addresses of both versions, routes of both versions, policy rules of both versions (linux/rtnetlink.h).
-const STATE_GROUPS: [u32; 7] = [1, 5, 9, 7, 11, 8, 19];
+/// Links, addresses of both versions, routes of both versions, policy rules of both versions, IPv4's settings of interfaces
+/// (linux/rtnetlink.h).
+const STATE_GROUPS: [u32; 8] = [1, 5, 9, 7, 11, 8, 19, 24];
 /// linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
 const NFNLGRP_NFTABLES: u32 = 7;
 const NFT_MSG_GETGEN: u16 = 10 << 8 | 16;
