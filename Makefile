@@ -57,7 +57,7 @@ help:
 	echo "make sbom     lists of what is linked into them (CycloneDX)"
 	echo "make test     what a change must pass: formatting, lints, house rules, tests, determinism, lab smoke (some 25 minutes the first time)"
 	echo "make test-all all of that, the long editions, other people's tunnels, the Python package (hours)"
-	echo "make soak     hostile peers, damaged captures and result files, probe packets, property tests: ten minutes (SOAK_SECONDS=600), from a new seed each time"
+	echo "make soak     hostile peers, damaged captures and result files, probe packets, property tests: ten minutes (SOAK_SECONDS=600), from a new seed each time, and two proxies under load for a quarter of an hour"
 
 demo:
 	@demo_as_root=()
@@ -364,6 +364,8 @@ test test-all:
 # What is worth running for longer than a change should wait, from a new seed each time. A failure prints the command that
 # repeats it. SOAK_SECONDS is for all of it; property tests and each of the four kinds of input have a fifth.
 SOAK_SECONDS ?= 600
+# And how long a proxy of each engine has mixed load.
+PROXY_SOAK_SECONDS ?= 900
 PROPERTY_CRATES := base wire serial queue channel tcp transport services gateway scenario sim
 soak:
 	@$(call install,$(BUILD_TOOLS))
@@ -375,6 +377,9 @@ soak:
 	echo "== captures, result files of flent, iperf3 and irtt, and probe packets, $$fifth s each, from seed $$seed" >&2
 	WAVELANE_SOAK_SECONDS=$$fifth WAVELANE_SOAK_SEED=$$seed \
 	  cargo test --package wavelane-probe --test it -- --nocapture --test-threads 1 corpus::mutated
+	echo "== a proxy of each engine under mixed load for $(PROXY_SOAK_SECONDS) s" >&2
+	WAVELANE_SOAK_SECONDS=$(PROXY_SOAK_SECONDS) \
+	  cargo test --package wavelane-daemon --test it soak::a_proxys -- --ignored --nocapture
 	tests=(cargo test --quiet $(addprefix --package wavelane-,$(PROPERTY_CRATES)))
 	"$${tests[@]}" --no-run
 	until=$$(($$(date +%s) + fifth))

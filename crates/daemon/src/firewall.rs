@@ -3,7 +3,7 @@
 pub(crate) mod older;
 mod single;
 
-use crate::config::Config;
+use crate::config::{Config, Intercept};
 use crate::device::unforwarded;
 use crate::rules::{Family, MARK_DIVERT, NUMBER};
 use wavelane_host::nft::{ToolError, run};
@@ -78,6 +78,7 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
             ));
         }
     }
+    found.extend(marked_sources(intercept));
     // A proxy names them at its start; any other gateway does not start with them.
     let switched_off = unforwarded(config, intercept).filter(|_| intercept.proxy.is_none());
     found.extend(switched_off.map(|setting| {
@@ -88,6 +89,26 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule)));
     }
     found
+}
+
+/// The setting by which the kernel looks for a packet's source by the packet's mark, as wg-quick has it. What we mark for ourselves seems to
+/// come from ourselves then, and is dropped as a martian; what goes to our own TCP only where the reverse path is strict.
+fn marked_sources(intercept: &Intercept) -> Option<String> {
+    let value = |interface: &str, key: &str| -> u8 {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{interface}/{key}"));
+        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    let own = intercept.proxy.as_ref().is_some_and(|proxy| proxy.device.is_some());
+    let strict = |name: &str| value("all", "rp_filter").max(value(name, "rp_filter")) == 1;
+    let drops = |name: &&str| value(name, "src_valid_mark") == 1 && (!own || strict(name));
+    let interfaces = intercept.interfaces.iter().map(String::as_str);
+    let name = match value("all", "src_valid_mark") {
+        1 if !own || interfaces.clone().any(strict) => "all",
+        _ => interfaces.clone().find(drops)?,
+    };
+    Some(format!(
+        "net.ipv4.conf.{name}.src_valid_mark is 1, so what we take is dropped for its mark and times out: run `sysctl -w net.ipv4.conf.{name}.src_valid_mark=0` (wg-quick sets it, and needs it only where rp_filter is 1: set that to 2)"
+    ))
 }
 
 /// Which program has the rules.
@@ -138,6 +159,8 @@ pub(crate) fn switches() -> String {
         "bridge/bridge-nf-call-ip6tables",
         "ipv4/ip_forward",
         "ipv6/conf/all/forwarding",
+        "ipv4/conf/all/src_valid_mark",
+        "ipv4/conf/all/rp_filter",
     ];
     keys.iter().map(|key| std::fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap_or_default()).collect()
 }

@@ -29,7 +29,7 @@ pub use engine::Engine;
 pub use far::{FarSide, FlowEvent, Flows, NotOpened};
 pub use last_bytes::PATIENCE;
 pub use own::{FRAGMENTED_MAX, Fragments, Gathered, Offered, Own, OwnDoor, OwnSocket};
-pub use pair::{Marks, Pair, PairConfig, other};
+pub use pair::{Marks, POOL_DEFAULT, Pair, PairConfig, other, pool_parts};
 pub use relay::{COPY, Edges, Half, Pipes, Relay};
 pub use relays::{Relays, Tally};
 pub use socket::{Got, Put, Receiving, Rooms, Socket};

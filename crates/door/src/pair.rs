@@ -23,10 +23,18 @@ pub struct PairConfig {
     pub pool: usize,
 }
 
+/// Bytes that wait in a proxy, unless its owner says otherwise.
+pub const POOL_DEFAULT: usize = 256 << 20;
+
 impl Default for PairConfig {
     fn default() -> Self {
-        Self { room: 256 << 10, flows_max: 16_384, pool: 256 << 20 }
+        Self { room: 256 << 10, flows_max: 16_384, pool: POOL_DEFAULT }
     }
+}
+
+/// What of a proxy's pool is for what waits between the halves, and what for their TCP in the same process.
+pub fn pool_parts(pool: usize) -> (usize, usize) {
+    (pool / 4, pool - pool / 4)
 }
 
 impl PairConfig {

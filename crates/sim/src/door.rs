@@ -4,7 +4,7 @@ use crate::node::{Moment, Outgoing};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wavelane_base::{Entropy, Instant, IpPrefix, Wakeup};
-use wavelane_door::{FarSide, OwnDoor, Pair, PairConfig};
+use wavelane_door::{FarSide, OwnDoor, POOL_DEFAULT, Pair, PairConfig, pool_parts};
 use wavelane_wire::ip::Ipv4;
 use wavelane_wire::tcp::PROTOCOL_TCP;
 
@@ -108,7 +108,8 @@ pub struct ProxyConfig {
 impl ProxyConfig {
     /// One TCP on both sides.
     pub fn new(tcp: wavelane_tcp::Config) -> Self {
-        Self { tcp, towards: Vec::new(), pair: PairConfig::default() }
+        let pair = PairConfig { pool: pool_parts(POOL_DEFAULT).0, ..PairConfig::default() };
+        Self { tcp, towards: Vec::new(), pair }
     }
 }
 
@@ -121,7 +122,9 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn new(local: Instant, address: Ipv4Addr, config: ProxyConfig, entropy: Entropy) -> Self {
-        let door = OwnDoor::of_proxy(local, address.into(), &config.tcp, config.towards, entropy);
+        let mut door = OwnDoor::of_proxy(local, address.into(), &config.tcp, config.towards, entropy);
+        // As the daemon's: what a reader that stopped will not take is left to others.
+        door.set_memory_max(pool_parts(POOL_DEFAULT).1);
         Self { door, pair: Pair::new(config.pair), buffer: vec![0; PACKET_ROOM] }
     }
     /// Whether a packet that crosses the node is the proxy's.

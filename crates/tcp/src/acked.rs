@@ -72,6 +72,7 @@ impl Sender {
         if advanced > 0 {
             self.end_outage(now);
             self.retries = 0;
+            self.calls.0 = 0;
             self.restart_timer();
         }
         self.check_tail_probe(now, ack);

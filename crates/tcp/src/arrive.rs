@@ -33,6 +33,22 @@ impl Connection {
         }
     }
 
+    /// Whether its peer may have sent this, now or before: numbers that fit no window of the connection are anyone's.
+    pub(super) fn may_come(&self, header: &TcpHeader) -> bool {
+        let near = |first: u32, at: u64, number: u32, back: u64, on: u64| {
+            let least = at.saturating_sub(back);
+            u64::from(number.wrapping_sub(first.wrapping_add(least as u32))) <= at - least + on
+        };
+        let acks = !header.flags.has(Flags::ACK) || {
+            let (una, next) = (self.sender.una, self.sender.next);
+            near(self.iss, una, header.ack, self.sender.window_max.max(1), next - una)
+        };
+        let (next, edge) = (self.receiver.next, self.receiver.edge());
+        let fits = self.state == State::SynSent
+            || near(self.irs, next, header.seq, self.receiver.buffer as u64, edge.max(next) - next);
+        acks && fits
+    }
+
     /// RFC 9293, section 3.10.7.4: every state but CLOSED, LISTEN and SYN-SENT.
     fn in_order(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         let header = &segment.header;

@@ -8,6 +8,16 @@ use wavelane_base::{Instant, Span, Wakeup};
 const DELAYED_ACK_WORST: Span = Span::from_millis(200);
 /// How long a connection outlives an outage while it tries often: about as long as Linux's 15 tries take (`tcp_retries2`).
 const OUTAGE_PATIENCE: Span = Span::from_secs(924);
+/// So many timeouts in a row are an outage: a single one may have been congestion.
+const OUTAGE_TIMEOUTS: u32 = 2;
+/// Tries are as far apart as this part of the outage so far, so that it seems longer by no more than that.
+const OUTAGE_SHARE: u64 = 128;
+/// Octets of a try.
+pub(super) const TRY_OCTETS: u64 = 1;
+/// Links come up with several messages; beyond, a connection that was called in vain rests, each time twice as long.
+const CALLS_FREE: u32 = 4;
+const CALL_REST: Span = Span::from_millis(400);
+const CALL_DOUBLINGS: u32 = 8;
 /// Linux waits at least two ticks of its clock.
 const TAIL_PROBE_MIN: Span = Span::from_millis(2);
 
@@ -104,6 +114,8 @@ impl Sender {
             Phase::Loss(_) => self.retries == 0,
         };
         self.retries += 1;
+        // From then on that is known without having been called.
+        self.called_back &= self.retries < OUTAGE_TIMEOUTS;
         self.counters.timeouts += 1;
         self.rtt.back_off();
         let in_flight = if self.config.quirks.guess_arrivals { self.board.pipe() } else { self.next - self.una };
@@ -131,30 +143,48 @@ impl Sender {
         (self.tail_probe, self.tail_probe_due) = (None, false);
         (self.rack_at, self.tail_at) = (None, None);
         self.pace_next = now;
-        self.rto_at = Some(now + self.patience());
+        self.rto_at = Some(now + self.patience(now));
         false
     }
 
-    /// The timeout, or less for the one that tries in an outage.
-    pub(super) fn patience(&self) -> Span {
+    /// The timeout, or less for the one that tries in an outage: not more often than an answer could come, and the more rarely the longer
+    /// it lasts.
+    pub(super) fn patience(&self, now: Instant) -> Span {
         let probe = self.config.probe.filter(|_| self.probes && self.retries > 0);
-        probe.map_or(self.rtt.rto(), |probe| probe.min(self.rtt.rto()))
+        probe.map_or(self.rtt.rto(), |probe| {
+            let (answer, silence) = (self.rtt.smoothed().unwrap_or_default(), now.since(self.silent_since));
+            probe.max(answer).max(silence.scale(1, OUTAGE_SHARE)).min(self.rtt.rto())
+        })
     }
 
-    /// It became the one that tries: not later than a probe from now.
+    /// It became the one that tries: not later than a try from now.
     pub(super) fn hasten_probe(&mut self, now: Instant) {
-        if let Some(probe) = self.config.probe.filter(|_| self.probes && !self.board.is_empty()) {
-            self.rto_at = self.rto_at.map(|at| at.min(now + probe));
+        if self.probes && !self.board.is_empty() {
+            let at = now + self.patience(now);
+            self.rto_at = self.rto_at.map(|before| before.min(at));
         }
     }
 
-    /// Its side is heard again after a silence: retransmits at once, whatever the back-off (RFC 6069 does so for one timeout more).
+    /// Whether what is sent now only asks for an answer: most tries of an outage are in vain.
+    pub(super) fn is_try(&self) -> bool {
+        self.probes && self.retries >= OUTAGE_TIMEOUTS && !self.called_back
+    }
+
+    /// Its side is heard again after a silence: retransmits at once, whatever the back-off (RFC 6069 does so for one timeout more). One that
+    /// was called in vain may be out by itself, and is called more and more rarely.
     pub(super) fn call_back(&mut self, now: Instant) {
         if self.retries == 0 || self.board.is_empty() {
             return;
         }
+        let (vain, last) = self.calls;
+        if vain >= CALLS_FREE && now.since(last) < CALL_REST.times(1 << (vain - CALLS_FREE).min(CALL_DOUBLINGS)) {
+            return;
+        }
+        self.calls = (vain + 1, now);
         self.called_back = true;
-        self.rtt.progress();
+        if vain == 0 {
+            self.rtt.progress();
+        }
         self.board.mark_all_lost();
         self.pace_next = now;
         self.rto_at = Some(now + self.rtt.rto());
@@ -163,10 +193,11 @@ impl Sender {
     /// The first progress after an outage: what was lost is repaired with the window from before it.
     pub(super) fn end_outage(&mut self, now: Instant) {
         let Some(prior) = self.prior.take() else { return };
-        // A single timeout may have been congestion.
-        if self.retries < 2 && !self.called_back {
+        if self.retries < OUTAGE_TIMEOUTS && !self.called_back {
             return;
         }
+        // A try had a part of a segment.
+        self.board.mark_all_lost();
         self.called_back = false;
         self.undo = None;
         self.suspicion = Suspicion::None;

@@ -17,7 +17,7 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 const CONNECTIONS_MAX: usize = 65_536;
 /// Most half-open connections; one more ends the oldest, which nobody answered for longest.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
-/// Addresses of a side, out while others of it are heard, of which one connection each tries often: 4 Mbit/s of full segments.
+/// Addresses of a side, out while others of it are heard, of which one connection each tries often: 0.2 Mbit/s of small segments.
 const PROBED_MAX: usize = 64;
 /// No configuration tries sooner in an outage: the least that `probe` of a side may say.
 const PROBE_LEAST: Span = Span::from_millis(50);
@@ -66,8 +66,13 @@ struct Held {
     reporting: bool,
 }
 
-/// What a connection may hold in each direction whatever others do: less than two segments would make it stand still.
-pub const MEMORY_OWN: usize = 4_096;
+/// What a connection may hold in each direction whatever others do, where segments are no longer than Ethernet's.
+const MEMORY_OWN: usize = 4_096;
+
+/// The same: with less than two segments it would stand still.
+pub fn memory_own<'a>(configs: impl IntoIterator<Item = &'a Config>) -> usize {
+    configs.into_iter().map(|config| 2 * usize::from(config.mss)).fold(MEMORY_OWN, usize::max)
+}
 
 /// A direction of a connection may hold this part of what is left: one alone, a fifth of all.
 pub const MEMORY_SHARE: usize = 4;
@@ -116,6 +121,8 @@ pub struct Host {
     /// Bytes in all buffers, and the most.
     memory: usize,
     memory_max: Option<usize>,
+    /// See [`memory_own`].
+    memory_own: usize,
     next: u64,
 }
 
@@ -142,6 +149,7 @@ impl Host {
             evicted: 0,
             memory: 0,
             memory_max: None,
+            memory_own: MEMORY_OWN,
             next: 0,
         }
     }
@@ -265,9 +273,10 @@ impl Host {
     }
 
     /// Bounds what waits to be read, or to be acknowledged, in all connections together; for as many of them as it has room for
-    /// [`MEMORY_OWN`] each way.
+    /// [`memory_own`] each way.
     pub fn set_memory_max(&mut self, most: usize) {
         self.memory_max = Some(most);
+        self.memory_own = memory_own(self.towards.iter().map(|(_, config)| config).chain([&self.config]));
     }
     /// Bytes in all buffers.
     pub fn memory(&self) -> usize {
@@ -398,14 +407,15 @@ impl Host {
 
     /// Applies `action` to a connection and updates the host's bookkeeping. The drain that follows sets its deadline.
     fn at<T>(&mut self, flow: FlowId, action: impl FnOnce(&mut Connection) -> T) -> Option<T> {
-        let reserved = self.connections.len() * 2 * MEMORY_OWN;
+        let own = self.memory_own;
+        let reserved = self.connections.len() * 2 * own;
         let held = self.connections.get_mut(&flow)?;
         let connection = &mut held.connection;
         let was = connection.state();
         let before = connection.held();
         if let Some(most) = self.memory_max {
             // As less is left each may hold less, so that a few that stop reading do not take it all.
-            connection.set_spare((most.saturating_sub(self.memory + reserved) / MEMORY_SHARE, MEMORY_OWN));
+            connection.set_spare((most.saturating_sub(self.memory + reserved) / MEMORY_SHARE, own));
         }
         let result = action(connection);
         self.memory = self.memory + connection.held() - before;
@@ -478,10 +488,17 @@ impl Host {
                 if self.connection(flow).is_some_and(|connection| connection.refuses(header)) {
                     self.answer_with_reset(segment);
                 }
-                self.at(flow, |connection| connection.handle_segment(now, segment));
+                let heard = self.at(flow, |connection| {
+                    // Whoever only knows the ends may send anything.
+                    let heard = connection.may_come(header);
+                    connection.handle_segment(now, segment);
+                    heard
+                });
                 if !self.silent.is_empty() || self.connection(flow).is_some_and(|c| c.config.probe.is_some()) {
                     self.note_silence(now, flow);
-                    self.hear(now, segment.source.ip());
+                    if heard == Some(true) {
+                        self.hear(now, segment.source.ip());
+                    }
                 }
                 return;
             }

@@ -35,7 +35,7 @@ mod usage;
 
 pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
 pub use connection::{Connection, Event, Status};
-pub use host::{Host, HostError, HostEvent, MEMORY_OWN, MEMORY_SHARE};
+pub use host::{Host, HostError, HostEvent, MEMORY_SHARE, memory_own};
 pub use numbers::Numbers;
 pub use quirks::Quirks;
 pub use send::Counters;

@@ -129,6 +129,8 @@ pub(super) struct Sender {
     pub(super) prior: Option<Algorithm>,
     /// Its side was silent and is heard again.
     pub(super) called_back: bool,
+    /// How often it was called in vain, and when last.
+    pub(super) calls: (u32, Instant),
     /// What was written may go on: a small segment waits for the rest while an earlier small one, which ended there, is unacknowledged.
     pub(super) more: bool,
     pub(super) small_end: u64,
@@ -188,6 +190,7 @@ impl Sender {
             probes: false,
             prior: None,
             called_back: false,
+            calls: (0, Instant::ZERO),
             more: false,
             small_end: 0,
             spare: NO_BOUND,
@@ -376,7 +379,7 @@ impl Sender {
             self.note_paced(now, pace, octets);
         }
         if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.patience());
+            self.rto_at = Some(now + self.patience(now));
         }
         if matches!(plan, Plan::New { .. }) {
             self.arm_tail_probe(now);

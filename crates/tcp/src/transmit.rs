@@ -1,6 +1,7 @@
 //! Segment transmission: which segment is sent next, with its flags, window and options.
 
 use super::connection::{Connection, NO_SHIFT};
+use super::deadlines::TRY_OCTETS;
 use super::scoreboard::Scoreboard;
 use super::send::Plan;
 use super::state::State;
@@ -44,7 +45,11 @@ impl Connection {
             return None;
         };
         let (start, end, pushed) = match plan {
-            Plan::Again(place) => self.sender.board.get(place).map(|sent| (sent.start, sent.end, sent.pushed))?,
+            Plan::Again(place) => {
+                let most = if self.sender.is_try() { TRY_OCTETS } else { u64::MAX };
+                let sent = self.sender.board.get(place)?;
+                (sent.start, sent.end.min(sent.start.saturating_add(most)), sent.pushed)
+            }
             Plan::New { octets, fin } => {
                 let Some(pushed) = self.sender.couple(now, octets) else {
                     self.sender.note_usage();

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, Span};
-use wavelane_door::Marks;
+use wavelane_door::{Marks, POOL_DEFAULT, pool_parts};
 use wavelane_gateway::{Choice, Controller};
 use wavelane_host::tcp::{self, Buffers, Tuning};
 use wavelane_settings::{GatewayKnobs, PROXY, ProxyKnobs, SIDE, SideKnobs};
-use wavelane_tcp::{Config as TcpConfig, CongestionControl, Keepalive};
+use wavelane_tcp::{Config as TcpConfig, CongestionControl, Keepalive, memory_own};
 
 /// Connections at a time unless the file says otherwise: two descriptors each, and a process usually has 20,000.
 const CONNECTIONS_DEFAULT: usize = 8_000;
@@ -24,8 +24,6 @@ const USERSPACE_MAX: usize = 30_000;
 pub(super) const OWN_ROOM: usize = 128 << 10;
 /// The device of the engine on our own TCP.
 pub(super) const DEVICE: &str = "wavelane-proxy";
-/// Bytes that wait between the halves of all connections, unless the file says otherwise.
-const POOL_DEFAULT: Octets = Octets::new(256 << 20);
 /// Most sides, and networks of one.
 const SIDES_MAX: usize = 64;
 /// Longest name.
@@ -218,7 +216,7 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
         let why = format!("is {connections_max}, and {USERSPACE_MAX} are the most of engine = \"userspace\"");
         return Err(value("proxy.connections_max", why));
     }
-    let pool = knobs.pool.unwrap_or(POOL_DEFAULT);
+    let pool = knobs.pool.unwrap_or(Octets::new(POOL_DEFAULT as u64));
     if t.side.len() > SIDES_MAX {
         return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", t.side.len())));
     }
@@ -418,10 +416,14 @@ impl Settings {
         let holds = |networks: &[IpPrefix]| networks.iter().any(|network| network.contains(server.ip()));
         holds(&self.targets) && !holds(&self.exempt.networks) && !self.exempt.ports.contains(&server.port())
     }
-    /// What may wait in our own TCP. A quarter of the pool is for what waits between the halves.
+    /// What may wait in our own TCP.
     pub(crate) fn memory(&self) -> usize {
-        let pool = usize::try_from(self.pool.get()).unwrap_or(usize::MAX);
-        pool - pool / 4
+        pool_parts(usize::try_from(self.pool.get()).unwrap_or(usize::MAX)).1
+    }
+    /// What a connection's half holds each way whatever others do.
+    pub(crate) fn memory_own(&self) -> usize {
+        let (usual, towards) = self.own_tcp();
+        memory_own(towards.iter().map(|(_, config)| config).chain([&usual]))
     }
     /// Our own TCP: everywhere, and towards the sides that have networks.
     pub(crate) fn own_tcp(&self) -> (TcpConfig, Vec<(IpPrefix, TcpConfig)>) {

@@ -172,3 +172,26 @@ fn a_congestion_control_that_this_kernel_lacks_is_warned_of_before_the_start() {
     }
     std::fs::remove_file(&file).unwrap();
 }
+
+#[test]
+fn a_pool_too_small_for_so_many_is_warned_of_before_the_start_and_a_proxy_has_no_peer_to_ask() {
+    let file = std::env::temp_dir().join(format!("wavelane-{}-pool.toml", std::process::id()));
+    let check = |line: &str, side: &str| {
+        std::fs::write(&file, with(&format!("engine = \"userspace\"\n{line}"), side)).unwrap();
+        crate::proxy::check(&file).unwrap()
+    };
+    for (line, side, warns) in [
+        ("", "", None),
+        ("connections_max = 30000", "", Some("a pool of 655360001 B")),
+        ("connections_max = 30000\npool = \"655360001 B\"", "", None),
+        ("connections_max = 8000", "mss = 8960", Some("a pool of 764586667 B")),
+    ] {
+        let said = check(line, side);
+        let found = said.lines().find(|line| line.contains("`connections_max` is"));
+        assert_eq!(found.is_some(), warns.is_some(), "{said}");
+        assert!(warns.is_none_or(|pool| found.unwrap().contains(pool)), "{said}");
+    }
+    let why = crate::commands::check_with(&file, "b", None).unwrap_err().to_string();
+    assert!(why.contains("a proxy has no peers"), "{why}");
+    std::fs::remove_file(&file).unwrap();
+}

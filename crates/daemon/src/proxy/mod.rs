@@ -34,7 +34,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use userspace::Userspace;
 use wavelane_base::{Instant, IpPrefix, Span};
-use wavelane_door::{Door, Marks, Pair, PairConfig};
+use wavelane_door::{Door, Marks, Pair, PairConfig, pool_parts};
 use wavelane_host::claim::Claim;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::links::LinkChanges;
@@ -159,6 +159,16 @@ fn warnings(settings: &Settings) -> Vec<String> {
                     side.own_tcp().receive_buffer.saturating_mul(2 * (MEMORY_SHARE + 1))
                 )
             }));
+            // Four directions: two halves, each in and out.
+            let least = settings.connections_max.saturating_mul(4 * settings.memory_own());
+            if least > settings.memory() {
+                warnings.push(format!(
+                    "`connections_max` is {}, which need {least} B for what each holds whatever the others do, and `pool` leaves {} B for that: a pool of {} B has room for them",
+                    settings.connections_max,
+                    settings.memory(),
+                    least.saturating_add(least / 3 + 1)
+                ));
+            }
         }
     }
     warnings
@@ -204,7 +214,8 @@ struct Proxy<B> {
 fn pair_config(settings: &Settings) -> PairConfig {
     let pool = usize::try_from(settings.pool.get()).unwrap_or(usize::MAX);
     // In one process with the TCP, whose buffers have the rest: see `Settings::memory`.
-    let (room, pool) = if settings.engine == Engine::Kernel { (ROOM, pool) } else { (config::OWN_ROOM, pool / 4) };
+    let (room, pool) =
+        if settings.engine == Engine::Kernel { (ROOM, pool) } else { (config::OWN_ROOM, pool_parts(pool).0) };
     PairConfig { room, flows_max: settings.connections_max, pool }
 }
 

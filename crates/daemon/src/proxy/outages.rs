@@ -17,10 +17,9 @@ pub(super) const PROBE: Span = Span::from_millis(200);
 const LOOKED_AT: usize = 256;
 /// A single timeout may have been congestion.
 const UNANSWERED_LEAST: u8 = 2;
-/// From so many tries on only each [`SLOW_LOOKS`]th look is one, and from [`TRIES_MAX`] on the kernel's timeouts stand: its count of them
-/// begins anew at 256, which would be taken for an answer.
-const TRIES_QUICK: u8 = 64;
-const SLOW_LOOKS: u64 = 16;
+/// Tries are as far apart as this part of the outage so far: each is a full segment, of which a thin line carries few.
+const OUTAGE_SHARE: u64 = 8;
+/// From so many tries on the kernel's timeouts stand: its count of them begins anew at 256, which would be taken for an answer.
 const TRIES_MAX: u8 = 200;
 /// Halves known to be silent; more wait for the kernel.
 const SILENT_MAX: usize = 1_024;
@@ -36,19 +35,26 @@ type Half = (u64, usize);
 pub(super) struct Outages {
     /// `None`: without raw sockets the kernel's timeouts are as they are.
     raw: Option<RawSender>,
-    silent: BTreeMap<IpAddr, BTreeSet<Half>>,
+    silent: BTreeMap<IpAddr, Silence>,
     known: usize,
     /// The number from which on connections are looked at next.
     from: u64,
     looked: Instant,
-    looks: u64,
+}
+
+/// An address of which some connections are silent.
+struct Silence {
+    halves: BTreeSet<Half>,
+    /// When the first of them was found so, and when it was last tried.
+    since: Instant,
+    tried: Instant,
 }
 
 impl Outages {
     pub(super) fn new(now: Instant) -> Self {
         // The mark leads to this very host, to the socket that is told.
         let raw = RawSender::open(MARK_DIVERT).ok();
-        Self { raw, silent: BTreeMap::new(), known: 0, from: 0, looked: now, looks: 0 }
+        Self { raw, silent: BTreeMap::new(), known: 0, from: 0, looked: now }
     }
     /// When to call [`Outages::look`], while there are connections.
     pub(super) fn deadline(&self) -> Instant {
@@ -63,7 +69,6 @@ impl Outages {
         socket: impl Fn(Half) -> Option<&'a TcpStream>,
     ) {
         self.looked = now;
-        self.looks += 1;
         let Some(raw) = &self.raw else { return };
         for _ in 0..LOOKED_AT {
             let Some(id) = next(self.from) else {
@@ -76,29 +81,32 @@ impl Outages {
                     continue;
                 };
                 let Ok(remote) = stream.peer_addr() else { continue };
-                if self.known < SILENT_MAX && self.silent.entry(remote.ip()).or_default().insert(half) {
-                    self.known += 1;
+                if self.known < SILENT_MAX {
+                    let new = || Silence { halves: BTreeSet::new(), since: now, tried: Instant::ZERO };
+                    self.known += usize::from(self.silent.entry(remote.ip()).or_insert_with(new).halves.insert(half));
                 }
             }
         }
         let mut probed = 0;
-        for halves in self.silent.values_mut() {
+        for Silence { halves, since, tried } in self.silent.values_mut() {
             let before = halves.len();
             halves.retain(|half| socket(*half).is_some_and(|stream| tries(stream).unanswered > 0));
             let heard = halves.len() < before;
             self.known -= before - halves.len();
             probed += 1;
-            let few = if heard { usize::MAX } else { usize::from(probed <= PROBED_MAX) };
-            let is_due = |stream: &&TcpStream| match tries(stream).unanswered {
-                ..TRIES_QUICK => true,
-                TRIES_MAX.. => false,
-                _ => self.looks.is_multiple_of(SLOW_LOOKS),
-            };
-            for stream in halves.iter().take(few).filter_map(|half| socket(*half)).filter(|s| heard || is_due(s)) {
-                let _ = try_at_once(raw, stream);
+            let is_due =
+                probed <= PROBED_MAX && now.since(*tried) >= PROBE.max(now.since(*since).scale(1, OUTAGE_SHARE));
+            if is_due {
+                *tried = now;
+            }
+            let few = if heard { usize::MAX } else { usize::from(is_due) };
+            for stream in halves.iter().take(few).filter_map(|half| socket(*half)) {
+                if heard || tries(stream).unanswered < TRIES_MAX {
+                    let _ = try_at_once(raw, stream);
+                }
             }
         }
-        self.silent.retain(|_, halves| !halves.is_empty());
+        self.silent.retain(|_, silence| !silence.halves.is_empty());
     }
     /// A link came up: all try that wait.
     pub(super) fn call_back<'a>(&self, streams: impl Iterator<Item = &'a TcpStream>) {

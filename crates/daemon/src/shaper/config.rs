@@ -247,6 +247,7 @@ mod tests {
             (format!("{auto}reflector = \"example.org\""), "IPv4"),
             (format!("{auto}reflector = \"192.0.2.1\"\nrate_idle = \"1 Mbit/s\""), "rate_idle"),
             (format!("{auto}reflector = \"192.0.2.1\"\nrise = \"1 ms\""), "rise"),
+            (auto.replace("42 Mbit/s", "1 Mbit/s") + "reflector = \"192.0.2.1\"", "rate_min: must be at most rate_max"),
             ("interface = \"a\"\nrate = \"auto\"".into(), "rate_min"),
             ("interface = \"a\"\nrate = \"1 Mbit/s\"\nreflector = \"192.0.2.1\"".into(), "fixed"),
             ("interface = \"a\"\nrate = \"1 kbit/s\"".into(), "8 kbit/s"),

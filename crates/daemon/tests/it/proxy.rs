@@ -225,6 +225,9 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     }
     wait_for("another reload", || count(&proxy, "reloads") > 1);
     assert_eq!(count(&proxy, "reloads_refused"), 2);
+    // What no program of ours may set back is named.
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.lan0.rp_filter=1 net.ipv4.conf.all.src_valid_mark=1");
+    proxy.wait_log("net.ipv4.conf.all.src_valid_mark is 1");
 }
 
 fn a_crash_resets_what_is_open_and_new_connections_go_plainly_or_are_refused(engine: &str) {

@@ -394,3 +394,16 @@ fn what_a_stopped_reader_will_not_take_is_left_to_others() {
     assert!(taken[0] <= 65_535 + (64 << 10) + 1_500, "{taken:?}");
     assert!(got >= 18_000_000, "{got} of 25 MB");
 }
+
+/// Where all else is taken, connections with long segments still go on: what each holds by itself is two of them.
+#[test]
+fn long_segments_go_on_without_a_share() {
+    let config = Config { mss: 8_960, ..Config::default() };
+    assert_eq!(memory_own([&Config::default(), &config]), 17_920);
+    let mut world = World::new([config.clone(), config], [Way::clean(100, 5, 1_000_000); 2], 3);
+    world.hosts[1].set_memory_max(0);
+    let flows = world.open(Instant::from_secs(5));
+    let end = world.transfer(flows, 0, 1_000_000, world.now + Span::from_secs(10)).expect("a transfer");
+    // A segment or two each 10 ms.
+    assert!(end <= Instant::from_secs(2), "{end:?}");
+}

@@ -220,3 +220,16 @@ fn a_repeat_ends_the_train_that_it_interrupts() {
         assert!(sent.stamp.sent_at >= repeat, "{sent:?} left after the repeat");
     }
 }
+
+/// Segments of a whole write that fills them are not taken for parts of a longer one (Minshall's rule of the other half waits for none).
+#[test]
+fn what_was_pushed_has_nothing_to_follow() {
+    for (flags, more) in [(A, true), (A.with(P), false)] {
+        let mut tcp = Script::established(plain());
+        tcp.give(flags, 1, 1, &[b'x'; MSS]);
+        assert_eq!(tcp.tcp.receiver.more, more);
+        // The last and shorter one ends it.
+        tcp.give(A, 1 + MSS as u32, 1, b"end");
+        assert!(!tcp.tcp.receiver.more);
+    }
+}
