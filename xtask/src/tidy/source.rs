@@ -86,6 +86,18 @@ const MEDIA: &[&str] = &[
 /// and nowhere else.
 const JOINED: &[(&str, &str)] = &[("Gateway", "crates/gateway/src/gateway.rs")];
 
+/// Names that say nothing in another file: a public type says of what it is the kind or the state.
+const BARE: &[&str] = &["State", "Kind", "Held", "Found", "Place"];
+/// Public types that still have one; the states of TCP are RFC 9293's.
+const BARE_STILL: &[(&str, &str)] = &[
+    ("crates/tcp/src/state.rs", "State"),
+    ("crates/daemon/src/medium.rs", "Kind"),
+    ("crates/daemon/src/shaper/cure.rs", "Found"),
+    ("crates/host/src/nfqueue.rs", "Held"),
+    ("crates/probe/src/plan.rs", "Kind"),
+    ("crates/serial/src/vj.rs", "Kind"),
+];
+
 /// Lines of code in `crates/`, without tests, comments and blank lines: what is added elsewhere is taken away first.
 const CODE_LINES_MAX: usize = 121_218;
 
@@ -141,8 +153,23 @@ pub(crate) fn check(rules: &Rules, path: &str, text: &str) -> Vec<Finding> {
             findings.extend(media(path, &code, &tests));
         }
         findings.extend(scattered(path, &code, &tests));
+        findings.extend(bare(path, &code));
     }
     findings
+}
+
+/// Public types with a bare name.
+fn bare(path: &str, code: &str) -> Vec<Finding> {
+    let lines = code.lines().enumerate().filter(|_| path.contains("/src/") && !is_test_file(path));
+    let public = |(i, line): (usize, &str)| {
+        let kinds = ["struct ", "enum ", "type ", "trait "];
+        let rest = kinds.iter().find_map(|kind| line.strip_prefix("pub ")?.strip_prefix(kind))?;
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        let refused = BARE.contains(&name) && !BARE_STILL.contains(&(path, name));
+        let what = format!("a public type named {name} alone");
+        refused.then(|| Finding::refuse(path, i + 1, what, "say of what, as in StageKind"))
+    };
+    lines.filter_map(public).collect()
 }
 
 /// Methods of joined types that stand elsewhere than in the joining file of their room.

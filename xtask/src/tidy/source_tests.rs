@@ -125,3 +125,13 @@ fn lines_of_code_leave_out_comments_and_tests() {
     assert_eq!(elsewhere.map(|path| code_lines(path, text)), [0; 3]);
     assert!(too_much(CODE_LINES_MAX + 1).is_some() && too_much(CODE_LINES_MAX).is_none());
 }
+
+#[test]
+fn a_public_type_says_of_what_it_is_the_kind() {
+    let text = "pub enum Kind {\n}\npub struct StageKind;\nstruct State;\n// pub struct Found;\npub type Place = u8;\n";
+    assert_eq!(refused("crates/base/src/plan.rs", text), [1, 6]);
+    assert!(refused("crates/base/src/plan_tests.rs", text).is_empty());
+    for (path, name) in BARE_STILL {
+        assert!(refused(path, &format!("pub struct {name};\n")).is_empty(), "{path}");
+    }
+}
