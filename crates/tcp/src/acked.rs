@@ -70,6 +70,7 @@ impl Sender {
         let advanced = self.una - prior_una;
         let rtt = self.measure(now, ack, &news, advanced);
         if advanced > 0 {
+            self.note_try(advanced);
             self.end_outage(now);
             self.retries = 0;
             self.calls.0 = 0;

@@ -29,6 +29,7 @@ impl Connection {
             _ => self.in_order(now, segment),
         }
         if self.state != State::Closed {
+            self.leave_black_hole(now);
             self.sender.arm_persist(now);
         }
     }

@@ -190,6 +190,15 @@ impl Sender {
         self.rto_at = Some(now + self.rtt.rto());
     }
 
+    /// How much was newly acknowledged, perhaps by the answer to a try of a long segment.
+    pub(super) fn note_try(&mut self, advanced: u64) {
+        if advanced > TRY_OCTETS {
+            self.only_tries = 0;
+        } else if self.is_try() && self.board.front().is_some_and(|rest| rest.again && rest.len() > TRY_OCTETS) {
+            self.only_tries += 1;
+        }
+    }
+
     /// The first progress after an outage: what was lost is repaired with the window from before it.
     pub(super) fn end_outage(&mut self, now: Instant) {
         let Some(prior) = self.prior.take() else { return };

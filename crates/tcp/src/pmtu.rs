@@ -1,4 +1,4 @@
-//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), validated as RFC 5927 advises.
+//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), validated as RFC 5927 advises, and out of black holes, whose routers say nothing.
 
 use super::connection::Connection;
 use super::send::{Phase, Sender};
@@ -15,7 +15,36 @@ const MTU_MIN_V6: u32 = 1_280;
 /// If a router does not state the MTU: the next lower of these (RFC 1191, section 7, table 7-1).
 const PLATEAUS: [u32; 7] = [8_166, 4_352, 2_002, 1_492, 1_006, 508, 296];
 
+/// Outages in a row that only a try ended are none: long segments do not cross.
+const BLACK_HOLE_TRIES: u32 = 2;
+
 impl Connection {
+    /// Octets of headers before a segment's data, and the least MTU.
+    fn overhead(&self) -> (u64, u32) {
+        let (header, least) =
+            if self.remote.is_ipv6() { (IPV6_HEADER_LEN, MTU_MIN_V6) } else { (IPV4_HEADER_LEN, MTU_MIN_V4) };
+        ((header + TCP_HEADER_LEN) as u64 + if self.stamps { super::arrive::STAMP_LEN } else { 0 }, least)
+    }
+
+    /// Small segments cross and long ones do not: the next smaller size is tried (RFC 2923, section 2.1, names the problem).
+    pub(super) fn leave_black_hole(&mut self, now: Instant) {
+        if self.sender.only_tries < BLACK_HOLE_TRIES {
+            return;
+        }
+        self.sender.only_tries = 0;
+        let (overhead, least) = self.overhead();
+        let now_sent = self.sender.mss + overhead;
+        let mtu = PLATEAUS.into_iter().find(|mtu| u64::from(*mtu) < now_sent).unwrap_or(least);
+        self.shrink(now, u64::from(mtu.max(least)) - overhead);
+    }
+
+    fn shrink(&mut self, now: Instant, mss: u64) {
+        if mss < self.sender.mss {
+            self.sender.counters.mtu_reductions += 1;
+            self.sender.shrink_segments(now, mss);
+        }
+    }
+
     /// A router reports that one of our packets was too long. Ignored unless it quotes a segment in flight (RFC 5927,
     /// section 4.1) and states less than we send.
     pub fn handle_too_big(&mut self, now: Instant, message: &TooBig) {
@@ -26,19 +55,13 @@ impl Connection {
             self.sender.counters.ignored_icmp += 1;
             return;
         }
-        let (header, least) =
-            if self.remote.is_ipv6() { (IPV6_HEADER_LEN, MTU_MIN_V6) } else { (IPV4_HEADER_LEN, MTU_MIN_V4) };
-        let overhead = (header + TCP_HEADER_LEN) as u64 + if self.stamps { super::arrive::STAMP_LEN } else { 0 };
+        let (overhead, least) = self.overhead();
         let now_sent = self.sender.mss + overhead;
         let claimed = match message.mtu {
             0 => PLATEAUS.into_iter().find(|mtu| u64::from(*mtu) < now_sent).unwrap_or(least),
             mtu => mtu,
         };
-        let mss = u64::from(claimed.max(least)) - overhead;
-        if mss < self.sender.mss {
-            self.sender.counters.mtu_reductions += 1;
-            self.sender.shrink_segments(now, mss);
-        }
+        self.shrink(now, u64::from(claimed.max(least)) - overhead);
     }
 }
 

@@ -129,6 +129,8 @@ pub(super) struct Sender {
     pub(super) prior: Option<Algorithm>,
     /// Its side was silent and is heard again.
     pub(super) called_back: bool,
+    /// Outages in a row that ended with the answer to a try, and nothing longer crossed since.
+    pub(super) only_tries: u32,
     /// How often it was called in vain, and when last.
     pub(super) calls: (u32, Instant),
     /// What was written may go on: a small segment waits for the rest while an earlier small one, which ended there, is unacknowledged.
@@ -190,6 +192,7 @@ impl Sender {
             probes: false,
             prior: None,
             called_back: false,
+            only_tries: 0,
             calls: (0, Instant::ZERO),
             more: false,
             small_end: 0,

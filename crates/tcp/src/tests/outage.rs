@@ -175,6 +175,20 @@ fn a_client_that_vanished_costs_a_thin_line_little() {
     }
 }
 
+/// Where small segments cross and long ones do not, and no router says so, that is no outage: segments become shorter.
+#[test]
+fn a_black_hole_is_not_taken_for_one_outage_after_another() {
+    let known = Config { probe: Some(Span::from_millis(200)), ..Config::default() };
+    let mut world = World::new([known, Config::default()], [Way::clean(100, 5, 1_000_000); 2], 3);
+    let flows = world.open(Instant::from_secs(5));
+    world.filter = Some(|_, segment, _| segment.payload.len() > 1_200);
+    let end = world.transfer(flows, 0, 200_000, Instant::from_secs(60)).expect("a transfer");
+    let status = world.hosts[0].status(flows[0]).unwrap();
+    assert!(end <= Instant::from_secs(15), "{end:?}");
+    // From 1,500 octets by way of 1,492 to 1,006 (RFC 1191, table 7-1).
+    assert_eq!((status.counters.mtu_reductions, status.mss), (2, 1_006 - 52));
+}
+
 /// A program that asks an address each second, where many connections are dead, does not make all of these send each time.
 #[test]
 fn a_chat_with_an_address_does_not_wake_its_dead_connections_for_ever() {
