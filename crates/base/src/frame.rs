@@ -71,7 +71,7 @@ pub struct Transmit {
     pub ecn: Ecn,
     /// Radio ports: ask for no link-layer acknowledgement.
     pub no_ack: bool,
-    /// Radio ports: an acknowledgement after all if it is the first of a burst.
+    /// Radio ports: an acknowledgement after all if it is the first of a burst, an RTS before an aggregate.
     pub guarded: bool,
     /// Radio ports: this batch may be sent in one transmit opportunity.
     pub txop: bool,

@@ -337,9 +337,9 @@ impl<'a> Shape<'a> {
         let knobs = self.knobs(gateway).cloned().unwrap_or_default();
         let preset = self.is_2009.then_some(Preset::Hop2009);
         let mut config = config.with(&GatewayKnobs { preset, ..knobs.clone() });
-        // A block ACK serves a whole aggregate: turns would only make flows wait for each other (decision 0050).
-        let bursts = |lane: &LaneConfig| lane.carrier.radio.is_some_and(|radio| radio.acks == LinkAcks::First);
-        let takes_turns = config.peers.iter().flat_map(|peer| &peer.lanes).any(bursts);
+        // Of senders that contend at once, collisions keep some silent for a second (decision 0050).
+        let paced = |lane: &LaneConfig| lane.carrier.radio.is_some_and(|radio| radio.acks != LinkAcks::Never);
+        let takes_turns = config.peers.iter().flat_map(|peer| &peer.lanes).any(paced);
         if takes_turns && knobs.withhold.is_none() {
             config.withhold = Some(Withholding::ON_RADIOS);
         }
@@ -365,8 +365,7 @@ impl<'a> Shape<'a> {
             && self.knobs(gateway).is_some_and(|knobs| knobs.overhear == Some(true))
     }
 
-    /// The radio of a channel, if lanes tell it how to send each frame. A radio with aggregates paces itself, and one block ACK serves a whole
-    /// aggregate: lanes that add turns of their own make flows wait for each other (decision 0050).
+    /// The radio of a channel, if lanes tell it how to send each frame. One block ACK serves a whole aggregate (decision 0050).
     fn radio_of(&self, channel: usize, lanes: RadioLanes) -> Option<Radio> {
         let cell = self.scenario.channels[channel].cell()?;
         let acks = match lanes {

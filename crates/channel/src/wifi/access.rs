@@ -185,7 +185,7 @@ impl Wifi {
         } else {
             tally.cts_missing += 1;
         }
-        let long = self.psdu(station) > self.rts_threshold;
+        let long = self.follows_rts(station);
         let this = &mut self.contenders[index];
         let (count, limit) = match self.rules.retry {
             Retry::PerFrame(limit) => (&mut this.failures.short, limit),

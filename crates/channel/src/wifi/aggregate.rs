@@ -150,6 +150,12 @@ impl Wifi {
             _ => this.riders().fold(0, |length, frame| grown(length, frame.bytes.len() + self.overhead)),
         }
     }
+    /// Whether an RTS goes before the transmission that was composed.
+    pub(super) fn follows_rts(&self, station: usize) -> bool {
+        let this = &self.contenders[self.turn_of(station)];
+        let is_guarded = self.stations[station].riding > 1 && this.riders().any(|frame| frame.guarded);
+        is_guarded || self.psdu(station) > self.rts_threshold
+    }
     /// Whether an ear receives any part of an aggregate without collision. For its receiver each frame is evaluated and
     /// marked; for others one intact frame suffices.
     pub(super) fn hears_part(&mut self, ear: usize, sender: usize, frame: &OnAir) -> bool {
@@ -235,7 +241,7 @@ impl Wifi {
         let index = self.turn_of(station);
         let limit = match self.rules.retry {
             Retry::PerFrame(limit) => limit,
-            Retry::ShortLong { long, .. } if self.psdu(station) > self.rts_threshold => long,
+            Retry::ShortLong { long, .. } if self.follows_rts(station) => long,
             Retry::ShortLong { short, .. } => short,
         };
         let (mut first, mut gave_up) = (true, false);

@@ -20,8 +20,8 @@ impl Wifi {
         self.look(station);
         self.compose(station, index);
         let Some(head) = self.contenders[index].queue.front() else { return };
-        let (to, octets) = (head.to, self.psdu(station));
-        if octets <= self.rts_threshold || to == station {
+        let to = head.to;
+        if !self.follows_rts(station) || to == station {
             // With aggregates a block ACK serves as many frames: what was composed stays as it is.
             let guards = self.aggregate.is_none() && to != station;
             if let Some(head) = self.contenders[index].queue.front_mut().filter(|head| head.guarded && guards) {

@@ -65,14 +65,17 @@ impl Daemon {
     fn has_networks(&self, peer: usize) -> bool {
         self.config.peers.get(peer).is_some_and(|p| !p.routes.is_empty())
     }
-    /// Whether the kernel forwards plainly what goes to networks that only this peer has.
+    /// Whether the kernel forwards plainly what goes to networks that only this peer has, or is about to.
     pub(super) fn is_given_back(&self, peer: usize) -> bool {
-        self.kernel_passes_by(peer) && !self.config.is_stood_in(peer, |other| self.kernel_passes_by(other))
+        let is = |peer| self.kernel_and_key(peer).is_some_and(|(kernel, key)| kernel.gives_back(&key));
+        is(peer) && !self.config.is_stood_in(peer, is)
     }
     /// Whether the kernel's rules treat the peer as down.
     fn kernel_passes_by(&self, peer: usize) -> bool {
-        let key = self.config.peers.get(peer).map(|p| p.public_key);
-        self.kernel.as_ref().zip(key).is_some_and(|(kernel, key)| kernel.given_back().contains(&key))
+        self.kernel_and_key(peer).is_some_and(|(kernel, key)| kernel.given_back().contains(&key))
+    }
+    fn kernel_and_key(&self, peer: usize) -> Option<(&Kernel, [u8; 32])> {
+        self.kernel.as_ref().zip(self.config.peers.get(peer).map(|p| p.public_key))
     }
     /// Whether the kernel forwards plainly what goes to `target`.
     pub(super) fn is_passed(&self, target: IpAddr) -> bool {

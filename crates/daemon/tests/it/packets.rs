@@ -203,7 +203,8 @@ fn tcp_that_is_not_split_crosses_whole() {
     }
     let (report, door) = (a.status(), a.status().packet_door.unwrap());
     assert_eq!((a.counter("connections_taken"), report.flows), (0, 0), "{report}");
-    assert!(door.packets_in >= 4_000 && door.packets_in > 2 * door.reads, "{door:?}");
+    // How many come with one read is for the kernel and a busy machine to say.
+    assert!(door.packets_in >= 4_000 && door.packets_in > door.reads, "{door:?}");
 }
 
 #[test]

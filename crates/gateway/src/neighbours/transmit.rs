@@ -99,7 +99,7 @@ impl Neighbours {
         let radio = self.radio_of(peer, lane);
         let acks = radio.map(|radio| radio.acks).filter(|_| class == Class::Bulk);
         let no_ack = acks.is_some_and(|acks| acks != LinkAcks::Each);
-        let guarded = acks == Some(LinkAcks::First);
+        let guarded = acks.is_some_and(|acks| acks != LinkAcks::Never);
         Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, no_ack, guarded, txop: radio.is_some() }
     }
 }
