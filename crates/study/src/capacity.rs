@@ -7,7 +7,7 @@
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -69,11 +69,8 @@ struct Cell {
 }
 
 /// Measures every cell and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let plan = Plan::of(options.edition);
     let kept = Kept::open(options, ID);
     // A stack's cells share one topology.
@@ -302,39 +299,36 @@ fn fast_enough(cells: &[Cell]) -> Row {
     row
 }
 
-/// A stack's goodput over another's, in the cell where that is least; it is to be `aim` at least.
-fn least_ratio(cells: &[Cell], stack: &'static str, other: &str, aim: f64) -> Row {
-    let mut row = Row::new(ID, "lab", stack, &format!("least_ratio goodput_bps over {other}"), "ratio");
+/// A stack's goodput over another's, in one of the cells; it is to be `aim` at least.
+fn judged_ratio(
+    cells: &[Cell],
+    (stack, other): (&str, &str),
+    (metric, place): (&str, &str),
+    of: impl Fn(Vec<f64>) -> f64,
+    aim: f64,
+) -> Row {
+    let row = Row::new(ID, "lab", stack, &format!("{metric} goodput_bps over {other}"), "ratio");
     let ratios = match ratios(cells, stack, other) {
         Ok(ratios) => ratios,
-        Err((why, verdict)) => {
-            row.verdict = verdict;
-            return Row { why, ..row };
-        }
+        Err((why, verdict)) => return Row { verdict, why, ..row },
     };
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    (row.value, row.n) = (Some(least), ratios.len() as u64);
-    row.verdict = if least >= aim { Verdict::Pass } else { Verdict::Fail };
-    row.why = format!("{least:.3} in the cell where it is least, wanted at least {aim}");
-    row
+    let (n, value) = (ratios.len() as u64, of(ratios));
+    let verdict = if value >= aim { Verdict::Pass } else { Verdict::Fail };
+    Row { value: Some(value), n, verdict, why: format!("{value:.3} in {place}, wanted at least {aim}"), ..row }
+}
+
+fn least_ratio(cells: &[Cell], stack: &str, other: &str, aim: f64) -> Row {
+    let least = |ratios: Vec<f64>| ratios.into_iter().fold(f64::INFINITY, f64::min);
+    judged_ratio(cells, (stack, other), ("least_ratio", "the cell where it is least"), least, aim)
 }
 
 /// Our goodput over that of WireGuard's own program, in the median cell.
 fn median_ratio(cells: &[Cell]) -> Row {
-    let mut row = Row::new(ID, "lab", OURS, &format!("median_ratio goodput_bps over {RIVAL}"), "ratio");
-    let mut ratios = match ratios(cells, OURS, RIVAL) {
-        Ok(ratios) => ratios,
-        Err((why, verdict)) => {
-            row.verdict = verdict;
-            return Row { why, ..row };
-        }
+    let median = |mut ratios: Vec<f64>| {
+        ratios.sort_by(f64::total_cmp);
+        f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2])
     };
-    ratios.sort_by(f64::total_cmp);
-    let median = f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]);
-    (row.value, row.n) = (Some(median), ratios.len() as u64);
-    row.verdict = if median >= RIVAL_MEDIAN { Verdict::Pass } else { Verdict::Fail };
-    row.why = format!("{median:.3} in the median of the cells, wanted at least {RIVAL_MEDIAN}");
-    row
+    judged_ratio(cells, (OURS, RIVAL), ("median_ratio", "the median of the cells"), median, RIVAL_MEDIAN)
 }
 
 /// A stack's goodput over another's in each cell; at least one, all finite. Else why not, and what that makes of a row.

@@ -2,7 +2,7 @@
 
 use crate::document::{Edition, Row};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,11 @@ pub(crate) struct Cell<'a> {
     pub(crate) captures: CaptureExtent,
 }
 
-impl Cell<'_> {
+impl<'a> Cell<'a> {
+    /// With captures of headers where one seed is run.
+    pub(crate) fn new(study: &'static str, name: &'a str, text: &'a str, repeat: u32) -> Self {
+        Self { study, name, text, repeat, own: None, captures: CaptureExtent::Headers }
+    }
     fn scenario(&self, options: &StudyOptions) -> Result<Scenario, StudyError> {
         let mut scenario = Scenario::parse(self.text, Path::new("."))?;
         scenario.seed = self.own.as_ref().map_or(options.seed, |(seed, _)| *seed);
@@ -55,12 +59,8 @@ impl Cell<'_> {
     }
 
     /// Runs it, or takes the Record that was kept.
-    pub(crate) fn run(
-        &self,
-        make: &MakeBackend<'_>,
-        options: &StudyOptions,
-        hooks: &RunHooks<'_>,
-    ) -> Result<(Scenario, RunDocument), StudyError> {
+    pub(crate) fn run(&self, setup: &Setup<'_>) -> Result<(Scenario, RunDocument), StudyError> {
+        let Setup { make, options, hooks } = *setup;
         let scenario = self.scenario(options)?;
         if let Some(document) = self.kept(options)? {
             return Ok((scenario, document));
@@ -100,20 +100,20 @@ pub(crate) type Take<'a> = &'a dyn Fn(&Cell<'_>) -> Result<Option<RunDocument>, 
 pub(crate) fn rows_of_all<T: Sync>(
     tasks: &[T],
     workers: usize,
-    (make, options, hooks): (&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>),
+    setup: &Setup<'_>,
     rows_of: impl Fn(&T, Take<'_>) -> Result<Option<Vec<Row>>, StudyError> + Sync,
 ) -> Result<Vec<Row>, StudyError> {
     let told = |rows: Vec<Row>| {
-        rows.iter().for_each(options.row);
+        rows.iter().for_each(setup.options.row);
         rows
     };
     // A Record that cannot be read is run again, and reports then what is wrong.
-    let found = |task: &T| rows_of(task, &|cell| cell.kept(options)).ok().flatten().map(told);
+    let found = |task: &T| rows_of(task, &|cell| cell.kept(setup.options)).ok().flatten().map(told);
     let work = |task: &T| {
-        let rows = rows_of(task, &|cell| Ok(Some(cell.run(make, options, hooks)?.1)))?;
+        let rows = rows_of(task, &|cell| Ok(Some(cell.run(setup)?.1)))?;
         Ok(told(rows.unwrap_or_default()))
     };
-    let runner = Runner { what: "runs", workers, hooks };
+    let runner = Runner { what: "runs", workers, hooks: setup.hooks };
     Ok(runner.run(tasks, |_| 1.0, found, work)?.into_iter().flatten().collect())
 }
 
@@ -122,12 +122,12 @@ pub(crate) fn documents(
     cells: &[Cell<'_>],
     what: &'static str,
     workers: usize,
-    (make, options, hooks): (&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>),
+    setup: &Setup<'_>,
 ) -> Result<Vec<RunDocument>, StudyError> {
     // A Record that cannot be read is run again, and reports then what is wrong.
-    let found = |cell: &Cell<'_>| cell.kept(options).ok().flatten();
-    let work = |cell: &Cell<'_>| Ok(cell.run(make, options, hooks)?.1);
-    Runner { what, workers, hooks }.run(cells, |_| 1.0, found, work)
+    let found = |cell: &Cell<'_>| cell.kept(setup.options).ok().flatten();
+    let work = |cell: &Cell<'_>| Ok(cell.run(setup)?.1);
+    Runner { what, workers, hooks: setup.hooks }.run(cells, |_| 1.0, found, work)
 }
 
 /// Tells this build of the program from others: a Record of another build is not taken over.

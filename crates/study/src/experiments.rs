@@ -2,8 +2,8 @@
 
 use crate::cells::{Cell, Take, rows_of_all};
 use crate::document::{Row, StudyDocument};
-use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError, RunHooks};
+use crate::{Setup, StudyError};
+use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError};
 
 /// The part of a study that runs the shipped daemons between kernels.
 pub(crate) const LAB: &str = "lab";
@@ -46,8 +46,9 @@ pub(crate) fn run<S>(
     captures: CaptureExtent,
     all: impl Iterator<Item = Experiment<(String, String), S>>,
     see: impl Fn(&RunDocument) -> S + Sync,
-    (make, options, hooks): (&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>),
+    setup: &Setup<'_>,
 ) -> Result<StudyDocument, StudyError> {
+    let options = setup.options;
     let (lab, simulated): (Vec<_>, Vec<_>) = all.filter(|e| options.wants(e.part)).partition(|e| e.part == LAB);
     let rows_of = |experiment: &Experiment<(String, String), S>, take: Take<'_>| {
         let mut found = Vec::new();
@@ -62,10 +63,10 @@ pub(crate) fn run<S>(
         }
         Ok(Some(rows))
     };
-    let mut rows = rows_of_all(&simulated, options.workers(), (make, options, hooks), rows_of)?;
+    let mut rows = rows_of_all(&simulated, options.workers(), setup, rows_of)?;
     // Runs in real time have the machine to themselves.
     let real = || -> Box<dyn Backend> { Box::new(wavelane_lab::LabBackend) };
-    match rows_of_all(&lab, 1, (&real, options, hooks), rows_of) {
+    match rows_of_all(&lab, 1, &Setup { make: &real, ..*setup }, rows_of) {
         Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
             rows.push(no_lab(study, "wavelane", &why.to_string()));
         }

@@ -5,10 +5,10 @@ use crate::document::{Edition, Row, StudyDocument};
 use crate::elsewhere::{Travel, read};
 use crate::kept::Kept;
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::json;
 use wavelane_base::Span;
-use wavelane_run::{RunError, RunHooks, Verdict};
+use wavelane_run::{RunError, Verdict};
 use wavelane_sim::swarm::{Failure, HEALING, Outcome, Plan};
 
 /// The study's id.
@@ -57,11 +57,8 @@ pub(crate) fn work((family, number): (u64, u64)) -> Result<Option<[u64; 9]>, Stu
 }
 
 /// Runs the edition's worlds and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let numbers = match &options.draws {
         Some(draws)
             if draws.is_empty() || *draws.end() > LYING + DRAWS_MAX || draws.end() - draws.start() > DRAWS_MAX =>

@@ -119,7 +119,16 @@ pub struct Study {
 /// Makes a backend per worker.
 pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
 
-type Run = fn(&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>) -> Result<StudyDocument, StudyError>;
+/// What a study is run with.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    /// Its own backend.
+    pub(crate) make: &'a MakeBackend<'a>,
+    pub(crate) options: &'a StudyOptions,
+    pub(crate) hooks: &'a RunHooks<'a>,
+}
+
+type Run = fn(&Setup<'_>) -> Result<StudyDocument, StudyError>;
 type Code = (&'static str, &'static [&'static str], &'static [&'static str], Run);
 
 /// The studies' ids, parts, stacks and code; the rest stands in `studies.txt`.
@@ -215,7 +224,7 @@ impl Study {
         let make = move || -> Box<dyn Backend> {
             if lab { Box::new(wavelane_lab::LabBackend) } else { Box::new(wavelane_sim::SimBackend) }
         };
-        let document = (self.run)(&make, options, hooks)?;
+        let document = (self.run)(&Setup { make: &make, options, hooks })?;
         let draws = options.draws.as_ref().map(|draws| format!("{}..{}", draws.start(), draws.end()));
         Ok(StudyDocument { parts: options.parts.clone(), draws, ..document })
     }

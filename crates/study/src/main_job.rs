@@ -6,13 +6,13 @@
 
 use crate::cells::{Cell, documents};
 use crate::document::{Edition, Row, StudyDocument};
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use wavelane_base::Seed;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{CaptureExtent, RunDocument, RunHooks, StackResult, Verdict, figure};
+use wavelane_run::{RunDocument, StackResult, Verdict, figure};
 use wavelane_scenario::{Direction, Metric, Scenario, Stack};
 
 /// The study's id.
@@ -43,31 +43,21 @@ const ECHO: &str = "echo";
 const RIVAL_SHARE: f64 = 0.5;
 
 /// Runs the scenario over the edition's seeds and judges it.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, .. } = *setup;
     let scenario = Scenario::parse(SCENARIO, Path::new("."))?;
     let seeds = u64::from(SEEDS[usize::from(options.edition == Edition::Full)]);
     let seeds: Vec<u64> = (0..seeds).map(|i| options.seed.0 + i).collect();
     let names: Vec<String> = seeds.iter().map(|seed| format!("seed-{seed}")).collect();
     let cells: Vec<Cell<'_>> = seeds.iter().zip(&names).map(|(seed, name)| cell(*seed, name)).collect();
-    let document = merged(documents(&cells, "seeds", 1, (make, options, hooks))?);
+    let document = merged(documents(&cells, "seeds", 1, setup)?);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, judge(&scenario, &document)))
 }
 
 /// One seed's run of all stacks.
 fn cell(seed: u64, name: &str) -> Cell<'_> {
     let rerun = format!("wavelane run scenarios/demo.toml --on lab --seed {seed}");
-    Cell {
-        study: ID,
-        name,
-        text: SCENARIO,
-        repeat: 1,
-        own: Some((Seed(seed), rerun)),
-        captures: CaptureExtent::Headers,
-    }
+    Cell { own: Some((Seed(seed), rerun)), ..Cell::new(ID, name, SCENARIO, 1) }
 }
 
 /// The seeds' documents as one. Every run has the same download, so a stack's cost is the mean of its runs'.

@@ -12,6 +12,11 @@ pub(crate) fn short(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
+/// A file or folder that cannot be written.
+pub(crate) fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
+    move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
+}
+
 /// A scenario's text with a seed, and the stack of that word.
 pub(crate) fn ready(text: &str, stack: &str, seed: u64) -> Result<(Scenario, Stack), StudyError> {
     let scenario = Scenario { seed: Seed(seed), ..Scenario::parse(text, Path::new("."))? };

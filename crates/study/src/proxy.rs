@@ -6,7 +6,7 @@ use crate::cells::{Aim, judge};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -64,11 +64,8 @@ struct Task {
 }
 
 /// Measures every kind and judges.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let (rounds, seconds) = if options.edition == Edition::Full { (5, 5) } else { (3, 1) };
     for kind in [ProxyKind::Plain, ProxyKind::Ours, ProxyKind::Userspace] {
         can_proxy(kind).map_err(RunError::Refused)?;

@@ -10,7 +10,7 @@ use crate::kept::Kept;
 use crate::ns3::cases::{Case, Noise, Saturated};
 use crate::ns3::peer::{Build, INSTALL, Programs};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -52,110 +52,53 @@ impl Load {
 struct Contest {
     name: &'static str,
     load: Load,
-    /// Seconds that ours simulates: enough for a processor second or so.
     seconds: u64,
     program: &'static str,
-    arguments: &'static [&'static str],
-    /// The builds that do not crash on it.
+    arguments: Vec<&'static str>,
     builds: &'static [Build],
 }
 
-const BOTH: &[Build] = &[Build::Debian, Build::Wheel];
+/// One cell a line: name, seconds that ours simulates (a processor second or so), ns-3's program, its arguments, and the builds that do
+/// not crash on it. Debian's 3.37 crashes in TcpRateLinux without SACK.
+const CONTESTS: &str = include_str!("contests.txt");
+
+/// The cells' loads, in the table's order.
+fn loads() -> [Load; 8] {
+    let saturated = |senders| Load::Reference(Case::Saturation { phy: Saturated::A, senders, rts: false });
+    let (stations, noise) = (5, Noise::Link);
+    [
+        saturated(20),
+        saturated(50),
+        saturated(200),
+        Load::Reference(Case::Bulk {
+            stations,
+            segment: 1000,
+            window: 5,
+            rts: false,
+            noise,
+            rto_min_ms: 1000,
+            retry: 7,
+        }),
+        Load::Reference(Case::Chain { nodes: 20, hops: 5, sense: 2, mbit: 54, window: 32, segment: 1460, rts: false }),
+        Load::Reference(Case::Grid { columns: 5, rows: 4, flows: 5, sense: 2 }),
+        Load::People(true),
+        Load::People(false),
+    ]
+}
 
 fn contests() -> Vec<Contest> {
-    let reference = Load::Reference;
-    let saturation = |senders| reference(Case::Saturation { phy: Saturated::A, senders, rts: false });
-    vec![
-        Contest {
-            name: "802.11a saturated, 20 stations",
-            load: saturation(20),
-            seconds: 40,
-            program: "dcf_sat",
-            arguments: &["--std=a", "--rate=OfdmRate54Mbps", "--ctl=OfdmRate6Mbps", "--n=20", "--T=2", "--warm=.5"],
-            builds: BOTH,
-        },
-        Contest {
-            name: "802.11a saturated, 50 stations",
-            load: saturation(50),
-            seconds: 40,
-            program: "dcf_sat",
-            arguments: &["--std=a", "--rate=OfdmRate54Mbps", "--ctl=OfdmRate6Mbps", "--n=50", "--T=1", "--warm=.2"],
-            builds: BOTH,
-        },
-        Contest {
-            name: "802.11a saturated, 200 stations",
-            load: saturation(200),
-            seconds: 40,
-            program: "dcf_sat",
-            arguments: &[],
-            builds: &[],
-        },
-        Contest {
-            name: "bulk cell, 5 stations, 1000 B, W=5, noise",
-            load: reference(Case::Bulk {
-                stations: 5,
-                segment: 1000,
-                window: 5,
-                rts: false,
-                noise: Noise::Link,
-                rto_min_ms: 1000,
-                retry: 7,
-            }),
-            seconds: 1000,
-            program: "seed_bulk",
-            arguments: &[
-                "--seg=1000",
-                "--win=5",
-                "--rts=0",
-                "--ge=link",
-                "--basic=DsssRate2Mbps",
-                "--T=95",
-                "--warm=5",
-            ],
-            builds: BOTH,
-        },
-        Contest {
-            name: "chain of 20, TCP over 5 hops",
-            load: reference(Case::Chain {
-                nodes: 20,
-                hops: 5,
-                sense: 2,
-                mbit: 54,
-                window: 32,
-                segment: 1460,
-                rts: false,
-            }),
-            seconds: 60,
-            program: "chain_tcp",
-            arguments: &["--nodes=20", "--hops=5", "--cs=2", "--T=8", "--warm=2"],
-            // Debian's 3.37 crashes in TcpRateLinux without SACK.
-            builds: &[Build::Wheel],
-        },
-        Contest {
-            name: "grid of 5 by 4, 5 TCP flows",
-            load: reference(Case::Grid { columns: 5, rows: 4, flows: 5, sense: 2 }),
-            seconds: 60,
-            program: "chain_tcp",
-            arguments: &["--gx=5", "--gy=4", "--flows=5", "--cs=2", "--T=4", "--warm=1"],
-            builds: &[Build::Wheel],
-        },
-        Contest {
-            name: "web cell, 10 readers, 1000 B, W=5, noise",
-            load: Load::People(true),
-            seconds: 600,
-            program: "people_cell",
-            arguments: &["--web=1", "--seg=1000", "--win=5", "--T=100"],
-            builds: BOTH,
-        },
-        Contest {
-            name: "voice cell, 7 calls of 200 B and bulk, W=8, noise",
-            load: Load::People(false),
-            seconds: 600,
-            program: "people_cell",
-            arguments: &["--web=0", "--size=200", "--seg=1500", "--win=8", "--T=100"],
-            builds: BOTH,
-        },
-    ]
+    let contest = |(line, load): (&'static str, Load)| {
+        let words: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [name, seconds, program, arguments, builds] = words[..] else { panic!("five columns: {line}") };
+        let builds: &[Build] = match builds {
+            "both" => &[Build::Debian, Build::Wheel],
+            "wheel" => &[Build::Wheel],
+            _ => &[],
+        };
+        let arguments = arguments.split_whitespace().collect();
+        Contest { name, load, seconds: seconds.parse().expect("seconds"), program, arguments, builds }
+    };
+    CONTESTS.lines().zip(loads()).map(contest).collect()
 }
 
 /// What a run of ours cost.
@@ -189,11 +132,8 @@ fn tasks(contests: &[Contest]) -> Vec<Task> {
 type Measured = Result<Vec<f64>, String>;
 
 /// Runs everything, one after the other, and judges it.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let runs = RUNS[usize::from(options.edition == Edition::Full)];
     let contests = contests();
     let tasks = tasks(&contests);

@@ -14,9 +14,9 @@ mod thin;
 
 use crate::document::{Edition, StudyDocument};
 use crate::experiments::{self, Experiment, LAB};
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use seen::Seen;
-use wavelane_run::{CaptureExtent, RunHooks};
+use wavelane_run::CaptureExtent;
 
 /// The study's id.
 pub(crate) const ID: &str = "asymmetry";
@@ -47,16 +47,13 @@ fn tasks(edition: Edition) -> Vec<Task> {
 }
 
 /// Runs the edition's experiments on all processors and judges them.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, .. } = *setup;
     let seeds = |task: &Task| {
         if options.edition == Edition::Full && task.part != LAB { task.seeds.max(FULL_SEEDS) } else { task.seeds }
     };
     let all = tasks(options.edition).into_iter().map(|task| Task { seeds: seeds(&task), ..task });
-    experiments::run(ID, CaptureExtent::Off, all, Seen::of, (make, options, hooks))
+    experiments::run(ID, CaptureExtent::Off, all, Seen::of, setup)
 }
 
 #[cfg(test)]

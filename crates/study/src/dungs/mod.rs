@@ -21,11 +21,11 @@ use crate::cells::{Aim, Head, fingerprint_of};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use net::Path;
 use seen::Seen;
 use serde_json::Value;
-use wavelane_run::{RunError, RunHooks};
+use wavelane_run::RunError;
 
 /// The study's id.
 pub(crate) const ID: &str = "dungs";
@@ -206,11 +206,8 @@ fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
 }
 
 /// Runs the edition's experiments and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let runs = runs(options.edition, |part| options.wants(part));
     let runner = Runner { what: "runs", workers: options.workers(), hooks };
     let kept = Kept::open(options, ID);

@@ -11,8 +11,7 @@ mod quic;
 
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
-use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_run::{CaptureExtent, RunHooks};
+use crate::{Setup, StudyError};
 
 /// The study's id.
 pub(crate) const ID: &str = "link-efficiency";
@@ -170,33 +169,21 @@ enum Task {
 impl Task {
     /// Its rows, once `take` has its cells.
     fn rows(&self, plan: &Plan, edition: Edition, take: Take<'_>) -> Result<Option<Vec<Row>>, StudyError> {
-        let cell = |name, text| Cell {
-            study: ID,
-            name,
-            text,
-            repeat: plan.repeat,
-            own: None,
-            captures: CaptureExtent::Headers,
-        };
         let loss = match self {
             Self::Loss(loss) => loss,
             Self::Unsplit(case) => {
                 let text = packet::scenario_text(case, edition);
-                let document = take(&cell(case.name, &text))?;
+                let document = take(&Cell::new(ID, case.name, &text, plan.repeat))?;
                 return Ok(document.map(|document| packet::rows(case, &document)));
             }
         };
         let text = scenario_text(loss, plan);
-        let Some(document) = take(&cell(loss.name, &text))? else {
-            return Ok(None);
-        };
+        let Some(document) = take(&Cell::new(ID, loss.name, &text, plan.repeat))? else { return Ok(None) };
         let mut rows = judge::cell(loss, &document, edition);
         if edition == Edition::Full {
             let text = quic::scenario_text(loss, plan);
             let name = format!("quic-{}", loss.name);
-            let Some(own) = take(&cell(&name, &text))? else {
-                return Ok(None);
-            };
+            let Some(own) = take(&Cell::new(ID, &name, &text, plan.repeat))? else { return Ok(None) };
             rows.extend(quic::rows(loss, &document, &own));
         }
         Ok(Some(rows))
@@ -204,11 +191,8 @@ impl Task {
 }
 
 /// Runs the edition's cells and judges them.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, .. } = *setup;
     let plan = if options.edition == Edition::Full { FULL } else { QUICK };
     // A part that is asked for by name is run in either edition.
     let by_edition = |loss: &Loss| loss.quick || options.edition == Edition::Full || !options.parts.is_empty();
@@ -216,7 +200,7 @@ pub(crate) fn run(
     let cases = packet::CASES.iter().filter(|_| options.wants(UNSPLIT)).map(Task::Unsplit);
     let tasks: Vec<Task> = losses.chain(cases).collect();
     let rows_of = |task: &Task, take: Take<'_>| task.rows(&plan, options.edition, take);
-    let rows = cells::rows_of_all(&tasks, 1, (make, options, hooks), rows_of)?;
+    let rows = cells::rows_of_all(&tasks, 1, setup, rows_of)?;
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 

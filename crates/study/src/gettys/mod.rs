@@ -11,8 +11,8 @@ pub(crate) mod page;
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::home::{Home, Seen, seen};
-use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_run::{Backend, CaptureExtent, RunHooks};
+use crate::{Setup, StudyError};
+use wavelane_run::Backend;
 
 /// The study's id.
 pub(crate) const ID: &str = "gettys";
@@ -66,44 +66,32 @@ fn repeat(place: Place, edition: Edition) -> u32 {
 
 /// Runs `tasks` of a study and gives their rows, those of the simulator on all processors, then those of the laboratory
 /// one after the other.
-pub(crate) fn run_tasks(
-    study: &'static str,
-    tasks: Vec<Task>,
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<Vec<Row>, StudyError> {
+pub(crate) fn run_tasks(study: &'static str, tasks: Vec<Task>, setup: &Setup<'_>) -> Result<Vec<Row>, StudyError> {
+    let Setup { options, .. } = *setup;
     let rows_of = |task: &Task, take: Take<'_>| {
         let repeat = repeat(task.place, options.edition);
         let mut found = Vec::new();
         for run in &task.runs {
             let (name, text) = (format!("{}-{}", task.place.word(), run.name), run.home.text());
-            let Some(document) =
-                take(&Cell { study, name: &name, text: &text, repeat, own: None, captures: CaptureExtent::Headers })?
-            else {
-                return Ok(None);
-            };
+            let Some(document) = take(&Cell::new(study, &name, &text, repeat))? else { return Ok(None) };
             found.push(Found { home: &run.home, seen: seen(&document) });
         }
         Ok(Some((task.judge)(&found)))
     };
     let (sim, lab): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(|task| task.place == Place::Sim);
     let simulator = || -> Box<dyn Backend> { Box::new(wavelane_sim::SimBackend) };
-    let mut rows = cells::rows_of_all(&sim, options.workers(), (&simulator, options, hooks), rows_of)?;
+    let mut rows = cells::rows_of_all(&sim, options.workers(), &Setup { make: &simulator, ..*setup }, rows_of)?;
     if !lab.is_empty() {
-        rows.extend(cells::rows_of_all(&lab, 1, (make, options, hooks), rows_of)?);
+        rows.extend(cells::rows_of_all(&lab, 1, setup, rows_of)?);
     }
     Ok(rows)
 }
 
 /// Runs the edition's experiments and judges them.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, .. } = *setup;
     let tasks = cases::all(options.edition).into_iter().filter(|task| options.wants(task.place.word()));
-    let rows = run_tasks(ID, tasks.collect(), make, options, hooks)?;
+    let rows = run_tasks(ID, tasks.collect(), setup)?;
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 

@@ -13,13 +13,13 @@ use crate::elsewhere::{Simulation, Travel, read};
 use crate::kept::Kept;
 use crate::observe::{ready, short, simulate};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use scenes::{Run, Scene};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::AtomicBool;
+use wavelane_run::RunError;
 use wavelane_run::figures::{of_radio, of_run};
-use wavelane_run::{RunError, RunHooks};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop";
@@ -109,11 +109,8 @@ impl Found<'_> {
 }
 
 /// Runs the edition's scenes and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let meshes = population::meshes().map_err(RunError::Refused)?;
     let scenes: Vec<Scene> =
         scenes::all(options.edition, &meshes).into_iter().filter(|scene| options.wants(scene.part)).collect();

@@ -11,9 +11,9 @@ mod radio;
 use crate::cells;
 use crate::document::{Edition, StudyDocument};
 use crate::experiments::{self, Experiment, LAB};
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use std::path::Path;
-use wavelane_run::{CaptureExtent, RunDocument, RunHooks, Series, StackResult};
+use wavelane_run::{CaptureExtent, RunDocument, Series, StackResult};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
@@ -80,14 +80,11 @@ impl Seen {
 }
 
 /// Runs the edition's experiments on all processors and judges them.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, .. } = *setup;
     let all = cases::all(options.edition).into_iter().chain(cases::lab());
     let all = all.map(|task| Task { seeds: seeds(options.edition, task.part == LAB), ..task });
-    experiments::run(ID, CaptureExtent::Headers, all, seen, (make, options, hooks))
+    experiments::run(ID, CaptureExtent::Headers, all, seen, setup)
 }
 
 fn seeds(edition: Edition, lab: bool) -> u32 {

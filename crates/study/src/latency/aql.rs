@@ -4,9 +4,9 @@
 use super::{ID, not_run};
 use crate::cells::{Aim, Cell, Head, documents, unproven, values};
 use crate::document::{Edition, Row};
-use crate::{StudyError, StudyOptions};
+use crate::{Setup, StudyError, StudyOptions};
 use serde_json::json;
-use wavelane_run::{Backend, CaptureExtent, RunDocument, RunHooks, StackResult};
+use wavelane_run::{Backend, RunDocument, RunHooks, StackResult};
 
 const TEXT: &str = include_str!("../../../../scenarios/wifi/aql.toml");
 /// What the file says of the access point's ring.
@@ -71,18 +71,10 @@ fn judged(documents: &[RunDocument]) -> Vec<Row> {
 pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Row>, StudyError> {
     let texts = RINGS.map(|(_, _, ring)| TEXT.replace(RING, ring));
     let names = RINGS.map(|(name, _, _)| format!("sim-ring-{name}"));
-    let cell = |(name, text)| Cell {
-        study: ID,
-        name,
-        text,
-        repeat: seeds(options.edition),
-        own: None,
-        captures: CaptureExtent::Headers,
-    };
-    let cells: Vec<Cell<'_>> =
-        names.iter().zip(&texts).map(|(name, text)| cell((name.as_str(), text.as_str()))).collect();
+    let repeat = seeds(options.edition);
+    let cells: Vec<Cell<'_>> = names.iter().zip(&texts).map(|(name, text)| Cell::new(ID, name, text, repeat)).collect();
     let simulator = || -> Box<dyn Backend> { Box::new(wavelane_sim::SimBackend) };
-    let rows = judged(&documents(&cells, "cells", options.workers(), (&simulator, options, hooks))?);
+    let rows = judged(&documents(&cells, "cells", options.workers(), &Setup { make: &simulator, options, hooks })?);
     rows.iter().for_each(options.row);
     Ok(rows)
 }

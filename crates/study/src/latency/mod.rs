@@ -11,9 +11,9 @@ use crate::cells::{Aim, Head, judge, unproven};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::gettys::{Found, Place, Run, Task, run_tasks};
 use crate::home::{Air, Home, PACKET_BITS, PING, Seen, fifo, named};
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::json;
-use wavelane_run::{RunHooks, Verdict};
+use wavelane_run::Verdict;
 
 /// The study's id.
 pub(crate) const ID: &str = "latency";
@@ -161,13 +161,10 @@ fn agreement(rows: &[Row]) -> Vec<Row> {
 }
 
 /// Runs the edition's cells and judges them.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let tasks = all(options.edition).into_iter().filter(|task| options.wants(task.place.word()));
-    let mut rows = run_tasks(ID, tasks.collect(), make, options, hooks)?;
+    let mut rows = run_tasks(ID, tasks.collect(), setup)?;
     let claims = agreement(&rows);
     claims.iter().for_each(options.row);
     rows.extend(claims);

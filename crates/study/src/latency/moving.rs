@@ -8,6 +8,7 @@ use super::{ID, MOVING};
 use crate::cells::{Aim, Head, judge};
 use crate::document::Row;
 use crate::kept::Kept;
+use crate::observe::unwritable;
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use wavelane_base::{FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutco
 use wavelane_channel::Direction::Forward;
 use wavelane_channel::{Cable, CableConfig, CoDelTimes, DirectionConfig, Discipline, Parameter, QueueLimit, Queueing};
 use wavelane_measure::{Autorate, AutorateTerms, RISE_DEFAULT};
-use wavelane_run::{RunError, RunHooks};
+use wavelane_run::RunHooks;
 use wavelane_tcp::{Config, Host, HostEvent};
 
 /// Packets that wait before the moving link, as in a modem of the time.
@@ -353,8 +354,7 @@ fn rows_of(trace: &Trace, outcomes: &[(Setting, Outcome)]) -> Vec<Row> {
 /// Runs every setting over every trace.
 pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Row>, StudyError> {
     // No cell makes the folder of a study that has this part alone.
-    std::fs::create_dir_all(&options.out)
-        .map_err(|e| RunError::Unwritable { path: options.out.clone(), why: e.to_string() })?;
+    std::fs::create_dir_all(&options.out).map_err(unwritable(&options.out))?;
     let traces = Trace::all();
     let settings: Vec<Setting> = [Setting::None, Setting::Auto].into_iter().chain(TENTHS.map(Setting::Fixed)).collect();
     let tasks: Vec<(&Trace, Setting)> = traces.iter().flat_map(|t| settings.iter().map(move |s| (t, *s))).collect();

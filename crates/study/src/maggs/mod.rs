@@ -19,7 +19,7 @@ use crate::experiments::{Experiment, no_lab};
 use crate::kept::Kept;
 use crate::observe::{ready, run_stack, short, simulate};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -217,11 +217,8 @@ fn tasks(edition: Edition) -> Vec<Task> {
 }
 
 /// Runs the edition's experiments on all processors and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let tasks: Vec<Task> = tasks(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
     let runs: Vec<&Run> = tasks.iter().flat_map(|task| &task.runs).collect();
     let simulated: Vec<&Run> = runs.into_iter().filter(|run| !run.real).collect();

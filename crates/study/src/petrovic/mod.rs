@@ -18,7 +18,7 @@ pub(crate) use page::{charts, grids, shown};
 use crate::document::{Edition, StudyDocument};
 use crate::elsewhere::{Travel, read};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use cell::{Cell, Figures, Profile, Reading, SWITCHES, Traffic, switched};
 use judge::Found;
 use quoted::{COLUMNS, Column, SIZES, VOICE_SIZES, VOICE_WINDOWS, WINDOWS};
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::AtomicBool;
 use store::Store;
-use wavelane_run::{RunError, RunHooks};
+use wavelane_run::RunError;
 
 /// The study's id.
 pub(crate) const ID: &str = "petrovic";
@@ -162,11 +162,8 @@ pub(crate) fn work(task: &Task, cancelled: &AtomicBool) -> Result<Vec<Figures>, 
 }
 
 /// Runs the edition's cells and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let store = Store::open(options.out.join(ID), options.seed.0)?;
     let runner = Runner { what: "scenarios", workers: options.workers(), hooks };
     let found = |cell: &Cell| Some(Found { cell: *cell, runs: store.find(cell)? });

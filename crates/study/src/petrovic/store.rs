@@ -3,9 +3,9 @@
 use super::cell::{Cell, Figures};
 use crate::StudyError;
 use crate::cells::fingerprint;
+use crate::observe::unwritable;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use wavelane_run::RunError;
+use std::path::PathBuf;
 
 /// The file of a cell.
 #[derive(Serialize, Deserialize)]
@@ -20,10 +20,6 @@ pub(super) struct Store {
     folder: PathBuf,
     program: String,
     first_seed: u64,
-}
-
-fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
-    move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
 }
 
 impl Store {

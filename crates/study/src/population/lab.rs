@@ -7,10 +7,10 @@ use super::store::{Seen, Store};
 use super::{BBR, ID, LAB, OURS, STACKS};
 use crate::cells::{self, Aim, Cell, Take, judge};
 use crate::document::{Row, StudyDocument};
-use crate::{StudyError, StudyOptions};
+use crate::{Setup, StudyError, StudyOptions};
 use std::ops::RangeInclusive;
 use wavelane_base::Seed;
-use wavelane_run::{Backend, CaptureExtent, RunDocument, RunHooks, Verdict};
+use wavelane_run::{Backend, RunDocument, RunHooks, Verdict};
 
 /// What is run unless stacks are named. BBR fills links that CUBIC does not, so that it shows more.
 const BOTH: [&str; 2] = [OURS, BBR];
@@ -78,15 +78,12 @@ pub(super) fn run(
     let rows_of = |draw: &Draw, take: Take<'_>| {
         let (text, name) = (draw.scenario(&stacks), format!("lab-{:06}", draw.number));
         let own = Some((Seed(draw.dice), replay(draw)));
-        let Some(document) =
-            take(&Cell { study: ID, name: &name, text: &text, repeat: 1, own, captures: CaptureExtent::Headers })?
-        else {
-            return Ok(None);
-        };
+        let cell = Cell { own, ..Cell::new(ID, &name, &text, 1) };
+        let Some(document) = take(&cell)? else { return Ok(None) };
         let simulated = simulated(store, draw, &stacks, hooks)?;
         Ok(Some(simulated.iter().map(|seen| one(draw, seen, &document)).collect()))
     };
-    rows.extend(cells::rows_of_all(&draws, 1, (&make, options, hooks), rows_of)?);
+    rows.extend(cells::rows_of_all(&draws, 1, &Setup { make: &make, options, hooks }, rows_of)?);
     let mut all: Vec<Row> = stacks.iter().map(|stack| claim(stack, &rows)).collect();
     all.iter().for_each(options.row);
     all.extend(rows);

@@ -12,7 +12,7 @@ mod text;
 use crate::document::{Edition, StudyDocument};
 use crate::elsewhere::{Travel, read};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError, StudyOptions};
 use draw::{Draw, Set};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -53,11 +53,8 @@ struct Member {
 }
 
 /// Runs the members and judges the family.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let full = options.edition == Edition::Full;
     let numbers = options.draws.clone().unwrap_or(if full { FULL } else { QUICK });
     let many = numbers.end().saturating_sub(*numbers.start());

@@ -3,7 +3,7 @@
 use super::draw::Draw;
 use super::text::ECHO;
 use crate::StudyError;
-use crate::observe::{short, simulate};
+use crate::observe::{short, simulate, unwritable};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -58,10 +58,6 @@ pub(super) struct Store {
     /// Folders of other runs.
     others: Vec<PathBuf>,
     programs: Vec<(&'static str, String)>,
-}
-
-fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
-    move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
 }
 
 pub(super) fn digest(parts: &[&str]) -> String {

@@ -127,7 +127,7 @@ fn go(options: &StudyOptions, stop_at: usize) -> (Vec<Count>, Result<StudyDocume
         environment: &|| serde_json::Value::Null,
         render: &|_| Ok(()),
     };
-    let result = run(&|| Box::new(wavelane_sim::SimBackend), options, &hooks);
+    let result = run(&Setup { make: &|| Box::new(wavelane_sim::SimBackend), options, hooks: &hooks });
     (counts.into_inner().unwrap(), result)
 }
 

@@ -4,10 +4,10 @@ use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, not_run};
 use crate::cells::{self, Aim, Cell, Head, Take, unproven, values};
 use crate::document::{Edition, Row};
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::json;
 use wavelane_measure::jain;
-use wavelane_run::{CaptureExtent, RunDocument, RunHooks, StackResult};
+use wavelane_run::{RunDocument, StackResult};
 
 /// Bytes of one bandwidth-delay product: 20 Mbit/s x 50 ms.
 const BDP: f64 = 125_000.0;
@@ -43,23 +43,19 @@ fn beside_ours(seconds: u32, queue: (f64, &str)) -> String {
 }
 
 /// Runs the edition's cells and judges them.
-pub(super) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<Vec<Row>, StudyError> {
+pub(super) fn run(setup: &Setup<'_>) -> Result<Vec<Row>, StudyError> {
+    let Setup { options, .. } = *setup;
     let (seconds, repeat) = EDITIONS[usize::from(options.edition == Edition::Full)];
     let rows_of = |task: &Task, take: Take<'_>| {
         let (name, text) = (task.name(), task.text(seconds));
-        let document =
-            take(&Cell { study: ID, name: &name, text: &text, repeat, own: None, captures: CaptureExtent::Headers })?;
+        let document = take(&Cell::new(ID, &name, &text, repeat))?;
         let judged = |document: RunDocument| match task.rival {
             Some(rival) => against_tcp(&document, task.queue.1, rival),
             None => two_links(&document, task.queue.1),
         };
         Ok(document.map(judged))
     };
-    cells::rows_of_all(&Task::all(), 1, (make, options, hooks), rows_of)
+    cells::rows_of_all(&Task::all(), 1, setup, rows_of)
 }
 
 /// A queue, and the rival beside us at it; `None` is another link of ours.

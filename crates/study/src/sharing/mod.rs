@@ -10,8 +10,8 @@ mod text;
 
 use crate::cells::Head;
 use crate::document::{Row, StudyDocument};
-use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_run::{Backend, RunDocument, RunHooks, Verdict};
+use crate::{Setup, StudyError};
+use wavelane_run::{Backend, RunDocument, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "link-sharing";
@@ -23,18 +23,15 @@ const OURS: &str = "ours";
 const OTHER: &str = "other";
 
 /// Runs the edition's cells and judges them.
-pub(crate) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, .. } = *setup;
     let mut rows = Vec::new();
     if options.wants(PARTS[0]) {
         let simulator = || -> Box<dyn Backend> { Box::new(wavelane_sim::SimBackend) };
-        rows.extend(sim::run(&simulator, options, hooks)?);
+        rows.extend(sim::run(&Setup { make: &simulator, ..*setup })?);
     }
     if options.wants(PARTS[1]) {
-        rows.extend(lab::run(make, options, hooks)?);
+        rows.extend(lab::run(setup)?);
     }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }

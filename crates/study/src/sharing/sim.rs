@@ -4,11 +4,11 @@ use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, PARTS, not_run};
 use crate::cells::{Aim, Cell, Head, documents};
 use crate::document::{Edition, Row};
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::json;
 use std::path::Path;
 use wavelane_measure::{jain, mean};
-use wavelane_run::{CaptureExtent, RunDocument, RunHooks, Series, StackResult};
+use wavelane_run::{RunDocument, Series, StackResult};
 
 const RATES_MBIT: [u32; 3] = [5, 20, 100];
 const RTTS_MS: [u32; 3] = [20, 50, 100];
@@ -241,22 +241,16 @@ fn over_cells(metric: &str, cells: &[bool], aim: Option<f64>) -> Row {
 }
 
 /// Runs the edition's links.
-pub(super) fn run(
-    make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<Vec<Row>, StudyError> {
+pub(super) fn run(setup: &Setup<'_>) -> Result<Vec<Row>, StudyError> {
+    let Setup { options, .. } = *setup;
     let extent = if options.edition == Edition::Full { FULL } else { QUICK };
     let (mut rows, mut helds, mut jains) = (Vec::new(), Vec::new(), Vec::new());
     let mut orders: Vec<Measured> = Vec::new();
     let tasks = Task::all(&extent);
     let files: Vec<(String, String)> = tasks.iter().map(|task| (task.name(), task.text(extent.until))).collect();
     let repeat = extent.seeds;
-    let cells: Vec<Cell<'_>> = files
-        .iter()
-        .map(|(name, text)| Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Headers })
-        .collect();
-    let documents = documents(&cells, "runs", options.workers(), (make, options, hooks))?;
+    let cells: Vec<Cell<'_>> = files.iter().map(|(name, text)| Cell::new(ID, name, text, repeat)).collect();
+    let documents = documents(&cells, "runs", options.workers(), setup)?;
     for (task, document) in tasks.into_iter().zip(documents) {
         let beside = task.rival.map_or("wavelane".to_owned(), |rival| format!("tcp-{rival}"));
         let Some(measured) = measured(&document, &extent) else {

@@ -12,8 +12,9 @@ mod demo;
 mod tests;
 
 use crate::document::{Edition, Row, StudyDocument};
+use crate::observe::unwritable;
 use crate::ours::Ours;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError};
 use serde_json::{Map, Value};
 use std::sync::atomic::AtomicBool;
 use wavelane_base::{Octets, Rate, Ratio, Seed, Span};
@@ -34,13 +35,9 @@ pub(crate) const PARTS: [&str; 8] =
 const LINK: &str = "air";
 
 /// Runs all parts and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
-    std::fs::create_dir_all(&options.out)
-        .map_err(|e| RunError::Unwritable { path: options.out.clone(), why: e.to_string() })?;
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
+    std::fs::create_dir_all(&options.out).map_err(unwritable(&options.out))?;
     let watch = hooks;
     let full = options.edition == Edition::Full;
     let mut rows = Vec::new();

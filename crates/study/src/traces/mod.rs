@@ -11,7 +11,7 @@ use crate::elsewhere::{Simulation, Travel, read};
 use crate::kept::Kept;
 use crate::observe::{ready, short, simulate};
 use crate::runner::Runner;
-use crate::{MakeBackend, StudyError, StudyOptions};
+use crate::{Setup, StudyError, StudyOptions};
 use links::Case;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -127,11 +127,8 @@ fn observe_all(
 }
 
 /// Runs the recordings and judges them.
-pub(crate) fn run(
-    _make: &MakeBackend<'_>,
-    options: &StudyOptions,
-    hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
+    let Setup { options, hooks, .. } = *setup;
     let seconds = seconds_of(options.edition);
     let rows = match &options.traces {
         [Some(first), Some(second)] => pairs::run(first, second, seconds, options, hooks)?,
