@@ -156,8 +156,8 @@ pub struct Daemon {
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
     peers: Vec<Contact>,
-    /// Keys of unknown callers that were logged, at most [`contact::CALLERS_KEPT`].
-    callers: VecDeque<[u8; 32]>,
+    /// Keys of unknown callers that were logged, at most [`contact::CALLERS_KEPT`], with the last call and what was said of it.
+    callers: VecDeque<([u8; 32], Instant, String)>,
     examiner: Examiner,
     /// This machine's own addresses; `None` if they could not be read.
     own: Option<Vec<IpAddr>>,

@@ -194,6 +194,9 @@ pub struct Lane {
     /// Why it is not used, if it is not.
     #[serde(default)]
     pub unused: Option<String>,
+    /// Seconds since it leaves by the socket that it has.
+    #[serde(default)]
+    pub socket_s: f64,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
     /// The controller's rate; `None` while nothing was measured.
@@ -333,6 +336,9 @@ pub struct Report {
     /// What on this host keeps traffic from the gateway.
     #[serde(default)]
     pub hindrances: Vec<String>,
+    /// Who called in the last minute with a key that no peer has.
+    #[serde(default)]
+    pub unknown_callers: Vec<String>,
     /// Everything counted, the door's first.
     pub counters: Vec<Counter>,
 }

@@ -140,8 +140,8 @@ impl Gateway {
     }
 
     /// A port is another socket from now on: the record of what came through it is void.
-    pub fn forget_heard_by(&mut self, port: PortId) {
-        self.net.peers.forget_heard_by(port);
+    pub fn forget_heard_by(&mut self, now: Instant, port: PortId) {
+        self.net.peers.forget_heard_by(now, port);
     }
 
     /// Time since an authentic datagram of the peer last came to a port; `None` if none did.

@@ -390,8 +390,10 @@ fn a_peer_is_heard_by_the_port_of_its_own_datagrams() {
     let now = world.now;
     world.nodes[0].handle_frame(now, PortId(7), &mut [0x40; 100], meta);
     assert_eq!(heard(&world, 7), None);
-    world.nodes[0].forget_heard_by(PortId(0));
-    assert_eq!(heard(&world, 0), None);
+    let since = |world: &World| world.nodes[0].status(world.now).peers[0].lanes[0].since;
+    assert_eq!(since(&world), None);
+    world.nodes[0].forget_heard_by(now, PortId(0));
+    assert_eq!((heard(&world, 0), since(&world)), (None, Some(now)));
 }
 
 #[test]

@@ -114,6 +114,8 @@ struct LaneState {
     /// The path's MTU was last seen below the base that nearly every path carries.
     below_base: bool,
     addresses: Addresses,
+    /// Since when it leaves by the socket that it has; `None` since the start.
+    since: Option<Instant>,
     /// When its address changed last.
     moved: Option<Instant>,
     /// Sent on it, and received from where it leads.
@@ -417,8 +419,12 @@ impl Neighbours {
     }
 
     /// A port is another socket from now on: the record of what came through it is void.
-    pub(crate) fn forget_heard_by(&mut self, port: PortId) {
+    pub(crate) fn forget_heard_by(&mut self, now: Instant, port: PortId) {
         self.states.iter_mut().for_each(|state| state.heard_by.retain(|(by, ..)| *by != port));
+        for peer in self.ids() {
+            let lanes = self.lanes_by(peer, port);
+            lanes.into_iter().for_each(|lane| self.states[peer.0].lanes[lane].since = Some(now));
+        }
     }
 
     /// When a peer was last heard by a port, and what has come from it there since the start.

@@ -2,7 +2,7 @@
 
 use super::{KnownWay, Reason};
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Address, FlowId, PortId, Rate, Span};
+use wavelane_base::{Address, FlowId, Instant, PortId, Rate, Span};
 
 /// One configured neighbour, by its place in [`crate::Config::peers`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -205,6 +205,8 @@ pub struct LaneStatus {
     pub works: bool,
     /// Whether it is a spare: others are preferred, by cost or by the choice of lane.
     pub spare: bool,
+    /// Since when it leaves by the socket that it has; `None` since the start.
+    pub since: Option<Instant>,
     /// Whether its traffic costs money.
     pub metered: bool,
     /// Whether only the peer says so: of its lane by the same path.

@@ -5,6 +5,11 @@ use crate::status::{Lane, Peer};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+/// The remedy where nobody can call this host.
+pub(super) const HAS_TO_CALL: &str = "this gateway has to call (keep the peer's `address` here, and `keepalive` on)";
+/// So far back the peer says where a lane came from: what it saw of a younger lane may be another socket's.
+const REMEMBERED_S: f64 = 600.0;
+
 /// This host's own end of a lane, where it leads, and whence the peer sees it come.
 struct Sight {
     name: String,
@@ -13,6 +18,18 @@ struct Sight {
     mapped: SocketAddr,
     /// Where it came from earlier.
     before: Vec<SocketAddr>,
+    /// Whether this side calls.
+    calls: bool,
+}
+
+impl Sight {
+    /// Whether its own port is known, which the system may have chosen.
+    fn has_port(&self) -> bool {
+        self.own.port() != 0
+    }
+    fn is_mapped(&self) -> bool {
+        self.own.ip() != self.mapped.ip() || self.has_port() && self.own.port() != self.mapped.port()
+    }
 }
 
 /// An IPv4 address as such, also of a socket for both IP versions.
@@ -25,7 +42,8 @@ fn parse(text: &str) -> Option<SocketAddr> {
 }
 
 fn sight(lane: &Lane, seen: &[Seen], source: &impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>) -> Option<Sight> {
-    let of = seen.iter().find(|of| Some(of.lane) == lane.number)?;
+    // What the peer saw of a lane that has failed since is not where it is now.
+    let of = seen.iter().find(|of| lane.works && Some(of.lane) == lane.number)?;
     let to = parse(lane.address.as_deref()?)?;
     let bound = parse(lane.local.as_deref().unwrap_or(&lane.by))?;
     let ip = if bound.ip().is_unspecified() { source(lane.device.as_deref(), to)? } else { bound.ip() };
@@ -34,7 +52,12 @@ fn sight(lane: &Lane, seen: &[Seen], source: &impl Fn(Option<&str>, SocketAddr) 
         own: SocketAddr::new(ip, bound.port()),
         to,
         mapped: parse(&of.address)?,
-        before: of.before.iter().filter_map(|at| parse(at)).collect(),
+        before: if lane.socket_s < REMEMBERED_S {
+            Vec::new()
+        } else {
+            of.before.iter().filter_map(|at| parse(at)).collect()
+        },
+        calls: lane.configured_address.is_some(),
     })
 }
 
@@ -51,13 +74,18 @@ pub(super) fn findings(
     }
     let mut lines = Vec::new();
     let mut behind: BTreeMap<SocketAddr, Vec<&Sight>> = BTreeMap::new();
-    for Sight { name, own, mapped, before, .. } in &sights {
-        if own != mapped {
-            let port = if own.port() == mapped.port() { "the port is kept" } else { "the port is another one" };
-            lines.push(format!(
-                "{name}: a NAT stands before this host, and the peer sees {own} as {mapped} ({port}): this gateway has to call (keep the peer's `address` here, and `keepalive` on)"
-            ));
-        }
+    for sight in sights.iter().filter(|sight| sight.is_mapped()) {
+        let Sight { name, own, mapped, before, .. } = sight;
+        let (own, port) = match own.port() {
+            0 => (own.ip().to_string(), ""),
+            port if port == mapped.port() => (own.to_string(), " (the port is kept)"),
+            _ => (own.to_string(), " (the port is another one)"),
+        };
+        let stands = format!("{name}: a NAT stands before this host, and the peer");
+        lines.push(match sight.calls {
+            true => format!("{stands} sees {own} as {mapped}{port}: {HAS_TO_CALL}"),
+            false => format!("{stands} reaches {own} at {mapped}{port}"),
+        });
         // A host that moves changes its address, a NAT that forgets the port alone.
         if let Some(other) = before.iter().find(|other| other.ip() == mapped.ip() && *other != mapped) {
             lines.push(format!(
@@ -67,7 +95,7 @@ pub(super) fn findings(
     }
     sights
         .iter()
-        .filter(|sight| sight.own != sight.mapped)
+        .filter(|sight| sight.is_mapped() && sight.has_port() && sight.calls)
         .for_each(|sight| behind.entry(sight.own).or_default().push(sight));
     for (own, sights) in behind {
         lines.push(format!("of that NAT, {own}: {}", mapping(&sights)));
@@ -114,6 +142,9 @@ mod tests {
             by: "0.0.0.0:4780".into(),
             number: Some(number as u8),
             address: Some((*to).into()),
+            configured_address: Some((*to).into()),
+            works: true,
+            socket_s: REMEMBERED_S,
             ..Lane::default()
         };
         let seen = lanes.iter().enumerate().map(|(number, (_, address))| Seen {
@@ -148,11 +179,43 @@ mod tests {
     }
 
     #[test]
+    fn only_what_holds_of_the_lane_that_is_there_is_said() {
+        let found = |change: &dyn Fn(&mut Lane), mapped: &str| {
+            let (to, mut lane) = (Some("192.0.2.7:4780".to_owned()), Lane::default());
+            (lane.name, lane.by, lane.number) = ("lane 1".into(), "10.0.0.2:4780".into(), Some(0));
+            (lane.address, lane.configured_address) = (to.clone(), to);
+            (lane.works, lane.socket_s) = (true, REMEMBERED_S);
+            change(&mut lane);
+            let seen =
+                Seen { lane: 0, address: mapped.into(), before: vec!["198.51.100.1:9".into(), "10.0.0.2:9".into()] };
+            let peer = Peer { lanes: vec![lane], ..Peer::default() };
+            findings(&peer, &[seen], |_, _| None).map(|lines| lines.join("\n"))
+        };
+        let nat = "198.51.100.1:4780";
+        assert!(found(&|_| (), nat).unwrap().contains("198.51.100.1:9 as well, so the NAT"));
+        let young = found(&|lane| lane.socket_s = REMEMBERED_S - 1.0, nat).unwrap();
+        assert!(young.contains("a NAT stands") && !young.contains("as well"), "another lane's: {young}");
+        assert_eq!(found(&|_| (), "10.0.0.2:4780").as_deref(), Some(""), "no NAT that could forget");
+        assert_eq!(found(&|lane| lane.works = false, nat), None, "failed");
+        let of_system = |lane: &mut Lane| lane.local = Some("10.0.0.2:0".into());
+        let text = found(&of_system, nat).unwrap();
+        assert!(
+            text.contains("sees 10.0.0.2 as 198.51.100.1:4780: this gateway") && !text.contains("the port is"),
+            "{text}"
+        );
+        assert_eq!(found(&of_system, "10.0.0.2:50001").as_deref(), Some(""), "its port is not known");
+        let called = |lane: &mut Lane| (lane.configured_address, lane.socket_s) = (None, 0.0);
+        let reached = "lane 1 by 10.0.0.2:4780: a NAT stands before this host, and the peer reaches 10.0.0.2:4780 at 198.51.100.1:4780 (the port is kept)";
+        assert_eq!(found(&called, nat).as_deref(), Some(reached));
+    }
+
+    #[test]
     fn what_a_peer_says_beyond_addresses_is_not_repeated() {
         let lane = Lane {
             number: Some(0),
             by: "0.0.0.0:4780".into(),
             address: Some("192.0.2.7:4780".into()),
+            works: true,
             ..Lane::default()
         };
         let peer = Peer { lanes: vec![lane], ..Peer::default() };

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// A peer that does not say within this time what it sees is passed over.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Of fewer packets both ways nothing is said of loss: those sent before the two sides met were lost to nobody's antenna.
+const JUDGED_FROM: u64 = 100;
+
 /// `wavelane netcheck`.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "Exit codes: 0 all is in order, 1 something is not, 2 refused.")]
@@ -109,6 +112,7 @@ fn examine(
     }
     report.went_back.iter().for_each(|why| found.wrong(why));
     report.hindrances.iter().for_each(|why| found.wrong(why));
+    report.unknown_callers.iter().for_each(|who| found.wrong(who));
     if report.door.intercepting && !report.door.honest {
         found
             .note("connections are answered before the far server has answered: install iptables, and load xt_NFQUEUE");
@@ -145,7 +149,8 @@ fn answers(found: &mut Findings, peer: &Peer) {
         ),
         (None, _) => found.wrong("it does not answer, and the cause is looked for: ask again in ten seconds"),
     }
-    if peer.up && peer.loss.max(peer.loss_in) > 0.2 {
+    let crossed = peer.traffic.sent_packets + peer.traffic.received_packets;
+    if peer.up && crossed >= JUDGED_FROM && peer.loss.max(peer.loss_in) > 0.2 {
         let (out, back) = (peer.loss * 100.0, peer.loss_in * 100.0);
         found.note(&format!(
             "{out:.0} % of packets are lost out and {back:.0} % in: look at the antenna or the cable first"
@@ -179,9 +184,10 @@ fn nat(found: &mut Findings, peer: &Peer, source: &impl Fn(Option<&str>, SocketA
     let Some(target) = peer.address.as_deref().and_then(|at| at.parse::<SocketAddr>().ok()) else { return };
     let Some(own) = source(None, target) else { return };
     if is_of_a_site(own) && !is_of_a_site(target.ip()) && !target.ip().is_loopback() {
-        found.note(&format!(
-            "this host sends from {own}, so a NAT stands before it: this gateway has to call (keep the peer's `address` here, and `keepalive` on)"
-        ));
+        // A peer that calls and is answered reaches this host through it.
+        let is_called = peer.up && peer.lanes.iter().all(|lane| lane.configured_address.is_none());
+        let then = if is_called { "the peer reaches it there" } else { super::nat::HAS_TO_CALL };
+        found.note(&format!("this host sends from {own}, so a NAT stands before it: {then}"));
     }
 }
 
@@ -226,6 +232,14 @@ mod tests {
             "packets of 1200 bytes are lost",
         );
         wrong(&|p| p.distrusted = 2, "withheld octets 2 times");
+        let report = Report { unknown_callers: vec!["192.0.2.9:4780 calls".into()], ..Report::default() };
+        let found = examine(&report, None, |_| Vec::new(), |_, _| None);
+        assert!(!found.sound && found.text.contains("wrong 192.0.2.9:4780 calls"), "{found:?}");
+        let lossy = |sent_packets| {
+            let traffic = crate::status::Traffic { sent_packets, ..Default::default() };
+            of(Peer { loss: 0.4, loss_in: 0.1, traffic, ..peer() }, [198, 51, 100, 4]).text.contains("40 % of packets")
+        };
+        assert!(lossy(JUDGED_FROM) && !lossy(JUDGED_FROM - 1));
     }
 
     #[test]

@@ -19,6 +19,8 @@ const EVIDENCE_FRESH: Span = Span::from_secs(300);
 const REFUSAL_FRESH: Span = Span::from_secs(60);
 /// Unknown callers' keys that were logged and are not logged again.
 pub(super) const CALLERS_KEPT: usize = 16;
+/// A caller that called in this time still calls: it repeats its handshake more often.
+const CALLS_FRESH: Span = Span::from_secs(60);
 
 /// What is known of a peer besides what the gateway knows.
 #[derive(Clone)]
@@ -276,16 +278,24 @@ impl Daemon {
         if let Some(peer) = (0..self.peers.len()).filter(|p| !self.peers[*p].up).find(is_there) {
             return self.tell(peer, Cause::KeyHere(public_key));
         }
-        if self.callers.contains(&public_key) {
+        let from = from.map_or("an unknown address".into(), |a| self.shown(a));
+        let key = keys::to_base64(&public_key);
+        let text = format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key");
+        if let Some((_, at, said)) = self.callers.iter_mut().find(|(known, ..)| *known == public_key) {
+            (*at, *said) = (self.now, text);
             return;
         }
-        self.callers.push_back(public_key);
+        self.say(&text);
+        self.callers.push_back((public_key, self.now, text));
         if self.callers.len() > CALLERS_KEPT {
             self.callers.pop_front();
         }
-        let from = from.map_or("an unknown address".into(), |a| self.shown(a));
-        let key = keys::to_base64(&public_key);
-        self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
+    }
+    /// Who called lately with a key that no peer has.
+    pub(super) fn unknown_callers(&self) -> Vec<String> {
+        let fresh = self.callers.iter().filter(|(_, at, _)| self.now.since(*at) < CALLS_FRESH);
+        let has = |key: &[u8; 32]| self.config.peers.iter().any(|p| p.public_key == *key);
+        fresh.filter(|(key, ..)| !has(key)).map(|(.., said)| said.clone()).collect()
     }
     /// Logs states of peers that were not logged when they changed.
     pub(super) fn tell_of_peers(&mut self) {

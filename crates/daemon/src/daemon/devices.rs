@@ -141,7 +141,7 @@ impl Daemon {
             if bound.as_ref().map(|bound| &bound.socket) != socket.as_ref() {
                 *bound = socket.clone().map(|socket| Bound::new(self.now, socket));
                 self.lanes[place + 1].replace(None);
-                self.gateway.forget_heard_by(PortId((place + 1) as u16));
+                self.gateway.forget_heard_by(self.now, PortId((place + 1) as u16));
             }
         }
         for (place, medium) in plan.opened {
@@ -200,7 +200,7 @@ impl Daemon {
     fn watch_lane(&mut self, port: usize, medium: Port) -> io::Result<()> {
         self.poller.add(&medium, TOKEN_LANES + port as u64, Watch::Edges)?;
         self.lanes[port].replace(Some(medium));
-        self.gateway.forget_heard_by(PortId(port as u16));
+        self.gateway.forget_heard_by(self.now, PortId(port as u16));
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Daemon {
             };
             let bound = bound.clone();
             self.lanes[port].replace(None);
-            self.gateway.forget_heard_by(PortId(port as u16));
+            self.gateway.forget_heard_by(self.now, PortId(port as u16));
             let opened = bound.has_device().then(|| self.open_port(port, &bound.socket));
             if let (Some(Err(why)), Some(bound)) = (&opened, &mut self.devices.ports[place]) {
                 bound.refused = (!start::lacks_address(why)).then(|| why.to_string());

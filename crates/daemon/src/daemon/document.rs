@@ -96,6 +96,7 @@ impl Daemon {
             trial_left_s: self.trial_left().map(Span::as_secs_f64),
             went_back: self.reloads.went_back.clone(),
             hindrances: self.kernel.as_ref().map(Kernel::hindrances).unwrap_or_default(),
+            unknown_callers: self.unknown_callers(),
             counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
         };
         serde_json::to_string(&report).unwrap_or_default() + "\n"

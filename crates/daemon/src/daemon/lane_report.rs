@@ -91,6 +91,7 @@ impl Daemon {
             works: known.map_or(of.out.is_none() && unused.is_none(), |lane| lane.works),
             spare: known.is_some_and(|lane| lane.spare),
             unused,
+            socket_s: self.now.since(known.and_then(|lane| lane.since).unwrap_or(self.started)).as_secs_f64(),
             rtt_ms: known.and_then(|lane| lane.rtt).map(ms),
             // The start rate is no measurement.
             rate_bps: known.and_then(|lane| lane.rate).filter(|rate| !starts.contains(rate)).map(|rate| rate.as_bps()),

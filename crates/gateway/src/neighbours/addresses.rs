@@ -70,9 +70,10 @@ impl Addresses {
         self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
     }
 
-    /// Where it was recently.
-    pub(super) fn recent(&self, now: Instant) -> impl Iterator<Item = Address> {
-        self.proven.iter().filter(move |(_, at)| now.since(*at) < PROVEN_FOR).map(|(address, _)| *address)
+    /// Where it was recently, if `since` is given then.
+    pub(super) fn recent(&self, now: Instant, since: Option<Instant>) -> impl Iterator<Item = Address> {
+        let counts = move |at: Instant| now.since(at) < PROVEN_FOR && since.is_none_or(|since| at >= since);
+        self.proven.iter().filter(move |(_, at)| counts(*at)).map(|(address, _)| *address)
     }
 
     /// Whether the peer has proven within the last day ([`PROVEN_KEPT`]) that it is at an address, and has not used too many
@@ -209,6 +210,8 @@ mod tests {
     fn without_an_answer_the_previous_address_counts_again() {
         let (mut addresses, now) = (Addresses::default(), Instant::from_secs(1));
         addresses.prove(now, address(1));
+        let recent = |since| addresses.recent(now, since).count();
+        assert_eq!([None, Some(now), Some(now + ASK_EVERY)].map(recent), [1, 1, 0]);
         addresses.doubt(now, address(2), 100, Some(Span::from_secs(1)), [7; 8]);
         assert_eq!(addresses.handle_timeout(now + Span::from_secs(5), Some(address(2))), None);
         assert_eq!(addresses.handle_timeout(now + Span::from_secs(6), Some(address(2))), Some(address(1)));

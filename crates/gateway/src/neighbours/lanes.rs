@@ -88,12 +88,13 @@ impl Neighbours {
         while self.links[peer.0].lanes() <= number {
             self.sessions.add_way(peer.0, way);
             self.links[peer.0].add_lane(now, &options, self.dice.split());
-            self.states[peer.0].lanes.push(LaneState::default());
+            self.states[peer.0].lanes.push(LaneState { since: Some(now), ..LaneState::default() });
         }
         let before = (self.sessions.port(peer.0, number), self.sessions.address(peer.0, number));
         self.sessions.set_way(now, peer.0, number, way);
         if before.0 != Some(port) {
             self.forget_pair(peer, number);
+            self.states[peer.0].lanes[number].since = Some(now);
             // The state of the previous port, or its absence, does not apply to this one.
             self.links[peer.0].set_there(now, number, true);
         }
@@ -173,7 +174,7 @@ impl Neighbours {
     }
 
     /// The lanes to a peer by a port.
-    fn lanes_by(&self, peer: PeerId, port: PortId) -> Vec<usize> {
+    pub(super) fn lanes_by(&self, peer: PeerId, port: PortId) -> Vec<usize> {
         let lanes = 0..self.links[peer.0].lanes();
         lanes.filter(|lane| self.sessions.port(peer.0, *lane) == Some(port)).collect()
     }
@@ -243,13 +244,15 @@ impl Neighbours {
         lanes
     }
 
-    /// Where the peer's lanes come from: the number of each, its address, and others that it was at recently.
+    /// Where the peer's lanes come from: the number of each, its address, and others that it was at recently. Another socket of ours is
+    /// another destination, for which a NAT may have another mapping.
     pub(crate) fn seen(&self, now: Instant, peer: PeerId) -> Vec<(u8, Address, Vec<Address>)> {
         let Some(state) = self.states.get(peer.0) else { return Vec::new() };
         let pairs = state.pairs.iter().enumerate().filter_map(|(theirs, ours)| Some((theirs as u8, (*ours)?)));
         let sight = |(theirs, ours): (u8, usize)| {
             let address = self.sessions.address(peer.0, ours)?;
-            let others = state.lanes[ours].addresses.recent(now).filter(|other| *other != address);
+            let others =
+                state.lanes[ours].addresses.recent(now, state.lanes[ours].since).filter(|other| *other != address);
             Some((theirs, address, others.collect()))
         };
         pairs.filter_map(sight).collect()

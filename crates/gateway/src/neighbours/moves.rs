@@ -60,7 +60,7 @@ impl Neighbours {
         let config = self.lane_like(peer, LANES_MAX, port);
         self.sessions.add_way(peer.0, Way { port, address: None, one_way: false });
         self.links[peer.0].add_lane(now, &lane_options(&self.config, &config), self.dice.split());
-        self.states[peer.0].lanes.push(LaneState::default());
+        self.states[peer.0].lanes.push(LaneState { since: Some(now), ..LaneState::default() });
         self.states[peer.0].lanes.len() - 1
     }
 

@@ -110,6 +110,7 @@ impl Neighbours {
             address: self.sessions.address(peer.0, lane),
             works: !self.links[peer.0].lane_failed(lane),
             spare: self.links[peer.0].lane_is_spare(lane),
+            since: self.states[peer.0].lanes[lane].since,
             rtt: path.rtt,
             // The assumed rate of a lane that has carried nothing is not a measurement.
             rate: path.rtt.filter(|_| path.delivered_bytes > 0).map(|_| path.rate),

@@ -5,6 +5,8 @@
 
 /// Packets over which the share is computed; both counts halve when the window is full.
 const WINDOW: u64 = 512;
+/// Of fewer packets no share is shown: a lane's first packets cross while its path is still being found.
+const SHOWN_FROM: u64 = 100;
 
 /// Loss seen on the neighbour's lanes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,16 @@ impl InboundLoss {
         }
     }
 
+    /// The neighbour's lane has gone; the next one with its number goes on from `next`, and what was lost between is not that one's.
+    pub(super) fn gone(&mut self, next: u64) {
+        *self = Self { highest: next.checked_sub(1).max(self.highest), ..Self::default() };
+    }
+
+    /// The share, once there were enough packets to show it.
+    pub(super) fn shown(&self) -> f64 {
+        if self.expected < SHOWN_FROM { 0.0 } else { self.share() }
+    }
+
     /// Share lost lately, 0 to 1.
     pub(super) fn share(&self) -> f64 {
         if self.expected == 0 { 0.0 } else { (self.expected - self.received) as f64 / self.expected as f64 }
@@ -50,6 +62,17 @@ mod tests {
         assert!((loss.share() - 0.1).abs() < 0.001, "{}", loss.share());
         (0..100).filter(|n| n % 10 == 3).for_each(|n| loss.arrived(n));
         assert!(loss.share() < 0.001);
+    }
+
+    #[test]
+    fn what_a_lane_that_has_gone_lost_is_not_the_next_ones() {
+        let mut loss = InboundLoss::default();
+        (0..9).filter(|n| n % 2 == 0).for_each(|n| loss.arrived(n));
+        assert!(loss.share() > 0.4 && loss.shown() == 0.0, "too few");
+        loss.gone(60);
+        (60..60 + SHOWN_FROM).filter(|n| n % 4 != 3).for_each(|n| loss.arrived(n));
+        loss.arrived(60 + SHOWN_FROM);
+        assert!((loss.shown() - 0.25).abs() < 0.01, "{}", loss.shown());
     }
 
     #[test]

@@ -401,7 +401,7 @@ impl<S: Service> Link<S> {
 
     /// Share of the neighbour's packets that are missing lately, on the worst of its lanes.
     pub fn inbound_loss(&self) -> f64 {
-        self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max)
+        self.inbound.iter().map(InboundLoss::shown).fold(0.0, f64::max)
     }
 
     /// The lane on which a packet sent now arrives soonest.
@@ -469,7 +469,7 @@ impl<S: Service> Link<S> {
     fn settle(&mut self, now: Instant) {
         (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
         // A side that mostly listens learns its own direction's loss too late: with a single lane the other direction's loss is used.
-        let inbound = self.inbound_loss();
+        let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
         let plural = self.lanes.are_several();
         let alone = !plural && !self.lanes[self.lanes.first()].sender.withholds_copies();
         let inbound = if alone { inbound } else { 0.0 };

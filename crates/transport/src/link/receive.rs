@@ -123,6 +123,9 @@ impl<S: Service> Link<S> {
                     if let Some(receiver) = self.receivers.get_mut(usize::from(lane)) {
                         receiver.gone(next);
                     }
+                    if let Some(loss) = self.inbound.get_mut(usize::from(lane)) {
+                        loss.gone(next);
+                    }
                 }
                 carried => {
                     if self.service.handle_frame(now, &carried) {
