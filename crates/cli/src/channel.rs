@@ -5,7 +5,7 @@ use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use wavelane_lab::Crossing;
+use wavelane_lab::{Crossed, Crossing, Unserved};
 use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting};
 
 const EXAMPLES: &str = include_str!("examples/channel.txt");
@@ -51,9 +51,25 @@ pub(crate) fn channel(args: &ChannelArgs) -> Outcome {
         .ok_or_else(|| Failure::refused(format!("--to {}: no address", args.to)))?;
     let crossing = Crossing { channel: args.channel.clone(), listen: args.listen, to };
     let cancelled = interrupt::flag()?;
-    let ready = |name: &str| say!("{} -> {to} over channel '{name}'; Ctrl-C ends it", args.listen);
-    let crossed = wavelane_lab::carry(&scenario, &crossing, ready, || cancelled.load(Ordering::Relaxed));
-    let [forward, reverse] = crossed.map_err(Failure::refused)?.map(|octets| octets as f64 / 1e6);
+    let ready = |name: &str, here| say!("{here} -> {to} over channel '{name}'; Ctrl-C ends it");
+    let unserved = |of: &Unserved| {
+        if let (_, Some(other)) = of.others {
+            say!(
+                "{other} calls as well and is not served: a channel stands between two programs; start another for it"
+            );
+        }
+        if let (1.., len) = of.too_long {
+            say!("a datagram of {len} octets has no way: a packet of 1,500 holds 1,472; lower the program's MTU");
+        }
+    };
+    let crossed = wavelane_lab::carry(&scenario, &crossing, ready, unserved, || cancelled.load(Ordering::Relaxed));
+    let Crossed { offered, unserved: Unserved { others, too_long } } = crossed.map_err(Failure::refused)?;
+    let [forward, reverse] = offered.map(|octets| octets as f64 / 1e6);
     say!("offered: forward {forward:.2} MB, reverse {reverse:.2} MB");
+    for (count, why) in [(others.0, "of other callers"), (too_long.0, "of more than 1,472 octets")] {
+        if count > 0 {
+            say!("dropped datagrams {why}: {count}");
+        }
+    }
     Ok(0)
 }

@@ -5,10 +5,12 @@ use crate::driver::{MTU, Port};
 use crate::sockets::rest_until;
 use crate::world::{is_veth, start_channel};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use wavelane_base::Span;
+use std::sync::{Arc, Mutex, PoisonError};
+use wavelane_base::{Instant, Span};
 use wavelane_host::realtime;
+use wavelane_host::udp::SingleUdp;
 use wavelane_scenario::{Channel, Scenario};
 use wavelane_wire::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP};
 
@@ -19,20 +21,66 @@ const GLANCE: Span = Span::from_millis(50);
 /// Time to live of the packets that a channel sees (RFC 1340: the recommended default).
 const HOPS: u8 = 64;
 
+/// So long the channel stays with a caller that is silent while one from another address calls: gateways that are idle speak more often.
+const CALLER_KEPT: Span = Span::from_secs(60);
+
+/// What had no way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unserved {
+    /// Datagrams of callers besides the one that the channel serves, and the first such caller.
+    pub others: (u64, Option<SocketAddr>),
+    /// Datagrams that fill more than a packet of 1,500 octets, and the first one's length.
+    pub too_long: (u64, usize),
+}
+
 /// One end: a socket, and the program beyond it.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
-    socket: UdpSocket,
-    /// Where what crossed goes: the program called, or whoever called last.
+    socket: SingleUdp,
+    here: SocketAddr,
+    /// Where what crossed goes: the program called, or the one that calls.
     other: Option<SocketAddr>,
-    /// Whether that changes with the caller's address.
-    follows: bool,
+    /// When the caller was heard last; `None` at the end of the program called.
+    heard: Option<Instant>,
+    unserved: Arc<Mutex<Unserved>>,
 }
 
 impl Datagrams {
-    /// Reads a datagram as the packet that it was. One that no link of the lab's MTU carries is dropped, as by a router.
+    /// The end that callers reach at `listen`.
+    fn near(listen: SocketAddr) -> io::Result<Self> {
+        let socket = SingleUdp::bind(listen)?;
+        let (here, unserved) = (socket.local()?, Arc::default());
+        Ok(Self { socket, here, other: None, heard: Some(Instant::ZERO), unserved })
+    }
+
+    /// The end that calls `to`.
+    fn far(to: SocketAddr) -> io::Result<Self> {
+        let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0; 16].into() };
+        let socket = SingleUdp::bind((any, 0).into())?;
+        socket.connect(to)?;
+        let (here, unserved) = (socket.local()?, Arc::default());
+        Ok(Self { socket, here, other: Some(to), heard: None, unserved })
+    }
+
+    /// Whether a datagram of `from` belongs to the two programs between which the channel stands. The caller is whoever called first; it may
+    /// come from another port of its address, as a program that was started again does.
+    fn serves(&mut self, now: Instant, from: SocketAddr) -> bool {
+        let Some(heard) = &mut self.heard else { return true };
+        let is_it = self.other.is_none_or(|caller| caller.ip() == from.ip());
+        if is_it || now.since(*heard) > CALLER_KEPT {
+            (self.other, *heard) = (Some(from), now);
+            return true;
+        }
+        false
+    }
+
+    fn note(&self, what: impl FnOnce(&mut Unserved)) {
+        what(&mut self.unserved.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Reads a datagram as the packet that it was.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let (len, from) = match self.socket.recv_from(&mut buffer[AROUND..]) {
+        let (len, from, tos) = match self.socket.receive(&mut buffer[AROUND..MTU]) {
             Ok(got) => got,
             // The other program is not there: what a datagram before this one met.
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) || is_icmp(&e) => {
@@ -40,21 +88,21 @@ impl Datagrams {
             }
             Err(e) => return Err(e),
         };
-        let whole = len + AROUND;
-        if whole > MTU || !self.follows && self.other != Some(from) {
+        if !self.serves(realtime::now(), from) {
+            self.note(|of| of.others = (of.others.0 + 1, of.others.1.or(Some(from))));
             return Ok(None);
         }
-        if self.follows {
-            self.other = Some(from);
+        let whole = len + AROUND;
+        if whole > MTU {
+            self.note(|of| of.too_long = (of.too_long.0 + 1, if of.too_long.0 == 0 { len } else { of.too_long.1 }));
+            return Ok(None);
         }
         let (header, udp) = buffer[..AROUND].split_at_mut(IPV4_HEADER_LEN);
         header.fill(0);
-        header[0] = 0x45;
+        (header[0], header[1]) = (0x45, tos);
         header[2..4].copy_from_slice(&(whole as u16).to_be_bytes());
         (header[8], header[9]) = (HOPS, PROTOCOL_UDP);
-        let here = self.socket.local_addr().ok();
-        let sides = [Some(from), here].map(|side| side.unwrap_or(from));
-        for (side, address) in sides.iter().enumerate() {
+        for (side, address) in [from, self.here].iter().enumerate() {
             // What a queue of flows tells them apart by; of an IPv6 address its end.
             let octets = match address.ip() {
                 IpAddr::V4(v4) => v4.octets(),
@@ -68,10 +116,10 @@ impl Datagrams {
         Ok(Some(whole))
     }
 
-    /// Hands on the datagram in a packet that crossed.
+    /// Hands on the datagram in a packet that crossed, with the TOS octet that the packet has then.
     pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
         let other = self.other.ok_or(ErrorKind::WouldBlock)?;
-        match self.socket.send_to(&packet[AROUND..], other) {
+        match self.socket.send(&packet[AROUND..], other, packet[1]) {
             Err(e) if !is_icmp(&e) => Err(e),
             _ => Ok(()),
         }
@@ -118,31 +166,154 @@ impl Crossing {
     }
 }
 
-/// Carries datagrams until `stop` says so; `ready` is called once it does, with the channel's name. Returns the octets of IP packets offered
-/// by callers and by the program called.
+/// Refuses a way on which datagrams would come back to where they go in.
+fn refuse_circle(listen: SocketAddr, to: SocketAddr) -> Result<(), LabError> {
+    let refused = |why: &str| Err(LabError::Topology(format!("--to {to}: {why}")));
+    if to.port() == 0 || to.ip().is_unspecified() {
+        return refused("no program has this address: name its host and port, on this host 127.0.0.1");
+    }
+    let (heard, called) = (listen.ip().to_canonical(), to.ip().to_canonical());
+    let everywhere = heard.is_unspecified() && (listen.is_ipv6() || called.is_ipv4());
+    if listen.port() == to.port() && (heard == called || everywhere && wavelane_host::udp::is_own(to, None)) {
+        return refused(&format!(
+            "the channel itself listens there (--listen {listen}): choose another port for one of them"
+        ));
+    }
+    Ok(())
+}
+
+/// What crossed and what did not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crossed {
+    /// Octets of IP packets offered by callers and by the program called.
+    pub offered: [u64; 2],
+    /// Of both ends.
+    pub unserved: Unserved,
+}
+
+/// Carries datagrams until `stop` says so; `ready` is called once it does, with the channel's name and the address that it listens on, and
+/// `unserved` when datagrams of a kind have no way for the first time.
 pub fn carry(
     scenario: &Scenario,
     crossing: &Crossing,
-    ready: impl FnOnce(&str),
+    ready: impl FnOnce(&str, SocketAddr),
+    unserved: impl Fn(&Unserved),
     stop: impl Fn() -> bool,
-) -> Result<[u64; 2], LabError> {
+) -> Result<Crossed, LabError> {
     let channel = crossing.of(scenario)?;
-    let bind = |address: SocketAddr| -> Result<UdpSocket, LabError> {
-        let socket = UdpSocket::bind(address).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-        socket.map_err(LabError::io(format!("cannot listen on UDP {address}: choose another --listen")))
+    let refused =
+        |address: SocketAddr| LabError::io(format!("cannot listen on UDP {address}: choose another --listen"));
+    let near = Datagrams::near(crossing.listen).map_err(refused(crossing.listen))?;
+    refuse_circle(near.here, crossing.to)?;
+    let far = Datagrams::far(crossing.to).map_err(LabError::io(format!("cannot call --to {}", crossing.to)))?;
+    let (here, kept) = (near.here, [Arc::clone(&near.unserved), Arc::clone(&far.unserved)]);
+    let lost = || {
+        let [near, far] = kept.each_ref().map(|kept| *kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let longest = if near.too_long.0 > 0 { near.too_long.1 } else { far.too_long.1 };
+        Unserved { others: near.others, too_long: (near.too_long.0 + far.too_long.0, longest) }
     };
-    let any: IpAddr = if crossing.to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0; 16].into() };
-    let near = Datagrams { socket: bind(crossing.listen)?, other: None, follows: true };
-    let far = Datagrams { socket: bind((any, 0).into())?, other: Some(crossing.to), follows: false };
     let ports = [Port::Datagrams(near), Port::Datagrams(far)];
     let running = start_channel(scenario, channel, scenario.seed, (ports, [None, None]), [None; 2])?;
     running.begin(realtime::now());
-    ready(&channel.name);
+    ready(&channel.name, here);
+    let mut told = Unserved::default();
     while !stop() {
         if let Some(fault) = running.fault() {
             return Err(LabError::Topology(fault));
         }
+        let now = lost();
+        let fresh = Unserved {
+            others: if told.others.0 == 0 { now.others } else { (0, None) },
+            too_long: if told.too_long.0 == 0 { now.too_long } else { (0, 0) },
+        };
+        if fresh != Unserved::default() {
+            unserved(&fresh);
+            told = now;
+        }
         rest_until(realtime::now() + GLANCE, &stop);
     }
-    Ok(running.offered())
+    Ok(Crossed { offered: running.offered(), unserved: lost() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_stays_until_it_is_silent() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let mut end = Datagrams::near(at("127.0.0.1:0")).unwrap();
+        let start = Instant::from_secs(1000);
+        assert!(end.serves(start, at("192.0.2.1:9")) && end.serves(start, at("192.0.2.1:10")), "started again");
+        assert!(!end.serves(start + CALLER_KEPT, at("192.0.2.2:10")));
+        assert_eq!(end.other, Some(at("192.0.2.1:10")));
+        assert!(end.serves(start + CALLER_KEPT + Span::from_nanos(1), at("192.0.2.2:10")));
+        assert!(!end.serves(start + CALLER_KEPT + CALLER_KEPT, at("192.0.2.1:10")));
+    }
+
+    #[test]
+    fn tos_octets_cross_and_a_queue_marks_them() {
+        const SENT: u8 = 8;
+        // Expedited forwarding (RFC 3246) with ECT(1): what finds another packet before it waits 12 ms, and the queue marks from 1 ms on.
+        const SENT_WITH: u8 = 46 << 2 | 1;
+        let text = include_str!("../../../scenarios/links/loss-20.toml")
+            .replace("loss = { kind = \"random\", p = \"1/5\" }", "")
+            .replace("20 Mbit/s\"\ndelay", "1 Mbit/s\"\ndelay")
+            .replace("\"250 kB\"", "{ kind = \"dualpi2\", limit = \"500 packets\" }");
+        let scenario = Scenario::parse(&text, std::path::Path::new(".")).unwrap();
+        let [caller, called] = [(); 2].map(|()| SingleUdp::bind("127.0.0.1:0".parse().unwrap()).unwrap());
+        let to = called.local().unwrap();
+        let crossing = Crossing { channel: None, listen: "127.0.0.1:0".parse().unwrap(), to };
+        let (listens, at) = std::sync::mpsc::channel();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let until = realtime::now() + Span::from_secs(120);
+        let wait = |socket: &SingleUdp| {
+            loop {
+                match socket.receive(&mut [0; 2000]) {
+                    Ok(got) => return got,
+                    Err(e) => assert!(e.kind() == ErrorKind::WouldBlock && realtime::now() < until, "{e}"),
+                }
+                rest_until(realtime::now() + Span::from_millis(1), &|| false);
+            }
+        };
+        let stop = || done.load(std::sync::atomic::Ordering::Relaxed) || realtime::now() > until;
+        let ready = |_: &str, here| listens.send(here).unwrap();
+        let carries = || carry(&scenario, &crossing, ready, |of| panic!("{of:?}"), stop);
+        std::thread::scope(|scope| {
+            let running = scope.spawn(&carries);
+            let listen = at.recv().unwrap();
+            let ways = [(&caller, &called), (&called, &caller)];
+            let (mut to, mut marks) = (listen, Vec::new());
+            for (from, at) in ways {
+                (0..SENT).for_each(|_| from.send(&[0; 1472], to, SENT_WITH).unwrap());
+                let got: Vec<_> = (0..SENT).map(|_| wait(at)).collect();
+                marks.push(got.iter().map(|(len, _, tos)| (*len, *tos)).collect::<Vec<_>>());
+                to = got[0].1;
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            for got in marks {
+                assert_eq!(got[0], (1472, SENT_WITH), "{got:?}");
+                assert!(got.contains(&(1472, SENT_WITH | 3)), "congestion is marked: {got:?}");
+            }
+            assert_eq!(running.join().unwrap().unwrap().offered, [u64::from(SENT) * 1500; 2]);
+        });
+    }
+
+    #[test]
+    fn a_way_that_leads_back_is_refused() {
+        let leads_back = |listen: &str, to: &str| refuse_circle(listen.parse().unwrap(), to.parse().unwrap()).is_err();
+        for (listen, to) in [
+            ("127.0.0.1:9", "127.0.0.1:9"),
+            ("0.0.0.0:9", "127.0.0.1:9"),
+            ("[::]:9", "127.0.0.1:9"),
+            ("127.0.0.1:9", "127.0.0.1:0"),
+            ("127.0.0.1:9", "0.0.0.0:8"),
+        ] {
+            assert!(leads_back(listen, to), "{listen} -> {to}");
+        }
+        // The documentation's block (RFC 5737) is no host's own.
+        for (listen, to) in [("127.0.0.1:9", "127.0.0.1:8"), ("0.0.0.0:9", "192.0.2.7:9"), ("0.0.0.0:9", "[::1]:9")] {
+            assert!(!leads_back(listen, to), "{listen} -> {to}");
+        }
+    }
 }

@@ -50,7 +50,7 @@ mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};
 pub use capacity::{Bench, Capacity, CapacityCase, ProxyKind, TransferDirection, can_measure, can_proxy};
-pub use datagrams::{Crossing, carry};
+pub use datagrams::{Crossed, Crossing, Unserved, carry};
 pub use driver::MTU;
 pub use ground::{Ground, can_build};
 pub use over::{Order, OverBackend, seclude};

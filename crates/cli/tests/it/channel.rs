@@ -19,16 +19,22 @@ struct Running(Child, BufReader<ChildStderr>, u16);
 
 impl Running {
     fn start(args: &[&str], to: u16) -> Self {
-        // A port that was free just now.
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(WAVELANE);
-        command.arg("channel").args(args).args([format!("--listen=127.0.0.1:{port}"), format!("--to=127.0.0.1:{to}")]);
+        command.arg("channel").args(args).args(["--listen=127.0.0.1:0", &format!("--to=127.0.0.1:{to}")]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         assert!(line.contains(" over channel 'air'"), "{line}");
-        Self(child, said, port)
+        let port = line.split_once("127.0.0.1:").unwrap().1.split_once(" -> ").unwrap().0;
+        Self(child, said, port.parse().unwrap())
+    }
+    /// Waits until it has said each of these.
+    fn hears(&mut self, wanted: &[&str]) {
+        let mut said = String::new();
+        while !wanted.iter().all(|words| said.contains(words)) {
+            assert!(self.1.read_line(&mut said).unwrap() > 0, "{said}");
+        }
     }
     /// What it says when a signal ends it.
     fn end(mut self) -> String {
@@ -80,19 +86,23 @@ fn datagrams_meet_the_losses_and_the_delay_of_the_channel() {
     let file = scenarios().join("links/loss-20.toml").display().to_string();
     let settings = ["--set", "air.forward.delay=5 ms"];
     let (caller, called) = (socket(), socket());
-    let running = Running::start(&[&[file.as_str()], &settings[..]].concat(), called.local_addr().unwrap().port());
+    let mut running = Running::start(&[&[file.as_str()], &settings[..]].concat(), called.local_addr().unwrap().port());
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], running.2));
     let (there, least, by) = cross(&caller, listen, &called);
     assert!((240..=380).contains(&there.len()), "{} of {SENT} arrive; a fifth is lost", there.len());
     assert!(least >= Duration::from_millis(5), "{least:?}");
     let (back, ..) = cross(&called, by, &caller);
     assert!((240..=380).contains(&back.len()), "{} of {SENT} come back", back.len());
-    // More than a packet of 1500 octets has no way, and what is no answer of the program called comes from nobody.
+    // More than a packet of 1500 octets has no way; what is no answer of the program called comes from nobody; answers stay the caller's.
     caller.send_to(&[0; 1473], listen).unwrap();
     let stranger = socket();
     stranger.send_to(b"stranger", by).unwrap();
+    let other = UdpSocket::bind("127.0.0.2:0").unwrap();
+    other.send_to(b"other", listen).unwrap();
+    running.hears(&["a datagram of 1473 octets has no way", "127.0.0.2:"]);
     let said = running.end();
     assert!(said.contains("offered: forward 0.01 MB, reverse 0.01 MB"), "{said}");
+    assert!(said.contains("datagrams of other callers: 1\ndropped datagrams of more than 1,472 octets: 1"), "{said}");
     called.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     assert!(called.recv_from(&mut [0; 2000]).is_err() && caller.recv_from(&mut [0; 2000]).is_err());
 }
@@ -106,6 +116,7 @@ fn what_cannot_be_a_channel_is_refused() {
     };
     refused(&["--to", "127.0.0.1:9", "--channel", "sea"], "no channel 'sea': it has lan_client, air, lan_server");
     refused(&["--to", "127.0.0.1"], "write HOST:PORT");
+    refused(&["--to", "127.0.0.1:0"], "name its host and port");
     let place = Place::new("two-channels");
     let two = place.file("two.toml", &std::fs::read_to_string(&file).unwrap().replace(
         "[channels.lan_server]\npreset = \"ethernet\"", "[channels.lan_server]\nkind = \"cable\"\nreverse = \"same\"\nforward = { rate = \"1 Mbit/s\", delay = \"1 ms\", queue = \"9 kB\" }"));

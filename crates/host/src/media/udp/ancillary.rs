@@ -15,7 +15,8 @@ pub(crate) struct Control(pub(crate) [u8; CONTROL_ROOM]);
 /// The kernel's information about a received message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ancillary {
-    pub(crate) ecn: Ecn,
+    /// The octet of IPv4's type of service or IPv6's traffic class.
+    pub(crate) tos: u8,
     /// Wall clock time in nanoseconds at which the kernel received it.
     pub(crate) stamp: Option<u64>,
     /// The size of each contained datagram but the last.
@@ -25,6 +26,15 @@ pub(crate) struct Ancillary {
 }
 
 impl Ancillary {
+    /// Its low two bits (RFC 3168, section 5).
+    pub(crate) fn ecn(&self) -> Ecn {
+        match self.tos & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
     pub(crate) fn of(header: &libc::msghdr) -> Self {
         let mut told = Self::default();
         // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each message is read as the
@@ -34,10 +44,10 @@ impl Ancillary {
             while !cmsg.is_null() {
                 let data = libc::CMSG_DATA(cmsg);
                 match ((*cmsg).cmsg_level, (*cmsg).cmsg_type) {
-                    (libc::IPPROTO_IP, libc::IP_TOS) => told.ecn = ecn_of(*data),
+                    (libc::IPPROTO_IP, libc::IP_TOS) => told.tos = *data,
                     // An int (RFC 3542, section 6.5), of which the low byte is the class.
                     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                        told.ecn = ecn_of(data.cast::<libc::c_int>().read_unaligned() as u8);
+                        told.tos = data.cast::<libc::c_int>().read_unaligned() as u8;
                     }
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                         let at = data.cast::<libc::timespec>().read_unaligned();
@@ -68,12 +78,12 @@ impl Ancillary {
     }
 }
 
-/// Puts what is not the default into `control` and hangs it into `header`: from which address, ECN, segment size.
+/// Puts what is not the default into `control` and hangs it into `header`: from which address, TOS octet, segment size.
 pub(crate) fn write(
     header: &mut libc::msghdr,
     control: &mut Control,
     to: SocketAddr,
-    (own, ecn, segment): (Option<IpAddr>, Ecn, Option<u16>),
+    (own, tos, segment): (Option<IpAddr>, u8, Option<u16>),
 ) {
     let mut at = 0;
     match own {
@@ -89,13 +99,13 @@ pub(crate) fn write(
         }
         None => {}
     }
-    if ecn != Ecn::NotEct {
+    if tos != 0 {
         // The IP version of the outgoing header decides where the mark is given.
         let (level, kind) = match to {
             SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
             _ => (libc::IPPROTO_IP, libc::IP_TOS),
         };
-        put(control, &mut at, level, kind, tos_of(ecn));
+        put(control, &mut at, level, kind, libc::c_int::from(tos));
     }
     if let Some(size) = segment {
         put(control, &mut at, libc::SOL_UDP, libc::UDP_SEGMENT, size);
@@ -123,20 +133,11 @@ fn put<T>(control: &mut Control, at: &mut usize, level: libc::c_int, kind: libc:
 }
 
 /// The low two bits of the TOS byte (RFC 3168, section 5).
-fn tos_of(ecn: Ecn) -> libc::c_int {
+pub(crate) fn tos_of(ecn: Ecn) -> u8 {
     match ecn {
         Ecn::NotEct => 0,
         Ecn::Ect1 => 1,
         Ecn::Ect0 => 2,
         Ecn::Ce => 3,
-    }
-}
-
-fn ecn_of(tos: u8) -> Ecn {
-    match tos & 3 {
-        0 => Ecn::NotEct,
-        1 => Ecn::Ect1,
-        2 => Ecn::Ect0,
-        _ => Ecn::Ce,
     }
 }

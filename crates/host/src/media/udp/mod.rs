@@ -5,7 +5,10 @@
 )]
 
 pub(crate) mod ancillary;
+mod single;
 pub(crate) mod stamps;
+
+pub use single::SingleUdp;
 
 use ancillary::{Ancillary, CONTROL_ROOM, Control};
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
@@ -201,7 +204,7 @@ impl UdpLane {
             let told = Ancillary::of(header);
             let waited = self.stamps.waited(told.stamp);
             let segment = told.segment.filter(|size| usize::from(*size) < length);
-            take(Datagram { bytes: &mut buffer[..length], segment, from, at: told.at, ecn: told.ecn, waited });
+            take(Datagram { bytes: &mut buffer[..length], segment, from, at: told.at, ecn: told.ecn(), waited });
         }
         if got < MESSAGES {
             self.stamps.drained();
@@ -262,7 +265,7 @@ impl UdpLane {
         header.msg_namelen = name.len();
         header.msg_iov = &raw mut iov;
         header.msg_iovlen = 1;
-        ancillary::write(&mut header, &mut control, to, (own, ecn, segment));
+        ancillary::write(&mut header, &mut control, to, (own, ancillary::tos_of(ecn), segment));
         // SAFETY: `header` points at live memory of the stated lengths; the kernel does not write to it.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
         if sent >= 0 {
