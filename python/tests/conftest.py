@@ -1,7 +1,10 @@
 """The repository's files, and the command if `make test` says where it is."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,22 @@ def command() -> str:
     if not Path(program).exists():
         pytest.fail(f"{program} is not built: cargo build --package wavelane-cli")
     return program
+
+
+@pytest.fixture(scope="session")
+def dask() -> Iterator[Any]:
+    """A Dask cluster of two processes on this machine."""
+    distributed = pytest.importorskip("distributed", reason="the Python package distributed is missing")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def on(dask: Any) -> list[str]:
+    """What has a command use it."""
+    return ["--on-cluster", dask.scheduler_address, "--python", sys.executable]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +22,14 @@ BOUND = ["--set", "page-fills-the-link.at-least=1 Mbit/s"]
 LONG = ["--set", "page.size=20 GB", "--set", "duration=3600 s"]
 
 
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster
-
-
 def sweep(command: str, hop: Path, out: Path, *more: str, repeat: str = "2", **how: Any) -> subprocess.CompletedProcess[str]:
     arguments = [command, "sweep", str(hop), "--sweep", RATES, "--repeat", repeat, "--out", str(out), *BOUND, *more]
     return subprocess.run(arguments, capture_output=True, text=True, **how)
 
 
-def on(dask: Any) -> list[str]:
-    return ["--on-cluster", dask.scheduler_address, "--python", sys.executable]
-
-
-def test_a_cluster_gives_the_bytes_of_a_local_sweep(dask: Any, hop: Path, command: str, tmp_path: Path) -> None:
+def test_a_cluster_gives_the_bytes_of_a_local_sweep(on: list[str], hop: Path, command: str, tmp_path: Path) -> None:
     here, there = tmp_path / "here/sweep", tmp_path / "there/sweep"
-    for out, more in ((here, []), (there, on(dask))):
+    for out, more in ((here, []), (there, on)):
         out.parent.mkdir()
         done = subprocess.run(
             [command, "sweep", str(hop), "--sweep", RATES, "--repeat", "2", "--out", "sweep", *BOUND, *more],
@@ -62,18 +49,18 @@ def test_a_cluster_gives_the_bytes_of_a_local_sweep(dask: Any, hop: Path, comman
 
 
 def test_kept_cells_are_not_sent_again(
-    dask: Any, hop: Path, command: str, tmp_path: Path
+    on: list[str], hop: Path, command: str, tmp_path: Path
 ) -> None:
-    assert sweep(command, hop, tmp_path / "out", *on(dask)).returncode == 0
+    assert sweep(command, hop, tmp_path / "out", *on).returncode == 0
     # Nothing is left, so nobody is asked.
     again = sweep(command, hop, tmp_path / "out", "--on-cluster", "tcp://127.0.0.1:1", "--python", "/nonexistent")
     assert again.returncode == 0 and "3 combinations" in again.stdout
 
 
-def test_only_missing_seeds_are_sent(dask: Any, hop: Path, command: str, tmp_path: Path) -> None:
+def test_only_missing_seeds_are_sent(on: list[str], hop: Path, command: str, tmp_path: Path) -> None:
     out, fresh = tmp_path / "out", tmp_path / "fresh"
     assert sweep(command, hop, out).returncode == 0
-    more = sweep(command, hop, out, *on(dask), repeat="3")
+    more = sweep(command, hop, out, *on, repeat="3")
     assert more.returncode == 0 and "3 combinations are there with fewer seeds" in more.stderr
     assert sweep(command, hop, fresh, repeat="3").returncode == 0
     assert (out / "sweep.csv").read_bytes() == (fresh / "sweep.csv").read_bytes()
@@ -99,26 +86,31 @@ def test_failures_are_reported(
     assert said.returncode == 2 and words in said.stderr.splitlines()[-1], said.stderr
 
 
-def test_workers_of_another_version_refuse() -> None:
-    shard = cluster.Shard(shard=0, version="0.0.1", scenario="", name="x", repeat=1, rerun="", record="x")
+def test_workers_of_another_build_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = cluster.Shard(
+        shard=0, version="0.0.1", commit="ba9876543210", scenario="", name="x", repeat=1, rerun="", record="x"
+    )
     with pytest.raises(wavelane.Error, match="whoever asks has 0.0.1: install the same version"):
         cluster.work(shard)
+    monkeypatch.setattr(cluster._wavelane, "COMMIT", "0123456789ab+changes")
+    with pytest.raises(wavelane.Error, match="of commit 0123456789ab, whoever asks has ba9876543210: install the same"):
+        cluster.work({**shard, "version": wavelane.__version__})
 
 
-def test_ctrl_c_stops_command_and_workers(dask: Any, hop: Path, command: str, tmp_path: Path) -> None:
-    arguments = [command, "sweep", str(hop), "--sweep", RATES, "--out", str(tmp_path / "out"), *LONG, *on(dask)]
+def test_ctrl_c_stops_command_and_workers(dask: Any, on: list[str], hop: Path, command: str, tmp_path: Path) -> None:
+    arguments = [command, "sweep", str(hop), "--sweep", RATES, "--out", str(tmp_path / "out"), *LONG, *on]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def busy() -> int:
-        states = distributed.Client(dask, set_as_default=False).run(lambda dask_worker: dask_worker.state.executing_count)
-        return sum(states.values())
+        with distributed.Client(dask, set_as_default=False) as client:
+            return sum(client.run(lambda dask_worker: dask_worker.state.executing_count).values())
 
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while busy() == 0:
         assert process.poll() is None and time.monotonic() < until
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130 and "cancelled; the same command goes on" in said
     while busy() > 0:
         assert time.monotonic() < until

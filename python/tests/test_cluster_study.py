@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +27,11 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster
-
-
 def study(command: str, study: str, out: Path, *more: str, **how: Any) -> subprocess.CompletedProcess[str]:
     # Rows name the folder of --out if they name any: it is the same word here and there.
     out.parent.mkdir(parents=True, exist_ok=True)
     arguments = [command, "study", "run", *study.split(), *SMALL[study], "--out", out.name, *more]
     return subprocess.run(arguments, cwd=out.parent, capture_output=True, text=True, **how)
-
-
-def on(dask: Any) -> list[str]:
-    return ["--on-cluster", dask.scheduler_address, "--python", sys.executable]
 
 
 def is_same(here: Path, there: Path) -> bool:
@@ -68,15 +55,15 @@ def is_busy(dask: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", ["hop", "hop-swarm", "link-population", "link-population --part lanes", "petrovic"])
-def test_a_cluster_gives_the_bytes_of_a_local_study(dask: Any, command: str, tmp_path: Path, name: str) -> None:
+def test_a_cluster_gives_the_bytes_of_a_local_study(on: list[str], command: str, tmp_path: Path, name: str) -> None:
     here, there = tmp_path / "here/out", tmp_path / "there/out"
     assert (local := study(command, name, here)).returncode in (0, 1, 3), local.stderr
-    remote = study(command, name, there, *on(dask))
+    remote = study(command, name, there, *on)
     assert remote.returncode == local.returncode, remote.stderr
     assert is_same(here, there) and remote.stdout == local.stdout
 
 
-def test_recordings_travel_with_their_scenario(dask: Any, command: str, tmp_path: Path) -> None:
+def test_recordings_travel_with_their_scenario(on: list[str], command: str, tmp_path: Path) -> None:
     recordings = tmp_path / "recordings"
     recordings.mkdir()
     # 1.2 Mbit/s, and half of it: a packet may go at each of these milliseconds.
@@ -85,17 +72,17 @@ def test_recordings_travel_with_their_scenario(dask: Any, command: str, tmp_path
     here, there = tmp_path / "here/out", tmp_path / "there/out"
     more = ["--traces", str(recordings)]
     assert (local := study(command, "traces", here, *more)).returncode in (0, 1, 3), local.stderr
-    remote = study(command, "traces", there, *more, *on(dask))
+    remote = study(command, "traces", there, *more, *on)
     assert remote.returncode == local.returncode, remote.stderr
     assert is_same(here, there)
 
 
-def test_what_a_lost_worker_had_is_done_by_another(dask: Any, command: str, tmp_path: Path) -> None:
+def test_what_a_lost_worker_had_is_done_by_another(dask: Any, on: list[str], command: str, tmp_path: Path) -> None:
     here, there = tmp_path / "here/out", tmp_path / "there/out"
     done: list[subprocess.CompletedProcess[str]] = []
-    asking = threading.Thread(target=lambda: done.append(study(command, "hop-swarm", there, *on(dask))))
+    asking = threading.Thread(target=lambda: done.append(study(command, "hop-swarm", there, *on)))
     asking.start()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not (busy := is_busy(dask)):
         assert asking.is_alive() and time.monotonic() < until
         time.sleep(0.1)
@@ -107,17 +94,17 @@ def test_what_a_lost_worker_had_is_done_by_another(dask: Any, command: str, tmp_
 
 
 def test_ctrl_c_stops_command_and_workers_and_the_same_command_goes_on(
-    dask: Any, command: str, tmp_path: Path
+    dask: Any, on: list[str], command: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    arguments = [command, "study", "run", "hop-swarm", "--draws", "1..100000", "--out", str(out), *on(dask)]
+    arguments = [command, "study", "run", "hop-swarm", "--draws", "1..100000", "--out", str(out), *on]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     kept, until = out / "hop-swarm/kept.jsonl", time.monotonic() + 120
     while not kept.exists():
         assert process.poll() is None and time.monotonic() < until
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on from there" in said
     while is_busy(dask):
         assert time.monotonic() < until
@@ -128,7 +115,7 @@ def test_ctrl_c_stops_command_and_workers_and_the_same_command_goes_on(
         assert again.poll() is None and time.monotonic() < until
         time.sleep(0.1)
     again.send_signal(signal.SIGINT)
-    again.communicate(timeout=60)
+    again.communicate(timeout=120)
     # Nothing was done twice.
     keys = [line.split('"key":')[1].split(",")[0] for line in kept.read_text().splitlines()]
     assert len(keys) == len(set(keys)) and kept.read_text().startswith(lines)
@@ -145,7 +132,7 @@ def test_workers_of_another_commit_refuse(monkeypatch: pytest.MonkeyPatch) -> No
     tasks = cluster.Tasks(
         shard=0, version=wavelane.__version__, commit="ba9876543210", study="hop-swarm", tasks=[[0, 1]]
     )
-    with pytest.raises(wavelane.Error, match="of commit 0123456789ab, the study is of ba9876543210"):
+    with pytest.raises(wavelane.Error, match="of commit 0123456789ab, whoever asks has ba9876543210"):
         cluster.work(tasks)
     assert len(cluster.results(cluster.work({**tasks, "commit": "0123456789ab"}))) == 1
 
@@ -153,6 +140,9 @@ def test_workers_of_another_commit_refuse(monkeypatch: pytest.MonkeyPatch) -> No
 def test_results_of_workers_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="no list of results"):
         cluster.results({cluster.RESULTS: b"{}"})
+    for text, words in ((b"[NaN]", "sent NaN, which"), (b"[" * 100_000, "nested too deep")):
+        with pytest.raises(ValueError, match=words):
+            cluster.results({cluster.RESULTS: text})
     monkeypatch.setattr(cluster, "RESULTS_MAX", 3)
     with pytest.raises(ValueError, match="4 bytes of results, at most 3"):
         cluster.results({cluster.RESULTS: b"[12]"})

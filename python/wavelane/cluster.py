@@ -3,8 +3,10 @@
 It reads shards on standard input, one JSON object a line and an empty line, and hands each to the engine at ADDRESS. A shard is a
 combination of a sweep, whose Record it puts in its place as it comes, or some tasks of a study. It says so on standard output:
 ``{"done": NUMBER}``, for a study with ``"results"``, or ``{"failed": TEXT}`` and exit code 1. The end of the input, or Ctrl-C, ends
-it and what the engine does for it. The engine's workers need this package, of the same version (for studies of the same commit), and
+it and what the engine does for it. The engine's workers need this package, of the same version and commit, and
 no files in common with this machine. What a worker that is lost had is done again by another.
+
+Dask unpickles what workers and scheduler send: whoever speaks for one of them runs code here (see the guide, "Sweeps").
 
 An engine is a function that takes the address and the shards and yields, in any order, each shard's number with the files
 that :func:`work` gave for it; ``ENGINES`` has them by the address's scheme.
@@ -34,6 +36,8 @@ class Shard(TypedDict):
     shard: int
     #: The program that handed it out.
     version: str
+    #: What that was built of, if it is known.
+    commit: str | None
     #: The resolved scenario.
     scenario: str
     name: str
@@ -49,7 +53,6 @@ class Tasks(TypedDict):
 
     shard: int
     version: str
-    #: What the program that handed it out was built of, if that is known.
     commit: str | None
     #: The study's id.
     study: str
@@ -73,10 +76,10 @@ def work(shard: Shard | Tasks, stop: Callable[[], bool] | None = None) -> Files:
         raise Error(
             f"a worker has wavelane {__version__}, whoever asks has {shard['version']}: install the same version"
         )
+    here, there = (_base(commit) for commit in (_wavelane.COMMIT, shard["commit"]))
+    if here and there and here != there:
+        raise Error(f"a worker has wavelane of commit {here}, whoever asks has {there}: install the same there")
     if "study" in shard:
-        here, there = (_base(commit) for commit in (_wavelane.COMMIT, shard["commit"]))
-        if here and there and here != there:
-            raise Error(f"a worker has wavelane of commit {here}, the study is of {there}: install the same there")
         return {RESULTS: _wavelane.tasks(shard["study"], json.dumps(shard["tasks"]), stop).encode()}
     with tempfile.TemporaryDirectory(prefix="wavelane-") as folder:
         out = Path(folder) / "record"
@@ -95,7 +98,14 @@ def results(files: Files) -> list[Any]:
     text = files.get(RESULTS, b"")
     if len(text) > RESULTS_MAX:
         raise ValueError(f"a worker sent {len(text)} bytes of results, at most {RESULTS_MAX} are taken")
-    found = json.loads(text)
+
+    def refuse(number: str) -> Any:
+        raise ValueError(f"a worker sent {number}, which is no number in JSON")
+
+    try:
+        found = json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("a worker sent results nested too deep") from None
     if not isinstance(found, list):
         raise ValueError("a worker sent no list of results")
     return found

@@ -36,7 +36,14 @@ enum Said {
 
 impl Said {
     fn read(line: &str) -> Option<Self> {
-        let mut said: Value = serde_json::from_str(line).ok()?;
+        let mut said: Value = match serde_json::from_str(line) {
+            Ok(said) => said,
+            // Its own words are of this form; results in it that are no JSON came from a worker.
+            Err(error) if line.starts_with("{\"done\": ") => {
+                return Some(Self::Failed(format!("a worker sent results that are not JSON as we read it: {error}")));
+            }
+            Err(_) => return None,
+        };
         if let Some(why) = said.get("failed").and_then(Value::as_str) {
             return Some(Self::Failed(why.to_owned()));
         }
@@ -145,6 +152,13 @@ mod tests {
         drop(said);
         let all: Vec<Said> = saying.iter().collect();
         let [Said::Done(3, none), Said::Done(4, two), Said::Failed(why)] = &all[..] else { panic!("{}", all.len()) };
+        let deep = format!(r#"{{"done": 5, "results": [{}{}]}}"#, "[".repeat(200), "]".repeat(200));
+        for (line, cause) in
+            [(r#"{"done": 5, "results": [NaN]}"#, "expected value"), (deep.as_str(), "recursion limit exceeded")]
+        {
+            let Some(Said::Failed(why)) = Said::read(line) else { panic!("{line}") };
+            assert!(why.contains("not JSON") && why.contains(cause), "{why}");
+        }
         assert!(none.is_empty() && two[..] == [7.into(), Value::Null] && why == "no");
     }
 }

@@ -121,6 +121,8 @@ pub struct Shard {
     pub shard: usize,
     /// This program's version.
     pub version: &'static str,
+    /// The commit that it was built of, if that is known.
+    pub commit: Option<&'static str>,
     /// The resolved scenario.
     pub scenario: String,
     /// The scenario file's stem.
@@ -153,6 +155,7 @@ pub fn shards(
     let shard = |(number, scenario, repeat, record): (usize, Scenario, u32, PathBuf)| Shard {
         shard: number,
         version: env!("CARGO_PKG_VERSION"),
+        commit: crate::commit(),
         scenario: scenario.to_toml(),
         name: options.name.clone(),
         repeat,
