@@ -219,6 +219,19 @@ test test-all:
 	}
 	trap finish EXIT
 	step() { echo "== $$(date +%T) $$*" >&2; }
+	# A step whose exit code 77 is a skip, for the reason that it says last.
+	check() {
+	  local what="$$1" code=0
+	  shift
+	  step "$$what"
+	  "$$@" 2>"$$scratch/check" || code=$$?
+	  cat "$$scratch/check" >&2
+	  if ((code == 77)); then
+	    echo "SKIPPED ($$(tail -n 1 "$$scratch/check")): $$what" | tee -a "$$scratch/log"
+	  elif ((code)); then
+	    exit 1
+	  fi
+	}
 	if ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
 	  step "installing rustfmt and clippy"
 	  command -v rustup >/dev/null || { echo "cargo has no fmt or clippy: install Rust from https://rustup.rs" >&2; exit 2; }
@@ -300,44 +313,13 @@ test test-all:
 	for cell in saturated-cell chain; do
 	  target/debug/wavelane run "scenarios/wifi/$$cell.toml" --out "$$scratch/$$cell"
 	done
-	step "records against their JSON schema"
-	code=0
-	python3 vectors/check_record.py docs/schema/wavelane-run-1.schema.json "$$scratch"/*/record.json || code=$$?
-	if ((code == 77)); then
-	  echo "SKIPPED (the Python module jsonschema is missing: apt-get install python3-jsonschema): records against their schema" | tee -a "$$scratch/log"
-	elif ((code)); then
-	  exit 1
-	fi
+	check "records against their JSON schema" \
+	  python3 vectors/check_record.py docs/schema/wavelane-run-1.schema.json "$$scratch"/*/record.json
 	if [[ $(TIER) = all ]]; then
-	  step "the Debian package in two bare roots, and an operator's walk with it"
-	  code=0
-	  packaging/deb/check.sh target/debug 2>"$$scratch/deb" || code=$$?
-	  cat "$$scratch/deb" >&2
-	  if ((code == 77)); then
-	    echo "SKIPPED ($$(tail -n 1 "$$scratch/deb")): the Debian package in a bare root" | tee -a "$$scratch/log"
-	  elif ((code)); then
-	    exit 1
-	  fi
-	  step "compose.yaml: the image's two gateways and the link between them"
-	  code=0
-	  packaging/oci/check.py target/debug 2>"$$scratch/oci" || code=$$?
-	  cat "$$scratch/oci" >&2
-	  if ((code == 77)); then
-	    echo "SKIPPED ($$(tail -n 1 "$$scratch/oci")): compose.yaml's gateways" | tee -a "$$scratch/log"
-	  elif ((code)); then
-	    exit 1
-	  fi
-	  for check in "aarch64: both programs under an emulator" "last-tag: its daemon against this one"; do
-	    step "$$check"
-	    code=0
-	    "packaging/$${check%%:*}.sh" 2>"$$scratch/check" || code=$$?
-	    cat "$$scratch/check" >&2
-	    if ((code == 77)); then
-	      echo "SKIPPED ($$(tail -n 1 "$$scratch/check")): $$check" | tee -a "$$scratch/log"
-	    elif ((code)); then
-	      exit 1
-	    fi
-	  done
+	  check "the Debian package in two bare roots, and an operator's walk with it" packaging/deb/check.sh target/debug
+	  check "compose.yaml: the image's two gateways and the link between them" packaging/oci/check.py target/debug
+	  check "aarch64: both programs under an emulator" packaging/aarch64.sh
+	  check "the last tag's daemon against this one" packaging/last-tag.sh
 	  step "licences and known holes of what the programs are linked from"
 	  packaging/deny.sh 2>&1 | tee -a "$$scratch/log"
 	  step "the Python package, its types, its tests and its notebook"

@@ -10,6 +10,7 @@ import sys
 try:
     import jsonschema
 except ImportError:
+    print("the Python module jsonschema is missing: apt-get install python3-jsonschema", file=sys.stderr)
     sys.exit(77)
 
 schema = json.load(open(sys.argv[1]))

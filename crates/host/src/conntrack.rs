@@ -1,6 +1,6 @@
 //! Whether the kernel tracks a connection of TCP (kernel: nf_conntrack_netlink).
 
-use crate::routes::{HEADER, NLM_F_REQUEST, NLMSG_ERROR, messages, u32_at};
+use crate::routes::{HEADER, NLM_F_REQUEST, NLMSG_ERROR, attribute, messages, u32_at};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
@@ -30,14 +30,6 @@ const STALE_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Conntrack {
     fd: OwnedFd,
-}
-
-fn attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let length = u16::try_from(4 + value.len()).expect("attributes here are a few bytes long");
-    out.extend_from_slice(&length.to_ne_bytes());
-    out.extend_from_slice(&kind.to_ne_bytes());
-    out.extend_from_slice(value);
-    out.resize(out.len().next_multiple_of(4), 0);
 }
 
 /// The question: an entry of which one direction goes from `source` to `target`.

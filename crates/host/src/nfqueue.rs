@@ -5,6 +5,7 @@
 //! cost a few bytes, not a netlink buffer.
 #![allow(unsafe_code, reason = "NETLINK_NO_ENOBUFS is set with the raw setsockopt")]
 
+use crate::routes::attribute;
 use crate::udp::set_int;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto, socket,
@@ -66,14 +67,6 @@ pub struct Queued {
 pub struct NfQueue {
     fd: OwnedFd,
     number: u16,
-}
-
-fn attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let length = u16::try_from(4 + value.len()).expect("attributes here are a few bytes long");
-    out.extend_from_slice(&length.to_ne_bytes());
-    out.extend_from_slice(&kind.to_ne_bytes());
-    out.extend_from_slice(value);
-    out.resize(out.len().next_multiple_of(4), 0);
 }
 
 fn message(kind: u16, flags: u16, queue: u16, attributes: &[u8]) -> Vec<u8> {

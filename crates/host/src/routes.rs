@@ -189,6 +189,15 @@ fn request(family: u8, table: u32) -> Vec<u8> {
     out
 }
 
+/// Writes an attribute behind others.
+pub(crate) fn attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length = u16::try_from(4 + value.len()).expect("attributes here are a few bytes long");
+    out.extend_from_slice(&length.to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
 /// The messages in the received bytes: kind, flags and body.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u16, &[u8])> {
     core::iter::from_fn(move || {

@@ -17,5 +17,6 @@ mod probe;
 mod readme;
 mod reports;
 mod studies;
+mod top;
 mod trace;
 mod version;
