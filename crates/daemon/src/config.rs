@@ -124,7 +124,7 @@ pub enum Source {
 }
 
 /// One neighbour.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Peer {
     /// Name for people.
     pub name: String,
@@ -247,7 +247,7 @@ pub struct ClockSkew {
 }
 
 /// The configuration of `wavelaned`.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Name for people.
     pub name: String,

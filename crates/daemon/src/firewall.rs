@@ -79,15 +79,21 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         }
     }
     found.extend(marked_sources(intercept));
-    // A proxy names them at its start; any other gateway does not start with them.
-    let switched_off = unforwarded(config, intercept).filter(|_| intercept.proxy.is_none());
-    found.extend(switched_off.map(|setting| {
-        format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
-    }));
     for family in Family::here() {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
         found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule)));
     }
+    found
+}
+
+/// The same, and what this host has switched off since the start, which names it itself.
+pub(crate) fn hindrances(config: &Config) -> Vec<String> {
+    let mut found = findings(config);
+    // A proxy names them at its start; any other gateway does not start with them.
+    let switched_off = config.intercept.iter().filter(|i| i.proxy.is_none()).flat_map(|i| unforwarded(config, i));
+    found.extend(switched_off.map(|setting| {
+        format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
+    }));
     found
 }
 

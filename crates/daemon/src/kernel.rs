@@ -172,7 +172,7 @@ impl Kernel {
         woken.set_nonblocking(true)?;
         let watch = StateWatch::open();
         // Those at the start are among the warnings.
-        let told = firewall::findings(config);
+        let told = firewall::hindrances(config);
         let found = Arc::new(Mutex::new(Found { hindrances: told.clone(), ..Found::default() }));
         let finds = Arc::clone(&found);
         let work = move || {
@@ -199,7 +199,7 @@ impl Kernel {
                     older || switched || news.changed || before.is_none() || before != watched.last.generation();
                 let hindrances = rulesets.comes(since_boot(), changed).then(|| {
                     let began = since_boot();
-                    let found = firewall::findings(&stands.config);
+                    let found = firewall::hindrances(&stands.config);
                     read = since_boot();
                     rulesets.did(began, read);
                     found

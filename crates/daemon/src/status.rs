@@ -146,7 +146,7 @@ impl fmt::Display for Way {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Lane {
-    /// Its name in messages: its place among the peer's tables, or "lane" if it has none.
+    /// Its name in messages: its place among the peer's tables, or "lane", "lane (2)" and so on if it has none.
     #[serde(default)]
     pub name: String,
     /// Its number in datagrams, once it exists.

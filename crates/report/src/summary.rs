@@ -50,7 +50,7 @@ fn delay(echo: &[&FlowFigures], decimals: usize, percent: u64, figure: fn(&FlowF
     }
 }
 
-/// One row per stack and bulk flow, with the delays of the one echo that belongs to it; other echoes and pings have their own rows, and so
+/// One row per stack and bulk flow, with the delays of the one echo that belongs to it, which it names too; other echoes and pings have their own rows, and so
 /// have keystrokes.
 pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
     let mut table = Table::new(3, &HEADS);
@@ -70,8 +70,11 @@ pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
     for stack in &document.stacks {
         let of = |name: &str| stack.flows.iter().filter(|f| f.flow == name).collect::<Vec<_>>();
         for flow in scenario.flows.iter().filter(|f| f.app.is_bulk()) {
-            let echo = echo_of(flow).map(|e| of(&e.name)).unwrap_or_default();
-            table.push(cells(stack, &flow.name, &of(&flow.name), &echo, decimals));
+            let (name, echo) = match echo_of(flow) {
+                Some(echo) => (format!("{}, {}", flow.name, echo.name), of(&echo.name)),
+                None => (flow.name.clone(), Vec::new()),
+            };
+            table.push(cells(stack, &name, &of(&flow.name), &echo, decimals));
         }
         let alone = |e: &&Flow| scenario.bulk_of(e).and_then(echo_of).is_none_or(|shown| shown.name != e.name);
         for echo in scenario.flows.iter().filter(|f| (asks(f) && alone(f)) || types(f)) {

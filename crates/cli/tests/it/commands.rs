@@ -60,7 +60,7 @@ fn a_run_prints_a_table_that_ends_with_the_report() {
     let o = wavelane(&["run", &smoke(), "--out", &place.path("r")]);
     assert_eq!(o.status.code(), Some(0), "{}", err(&o));
     let text = out(&o);
-    assert!(text.contains("wavelane  page  yes"), "{text}");
+    assert!(text.contains("wavelane  page, echo  yes"), "{text}");
     let last = text.lines().last().unwrap();
     let page = last.strip_prefix("report ").unwrap();
     assert!(std::fs::read_to_string(page).unwrap().contains("<svg "), "{page}");

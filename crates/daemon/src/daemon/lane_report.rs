@@ -30,6 +30,15 @@ struct Of<'a> {
     port: usize,
 }
 
+/// What a lane is called: as in the file or, if it has no table there, by its number, where it is not the first.
+fn name(place: Option<usize>, number: Option<u8>) -> String {
+    match (place, number) {
+        (Some(place), _) => config::lane_name(place),
+        (None, None | Some(0)) => "lane".into(),
+        (None, Some(number)) => format!("lane ({})", u16::from(number) + 1),
+    }
+}
+
 /// By which port of the gateway a lane leaves or comes; `sockets` are those of the ports 1, 2, ...
 fn port_of(lane: &Lane, sockets: &[Option<LaneSocket>]) -> usize {
     let own = lane.socket.as_ref().and_then(|own| sockets.iter().position(|s| s.as_ref() == Some(own)));
@@ -74,7 +83,7 @@ impl Daemon {
         let unused = self.unused(of);
         let starts = [table.first_rate().unwrap_or(Controller::START_RATE), Controller::START_RATE];
         status::Lane {
-            name: of.place.map_or_else(|| "lane".into(), config::lane_name),
+            name: name(of.place, known.map(|lane| lane.number)),
             number: known.map(|lane| lane.number),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
             address: known.and_then(|lane| lane.address).map(|at| self.shown(at)),

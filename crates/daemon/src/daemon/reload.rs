@@ -35,6 +35,8 @@ pub(super) struct Reloads {
     pub(super) refused: Option<String>,
     /// Why what is in force is not what the file says.
     pub(super) went_back: Option<String>,
+    /// How the last trial ended, for whoever confirms it too late.
+    ended: Option<String>,
     /// The change that the kernel is making now.
     pending: Option<Box<Pending>>,
     /// What was asked for meanwhile: at most [`ENDINGS_MAX`] of clients and one signal.
@@ -80,7 +82,8 @@ impl Reloads {
     pub(super) fn new(file: &Path, signal: UnixStream) -> io::Result<Self> {
         signal.set_nonblocking(true)?;
         let file = file.into();
-        Ok(Self { signal, file, refused: None, went_back: None, pending: None, waiting: VecDeque::new(), trial: None })
+        let waiting = VecDeque::new();
+        Ok(Self { signal, file, refused: None, went_back: None, ended: None, pending: None, waiting, trial: None })
     }
     /// When a trial ends.
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -181,7 +184,7 @@ impl Daemon {
                 return Ok(());
             }
             (Of::Former { .. } | Of::Trial, None) => {
-                let why = self.reloads.went_back.clone().unwrap_or_else(|| NO_TRIAL.into());
+                let why = self.reloads.ended.clone().unwrap_or_else(|| NO_TRIAL.into());
                 self.tell_of_reload(request, Err(why));
                 return Ok(());
             }
@@ -239,14 +242,14 @@ impl Daemon {
                 // What was confirmed last comes back, not what another trial was about.
                 let former = before.map_or(former, |trial| trial.former);
                 self.reloads.trial = Some(Trial { former, lasts, until: self.now + lasts });
-                self.reloads.went_back = None;
+                (self.reloads.went_back, self.reloads.ended) = (None, None);
                 format!(
                     "the configuration was read again and is on trial for {lasts}: `wavelane reload --keep` keeps it, else the one before comes back"
                 )
             }
             Of::File { confirm: None } | Of::Trial => {
                 self.reloads.trial = before;
-                self.reloads.went_back = None;
+                (self.reloads.went_back, self.reloads.ended) = (None, None);
                 match self.trial_left() {
                     None => "the configuration was read again and is in force".into(),
                     Some(left) => {
@@ -258,10 +261,14 @@ impl Daemon {
                 let lasts = before.map_or(Span::ZERO, |trial| trial.lasts);
                 let why =
                     if asked { "as was asked".into() } else { format!("since nobody confirmed the other in {lasts}") };
-                let text = format!(
-                    "the configuration before the trial is in force again, {why}; the file still says the other, which a restart or `wavelane reload` would take"
-                );
-                self.reloads.went_back = Some(text.clone());
+                let is_files = Config::load(&self.reloads.file).is_ok_and(|file| file == self.config);
+                let file = match is_files {
+                    true => "it is the file's",
+                    false => "the file still says the other, which a restart or `wavelane reload` would take",
+                };
+                let text = format!("the configuration before the trial is in force again, {why}; {file}");
+                self.reloads.went_back = (!is_files).then(|| text.clone());
+                self.reloads.ended = Some(text.clone());
                 text
             }
         }

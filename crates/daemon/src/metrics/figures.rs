@@ -96,8 +96,8 @@ impl Figures {
         );
     }
 
-    fn lane(&mut self, peer: &str, name: &str, lane: &Lane) {
-        let labels = vec![("peer", peer.to_owned()), ("lane", name.to_owned())];
+    fn lane(&mut self, peer: &str, lane: &Lane) {
+        let labels = vec![("peer", peer.to_owned()), ("lane", lane.name.clone())];
         let flag = |is: bool| Some(f64::from(u8::from(is)));
         self.measure("lane_works", "Whether answers come on the lane", &labels, flag(lane.works));
         self.measure("lane_used", "Whether it carries now", &labels, flag(lane.unused.is_none()));
@@ -129,19 +129,6 @@ impl Figures {
     }
 }
 
-/// A name for each of a peer's lanes that no other has: those that answer lanes of the peer's are all called "lane".
-fn names(lanes: &[Lane]) -> Vec<String> {
-    let mut taken = BTreeSet::new();
-    let name = |lane: &Lane| {
-        let numbered = (2_usize..).map(|n| format!("{} ({n})", lane.name));
-        let free = std::iter::once(lane.name.clone()).chain(numbered).find(|name| !taken.contains(name));
-        let free = free.unwrap_or_default();
-        taken.insert(free.clone());
-        free
-    };
-    lanes.iter().map(name).collect()
-}
-
 /// A document's figures in the format of OpenMetrics 1.0.
 pub(super) fn open_metrics(report: &Report) -> String {
     let registry = Registry::with_prefix("wavelane");
@@ -149,9 +136,7 @@ pub(super) fn open_metrics(report: &Report) -> String {
     all.whole(report);
     for peer in &report.peers {
         all.peer(peer);
-        for (lane, name) in peer.lanes.iter().zip(names(&peer.lanes)) {
-            all.lane(&peer.name, &name, lane);
-        }
+        peer.lanes.iter().for_each(|lane| all.lane(&peer.name, lane));
     }
     let mut text = String::new();
     // Writing to a text does not fail.
@@ -184,12 +169,12 @@ mod tests {
     use crate::status::Counter;
 
     fn sample() -> Report {
-        let lane = |sent_bytes| {
+        let lane = |name: &str, sent_bytes| {
             let traffic = Traffic { sent_bytes, sent_packets: 2, received_bytes: 7, received_packets: 1 };
-            Lane { name: "lane".into(), traffic, ..Lane::default() }
+            Lane { name: name.into(), traffic, ..Lane::default() }
         };
-        let peer =
-            Peer { name: "a \"b\"\n".into(), rtt_ms: Some(62.5), lanes: vec![lane(5), lane(6)], ..Peer::default() };
+        let lanes = vec![lane("lane", 5), lane("lane (2)", 6)];
+        let peer = Peer { name: "a \"b\"\n".into(), rtt_ms: Some(62.5), lanes, ..Peer::default() };
         let counter = |name: &str, value| Counter { name: name.into(), value, why: String::new() };
         let counters = vec![counter("dropped_mac", 3), counter("repaired", 4)];
         Report { peers: vec![peer], counters, ..Report::default() }

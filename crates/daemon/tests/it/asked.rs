@@ -126,6 +126,13 @@ fn a_configuration_on_trial_goes_back_unless_it_is_confirmed() {
     assert_eq!(peer(&a), "wronger");
     let said = ask(&a, |args| args.back = true).unwrap();
     assert!(said.contains("is in force again, as was asked") && peer(&a) == "hill", "{said}");
+    assert!(a.status().went_back.is_some());
+    // Of a file that says the same as what comes back nothing is wrong.
+    rename("wronger", "hill");
+    ask(&a, |args| args.confirm = minute).unwrap();
+    let said = ask(&a, |args| args.back = true).unwrap();
+    assert!(said.contains("it is the file's") && a.status().went_back.is_none(), "{said}");
+    rename("hill", "wronger");
     // A file that is wrong begins no trial, and one that stands goes on.
     edit(&config, "name = \"wronger\"", "nonsense = 1");
     let said = ask(&a, |args| args.confirm = second).unwrap_err();

@@ -194,6 +194,7 @@ fn check_warns_of_a_packet_door_without_ip_forwarding() {
     let warned = check();
     let warning = warned.lines().find(|l| l.starts_with("warning: ") && l.contains(remedy));
     assert!(warning.is_some_and(|l| l.contains("does not start")), "{warned}");
+    assert_eq!(warned.matches(remedy).count(), 1, "{warned}");
     // The far side takes nothing itself, and what goes plainly or through its device has to be forwarded.
     let remedy = "run `sysctl -w net.ipv4.ip_forward=1`";
     let check = |gateway: &str, table: &str| {
@@ -203,7 +204,8 @@ fn check_warns_of_a_packet_door_without_ip_forwarding() {
     let forward = "[[forward]]\nlisten = \"127.0.0.1:8080\"\nto = \"10.1.0.2:80\"\nvia = \"a\"";
     assert!(!check("", "").contains("warning"), "{}", check("", ""));
     world.sh(&world.b, "sysctl -qw net.ipv4.ip_forward=0");
-    for (gateway, table) in [("", ""), ("on_failure = \"closed\"", "[intercept]\nlocal = true\n[tun]")] {
+    for (gateway, table) in [("", ""), ("", INTERCEPT), ("on_failure = \"closed\"", "[intercept]\nlocal = true\n[tun]")]
+    {
         let warned = check(gateway, table);
         assert_eq!(warned.lines().filter(|l| l.starts_with("warning: ") && l.contains(remedy)).count(), 1, "{warned}");
     }
