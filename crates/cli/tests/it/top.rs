@@ -51,9 +51,7 @@ fn it_ends_with_its_reader() {
     ));
     let mut gateway = Command::new(daemon);
     let _gateway = Ending(gateway.args(["--config", &config]).stderr(Stdio::null()).spawn().unwrap());
-    wait_for("answer of the gateway", || {
-        wavelane(&["status", "--control", &control]).status.success().then_some(())
-    });
+    wait_for("answer of the gateway", || wavelane(&["status", "--control", &control]).status.success().then_some(()));
     let mut top = Command::new(WAVELANE);
     top.args(["top", "--every", "1", "--control", &control]).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut top = Ending(top.stdout(Stdio::piped()).spawn().unwrap());
