@@ -52,7 +52,6 @@ impl<L> Lanes<L> {
                 lane.shaky_until = now + SHAKY_FAILED_FOR;
             }
             lane.failed = lane.unplugged || fails;
-            lane.sender.probe_eagerly(now, bond);
         }
         // The neighbour sends the acks of all lanes by one, the soonest.
         let works = self.all.iter().filter(|lane| lane.measured && lane.works());
@@ -96,6 +95,8 @@ impl<L> Lanes<L> {
             (last, rank(*i, all[*i].delay_of_small()))
         });
         self.set_apart(unmetered, in_use);
+        // Last, for a lane that no longer rests may have a probe due.
+        self.all.iter_mut().for_each(|lane| lane.sender.probe_eagerly(now, bond));
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // If another lane still works, an answer there proves that the neighbour is up.
             let first = self.first();
