@@ -89,8 +89,7 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
 /// The same, and what this host has switched off since the start, which names it itself.
 pub(crate) fn hindrances(config: &Config) -> Vec<String> {
     let mut found = findings(config);
-    // A proxy names them at its start; any other gateway does not start with them.
-    let switched_off = config.intercept.iter().filter(|i| i.proxy.is_none()).flat_map(|i| unforwarded(config, i));
+    let switched_off = config.intercept.iter().flat_map(|i| unforwarded(config, i));
     found.extend(switched_off.map(|setting| {
         format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
     }));

@@ -66,7 +66,7 @@ impl Installed {
     /// Makes anew what another program took away.
     fn put_back(&mut self, part: Part, wanted: &Wanted) -> Result<(), ToolError> {
         match part {
-            Part::PolicyRules | Part::Routes | Part::Device => {
+            Part::PolicyRules | Part::Routes | Part::Device | Part::ReversePath => {
                 let home = self.rules.lead_home();
                 self.rules.purge();
                 self.ways.as_mut().map_or(Ok(()), |ways| ways.renew(&wanted.config, &wanted.down)).and(home)

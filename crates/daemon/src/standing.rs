@@ -22,6 +22,8 @@ pub(crate) enum Part {
     Routes,
     /// The packet door's device: that it is set up, and its addresses.
     Device,
+    /// That the device lets packets arrive whose source is reached another way.
+    ReversePath,
     /// The table that refuses while no gateway runs.
     ClosedTable,
     /// The rules that hold SYNs.
@@ -31,12 +33,19 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 6] =
-        [Self::PolicyRules, Self::Routes, Self::Device, Self::ClosedTable, Self::HeldSyns, Self::OrphansTable];
+    const ALL: [Self; 7] = [
+        Self::PolicyRules,
+        Self::Routes,
+        Self::Device,
+        Self::ReversePath,
+        Self::ClosedTable,
+        Self::HeldSyns,
+        Self::OrphansTable,
+    ];
 
-    /// What it is, and what usually takes it away.
-    pub(crate) fn words(self) -> (&'static str, &'static str) {
-        match self {
+    /// What it is, with our device's name, and what usually takes it away.
+    pub(crate) fn words(self, device: &str) -> (String, String) {
+        let (what, by) = match self {
             Self::PolicyRules => (
                 "policy rules (`ip rule`, priorities 4780 to 4782)",
                 "systemd-networkd removes them when it restarts, unless networkd.conf has ManageForeignRoutingPolicyRules=no",
@@ -45,9 +54,10 @@ impl Part {
                 "routes in our tables 4780 and 4781",
                 "`ip route flush` or a network manager that restarts removes them, `ip route add ... table` adds others; systemd-networkd spares them with ManageForeignRoutes=no",
             ),
-            Self::Device => (
-                "the packet door's device, or a proxy's, its MTU, its addresses or its `rp_filter`",
-                "somebody ran `ip link`, `ip address`, or `sysctl` with a net.ipv4.conf.*.rp_filter of 1",
+            Self::Device => ("the device {device}, its MTU or its addresses", "somebody ran `ip link` or `ip address`"),
+            Self::ReversePath => (
+                "settings of the device {device} (`rp_filter` became 1, which drops what arrives there)",
+                "somebody ran `sysctl` with net.ipv4.conf.all.rp_filter or net.ipv4.conf.{device}.rp_filter as 1",
             ),
             Self::ClosedTable => (
                 "the nft table inet wavelane_closed",
@@ -61,7 +71,8 @@ impl Part {
                 "the nft table inet wavelane_orphans",
                 "`nft flush ruleset` removes it, as a restart of nftables.service does",
             ),
-        }
+        };
+        (what.replace("{device}", device), by.replace("{device}", device))
     }
 }
 
@@ -147,6 +158,11 @@ impl Standing {
             Part::PolicyRules => self.rules.clone_from(&other.rules),
             Part::Routes => self.routes.clone_from(&other.routes),
             Part::Device => self.device.clone_from(&other.device),
+            Part::ReversePath => {
+                if let (Some(own), Some(other)) = (&mut self.device, &other.device) {
+                    own.lax = other.lax;
+                }
+            }
             Part::ClosedTable => self.closed.clone_from(&other.closed),
             Part::HeldSyns => self.held.clone_from(&other.held),
             Part::OrphansTable => self.orphans.clone_from(&other.orphans),
@@ -185,9 +201,14 @@ impl Standing {
                 let Some(now) = &now.device else { return vec![b"device".into()] };
                 let gone = stood.addresses.iter().filter(|a| !now.addresses.contains(a));
                 let gone = gone.map(|a| a.to_string().into_bytes());
-                let other =
-                    [(stood.up && !now.up, "up"), (stood.lax && !now.lax, "rp_filter"), (stood.mtu != now.mtu, "MTU")];
+                let other = [(stood.up && !now.up, "up"), (stood.mtu != now.mtu, "MTU")];
                 other.iter().filter(|(is, _)| *is).map(|(_, what)| what.as_bytes().into()).chain(gone).collect()
+            }
+            // With the device it is gone too, which is told once.
+            Part::ReversePath => {
+                let gone =
+                    self.device.as_ref().zip(now.device.as_ref()).is_some_and(|(stood, now)| stood.lax && !now.lax);
+                gone.then(|| b"rp_filter".into()).into_iter().collect()
             }
             Part::ClosedTable => whole(&self.closed, &now.closed),
             Part::OrphansTable => whole(&self.orphans, &now.orphans),
@@ -262,11 +283,16 @@ mod tests {
         more.rules.push(vec![9]);
         more.generation = None;
         assert_eq!(stood.missing(&more), []);
-        assert_eq!(stood.missing(&Standing::default()), Part::ALL);
-        for (up, lax, mtu) in [(false, true, 1_400), (true, false, 1_400), (true, true, 1_280)] {
+        let but_with_it = Part::ALL.into_iter().filter(|part| *part != Part::ReversePath);
+        assert_eq!(stood.missing(&Standing::default()), but_with_it.collect::<Vec<_>>());
+        for (up, lax, mtu, part) in [
+            (false, true, 1_400, Part::Device),
+            (true, false, 1_400, Part::ReversePath),
+            (true, true, 1_280, Part::Device),
+        ] {
             let device = Some(Interface { up, lax, mtu: Some(mtu), ..interface.clone() });
             let other = Standing { device, ..stood.clone() };
-            assert_eq!(stood.missing(&other), [Part::Device]);
+            assert_eq!(stood.missing(&other), [part]);
         }
         let mut foreign = stood.clone();
         foreign.routes.push(vec![4]);

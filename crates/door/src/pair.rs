@@ -72,6 +72,8 @@ struct End {
     read_end: bool,
     /// The other end was reset; this one is once it has read everything.
     dying: bool,
+    /// The flow was accepted.
+    open: bool,
 }
 
 /// See the module's description.
@@ -86,6 +88,8 @@ pub struct Pair {
     waiting: usize,
     events: VecDeque<FlowEvent>,
     next: u64,
+    /// Flows that ended in order, and accepted ones that were reset. A door counts each of their two connections.
+    pub ended: (u64, u64),
 }
 
 /// The other end of a flow.
@@ -104,6 +108,7 @@ impl Pair {
             waiting: 0,
             events: VecDeque::new(),
             next: 0,
+            ended: (0, 0),
         }
     }
     /// Bounds it otherwise from now on; what waits stays, and so do flows beyond the new bounds.
@@ -184,6 +189,7 @@ impl Streams for Pair {
             if !std::mem::replace(&mut end.read_end, true) {
                 self.was_read(flow);
                 if self.is_over(flow) && self.is_over(other(flow)) {
+                    self.ended.0 += 1;
                     for flow in [flow, other(flow)] {
                         self.remove(flow);
                         self.events.push_back(FlowEvent::Closed(flow));
@@ -211,6 +217,7 @@ impl Streams for Pair {
         }
         if let Some(end) = self.ends.get_mut(&other(flow)) {
             end.dying = true;
+            self.ended.1 += u64::from(end.open);
             self.events.push_back(FlowEvent::Ending(other(flow)));
             self.was_read(other(flow));
         }
@@ -264,6 +271,9 @@ impl FarSide for Pair {
         Ok(near)
     }
     fn accept(&mut self, _: Instant, flow: FlowId) {
+        for flow in [flow, other(flow)] {
+            self.ends.entry(flow).and_modify(|end| end.open = true);
+        }
         if self.ends.contains_key(&other(flow)) {
             self.events.push_back(FlowEvent::Accepted(other(flow)));
         }

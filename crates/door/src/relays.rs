@@ -22,9 +22,9 @@ struct Entry<S, P, T> {
 pub struct Tally {
     /// Bytes of all sockets.
     pub moved: Moved,
-    /// Halves that ended in order.
+    /// Connections that ended in order.
     pub closed: u64,
-    /// Halves that were reset.
+    /// Connections that were reset.
     pub reset: u64,
 }
 
@@ -130,7 +130,7 @@ impl<S: Socket, I: Pipes<S>, T> Relays<S, I, T> {
             Next::More => self.enqueue(id),
             Next::Watch => self.last_bytes.begin(now, id),
             Next::Closed => {
-                self.tally.closed += 2;
+                self.tally.closed += 1;
                 self.remove(id);
             }
             Next::Reset => self.reset(id),
@@ -152,7 +152,7 @@ impl<S: Socket, I: Pipes<S>, T> Relays<S, I, T> {
         }
     }
     fn reset(&mut self, id: u64) {
-        self.tally.reset += 2;
+        self.tally.reset += 1;
         self.remove(id);
     }
     fn remove(&mut self, id: u64) {

@@ -147,7 +147,7 @@ impl Daemon {
     }
     /// Another program took away what we installed.
     fn told_of_loss(&mut self, part: Part, result: Result<(), ToolError>) {
-        let (what, by) = part.words();
+        let (what, by) = part.words(self.config.tun.as_ref().map_or("", |tun| &tun.name));
         if let Err(e) = result {
             self.counters.one("state_missing");
             return self

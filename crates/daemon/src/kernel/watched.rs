@@ -45,7 +45,7 @@ impl Watched {
         let mut lost = Vec::new();
         for part in self.whole.missing(&self.last) {
             let again = match part {
-                Part::PolicyRules | Part::Device => true,
+                Part::PolicyRules | Part::Device | Part::ReversePath => true,
                 Part::HeldSyns => self.last.holds_nothing(),
                 Part::Routes | Part::ClosedTable | Part::OrphansTable => false,
             };

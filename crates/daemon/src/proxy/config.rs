@@ -267,7 +267,10 @@ fn exempt(texts: &[String]) -> Result<Exempt, ConfigError> {
     const KEY: &str = "proxy.exempt";
     let mut exempt = Exempt::default();
     for text in texts {
-        let none = || value(KEY, format!("'{text}' is none: write a network, \"port 22\" or \"dscp 46\""));
+        let none = || {
+            let forms = "a network (one host: \"10.0.0.1/32\"), \"port N\" (1 to 65535) or \"dscp N\" (0 to 63)";
+            value(KEY, format!("'{text}' is none: write {forms}"))
+        };
         match text.split_once(' ') {
             Some(("port", number)) => {
                 exempt.ports.push(number.parse().ok().filter(|port| *port != 0).ok_or_else(none)?)

@@ -4,7 +4,7 @@ use super::{
     Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL, config, pair_config, pair_marks,
 };
 use crate::kernel::{Change, Kernel};
-use config::Settings;
+use config::{DEVICE, Settings};
 use std::io::{self, Read};
 use std::time::Duration;
 use wavelane_base::Instant;
@@ -158,7 +158,7 @@ impl<B: Body> Proxy<B> {
                 self.say(&format!("the nft process that holds our rules was killed, and they cannot be made anew, so that nothing is taken; this is tried every second: {e}"));
             }
             (Change::Back(part), result) => {
-                let (what, by) = part.words();
+                let (what, by) = part.words(DEVICE);
                 let (count, became) = match result {
                     Ok(()) => ("state_put_back", "they are put back".to_owned()),
                     Err(e) => {
@@ -166,7 +166,7 @@ impl<B: Body> Proxy<B> {
                     }
                 };
                 self.counters.one(count);
-                self.say(&format!("{what}: another program took them away ({by}), and {became}"));
+                self.say(&format!("{what}: another program took them away or changed them ({by}), and {became}"));
             }
         }
     }

@@ -246,7 +246,10 @@ pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
     }
     let shown = longest(all.iter().map(|(id, (moved, _))| (*moved, *id)).collect());
     let list = shown.into_iter().filter_map(|(_, id)| Some(all.remove(&id)?.1)).collect();
-    let mut counters = proxy.counters.with(&body.door.counts);
+    let mut counts = body.door.counts.clone();
+    let (closed, reset) = proxy.pair.ended;
+    counts.extend([("connections_closed", closed), ("connections_reset", reset)]);
+    let mut counters = proxy.counters.with(&counts);
     let (half_open, evicted) = body.door.half_open();
     counters.add("packets_plain", body.plain);
     counters.add("half_open_evicted", evicted);

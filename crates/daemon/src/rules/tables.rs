@@ -13,7 +13,7 @@ use wavelane_base::IpPrefix;
 pub(super) const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
 
 /// The answer to one.
-const SYN_ACK: &str = "tcp flags & (fin|syn|rst|ack) == (syn|ack)";
+pub(super) const SYN_ACK: &str = "tcp flags & (fin|syn|rst|ack) == (syn|ack)";
 
 /// An nft set of targets, empty or not.
 pub(super) fn set(name: &str, family: Family, elements: &[String]) -> String {

@@ -5,7 +5,7 @@
 
 use super::family::Family;
 use super::ranges::taken;
-use super::tables::{SYN, exempt, set, signed};
+use super::tables::{SYN, SYN_ACK, exempt, set, signed};
 use super::{Around, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, ORPHANS, TABLE};
 use crate::config::{Config, Intercept, ProxyRules};
 use crate::kernel::Down;
@@ -17,9 +17,12 @@ const ERRORS: [&str; 2] = [
     "icmpv6 type { destination-unreachable, packet-too-big } @th,112,8 6",
 ];
 
-/// Connections of either IP version that stay apart by their first packet's code point, and for how long.
+/// Connections of either IP version that stay apart by their first packet's code point, and how long after their last packet: more than
+/// the two hours after which RFC 1122 has a quiet connection's ends ask.
 const APART_MAX: usize = 65_536;
-const APART_FOR: &str = "1d";
+const APART_FOR: &str = "3h";
+/// First packets with an exempt code point that their server has not answered, and how long its answer counts.
+const BEGUN_FOR: &str = "60s";
 
 /// The table that stays when the process ends without an orderly stop, and resets connections that it had: their halves have nothing in
 /// common but addresses and ports. They are known by that nobody saw their first packet go plainly; so are those that went through the
@@ -61,24 +64,31 @@ fn but(proxy: &ProxyRules, end: &str) -> String {
 }
 
 /// Connections whose first packet has an exempt code point stay apart whatever their later ones have: sets of them, and rules. With more
-/// than there is room for, and after a reload, they go through the device and come back.
-fn apart(proxy: &ProxyRules) -> (String, String) {
+/// than there is room for, and after a reload, they go through the device and come back. The server's answer to that packet begins them:
+/// to a first packet that somebody forges with the addresses and ports of a split connection no server answers so (RFC 9293, 3.10.7.4).
+fn apart(proxy: &ProxyRules, interfaces: &str) -> (String, String) {
     let dscps: Vec<String> = proxy.dscps.iter().map(u8::to_string).collect();
     let (mut sets, mut rules) = (String::new(), String::new());
     for family in Family::ALL {
-        let (nft, name) = (family.nft(), ["apart4", "apart6"][family as usize]);
+        let (nft, digit) = (family.nft(), [4, 6][family as usize]);
+        let (apart, begun) = (format!("@apart{digit}"), format!("@begun{digit}"));
         let ends = |[one, other]: [[&str; 2]; 2]| {
             format!("{nft} {} . tcp {} . {nft} {} . tcp {}", one[0], one[1], other[0], other[1])
         };
         let (source, target) = (["saddr", "sport"], ["daddr", "dport"]);
         let (there, back) = (ends([source, target]), ends([target, source]));
-        sets += &format!(
-            " set {name} {{ typeof {there}; size {APART_MAX}; flags dynamic, timeout; timeout {APART_FOR}; }};"
-        );
-        // Ports are used again.
-        rules += &format!(" {SYN} delete @{name} {{ {there} }};");
-        rules += &format!(" {SYN} {nft} dscp {{ {} }} add @{name} {{ {there} }};", dscps.join(", "));
-        rules += &format!(" {there} @{name} accept; {back} @{name} accept;");
+        for (set, lasts) in [(&apart, APART_FOR), (&begun, BEGUN_FOR)] {
+            let name = &set[1..];
+            sets += &format!(
+                " set {name} {{ typeof {there}; size {APART_MAX}; flags dynamic, timeout; timeout {lasts}; }};"
+            );
+        }
+        for ends in [&there, &back] {
+            rules += &format!(" {ends} {apart} update {apart} {{ {ends} }} accept;");
+        }
+        let dscps = dscps.join(", ");
+        rules += &format!(" iifname {{ {interfaces} }} {SYN} {nft} dscp {{ {dscps} }} update {begun} {{ {there} }};");
+        rules += &format!(" {SYN_ACK} {back} {begun} update {apart} {{ {back} }} accept;");
     }
     (sets, rules)
 }
@@ -104,7 +114,7 @@ pub(super) fn table(
             but(proxy, "sport"),
         );
     }
-    let (begun, apart) = if proxy.dscps.is_empty() { Default::default() } else { apart(proxy) };
+    let (begun, apart) = if proxy.dscps.is_empty() { Default::default() } else { apart(proxy, &names) };
     sets += &begun;
     let errors = |then: &str| ERRORS.map(|error| format!(" {error} fib daddr type != local {then};")).concat();
     rules += &errors("goto lead");

@@ -122,7 +122,8 @@ fn bodies_half_closes_and_refusals_cross_in_either_version(engine: &str) {
     }
     assert!(report(&proxy).honest);
     assert_eq!(count(&proxy, "connections_taken"), 4, "{}", report(&proxy));
-    wait_for("the orderly ends", || count(&proxy, "connections_closed") == 4 && report(&proxy).connections == 0);
+    wait_for("the orderly ends", || count(&proxy, "connections_closed") == 2 && report(&proxy).connections == 0);
+    assert_eq!(count(&proxy, "connections_reset"), 2, "{}", report(&proxy));
     assert_eq!(proxy.stop(), Some(0));
     assert_eq!(world.traces(&world.a), before, "a stop leaves nothing behind");
 }
@@ -228,6 +229,8 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     // What no program of ours may set back is named.
     world.sh(&world.a, "sysctl -qw net.ipv4.conf.lan0.rp_filter=1 net.ipv4.conf.all.src_valid_mark=1");
     proxy.wait_log("net.ipv4.conf.all.src_valid_mark is 1");
+    world.sh(&world.a, "sysctl -qw net.ipv4.ip_forward=0");
+    proxy.wait_log("net.ipv4.ip_forward is 0");
 }
 
 fn a_crash_resets_what_is_open_and_new_connections_go_plainly_or_are_refused(engine: &str) {

@@ -4,7 +4,7 @@ use crate::common::tunnel::{ping, received};
 use crate::common::*;
 use crate::proxy::{count, open, reload, report, spawn, start};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
@@ -155,6 +155,60 @@ fn what_is_not_split_goes_on_as_it_came() {
     older.iter_mut().for_each(|stream| says(stream).unwrap());
 }
 
+/// First packets that somebody forges with the addresses and ports of a connection change neither what is split nor what is exempt.
+#[test]
+fn forged_first_packets_change_no_connection() {
+    let _alone = alone();
+    if !root_or_skip("proxy_forged_syn") {
+        return;
+    }
+    let world = World::new("forgedsyn");
+    let proxy = start(&world, "userspace", "exempt = [\"dscp 46\"]");
+    world.serve(7, echo);
+    let forge = |ns: &Netns, from: SocketAddr, to: SocketAddr, dscp: u8| {
+        let packet = first_packet(from, to, dscp);
+        let raw =
+            || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(socket2::Protocol::from(RAW)));
+        let sent = ns.run(move || raw().unwrap().send_to(&packet, &to.into()));
+        assert_eq!(sent.unwrap().unwrap(), 40);
+    };
+    let mut split = open(&world, &world.client, "10.3.0.2:7");
+    assert_eq!(count(&proxy, "connections_taken"), 1);
+    let (own, server) = (split.local_addr().unwrap(), split.peer_addr().unwrap());
+    for (ns, from, to) in [(&world.client, own, server), (&world.server, server, own)] {
+        forge(ns, from, to, 46);
+        (0..3).for_each(|_| says(&mut split).unwrap());
+    }
+    let mut exempt = world.client.run(move || {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_tos_v4(46 << 2).unwrap();
+        socket.connect(&server.into()).unwrap();
+        TcpStream::from(socket)
+    });
+    let exempt = exempt.as_mut().unwrap();
+    says(exempt).unwrap();
+    forge(&world.client, exempt.local_addr().unwrap(), server, 0);
+    (0..3).for_each(|_| says(exempt).unwrap());
+    says(&mut split).unwrap();
+    assert_eq!((count(&proxy, "connections_taken"), count(&proxy, "connections_reset")), (1, 0), "{}", report(&proxy));
+}
+
+/// `IPPROTO_RAW`: what is sent has its own IP header.
+const RAW: i32 = 255;
+
+/// A connection's first packet (RFC 791, RFC 9293).
+fn first_packet(from: SocketAddr, to: SocketAddr, dscp: u8) -> Vec<u8> {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("IPv4") };
+    let ends = [from.ip().octets(), to.ip().octets()].concat();
+    let mut tcp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    // Sequence number, no acknowledgement, 20 octets and SYN, window, no checksum yet, no urgent bytes.
+    tcp.extend([1, 2, 3, 4, 0, 0, 0, 0, 0x50, 2, 255, 255, 0, 0, 0, 0]);
+    let sum = wavelane_wire::ip::checksum(&[&ends, &[0, 6, 0, 20], &tcp]);
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    // The kernel writes the checksum of this header.
+    [vec![0x45, dscp << 2, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0], ends, tcp].concat()
+}
+
 /// Killed and started again at once: what it had is reset when an end next sends, in either direction, and what began plainly
 /// meanwhile goes on through its device.
 #[test]
@@ -257,6 +311,7 @@ fn what_is_taken_away_is_put_back() {
         wait_for(damage, || count(&proxy, "state_put_back") > before && standing() == whole);
         says(&mut open(&world, &world.client, "10.3.0.2:7")).unwrap();
     }
+    proxy.wait_log("the device wavelane-proxy (`rp_filter` became 1");
     // Without the table that leads packets to it, and while it is busy: what its connections send waits.
     let tell = |signal: &str, process: &str| {
         assert!(Command::new("kill").args([signal, process]).status().unwrap().success());
