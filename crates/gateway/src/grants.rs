@@ -14,7 +14,7 @@ use askers::{Asked, Askers};
 use pause::{Pause, Pauses};
 use std::collections::{BTreeMap, BTreeSet};
 use waiting::Waiting;
-use wavelane_base::{Instant, Span, Wakeup};
+use wavelane_base::{Instant, LinkAcks, Span, Wakeup};
 
 /// If nothing of a granted block arrives for this long, the turn passes on. Longer than a sender takes to detect that the end of
 /// its block was lost.
@@ -23,6 +23,8 @@ const SILENT: Span = Span::from_millis(250);
 const OFFER_AGAIN: Span = Span::from_millis(50);
 /// Maximum duration of a turn, even if bytes still arrive: a megabyte at 500 kbit/s.
 const LONGEST: Span = Span::from_secs(16);
+/// The same in cells with aggregates while others wait.
+const LONGEST_BESIDE: Span = SILENT;
 
 /// How many large blocks are received at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +128,12 @@ fn place_of(peers: &Neighbours, peer: PeerId) -> Place {
     carrier.radio.map_or(Place::Port(port.0), |radio| Place::Cell(radio.cell))
 }
 
+/// Whether turns share the medium's time, and not octets: in cells with aggregates, whose stations may have any rate.
+fn shares_time(peers: &Neighbours, peer: PeerId) -> bool {
+    let radio = peers.peer(peer).lanes[0].carrier.radio;
+    radio.is_some_and(|radio| radio.acks == LinkAcks::Each)
+}
+
 impl Grants {
     /// A neighbour has bytes that wait for a grant.
     pub(super) fn note_asking(&mut self, peers: &mut Neighbours, now: Instant, side: Side) {
@@ -165,6 +173,9 @@ impl Grants {
         let (octets, took) =
             turn.map_or((0, Span::ZERO), |turn| (received.saturating_sub(turn.from), now.since(turn.since)));
         gate.end_turns(now, |turn| turn.side == side);
+        if shares_time(peers, side.0) && took > Span::ZERO {
+            peers.blocks(side.0).note_turn(octets, took);
+        }
         if !peers.blocks(side.0).goes_on(side.1) {
             self.listen(peers, now, place, side.0, pause::patience(octets, took));
         }
@@ -317,8 +328,11 @@ impl Grants {
         let mut gates = core::mem::take(&mut self.gates);
         for turn in gates.values_mut().flat_map(|gate| &mut gate.turns).filter(|turn| turn.look_at <= now) {
             let received = peers.blocks(turn.side.0).received(turn.side.1);
-            if received > turn.received && now.since(turn.since) < LONGEST {
+            let longest = if shares_time(peers, turn.side.0) { LONGEST_BESIDE } else { LONGEST };
+            if received > turn.received && now.since(turn.since) < longest {
                 (turn.received, turn.look_at) = (received, now + SILENT);
+            } else if shares_time(peers, turn.side.0) {
+                peers.blocks(turn.side.0).note_turn(received.saturating_sub(turn.from), now.since(turn.since));
             }
         }
         let mut heard_out = Vec::new();

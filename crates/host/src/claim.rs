@@ -35,6 +35,8 @@ pub enum Unclaimed {
 /// How long a name may outlive its process, and how often it is looked for: a program that the process was just starting when it was killed has
 /// a copy of all its files until it runs.
 const OUTLIVES_MAX: u32 = 250;
+/// The same while the process is there: one that was killed a moment ago ends within this.
+const ENDING_MAX: u32 = 25;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Claims `name` in this network namespace.
@@ -43,9 +45,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
     reason = "a start has nothing else to do, and there is no event for another process's files"
 )]
 pub fn claim(name: &str) -> Result<Claim, Unclaimed> {
-    for _ in 0..OUTLIVES_MAX {
+    for look in 0..OUTLIVES_MAX {
         match claim_now(name) {
-            Err(Unclaimed::Held(process)) if process > 0 && has_ended(process) => std::thread::sleep(LOOK_EVERY),
+            // One that is killed ends a little later.
+            Err(Unclaimed::Held(process)) if process > 0 && (look < ENDING_MAX || has_ended(process)) => {
+                std::thread::sleep(LOOK_EVERY);
+            }
             done => return done,
         }
     }
@@ -53,7 +58,9 @@ pub fn claim(name: &str) -> Result<Claim, Unclaimed> {
 }
 
 fn has_ended(process: i32) -> bool {
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), None) == Err(nix::errno::Errno::ESRCH)
+    // proc_pid_stat(5): the state follows the name, which may hold anything.
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| matches!(rest.trim_start().chars().next(), None | Some('Z' | 'X')))
 }
 
 fn claim_now(name: &str) -> Result<Claim, Unclaimed> {

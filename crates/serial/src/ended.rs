@@ -12,6 +12,8 @@ const SAID: &[u8] = b"NO CARRIER";
 const LINE_MAX: usize = SAID.len() + 4;
 /// What a modem without a connection says of its own accord, or to what it takes for commands. A line that lives carries data.
 const WORDS: [&[u8]; 4] = [b"\r\nRING\r\n", b"\r\nNO CARRIER\r\n", b"\r\nOK\r\n", b"\r\nERROR\r\n"];
+/// Lines of a modem in a row: RING, and NO CARRIER if it answered. Policy.
+const WORDS_MAX: u8 = 4;
 /// Between two frames nobody else says that, if nothing follows for so long: policy, as the next.
 const SILENT: Span = Span::from_secs(1);
 /// In a frame that was cut. Any host can have sent the octets, but a line that lives goes on sooner: modems that train again take up to 15 s.
@@ -33,6 +35,9 @@ pub struct Ended {
     due: Option<Instant>,
     /// Of a modem's line that followed: who calls in vain makes it no later.
     word: Vec<u8>,
+    /// Such lines that may come before the next silence: hosts say them too, but a line that lives is not silent in a frame.
+    words_left: u8,
+    heard: Instant,
 }
 
 impl Ended {
@@ -41,10 +46,28 @@ impl Ended {
         let end = if framing == Framing::Ppp { hdlc::FLAG } else { slip::END };
         let doubled = framing == Framing::Slip1998;
         let tail = VecDeque::with_capacity(LINE_MAX);
-        Self { end, doubled, ends: 0, between: true, since: 0, tail, due: None, word: Vec::new() }
+        Self {
+            end,
+            doubled,
+            ends: 0,
+            between: true,
+            since: 0,
+            tail,
+            due: None,
+            word: Vec::new(),
+            words_left: 0,
+            heard: Instant::ZERO,
+        }
     }
     /// Takes octets of the connection.
     pub fn push(&mut self, now: Instant, octets: &[u8]) {
+        if octets.is_empty() {
+            return;
+        }
+        if now.since(self.heard) >= SILENT {
+            self.words_left = WORDS_MAX;
+        }
+        self.heard = now;
         for &octet in octets {
             if octet == self.end {
                 (self.ends, self.since) = (self.ends.saturating_add(1), 0);
@@ -63,12 +86,14 @@ impl Ended {
     fn note(&mut self, now: Instant, octet: u8) {
         if self.due.is_none() {
             self.due = self.silence().map(|silence| now + silence);
+            self.words_left = 0;
             return;
         }
         self.word.push(octet);
-        if WORDS.contains(&&self.word[..]) {
+        if WORDS.contains(&&self.word[..]) && self.words_left > 0 {
             self.word.clear();
-        } else if !WORDS.iter().any(|word| word.starts_with(&self.word)) {
+            self.words_left -= 1;
+        } else if self.words_left == 0 || !WORDS.iter().any(|word| word.starts_with(&self.word)) {
             self.word.clear();
             self.due = None;
         }
@@ -127,6 +152,15 @@ mod tests {
             ended.push(Instant::from_secs(second), b"NG\r\n\r\nNO CARRIER\r\n");
         }
         assert!(!ended.is_said(Instant::from_secs(19)) && ended.is_said(Instant::from_secs(20)));
+        // Of a host, in a frame that goes on.
+        let mut ended = Ended::new(Framing::Slip);
+        ended.push(Instant::ZERO, b"\xc0E\0\0data\r\nNO CARRIER\r\n");
+        for tenth in 1..300 {
+            ended.push(Instant::from_millis(100 * tenth), b"\r\nRING\r\n");
+            assert!(!ended.is_said(Instant::from_millis(100 * tenth)), "{tenth}");
+        }
+        let mut ended = Ended::new(Framing::Slip);
+        ended.push(Instant::ZERO, b"\r\nNO CARRIER\r\n");
         ended.push(Instant::from_secs(20), b"\r\nRING\r\n\r\nCONNECT 33600\r\n");
         assert!(!ended.is_said(Instant::from_secs(100)), "a connection");
     }

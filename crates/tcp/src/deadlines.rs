@@ -182,7 +182,8 @@ impl Sender {
         }
         self.calls = (vain + 1, now);
         self.called_back = true;
-        if vain == 0 {
+        // A link's first words may come before its routes.
+        if vain < CALLS_FREE {
             self.rtt.progress();
         }
         self.board.mark_all_lost();

@@ -186,13 +186,15 @@ impl Wifi {
             tally.cts_missing += 1;
         }
         let long = self.follows_rts(station);
+        // Of a guarded aggregate each frame has been tried: the receiver may be gone.
+        let rode = self.stations[station].riding > 0 && (of_data || self.is_guarded(station));
         let this = &mut self.contenders[index];
         let (count, limit) = match self.rules.retry {
             Retry::PerFrame(limit) => (&mut this.failures.short, limit),
             Retry::ShortLong { long: limit, .. } if of_data && long => (&mut this.failures.long, limit),
             Retry::ShortLong { short: limit, .. } => (&mut this.failures.short, limit),
         };
-        let spent = if of_data && self.stations[station].riding > 0 {
+        let spent = if rode {
             self.settle(station, false)
         } else {
             *count += 1;

@@ -5,7 +5,7 @@
 
 use super::access::Ending;
 use super::station::{OnAir, Queued};
-use super::{ACK_OCTETS, AGGREGATE_OCTETS_VHT, Phy, Retry, Wifi};
+use super::{ACK_OCTETS, AGGREGATE_OCTETS_VHT, Phy, RTS_OCTETS, Retry, Wifi};
 use std::sync::Arc;
 use wavelane_base::{Instant, Span};
 
@@ -60,6 +60,9 @@ pub(super) const fn answer_octets(frames: u8) -> usize {
 const fn grown(length: usize, frame: usize) -> usize {
     length.next_multiple_of(DELIMITER) + DELIMITER + frame
 }
+
+/// An aggregate is guarded if it is this many times as long as RTS and CTS: they are an eighth of it then, at most. Policy.
+const WORTH_AN_RTS: u64 = 8;
 
 impl Wifi {
     /// Selects the frames of the category's next transmission: the first of its queue, and as many later ones for the same
@@ -152,9 +155,17 @@ impl Wifi {
     }
     /// Whether an RTS goes before the transmission that was composed.
     pub(super) fn follows_rts(&self, station: usize) -> bool {
-        let this = &self.contenders[self.turn_of(station)];
-        let is_guarded = self.stations[station].riding > 1 && this.riders().any(|frame| frame.guarded);
-        is_guarded || self.psdu(station) > self.rts_threshold
+        self.psdu(station) > self.rts_threshold || self.is_guarded(station)
+    }
+    /// Whether it is a guarded aggregate that is worth an RTS.
+    pub(super) fn is_guarded(&self, station: usize) -> bool {
+        let Some(rider) = self.contenders[self.turn_of(station)].riders().find(|frame| frame.guarded) else {
+            return false;
+        };
+        let handshake =
+            self.rts_rate.airtime(RTS_OCTETS) + self.answer_time(self.rts_rate, ACK_OCTETS) + self.sifs.times(2);
+        let data = self.rate_to(station, rider.to).airtime(self.psdu(station));
+        self.stations[station].riding > 1 && data >= handshake.times(WORTH_AN_RTS)
     }
     /// Whether an ear receives any part of an aggregate without collision. For its receiver each frame is evaluated and
     /// marked; for others one intact frame suffices.

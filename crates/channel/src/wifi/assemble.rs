@@ -39,7 +39,9 @@ impl Rates {
         let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
         let data = config.phy.rate(config.rate).map_err(|why| ConfigError::Rate { what: "data", why })?;
         let rts = config.rts_rate.map(|r| rate("RTS", r)).transpose()?;
-        let rts = rts.unwrap_or_else(|| data.answered_at(basic));
+        // Who adapts may talk to stations that read nothing faster.
+        let usual = if config.adapts { phy.slowest_of(basic) } else { data.answered_at(basic) };
+        let rts = rts.unwrap_or(usual);
         let answer = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
         let cts = answer.unwrap_or_else(|| rts.answered_at(basic));
         let broadcast = config.broadcast_rate.map(|r| rate("broadcast", r)).transpose()?;

@@ -93,7 +93,7 @@ pub struct Handling {
     /// radiotap's "no ACK" flag).
     pub no_ack: bool,
     /// If not acknowledged, it is after all where it gains the medium: a collision of a burst then costs its first frame, and widens the
-    /// contention window. The Duration field covers what waits of the burst (802.11-2007, 7.2.1.1). An aggregate with it follows an RTS.
+    /// contention window. The Duration field covers what waits of the burst (802.11-2007, 7.2.1.1). A long aggregate with it follows an RTS.
     pub guarded: bool,
     /// It may follow the frame before it within one TXOP, if the limit has room.
     pub txop: bool,

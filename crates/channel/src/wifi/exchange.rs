@@ -93,7 +93,7 @@ impl Wifi {
         self.fec.is_some_and(|fec| fec.frames == FecFrames::All)
     }
     /// Maximum airtime of the response to a frame sent at `rate`.
-    fn answer_time(&self, rate: PhyRate, octets: usize) -> Span {
+    pub(super) fn answer_time(&self, rate: PhyRate, octets: usize) -> Span {
         self.answer_to(rate).airtime(self.on_air(octets, self.codes_answers()))
     }
     /// Whether the frame at `place` may follow at SIFS after `end` in the same TXOP.
@@ -109,7 +109,7 @@ impl Wifi {
         self.stations[station].chosen.unwrap_or(self.data_rate)
     }
     /// The rate of data frames from `station` to `to`.
-    fn rate_to(&self, station: usize, to: usize) -> PhyRate {
+    pub(super) fn rate_to(&self, station: usize, to: usize) -> PhyRate {
         if to == station { self.broadcast_rate } else { self.rate_chosen(station) }
     }
     /// The expected rate of a frame from `station` to `to`: rate control's best.

@@ -160,6 +160,8 @@ impl PacedLine {
                     return true;
                 };
                 let mut connection = call.read(now, &self.buffer[..octets]);
+                // What a modem says is nothing of the other end's.
+                self.heard = (call.is_connected() && !connection.is_empty()).then_some(now);
                 if !connection.is_empty() {
                     take(&mut connection);
                 }

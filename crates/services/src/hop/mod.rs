@@ -40,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use sure::Sure;
 use types::{Lent, earlier};
-use wavelane_base::{Class, Instant, Octets, Wakeup};
+use wavelane_base::{Class, Instant, Octets, Rate, Wakeup};
 use wavelane_transport::{Bulk, PathView};
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
 use withhold::{Bypass, Offers};
@@ -52,6 +52,8 @@ const STRAYS_MAX: usize = 64;
 pub struct Hop {
     config: HopConfig,
     path: PathView,
+    /// What its neighbour's last turn carried, where turns are noted.
+    turn_rate: Option<Rate>,
     flows: BTreeMap<FlowName, Flow>,
     /// Flows that are not `Done`.
     live: usize,
@@ -104,6 +106,7 @@ impl Hop {
             lent: Lent { flows: config.flows_max, pool: config.pool },
             config,
             path: PathView::default(),
+            turn_rate: None,
             flows: BTreeMap::new(),
             live: 0,
             done: VecDeque::new(),

@@ -20,8 +20,12 @@ use wavelane_wire::frame::FlowName;
 pub(super) const GRANT_MAX: u64 = 1 << 20;
 /// ... and what is granted on slow lanes too: a turn costs a pause, of two small frames at the least.
 const GRANT_MIN: u64 = 128 << 10;
+/// The same to a neighbour whose turns are known to take long.
+const GRANT_MIN_SLOW: u64 = 16 << 10;
 /// How long a turn takes: short transfers of others wait for its end.
 const TURN: Span = Span::from_millis(100);
+/// A shorter one counts as one of this length.
+const TURN_NOTED_MIN: Span = Span::from_millis(1);
 /// A flow whose first bytes up to here are all that it asks for is a short transfer.
 const SHORT: u64 = 128 << 10;
 /// Bytes that flows may take without a grant: this many at once ...
@@ -197,7 +201,13 @@ impl Hop {
         self.config.block.map_or_else(|| self.turn_by_time(), Octets::get)
     }
     fn turn_by_time(&self) -> u64 {
-        self.path.rate.octets_in(TURN).get().clamp(GRANT_MIN, GRANT_MAX)
+        let (rate, least) = self.turn_rate.map_or((self.path.rate, GRANT_MIN), |rate| (rate, GRANT_MIN_SLOW));
+        rate.min(self.path.rate).octets_in(TURN).get().clamp(least, GRANT_MAX)
+    }
+    /// What the last turn of the neighbour's carried: turns are shares of the medium's time, whatever rate each sender has.
+    pub fn note_turn(&mut self, octets: u64, took: Span) {
+        self.turn_rate =
+            Some(Rate::of(Octets::new(octets), took.max(TURN_NOTED_MIN))).filter(|_| octets > 0 || took >= TURN);
     }
 
     /// Whether a flow's sender asks for the flow's first bytes alone.

@@ -160,7 +160,7 @@ impl Engine {
         let slot = &self.channels[channel];
         let room = slot.medium.bulk_room(station);
         let (node, ports) = &slot.ends[station];
-        let Some(port) = ports.iter().copied().find(|port| *port != NOWHERE) else { return };
+        let Some(port) = ports.iter().copied().find(|port| *port < INSIDE) else { return };
         let node = *node;
         if let Node::Gateway(gateway) = &mut self.nodes[node.0]
             && gateway.set_radio_room(port, room)
