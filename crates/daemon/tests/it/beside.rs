@@ -81,20 +81,23 @@ fn what_other_programs_take_away_is_put_back_and_told() {
         ("nft flush ruleset", "wavelane_closed"),
         ("iptables -t raw -F; iptables -t raw -X", "that hold SYNs"),
         ("iptables -t raw -F PREROUTING", "that hold SYNs"),
-        ("ip link set wavelane0 down", "the packet door's device"),
-        ("ip address flush dev wavelane0", "the packet door's device"),
-        ("ip link set wavelane0 mtu 1300", "the packet door's device"),
-        ("sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wavelane0.rp_filter=1", "the packet door's device"),
+        ("ip link set wavelane0 down", "the device wavelane0, its MTU or its addresses"),
+        ("ip address flush dev wavelane0", "the device wavelane0, its MTU or its addresses"),
+        ("ip link set wavelane0 mtu 1300", "the device wavelane0, its MTU or its addresses"),
+        (
+            "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wavelane0.rp_filter=1",
+            "settings of the device wavelane0",
+        ),
         // Too small for IPv6, which goes from the device with all that it had of it.
-        ("ip link set wavelane0 mtu 900", "the packet door's device"),
+        ("ip link set wavelane0 mtu 900", "the device wavelane0, its MTU or its addresses"),
         // More than ours, which would be followed instead.
         (
             "ip route add 10.3.0.0/25 via 10.2.0.2 table 4781; ip route add blackhole 10.3.0.2 table 4781; ip -6 route add fd00:3::/64 via fd00:2::2 metric 5 table 4781",
             "routes in our tables",
         ),
         ("ip route add default via 10.2.0.2 metric 3 table 4780", "routes in our tables"),
-        ("ip link del wavelane0", "the packet door's device"),
-        ("ip link del wavelane0; ip tuntap add wavelane0 mode tun", "the packet door's device"),
+        ("ip link del wavelane0", "the device wavelane0, its MTU or its addresses"),
+        ("ip link del wavelane0; ip tuntap add wavelane0 mode tun", "the device wavelane0, its MTU or its addresses"),
     ] {
         let before = a.counter("state_put_back");
         world.sh(&world.a, damage);
