@@ -1,40 +1,31 @@
 //! The rate of a shaper in front of a link of variable rate, from one-way delay and carried rate.
 //!
-//! A queue behind the shaper shows as delay. The rate is steered so that the delay stays a little above its baseline: a link whose queue
-//! is empty idles at times, and one whose queue is long makes others wait. What the delay exceeds its goal by moves the rate in
-//! proportion, and so does its change, which is the difference of both rates: before the queue is long, the shaper is as slow as the
-//! link. When idle it returns to a middle rate. Only differences of delays are used, so the two clocks need no common offset, only equal
-//! rates.
+//! The rules are those that users of `cake-autorate` run on LTE and satellite links: a queue behind the shaper shows as
+//! delay, and the shaper is set below the carried rate; under load without delay it increases gradually; when idle it
+//! returns to a middle rate. Only differences of delays are used, so the two clocks need no common offset, only equal rates.
 
-use wavelane_base::maths::exponential;
-use wavelane_base::{Instant, Octets, Rate, Span};
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Rate, Span};
 
-/// The baseline follows a rise at this rate, per second, and a fall at once, by this share per sample.
-const BASELINE_UP: f64 = 0.02;
+/// Samples in the detection window, and how many of them must be above the threshold.
+const WINDOW: usize = 6;
+const DETECTIONS: usize = 3;
+/// Smoothing factors of the baseline for a rise and for a fall.
+const BASELINE_UP: f64 = 0.001;
 const BASELINE_DOWN: f64 = 0.9;
 /// Share of the shaper's rate from which the link counts as loaded.
 const LOADED: f64 = 0.75;
-/// The goal, as a share of the rise that counts as a queue: the rest is for what comes before an answer is here.
-const GOAL: f64 = 1.0 / 3.0;
-/// No goal is lower, in milliseconds: timestamps may be whole ones.
-const GOAL_LEAST_MS: f64 = 2.0;
-/// How fast the rate changes, per second, where the delay is off by its goal; how fast it grows and falls at the most.
-const GAIN: f64 = 2.0;
-const GROWTH: f64 = 2.0;
-const FALL: f64 = 10.0;
-/// What a millisecond of change does, and a change at the most: a shaper twice as fast as the link adds a millisecond in each, and is to be
-/// half as fast after some forty; with few samples, no sooner than after two.
-const CHANGE: f64 = 0.025;
-const CHANGE_MOST: f64 = 0.7;
-/// Samples further apart say nothing of the change between.
-const APART: Span = Span::from_millis(200);
+/// What is left of the carried rate after a cut, so that the queue drains, and of the shaper's own: that much at the
+/// threshold, the lesser at thrice of it.
+const CARRIED_KEPT: f64 = 0.9;
+const CUT: (f64, f64) = (0.99, 0.75);
+/// What a loaded sample without any rise adds; the closer to the threshold, the less.
+const GROWTH: f64 = 0.04;
+/// Hold time after a cut: samples in flight still reflect the old rate.
+const AFTER_CUT: Span = Span::from_millis(300);
 /// When idle, the rate moves towards the middle at this interval, by this fraction.
 const RETURN_EVERY: Span = Span::from_secs(1);
 const RETURN: f64 = 0.01;
-/// Questions take this share of the rate, but are asked no more often and no more rarely than this.
-const QUESTIONS: u64 = 100;
-const OFTEN: Span = Span::from_millis(10);
-const RARELY: Span = Span::from_millis(50);
 /// Without a sample for this long, the middle rate is used.
 pub const SILENCE: Span = Span::from_secs(5);
 
@@ -47,7 +38,7 @@ pub struct AutorateTerms {
     pub middle: Rate,
     /// Maximum rate.
     pub most: Rate,
-    /// Rise of the one-way delay above its baseline that counts as a queue: it is kept below that.
+    /// Rise of the one-way delay above its baseline that counts as a queue.
     pub rise: Span,
 }
 
@@ -60,8 +51,9 @@ pub struct Autorate {
     terms: AutorateTerms,
     rate: f64,
     baseline_ms: Option<f64>,
-    /// When the latest sample was asked for, and its rise in milliseconds.
-    last: Option<(Instant, f64)>,
+    /// The latest rises, in milliseconds.
+    rises: VecDeque<f64>,
+    cut: Option<Instant>,
     returned: Instant,
     heard: Instant,
 }
@@ -72,7 +64,7 @@ impl Autorate {
         let most = terms.most.max(terms.least);
         let terms = AutorateTerms { most, middle: terms.middle.clamp(terms.least, most), ..terms };
         let rate = terms.middle.as_bps() as f64;
-        Self { terms, rate, baseline_ms: None, last: None, returned: now, heard: now }
+        Self { terms, rate, baseline_ms: None, rises: VecDeque::new(), cut: None, returned: now, heard: now }
     }
 
     /// The rate for the shaper.
@@ -80,49 +72,43 @@ impl Autorate {
         Rate::from_bps(self.rate as u64)
     }
 
-    /// How long after a question of so many octets the next one is asked.
-    pub fn ask_every(&self, octets: u64) -> Span {
-        self.rate().max(Rate::from_bps(1)).time_for(Octets::new(octets * QUESTIONS)).clamp(OFTEN, RARELY)
-    }
-
-    /// Processes a probe: when it was asked for, its one-way delay in milliseconds, up to a constant, and the shaper's recent output rate.
-    /// Returns the new rate.
-    pub fn sample(&mut self, now: Instant, asked: Instant, delay_ms: f64, carried: Rate) -> Rate {
+    /// Processes a probe: its one-way delay in milliseconds, up to a constant, and the shaper's recent output rate. Returns
+    /// the new rate.
+    pub fn sample(&mut self, now: Instant, delay_ms: f64, carried: Rate) -> Rate {
         if !delay_ms.is_finite() {
             return self.rate();
         }
         self.heard = now;
-        let before = self.last.filter(|(at, _)| asked > *at && asked.since(*at) <= APART);
-        let apart_s = before.map_or(0.0, |(at, _)| asked.since(at).as_secs_f64());
         let baseline = self.baseline_ms.get_or_insert(delay_ms);
         let rise = delay_ms - *baseline;
-        *baseline += rise * if rise > 0.0 { BASELINE_UP * apart_s } else { BASELINE_DOWN };
-        let rise = rise.max(0.0);
-        if self.last.is_none_or(|(at, _)| asked > at) {
-            self.last = Some((asked, rise));
+        *baseline += rise * if rise > 0.0 { BASELINE_UP } else { BASELINE_DOWN };
+        if self.rises.len() == WINDOW {
+            self.rises.pop_front();
         }
-        if let Some((_, earlier)) = before {
-            self.steer(now, (rise, rise - earlier), apart_s, carried.as_bps() as f64);
+        self.rises.push_back(rise);
+        let carried = carried.as_bps() as f64;
+        if self.cut.is_none_or(|cut| now.since(cut) >= AFTER_CUT) {
+            self.move_rate(now, carried);
         }
         self.rate = self.rate.clamp(self.terms.least.as_bps() as f64, self.terms.most.as_bps() as f64);
         self.rate()
     }
 
-    fn steer(&mut self, now: Instant, (rise, change): (f64, f64), apart_s: f64, carried: f64) {
-        let goal = (GOAL * self.terms.rise.as_secs_f64() * 1e3).max(GOAL_LEAST_MS);
-        let level = (GAIN * (1.0 - rise / goal)).clamp(-FALL, GROWTH) * apart_s;
-        let is_loaded = carried >= LOADED * self.rate;
-        if !is_loaded && level >= 0.0 {
-            if now.since(self.returned) >= RETURN_EVERY {
-                self.return_to_middle(now);
-            }
-            return;
+    fn move_rate(&mut self, now: Instant, carried: f64) {
+        let threshold = self.terms.rise.as_secs_f64() * 1e3;
+        let mean = self.rises.iter().sum::<f64>() / self.rises.len().max(1) as f64;
+        if self.rises.iter().filter(|rise| **rise > threshold).count() >= DETECTIONS {
+            let severity = ((mean - threshold) / (2.0 * threshold)).clamp(0.0, 1.0);
+            let kept = CUT.0 - (CUT.0 - CUT.1) * severity;
+            self.rate = (self.rate * kept).min((carried * CARRIED_KEPT).max(self.rate * CUT.1));
+            (self.cut, self.returned) = (Some(now), now);
+            self.rises.clear();
+        } else if carried >= LOADED * self.rate {
+            self.rate *= 1.0 + GROWTH * (1.0 - (mean / threshold).clamp(0.0, 1.0));
+            self.returned = now;
+        } else if now.since(self.returned) >= RETURN_EVERY {
+            self.return_to_middle(now);
         }
-        self.returned = now;
-        // Without load of ours the delay's change is not ours.
-        let most = apart_s * 1e3;
-        let slope = if is_loaded { (CHANGE_MOST / most).min(CHANGE) * change.clamp(-most, most) } else { 0.0 };
-        self.rate *= exponential(level - slope);
     }
 
     fn return_to_middle(&mut self, now: Instant) {
@@ -135,7 +121,8 @@ impl Autorate {
     /// Time passed without a sample. Returns the new rate.
     pub fn silent(&mut self, now: Instant) -> Rate {
         if now.since(self.heard) >= SILENCE {
-            (self.baseline_ms, self.last) = (None, None);
+            self.rises.clear();
+            self.baseline_ms = None;
             self.rate = self.terms.middle.as_bps() as f64;
         }
         self.rate()
