@@ -23,7 +23,7 @@ const SILENT: Span = Span::from_millis(250);
 const OFFER_AGAIN: Span = Span::from_millis(50);
 /// Maximum duration of a turn, even if bytes still arrive: a megabyte at 500 kbit/s.
 const LONGEST: Span = Span::from_secs(16);
-/// The same in cells with aggregates while others wait.
+/// The same in cells with aggregates: who needs more asks again.
 const LONGEST_BESIDE: Span = SILENT;
 
 /// How many large blocks are received at once.
