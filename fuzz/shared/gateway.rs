@@ -3,7 +3,7 @@
 //! from the inside.
 
 use wavelane_base::{FrameMeta, Instant, Machine, Octets, PortId, ReadOutcome, Seed, Span, Streams};
-use wavelane_gateway::{Config, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
+use wavelane_gateway::{Config, Gateway, GatewayEvent, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use wavelane_transport::session::{PeerKeys, Sessions, SessionsConfig, Way, public_key};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 
@@ -173,17 +173,17 @@ impl World {
     fn settle(&mut self) {
         while let Some(event) = self.gateway.poll_event() {
             match event {
-                Event::Incoming { flow, .. } => {
+                GatewayEvent::Incoming { flow, .. } => {
                     self.gateway.accept(self.now, flow);
                     self.reached.flows += 1;
                     self.flows.push(flow);
                 }
-                Event::Readable(flow) => {
+                GatewayEvent::Readable(flow) => {
                     while let ReadOutcome::Data(n) = self.gateway.read(self.now, flow, &mut [0; 1500]) {
                         self.reached.octets += n as u64;
                     }
                 }
-                Event::Refused(gone, _) | Event::Reset(gone, _) | Event::Closed(gone) => {
+                GatewayEvent::Refused(gone, _) | GatewayEvent::Reset(gone, _) | GatewayEvent::Closed(gone) => {
                     self.flows.retain(|f| *f != gone)
                 }
                 _ => {}

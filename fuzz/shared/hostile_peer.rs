@@ -14,7 +14,8 @@ use wavelane_base::{
     Streams,
 };
 use wavelane_gateway::{
-    Config, Controller, EdgeConfig, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId, Reason, Withholding,
+    Config, Controller, EdgeConfig, Gateway, GatewayEvent, LaneConfig, PacketConfig, PeerConfig, PeerId, Reason,
+    Withholding,
 };
 use wavelane_transport::session::{
     Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, Way, digest_of, public_key,
@@ -296,20 +297,20 @@ impl<'a> World<'a> {
     fn own_hub(&mut self, buf: &mut [u8]) {
         while let Some(event) = self.hub.poll_event() {
             match event {
-                Event::Incoming { flow, .. } if self.flows.len() % 7 == 6 => {
+                GatewayEvent::Incoming { flow, .. } if self.flows.len() % 7 == 6 => {
                     self.hub.refuse(self.now, flow, Reason::Refused);
                 }
-                Event::Incoming { flow, .. } => {
+                GatewayEvent::Incoming { flow, .. } => {
                     self.hub.accept(self.now, flow);
                     self.reached.flows += 1;
                     self.flows.push(flow);
                 }
-                Event::Readable(flow) if flow != self.transfer => {
+                GatewayEvent::Readable(flow) if flow != self.transfer => {
                     while let ReadOutcome::Data(n) = self.hub.read(self.now, flow, &mut [0; 1500]) {
                         self.reached.octets += n as u64;
                     }
                 }
-                Event::Refused(gone, _) | Event::Reset(gone, _) | Event::Closed(gone) => {
+                GatewayEvent::Refused(gone, _) | GatewayEvent::Reset(gone, _) | GatewayEvent::Closed(gone) => {
                     assert!(gone != self.transfer, "the honest transfer ended: {event:?}");
                     self.flows.retain(|f| *f != gone);
                 }
@@ -335,11 +336,11 @@ impl<'a> World<'a> {
         let Node { gateway, flows, read } = &mut self.honest[which];
         while let Some(event) = gateway.poll_event() {
             match event {
-                Event::Incoming { flow, .. } => {
+                GatewayEvent::Incoming { flow, .. } => {
                     gateway.accept(now, flow);
                     flows.push(flow);
                 }
-                Event::Readable(flow) => {
+                GatewayEvent::Readable(flow) => {
                     let mut bytes = [0; 1500];
                     while let ReadOutcome::Data(n) = gateway.read(now, flow, &mut bytes) {
                         if which == 0 && flows.first() == Some(&flow) {

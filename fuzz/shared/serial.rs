@@ -2,7 +2,7 @@
 //! our own. Nothing panics, what goes up is an IP packet while the link is up, and what waits is bounded.
 
 use wavelane_base::{Instant, Seed, Span};
-use wavelane_serial::ppp::Event;
+use wavelane_serial::ppp::PppEvent;
 use wavelane_serial::{Framer, Framing, Line, LineConfig};
 use wavelane_wire::serial::hdlc::{self, Style};
 use wavelane_wire::serial::ppp::{Code, Control, protocol};
@@ -107,7 +107,7 @@ impl Driver<'_> {
             }
         }
         while let Some(event) = self.line.poll_event() {
-            self.was_up |= matches!(event, Event::Up(_));
+            self.was_up |= matches!(event, PppEvent::Up(_));
         }
         assert!(!self.line.is_up() || self.line.agreed().is_some());
     }

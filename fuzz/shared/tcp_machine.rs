@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{Ecn, Instant, ReadOutcome, Span};
-use wavelane_tcp::{Config, CongestionControl, Connection, Numbers, PACKET_ROOM, Quirks, SlowStartExit, State};
+use wavelane_tcp::{
+    Config, CongestionControl, Connection, ConnectionState, Numbers, PACKET_ROOM, Quirks, SlowStartExit,
+};
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
@@ -163,7 +165,7 @@ impl Driver {
             2 => Flags::ACK.with(Flags(step[1] & 0xc9)),
             _ => Flags(step[1]),
         };
-        let opening = self.tcp.state() == State::SynSent;
+        let opening = self.tcp.state() == ConnectionState::SynSent;
         let expected = self.acked.filter(|_| !opening).unwrap_or(PEER);
         let (seq, ack) = (near(expected, 2), near(self.high, 4));
         let mut sack = SackBlocks::default();
@@ -190,7 +192,7 @@ impl Driver {
         let mut buf = [0; 2_048];
         let Ok(len) = packet.emit(&mut buf) else { return };
         self.tcp.handle_segment(self.now, &TcpPacket::parse(&buf[..len]).expect("what was written can be read"));
-        if opening && self.tcp.state() != State::SynSent {
+        if opening && self.tcp.state() != ConnectionState::SynSent {
             self.irs = seq;
             // Scaled only if both sides offered it.
             self.shift *= u8::from(options.window_scale.is_some());

@@ -14,9 +14,9 @@ pub mod serial;
 pub mod wifi;
 
 pub use cable::{
-    Cable, CableConfig, Cause, CoDelTimes, ConfigError, Counters, DelayTrace, Direction, DirectionConfig, Discipline,
-    Event, Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, RateTrace, Reorder, Source, Tally, Then,
-    TraceError,
+    Cable, CableConfig, CableEvent, Cause, CoDelTimes, ConfigError, Counters, DelayTrace, Direction, DirectionConfig,
+    Discipline, Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, RateTrace, Reorder, Source, Tally,
+    Then, TraceError,
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
 pub use pair::{PAIR_QUEUE_MAX, PairCounters};

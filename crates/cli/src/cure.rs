@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use wavelane_daemon::shaper::cure::{
-    Found, GOOD_MS, Proposed, Target, Wish, apply, file_text, interface_towards, means_here, propose, reflector_at,
+    GOOD_MS, Measured, Proposed, Target, Wish, apply, file_text, interface_towards, means_here, propose, reflector_at,
     refuse_taken, refuse_unknown, undo,
 };
 use wavelane_probe::document::ProbeDocument;
@@ -135,7 +135,7 @@ fn reflector(target: SocketAddr) -> Result<Target, Failure> {
 /// What a direction's phase says, if it was measured.
 fn wish(document: &ProbeDocument, phase: &str, interface: String) -> Option<Wish> {
     let figures = document.phases.iter().find(|p| p.phase == phase)?;
-    let found = Found { rise_ms: figures.rise_ms?, goodput_bps: figures.goodput_bps? };
+    let found = Measured { rise_ms: figures.rise_ms?, goodput_bps: figures.goodput_bps? };
     Some(Wish { interface, inwards: phase == "down", found })
 }
 

@@ -15,7 +15,7 @@ use wavelane_probe::document::ProbeDocument;
 use wavelane_probe::limits::Limits;
 use wavelane_probe::names::look_up;
 use wavelane_probe::nq::{self, HttpPlan, Trust};
-use wavelane_probe::plan::{Kind, Length, Measurement, Plan, milliseconds, seconds};
+use wavelane_probe::plan::{Length, Measurement, Plan, StageKind, milliseconds, seconds};
 use wavelane_probe::{ProbeError, drive, figures, load_allowed, packet, serve};
 
 const EXAMPLES: &str = include_str!("examples/probe.txt");
@@ -206,21 +206,21 @@ pub(crate) fn resolve(target: &str, stop: &AtomicBool) -> Result<SocketAddr, Fai
     found.first().copied().ok_or_else(|| Failure::refused(format!("cannot find '{target}': it has no address")))
 }
 
-fn stages(args: &MeasureArgs) -> Result<Vec<(Kind, Length)>, Failure> {
+fn stages(args: &MeasureArgs) -> Result<Vec<(StageKind, Length)>, Failure> {
     let idle = seconds(args.idle_seconds.into());
-    let mut stages = vec![(Kind::Idle, idle)];
+    let mut stages = vec![(StageKind::Idle, idle)];
     for (i, word) in args.phases.iter().enumerate() {
         if i > 0 {
-            stages.push((Kind::Rest, seconds(REST_S)));
+            stages.push((StageKind::Rest, seconds(REST_S)));
         }
-        let kind = [Kind::Down, Kind::Up, Kind::Both].into_iter().find(|kind| kind.word() == word);
+        let kind = [StageKind::Down, StageKind::Up, StageKind::Both].into_iter().find(|kind| kind.word() == word);
         let kind = kind.ok_or_else(|| Failure::refused(format!("no phase '{word}'")))?;
         if stages.iter().any(|(known, _)| *known == kind) {
             return Err(Failure::refused(format!("--phases names '{word}' twice: name each once")));
         }
         stages.push((kind, seconds(args.seconds.into())));
     }
-    stages.extend([(Kind::Rest, seconds(REST_S)), (Kind::After, idle)]);
+    stages.extend([(StageKind::Rest, seconds(REST_S)), (StageKind::After, idle)]);
     Ok(stages)
 }
 

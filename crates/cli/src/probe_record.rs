@@ -8,7 +8,7 @@ use std::path::Path;
 use wavelane_probe::document::{PhaseFigures, ProbeDocument, goodput_curve, points};
 use wavelane_probe::export;
 use wavelane_probe::nq::HttpPlan;
-use wavelane_probe::plan::{Kind, Length, Measurement, Plan};
+use wavelane_probe::plan::{Length, Measurement, Plan, StageKind};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
 use wavelane_run::shell;
 
@@ -108,21 +108,21 @@ fn ms(span: Length) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-fn said(kind: Kind) -> &'static str {
+fn said(kind: StageKind) -> &'static str {
     match kind {
-        Kind::Idle => "before",
-        Kind::Down => "download",
-        Kind::Up => "upload",
-        Kind::Both => "both",
-        Kind::Rest => "in between",
-        Kind::After => "after",
+        StageKind::Idle => "before",
+        StageKind::Down => "download",
+        StageKind::Up => "upload",
+        StageKind::Both => "both",
+        StageKind::Rest => "in between",
+        StageKind::After => "after",
     }
 }
 
 fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
     let all = points(measured);
-    let kinds = [Kind::Idle, Kind::Down, Kind::Up, Kind::Both, Kind::Rest, Kind::After];
-    let curve = |kind: Kind| {
+    let kinds = [StageKind::Idle, StageKind::Down, StageKind::Up, StageKind::Both, StageKind::Rest, StageKind::After];
+    let curve = |kind: StageKind| {
         let of = || all.iter().filter(move |p| p.kind == kind && p.dscp == 0);
         PageCurve {
             name: said(kind).into(),
@@ -197,7 +197,7 @@ fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
 }
 
 /// The distribution of a phase's round trips, lost ones counted in the whole.
-fn share(all: &[wavelane_probe::document::Point], kind: Kind) -> Option<PageCurve> {
+fn share(all: &[wavelane_probe::document::Point], kind: StageKind) -> Option<PageCurve> {
     let of: Vec<Option<f64>> = all.iter().filter(|p| p.kind == kind && p.dscp == 0).map(|p| p.rtt_ms).collect();
     let mut answered: Vec<f64> = of.iter().filter_map(|rtt| *rtt).filter(|rtt| *rtt > 0.0).collect();
     answered.sort_by(f64::total_cmp);
@@ -309,14 +309,14 @@ pub(crate) fn rerun_http(target: &str, plan: &HttpPlan, ca: Option<&Path>) -> St
 
 fn common(
     target: &str,
-    stages: &[(Kind, Length)],
+    stages: &[(StageKind, Length)],
     streams: usize,
     congestion: &str,
     hops: bool,
     vantage: &Option<(String, SocketAddr)>,
 ) -> String {
     let mut line = format!("wavelane probe {}", shell(target));
-    let loads: Vec<&(Kind, Length)> = stages.iter().filter(|(kind, _)| kind.ways() != (false, false)).collect();
+    let loads: Vec<&(StageKind, Length)> = stages.iter().filter(|(kind, _)| kind.ways() != (false, false)).collect();
     let words: Vec<&str> = loads.iter().map(|(kind, _)| kind.word()).collect();
     let whole = |span: &Length| span.as_millis() / 1_000;
     let _ = write!(line, " --phases {}", words.join(","));

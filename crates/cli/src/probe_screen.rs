@@ -16,7 +16,7 @@ use std::io::{IsTerminal, Stderr, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_probe::drive::View;
-use wavelane_probe::plan::{Kind, Length};
+use wavelane_probe::plan::{Length, StageKind};
 
 /// Between lines where there is no terminal, in seconds.
 const LINE_S: f64 = 5.0;
@@ -73,17 +73,17 @@ pub(crate) fn take() -> Option<Terminal<CrosstermBackend<Stderr>>> {
 pub(crate) struct Screen {
     picture: Picture,
     terminal: Option<Terminal<CrosstermBackend<Stderr>>>,
-    said: Option<(Kind, f64)>,
+    said: Option<(StageKind, f64)>,
 }
 
-fn doing(kind: Kind) -> &'static str {
+fn doing(kind: StageKind) -> &'static str {
     match kind {
-        Kind::Idle => "idle, before the load",
-        Kind::Down => "download",
-        Kind::Up => "upload",
-        Kind::Both => "download and upload",
-        Kind::Rest => "letting queues run empty",
-        Kind::After => "idle, after the load",
+        StageKind::Idle => "idle, before the load",
+        StageKind::Down => "download",
+        StageKind::Up => "upload",
+        StageKind::Both => "download and upload",
+        StageKind::Rest => "letting queues run empty",
+        StageKind::After => "idle, after the load",
     }
 }
 
@@ -198,16 +198,16 @@ mod tests {
     use super::*;
     use ratatui::backend::TestBackend;
 
-    fn view(kind: Kind, at_s: f64, rtt_ms: Option<f64>) -> View {
-        let (down_bps, up_bps) = if kind == Kind::Down { (9.4e6, 0.0) } else { (0.0, 0.0) };
+    fn view(kind: StageKind, at_s: f64, rtt_ms: Option<f64>) -> View {
+        let (down_bps, up_bps) = if kind == StageKind::Down { (9.4e6, 0.0) } else { (0.0, 0.0) };
         View { kind, at_s, of_s: 40.0, down_bps, up_bps, rtt_ms, probes: (100, 98), streams: 4, connected: true }
     }
 
     #[test]
     fn the_screen_shows_phase_rates_delay_and_the_way_out() {
         let mut picture = Picture { target: "192.0.2.7".into(), of_s: 40.0, ..Picture::default() };
-        picture.add(&view(Kind::Idle, 1.0, Some(20.0)));
-        picture.add(&view(Kind::Down, 10.0, Some(312.0)));
+        picture.add(&view(StageKind::Idle, 1.0, Some(20.0)));
+        picture.add(&view(StageKind::Down, 10.0, Some(312.0)));
         for (width, height) in [(80, 24), (200, 60), (12, 4), (1, 1)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| picture.draw(frame)).unwrap();
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn the_plain_line_shows_the_screens_figures() {
         assert_eq!(
-            line(&view(Kind::Down, 10.04, Some(312.0))),
+            line(&view(StageKind::Down, 10.04, Some(312.0))),
             " 10.0 s of 40 s: download, 9.4 Mbit/s down, round trip 312.0 ms"
         );
-        assert!(line(&view(Kind::Idle, 0.0, None)).ends_with("no answer yet"));
+        assert!(line(&view(StageKind::Idle, 0.0, None)).ends_with("no answer yet"));
     }
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use wavelane_base::text;
 use wavelane_daemon::commands;
-use wavelane_daemon::status::{Lane, Peer, Report};
+use wavelane_daemon::status::{LaneReport, Peer, Report};
 
 /// How often Ctrl-C is looked for while nothing is due.
 const LOOK: Duration = Duration::from_millis(100);
@@ -221,7 +221,7 @@ fn of_peer(before: Option<&Peer>, p: &Peer, seconds: f64) -> Fields {
     ]
 }
 
-fn of_lane(before: Option<&Lane>, lane: &Lane, seconds: f64) -> Fields {
+fn of_lane(before: Option<&LaneReport>, lane: &LaneReport, seconds: f64) -> Fields {
     let t = lane.traffic;
     let state = match &lane.unused {
         None => "used",
@@ -246,14 +246,14 @@ fn flows(before: Option<&Report>, now: &Report, seconds: f64) -> Vec<Fields> {
     let earlier: BTreeMap<(&str, &str), (u64, u64)> = before
         .map(|before| before.flow_list.iter().map(|f| ((&*f.source, &*f.target), (f.out_bytes, f.in_bytes))).collect())
         .unwrap_or_default();
-    let moved = |f: &wavelane_daemon::status::Flow| {
+    let moved = |f: &wavelane_daemon::status::FlowReport| {
         let was = earlier.get(&(&*f.source, &*f.target)).copied();
         was.map_or(0, |was| (f.out_bytes + f.in_bytes).saturating_sub(was.0 + was.1))
     };
     let mut list: Vec<_> = now.flow_list.iter().collect();
     // Stable: equal ones stay in the document's order.
     list.sort_by_key(|f| std::cmp::Reverse(moved(f)));
-    let row = |f: &wavelane_daemon::status::Flow| {
+    let row = |f: &wavelane_daemon::status::FlowReport| {
         let was = earlier.get(&(&*f.source, &*f.target)).copied();
         [
             f.source.clone(),
@@ -276,11 +276,11 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use wavelane_daemon::status::{Flow, Traffic};
+    use wavelane_daemon::status::{FlowReport, Traffic};
 
     fn report(uptime_s: f64, received_bytes: u64) -> Report {
         let traffic = Traffic { received_bytes, sent_bytes: received_bytes / 10, ..Traffic::default() };
-        let lane = Lane { name: "lane 1".into(), by: "wwan0".into(), traffic, ..Lane::default() };
+        let lane = LaneReport { name: "lane 1".into(), by: "wwan0".into(), traffic, ..LaneReport::default() };
         let peer = |name: &str| Peer {
             name: name.into(),
             up: true,
@@ -290,13 +290,13 @@ mod tests {
             lanes: vec![lane.clone(), lane.clone()],
             ..Peer::default()
         };
-        let flow = |port: u16, out_bytes| Flow {
+        let flow = |port: u16, out_bytes| FlowReport {
             source: format!("10.1.0.2:{port}"),
             target: "10.3.0.2:80".into(),
             peer: "shore".into(),
             state: "open".into(),
             out_bytes,
-            ..Flow::default()
+            ..FlowReport::default()
         };
         let flow_list = vec![flow(1, 900_000_000), flow(2, received_bytes)];
         Report {

@@ -10,7 +10,9 @@
 use std::collections::VecDeque;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Seed, Span, Streams};
 use wavelane_door::Flows;
-use wavelane_gateway::{Choice, Config, EdgeConfig, Event, Gateway, LaneConfig, NextHop, PeerConfig, PeerId, Table};
+use wavelane_gateway::{
+    Choice, Config, EdgeConfig, Gateway, GatewayEvent, LaneConfig, NextHop, PeerConfig, PeerId, Table,
+};
 use wavelane_transport::session::public_key;
 
 /// As much as the door moves at once.
@@ -71,7 +73,7 @@ fn main() {
                 pipe.push_back((now + DELAY, 1 - side, segment, buf[..out.len].to_vec()));
             }
             while let Some(event) = node.poll_event() {
-                if let Event::Incoming { flow, .. } = event {
+                if let GatewayEvent::Incoming { flow, .. } = event {
                     node.accept(now, flow);
                     theirs = Some(flow);
                 }

@@ -1,7 +1,7 @@
 //! What a gateway tells a neighbour about its configuration, as far as it is that neighbour's business; and where the two contradict
 //! one another.
 
-use crate::config::{Config, Peer, Source, Ways, prefix_text, width};
+use crate::config::{Config, Directions, Peer, Source, prefix_text, width};
 use crate::keys;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -55,12 +55,12 @@ pub struct About {
     preshared: Option<bool>,
     /// Where the other's lanes come from, as it sees them.
     #[serde(default)]
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<SeenLane>,
 }
 
 /// Where one of the other's lanes comes from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SeenLane {
     /// The lane's number at the other.
     pub(crate) lane: u8,
     /// Its address and port.
@@ -80,7 +80,7 @@ impl About {
         let behind = || texts(&[peer.routes.as_slice(), peer.allow_sources.as_deref().unwrap_or_default()].concat());
         // Packets' sources are always looked at.
         let looks = keeps_sources || config.tun.is_some() || peer.allow_sources.is_some();
-        let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In).count();
+        let out = peer.lanes.iter().filter(|lane| lane.ways != Directions::In).count();
         Self {
             format: FORMAT.into(),
             name: config.name.clone(),

@@ -16,7 +16,7 @@ mod tables;
 mod text;
 
 pub(crate) use check::is_interface_name;
-pub use lane::{Lane, LaneSocket, Ways};
+pub use lane::{Directions, LaneSocket, PeerLane};
 pub(crate) use lane::{lane_key, lane_name};
 pub(crate) use lane_table::{LaneEnds, ethernet_ends, udp_ends};
 pub use line::Line;
@@ -27,7 +27,7 @@ pub(crate) use text::Document;
 
 use crate::device;
 use crate::keys::KeyError;
-use crate::medium::Medium;
+use crate::medium::MediumKind;
 use crate::rules;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -135,7 +135,7 @@ pub struct Peer {
     /// `host:port`, looked up at the start and whenever the peer is silent; `None` if it calls us.
     pub address: Option<String>,
     /// The lanes to it and from it; empty if there is one each way, by `listen` and to `address`.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<PeerLane>,
     /// How the lanes to it are used.
     pub choice: Choice,
     /// After this long without a datagram one is sent.
@@ -160,7 +160,7 @@ impl Peer {
         if self.lanes.is_empty() {
             return vec![(self.address.clone(), listen)];
         }
-        let out = self.lanes.iter().filter(|lane| lane.ways != Ways::In);
+        let out = self.lanes.iter().filter(|lane| lane.ways != Directions::In);
         out.map(|lane| (lane.address.clone(), lane.socket.as_ref().map_or(listen, |socket| socket.local))).collect()
     }
 }
@@ -375,15 +375,15 @@ impl Config {
         if peer.lanes.is_empty() {
             return vec![LaneConfig { controller: peer.controller, ..LaneConfig::new(PortId(0), at(0)) }];
         }
-        let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
-        let port = |of: &Lane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
-        let one = |(i, of): (usize, &Lane)| {
+        let out = peer.lanes.iter().filter(|lane| lane.ways != Directions::In);
+        let port = |of: &PeerLane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
+        let one = |(i, of): (usize, &PeerLane)| {
             let address = at(i).or_else(|| of.number());
             LaneConfig {
                 port: PortId(port(of) as u16),
                 address,
-                one_way: of.ways == Ways::Out,
-                carrier: of.socket.as_ref().map_or_else(|| Medium::default().carrier, LaneSocket::carrier),
+                one_way: of.ways == Directions::Out,
+                carrier: of.socket.as_ref().map_or_else(|| MediumKind::default().carrier, LaneSocket::carrier),
                 controller: peer.controller,
                 knobs: LaneKnobs {
                     start_rate: of.first_rate().filter(|_| peer.controller == Controller::Delay),

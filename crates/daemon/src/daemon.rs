@@ -42,13 +42,13 @@ use crate::keys;
 use crate::log::Log;
 use crate::metrics;
 use crate::names::Names;
+use crate::peer_addresses::PeerAddresses;
 use crate::routes::Routes;
 use crate::rules;
 use crate::serial;
 use crate::standing::Part;
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
-use crate::whereabouts::Whereabouts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -61,7 +61,7 @@ use wavelane_door::Door;
 use wavelane_gateway::Gateway;
 use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
-use wavelane_host::nfqueue::Held;
+use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::poller::{Poller, Ready, Watch};
 use wavelane_serial::Framing;
 
@@ -125,7 +125,7 @@ pub struct Daemon {
     /// The kernel's routing table, if that decides, and whether it could not be read last.
     routes: Option<Routes>,
     routes_unread: bool,
-    whereabouts: Whereabouts,
+    peer_addresses: PeerAddresses,
     epoch_keeper: epoch::Keeper,
     devices: Devices,
     /// See [`epoch::hold`].
@@ -140,7 +140,7 @@ pub struct Daemon {
     /// What the line of `[serial]` does.
     line: Option<serial::ip::Running>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
-    to_pass: Vec<Held>,
+    to_pass: Vec<HeldPacket>,
     /// When refused requests of each peer were last logged.
     denials_told: BTreeMap<usize, Instant>,
     /// When a refusal by each peer was last logged.
@@ -220,7 +220,7 @@ impl Daemon {
         let epoch = epoch::next(&config.state, wall_nanos());
         let epoch_keeper = epoch::Keeper::new(now, &config.state, &epoch);
         remarks.extend(epoch.remark);
-        let (whereabouts, remark) = Whereabouts::open(now, &config);
+        let (peer_addresses, remark) = PeerAddresses::open(now, &config);
         remarks.extend(remark);
         let mut gateway_config = config.to_gateway(&names.addresses());
         gateway_config.log_keys = key_log.is_some();
@@ -254,7 +254,7 @@ impl Daemon {
             names,
             routes,
             routes_unread: false,
-            whereabouts,
+            peer_addresses,
             epoch_keeper,
             devices: Devices::new(now, &config),
             _state_held: state_held,
@@ -391,7 +391,7 @@ impl Daemon {
         let others = [self.supervisor.deadline(), self.door.deadline(), self.control.deadline()];
         let by_tick = [
             self.names.deadline(),
-            self.whereabouts.deadline(),
+            self.peer_addresses.deadline(),
             self.epoch_keeper.deadline(),
             self.devices.deadline(),
             self.asked.deadline(),

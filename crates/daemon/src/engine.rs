@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use wavelane_base::{Instant, IpPrefix};
 use wavelane_door::{Engine, Refusal};
 use wavelane_gateway::Reason;
-use wavelane_host::nfqueue::{Held, NfQueue};
+use wavelane_host::nfqueue::{HeldPacket, NfQueue};
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::tcp::{self, Buffers, Tuning};
 
@@ -78,7 +78,7 @@ impl KernelEngine {
 }
 
 impl Engine for KernelEngine {
-    type Held = Held;
+    type Held = HeldPacket;
     type Fresh = TcpStream;
     type Kept = KernelSocket;
     type Socket<'a> = &'a mut KernelSocket;
@@ -110,12 +110,12 @@ impl Engine for KernelEngine {
         // Before an orderly end a close resets.
         drop(socket);
     }
-    fn let_go(&mut self, _: Instant, held: Held) {
+    fn let_go(&mut self, _: Instant, held: HeldPacket) {
         if let Some(queue) = self.queue() {
             let _ = queue.accept(held);
         }
     }
-    fn discard(&mut self, held: Held) {
+    fn discard(&mut self, held: HeldPacket) {
         if let Some(queue) = self.queue() {
             let _ = queue.discard(held);
         }

@@ -21,7 +21,7 @@ use wavelane_host::udp::UdpLane;
 pub(crate) type Port = Box<dyn media::Medium>;
 
 /// A row of the table.
-pub struct Kind {
+pub struct MediumRow {
     /// Its name in the file and for people.
     pub(crate) word: &'static str,
     /// What it does to a datagram.
@@ -46,8 +46,8 @@ pub struct Kind {
 
 const NO_PACKET_SOCKETS: &str = "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
 
-static KINDS: &[Kind] = &[
-    Kind {
+static MEDIA: &[MediumRow] = &[
+    MediumRow {
         word: "udp",
         carrier: Carrier::UDP,
         device: DeviceKind::Interface,
@@ -59,7 +59,7 @@ static KINDS: &[Kind] = &[
         remedy: |_| None,
         diagnose: Address::ip,
     },
-    Kind {
+    MediumRow {
         word: "ethernet",
         carrier: ether::CARRIER,
         device: DeviceKind::Interface,
@@ -71,7 +71,7 @@ static KINDS: &[Kind] = &[
         remedy: |error| ether::is_forbidden(error).then_some(NO_PACKET_SOCKETS),
         diagnose: |_| None,
     },
-    Kind {
+    MediumRow {
         word: "serial",
         carrier: serial::CARRIER,
         device: DeviceKind::SerialPort,
@@ -89,27 +89,27 @@ static KINDS: &[Kind] = &[
 
 /// A row of the table: UDP over either version of IP, unless the file names another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Medium(usize);
+pub struct MediumKind(usize);
 
-impl core::ops::Deref for Medium {
-    type Target = Kind;
-    fn deref(&self) -> &Kind {
-        &KINDS[self.0]
+impl core::ops::Deref for MediumKind {
+    type Target = MediumRow;
+    fn deref(&self) -> &MediumRow {
+        &MEDIA[self.0]
     }
 }
 
-impl Medium {
+impl MediumKind {
     /// That of a lane whose port is this, or that of `gateway.listen`.
     pub(crate) fn of(socket: Option<&LaneSocket>) -> Self {
         socket.map_or(Self::default(), |socket| socket.medium)
     }
 }
 
-impl<'de> Deserialize<'de> for Medium {
+impl<'de> Deserialize<'de> for MediumKind {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let word = String::deserialize(from)?;
-        KINDS.iter().position(|kind| kind.word == word).map(Self).ok_or_else(|| {
-            let known: Vec<String> = KINDS.iter().map(|kind| format!("`{}`", kind.word)).collect();
+        MEDIA.iter().position(|kind| kind.word == word).map(Self).ok_or_else(|| {
+            let known: Vec<String> = MEDIA.iter().map(|kind| format!("`{}`", kind.word)).collect();
             de::Error::custom(format!("unknown medium `{word}`, expected {}", known.join(" or ")))
         })
     }
@@ -117,12 +117,12 @@ impl<'de> Deserialize<'de> for Medium {
 
 /// What to do about a port that was refused for a reason of a medium's own.
 pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
-    KINDS.iter().find_map(|kind| (kind.remedy)(error))
+    MEDIA.iter().find_map(|kind| (kind.remedy)(error))
 }
 
 /// What to ask why nothing comes back from `address`, if any medium can.
 pub(crate) fn to_examine(address: Address) -> Option<SocketAddr> {
-    KINDS.iter().find_map(|kind| (kind.diagnose)(address))
+    MEDIA.iter().find_map(|kind| (kind.diagnose)(address))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use wavelane_host::udp::{Datagram, Destination, Sent};
 
 const NARROW: Carrier = Carrier { overhead: 1, mtu_floor: 64, mtu_max: 64, batch: 63, radio: None };
 
-pub(super) const PIPE: Kind = Kind {
+pub(super) const PIPE: MediumRow = MediumRow {
     word: "pipe",
     carrier: NARROW,
     device: DeviceKind::Interface,
@@ -24,7 +24,7 @@ pub(super) const PIPE: Kind = Kind {
 };
 
 fn socket(device: Option<String>) -> LaneSocket {
-    let medium = Medium(KINDS.iter().position(|kind| kind.word == "pipe").unwrap());
+    let medium = MediumKind(MEDIA.iter().position(|kind| kind.word == "pipe").unwrap());
     LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None, line: None, dial: None }
 }
 
@@ -113,9 +113,9 @@ fn a_row_of_the_table_is_a_medium() {
 fn the_words_are_the_files() {
     #[derive(Deserialize)]
     struct Table {
-        medium: Medium,
+        medium: MediumKind,
     }
-    for kind in KINDS {
+    for kind in MEDIA {
         let read: Table = toml::from_str(&format!("medium = \"{}\"", kind.word)).unwrap();
         assert_eq!(read.medium.word, kind.word);
     }

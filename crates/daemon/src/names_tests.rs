@@ -163,18 +163,18 @@ fn a_silent_lanes_name_is_looked_up_again() {
         Ok(vec![address(["192.0.2.1:1", "192.0.2.2:2"][moved]), address("[2001:db8::1]:1")])
     };
     let mut config = config(&["sat.example:1"]);
-    let lane = |name: &str, local: Option<&str>| crate::config::Lane {
+    let lane = |name: &str, local: Option<&str>| crate::config::PeerLane {
         address: Some(name.into()),
         socket: local.map(|local| crate::config::LaneSocket {
             local: address(local),
             device: None,
-            medium: crate::medium::Medium::default(),
+            medium: crate::medium::MediumKind::default(),
             priority: 0,
             mark: None,
             line: None,
             dial: None,
         }),
-        ..crate::config::Lane::default()
+        ..crate::config::PeerLane::default()
     };
     config.peers[0].address = None;
     config.peers[0].lanes = vec![lane("sat.example:1", None), lane("lte.example:1", None)];

@@ -5,7 +5,7 @@ mod help;
 mod lanes;
 mod serial;
 
-pub use flows::{FLOWS_SHOWN, Flow};
+pub use flows::{FLOWS_SHOWN, FlowReport};
 pub(crate) use lanes::kinds;
 pub use serial::Serial;
 
@@ -80,7 +80,7 @@ pub struct Peer {
     pub preferred_lane: Option<String>,
     /// Its lanes.
     #[serde(default)]
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<LaneReport>,
 }
 
 /// Datagrams sent and received, and their bytes on the medium: with the headers of IP and UDP where it is IP.
@@ -145,7 +145,7 @@ impl fmt::Display for Way {
 /// One lane to a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Lane {
+pub struct LaneReport {
     /// Its name in messages: its place among the peer's tables, or "lane", "lane (2)" and so on if it has none.
     #[serde(default)]
     pub name: String,
@@ -312,7 +312,7 @@ pub struct Report {
     pub pool_bytes: u64,
     /// Connections that cross the door now: those that moved most, at most [`FLOWS_SHOWN`] of them.
     #[serde(default)]
-    pub flow_list: Vec<Flow>,
+    pub flow_list: Vec<FlowReport>,
     /// The TCP door.
     pub door: Door,
     /// The packet door, if there is one.

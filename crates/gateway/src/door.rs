@@ -1,6 +1,6 @@
 //! A gateway as the far side of a door: its flows over links, and what it reports of them.
 
-use super::{Event, Gateway, OpenError, PeerId, Reason};
+use super::{Gateway, GatewayEvent, OpenError, PeerId, Reason};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, Instant};
 use wavelane_door::{FarSide, FlowEvent, Flows, NotOpened};
@@ -46,7 +46,7 @@ impl FarSide for Gateway {
     }
 }
 
-impl Event {
+impl GatewayEvent {
     /// What it tells a door, if it is about a flow.
     pub fn of_flow(&self) -> Option<FlowEvent> {
         Some(match *self {

@@ -18,7 +18,7 @@ const INSIDE: PortId = PortId(1);
 struct Doorway {
     gateway: Gateway,
     door: OwnDoor,
-    events: VecDeque<Event>,
+    events: VecDeque<GatewayEvent>,
 }
 
 impl Doorway {
@@ -59,7 +59,7 @@ impl Doorway {
 }
 
 impl Machine for Doorway {
-    type Event = Event;
+    type Event = GatewayEvent;
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         match port {
             LANES => self.gateway.handle_frame(now, port, frame, meta),
@@ -83,7 +83,7 @@ impl Machine for Doorway {
     fn poll_timeout(&self) -> Option<Wakeup> {
         Wakeup::earliest(self.gateway.poll_timeout(), self.door.poll_timeout())
     }
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<GatewayEvent> {
         self.events.pop_front()
     }
 }

@@ -17,7 +17,7 @@ use crate::neighbours::Side;
 use crate::relays::Asked;
 use crate::routing::Net;
 use crate::shares::{Arrivals, Labour, Lending};
-use crate::{Event, OpenError, PeerId};
+use crate::{GatewayEvent, OpenError, PeerId};
 use edge::{Edge, KEPT_FLOOR, Role};
 use ended::Ended;
 use scratch::Scratch;
@@ -176,7 +176,7 @@ impl Flows {
                 net.peers.blocks(peer).reset(name, Reason::Aborted);
             }
             self.forget(net, id);
-            net.peers.tell(Event::Reset(id, Reason::Aborted));
+            net.peers.tell(GatewayEvent::Reset(id, Reason::Aborted));
         }
     }
 
@@ -306,18 +306,18 @@ impl Flows {
             HopEvent::ProgressAgain(_) => self.edge_pauses(now, id),
             HopEvent::Accepted(_, answered) => self.accepted(net, now, id, (peer, name), answered),
             HopEvent::Progress(_, reach, word) => self.progressed(net, now, id, reach, word),
-            HopEvent::Ending(_) => net.peers.tell(Event::Ending(id)),
+            HopEvent::Ending(_) => net.peers.tell(GatewayEvent::Ending(id)),
             HopEvent::Readable(_) => {
                 if self.table.edge(id).is_some_and(|edge| edge.reach.finished) {
                     // The owner has already read to the end; the new way's end is consumed here.
                     self.finish_reading(net, now, (peer, name));
                 } else {
-                    net.peers.tell(Event::Readable(id));
+                    net.peers.tell(GatewayEvent::Readable(id));
                 }
             }
             HopEvent::Writable(_) => {
                 if self.table.edge(id).is_none() {
-                    net.peers.tell(Event::Writable(id));
+                    net.peers.tell(GatewayEvent::Writable(id));
                 } else {
                     self.replay(net, now, id);
                 }
@@ -408,7 +408,7 @@ impl Flows {
             Box::new(edge)
         });
         let flow = self.table.insert(side.0, side.1, edge);
-        net.peers.tell(Event::Incoming { flow, peer: side.0, source, target });
+        net.peers.tell(GatewayEvent::Incoming { flow, peer: side.0, source, target });
         Ok(None)
     }
 
@@ -458,7 +458,7 @@ impl Flows {
             return self.distrust(net, now, id, Deceit::Word);
         }
         let Some((sealed, role)) = self.table.edge(id).map(|edge| (edge.is_sealed(), edge.role)) else {
-            return net.peers.tell(Event::Accepted(id));
+            return net.peers.tell(GatewayEvent::Accepted(id));
         };
         // An answer for a flow that no relay carries needs no seal: the flow was asked for again.
         if let (true, false, Some(_), Role::Opener { target, peer, .. }) = (must_seal, sealed, answered, role)
@@ -466,7 +466,7 @@ impl Flows {
                 != net.peers.config().egress_key(target.ip())
         {
             self.counters.refused_seals += 1;
-            net.peers.tell(Event::Notice { peer: Some(peer), text: unsealed_notice(target) });
+            net.peers.tell(GatewayEvent::Notice { peer: Some(peer), text: unsealed_notice(target) });
             return self.abandon(net, id, Reason::Prohibited);
         }
         let Some(edge) = self.table.edge(id) else { return };
@@ -480,13 +480,17 @@ impl Flows {
                 // It was reopened before it was answered: bytes written earlier are sent first.
                 edge.start_from(0);
             }
-            [Event::Accepted(id), Event::Readable(id)].into_iter().for_each(|event| net.peers.tell(event));
+            [GatewayEvent::Accepted(id), GatewayEvent::Readable(id)]
+                .into_iter()
+                .for_each(|event| net.peers.tell(event));
             return self.replay(net, now, id);
         };
         if first {
             self.watch_vtx(net, now, id);
             // Octets may have overtaken the answer.
-            [Event::Accepted(id), Event::Readable(id)].into_iter().for_each(|event| net.peers.tell(event));
+            [GatewayEvent::Accepted(id), GatewayEvent::Readable(id)]
+                .into_iter()
+                .for_each(|event| net.peers.tell(event));
         }
         let Some(edge) = self.table.edge(id) else { return };
         let anew = edge.awaiting;
@@ -567,7 +571,7 @@ impl Flows {
         self.watch_anew(net, now, id);
         self.replay(net, now, id);
         // The owner's view of the lost way's bytes is void.
-        net.peers.tell(Event::Readable(id));
+        net.peers.tell(GatewayEvent::Readable(id));
     }
 
     /// Hands kept bytes to the current way as far as there is room, then the end, then wakes the writer.
@@ -603,7 +607,7 @@ impl Flows {
     fn wake_writer(&mut self, net: &mut Net, id: FlowId) {
         let share = self.share_kept(id);
         if self.table.edge(id).is_some_and(|edge| edge.wakes_writer(share)) {
-            net.peers.tell(Event::Writable(id));
+            net.peers.tell(GatewayEvent::Writable(id));
         }
     }
 
@@ -617,7 +621,7 @@ impl Flows {
     fn closed(&mut self, net: &mut Net, id: FlowId) {
         self.remember_ended(id, true);
         self.forget(net, id);
-        net.peers.tell(Event::Closed(id));
+        net.peers.tell(GatewayEvent::Closed(id));
     }
 
     /// The flow ends abnormally, unless both applications have everything.
@@ -628,7 +632,7 @@ impl Flows {
         let opening = self.table.edge(id).is_some_and(|edge| edge.opener_peer().is_some()) && !accepted;
         self.remember_ended(id, false);
         self.forget(net, id);
-        net.peers.tell(if opening { Event::Refused(id, reason) } else { Event::Reset(id, reason) });
+        net.peers.tell(if opening { GatewayEvent::Refused(id, reason) } else { GatewayEvent::Reset(id, reason) });
     }
 
     /// The other edge sent an impossible value: the flow ends on both sides.

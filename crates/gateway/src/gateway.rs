@@ -7,7 +7,7 @@ use crate::overheard::{self, Overheard};
 use crate::packets::Packets;
 use crate::relays::Relays;
 use crate::routing::{Net, Routing, Table};
-use crate::{Config, ConfigError, Event, Faults, LaneStatus, OpenError, PeerId, Reason, Status, Traffic};
+use crate::{Config, ConfigError, Faults, GatewayEvent, LaneStatus, OpenError, PeerId, Reason, Status, Traffic};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{
@@ -166,7 +166,7 @@ impl Gateway {
     }
 
     /// Sends an echo, called `id`, by every lane to a peer that leads somewhere. Returns their numbers, with their status: each is followed by
-    /// an [`Event::Echo`], unless the peer or the lane is gone by then, or it cannot leave for want of a session or a device.
+    /// an [`GatewayEvent::Echo`], unless the peer or the lane is gone by then, or it cannot leave for want of a session or a device.
     pub fn echo(&mut self, now: Instant, peer: PeerId, id: u32) -> Vec<(usize, LaneStatus)> {
         let lanes = self.net.peers.echo(now, peer, id);
         self.settle(now);
@@ -220,7 +220,7 @@ impl Gateway {
         }
     }
 
-    /// Asks a neighbour what it has to say about itself. [`Event::Accepted`] or [`Event::Refused`] follows.
+    /// Asks a neighbour what it has to say about itself. [`GatewayEvent::Accepted`] or [`GatewayEvent::Refused`] follows.
     pub fn ask_about(&mut self, now: Instant, peer: PeerId) -> Result<FlowId, OpenError> {
         let asked = self.flows.ask_about(&mut self.net, now, peer);
         self.settle(now);
@@ -523,7 +523,7 @@ impl Gateway {
 }
 
 impl Machine for Gateway {
-    type Event = Event;
+    type Event = GatewayEvent;
 
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         let size = meta.segment.map_or(frame.len(), usize::from).max(1);
@@ -539,7 +539,7 @@ impl Machine for Gateway {
             self.net.peers.handle_timeout(now, peer);
             if self.net.peers.goes_down(now, peer) {
                 self.leave_lost_ways(now);
-                self.net.peers.tell(Event::PeerDown(peer));
+                self.net.peers.tell(GatewayEvent::PeerDown(peer));
             }
             self.packets.refuse_waiting(&mut self.net, now, peer);
             self.net.peers.touch(peer);
@@ -567,7 +567,7 @@ impl Machine for Gateway {
         Wakeup::earliest(self.net.peers.poll_timeout(), flows)
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<GatewayEvent> {
         self.net.peers.poll_event()
     }
 }

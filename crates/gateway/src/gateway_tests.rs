@@ -59,7 +59,7 @@ struct Pair {
     now: Instant,
     nodes: [Gateway; 2],
     pipe: VecDeque<(Instant, usize, Vec<u8>)>,
-    events: [Vec<Event>; 2],
+    events: [Vec<GatewayEvent>; 2],
     loss: Ratio,
     chance: wavelane_base::Chance,
     largest: usize,
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    fn saw(&self, side: usize, want: impl Fn(&Event) -> bool) -> bool {
+    fn saw(&self, side: usize, want: impl Fn(&GatewayEvent) -> bool) -> bool {
         self.events[side].iter().any(want)
     }
 
@@ -138,13 +138,13 @@ impl Pair {
         let mut theirs = None;
         let accepted = self.run(Span::from_secs(10), |pair| {
             if theirs.is_none()
-                && let Some(Event::Incoming { flow, .. }) =
-                    pair.events[1].iter().find(|e| matches!(e, Event::Incoming { .. })).cloned()
+                && let Some(GatewayEvent::Incoming { flow, .. }) =
+                    pair.events[1].iter().find(|e| matches!(e, GatewayEvent::Incoming { .. })).cloned()
             {
                 theirs = Some(flow);
                 pair.nodes[1].accept(pair.now, flow);
             }
-            pair.saw(0, |e| *e == Event::Accepted(ours))
+            pair.saw(0, |e| *e == GatewayEvent::Accepted(ours))
         });
         assert!(accepted, "not accepted: {:?}", self.events);
         (ours, theirs.unwrap())
@@ -165,9 +165,9 @@ impl Pair {
 fn peers_connect_before_any_flow_despite_lost_handshakes() {
     let mut pair = Pair::new();
     pair.loss = Ratio::ONE;
-    assert!(!pair.run(Span::from_secs(3), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
+    assert!(!pair.run(Span::from_secs(3), |pair| pair.saw(0, |e| matches!(e, GatewayEvent::PeerUp(_)))));
     pair.loss = Ratio::ZERO;
-    let both = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == Event::PeerUp(PeerId(0))));
+    let both = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == GatewayEvent::PeerUp(PeerId(0))));
     assert!(pair.run(Span::from_secs(30), both), "{:?}", pair.events);
 }
 
@@ -185,7 +185,9 @@ fn a_flow_is_opened_carries_bytes_both_ways_and_closes() {
     let mut back = Vec::new();
     assert!(pair.run(Span::from_secs(1), |p| p.read_all(0, ours, &mut back) == ReadOutcome::End));
     assert_eq!(back, b"answer");
-    let closed = |p: &mut Pair| p.saw(0, |e| *e == Event::Closed(ours)) && p.saw(1, |e| *e == Event::Closed(theirs));
+    let closed = |p: &mut Pair| {
+        p.saw(0, |e| *e == GatewayEvent::Closed(ours)) && p.saw(1, |e| *e == GatewayEvent::Closed(theirs))
+    };
     assert!(pair.run(Span::from_secs(2), closed), "{:?}", pair.events);
     assert_eq!(pair.nodes[0].status(pair.now).flows, 0);
 }
@@ -217,16 +219,16 @@ fn refusals_and_forbidden_targets_say_why() {
     let forbidden = pair.open("203.0.113.1:80".parse().unwrap());
     let done = pair.run(Span::from_secs(5), |p| {
         let incoming = p.events[1].iter().find_map(|e| match e {
-            Event::Incoming { flow, target, .. } => Some((*flow, *target)),
+            GatewayEvent::Incoming { flow, target, .. } => Some((*flow, *target)),
             _ => None,
         });
         if let Some((flow, target)) = incoming {
             assert_eq!(target, SERVER, "a forbidden target must not reach the owner");
             p.nodes[1].refuse(p.now, flow, Reason::Unreachable);
-            p.events[1].retain(|e| !matches!(e, Event::Incoming { .. }));
+            p.events[1].retain(|e| !matches!(e, GatewayEvent::Incoming { .. }));
         }
-        p.saw(0, |e| *e == Event::Refused(refused, Reason::Unreachable))
-            && p.saw(0, |e| *e == Event::Refused(forbidden, Reason::Prohibited))
+        p.saw(0, |e| *e == GatewayEvent::Refused(refused, Reason::Unreachable))
+            && p.saw(0, |e| *e == GatewayEvent::Refused(forbidden, Reason::Prohibited))
     });
     assert!(done, "{:?}", pair.events);
     let status = pair.nodes[1].status(pair.now);
@@ -242,7 +244,7 @@ fn a_peer_that_lost_its_memory_resets_flows_and_never_ends_them() {
     pair.run(Span::from_secs(1), |_| false);
     pair.nodes[1] = gateway(pair.now, 2, 1, A, 2);
     pair.nodes[0].write(pair.now, ours, b"tion");
-    let reset = |p: &mut Pair| p.saw(0, |e| *e == Event::Reset(ours, Reason::Restarted));
+    let reset = |p: &mut Pair| p.saw(0, |e| *e == GatewayEvent::Reset(ours, Reason::Restarted));
     assert!(pair.run(Span::from_secs(10), reset), "{:?}", pair.events);
     assert_eq!(pair.nodes[0].read(pair.now, ours, &mut [0; 10]), ReadOutcome::Reset);
     // And the link works again.

@@ -29,8 +29,8 @@ fn a_flow_that_does_not_move_is_reset_at_both_sides_and_counted() {
     }
     assert_eq!(idle(&pair), 0);
     pair.run(IDLE + Span::from_secs(60), |_| false);
-    assert!(pair.saw(0, |e| *e == Event::Reset(ours, Reason::TimedOut)), "{:?}", pair.events[0]);
-    assert!(pair.saw(1, |e| *e == Event::Reset(theirs, Reason::TimedOut)), "{:?}", pair.events[1]);
+    assert!(pair.saw(0, |e| *e == GatewayEvent::Reset(ours, Reason::TimedOut)), "{:?}", pair.events[0]);
+    assert!(pair.saw(1, |e| *e == GatewayEvent::Reset(theirs, Reason::TimedOut)), "{:?}", pair.events[1]);
     assert!(idle(&pair) >= 1);
     assert!(pair.nodes.iter().all(|node| node.status(pair.now).flows == 0));
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its world should stop")]
 
 use crate::tests::{SERVER, gateway};
-use crate::{Choice, Event, Gateway, LaneConfig, PeerId};
+use crate::{Choice, Gateway, GatewayEvent, LaneConfig, PeerId};
 use std::collections::VecDeque;
 use wavelane_base::{Address, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams};
 use wavelane_transport::session::LANES_MAX;
@@ -92,12 +92,12 @@ impl World {
         let mut theirs = None;
         let met = self.run(Span::from_secs(10), |world| {
             while let Some(event) = world.nodes[1].poll_event() {
-                if let Event::Incoming { flow, .. } = event {
+                if let GatewayEvent::Incoming { flow, .. } = event {
                     theirs = Some(flow);
                     world.nodes[1].accept(world.now, flow);
                 }
             }
-            core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| e == Event::Accepted(ours))
+            core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| e == GatewayEvent::Accepted(ours))
         });
         assert!(met);
         (ours, theirs.unwrap())
@@ -406,7 +406,7 @@ fn an_echo_tells_each_lanes_round_trip_or_loss() {
         world.run(Span::from_secs(30), |world| {
             let events = core::iter::from_fn(|| world.nodes[side].poll_event());
             ended.extend(events.filter_map(|event| match event {
-                Event::Echo { lane, id, round_trip, .. } => Some((lane, id, round_trip)),
+                GatewayEvent::Echo { lane, id, round_trip, .. } => Some((lane, id, round_trip)),
                 _ => None,
             }));
             ended.len() >= count
@@ -428,7 +428,7 @@ fn an_echo_tells_each_lanes_round_trip_or_loss() {
     world.run(Span::from_secs(30), |world| {
         let events = core::iter::from_fn(|| world.nodes[0].poll_event());
         ended.extend(events.filter_map(|event| match event {
-            Event::Echo { id, round_trip: Some(_), .. } => Some(id),
+            GatewayEvent::Echo { id, round_trip: Some(_), .. } => Some(id),
             _ => None,
         }));
         ended.len() >= 40
@@ -449,13 +449,13 @@ fn a_neighbour_is_asked_about_itself_whatever_may_be_reached_there() {
     let (mut theirs, mut accepted) = (None, false);
     let met = world.run(Span::from_secs(10), |world| {
         while let Some(event) = world.nodes[1].poll_event() {
-            if let Event::Incoming { flow, source, target, .. } = event {
+            if let GatewayEvent::Incoming { flow, source, target, .. } = event {
                 assert!(crate::is_about(source, target));
                 theirs = Some(flow);
                 world.nodes[1].accept(world.now, flow);
             }
         }
-        accepted |= core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| e == Event::Accepted(flow));
+        accepted |= core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| e == GatewayEvent::Accepted(flow));
         accepted
     });
     assert!(met && world.carry((theirs.unwrap(), flow), 1, 20_000));
@@ -464,8 +464,10 @@ fn a_neighbour_is_asked_about_itself_whatever_may_be_reached_there() {
     let target = crate::about::ENDS[1];
     world.nodes[0].open(world.now, PeerId(0), "10.0.1.2:40001".parse().unwrap(), target).unwrap();
     let refused = world.run(Span::from_secs(10), |world| {
-        assert!(core::iter::from_fn(|| world.nodes[1].poll_event()).all(|e| !matches!(e, Event::Incoming { .. })));
-        core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| matches!(e, Event::Refused(..)))
+        assert!(
+            core::iter::from_fn(|| world.nodes[1].poll_event()).all(|e| !matches!(e, GatewayEvent::Incoming { .. }))
+        );
+        core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| matches!(e, GatewayEvent::Refused(..)))
     });
     assert!(refused);
 }

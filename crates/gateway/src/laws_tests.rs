@@ -89,7 +89,7 @@ impl Owned {
 }
 
 impl Machine for Owned {
-    type Event = Event;
+    type Event = GatewayEvent;
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         self.gateway.handle_frame(now, port, frame, meta);
     }
@@ -102,7 +102,7 @@ impl Machine for Owned {
     fn poll_timeout(&self) -> Option<Wakeup> {
         self.gateway.poll_timeout()
     }
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<GatewayEvent> {
         self.gateway.poll_event()
     }
 }
@@ -144,15 +144,15 @@ fn in_session(end: Instant) -> (Script<Owned>, usize) {
         while let Some(event) = peer.poll_event() {
             moved = true;
             match event {
-                Event::Incoming { flow, .. } => peer.accept(now, flow),
-                Event::Readable(flow) => {
+                GatewayEvent::Incoming { flow, .. } => peer.accept(now, flow),
+                GatewayEvent::Readable(flow) => {
                     while let ReadOutcome::Data(n) = peer.read(now, flow, &mut buf) {
                         owed.extend_from_slice(&buf[..n]);
                     }
                     let written = peer.write(now, flow, &owed);
                     owed.drain(..written);
                 }
-                Event::Writable(flow) => {
+                GatewayEvent::Writable(flow) => {
                     let written = peer.write(now, flow, &owed);
                     owed.drain(..written);
                 }

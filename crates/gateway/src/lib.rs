@@ -35,7 +35,7 @@ pub use grants::Withholding;
 pub use neighbours::{RETIRED_MAX, ReloadError};
 pub use relays::HOPS_MAX;
 pub use routing::{NEXT_HOPS_MAX, NextHop, TABLE_MAX, Table, may_reach};
-pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Status, Traffic};
+pub use types::{Distrust, GatewayEvent, LaneStatus, OpenError, PeerId, PeerStatus, Status, Traffic};
 pub use wavelane_queue::Discipline;
 pub use wavelane_services::arq::{Repair, Tries};
 pub use wavelane_services::packet::Repairs;

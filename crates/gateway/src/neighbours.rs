@@ -12,7 +12,7 @@ mod transmit;
 pub use reload::{RETIRED_MAX, ReloadError};
 
 use crate::shares::Lending;
-use crate::{Config, Event, KnownWay, PeerConfig, PeerId, Traffic};
+use crate::{Config, GatewayEvent, KnownWay, PeerConfig, PeerId, Traffic};
 use addresses::Addresses;
 use setup::{new_link, peer_keys};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,7 +56,7 @@ pub(crate) struct Neighbours {
     places: Lending,
     /// Links that changed and are not settled yet.
     dirty: BTreeSet<PeerId>,
-    events: VecDeque<Event>,
+    events: VecDeque<GatewayEvent>,
     /// For lanes, and the tokens of passages and addresses.
     dice: Entropy,
     /// How long the last datagram waited for us: more than a little where the processor is not ours.
@@ -227,11 +227,11 @@ impl Neighbours {
     }
 
     /// Tells the owner.
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn tell(&mut self, event: GatewayEvent) {
         self.events.push_back(event);
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<GatewayEvent> {
         self.events.pop_front()
     }
 
@@ -366,7 +366,7 @@ impl Neighbours {
             let text = format!(
                 "peer '{name}': {what}{flow} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
             );
-            self.tell(Event::Notice { peer: Some(peer), text });
+            self.tell(GatewayEvent::Notice { peer: Some(peer), text });
         }
     }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its world should stop")]
 
 use crate::tests::{SERVER, gateway};
-use crate::{Event, Gateway, LaneConfig, PeerId};
+use crate::{Gateway, GatewayEvent, LaneConfig, PeerId};
 use std::collections::VecDeque;
 use wavelane_base::{Address, FrameMeta, Instant, Machine, PortId, Seed, Span};
 
@@ -93,7 +93,8 @@ fn a_lane_that_begins_in_an_outage_keeps_its_path() {
     world.cut = Some(0);
     let ours = world.nodes[0].open(world.now, PeerId(0), "10.0.1.2:40000".parse().unwrap(), SERVER).unwrap();
     world.run(Span::from_secs(10));
-    let opened = core::iter::from_fn(|| world.nodes[1].poll_event()).any(|e| matches!(e, Event::Incoming { .. }));
+    let opened =
+        core::iter::from_fn(|| world.nodes[1].poll_event()).any(|e| matches!(e, GatewayEvent::Incoming { .. }));
     assert!(opened, "{ours:?} crosses by the other path");
     for side in 0..2 {
         assert_eq!(world.lane(side, 0), (Some(place(0, 1 - side, LISTEN)), false), "side {side}");

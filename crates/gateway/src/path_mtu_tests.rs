@@ -44,7 +44,7 @@ fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
             let known = if peer.path_mtu == 576 { "none of more than 576" } else { "smaller ones arrive" };
             assert!(cause.contains(known), "{path_mtu}: {cause:?}");
         }
-        let told = |e: &Event| matches!(e, Event::PathMtu { place: Some(0), text, .. } if text.contains("are lost on the way"));
+        let told = |e: &GatewayEvent| matches!(e, GatewayEvent::PathMtu { place: Some(0), text, .. } if text.contains("are lost on the way"));
         assert_eq!(pair.events[0].iter().filter(|e| told(e)).count(), 1, "said once");
         // A repaired path is used in full again.
         pair.path_mtu = 1_500;

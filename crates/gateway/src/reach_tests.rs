@@ -40,7 +40,7 @@ fn a_quiet_link_is_kept_open_and_its_session_too() {
     assert!((before - start) <= 600 / 25 * 3, "{}", before - start);
     // Its peer's end is detected on a quiet link.
     pair.loss = Ratio::new(1, 1).unwrap();
-    assert!(pair.run(KEEPALIVE + Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerSilent(_)))));
+    assert!(pair.run(KEEPALIVE + Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, GatewayEvent::PeerSilent(_)))));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_peer_is_called_at_a_new_or_changed_address() {
     pair.nodes[0] = Gateway::new(pair.now, a, 1, Seed(3).entropy("nowhere")).unwrap();
     assert!(!pair.run(Span::from_secs(60), |pair| !pair.pipe.is_empty()), "nobody is called");
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, B);
-    assert!(pair.run(Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
+    assert!(pair.run(Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, GatewayEvent::PeerUp(_)))));
     // It is called at its new address although it was heard at the old one.
     let new: Address = "198.51.100.9:4780".parse().unwrap();
     pair.nodes[0].relocate(pair.now, PeerId(0), 0, new);

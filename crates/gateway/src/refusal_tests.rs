@@ -24,7 +24,7 @@ fn tunnel() -> Pair {
         Gateway::new(pair.now, config, 1, Seed(u64::from(me)).entropy("tunnel")).unwrap()
     };
     pair.nodes = [node(1, 2, B), node(2, 1, A)];
-    let up = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == Event::PeerUp(PeerId(0))));
+    let up = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == GatewayEvent::PeerUp(PeerId(0))));
     assert!(pair.run(Span::from_secs(5), up));
     pair.run(Span::from_secs(1), |_| false);
     pair

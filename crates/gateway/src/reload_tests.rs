@@ -48,7 +48,10 @@ fn neighbours_come_and_change_places_while_a_flow_goes_on() {
     // B is the second now; a new flow there works, and its limits are the new ones.
     let limit = Span::from_secs(10);
     let second = pair.nodes[0].open(pair.now, PeerId(1), CLIENT, SERVER).unwrap();
-    assert!(pair.run(limit, |pair| pair.saw(1, |e| matches!(e, Event::Incoming { source, .. } if *source == CLIENT))));
+    assert!(
+        pair.run(limit, |pair| pair
+            .saw(1, |e| matches!(e, GatewayEvent::Incoming { source, .. } if *source == CLIENT)))
+    );
     for _ in 0..6 {
         pair.nodes[0].open(pair.now, PeerId(1), CLIENT, SERVER).unwrap();
     }
@@ -62,7 +65,11 @@ fn neighbours_come_and_change_places_while_a_flow_goes_on() {
     // Reloaded back, with others removed: the flow is still open.
     let sent = noise(100_000);
     assert!(send_through(&mut pair, flow, &sent, Some(config(1, 2, B))) == sent);
-    assert!(!pair.saw(0, |e| matches!(e, Event::Reset(..) | Event::PeerRestarted(_))), "{:?}", pair.events[0]);
+    assert!(
+        !pair.saw(0, |e| matches!(e, GatewayEvent::Reset(..) | GatewayEvent::PeerRestarted(_))),
+        "{:?}",
+        pair.events[0]
+    );
 }
 
 #[test]
@@ -73,7 +80,7 @@ fn a_removed_peer_may_return_under_the_same_epoch() {
     assert!(send_through(&mut pair, (ours, theirs), &sent, None) == sent);
     let lonely = Config { peers: vec![other(3)], ..config(1, 2, B) };
     pair.nodes[0].reload(pair.now, lonely).unwrap();
-    assert!(pair.run(Span::from_secs(1), |pair| pair.saw(0, |e| *e == Event::Reset(ours, Reason::Aborted))));
+    assert!(pair.run(Span::from_secs(1), |pair| pair.saw(0, |e| *e == GatewayEvent::Reset(ours, Reason::Aborted))));
     let now = pair.now;
     assert_eq!(pair.nodes[0].read(now, ours, &mut [0; 8]), ReadOutcome::Reset);
     assert_eq!(pair.nodes[0].status(now).flows, 0);
@@ -83,7 +90,7 @@ fn a_removed_peer_may_return_under_the_same_epoch() {
     pair.nodes[0].reload(pair.now, config(1, 2, B)).unwrap();
     let flow = pair.connect();
     assert!(send_through(&mut pair, flow, &sent, None) == sent);
-    assert!(!pair.saw(1, |e| matches!(e, Event::PeerRestarted(_))), "same epoch: {:?}", pair.events[1]);
+    assert!(!pair.saw(1, |e| matches!(e, GatewayEvent::PeerRestarted(_))), "same epoch: {:?}", pair.events[1]);
 }
 
 #[test]

@@ -92,16 +92,16 @@ impl Hub {
         for at in 0..3 {
             while let Some(event) = self.nodes[at].poll_event() {
                 match event {
-                    Event::Incoming { flow, .. } => {
+                    GatewayEvent::Incoming { flow, .. } => {
                         self.asked += usize::from(at == 0);
                         self.nodes[at].accept(now, flow);
                         while self.nodes[at].write(now, flow, &self.block) > 0 {}
                     }
-                    Event::Ending(flow) => self.nodes[at].reset(now, flow),
-                    Event::Writable(flow) if at == 0 => while self.nodes[0].write(now, flow, &self.block) > 0 {},
-                    Event::Refused(..) | Event::Reset(..) => self.lost[at] += 1,
+                    GatewayEvent::Ending(flow) => self.nodes[at].reset(now, flow),
+                    GatewayEvent::Writable(flow) if at == 0 => while self.nodes[0].write(now, flow, &self.block) > 0 {},
+                    GatewayEvent::Refused(..) | GatewayEvent::Reset(..) => self.lost[at] += 1,
                     // Applications of node 1 send too; the hub's do not read it.
-                    Event::Accepted(flow) if at == 1 => {
+                    GatewayEvent::Accepted(flow) if at == 1 => {
                         self.nodes[1].write(now, flow, &self.block);
                     }
                     _ => {}

@@ -24,7 +24,7 @@ pub enum OpenError {
 
 /// What a gateway tells its owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum GatewayEvent {
     /// A session with the peer is established; flows move.
     PeerUp(PeerId),
     /// Nothing authenticated was heard from the peer for a while although we asked. Flows are kept.
@@ -38,7 +38,7 @@ pub enum Event {
         /// The message.
         text: String,
     },
-    /// It stayed silent for so long that it counts as down, until [`Event::PeerUp`]: traffic should take other ways, and pending
+    /// It stayed silent for so long that it counts as down, until [`GatewayEvent::PeerUp`]: traffic should take other ways, and pending
     /// requests can be refused ([`crate::Gateway::refuse_unanswered`]). Established flows are kept.
     PeerDown(PeerId),
     /// The peer restarted (new boot epoch); its flows were reset.
@@ -68,7 +68,7 @@ pub enum Event {
     Accepted(FlowId),
     /// The flow was not opened; it is forgotten.
     Refused(FlowId, Reason),
-    /// The far side reset the flow after bytes that are still unread; [`Event::Reset`] follows once they are read.
+    /// The far side reset the flow after bytes that are still unread; [`GatewayEvent::Reset`] follows once they are read.
     Ending(FlowId),
     /// `Streams::read` has something to return (bytes, end or reset). Edge-triggered: read until `Blocked`.
     Readable(FlowId),

@@ -47,7 +47,7 @@ const MESSAGE_ROOM: usize = 8_192;
 /// A packet waiting in the kernel for its verdict. Dropping this value leaves it waiting; give it to
 /// [`NfQueue::accept`] or [`NfQueue::discard`].
 #[derive(PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct HeldPacket {
     id: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Queued {
     /// The handle for the verdict.
-    pub held: Held,
+    pub held: HeldPacket,
     /// The firewall mark.
     pub mark: u32,
     /// IP header and the bytes after it, up to 120 bytes.
@@ -139,21 +139,21 @@ impl NfQueue {
         }
     }
     /// Lets the packet pass.
-    pub fn accept(&self, held: Held) -> io::Result<()> {
+    pub fn accept(&self, held: HeldPacket) -> io::Result<()> {
         self.verdict(held, VERDICT_ACCEPT)
     }
     /// Drops the packet.
-    pub fn discard(&self, held: Held) -> io::Result<()> {
+    pub fn discard(&self, held: HeldPacket) -> io::Result<()> {
         self.verdict(held, VERDICT_DROP)
     }
     /// Lets the packet pass with this firewall mark.
-    pub fn accept_marked(&self, held: Held, mark: u32) -> io::Result<()> {
+    pub fn accept_marked(&self, held: HeldPacket, mark: u32) -> io::Result<()> {
         self.judge(held, VERDICT_ACCEPT, Some(mark))
     }
-    fn verdict(&self, held: Held, verdict: u32) -> io::Result<()> {
+    fn verdict(&self, held: HeldPacket, verdict: u32) -> io::Result<()> {
         self.judge(held, verdict, None)
     }
-    fn judge(&self, held: Held, verdict: u32, mark: Option<u32>) -> io::Result<()> {
+    fn judge(&self, held: HeldPacket, verdict: u32, mark: Option<u32>) -> io::Result<()> {
         let mut attributes = Vec::new();
         let value = [verdict.to_be_bytes(), held.id.to_be_bytes()].concat();
         attribute(&mut attributes, ATTR_VERDICT_HDR, &value);
@@ -194,7 +194,7 @@ fn parse(bytes: &[u8]) -> Option<Queued> {
         }
         at += length.next_multiple_of(4);
     }
-    Some(Queued { held: Held { id: id? }, mark, head })
+    Some(Queued { held: HeldPacket { id: id? }, mark, head })
 }
 
 #[cfg(test)]

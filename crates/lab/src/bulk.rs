@@ -2,11 +2,11 @@
 
 use crate::LabError;
 use crate::content::{Content, Digested, Received};
-use crate::errand::Errand;
 use crate::http::Upload;
 use crate::mptcp;
 use crate::sockets::rest_until;
 use crate::tools::{INSTALL_CURL, command};
+use crate::workload::Workload;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ExitStatus, Stdio};
@@ -28,7 +28,7 @@ const GRACE: Span = Span::from_secs(2);
 /// curl's exit code for `--max-time` (curl(1)).
 const CURL_TIMED_OUT: i32 = 28;
 
-impl Errand {
+impl Workload {
     /// Starts curl with the options that all flows share, plus `more`.
     fn curl(&self, more: &[&str], stdin: Stdio) -> Result<Child, LabError> {
         let left = self.stop.since(realtime::now()).as_secs_f64().max(0.001);
@@ -81,8 +81,8 @@ fn reap(mut child: Child) -> Result<Ended, LabError> {
 }
 
 /// Kills curl if it exceeds its time or the run is cancelled; returns true if it was killed.
-fn kill_if_due(child: &mut Child, errand: &Errand) -> bool {
-    let due = errand.cancelled() || realtime::now() > errand.stop + GRACE;
+fn kill_if_due(child: &mut Child, workload: &Workload) -> bool {
+    let due = workload.cancelled() || realtime::now() > workload.stop + GRACE;
     if due {
         // It may just have exited by itself.
         let _ = child.kill();
@@ -92,31 +92,31 @@ fn kill_if_due(child: &mut Child, errand: &Errand) -> bool {
 
 /// Runs a download to its end. The note holds curl's error message, if any.
 pub(crate) fn download(
-    errand: &Errand,
+    workload: &Workload,
     size: Option<u64>,
     digest: &Digested,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
-    rest_until(errand.start, || errand.cancelled());
+    rest_until(workload.start, || workload.cancelled());
     let started = realtime::now();
-    let mut child = errand.curl(&[], Stdio::null())?;
+    let mut child = workload.curl(&[], Stdio::null())?;
     let mut received = Received::of_stamped();
     let mut out = child.stdout.take().expect("stdout was asked to be a pipe");
     let mut buffer = vec![0; CHUNK];
     // Checked also while bytes arrive without a pause: a cancelled transfer must not run to completion.
-    while !kill_if_due(&mut child, errand) {
+    while !kill_if_due(&mut child, workload) {
         let ready = realtime::wait(&[out.as_fd()], realtime::now() + GLANCE);
         if ready.map_err(LabError::io("cannot wait for curl's output"))? {
             let len = out.read(&mut buffer).map_err(LabError::io("cannot read curl's output"))?;
             if len == 0 {
                 break;
             }
-            received.note(errand.epoch, realtime::now(), &buffer[..len]);
-            errand.progress.store(received.octets, Ordering::Relaxed);
+            received.note(workload.epoch, realtime::now(), &buffer[..len]);
+            workload.progress.store(received.octets, Ordering::Relaxed);
         }
     }
     let ended = reap(child)?;
     let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut raw = errand.raw("download", errand.since_epoch(started));
+    let mut raw = workload.raw("download", workload.since_epoch(started));
     if let (Some(first), Some(span)) = (received.first_ns, ended.connect_to_first) {
         // By that time curl had received the first bytes that it wrote.
         raw.connect_ns = raw.connect_ns.max(first.saturating_sub(span.as_nanos()));
@@ -126,16 +126,16 @@ pub(crate) fn download(
 
 /// Runs an upload to its end; `upload` is the server's view of it.
 pub(crate) fn upload(
-    errand: &Errand,
+    workload: &Workload,
     size: Option<u64>,
     content: Content,
     upload: &Upload,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
-    rest_until(errand.start, || errand.cancelled());
+    rest_until(workload.start, || workload.cancelled());
     let digest = content.digest();
     let started = realtime::now();
     // An empty "Expect" header avoids the round trip for "100 Continue"; "-T -" reads the body from stdin.
-    let mut child = errand.curl(&["--header", "Expect:", "--upload-file", "-"], Stdio::piped())?;
+    let mut child = workload.curl(&["--header", "Expect:", "--upload-file", "-"], Stdio::piped())?;
     let mut stdin = child.stdin.take().expect("stdin was asked to be a pipe");
     let feeding = std::thread::Builder::new().name("feed-curl".into()).spawn(move || {
         let mut content = content;
@@ -151,12 +151,12 @@ pub(crate) fn upload(
     let mut next = realtime::now();
     while child.try_wait().map_err(LabError::io("cannot wait for curl"))?.is_none() {
         let octets = upload.received.lock().unwrap_or_else(PoisonError::into_inner).octets;
-        errand.progress.store(octets, Ordering::Relaxed);
-        if kill_if_due(&mut child, errand) {
+        workload.progress.store(octets, Ordering::Relaxed);
+        if kill_if_due(&mut child, workload) {
             break;
         }
         next += GLANCE;
-        rest_until(next, || errand.cancelled());
+        rest_until(next, || workload.cancelled());
     }
     let ended = reap(child)?;
     // The pipe is closed now, so the feeding thread ends.
@@ -164,7 +164,7 @@ pub(crate) fn upload(
     let received = upload.received.lock().unwrap_or_else(PoisonError::into_inner);
     let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
     let orderly = upload.ended.load(Ordering::Acquire);
-    let raw = errand.raw("upload", errand.since_epoch(started));
+    let raw = workload.raw("upload", workload.since_epoch(started));
     Ok(conclude(raw, size, &received, &ended, expected, orderly))
 }
 

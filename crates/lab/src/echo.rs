@@ -2,9 +2,9 @@
 
 use crate::LabError;
 use crate::content::note_arrival;
-use crate::errand::Errand;
 use crate::sockets;
 use crate::worker::Worker;
+use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -92,28 +92,28 @@ struct Answers {
 /// `size`: bytes of a request, at most [`PROBE_MAX`]; answers to requests of less than [`PROBE_MIN`] bytes, which have no room for a
 /// number, are identified by their order. `over` is set when the accompanied flow has ended.
 pub(crate) fn run(
-    errand: &Errand,
+    workload: &Workload,
     app: &'static str,
     mut pace: Pace,
     size: usize,
     over: &AtomicBool,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
-    let cancelled = || errand.cancelled();
+    let cancelled = || workload.cancelled();
     let over = || cancelled() || over.load(Ordering::Acquire);
-    sockets::rest_until(errand.start, cancelled);
-    let mut raw = errand.raw(app, errand.since_epoch(realtime::now()));
-    let mut stream = match sockets::connect(errand.server, &errand.control, errand.stop, cancelled) {
+    sockets::rest_until(workload.start, cancelled);
+    let mut raw = workload.raw(app, workload.since_epoch(realtime::now()));
+    let mut stream = match sockets::connect(workload.server, &workload.control, workload.stop, cancelled) {
         Ok(stream) => stream,
-        Err(e) => return Ok((raw, Some(format!("flow {}: cannot connect: {e}", errand.name)))),
+        Err(e) => return Ok((raw, Some(format!("flow {}: cannot connect: {e}", workload.name)))),
     };
     let used = sockets::control_of(&stream);
     let answers = Arc::new(Mutex::new(Answers::default()));
-    let reader = listen(&stream, errand.epoch, size, &answers)?;
+    let reader = listen(&stream, workload.epoch, size, &answers)?;
     let mut due = realtime::now();
     let mut sent = Vec::new();
     let mut broken = None;
     let mut question = vec![0; size];
-    while due < errand.stop && sockets::rest_until(due, over) && !over() {
+    while due < workload.stop && sockets::rest_until(due, over) && !over() {
         if size >= PROBE_MIN as usize {
             question[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
         }
@@ -143,13 +143,13 @@ pub(crate) fn run(
     raw.probes = (0u64..)
         .zip(&sent)
         .map(|(number, due)| Probe {
-            sent_ns: errand.since_epoch(*due),
+            sent_ns: workload.since_epoch(*due),
             rtt_ns: seen.at.get(&number).map(|at| at.since(*due).as_nanos()),
         })
         .collect();
     let note = match broken {
-        Some(e) => format!("flow {}: the connection broke: {e}", errand.name),
-        None => format!("flow {}: congestion control {used}", errand.name),
+        Some(e) => format!("flow {}: the connection broke: {e}", workload.name),
+        None => format!("flow {}: congestion control {used}", workload.name),
     };
     Ok((raw, Some(note)))
 }

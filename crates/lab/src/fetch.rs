@@ -3,9 +3,9 @@
 //! The client sends its number and the size it wants; the server answers with a body derived from both and closes.
 
 use crate::LabError;
-use crate::errand::Errand;
 use crate::sockets;
 use crate::worker::Worker;
+use crate::workload::Workload;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -129,17 +129,17 @@ pub(crate) struct Log {
 }
 
 /// Starts an exchange at each due time and waits for the outstanding ones. The calling thread must be inside the client's namespace.
-pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Option<String>), LabError> {
-    let errand = Arc::new(errand);
+pub(crate) fn run(workload: Workload, every: Span, size: u64) -> Result<(FlowRaw, Option<String>), LabError> {
+    let workload = Arc::new(workload);
     let log = Arc::new(Mutex::new(Log::default()));
     let busy = Arc::new(AtomicUsize::new(0));
-    let cancelled = || errand.cancelled();
-    let mut due = errand.start;
+    let cancelled = || workload.cancelled();
+    let mut due = workload.start;
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while due < errand.stop && sockets::rest_until(due, cancelled) {
+    while due < workload.stop && sockets::rest_until(due, cancelled) {
         let number = {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            let connect_ns = errand.since_epoch(due);
+            let connect_ns = workload.since_epoch(due);
             let page = u32::try_from(log.fetches.len()).unwrap_or(u32::MAX);
             log.fetches.push(Fetch { page, connect_ns, first_byte_ns: None, total_ns: None });
             log.fetches.len() - 1
@@ -147,10 +147,10 @@ pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Op
         threads.retain(|thread| !thread.is_finished());
         if busy.load(Ordering::Acquire) < AT_ONCE_MAX {
             busy.fetch_add(1, Ordering::AcqRel);
-            let (errand, log, busy) = (Arc::clone(&errand), Arc::clone(&log), Arc::clone(&busy));
+            let (workload, log, busy) = (Arc::clone(&workload), Arc::clone(&log), Arc::clone(&busy));
             let work = move || {
                 // An exchange that did not end has no times in the log.
-                let _ = exchange(&errand, size, number, (due, errand.stop + PATIENCE), &log);
+                let _ = exchange(&workload, size, number, (due, workload.stop + PATIENCE), &log);
                 busy.fetch_sub(1, Ordering::AcqRel);
             };
             let thread = std::thread::Builder::new().name("fetch".into()).spawn(work);
@@ -161,11 +161,11 @@ pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Op
     // Each ends by itself, PATIENCE after the flow's end or when cancelled. A thread that panicked has reported it on stderr.
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
-    let note = (log.damaged > 0).then(|| format!("flow {}: {} bodies arrived damaged", errand.name, log.damaged));
-    Ok((raw(&errand, log), note))
+    let note = (log.damaged > 0).then(|| format!("flow {}: {} bodies arrived damaged", workload.name, log.damaged));
+    Ok((raw(&workload, log), note))
 }
 
-fn raw(errand: &Errand, log: Log) -> FlowRaw {
+fn raw(workload: &Workload, log: Log) -> FlowRaw {
     let ends = || log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.total_ns?));
     let firsts = log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.first_byte_ns?));
     FlowRaw {
@@ -175,21 +175,21 @@ fn raw(errand: &Errand, log: Log) -> FlowRaw {
         intact: Some(log.damaged == 0),
         octets: log.octets,
         fetches: log.fetches,
-        ..errand.raw("fetch", errand.since_epoch(errand.start))
+        ..workload.raw("fetch", workload.since_epoch(workload.start))
     }
 }
 
 /// One exchange, logged if it ends. Its time runs from its due time: the thread's start is a cost of the host, some tens of microseconds,
 /// and part of what a busy host would add.
 pub(crate) fn exchange(
-    errand: &Errand,
+    workload: &Workload,
     size: u64,
     number: usize,
     (due, deadline): (Instant, Instant),
     log: &Mutex<Log>,
 ) -> std::io::Result<()> {
-    let over = || errand.cancelled() || realtime::now() > deadline;
-    let mut stream = sockets::connect(errand.server, &errand.control, deadline, over)?;
+    let over = || workload.cancelled() || realtime::now() > deadline;
+    let mut stream = sockets::connect(workload.server, &workload.control, deadline, over)?;
     let mut request = [0; REQUEST];
     request[..8].copy_from_slice(&(number as u64).to_be_bytes());
     request[8..].copy_from_slice(&size.to_be_bytes());

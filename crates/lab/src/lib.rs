@@ -14,7 +14,6 @@ mod datagrams;
 mod driver;
 pub mod duel;
 mod echo;
-mod errand;
 mod fetch;
 mod folder;
 mod gateways;
@@ -46,6 +45,7 @@ mod tools;
 mod topology;
 mod web;
 mod worker;
+mod workload;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::content::{Content, Digested};
-use crate::errand::Errand;
+use crate::workload::Workload;
 use std::net::SocketAddr;
 use wavelane_host::netns::Netns;
 use wavelane_run::FlowRaw;
@@ -35,7 +35,7 @@ impl Server {
 
 /// Never called: no server was started.
 pub(crate) fn run(
-    _errand: &Errand,
+    _workload: &Workload,
     _size: Option<u64>,
     _certificate: &'static [u8],
     _digest: &Digested,

@@ -2,8 +2,8 @@
 
 use crate::LabError;
 use crate::content::note_arrival;
-use crate::errand::Errand;
 use crate::sockets;
+use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -47,14 +47,19 @@ fn answered(packet: &[u8], id: u16) -> Option<u64> {
 
 /// Sends requests until the time is over, then waits for the outstanding answers. The calling thread must be inside the client's namespace.
 /// `size`: bytes of a request's data, at least 8.
-pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<(FlowRaw, Option<String>), LabError> {
-    let cancelled = || errand.cancelled();
+pub(crate) fn run(
+    workload: &Workload,
+    every: Span,
+    size: usize,
+    id: u16,
+) -> Result<(FlowRaw, Option<String>), LabError> {
+    let cancelled = || workload.cancelled();
     // It alternates between sleeping and sending: with real-time priority, other load on a busy machine is not measured with the link.
     let preferred = realtime::prefer_this_thread().is_ok();
-    sockets::rest_until(errand.start, cancelled);
-    let mut raw = errand.raw("ping", errand.since_epoch(realtime::now()));
-    let IpAddr::V4(to) = errand.server.ip() else {
-        return Err(LabError::Topology(format!("flow '{}': the lab pings IPv4 addresses", errand.name)));
+    sockets::rest_until(workload.start, cancelled);
+    let mut raw = workload.raw("ping", workload.since_epoch(realtime::now()));
+    let IpAddr::V4(to) = workload.server.ip() else {
+        return Err(LabError::Topology(format!("flow '{}': the lab pings IPv4 addresses", workload.name)));
     };
     let socket =
         IcmpSocket::open(to).map_err(LabError::io("cannot open a raw ICMP socket; run as root or with sudo"))?;
@@ -63,12 +68,12 @@ pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<
     let mut buffer = vec![0; 1 << 16];
     let broken = LabError::io("cannot wait for ICMP messages");
     loop {
-        let asking = due < errand.stop;
-        let patient = realtime::now() < errand.stop + PATIENCE && answers.len() < sent.len();
+        let asking = due < workload.stop;
+        let patient = realtime::now() < workload.stop + PATIENCE && answers.len() < sent.len();
         if cancelled() || !asking && !patient {
             break;
         }
-        let until = if asking { due } else { errand.stop + PATIENCE };
+        let until = if asking { due } else { workload.stop + PATIENCE };
         if let Err(e) = realtime::wait(&[socket.as_fd()], until.min(realtime::now() + GLANCE)) {
             return Err(broken(e));
         }
@@ -79,9 +84,9 @@ pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<
                 continue;
             };
             answers.entry(number).or_insert(now);
-            note_arrival(&mut raw.arrivals, errand.since_epoch(now), size as u64);
+            note_arrival(&mut raw.arrivals, workload.since_epoch(now), size as u64);
         }
-        while due < errand.stop && due <= realtime::now() {
+        while due < workload.stop && due <= realtime::now() {
             unsent += u64::from(socket.send(&request(id, sent.len() as u64, size)).is_err());
             sent.push(due);
             due += every;
@@ -94,12 +99,13 @@ pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<
     raw.probes = (0u64..)
         .zip(&sent)
         .map(|(number, due)| Probe {
-            sent_ns: errand.since_epoch(*due),
+            sent_ns: workload.since_epoch(*due),
             rtt_ns: answers.get(&number).map(|at| at.since(*due).as_nanos()),
         })
         .collect();
     let priority = if preferred { "at" } else { "without" };
-    let note = format!("flow {}: {priority} real-time priority, {unsent} requests refused by the kernel", errand.name);
+    let note =
+        format!("flow {}: {priority} real-time priority, {unsent} requests refused by the kernel", workload.name);
     Ok((raw, Some(note)))
 }
 

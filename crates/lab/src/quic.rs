@@ -5,9 +5,9 @@
 
 use crate::LabError;
 use crate::content::{Content, Digested, Received};
-use crate::errand::Errand;
 use crate::sockets::rest_until;
 use crate::worker::Worker;
+use crate::workload::Workload;
 use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -175,12 +175,12 @@ enum End {
 /// Fetches the body from the server with `certificate`. The calling thread must be inside the client's namespace. The note holds the error,
 /// if any.
 pub(crate) fn run(
-    errand: &Errand,
+    workload: &Workload,
     size: Option<u64>,
     certificate: CertificateDer<'static>,
     digest: &Digested,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
-    rest_until(errand.start, || errand.cancelled());
+    rest_until(workload.start, || workload.cancelled());
     let runtime = runtime().map_err(LabError::io("cannot start a QUIC client"))?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(LabError::io("cannot open a UDP socket"))?;
     let mut roots = RootCertStore::empty();
@@ -188,10 +188,10 @@ pub(crate) fn run(
     trusted.map_err(LabError::io("cannot trust the run's own certificate"))?;
     let config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(std::io::Error::other);
     let mut config = config.map_err(LabError::io("cannot set up a QUIC client"))?;
-    config.transport_config(transport(&errand.control));
-    let mut raw = errand.raw("quic", errand.since_epoch(realtime::now()));
+    config.transport_config(transport(&workload.control));
+    let mut raw = workload.raw("quic", workload.since_epoch(realtime::now()));
     let mut received = Received::of_stamped();
-    let end = runtime.block_on(fetch(socket, config, errand, &mut received));
+    let end = runtime.block_on(fetch(socket, config, workload, &mut received));
     (raw.first_byte_ns, raw.last_byte_ns, raw.octets) = (received.first_ns, received.last_ns, received.octets);
     match size {
         Some(size) => {
@@ -203,19 +203,19 @@ pub(crate) fn run(
     }
     (raw.arrivals, raw.ages) = (received.arrivals, received.ages);
     let note = match end {
-        End::Broken(why) => Some(format!("flow {}: {why}", errand.name)),
+        End::Broken(why) => Some(format!("flow {}: {why}", workload.name)),
         _ => None,
     };
     Ok((raw, note))
 }
 
-async fn fetch(socket: UdpSocket, config: ClientConfig, errand: &Errand, received: &mut Received) -> End {
-    let over = || errand.cancelled() || realtime::now() >= errand.stop;
+async fn fetch(socket: UdpSocket, config: ClientConfig, workload: &Workload, received: &mut Received) -> End {
+    let over = || workload.cancelled() || realtime::now() >= workload.stop;
     let endpoint = match Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime)) {
         Ok(endpoint) => endpoint,
         Err(e) => return End::Broken(format!("cannot start QUIC: {e}")),
     };
-    let server = errand.server;
+    let server = workload.server;
     let connecting = match endpoint.connect_with(config, server, NAME) {
         Ok(connecting) => connecting,
         Err(e) => return End::Broken(format!("cannot connect by QUIC to {server}: {e}")),
@@ -225,7 +225,7 @@ async fn fetch(socket: UdpSocket, config: ClientConfig, errand: &Errand, receive
         Some(Err(e)) => return End::Broken(format!("cannot connect by QUIC to {server}: {e}")),
         None => return End::Broken(format!("no QUIC server answered at {server}: does UDP pass on the way?")),
     };
-    let end = match until(over, read(&connection, errand, received)).await {
+    let end = match until(over, read(&connection, workload, received)).await {
         Some(Ok(())) => End::Whole,
         Some(Err(why)) => End::Broken(format!("the QUIC connection broke: {why}")),
         None => End::Stopped,
@@ -237,15 +237,15 @@ async fn fetch(socket: UdpSocket, config: ClientConfig, errand: &Errand, receive
 }
 
 /// Requests the body and reads it to its end.
-async fn read(connection: &Connection, errand: &Errand, received: &mut Received) -> Result<(), String> {
+async fn read(connection: &Connection, workload: &Workload, received: &mut Received) -> Result<(), String> {
     let (mut send, mut recv) = connection.open_bi().await.map_err(|e| e.to_string())?;
     // The server sees a stream only with its first byte.
     send.write_all(b"?").await.map_err(|e| e.to_string())?;
     send.finish().map_err(|e| e.to_string())?;
     let mut buffer = vec![0; CHUNK];
     while let Some(len) = recv.read(&mut buffer).await.map_err(|e| e.to_string())? {
-        received.note(errand.epoch, realtime::now(), &buffer[..len]);
-        errand.progress.store(received.octets, Ordering::Relaxed);
+        received.note(workload.epoch, realtime::now(), &buffer[..len]);
+        workload.progress.store(received.octets, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -5,9 +5,9 @@
 
 use crate::LabError;
 use crate::content::note_arrival;
-use crate::errand::Errand;
 use crate::sockets;
 use crate::worker::Worker;
+use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -101,21 +101,21 @@ pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(
 
 /// Sends datagrams when due until the flow's stop. The calling thread must be inside the client's namespace.
 pub(crate) fn run(
-    errand: &Errand,
+    workload: &Workload,
     app: &'static str,
     talk: Talk,
     heard: &Hearing,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
     let preferred = realtime::prefer_this_thread().is_ok();
-    let broken = || LabError::io(format!("flow {}: cannot open a UDP socket", errand.name));
+    let broken = || LabError::io(format!("flow {}: cannot open a UDP socket", workload.name));
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(broken())?;
-    socket.connect(errand.server).map_err(broken())?;
+    socket.connect(workload.server).map_err(broken())?;
     socket.set_nonblocking(true).map_err(broken())?;
-    let mut spurt = Spurt::new(errand.start, talk.dice, talk.every, talk.spans);
+    let mut spurt = Spurt::new(workload.start, talk.dice, talk.every, talk.spans);
     let mut sent: Vec<Instant> = Vec::new();
     let (mut datagram, mut unsent) = (vec![0; talk.size], 0u64);
     let mut number = 0;
-    while spurt.due() < errand.stop && sockets::rest_until(spurt.due(), || errand.cancelled()) {
+    while spurt.due() < workload.stop && sockets::rest_until(spurt.due(), || workload.cancelled()) {
         fill(&mut datagram, number);
         // A datagram that the kernel refuses is lost, but the next may not be.
         unsent += u64::from(socket.send(&datagram).is_err());
@@ -125,25 +125,25 @@ pub(crate) fn run(
         number += 1;
         spurt.send();
     }
-    sockets::rest_until(errand.stop, || errand.cancelled());
+    sockets::rest_until(workload.stop, || workload.cancelled());
     let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut raw = errand.raw(app, errand.since_epoch(errand.start));
+    let mut raw = workload.raw(app, workload.since_epoch(workload.start));
     for (at, octets) in &heard.order {
-        note_arrival(&mut raw.arrivals, errand.since_epoch(*at), *octets);
+        note_arrival(&mut raw.arrivals, workload.since_epoch(*at), *octets);
         raw.octets += octets;
     }
-    raw.first_byte_ns = heard.order.first().map(|(at, _)| errand.since_epoch(*at));
-    raw.last_byte_ns = heard.order.last().map(|(at, _)| errand.since_epoch(*at));
+    raw.first_byte_ns = heard.order.first().map(|(at, _)| workload.since_epoch(*at));
+    raw.last_byte_ns = heard.order.last().map(|(at, _)| workload.since_epoch(*at));
     raw.completed = heard.damaged == 0;
     let probe = |(number, due): (u64, &Instant)| Probe {
-        sent_ns: errand.since_epoch(*due),
+        sent_ns: workload.since_epoch(*due),
         rtt_ns: heard.at.get(&number).map(|at| at.since(*due).as_nanos()),
     };
     raw.probes = (0u64..).zip(&sent).map(probe).collect();
     let priority = if preferred { "at" } else { "without" };
     let note = format!(
         "flow {}: {priority} real-time priority, {unsent} of {number} datagrams refused by the kernel, {} damaged",
-        errand.name, heard.damaged
+        workload.name, heard.damaged
     );
     Ok((raw, Some(note)))
 }

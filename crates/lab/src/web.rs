@@ -1,8 +1,8 @@
 //! Readers of pages: each object of a page is fetched on its own connection, at its scheduled time.
 
 use crate::LabError;
-use crate::errand::Errand;
 use crate::fetch::{Log, exchange};
+use crate::workload::Workload;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,25 +18,25 @@ const GLANCE: Span = Span::from_millis(20);
 const OBJECTS_BOUND: usize = 1 << 18;
 
 /// Reads until the session or the time is over. The calling thread must be inside the client's namespace.
-pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw, Option<String>), LabError> {
-    let errand = Arc::new(errand);
+pub(crate) fn run(workload: Workload, pages: Pages, dice: Chance) -> Result<(FlowRaw, Option<String>), LabError> {
+    let workload = Arc::new(workload);
     let log = Arc::new(Mutex::new(Log::default()));
     let (ended, endings) = channel();
-    let mut reader = Reader::new(errand.start, pages, dice);
+    let mut reader = Reader::new(workload.start, pages, dice);
     let (mut threads, mut open): (Vec<JoinHandle<()>>, _) = (Vec::new(), 0);
     let mut refused = false;
     loop {
-        let now = realtime::now().max(errand.start);
-        if errand.cancelled() || now >= errand.stop {
+        let now = realtime::now().max(workload.start);
+        if workload.cancelled() || now >= workload.stop {
             break;
         }
         let until = match reader.step(now, open) {
             Step::End => break,
-            Step::Wait(until) => until.unwrap_or(errand.stop),
+            Step::Wait(until) => until.unwrap_or(workload.stop),
             Step::Ask { page, size } => {
                 let number = {
                     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-                    let connect_ns = errand.since_epoch(now);
+                    let connect_ns = workload.since_epoch(now);
                     log.fetches.push(Fetch { page, connect_ns, first_byte_ns: None, total_ns: None });
                     log.fetches.len() - 1
                 };
@@ -44,10 +44,10 @@ pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw
                 if refused {
                     break;
                 }
-                let (errand, log, ended) = (Arc::clone(&errand), Arc::clone(&log), ended.clone());
+                let (workload, log, ended) = (Arc::clone(&workload), Arc::clone(&log), ended.clone());
                 let work = move || {
                     // A fetch that did not end has no times in the log, and is not repeated.
-                    let _ = exchange(&errand, size, number, (now, errand.stop), &log);
+                    let _ = exchange(&workload, size, number, (now, workload.stop), &log);
                     // The reader may already have ended.
                     let _ = ended.send(());
                 };
@@ -60,7 +60,7 @@ pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw
                 continue;
             }
         };
-        let wait = until.min(errand.stop).since(now).min(GLANCE);
+        let wait = until.min(workload.stop).since(now).min(GLANCE);
         match endings.recv_timeout(Duration::from_nanos(wait.as_nanos())) {
             Ok(()) => open -= 1,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -75,8 +75,8 @@ pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw
         last_byte_ns: ends().max(),
         completed: !refused && log.damaged == 0,
         octets: log.octets,
-        ..errand.raw("web", errand.since_epoch(errand.start))
+        ..workload.raw("web", workload.since_epoch(workload.start))
     };
-    let note = (log.damaged > 0).then(|| format!("flow {}: {} objects arrived damaged", errand.name, log.damaged));
+    let note = (log.damaged > 0).then(|| format!("flow {}: {} objects arrived damaged", workload.name, log.damaged));
     Ok((FlowRaw { fetches: log.fetches, ..raw }, note))
 }

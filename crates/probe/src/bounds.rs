@@ -3,7 +3,7 @@
 use crate::document::PhaseFigures;
 use crate::figures::{Window, ms};
 use crate::load::PING_EVERY;
-use crate::plan::{Beside, Kind, Measurement, Stage};
+use crate::plan::{Beside, Measurement, Stage, StageKind};
 use crate::train::Sample;
 use wavelane_base::{Instant, Span};
 use wavelane_measure::{
@@ -90,7 +90,7 @@ pub(crate) fn unscored(phases: &[PhaseFigures]) -> Option<&PhaseFigures> {
 }
 
 fn loads(p: &PhaseFigures) -> bool {
-    [Kind::Down, Kind::Up, Kind::Both].iter().any(|kind| kind.word() == p.phase)
+    [StageKind::Down, StageKind::Up, StageKind::Both].iter().any(|kind| kind.word() == p.phase)
 }
 
 /// A letter after what was lost, and why it is no better: `None` if the delays alone gave it.

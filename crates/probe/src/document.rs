@@ -1,7 +1,7 @@
 //! `probe.json`, and the curves beside it. Keys end in their units; every number is finite or null.
 
 use crate::figures::{clock_line, exchange, ms, round_trip};
-use crate::plan::{Beside, Kind, Measurement, SocketDrops};
+use crate::plan::{Beside, Measurement, SocketDrops, StageKind};
 use serde::Serialize;
 use wavelane_base::Instant;
 
@@ -248,7 +248,7 @@ impl ProbeDocument {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Point {
     /// The stage's kind.
-    pub kind: Kind,
+    pub kind: StageKind,
     /// Code point.
     pub dscp: u8,
     /// Seconds since the first stage began.

@@ -4,7 +4,7 @@ use crate::ProbeError;
 use crate::client::{Client, ClientEvent, Pace};
 use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::{Load, LoadPlan, SharedToken};
-use crate::plan::{Kind, Measurement, Plan, SocketDrops, Stage};
+use crate::plan::{Measurement, Plan, SocketDrops, Stage, StageKind};
 use crate::stream::Purpose;
 use crate::vantage::{Watcher, hear};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -38,7 +38,7 @@ const DATAGRAM_ROOM: usize = 2_048;
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
     /// The stage.
-    pub kind: Kind,
+    pub kind: StageKind,
     /// Seconds since the beginning ...
     pub at_s: f64,
     /// ... of this total.
@@ -158,7 +158,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn begin(&mut self, index: usize, kind: Kind) -> Result<(), ProbeError> {
+    fn begin(&mut self, index: usize, kind: StageKind) -> Result<(), ProbeError> {
         let now = since_boot();
         let label = index as u32;
         self.client.begin(now, label, 0);

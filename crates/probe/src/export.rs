@@ -2,7 +2,7 @@
 
 use crate::document::{goodput_curve, points};
 use crate::formats::{FlentMeta, SeriesData, write_flent};
-use crate::plan::{Kind, Measurement};
+use crate::plan::{Measurement, StageKind};
 use std::io::{self, Write};
 use wavelane_base::Instant;
 use wavelane_host::clock::{since_boot, wall_nanos};
@@ -19,7 +19,7 @@ pub fn flent(m: &Measurement, target: &str, out: impl Write) -> io::Result<()> {
     let start = m.stages.first().map_or(Instant::ZERO, |stage| stage.from);
     let end = m.stages.last().map_or(start, |stage| stage.to);
     let length = |kind| m.stages.iter().find(|s| s.kind == kind).map_or(0.0, |s| s.to.since(s.from).as_secs_f64());
-    let delay_s = length(Kind::Idle).round();
+    let delay_s = length(StageKind::Idle).round();
     let length_s = (end.since(start).as_secs_f64().ceil() - 2.0 * delay_s).max(0.0);
     let meta = FlentMeta {
         test: TEST.to_owned(),
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_file_has_what_was_measured() {
         let mut m = measured(&[QUIET, QUIET]);
-        m.stages[1].kind = Kind::After;
+        m.stages[1].kind = StageKind::After;
         let mut file = Vec::new();
         flent(&m, "192.0.2.7", &mut file).unwrap();
         let read = read_results(&file[..]).unwrap();

@@ -1,7 +1,7 @@
 //! Computes figures from a measurement. Pure: the same measurement gives the same document.
 
 use crate::document::{ClassFigures, PhaseFigures, ProbeDocument, VantageFigures, VantagePhase};
-use crate::plan::{Beside, Kind, Measurement, Stage};
+use crate::plan::{Beside, Measurement, Stage, StageKind};
 use crate::train::{Sample, Train};
 use crate::{bounds, explain, queue};
 use std::collections::BTreeMap;
@@ -202,7 +202,7 @@ impl PhaseFigures {
 }
 
 fn is_void(phase: &str, goodput_bps: Option<f64>) -> bool {
-    let loads = [Kind::Down, Kind::Up, Kind::Both].map(Kind::word);
+    let loads = [StageKind::Down, StageKind::Up, StageKind::Both].map(StageKind::word);
     loads.contains(&phase) && goodput_bps.is_none_or(|bps| bps <= 0.0)
 }
 
@@ -314,13 +314,13 @@ fn class(m: &Measurement, index: usize, dscp: u8, window: Window) -> ClassFigure
 fn vantage(m: &Measurement) -> Option<VantageFigures> {
     let seen = m.vantage.as_ref()?;
     let mut phases: Vec<VantagePhase> = Vec::new();
-    for kind in [Kind::Idle, Kind::Down, Kind::Up, Kind::Both] {
+    for kind in [StageKind::Idle, StageKind::Down, StageKind::Up, StageKind::Both] {
         let Some(stage) = m.stages.iter().find(|stage| stage.kind == kind) else { continue };
         let window = Window::of(stage);
         let those: Vec<Sample> = seen.samples.iter().filter(|s| window.holds(s.sent)).copied().collect();
         let all = probes(&those);
         let at = |p| all.percentile(percent(p)).map(ms);
-        let idle = phases.first().filter(|p| p.phase == Kind::Idle.word()).and_then(|p| p.p50_ms);
+        let idle = phases.first().filter(|p| p.phase == StageKind::Idle.word()).and_then(|p| p.p50_ms);
         let rise_ms = at(50).zip(idle).map(|(now, idle)| now - idle);
         phases.push(VantagePhase {
             phase: kind.word(),
@@ -344,23 +344,23 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
     let line = clock_line(m);
     let find = |kind| m.stages.iter().position(|stage| stage.kind == kind);
     let mut idle = Idle::default();
-    if let Some(index) = find(Kind::Idle) {
+    if let Some(index) = find(StageKind::Idle) {
         idle.p50_ms = phase(m, index, line.as_ref(), idle).0.foreign_p50_ms;
     }
     let (mut phases, mut scores) = (Vec::new(), Vec::new());
-    for kind in [Kind::Idle, Kind::Down, Kind::Up, Kind::Both] {
+    for kind in [StageKind::Idle, StageKind::Down, StageKind::Up, StageKind::Both] {
         if let Some(index) = find(kind) {
             let (figures, score) = phase(m, index, line.as_ref(), idle);
             scores.extend(score.map(|score| (kind.word(), score)));
             phases.push(figures);
         }
     }
-    let after = find(Kind::After).map(|index| phase(m, index, line.as_ref(), idle).0);
-    let rise = |kind: Kind| phases.iter().find(|p| p.phase == kind.word()).and_then(|p| p.rise_ms);
+    let after = find(StageKind::After).map(|index| phase(m, index, line.as_ref(), idle).0);
+    let rise = |kind: StageKind| phases.iter().find(|p| p.phase == kind.word()).and_then(|p| p.rise_ms);
     let scored = bounds::unscored(&phases).is_none();
     let worst = scores.into_iter().filter(|_| scored).min_by(|a, b| a.1.0.rpm.total_cmp(&b.1.0.rpm));
     let bloat = phases.iter().filter_map(|p| p.bloat_ratio).reduce(f64::max);
-    let graded = bounds::grade(grade(rise(Kind::Down), rise(Kind::Up)), &phases, after.as_ref());
+    let graded = bounds::grade(grade(rise(StageKind::Down), rise(StageKind::Up)), &phases, after.as_ref());
     let trains =
         1 + m.trains.iter().map(|t| t.dscp).filter(|d| *d != 0).collect::<std::collections::BTreeSet<_>>().len();
     let per_second = if m.interval == Span::ZERO { 0.0 } else { 1.0 / m.interval.as_secs_f64() };

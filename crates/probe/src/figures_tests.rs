@@ -10,7 +10,7 @@ const AHEAD: u64 = 1 << 50;
 /// One stage of a path on which everything is known.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
-    pub(crate) kind: Kind,
+    pub(crate) kind: StageKind,
     pub(crate) seconds: u64,
     pub(crate) up_ms: u64,
     pub(crate) down_ms: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Known {
 }
 
 pub(crate) const QUIET: Known =
-    Known { kind: Kind::Idle, seconds: 5, up_ms: 6, down_ms: 4, lost_up: 0, lost_down: 0, bps: 0 };
+    Known { kind: StageKind::Idle, seconds: 5, up_ms: 6, down_ms: 4, lost_up: 0, lost_down: 0, bps: 0 };
 
 pub(crate) fn measured(known: &[Known]) -> Measurement {
     let mut m = Measurement { probe_size: 80, interval: Span::from_millis(EVERY_MS), ..Measurement::default() };
@@ -89,9 +89,9 @@ fn close(value: Option<f64>, truth: f64) -> bool {
 fn a_known_path_gives_its_own_figures() {
     let m = measured(&[
         QUIET,
-        Known { kind: Kind::Down, seconds: 30, down_ms: 104, bps: 10_000_000, ..QUIET },
-        Known { kind: Kind::Up, seconds: 30, up_ms: 66, bps: 4_000_000, lost_up: 50, lost_down: 20, ..QUIET },
-        Known { kind: Kind::After, ..QUIET },
+        Known { kind: StageKind::Down, seconds: 30, down_ms: 104, bps: 10_000_000, ..QUIET },
+        Known { kind: StageKind::Up, seconds: 30, up_ms: 66, bps: 4_000_000, lost_up: 50, lost_down: 20, ..QUIET },
+        Known { kind: StageKind::After, ..QUIET },
     ]);
     let d = document("path", &m);
     let [idle, down, up] = &d.phases[..] else { panic!("{:?}", d.phases) };
@@ -130,8 +130,8 @@ fn dies(m: &mut Measurement, stage: usize, from_percent: usize) {
 
 #[test]
 fn a_link_that_dies_under_load_gets_no_good_grade_and_no_good_score() {
-    let down = Known { kind: Kind::Down, seconds: 30, bps: 170_000, ..QUIET };
-    let mut m = measured(&[QUIET, down, Known { kind: Kind::After, ..QUIET }]);
+    let down = Known { kind: StageKind::Down, seconds: 30, bps: 170_000, ..QUIET };
+    let mut m = measured(&[QUIET, down, Known { kind: StageKind::After, ..QUIET }]);
     let fine = document("path", &m);
     assert_eq!((fine.grade, fine.rpm_class, fine.grade_bound), (Some("A+"), Some("excellent"), None));
     // Half of the probes are lost and all those afterwards; the answers of requests end with them.
@@ -161,8 +161,8 @@ fn a_link_that_dies_under_load_gets_no_good_grade_and_no_good_score() {
 
 #[test]
 fn a_phase_that_carried_nothing_and_answers_that_never_came_are_no_good_news() {
-    let down = Known { kind: Kind::Down, seconds: 30, bps: 10_000_000, ..QUIET };
-    let mut m = measured(&[QUIET, down, Known { kind: Kind::Up, seconds: 30, bps: 0, ..QUIET }]);
+    let down = Known { kind: StageKind::Down, seconds: 30, bps: 10_000_000, ..QUIET };
+    let mut m = measured(&[QUIET, down, Known { kind: StageKind::Up, seconds: 30, bps: 0, ..QUIET }]);
     let d = document("path", &m);
     assert_eq!((d.grade, d.grade_bound.as_deref()), (None, Some("in the upload nothing was transferred")));
     assert!(d.explained.iter().any(|e| e.figure == "grade" && e.sentence.starts_with("No grade: in the upload")));
@@ -219,7 +219,7 @@ fn sentences_explain_the_grade() {
         let all = crate::explain::sentences(d);
         all.into_iter().find(|e| e.figure == figure).map(|e| e.sentence).unwrap()
     };
-    let loaded = Known { kind: Kind::Down, seconds: 30, down_ms: 104, bps: 10_000_000, ..QUIET };
+    let loaded = Known { kind: StageKind::Down, seconds: 30, down_ms: 104, bps: 10_000_000, ..QUIET };
     let mut d = document("path", &measured(&[QUIET, loaded]));
     let letter = said(&d, "grade");
     assert!(letter.contains("100 ms in the download") && letter.contains("A+ below 5 ms"), "{letter}");
@@ -253,7 +253,7 @@ fn sentences_explain_the_grade() {
 
 #[test]
 fn a_server_that_says_absurd_counts_of_bytes_gives_a_figure_and_no_overflow() {
-    let mut m = measured(&[QUIET, Known { kind: Kind::Up, bps: 8_000_000, ..QUIET }]);
+    let mut m = measured(&[QUIET, Known { kind: StageKind::Up, bps: 8_000_000, ..QUIET }]);
     for (i, sample) in m.trains[1].samples.iter_mut().enumerate() {
         if let Some((told, _)) = &mut sample.echo {
             told.loaded = if i % 2 == 0 { 0 } else { u64::MAX };
@@ -274,7 +274,7 @@ fn unmeasured_figures_are_null() {
 
 #[test]
 fn probes_still_under_way_when_the_user_ends_it_are_not_lost() {
-    let mut m = measured(&[QUIET, Known { kind: Kind::Down, seconds: 9, down_ms: 304, bps: 10_000_000, ..QUIET }]);
+    let mut m = measured(&[QUIET, Known { kind: StageKind::Down, seconds: 9, down_ms: 304, bps: 10_000_000, ..QUIET }]);
     m.interrupted = true;
     let end = m.stages[1].to;
     m.trains[1].tally = None;
@@ -290,7 +290,7 @@ fn probes_still_under_way_when_the_user_ends_it_are_not_lost() {
 
 #[test]
 fn curves_cover_every_probe_and_every_byte() {
-    let m = measured(&[QUIET, Known { kind: Kind::Both, seconds: 6, bps: 8_000_000, lost_down: 10, ..QUIET }]);
+    let m = measured(&[QUIET, Known { kind: StageKind::Both, seconds: 6, bps: 8_000_000, lost_down: 10, ..QUIET }]);
     let points = crate::document::points(&m);
     assert_eq!((points.len(), points.iter().filter(|p| p.rtt_ms.is_none()).count()), (1_100, 60));
     let curve = crate::document::goodput_curve(&m);

@@ -23,7 +23,7 @@ pub fn milliseconds(n: u64) -> Length {
 
 /// The kinds of stages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum StageKind {
     /// Only probes, at the beginning.
     Idle,
     /// A download.
@@ -38,7 +38,7 @@ pub enum Kind {
     After,
 }
 
-impl Kind {
+impl StageKind {
     /// Its name in `probe.json`.
     pub fn word(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ pub struct Plan {
     /// The server, UDP and TCP.
     pub target: SocketAddr,
     /// Stages and their length.
-    pub stages: Vec<(Kind, Span)>,
+    pub stages: Vec<(StageKind, Span)>,
     /// Interval between probes.
     pub interval: Span,
     /// Octets of a probe's UDP payload.
@@ -97,7 +97,7 @@ impl Plan {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stage {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: StageKind,
     /// When it began ...
     pub from: Instant,
     /// ... and ended.
@@ -120,7 +120,7 @@ pub struct Stage {
 
 impl Stage {
     /// A stage of which only the beginning is known.
-    pub(crate) fn begun(kind: Kind, now: Instant) -> Self {
+    pub(crate) fn begun(kind: StageKind, now: Instant) -> Self {
         Self {
             kind,
             from: now,

@@ -2,7 +2,7 @@
 
 use crate::document::{HopRise, QueueAt};
 use crate::figures::{Window, counted, ms, round_trip};
-use crate::plan::{Beside, Kind, Measurement};
+use crate::plan::{Beside, Measurement, StageKind};
 use crate::train::Sample;
 use crate::vantage::Vantage;
 use wavelane_base::Span;
@@ -26,15 +26,15 @@ fn median(mut spans: Vec<Span>) -> Option<f64> {
 
 /// Finds the queue of each direction whose delay rises, the one that rises most first.
 pub(crate) fn locate(target: &str, m: &Measurement) -> [Option<QueueAt>; 2] {
-    let [down, up] = [Kind::Down, Kind::Up].map(|kind| in_direction(target, m, kind));
+    let [down, up] = [StageKind::Down, StageKind::Up].map(|kind| in_direction(target, m, kind));
     let down_is_worse = down.as_ref().map(|(rise, _)| *rise) > up.as_ref().map(|(rise, _)| *rise);
     let (first, second) = if down_is_worse { (down, up) } else { (up, down) };
     [first, second].map(|found| found.map(|(_, at)| at))
 }
 
-fn in_direction(target: &str, m: &Measurement, kind: Kind) -> Option<(f64, QueueAt)> {
+fn in_direction(target: &str, m: &Measurement, kind: StageKind) -> Option<(f64, QueueAt)> {
     let find = |kind| m.stages.iter().position(|stage| stage.kind == kind);
-    let (idle, loaded) = (find(Kind::Idle)?, find(kind)?);
+    let (idle, loaded) = (find(StageKind::Idle)?, find(kind)?);
     let windows = (Window::of(&m.stages[idle]), Window::of(&m.stages[loaded]));
     let whole = |index: usize, window: Window| {
         let handshakes = || m.stages[index].smalls.iter().filter(|s| window.holds(s.begun)).map(|s| s.connect);
@@ -85,7 +85,7 @@ fn near(vantage: &Vantage, windows: (Window, Window), far: (&str, f64)) -> Resul
 /// A vantage whose path includes the queue rises with it. Unlike a router's answers, which are rare and low-priority, those of the vantage
 /// are many, so they decide, and hops add detail where they agree.
 fn by_vantage(
-    kind: Kind,
+    kind: StageKind,
     target: &str,
     vantage: &str,
     rises: bool,
@@ -94,11 +94,11 @@ fn by_vantage(
 ) -> QueueAt {
     let shape = "set its smart queue management (cake or fq_codel) to a little less than the measured goodput";
     let far = match kind {
-        Kind::Up => first.is_some_and(|hop| hop.hop > 1),
+        StageKind::Up => first.is_some_and(|hop| hop.hop > 1),
         _ => first.is_some_and(|hop| hop.hop > 1 || by_hops.hop > Some(1)),
     };
     let (hop, what, remedy) = match (rises, kind) {
-        (true, Kind::Up) => (
+        (true, StageKind::Up) => (
             Some(0),
             format!("this host, or its link on the way to {vantage}"),
             "use fq_codel on this host's interface, and a shorter queue or a better signal on its Wi-Fi; the line beyond \
@@ -147,16 +147,16 @@ fn rises(m: &Measurement, windows: (Window, Window)) -> Vec<HopRise> {
 
 /// A queue delays packets sent into it. Upstream that affects everything beyond it, so it is before the first hop that rises; downstream it
 /// is at that hop, which sends towards us.
-fn name(kind: Kind, first: Option<&HopRise>, rises: &[HopRise]) -> QueueAt {
+fn name(kind: StageKind, first: Option<&HopRise>, rises: &[HopRise]) -> QueueAt {
     let shape = "set its smart queue management (cake or fq_codel) to a little less than the measured goodput";
     let before = |hop: u8| rises.iter().find(|r| r.hop + 1 == hop).map(|r| r.address.clone());
     let (hop, what, remedy) = match (kind, first) {
-        (Kind::Up, Some(first)) if first.hop == 1 => (
+        (StageKind::Up, Some(first)) if first.hop == 1 => (
             Some(0),
             format!("this host, or its link to the router {}", first.address),
             "use fq_codel on this host's interface, and a shorter queue or a better signal on its Wi-Fi".to_owned(),
         ),
-        (Kind::Up, Some(first)) => (
+        (StageKind::Up, Some(first)) => (
             Some(first.hop - 1),
             format!(
                 "router {} (hop {}), where it sends towards {}",

@@ -5,7 +5,7 @@ use crate::hops::HopSample;
 use crate::vantage::Vantage;
 
 /// A path of three hops, whose round trips under load are given.
-fn path(kind: Kind, rises_ms: [u64; 3], up_ms: u64, down_ms: u64) -> Measurement {
+fn path(kind: StageKind, rises_ms: [u64; 3], up_ms: u64, down_ms: u64) -> Measurement {
     let mut m = measured(&[QUIET, Known { kind, seconds: 12, up_ms, down_ms, bps: 1_000_000, ..QUIET }]);
     for (i, stage) in m.stages.clone().iter().enumerate() {
         for n in 0..stage.to.since(stage.from).as_millis() / 500 {
@@ -27,8 +27,8 @@ fn worst(target: &str, m: &Measurement) -> Option<QueueAt> {
 
 #[test]
 fn both_directions_have_a_queue_of_their_own() {
-    let down = Known { kind: Kind::Down, seconds: 12, up_ms: 6, down_ms: 104, bps: 1_000_000, ..QUIET };
-    let m = measured(&[QUIET, down, Known { kind: Kind::Up, up_ms: 206, down_ms: 4, ..down }]);
+    let down = Known { kind: StageKind::Down, seconds: 12, up_ms: 6, down_ms: 104, bps: 1_000_000, ..QUIET };
+    let m = measured(&[QUIET, down, Known { kind: StageKind::Up, up_ms: 206, down_ms: 4, ..down }]);
     let directions = locate("server", &m).map(|at| at.unwrap().direction);
     assert_eq!(directions, ["up", "down"], "the worse first");
     let one = measured(&[QUIET, down]);
@@ -37,26 +37,26 @@ fn both_directions_have_a_queue_of_their_own() {
 
 #[test]
 fn upwards_the_queue_stands_before_the_first_hop_that_rises() {
-    let at = worst("server", &path(Kind::Up, [190, 200, 210], 206, 4)).unwrap();
+    let at = worst("server", &path(StageKind::Up, [190, 200, 210], 206, 4)).unwrap();
     assert_eq!((at.hop, at.direction), (Some(0), "up"));
     assert!(at.what.contains("this host") && at.rises.len() == 3, "{at:?}");
-    let at = worst("server", &path(Kind::Up, [1, 200, 210], 206, 4)).unwrap();
+    let at = worst("server", &path(StageKind::Up, [1, 200, 210], 206, 4)).unwrap();
     assert_eq!(at.hop, Some(1));
     assert!(at.what.contains("10.0.0.1") && at.remedy.contains("smart queue"), "{at:?}");
 }
 
 #[test]
 fn downwards_it_stands_at_the_first_hop_that_rises() {
-    let at = worst("server", &path(Kind::Down, [200, 200, 200], 6, 204)).unwrap();
+    let at = worst("server", &path(StageKind::Down, [200, 200, 200], 6, 204)).unwrap();
     assert_eq!((at.hop, at.direction), (Some(1), "down"));
-    let at = worst("server", &path(Kind::Down, [0, 200, 200], 6, 204)).unwrap();
+    let at = worst("server", &path(StageKind::Down, [0, 200, 200], 6, 204)).unwrap();
     assert!(at.hop == Some(2) && at.remedy.contains("provider"), "{at:?}");
 }
 
 #[test]
 fn no_rise_names_no_hop_and_silent_routers_are_reported() {
-    assert_eq!(worst("server", &path(Kind::Up, [0, 0, 0], 20, 4)), None);
-    let mut silent = path(Kind::Up, [0, 0, 0], 206, 4);
+    assert_eq!(worst("server", &path(StageKind::Up, [0, 0, 0], 20, 4)), None);
+    let mut silent = path(StageKind::Up, [0, 0, 0], 206, 4);
     let at = worst("server", &silent).unwrap();
     assert!(at.what.contains("beyond hop 3"), "{at:?}");
     silent.hops.clear();
@@ -87,20 +87,20 @@ fn seen_at(mut m: Measurement, idle_ms: u64, rise_ms: u64) -> Measurement {
 
 #[test]
 fn a_vantage_that_rises_puts_the_queue_before_it() {
-    let at = worst("server", &seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195)).unwrap();
+    let at = worst("server", &seen_from(path(StageKind::Up, [1, 200, 210], 206, 4), 195)).unwrap();
     assert!(
         (at.hop, at.by) == (Some(0), "vantage") && at.what.contains("this host") && at.what.contains("desk"),
         "{at:?}"
     );
-    let at = worst("server", &seen_from(path(Kind::Down, [0, 200, 200], 6, 204), 195)).unwrap();
+    let at = worst("server", &seen_from(path(StageKind::Down, [0, 200, 200], 6, 204), 195)).unwrap();
     assert!(at.hop == Some(1) && at.what.contains("access point"), "{at:?}");
 }
 
 #[test]
 fn a_vantage_that_does_not_rise_puts_it_beyond() {
-    let at = worst("server", &seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 3)).unwrap();
+    let at = worst("server", &seen_from(path(StageKind::Up, [1, 200, 210], 206, 4), 3)).unwrap();
     assert!((at.hop, at.by) == (Some(1), "vantage and hops") && at.what.contains("beyond desk"), "{at:?}");
-    let mut silent = seen_from(path(Kind::Down, [0, 0, 0], 6, 204), 3);
+    let mut silent = seen_from(path(StageKind::Down, [0, 0, 0], 6, 204), 3);
     silent.hops.clear();
     let at = worst("server", &silent).unwrap();
     assert!(at.by == "vantage" && at.what == "beyond desk, between it and server", "{at:?}");
@@ -108,7 +108,7 @@ fn a_vantage_that_does_not_rise_puts_it_beyond() {
 
 #[test]
 fn a_vantage_with_heavy_loss_is_ignored() {
-    let mut m = seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195);
+    let mut m = seen_from(path(StageKind::Up, [1, 200, 210], 206, 4), 195);
     let samples = &mut m.vantage.as_mut().unwrap().samples;
     samples.iter_mut().enumerate().filter(|(i, _)| i % 3 != 0).for_each(|(_, s)| s.echo = None);
     let at = worst("server", &m).unwrap();
@@ -118,7 +118,7 @@ fn a_vantage_with_heavy_loss_is_ignored() {
 #[test]
 fn a_vantage_as_far_as_the_target_decides_nothing() {
     // The target answers within 10 ms when nothing else goes on.
-    let far = |rise_ms| seen_at(path(Kind::Up, [1, 200, 210], 206, 4), 9, rise_ms);
+    let far = |rise_ms| seen_at(path(StageKind::Up, [1, 200, 210], 206, 4), 9, rise_ms);
     for rise_ms in [195, 3] {
         let at = worst("server", &far(rise_ms)).unwrap();
         assert_eq!((at.hop, at.by), (Some(1), "hops"));
@@ -128,6 +128,6 @@ fn a_vantage_as_far_as_the_target_decides_nothing() {
     silent.hops.clear();
     let at = worst("server", &silent).unwrap();
     assert_eq!((at.hop, at.by), (None, "cannot tell"));
-    let near = worst("server", &seen_at(path(Kind::Up, [1, 200, 210], 206, 4), 8, 195)).unwrap();
+    let near = worst("server", &seen_at(path(StageKind::Up, [1, 200, 210], 206, 4), 8, 195)).unwrap();
     assert_eq!((near.by, near.doubt), ("vantage", None));
 }

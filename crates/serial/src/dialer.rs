@@ -54,7 +54,7 @@ impl Past {
 
 /// What happened, and what the owner does with the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum DialEvent {
     /// Set DTR so.
     Dtr(bool),
     /// There is a connection; the modem's line.
@@ -93,7 +93,7 @@ pub struct Dialer {
     failures: u32,
     again: Span,
     out: Vec<u8>,
-    events: VecDeque<Event>,
+    events: VecDeque<DialEvent>,
 }
 
 impl Dialer {
@@ -111,8 +111,8 @@ impl Dialer {
         if past.not_before <= now {
             dialer.call(now);
         } else {
-            dialer.report(Event::Dtr(false));
-            dialer.report(Event::Failed { why: "its port was closed".into(), again: past.not_before.since(now) });
+            dialer.report(DialEvent::Dtr(false));
+            dialer.report(DialEvent::Failed { why: "its port was closed".into(), again: past.not_before.since(now) });
         }
         dialer
     }
@@ -135,14 +135,14 @@ impl Dialer {
         matches!(self.state, State::Connected { .. })
     }
 
-    fn report(&mut self, event: Event) {
+    fn report(&mut self, event: DialEvent) {
         if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);
         }
     }
 
     fn call(&mut self, now: Instant) {
-        self.report(Event::Dtr(true));
+        self.report(DialEvent::Dtr(true));
         // Octets of the last call that reached the modem after its end are a command line that nobody ended.
         self.out.push(b'\r');
         self.state = State::Chatting(Box::new(Chat::new(now, &self.config.script)));
@@ -157,7 +157,7 @@ impl Dialer {
             None => {}
             Some(Outcome::Done(said)) => {
                 self.state = State::Connected { since: now, proved: now };
-                self.report(Event::Connected(said));
+                self.report(DialEvent::Connected(said));
             }
             Some(bad) => self.fail(now, bad.to_string(), false),
         }
@@ -183,7 +183,7 @@ impl Dialer {
     fn fail(&mut self, now: Instant, why: String, escape: bool) {
         self.failures = self.failures_with_this(now);
         self.again = self.wait_after(self.failures);
-        self.report(Event::Failed { why, again: self.again });
+        self.report(DialEvent::Failed { why, again: self.again });
         let (stage, span) = if escape { (0, GUARD) } else { (3, Span::ZERO) };
         self.state = State::HangingUp { stage, until: now + span };
         self.handle_timeout(now);
@@ -211,7 +211,7 @@ impl Dialer {
             State::Waiting { until: at } => *at = (*at).max(until),
             State::Chatting(_) | State::Connected { .. } => return,
         }
-        self.report(Event::Failed { why: why.into(), again: until.since(now) });
+        self.report(DialEvent::Failed { why: why.into(), again: until.since(now) });
     }
 
     /// Whether there is no call, and none is being ended.
@@ -270,7 +270,7 @@ impl Dialer {
                     2 | 3 => {
                         *stage = 4;
                         *until = now + HANG_UP;
-                        self.report(Event::Dtr(false));
+                        self.report(DialEvent::Dtr(false));
                     }
                     _ => self.state = State::Waiting { until: now + self.again },
                 }
@@ -301,7 +301,7 @@ impl Dialer {
     }
 
     /// The next report, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<DialEvent> {
         self.events.pop_front()
     }
 }

@@ -4,8 +4,8 @@ use crate::counters::{Counters, Fault};
 use crate::deframer::{Deframer, FIELDS_MAX, LEAD_AFTER, Rules};
 use crate::framer::{FRAME_MAX_LIMIT, IDLE_DEFAULT};
 use crate::framing::Framing;
-use crate::ppp::{Agreed, Event, Ppp};
-use crate::vj::{Compressor, Decompressor, Kind};
+use crate::ppp::{Agreed, Ppp, PppEvent};
+use crate::vj::{Compressor, Decompressor, VjKind};
 use crate::{idle_at, ppp};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -82,7 +82,7 @@ struct Inner {
     decompressor: Option<Decompressor>,
     ppp: Option<Ppp>,
     agreed: Option<Agreed>,
-    events: VecDeque<Event>,
+    events: VecDeque<PppEvent>,
     /// The packet that a compressed one stands for.
     whole: Vec<u8>,
     /// Faults of the deframer that the decompressor was told of.
@@ -256,7 +256,7 @@ impl Line {
     }
 
     /// The next report of PPP, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<PppEvent> {
         self.inner.events.pop_front()
     }
 
@@ -271,9 +271,9 @@ impl Inner {
         let Some(compressor) = &mut self.compressor else { return slip::put(packet, out) };
         self.whole.clear();
         match compressor.compress(packet, &mut self.whole) {
-            Kind::Ip => {}
-            Kind::Full => self.whole[0] |= vj::SLIP_FULL,
-            Kind::Compressed => self.whole[0] |= vj::SLIP_COMPRESSED,
+            VjKind::Ip => {}
+            VjKind::Full => self.whole[0] |= vj::SLIP_FULL,
+            VjKind::Compressed => self.whole[0] |= vj::SLIP_COMPRESSED,
         }
         slip::put(&self.whole, out);
     }
@@ -283,9 +283,9 @@ impl Inner {
         let Some(compressor) = &mut self.compressor else { return hdlc::put(style, protocol::IPV4, packet, out) };
         self.whole.clear();
         let number = match compressor.compress(packet, &mut self.whole) {
-            Kind::Ip => protocol::IPV4,
-            Kind::Full => protocol::VJ_FULL,
-            Kind::Compressed => protocol::VJ_COMPRESSED,
+            VjKind::Ip => protocol::IPV4,
+            VjKind::Full => protocol::VJ_FULL,
+            VjKind::Compressed => protocol::VJ_COMPRESSED,
         };
         hdlc::put(style, number, &self.whole, out);
     }
@@ -404,15 +404,15 @@ impl Inner {
     fn take_events(&mut self) {
         while let Some(event) = self.ppp.as_mut().and_then(Ppp::poll_event) {
             match event {
-                Event::Up(agreed) => {
+                PppEvent::Up(agreed) => {
                     let slots = |vj: wavelane_wire::serial::ppp::Vj| usize::from(vj.slot_max) + 1;
                     self.compressor =
                         agreed.vj_out.map(|vj| Compressor::new(slots(vj), vj.omits_slot, !self.names_slot));
                     self.decompressor = agreed.vj_in.map(|vj| Decompressor::new(slots(vj)));
                     self.agreed = Some(agreed);
                 }
-                Event::Down(_) => (self.agreed, self.compressor, self.decompressor) = (None, None, None),
-                Event::Uncompressed => self.compressor = None,
+                PppEvent::Down(_) => (self.agreed, self.compressor, self.decompressor) = (None, None, None),
+                PppEvent::Uncompressed => self.compressor = None,
             }
             if self.events.len() < EVENTS_MAX {
                 self.events.push_back(event);

@@ -1,4 +1,4 @@
-use crate::ppp::{self, Agreed, Cause, Event, FALLBACK_ADDRESS, REST};
+use crate::ppp::{self, Agreed, Cause, FALLBACK_ADDRESS, PppEvent, REST};
 use crate::{Fault, Framing, Line, LineConfig, Unsent};
 use std::net::Ipv4Addr;
 use wavelane_base::{Ecn, Instant, Seed, Span};
@@ -27,7 +27,7 @@ fn udp(len: usize) -> Vec<u8> {
 struct World {
     now: Instant,
     ends: [Line; 2],
-    events: [Vec<Event>; 2],
+    events: [Vec<PppEvent>; 2],
     got: [Vec<Vec<u8>>; 2],
     /// Whether octets pass.
     whole: bool,
@@ -96,7 +96,7 @@ impl World {
 fn two_ends_agree_at_once_and_packets_take_the_octets_of_rfc_1662() {
     let world = &mut World::up(&config(Some(HERE), Some(THERE)), &config(Some(THERE), None));
     for (end, local, remote) in [(0, HERE, THERE), (1, THERE, HERE)] {
-        let [Event::Up(agreed)] = world.events[end][..] else { panic!("{:?}", world.events) };
+        let [PppEvent::Up(agreed)] = world.events[end][..] else { panic!("{:?}", world.events) };
         assert_eq!((agreed.local, agreed.remote, agreed.mtu), (local, remote, 1500));
         assert_eq!(agreed.style, Style::TRANSPARENT);
         assert!(agreed.vj_in.is_some() && agreed.vj_out.is_some());
@@ -144,11 +144,11 @@ fn options_differ_where_the_ends_differ() {
 #[test]
 fn addresses_on_which_the_ends_differ_are_given_up_and_tried_again() {
     let world = &mut World::up(&config(Some(HERE), Some(THERE)), &config(Some(HERE), None));
-    assert_eq!(world.events[0], [Event::Down(Cause::NoAgreement)], "{:?}", world.events);
+    assert_eq!(world.events[0], [PppEvent::Down(Cause::NoAgreement)], "{:?}", world.events);
     let octets = world.settle();
     world.run(REST.times(3));
     assert_eq!(octets, 0, "it rests");
-    assert!(world.events[0].len() >= 2 && world.events[0].iter().all(|event| matches!(event, Event::Down(_))));
+    assert!(world.events[0].len() >= 2 && world.events[0].iter().all(|event| matches!(event, PppEvent::Down(_))));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn nobody_there_is_said_and_tried_again() {
     world.run(Span::from_secs(29));
     assert_eq!(world.events[0], []);
     world.run(Span::from_secs(2));
-    assert_eq!(world.events[0], [Event::Down(Cause::NoAnswer)], "ten tries of three seconds");
+    assert_eq!(world.events[0], [PppEvent::Down(Cause::NoAnswer)], "ten tries of three seconds");
     // The other end comes, on a line that passes: the rest ends it.
     world.whole = true;
     world.ends[1].line_up(world.now);
@@ -175,7 +175,7 @@ fn a_dead_line_is_noticed_by_echoes_and_comes_back() {
     world.whole = false;
     world.run(Span::from_secs(41));
     for events in &world.events {
-        assert!(matches!(events[..], [Event::Up(_), Event::Down(Cause::NoEcho)]), "{events:?}");
+        assert!(matches!(events[..], [PppEvent::Up(_), PppEvent::Down(Cause::NoEcho)]), "{events:?}");
     }
     world.whole = true;
     world.run(Span::from_secs(30));
@@ -187,8 +187,8 @@ fn closing_is_said_to_the_other_end_and_opening_undoes_it() {
     let world = &mut World::up(&config(Some(HERE), None), &config(Some(THERE), None));
     world.ends[0].close(world.now);
     world.run(Span::from_secs(8));
-    assert_eq!(world.events[0].last(), Some(&Event::Down(Cause::ClosedHere)));
-    assert_eq!(world.events[1].last(), Some(&Event::Down(Cause::ClosedThere)));
+    assert_eq!(world.events[0].last(), Some(&PppEvent::Down(Cause::ClosedHere)));
+    assert_eq!(world.events[1].last(), Some(&PppEvent::Down(Cause::ClosedThere)));
     world.run(Span::from_secs(60));
     assert!(!world.ends[0].is_up());
     world.ends[0].open(world.now);
@@ -197,7 +197,7 @@ fn closing_is_said_to_the_other_end_and_opening_undoes_it() {
     // Carrier lost in the middle of it all.
     world.ends.iter_mut().for_each(|end| end.line_down(world.now));
     world.settle();
-    assert_eq!(world.events[0].last(), Some(&Event::Down(Cause::LineDown)));
+    assert_eq!(world.events[0].last(), Some(&PppEvent::Down(Cause::LineDown)));
     world.run(Span::from_secs(100));
     assert_eq!(world.settle(), 0, "nothing is said on a line that is not there");
     world.ends.iter_mut().for_each(|end| end.line_up(world.now));
@@ -268,7 +268,7 @@ impl Stranger {
         }
         assert!(self.line.is_up());
     }
-    fn events(&mut self) -> Vec<Event> {
+    fn events(&mut self) -> Vec<PppEvent> {
         core::iter::from_fn(|| self.line.poll_event()).collect()
     }
 }
@@ -293,7 +293,7 @@ fn endless_naks_end() {
         said = stranger.control(protocol::LCP, Code::ConfigureNak, id, &wish);
     }
     assert!((20..=45).contains(&requests), "{requests}");
-    assert_eq!(stranger.events(), [Event::Down(Cause::NoAgreement)]);
+    assert_eq!(stranger.events(), [PppEvent::Down(Cause::NoAgreement)]);
     assert_eq!(stranger.line.poll_timeout().expect("it rests").at, stranger.now + REST);
 }
 
@@ -311,7 +311,7 @@ fn an_end_that_ends_each_negotiation_is_named() {
         stranger.now = stranger.line.poll_timeout().expect("it asks again").at;
         stranger.line.handle_timeout(stranger.now, |_| ());
     }
-    assert_eq!(events, [Event::Down(Cause::ClosedThere)]);
+    assert_eq!(events, [PppEvent::Down(Cause::ClosedThere)]);
     assert!(stranger.now.since(start) < Span::from_secs(20), "{:?}", stranger.now.since(start));
 }
 
@@ -331,7 +331,7 @@ fn a_looped_line_is_named() {
         assert!(carried < 10_000);
         line.push(now, &out, |_| panic!("no packet"));
     }
-    assert_eq!(line.poll_event(), Some(Event::Down(Cause::Looped)));
+    assert_eq!(line.poll_event(), Some(PppEvent::Down(Cause::Looped)));
     assert!(line.poll_event().is_none());
 }
 
@@ -339,13 +339,13 @@ fn a_looped_line_is_named() {
 fn storms_are_answered_one_for_one_and_end() {
     let mut stranger = Stranger::new();
     stranger.open();
-    assert!(matches!(stranger.events()[..], [Event::Up(_)]));
+    assert!(matches!(stranger.events()[..], [PppEvent::Up(_)]));
     let mut said = 0;
     for id in 0..2_000_u32 {
         said += stranger.control(protocol::LCP, Code::ConfigureRequest, id as u8, &[]).len();
     }
     assert!(said <= 2_001, "{said} answers");
-    assert_eq!(stranger.events(), [Event::Down(Cause::Renegotiated)]);
+    assert_eq!(stranger.events(), [PppEvent::Down(Cause::Renegotiated)]);
     // The same with an answer to each of our requests, so that the link opens and closes.
     let mut stranger = Stranger::new();
     stranger.open();
@@ -360,7 +360,7 @@ fn storms_are_answered_one_for_one_and_end() {
         }
     }
     assert!((10..100).contains(&opened), "{opened}: it gave up");
-    assert_eq!(stranger.events().last(), Some(&Event::Down(Cause::Renegotiated)));
+    assert_eq!(stranger.events().last(), Some(&PppEvent::Down(Cause::Renegotiated)));
     let mut stranger = Stranger::new();
     stranger.open();
     for id in 0..2_000_u32 {
@@ -401,7 +401,7 @@ fn what_is_unknown_is_rejected_and_changes_nothing() {
     let echo = stranger.control(protocol::LCP, Code::EchoRequest, 5, &[0, 0, 0, 0, 42]);
     assert_eq!((echo[0].1[0], echo[0].1[1], echo[0].1[8]), (Code::EchoReply as u8, 5, 42));
     assert!(stranger.line.is_up());
-    assert!(matches!(stranger.events()[..], [Event::Up(_)]));
+    assert!(matches!(stranger.events()[..], [PppEvent::Up(_)]));
 }
 
 #[test]
@@ -429,14 +429,14 @@ fn rejects_of_what_is_needed_end_the_link_and_of_compression_do_not() {
     stranger.open();
     stranger.events();
     stranger.control(protocol::LCP, Code::ProtocolReject, 1, &[0x00, 0x2d, 0]);
-    assert_eq!(stranger.events(), [Event::Uncompressed]);
+    assert_eq!(stranger.events(), [PppEvent::Uncompressed]);
     stranger.control(protocol::LCP, Code::ProtocolReject, 2, &[0x80, 0x21, 0]);
-    assert_eq!(stranger.events(), [Event::Down(Cause::Rejected)]);
+    assert_eq!(stranger.events(), [PppEvent::Down(Cause::Rejected)]);
     let mut stranger = Stranger::new();
     stranger.open();
     stranger.events();
     stranger.control(protocol::LCP, Code::CodeReject, 1, &[1, 1, 0, 4]);
-    assert_eq!(stranger.events(), [Event::Down(Cause::Rejected)]);
+    assert_eq!(stranger.events(), [PppEvent::Down(Cause::Rejected)]);
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn an_end_that_asks_who_this_is_is_told() {
             end.said();
         }
         let cause = if fails { Cause::Refused { again: None } } else { Cause::Unauthenticated };
-        assert_eq!(end.events().first(), Some(&Event::Down(cause)), "{fails}");
+        assert_eq!(end.events().first(), Some(&PppEvent::Down(cause)), "{fails}");
     }
     // Without a name the question is refused, and the cause says what to set.
     let end = &mut new(None);
@@ -567,11 +567,11 @@ fn an_end_that_asks_who_this_is_is_told() {
     end.control(protocol::LCP, Code::TerminateRequest, 3, b"");
     end.now += Span::from_secs(10);
     end.line.handle_timeout(end.now, |_| {});
-    assert_eq!(end.events().first(), Some(&Event::Down(Cause::Asked)));
+    assert_eq!(end.events().first(), Some(&PppEvent::Down(Cause::Asked)));
 }
 
 /// A terminal server that opens LCP whenever it is asked to, wants PAP, and refuses what it is told: how often it was told, and what was reported.
-fn refused_for(hours: u64, way: &str) -> (Vec<u64>, Vec<Event>) {
+fn refused_for(hours: u64, way: &str) -> (Vec<u64>, Vec<PppEvent>) {
     const PAP: &[u8] = &[3, 4, 0xc0, 0x23];
     let login = crate::ppp::Login { name: "me".into(), secret: "wrong".into(), chap_only: false };
     let plain = config(Some(HERE), Some(THERE));
@@ -628,7 +628,7 @@ fn a_refused_secret_is_told_three_times_and_then_once_an_hour() {
         let (told, events) = refused_for(3, way);
         assert!((4..=6).contains(&told.len()) && told[2] < 60, "{way}: {told:?}");
         assert!(told.windows(2).skip(2).all(|two| two[1] - two[0] >= 3_600), "{way}: {told:?}");
-        let Some(Event::Down(last)) = events.last() else { panic!("{events:?}") };
+        let Some(PppEvent::Down(last)) = events.last() else { panic!("{events:?}") };
         assert!(
             matches!(*last, Cause::Refused { again: Some(again) } if again > Span::from_secs(3_500)),
             "{way}: {events:?}"
@@ -695,7 +695,7 @@ fn pap_numbers_its_requests_and_is_refused_where_chap_alone_is_wanted() {
             end.control(protocol::LCP, Code::TerminateRequest, 21, &[]);
             end.now += Span::from_secs(10);
             end.line.handle_timeout(end.now, |_| {});
-            assert_eq!(end.events().first(), Some(&Event::Down(Cause::AskedInPlainText)));
+            assert_eq!(end.events().first(), Some(&PppEvent::Down(Cause::AskedInPlainText)));
             continue;
         }
         let mut ids = vec![said.iter().find(|(number, _)| *number == protocol::PAP).expect("a request").1[1]];

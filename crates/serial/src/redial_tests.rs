@@ -1,7 +1,7 @@
 //! Two ends of a dialled line that both talk on while the call is gone: when they have it again.
 
 use crate::chat::Script;
-use crate::dialer::{Config, Dialer, Event, Past};
+use crate::dialer::{Config, DialEvent, Dialer, Past};
 use crate::ended::Ended;
 use crate::framing::Framing;
 use crate::modem::{self, Exchange};
@@ -67,7 +67,7 @@ impl World {
             }
             end.dialer.handle_timeout(now);
             while let Some(event) = end.dialer.poll_event() {
-                end.failures += u32::from(matches!(event, Event::Failed { .. }));
+                end.failures += u32::from(matches!(event, DialEvent::Failed { .. }));
             }
             let mut out = Vec::new();
             end.dialer.poll_transmit(&mut out);

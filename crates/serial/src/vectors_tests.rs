@@ -1,6 +1,6 @@
 //! `vectors/serial.txt`, which `vectors/check_serial.py` checks against another implementation.
 
-use crate::vj::{Compressor, Decompressor, Kind};
+use crate::vj::{Compressor, Decompressor, VjKind};
 use crate::{Framer, Framing};
 use wavelane_base::Instant;
 use wavelane_wire::serial::hdlc::{self, Style};
@@ -96,18 +96,18 @@ fn vectors_are_written_and_read() {
         let (packet, mut out) = (octets(packet), Vec::new());
         let made = compressor.compress(&packet, &mut out);
         let word = match made {
-            Kind::Ip => "ip",
-            Kind::Full => "full",
-            Kind::Compressed => "compressed",
+            VjKind::Ip => "ip",
+            VjKind::Full => "full",
+            VjKind::Compressed => "compressed",
         };
         assert_eq!((word, &out), (kind, &wire), "{line}");
         let mut whole = Vec::new();
         let sound = match made {
-            Kind::Ip => true,
-            Kind::Full => decompressor.full(&mut wire),
-            Kind::Compressed => decompressor.compressed(&wire, &mut whole),
+            VjKind::Ip => true,
+            VjKind::Full => decompressor.full(&mut wire),
+            VjKind::Compressed => decompressor.compressed(&wire, &mut whole),
         };
-        let whole = if made == Kind::Compressed { whole } else { wire };
+        let whole = if made == VjKind::Compressed { whole } else { wire };
         assert_eq!((sound, whole), (true, packet), "{line}");
     }
     assert!(count >= 30, "{count} vectors");

@@ -85,7 +85,7 @@ impl Headers {
 
 /// What stands where the packet stood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum VjKind {
     /// The packet itself.
     Ip,
     /// The packet with a slot's number in its protocol field.
@@ -122,14 +122,14 @@ impl Compressor {
     }
 
     /// Appends the packet, compressed if it can be, and says which it is. Never longer than the packet.
-    pub fn compress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Kind {
+    pub fn compress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> VjKind {
         let steady = |headers: &Headers| {
             let control = Flags::SYN.with(Flags::FIN).with(Flags::RST).with(Flags::ACK);
             headers.flags().0 & control.0 == Flags::ACK.0
         };
         let Some(headers) = Headers::of(packet).filter(steady) else {
             out.extend_from_slice(packet);
-            return Kind::Ip;
+            return VjKind::Ip;
         };
         let (at, change) = self.place(headers);
         let (slot, start, end) =
@@ -141,12 +141,12 @@ impl Compressor {
                 Change { slot, ..change }.put(out);
                 debug_assert!(out.len() - start <= COMPRESSED_MAX);
                 out.extend_from_slice(&packet[end..]);
-                Kind::Compressed
+                VjKind::Compressed
             }
             None => {
                 out.extend_from_slice(packet);
                 out[start + SLOT_AT] = slot;
-                Kind::Full
+                VjKind::Full
             }
         };
         self.last = Some(at);
@@ -217,7 +217,7 @@ impl Decompressor {
         self.tossing = true;
     }
 
-    /// Puts a packet of [`Kind::Full`] right in place and keeps its headers. Returns whether it is a packet.
+    /// Puts a packet of [`VjKind::Full`] right in place and keeps its headers. Returns whether it is a packet.
     pub fn full(&mut self, packet: &mut [u8]) -> bool {
         let kept = self.keep(packet);
         self.tossing = !kept;

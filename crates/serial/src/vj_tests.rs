@@ -1,4 +1,4 @@
-use crate::vj::{Compressor, Decompressor, Kind};
+use crate::vj::{Compressor, Decompressor, VjKind};
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use wavelane_base::{Ecn, Seed};
@@ -52,24 +52,24 @@ impl Ends {
     fn new(slots: usize) -> Self {
         Self { compressor: Compressor::new(slots, true, true), decompressor: Decompressor::new(slots) }
     }
-    fn send(&mut self, packet: &[u8]) -> (Kind, Vec<u8>) {
+    fn send(&mut self, packet: &[u8]) -> (VjKind, Vec<u8>) {
         let mut out = Vec::new();
         let kind = self.compressor.compress(packet, &mut out);
         assert!(out.len() <= packet.len(), "never longer");
         (kind, out)
     }
-    fn receive(&mut self, kind: Kind, mut octets: Vec<u8>) -> Option<Vec<u8>> {
+    fn receive(&mut self, kind: VjKind, mut octets: Vec<u8>) -> Option<Vec<u8>> {
         match kind {
-            Kind::Ip => Some(octets),
-            Kind::Full => self.decompressor.full(&mut octets).then_some(octets),
-            Kind::Compressed => {
+            VjKind::Ip => Some(octets),
+            VjKind::Full => self.decompressor.full(&mut octets).then_some(octets),
+            VjKind::Compressed => {
                 let mut whole = Vec::new();
                 self.decompressor.compressed(&octets, &mut whole).then_some(whole)
             }
         }
     }
     /// The octets that a packet took, which must arrive as it was.
-    fn pass(&mut self, p: Packet) -> (Kind, usize) {
+    fn pass(&mut self, p: Packet) -> (VjKind, usize) {
         let sent = packet(p);
         let (kind, octets) = self.send(&sent);
         let len = octets.len();
@@ -85,47 +85,47 @@ fn a_slot_is_named_beside_data_where_that_is_wanted() {
         let mut ends = Ends { compressor: Compressor::new(16, true, omits_slot_of_data), ..Ends::new(16) };
         ends.pass(ACK);
         let ack = Packet { ack: 2460, id: 2, ..ACK };
-        assert_eq!(ends.pass(ack), (Kind::Compressed, of_ack));
-        assert_eq!(ends.pass(Packet { data: 100, id: 3, ..ack }), (Kind::Compressed, of_data + 100));
+        assert_eq!(ends.pass(ack), (VjKind::Compressed, of_ack));
+        assert_eq!(ends.pass(Packet { data: 100, id: 3, ..ack }), (VjKind::Compressed, of_data + 100));
     }
 }
 
 #[test]
 fn headers_take_what_rfc_1144_says() {
     let mut ends = Ends::new(16);
-    assert_eq!(ends.pass(ACK), (Kind::Full, 40));
+    assert_eq!(ends.pass(ACK), (VjKind::Full, 40));
     // Bulk acknowledgements: mask, checksum, and three octets for a delta above 255.
     let ack = Packet { ack: 2460, id: 2, ..ACK };
-    assert_eq!(ends.pass(ack), (Kind::Compressed, 6));
+    assert_eq!(ends.pass(ack), (VjKind::Compressed, 6));
     // Data one way and an echo take the special masks: three octets each.
     let data = Packet { data: 100, id: 3, flags: Flags::ACK.with(Flags::PSH), ..ack };
-    assert_eq!(ends.pass(data), (Kind::Compressed, 3 + 100), "data after an acknowledgement");
+    assert_eq!(ends.pass(data), (VjKind::Compressed, 3 + 100), "data after an acknowledgement");
     let data = Packet { seq: data.seq + 100, id: 4, ..data };
-    assert_eq!(ends.pass(data), (Kind::Compressed, 3 + 100));
+    assert_eq!(ends.pass(data), (VjKind::Compressed, 3 + 100));
     let echo = Packet { seq: data.seq + 100, ack: data.ack + 100, id: 5, data: 1, ..data };
-    assert_eq!(ends.pass(echo), (Kind::Compressed, 3 + 1));
+    assert_eq!(ends.pass(echo), (VjKind::Compressed, 3 + 1));
     // The same again is a retransmission, or an answer to one: full.
-    assert_eq!(ends.pass(Packet { id: 6, ..echo }).0, Kind::Full);
+    assert_eq!(ends.pass(Packet { id: 6, ..echo }).0, VjKind::Full);
     let pure = Packet { data: 0, seq: echo.seq + 1, id: 7, ..echo };
     ends.pass(pure);
-    assert_eq!(ends.pass(Packet { id: 8, ..pure }).0, Kind::Full, "a duplicate acknowledgement");
+    assert_eq!(ends.pass(Packet { id: 8, ..pure }).0, VjKind::Full, "a duplicate acknowledgement");
     // A window's change, an urgent segment, an identification that jumps.
-    assert_eq!(ends.pass(Packet { window: 8000, id: 9, ..pure }), (Kind::Compressed, 3 + 3), "minus 192 modulo 2^16");
+    assert_eq!(ends.pass(Packet { window: 8000, id: 9, ..pure }), (VjKind::Compressed, 3 + 3), "minus 192 modulo 2^16");
     let urgent = Packet { window: 8000, id: 10, seq: pure.seq, flags: Flags::ACK.with(Flags::URG), urgent: 5, ..pure };
-    assert_eq!(ends.pass(urgent), (Kind::Compressed, 3 + 1));
+    assert_eq!(ends.pass(urgent), (VjKind::Compressed, 3 + 1));
     assert_eq!(
         ends.pass(Packet { urgent: 6, ack: urgent.ack + 1, id: 500, ..urgent }),
-        (Kind::Compressed, 3 + 1 + 1 + 3)
+        (VjKind::Compressed, 3 + 1 + 1 + 3)
     );
     // Back: a sequence number that goes back, and control segments.
-    assert_eq!(ends.pass(Packet { id: 501, ..pure }).0, Kind::Full);
+    assert_eq!(ends.pass(Packet { id: 501, ..pure }).0, VjKind::Full);
     for flags in [Flags::SYN, Flags::FIN.with(Flags::ACK), Flags::RST] {
-        assert_eq!(ends.pass(Packet { flags, ..pure }).0, Kind::Ip);
+        assert_eq!(ends.pass(Packet { flags, ..pure }).0, VjKind::Ip);
     }
     // ECN's flags are no part of RFC 1144: their change must not be lost.
     assert_eq!(
         ends.pass(Packet { flags: Flags::ACK.with(Flags::ECE), ack: pure.ack + 9, id: 502, ..pure }).0,
-        Kind::Full
+        VjKind::Full
     );
 }
 
@@ -140,7 +140,7 @@ fn what_is_no_tcp_goes_as_it_is() {
         variants.push(variant);
     }
     for variant in variants {
-        assert_eq!(ends.send(&variant), (Kind::Ip, variant));
+        assert_eq!(ends.send(&variant), (VjKind::Ip, variant));
     }
 }
 
@@ -150,11 +150,11 @@ fn the_oldest_slot_is_taken_and_named() {
     let of = |port, id, ack| Packet { port, id, ack, ..ACK };
     ends.pass(of(1, 1, 1));
     ends.pass(of(2, 1, 1));
-    assert_eq!(ends.pass(of(2, 2, 2)), (Kind::Compressed, 4));
-    assert_eq!(ends.pass(of(1, 2, 2)), (Kind::Compressed, 5), "the slot is named when it changes");
-    assert_eq!(ends.pass(of(3, 1, 1)).0, Kind::Full);
-    assert_eq!(ends.pass(of(1, 3, 3)).0, Kind::Compressed);
-    assert_eq!(ends.pass(of(2, 3, 3)).0, Kind::Full, "it was the oldest");
+    assert_eq!(ends.pass(of(2, 2, 2)), (VjKind::Compressed, 4));
+    assert_eq!(ends.pass(of(1, 2, 2)), (VjKind::Compressed, 5), "the slot is named when it changes");
+    assert_eq!(ends.pass(of(3, 1, 1)).0, VjKind::Full);
+    assert_eq!(ends.pass(of(1, 3, 3)).0, VjKind::Compressed);
+    assert_eq!(ends.pass(of(2, 3, 3)).0, VjKind::Full, "it was the oldest");
 }
 
 #[test]
@@ -170,8 +170,8 @@ fn a_lost_packet_costs_packets_but_gives_no_wrong_one() {
         let (kind, octets) = ends.send(&packet(Packet { ack: 5380, id: 3, ..ACK }));
         assert_eq!(ends.receive(kind, octets), None);
         // The sender's retransmission, or the acknowledgement repeated: full headers.
-        assert_eq!(ends.pass(Packet { ack: 5380, id: 4, ..ACK }).0, Kind::Full);
-        assert_eq!(ends.pass(Packet { ack: 8300, id: 5, ..ACK }).0, Kind::Compressed);
+        assert_eq!(ends.pass(Packet { ack: 5380, id: 4, ..ACK }).0, VjKind::Full);
+        assert_eq!(ends.pass(Packet { ack: 8300, id: 5, ..ACK }).0, VjKind::Compressed);
     }
 }
 
@@ -180,26 +180,26 @@ fn slots_that_do_not_exist_or_hold_nothing_are_refused() {
     let mut ends = Ends::new(4);
     let (_, full) = ends.send(&packet(ACK));
     let (_, next) = ends.send(&packet(Packet { ack: 2000, id: 2, ..ACK }));
-    assert_eq!(ends.receive(Kind::Compressed, next.clone()), None, "before any full header");
+    assert_eq!(ends.receive(VjKind::Compressed, next.clone()), None, "before any full header");
     for slot in [4, 255] {
         let mut wrong = full.clone();
         wrong[9] = slot;
-        assert_eq!(ends.receive(Kind::Full, wrong), None);
+        assert_eq!(ends.receive(VjKind::Full, wrong), None);
     }
-    assert!(ends.receive(Kind::Full, full).is_some());
+    assert!(ends.receive(VjKind::Full, full).is_some());
     for slot in [1, 3, 4, 255] {
         let mut named = next.clone();
         named[0] |= 0x40;
         named.insert(1, slot);
-        assert_eq!(ends.receive(Kind::Compressed, named), None);
+        assert_eq!(ends.receive(VjKind::Compressed, named), None);
     }
-    assert_eq!(ends.receive(Kind::Compressed, next.clone()), None, "tossing, until a slot is named");
+    assert_eq!(ends.receive(VjKind::Compressed, next.clone()), None, "tossing, until a slot is named");
     let mut named = next;
     named[0] |= 0x40;
     named.insert(1, 0);
-    assert!(ends.receive(Kind::Compressed, named).is_some());
-    assert_eq!(ends.receive(Kind::Compressed, vec![0x2f]), None, "cut short");
-    assert_eq!(ends.receive(Kind::Full, vec![0x45; 9]), None);
+    assert!(ends.receive(VjKind::Compressed, named).is_some());
+    assert_eq!(ends.receive(VjKind::Compressed, vec![0x2f]), None, "cut short");
+    assert_eq!(ends.receive(VjKind::Full, vec![0x45; 9]), None);
 }
 
 prop_compose! {
@@ -239,7 +239,7 @@ proptest! {
         let mut ends = Ends::new(3);
         ends.pass(ACK);
         let mut dice = Seed(seed).chance("kind");
-        let kind = if dice.below(3) == 0 { Kind::Full } else { Kind::Compressed };
+        let kind = if dice.below(3) == 0 { VjKind::Full } else { VjKind::Compressed };
         if let Some(whole) = ends.receive(kind, octets) {
             prop_assert_eq!(checksum(&[&whole[..20]]), 0);
             prop_assert_eq!(usize::from(u16::from_be_bytes([whole[2], whole[3]])), whole.len());

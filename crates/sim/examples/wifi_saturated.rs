@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 use wavelane_base::{FrameMeta, Instant, Machine, Rate, Seed};
-use wavelane_channel::wifi::{Category, Edca, Event, Handling, Phy, Reach, Rules, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{Category, Edca, Handling, Phy, Reach, Rules, Wifi, WifiConfig, WifiEvent, port};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,7 +60,8 @@ fn run(senders: usize, seconds: u64, kind: &str) -> Result<(u64, u64), wavelane_
             wifi.poll_transmit(now, ready, &mut buf, 1);
         }
         while let Some(event) = wifi.poll_event() {
-            let (Event::Acknowledged { from, .. } | Event::Sent { from, .. } | Event::Dropped { from, .. }) = event;
+            let (WifiEvent::Acknowledged { from, .. } | WifiEvent::Sent { from, .. } | WifiEvent::Dropped { from, .. }) =
+                event;
             categories.iter().for_each(|category| hand_in(&mut wifi, now, from, *category));
         }
     }

@@ -135,19 +135,19 @@ impl HostNode {
                 self.pump(moment, flow)
             }
             HostEvent::Connection(flow, event) => match event {
-                wavelane_tcp::Event::Connected => {
+                wavelane_tcp::TcpEvent::Connected => {
                     if let Some(connection) = self.connections.get_mut(&flow) {
                         connection.note_accepted(moment.flows, moment.now);
                     }
                     self.pump(moment, flow)
                 }
-                wavelane_tcp::Event::Readable | wavelane_tcp::Event::Writable => self.pump(moment, flow),
-                wavelane_tcp::Event::Closed => {
+                wavelane_tcp::TcpEvent::Readable | wavelane_tcp::TcpEvent::Writable => self.pump(moment, flow),
+                wavelane_tcp::TcpEvent::Closed => {
                     self.connections.remove(&flow);
                     false
                 }
-                wavelane_tcp::Event::Refused => self.forget(moment, flow, FlowEnd::Refused(None)),
-                wavelane_tcp::Event::Reset | wavelane_tcp::Event::TimedOut => {
+                wavelane_tcp::TcpEvent::Refused => self.forget(moment, flow, FlowEnd::Refused(None)),
+                wavelane_tcp::TcpEvent::Reset | wavelane_tcp::TcpEvent::TimedOut => {
                     self.forget(moment, flow, FlowEnd::Reset(None))
                 }
             },

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Address, Class, FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_channel::wifi::Handling;
 use wavelane_door::OwnDoor;
-use wavelane_gateway::{Config, ConfigError, Event, Gateway, LaneConfig, Reason};
+use wavelane_gateway::{Config, ConfigError, Gateway, GatewayEvent, LaneConfig, Reason};
 
 /// Frames or events one drain may give before the machine is called broken.
 const DRAIN_LIMIT: usize = 100_000;
@@ -51,7 +51,7 @@ pub(crate) struct GatewayNode {
     /// The address of each lanes' port.
     pub(crate) ports: Vec<Address>,
     pub(crate) listening: BTreeSet<SocketAddr>,
-    pub(crate) peer_events: Vec<(Instant, Event)>,
+    pub(crate) peer_events: Vec<(Instant, GatewayEvent)>,
     /// Packets the node threw away, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) door: Option<Box<NodeDoor>>,
@@ -308,17 +308,17 @@ impl GatewayNode {
         panic!("node {} breaks law 2: the event drain does not end", self.name)
     }
 
-    fn take_event(&mut self, moment: &mut Moment<'_>, event: Event) -> bool {
+    fn take_event(&mut self, moment: &mut Moment<'_>, event: GatewayEvent) -> bool {
         let local = self.clock.local(moment.now);
         if let Some(of_flow) = event.of_flow()
             && let Some(node) = self.door.as_mut().filter(|_| !self.connections.contains_key(&of_flow.flow()))
-            && !matches!(event, Event::Incoming { target, .. } if self.listening.contains(&target))
+            && !matches!(event, GatewayEvent::Incoming { target, .. } if self.listening.contains(&target))
         {
             node.door.handle_event(local, &mut self.gateway, of_flow);
             return true;
         }
         match event {
-            Event::Incoming { flow, target, .. } => {
+            GatewayEvent::Incoming { flow, target, .. } => {
                 if self.listening.contains(&target) {
                     self.connections.insert(flow, Connection::accepted(flow));
                     self.gateway.accept(local, flow);
@@ -327,28 +327,28 @@ impl GatewayNode {
                 }
                 true
             }
-            Event::Accepted(id) => {
+            GatewayEvent::Accepted(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.note_accepted(moment.flows, moment.now);
                 }
                 self.pump(moment, id)
             }
-            Event::Readable(id) | Event::Writable(id) | Event::Ending(id) => self.pump(moment, id),
-            Event::Refused(id, reason) => self.forget(moment, id, Some(FlowEnd::Refused(Some(reason)))),
-            Event::Reset(id, reason) => self.forget(moment, id, Some(FlowEnd::Reset(Some(reason)))),
-            Event::Closed(id) => self.forget(moment, id, None),
-            Event::PeerUp(_)
-            | Event::PeerSilent(_)
-            | Event::PathMtu { .. }
-            | Event::PeerDown(_)
-            | Event::PeerRestarted(_)
-            | Event::Unanswered { .. }
-            | Event::OwnKeyUnknown(_)
-            | Event::Unreadable(_)
-            | Event::Denied { .. }
-            | Event::Notice { .. }
-            | Event::Echo { .. }
-            | Event::UnknownCaller { .. } => {
+            GatewayEvent::Readable(id) | GatewayEvent::Writable(id) | GatewayEvent::Ending(id) => self.pump(moment, id),
+            GatewayEvent::Refused(id, reason) => self.forget(moment, id, Some(FlowEnd::Refused(Some(reason)))),
+            GatewayEvent::Reset(id, reason) => self.forget(moment, id, Some(FlowEnd::Reset(Some(reason)))),
+            GatewayEvent::Closed(id) => self.forget(moment, id, None),
+            GatewayEvent::PeerUp(_)
+            | GatewayEvent::PeerSilent(_)
+            | GatewayEvent::PathMtu { .. }
+            | GatewayEvent::PeerDown(_)
+            | GatewayEvent::PeerRestarted(_)
+            | GatewayEvent::Unanswered { .. }
+            | GatewayEvent::OwnKeyUnknown(_)
+            | GatewayEvent::Unreadable(_)
+            | GatewayEvent::Denied { .. }
+            | GatewayEvent::Notice { .. }
+            | GatewayEvent::Echo { .. }
+            | GatewayEvent::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
                     self.peer_events.push((moment.now, event));
                 }

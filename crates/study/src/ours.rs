@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Seed, Streams, Transmit, Wakeup};
-use wavelane_lab::duel::{Guest, GuestNews};
-use wavelane_tcp::{Config, Event, Host, HostEvent};
+use wavelane_lab::duel::{EndHost, HostNews};
+use wavelane_tcp::{Config, Host, HostEvent, TcpEvent};
 
 /// One host of ours.
 pub(crate) struct Ours(pub(crate) Host);
@@ -15,20 +15,20 @@ impl Ours {
     }
 }
 
-impl Guest for Ours {
+impl EndHost for Ours {
     fn listen(&mut self, address: SocketAddr) {
         self.0.listen(address);
     }
     fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, String> {
         self.0.connect(now, local, remote).map_err(|error| error.to_string())
     }
-    fn news(event: HostEvent) -> GuestNews {
+    fn news(event: HostEvent) -> HostNews {
         match event {
-            HostEvent::Accepted { flow, local, .. } => GuestNews::Accepted(flow, local.port()),
+            HostEvent::Accepted { flow, local, .. } => HostNews::Accepted(flow, local.port()),
             HostEvent::Connection(flow, event) => match event {
-                Event::Connected | Event::Readable | Event::Writable => GuestNews::Ready(flow),
-                Event::Refused | Event::Reset | Event::TimedOut => GuestNews::Failed(flow),
-                Event::Closed => GuestNews::Other,
+                TcpEvent::Connected | TcpEvent::Readable | TcpEvent::Writable => HostNews::Ready(flow),
+                TcpEvent::Refused | TcpEvent::Reset | TcpEvent::TimedOut => HostNews::Failed(flow),
+                TcpEvent::Closed => HostNews::Other,
             },
         }
     }

@@ -1,8 +1,8 @@
 //! Processing of an arriving segment (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
 
 use super::acked::AckIn;
-use super::connection::{Connection, Event, NO_SHIFT};
-use super::state::State;
+use super::connection::{Connection, NO_SHIFT, TcpEvent};
+use super::state::ConnectionState;
 use wavelane_base::{Ecn, Instant, Span};
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
@@ -24,11 +24,11 @@ impl Connection {
     /// Processes a segment that is addressed to this connection.
     pub fn handle_segment(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         match self.state {
-            State::Closed => {}
-            State::SynSent => self.in_syn_sent(now, &segment.header),
+            ConnectionState::Closed => {}
+            ConnectionState::SynSent => self.in_syn_sent(now, &segment.header),
             _ => self.in_order(now, segment),
         }
-        if self.state != State::Closed {
+        if self.state != ConnectionState::Closed {
             self.leave_black_hole(now);
             self.sender.arm_persist(now);
         }
@@ -45,7 +45,7 @@ impl Connection {
             near(self.iss, una, header.ack, self.sender.window_max.max(1), next - una)
         };
         let (next, edge) = (self.receiver.next, self.receiver.edge());
-        let fits = self.state == State::SynSent
+        let fits = self.state == ConnectionState::SynSent
             || near(self.irs, next, header.seq, self.receiver.buffer as u64, edge.max(next) - next);
         acks && fits
     }
@@ -78,7 +78,7 @@ impl Connection {
                 // Two desynchronised peers would answer each other's acknowledgements for ever.
                 self.challenge(now);
             }
-            if self.state == State::TimeWait && flags.has(Flags::FIN) {
+            if self.state == ConnectionState::TimeWait && flags.has(Flags::FIN) {
                 self.linger_at = Some(now + self.config.time_wait);
             }
             return;
@@ -88,7 +88,7 @@ impl Connection {
         }
         let Some(ack) = self.check_ack(now, header.ack) else { return };
         self.note_stamp(now, header, start);
-        if self.state == State::SynReceived {
+        if self.state == ConnectionState::SynReceived {
             let rtt = self.syn_round_trip(now);
             self.open(now);
             rtt.into_iter().for_each(|rtt| {
@@ -99,7 +99,7 @@ impl Connection {
         self.note_alive(now);
         self.take_ack(now, header, start, ack, len);
         self.follow_our_fin(now);
-        if self.state == State::Closed {
+        if self.state == ConnectionState::Closed {
             return;
         }
         self.take_data(now, segment, start);
@@ -123,14 +123,18 @@ impl Connection {
         let next = self.receiver.next;
         match start {
             Some(start) if start == next => {
-                let refused = self.state == State::SynReceived && !self.passive;
+                let refused = self.state == ConnectionState::SynReceived && !self.passive;
                 let event = match self.state {
-                    State::SynReceived if self.passive => None,
+                    ConnectionState::SynReceived if self.passive => None,
                     // The peer had ended; data we wrote may be lost.
-                    State::Closing | State::LastAck if self.sender.una < self.sender.data_end() => Some(Event::Reset),
-                    State::TimeWait | State::Closing | State::LastAck => Some(Event::Closed),
-                    _ if refused => Some(Event::Refused),
-                    _ => Some(Event::Reset),
+                    ConnectionState::Closing | ConnectionState::LastAck if self.sender.una < self.sender.data_end() => {
+                        Some(TcpEvent::Reset)
+                    }
+                    ConnectionState::TimeWait | ConnectionState::Closing | ConnectionState::LastAck => {
+                        Some(TcpEvent::Closed)
+                    }
+                    _ if refused => Some(TcpEvent::Refused),
+                    _ => Some(TcpEvent::Reset),
                 };
                 self.finish(event);
             }
@@ -161,7 +165,7 @@ impl Connection {
         let oldest = una.saturating_sub(self.sender.window_max.max(1));
         match position {
             Some(position) if position <= next && position >= oldest && (una > 0 || position == 1) => Some(position),
-            _ if self.state == State::SynReceived => {
+            _ if self.state == ConnectionState::SynReceived => {
                 // RFC 9293, section 3.10.7.4: a reset with the acknowledged number. The host sends it.
                 None
             }
@@ -206,7 +210,7 @@ impl Connection {
         self.sender.on_ack(now, &news);
         if self.writer_waits && self.sender.has_worthy_room() {
             self.writer_waits = false;
-            self.report(Event::Writable);
+            self.report(TcpEvent::Writable);
         }
     }
 
@@ -251,19 +255,19 @@ impl Connection {
             return;
         }
         match self.state {
-            State::FinWait1 => {
-                self.enter(State::FinWait2);
+            ConnectionState::FinWait1 => {
+                self.enter(ConnectionState::FinWait2);
                 // From here on no other timer would detect a dead peer.
                 self.note_alive(now);
             }
-            State::Closing => self.linger(now),
-            State::LastAck => self.finish(Some(Event::Closed)),
+            ConnectionState::Closing => self.linger(now),
+            ConnectionState::LastAck => self.finish(Some(TcpEvent::Closed)),
             _ => {}
         }
     }
 
     fn linger(&mut self, now: Instant) {
-        self.enter(State::TimeWait);
+        self.enter(ConnectionState::TimeWait);
         self.keepalive = None;
         self.linger_at = Some(now + self.config.time_wait);
     }
@@ -294,13 +298,15 @@ impl Connection {
             self.receiver.owe();
         }
         if took.advanced {
-            self.report(Event::Readable);
+            self.report(TcpEvent::Readable);
         }
         if took.ended {
             match self.state {
-                State::Established => self.enter(State::CloseWait),
-                State::FinWait1 if self.sender.fin_sent && self.sender.una == self.sender.next => self.linger(now),
-                State::FinWait1 => self.enter(State::Closing),
+                ConnectionState::Established => self.enter(ConnectionState::CloseWait),
+                ConnectionState::FinWait1 if self.sender.fin_sent && self.sender.una == self.sender.next => {
+                    self.linger(now)
+                }
+                ConnectionState::FinWait1 => self.enter(ConnectionState::Closing),
                 _ => self.linger(now),
             }
         }

@@ -4,7 +4,7 @@ use super::config::{Config, Keepalive};
 use super::numbers::Numbers;
 use super::receive::Receiver;
 use super::send::{Counters, Phase, Sender};
-use super::state::State;
+use super::state::ConnectionState;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, ReadOutcome, Span, Wakeup};
 
@@ -21,7 +21,7 @@ const IPV6_LONGER: u16 = 20;
 
 /// What a connection reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Event {
+pub enum TcpEvent {
     /// Both directions are open.
     Connected,
     /// There is data to read, or the end of the peer's direction.
@@ -42,7 +42,7 @@ pub enum Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
     /// State.
-    pub state: State,
+    pub state: ConnectionState,
     /// Congestion window, in bytes.
     pub cwnd: u64,
     /// Slow start threshold in bytes; `None` if the algorithm has none.
@@ -67,7 +67,7 @@ pub struct Connection {
     pub(super) config: Config,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    pub(super) state: State,
+    pub(super) state: ConnectionState,
     pub(super) passive: bool,
     /// Initial sequence numbers, ours and theirs.
     pub(super) iss: u32,
@@ -101,14 +101,14 @@ pub struct Connection {
     pub(super) discarded: bool,
     /// The owner has seen the end of the peer's direction.
     pub(super) end_seen: bool,
-    /// Events not yet taken, by [`Event`]'s order.
+    /// Events not yet taken, by [`TcpEvent`]'s order.
     pub(super) events: [bool; 7],
 }
 
 impl Connection {
     /// A connection that begins with our SYN.
     pub fn connect(now: Instant, config: &Config, local: SocketAddr, remote: SocketAddr, numbers: Numbers) -> Self {
-        let mut this = Self::new(now, config, local, remote, numbers, State::SynSent);
+        let mut this = Self::new(now, config, local, remote, numbers, ConnectionState::SynSent);
         this.send_syn(now);
         this
     }
@@ -119,7 +119,7 @@ impl Connection {
         local: SocketAddr,
         remote: SocketAddr,
         numbers: Numbers,
-        state: State,
+        state: ConnectionState,
     ) -> Self {
         let mut config = config.clone();
         if remote.is_ipv6() {
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     /// The state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ConnectionState {
         self.state
     }
     /// (ours, theirs).
@@ -191,16 +191,16 @@ impl Connection {
 
     /// Whether it waits for an answer beyond its timeout, in an outage that its configuration knows of.
     pub(super) fn is_silent(&self) -> bool {
-        let counts = self.config.probe.is_some() && self.sender.una > 0 && self.state != State::Closed;
+        let counts = self.config.probe.is_some() && self.sender.una > 0 && self.state != ConnectionState::Closed;
         counts && self.sender.retries > 0
     }
     /// Whether it waits for the answer to its SYN, and that had this sequence number.
     pub fn is_opening_with(&self, seq: u32) -> bool {
-        self.state == State::SynSent && self.iss == seq
+        self.state == ConnectionState::SynSent && self.iss == seq
     }
     /// If data or our FIN is unacknowledged, how far the peer has acknowledged.
     pub fn undelivered(&self) -> Option<u64> {
-        let over = self.state == State::Closed;
+        let over = self.state == ConnectionState::Closed;
         let waits = !self.sender.board.is_empty() || self.sender.data_end() > self.sender.una;
         (waits && !over).then_some(self.sender.una)
     }
@@ -223,9 +223,15 @@ impl Connection {
         self.receiver.resize(octets);
     }
 
-    /// Accepts as many bytes as there is room for; fewer than all means wait for [`Event::Writable`].
+    /// Accepts as many bytes as there is room for; fewer than all means wait for [`TcpEvent::Writable`].
     pub fn write(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let open = matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait);
+        let open = matches!(
+            self.state,
+            ConnectionState::SynSent
+                | ConnectionState::SynReceived
+                | ConnectionState::Established
+                | ConnectionState::CloseWait
+        );
         if !open {
             return 0;
         }
@@ -243,7 +249,7 @@ impl Connection {
                 self.end_seen = true;
                 ReadOutcome::End
             }
-            0 if self.state == State::Closed => ReadOutcome::Reset,
+            0 if self.state == ConnectionState::Closed => ReadOutcome::Reset,
             0 => ReadOutcome::Blocked,
             n => ReadOutcome::Data(n),
         }
@@ -255,9 +261,9 @@ impl Connection {
             return;
         }
         match self.state {
-            State::Established => self.enter(State::FinWait1),
-            State::CloseWait => self.enter(State::LastAck),
-            State::SynSent | State::SynReceived => {}
+            ConnectionState::Established => self.enter(ConnectionState::FinWait1),
+            ConnectionState::CloseWait => self.enter(ConnectionState::LastAck),
+            ConnectionState::SynSent | ConnectionState::SynReceived => {}
             _ => return,
         }
         self.sender.closing = true;
@@ -266,7 +272,8 @@ impl Connection {
 
     /// Abandons both directions; the peer is told by a reset.
     pub fn reset(&mut self) {
-        self.reset_due = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
+        self.reset_due =
+            !matches!(self.state, ConnectionState::SynSent | ConnectionState::TimeWait | ConnectionState::Closed);
         self.discarded = true;
         self.finish(None);
     }
@@ -275,49 +282,49 @@ impl Connection {
     /// read that returned [`ReadOutcome::End`].
     pub fn is_done(&self) -> bool {
         let read = self.discarded || self.end_seen;
-        self.state == State::Closed && !self.reset_due && read && self.events == [false; 7]
+        self.state == ConnectionState::Closed && !self.reset_due && read && self.events == [false; 7]
     }
 
-    pub(super) fn enter(&mut self, to: State) {
+    pub(super) fn enter(&mut self, to: ConnectionState) {
         assert!(self.state.may_become(to), "no way leads from {:?} to {to:?}", self.state);
         self.state = to;
     }
 
-    pub(super) fn finish(&mut self, event: Option<Event>) {
-        if self.state != State::Closed {
-            self.enter(State::Closed);
-            self.events[Event::Writable as usize] = false;
+    pub(super) fn finish(&mut self, event: Option<TcpEvent>) {
+        if self.state != ConnectionState::Closed {
+            self.enter(ConnectionState::Closed);
+            self.events[TcpEvent::Writable as usize] = false;
             self.linger_at = None;
             self.keepalive = None;
             self.receiver.owed = 0;
             self.receiver.ack_at = None;
             self.receiver.compression.told();
-            self.discarded |= event != Some(Event::Closed);
+            self.discarded |= event != Some(TcpEvent::Closed);
             event.into_iter().for_each(|event| self.report(event));
         }
     }
 
-    pub(super) fn report(&mut self, event: Event) {
+    pub(super) fn report(&mut self, event: TcpEvent) {
         self.events[event as usize] = true;
     }
 
     /// The next report.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        const ORDER: [Event; 7] = [
-            Event::Connected,
-            Event::Readable,
-            Event::Writable,
-            Event::Closed,
-            Event::Refused,
-            Event::Reset,
-            Event::TimedOut,
+    pub fn poll_event(&mut self) -> Option<TcpEvent> {
+        const ORDER: [TcpEvent; 7] = [
+            TcpEvent::Connected,
+            TcpEvent::Readable,
+            TcpEvent::Writable,
+            TcpEvent::Closed,
+            TcpEvent::Refused,
+            TcpEvent::Reset,
+            TcpEvent::TimedOut,
         ];
         ORDER.into_iter().find(|event| std::mem::take(&mut self.events[*event as usize]))
     }
 
     /// The next deadline.
     pub fn poll_timeout(&self) -> Option<Wakeup> {
-        if self.state == State::Closed {
+        if self.state == ConnectionState::Closed {
             return None;
         }
         let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
@@ -326,7 +333,7 @@ impl Connection {
             at(self.receiver.compression.at, "compressed acknowledgement"),
             at(self.linger_at, "end of TIME-WAIT"),
             at(self.keepalive.map(|(at, _)| at), "keepalive"),
-            if self.state == State::TimeWait { None } else { self.sender.deadline() },
+            if self.state == ConnectionState::TimeWait { None } else { self.sender.deadline() },
         ] {
             next = Wakeup::earliest(next, other);
         }
@@ -335,16 +342,16 @@ impl Connection {
 
     /// Tells the connection that time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.state == State::Closed {
+        if self.state == ConnectionState::Closed {
             return;
         }
         self.receiver.on_timeout(now);
         if self.linger_at.is_some_and(|at| at <= now) {
-            return self.finish(Some(Event::Closed));
+            return self.finish(Some(TcpEvent::Closed));
         }
         if self.sender.on_timeout(now) {
             self.reset_due = self.state.is_synchronised();
-            return self.finish(Some(Event::TimedOut));
+            return self.finish(Some(TcpEvent::TimedOut));
         }
         if let (Some((at, unanswered)), Some(Keepalive { interval, probes, .. })) =
             (self.keepalive, self.config.keepalive)
@@ -355,7 +362,7 @@ impl Connection {
                 self.note_alive(now);
             } else if unanswered >= probes {
                 self.reset_due = true;
-                return self.finish(Some(Event::TimedOut));
+                return self.finish(Some(TcpEvent::TimedOut));
             } else {
                 self.keepalive = Some((now + interval, unanswered + 1));
                 self.keepalive_due = true;
@@ -366,7 +373,8 @@ impl Connection {
 
     /// The peer sent a segment: keepalive starts anew.
     pub(super) fn note_alive(&mut self, now: Instant) {
-        let counts = matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
+        let counts =
+            matches!(self.state, ConnectionState::Established | ConnectionState::CloseWait | ConnectionState::FinWait2);
         self.keepalive = self.config.keepalive.filter(|_| counts).map(|keepalive| (now + keepalive.idle, 0));
     }
 

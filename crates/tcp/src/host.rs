@@ -1,9 +1,9 @@
 //! An end host: many connections behind one address, as one [`Machine`] on one port.
 
 use super::config::Config;
-use super::connection::{Connection, Event, Status};
+use super::connection::{Connection, Status, TcpEvent};
 use super::numbers::Numbering;
-use super::state::State;
+use super::state::ConnectionState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
@@ -49,9 +49,9 @@ pub enum HostEvent {
         /// Its own address.
         remote: SocketAddr,
     },
-    /// Something happened on a connection. After [`Event::Closed`], [`Event::Refused`], [`Event::Reset`] and
-    /// [`Event::TimedOut`] its identifier is invalid.
-    Connection(FlowId, Event),
+    /// Something happened on a connection. After [`TcpEvent::Closed`], [`TcpEvent::Refused`], [`TcpEvent::Reset`] and
+    /// [`TcpEvent::TimedOut`] its identifier is invalid.
+    Connection(FlowId, TcpEvent),
 }
 
 /// A connection, and what its host knows of it.
@@ -339,7 +339,7 @@ impl Host {
         self.connection(flow).map(Connection::status)
     }
     /// The state of the connection between two addresses, ours first.
-    pub fn state_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<State> {
+    pub fn state_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<ConnectionState> {
         self.connection(*self.pairs.get(&(local, remote))?).map(Connection::state)
     }
     /// The connection between two addresses, ours first.
@@ -373,8 +373,8 @@ impl Host {
     fn make_room(&mut self) -> bool {
         while self.connections.len() >= CONNECTIONS_MAX {
             let Some(flow) = self.lingering.pop_front() else { return false };
-            if self.connection(flow).is_some_and(|connection| connection.state() == State::TimeWait) {
-                self.at(flow, |connection| connection.finish(Some(Event::Closed)));
+            if self.connection(flow).is_some_and(|connection| connection.state() == ConnectionState::TimeWait) {
+                self.at(flow, |connection| connection.finish(Some(TcpEvent::Closed)));
                 self.forget(flow);
             }
         }
@@ -420,14 +420,14 @@ impl Host {
         let result = action(connection);
         self.memory = self.memory + connection.held() - before;
         let (is, passive) = (connection.state(), connection.passive);
-        if passive && was == State::SynReceived && is != was {
+        if passive && was == ConnectionState::SynReceived && is != was {
             self.half_open.remove(&flow);
-            if is == State::Closed {
+            if is == ConnectionState::Closed {
                 // It was never reported, so neither is its end.
                 connection.events = Default::default();
             }
         }
-        if is == State::TimeWait && was != is {
+        if is == ConnectionState::TimeWait && was != is {
             self.lingering.push_back(flow);
         }
         if connection.events != <[bool; 7]>::default() && !core::mem::replace(&mut held.reporting, true) {
@@ -482,7 +482,7 @@ impl Host {
         if let Some(&flow) = self.pairs.get(&pair) {
             if plain_syn && self.may_follow(flow, header) {
                 // A new connection from the same address ends the old one's TIME-WAIT (RFC 6191).
-                self.at(flow, |connection| connection.finish(Some(Event::Closed)));
+                self.at(flow, |connection| connection.finish(Some(TcpEvent::Closed)));
                 self.forget(flow);
             } else {
                 if self.connection(flow).is_some_and(|connection| connection.refuses(header)) {
@@ -537,7 +537,7 @@ impl Host {
 
     /// Whether a SYN may replace `flow`: it is in TIME-WAIT, and the SYN is newer than any segment it received.
     fn may_follow(&self, flow: FlowId, header: &TcpHeader) -> bool {
-        self.connection(flow).is_some_and(|c| c.state() == State::TimeWait && c.is_newer(header))
+        self.connection(flow).is_some_and(|c| c.state() == ConnectionState::TimeWait && c.is_newer(header))
     }
 
     /// Answers a segment, which is of none of our connections, by a reset.
@@ -630,7 +630,7 @@ impl Machine for Host {
             if let Some(event) = connection.poll_event() {
                 let (local, remote) = connection.addresses();
                 return Some(match event {
-                    Event::Connected if connection.passive => HostEvent::Accepted { flow, local, remote },
+                    TcpEvent::Connected if connection.passive => HostEvent::Accepted { flow, local, remote },
                     event => HostEvent::Connection(flow, event),
                 });
             }

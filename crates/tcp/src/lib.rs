@@ -1,6 +1,6 @@
 //! TCP: our own, with every knob exposed, on the real wire format over IPv4 and IPv6.
 //!
-//! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
+//! Reading order: [`Config`] (the knobs), [`ConnectionState`], [`Connection`] (one connection as a plain struct), then its parts:
 //! `opening`, `arrive` (what a segment does) and `transmit` (what is sent); the sender in `send`, `burst`, `usage`, `acked`,
 //! `deadlines`, `recovery`, `undo` and `congestion`; `receive`, `compression` and `announce`; `persist`, `pmtu`, `numbers`;
 //! and [`Host`], which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
@@ -34,12 +34,12 @@ mod undo;
 mod usage;
 
 pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
-pub use connection::{Connection, Event, Status};
+pub use connection::{Connection, Status, TcpEvent};
 pub use host::{Host, HostError, HostEvent, MEMORY_SHARE, memory_own};
 pub use numbers::Numbers;
 pub use quirks::Quirks;
 pub use send::Counters;
-pub use state::State;
+pub use state::ConnectionState;
 
 /// Room that one packet may need: the longest IP packet without a jumbogram option.
 pub const PACKET_ROOM: usize = 65_535;

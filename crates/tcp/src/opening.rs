@@ -2,9 +2,9 @@
 
 use super::arrive::{STAMP_LEN, unwrap};
 use super::config::Config;
-use super::connection::{Connection, Event, NO_SHIFT};
+use super::connection::{Connection, NO_SHIFT, TcpEvent};
 use super::numbers::Numbers;
-use super::state::State;
+use super::state::ConnectionState;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
 
@@ -17,7 +17,7 @@ const MSS_LEAST: u16 = 64;
 impl Connection {
     /// A connection that answers `syn`, a segment with SYN and without ACK or RST.
     pub fn accept(now: Instant, config: &Config, syn: &TcpPacket<'_>, numbers: Numbers) -> Self {
-        let mut this = Self::new(now, config, syn.target, syn.source, numbers, State::SynReceived);
+        let mut this = Self::new(now, config, syn.target, syn.source, numbers, ConnectionState::SynReceived);
         this.passive = true;
         this.take_syn(now, &syn.header);
         this.send_syn(now);
@@ -60,7 +60,7 @@ impl Connection {
         }
         if header.flags.has(Flags::RST) {
             if right {
-                self.finish(Some(Event::Refused));
+                self.finish(Some(TcpEvent::Refused));
             }
             return;
         }
@@ -76,7 +76,7 @@ impl Connection {
         } else {
             // Simultaneous open: our SYN is sent again, as a SYN-ACK.
             self.take_syn(now, header);
-            self.enter(State::SynReceived);
+            self.enter(ConnectionState::SynReceived);
             self.sender.board.mark_lost(0);
         }
     }
@@ -89,20 +89,20 @@ impl Connection {
     pub(super) fn open(&mut self, now: Instant) {
         let repeated = self.passive && self.sender.board.front().is_some_and(|syn| syn.again);
         self.sender.open(now, repeated || self.sender.counters.timeouts > 0);
-        self.enter(State::Established);
-        self.report(Event::Connected);
+        self.enter(ConnectionState::Established);
+        self.report(TcpEvent::Connected);
         self.note_alive(now);
         if self.sender.closing {
-            self.enter(State::FinWait1);
+            self.enter(ConnectionState::FinWait1);
         }
         if self.sender.room() > 0 && std::mem::take(&mut self.writer_waits) {
-            self.report(Event::Writable);
+            self.report(TcpEvent::Writable);
         }
     }
 
     /// RFC 5961, section 4.2: a SYN in a synchronised state is answered with a challenge ACK and otherwise ignored.
     pub(super) fn on_late_syn(&mut self, now: Instant, header: &TcpHeader) {
-        if self.state == State::SynReceived && header.seq == self.irs {
+        if self.state == ConnectionState::SynReceived && header.seq == self.irs {
             if header.flags.has(Flags::ACK) && header.ack == self.iss.wrapping_add(1) {
                 // The other half of a simultaneous open.
                 let rtt = self.syn_round_trip(now);
@@ -123,9 +123,9 @@ impl Connection {
     /// 9293, section 3.10.7.3 and 3.10.7.4).
     pub(super) fn refuses(&self, header: &TcpHeader) -> bool {
         let half_open = match self.state {
-            State::SynSent => true,
+            ConnectionState::SynSent => true,
             // An old segment of an earlier connection is answered like any other.
-            State::SynReceived => unwrap(self.irs, self.receiver.next, header.seq)
+            ConnectionState::SynReceived => unwrap(self.irs, self.receiver.next, header.seq)
                 .is_some_and(|start| start >= self.receiver.next && start <= self.receiver.edge()),
             _ => false,
         };

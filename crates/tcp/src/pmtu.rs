@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::send::{Phase, Sender};
-use super::state::State;
+use super::state::ConnectionState;
 use wavelane_base::Instant;
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
@@ -51,7 +51,7 @@ impl Connection {
         let flying = message.seq.wrapping_sub(self.iss.wrapping_add(self.sender.una as u32));
         let in_flight = u64::from(flying) < self.sender.next - self.sender.una;
         let believed = !self.remote.is_ipv6() || message.mtu >= MTU_MIN_V6;
-        if !self.state.is_synchronised() || self.state == State::TimeWait || !in_flight || !believed {
+        if !self.state.is_synchronised() || self.state == ConnectionState::TimeWait || !in_flight || !believed {
             self.sender.counters.ignored_icmp += 1;
             return;
         }

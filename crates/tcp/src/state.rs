@@ -2,7 +2,7 @@
 
 /// A connection's state. LISTEN belongs to the [`Host`](super::Host).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum State {
+pub enum ConnectionState {
     /// We sent a SYN.
     SynSent,
     /// Both SYNs are known; ours is not acknowledged.
@@ -25,22 +25,22 @@ pub enum State {
     Closed,
 }
 
-/// All transitions except those to [`State::Closed`], which are allowed from any state.
-pub(super) const TRANSITIONS: &[(State, State)] = &[
-    (State::SynSent, State::SynReceived),
-    (State::SynSent, State::Established),
-    (State::SynReceived, State::Established),
-    (State::Established, State::FinWait1),
-    (State::Established, State::CloseWait),
-    (State::FinWait1, State::FinWait2),
-    (State::FinWait1, State::Closing),
-    (State::FinWait1, State::TimeWait),
-    (State::FinWait2, State::TimeWait),
-    (State::CloseWait, State::LastAck),
-    (State::Closing, State::TimeWait),
+/// All transitions except those to [`ConnectionState::Closed`], which are allowed from any state.
+pub(super) const TRANSITIONS: &[(ConnectionState, ConnectionState)] = &[
+    (ConnectionState::SynSent, ConnectionState::SynReceived),
+    (ConnectionState::SynSent, ConnectionState::Established),
+    (ConnectionState::SynReceived, ConnectionState::Established),
+    (ConnectionState::Established, ConnectionState::FinWait1),
+    (ConnectionState::Established, ConnectionState::CloseWait),
+    (ConnectionState::FinWait1, ConnectionState::FinWait2),
+    (ConnectionState::FinWait1, ConnectionState::Closing),
+    (ConnectionState::FinWait1, ConnectionState::TimeWait),
+    (ConnectionState::FinWait2, ConnectionState::TimeWait),
+    (ConnectionState::CloseWait, ConnectionState::LastAck),
+    (ConnectionState::Closing, ConnectionState::TimeWait),
 ];
 
-impl State {
+impl ConnectionState {
     /// Whether both SYNs are acknowledged.
     pub fn is_synchronised(self) -> bool {
         !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)

@@ -4,7 +4,7 @@ use super::connection::{Connection, NO_SHIFT};
 use super::deadlines::TRY_OCTETS;
 use super::scoreboard::Scoreboard;
 use super::send::Plan;
-use super::state::State;
+use super::state::ConnectionState;
 use wavelane_base::{Class, Ecn, Instant, Transmit};
 use wavelane_wire::tcp::{Flags, Options, SackBlocks, TCP_OPTIONS_MAX, TcpHeader, Timestamps, emit};
 
@@ -14,7 +14,7 @@ impl Connection {
         if std::mem::take(&mut self.reset_due) {
             return self.put(now, buf, self.sender.next, Flags::RST.with(Flags::ACK), None);
         }
-        if self.state == State::Closed {
+        if self.state == ConnectionState::Closed {
             return None;
         }
         if self.receiver.owed > 0 && self.receiver.has_reports() {
@@ -38,7 +38,7 @@ impl Connection {
 
     fn put_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let handshake = self.sender.una == 0;
-        let may_go = self.state != State::TimeWait && (handshake || self.sender.is_paced_out(now));
+        let may_go = self.state != ConnectionState::TimeWait && (handshake || self.sender.is_paced_out(now));
         let Some(plan) = self.sender.plan().filter(|_| may_go) else {
             self.sender.note_usage();
             self.sender.end_burst(now);
@@ -58,7 +58,7 @@ impl Connection {
                 (self.sender.next, self.sender.next + octets + u64::from(fin), pushed)
             }
         };
-        let mut flags = if start == 0 && self.state == State::SynSent { Flags::SYN } else { Flags::ACK };
+        let mut flags = if start == 0 && self.state == ConnectionState::SynSent { Flags::SYN } else { Flags::ACK };
         if start == 0 {
             flags = flags.with(Flags::SYN);
         }

@@ -5,7 +5,7 @@
 
 mod config;
 mod count;
-mod luck;
+mod draws;
 mod policer;
 mod serialiser;
 mod trace;
@@ -17,7 +17,7 @@ pub use config::{
     Parameter, Policer, QUEUE_BOUND, QUEUE_DEFAULT, QueueLimit, Queueing, RING_BOUND, Reorder, SPAN_MAX,
 };
 pub use count::{Cause, Counters, Holding, Tally};
-pub(crate) use luck::{hits, span_below};
+pub(crate) use draws::{hits, span_below};
 pub use trace::{
     DelayTrace, ENTRIES_MAX, OPPORTUNITY, OPPORTUNITY_HEADER, PERIOD_MAX, RateTrace, Source, TRACE_RATE_MAX, Then,
     TraceError,
@@ -42,7 +42,7 @@ pub enum Direction {
 
 /// What a cable reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum CableEvent {
     /// A frame will not arrive.
     Dropped {
         /// When it was dropped: on arrival, or at the end of its serialisation.
@@ -72,12 +72,12 @@ pub struct Cable {
 /// Pending reports, bounded.
 #[derive(Default)]
 struct Events {
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<CableEvent>,
     missed: u64,
 }
 
 impl Events {
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: CableEvent) {
         if self.waiting.len() < EVENTS_BOUND {
             self.waiting.push_back(event);
         } else {
@@ -190,7 +190,7 @@ impl Cable {
 }
 
 impl Machine for Cable {
-    type Event = Event;
+    type Event = CableEvent;
 
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         let way = &mut self.ways[Direction::from_port(port) as usize];
@@ -223,7 +223,7 @@ impl Machine for Cable {
         Wakeup::earliest(forward.poll_timeout(), reverse.poll_timeout())
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<CableEvent> {
         self.events.waiting.pop_front()
     }
 }

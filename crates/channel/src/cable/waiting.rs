@@ -1,7 +1,7 @@
 //! The configured queue in front of the serialiser.
 
 use super::config::{CoDelTimes, DirectionConfig, Discipline, QueueLimit};
-use super::luck::Luck;
+use super::draws::Draws;
 use wavelane_base::{Chance, Ecn, Instant, Rate, Seed};
 use wavelane_queue::{DualPi2Terms, Lost, PieTerms, Queue, Queued, Terms, TwoStage, UNLIMITED};
 
@@ -14,7 +14,7 @@ pub(super) struct Frame {
     pub(super) dscp: u8,
     pub(super) number: u64,
     pub(super) arrived: Instant,
-    pub(super) luck: Luck,
+    pub(super) draws: Draws,
 }
 
 impl Queued for Frame {

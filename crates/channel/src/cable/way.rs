@@ -1,12 +1,12 @@
 //! One direction of a cable.
 
 use super::count::{Cause, Counters, Holding, Tally};
-use super::luck::{Dice, Turn, hits, scaled, span_below};
+use super::draws::{Dice, Turn, hits, scaled, span_below};
 use super::policer::Bucket;
 use super::serialiser::Serialiser;
 use super::waiting::{Frame, Waiting};
 use super::{
-    ConfigError, Direction, DirectionConfig, Discipline, Event, Events, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND,
+    CableEvent, ConfigError, Direction, DirectionConfig, Discipline, Events, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND,
     Parameter,
 };
 use crate::loss::{LossProcess, Sending, in_windows};
@@ -96,7 +96,7 @@ impl Way {
     pub(super) fn accept(&mut self, now: Instant, bytes: Vec<u8>, meta: &FrameMeta, events: &mut Events) {
         let number = self.counters.offered.frames;
         self.counters.offered.add(bytes.len());
-        let luck = self.dice.roll();
+        let draws = self.dice.roll();
         let longest = self.config.mtu.map_or(FRAME_MAX as u64, |mtu| mtu.get().min(FRAME_MAX as u64));
         let cause = if bytes.len() as u64 > longest {
             Some(Cause::Oversize)
@@ -109,7 +109,7 @@ impl Way {
             return self.lose(now, cause, number, bytes.len(), events);
         }
         let (ecn, flow, hosts, dscp) = (meta.ecn, meta.flow, meta.hosts, meta.dscp);
-        let frame = Frame { bytes, ecn, flow, hosts, dscp, number, arrived: now, luck };
+        let frame = Frame { bytes, ecn, flow, hosts, dscp, number, arrived: now, draws };
         // With a FIFO, a frame that need not wait bypasses the queue.
         if self.service.is_none() && self.config.queueing.discipline == Discipline::Fifo {
             return self.serve(now, frame, events);
@@ -243,25 +243,25 @@ impl Way {
     /// A frame has left the serialiser: lose, corrupt, duplicate, delay, reorder.
     fn finish(&mut self, service: Service, events: &mut Events) {
         let Service { frame, start, end, in_outage } = service;
-        let Frame { mut bytes, ecn, number, luck, .. } = frame;
+        let Frame { mut bytes, ecn, number, draws, .. } = frame;
         let octets = bytes.len();
         self.counters.serialised.add(octets);
         if in_outage {
             return self.lose(end, Cause::Outage, number, octets, events);
         }
-        if self.loss.takes(&Sending { number, octets, start, end }, luck.loss) {
+        if self.loss.takes(&Sending { number, octets, start, end }, draws.loss) {
             return self.lose(end, Cause::Loss, number, octets, events);
         }
-        if octets > 0 && hits(luck.corrupt, self.config.corrupt) {
-            let bit = scaled(luck.corrupt_bit, octets as u64 * 8);
+        if octets > 0 && hits(draws.corrupt, self.config.corrupt) {
+            let bit = scaled(draws.corrupt_bit, octets as u64 * 8);
             bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
             self.counters.corrupted.add(octets);
         }
-        let copy = hits(luck.duplicate, self.config.duplicate).then(|| bytes.clone());
-        self.launch(end, Flying { due: end, bytes, ecn, number }, luck.first, events);
+        let copy = hits(draws.duplicate, self.config.duplicate).then(|| bytes.clone());
+        self.launch(end, Flying { due: end, bytes, ecn, number }, draws.first, events);
         if let Some(bytes) = copy {
             self.counters.copied.add(octets);
-            self.launch(end, Flying { due: end, bytes, ecn, number }, luck.copy, events);
+            self.launch(end, Flying { due: end, bytes, ecn, number }, draws.copy, events);
         }
     }
 
@@ -290,6 +290,6 @@ impl Way {
 
     fn lose(&mut self, at: Instant, cause: Cause, number: u64, octets: usize, events: &mut Events) {
         self.counters.drop_one(cause, octets);
-        events.push(Event::Dropped { at, direction: self.direction, cause, number, octets });
+        events.push(CableEvent::Dropped { at, direction: self.direction, cause, number, octets });
     }
 }

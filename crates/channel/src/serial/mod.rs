@@ -16,7 +16,7 @@ pub use config::{
 };
 pub use receiver::ReceiverCounters;
 
-use crate::cable::{Cable, Direction, Event};
+use crate::cable::{Cable, CableEvent, Direction};
 use crate::{Counters, QueueLimit};
 use receiver::Receiver;
 use std::collections::VecDeque;
@@ -113,7 +113,7 @@ impl Serial {
 }
 
 impl Machine for Serial {
-    type Event = Event;
+    type Event = CableEvent;
 
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         let whole = frame.len().max(1);
@@ -148,7 +148,7 @@ impl Machine for Serial {
         Wakeup::earliest(self.cable.poll_timeout(), read)
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<CableEvent> {
         self.cable.poll_event()
     }
 }

@@ -1,7 +1,7 @@
 //! Channel access, and the effect of success and failure on the next backoff.
 
 use super::station::{Failures, Plan, Queued, Station, Waiting};
-use super::{AfterDrop, AfterTimeout, Cause, Draw, Event, FRAME_MAX, FirstAccess, Handling, Retry, Wifi};
+use super::{AfterDrop, AfterTimeout, Cause, Draw, FRAME_MAX, FirstAccess, Handling, Retry, Wifi, WifiEvent};
 use std::sync::Arc;
 use wavelane_base::FrameMeta;
 
@@ -21,7 +21,7 @@ impl Wifi {
         if let Some(cause) = cause {
             self.stations[station].tally.refused += 1;
             self.contenders[index].tally.refused += 1;
-            self.report(Event::Dropped { at: self.now, from: station, to, cause, octets: bytes.len() });
+            self.report(WifiEvent::Dropped { at: self.now, from: station, to, cause, octets: bytes.len() });
             return;
         }
         let mut copy = self.spare.pop().unwrap_or_default();
@@ -237,9 +237,11 @@ impl Wifi {
         let pledged = head.pledged;
         let tally = &mut self.stations[station].tally;
         let (count, event) = match ending {
-            Ending::Acknowledged => (&mut tally.acknowledged, Event::Acknowledged { at, from, to, octets }),
-            Ending::Unanswered => (&mut tally.unacknowledged, Event::Sent { at, from, to, octets }),
-            Ending::GivenUp => (&mut tally.given_up, Event::Dropped { at, from, to, cause: Cause::RetryLimit, octets }),
+            Ending::Acknowledged => (&mut tally.acknowledged, WifiEvent::Acknowledged { at, from, to, octets }),
+            Ending::Unanswered => (&mut tally.unacknowledged, WifiEvent::Sent { at, from, to, octets }),
+            Ending::GivenUp => {
+                (&mut tally.given_up, WifiEvent::Dropped { at, from, to, cause: Cause::RetryLimit, octets })
+            }
         };
         *count += 1;
         self.report(event);

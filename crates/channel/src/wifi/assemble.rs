@@ -59,7 +59,7 @@ impl Wifi {
         let rates = Rates::of(config)?;
         // What a listener hands up is its own. Random draws are per listener, so with errors no two have the same view. Where all hear
         // all, frames overlap only if they begin together, which needs no draw.
-        let lucky = config.errors.is_some()
+        let drawn = config.errors.is_some()
             || !config.listeners.is_empty()
             || config.noise_db.is_some()
             || config.reach.has_losses()
@@ -67,7 +67,7 @@ impl Wifi {
         let holds = Self::holds(rules.sensed, config.reach.pairs());
         let (access, levels) = config.contention();
         let kinds = access.len();
-        let division = Division::new(&config.reach, !lucky && !holds, kinds, levels.len());
+        let division = Division::new(&config.reach, !drawn && !holds, kinds, levels.len());
         let contender = |station: usize, access: &Access| {
             let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
             let mut contender =
@@ -129,7 +129,7 @@ impl Wifi {
             on_air: Vec::with_capacity(stations),
             timers: Timers::new(stations + ears),
             dice: seed.chance(&format!("{name} / back-off")),
-            luck: seed.chance(&format!("{name} / overlaps")),
+            chance: seed.chance(&format!("{name} / overlaps")),
             inner_dice: inner_dice.collect(),
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
             fec: config.fec,

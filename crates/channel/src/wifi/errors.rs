@@ -15,7 +15,7 @@ const MEMORY: Span = Span::from_millis(100);
 pub(super) struct Errors {
     config: BitErrors,
     processes: Vec<Bursts>,
-    luck: Chance,
+    chance: Chance,
     fec: Option<(Fec, Decoder)>,
 }
 
@@ -46,7 +46,7 @@ impl Errors {
         Self {
             config,
             processes: (0..processes).map(burst).collect(),
-            luck: seed.chance(&format!("{name} / errors")),
+            chance: seed.chance(&format!("{name} / errors")),
             fec: fec.map(|fec| (fec, Decoder::new(fec.code, &config))),
         }
     }
@@ -85,14 +85,14 @@ impl Errors {
                 bursts.bad_within(config, from, to).as_nanos() as f64 / to.since(from).as_nanos().max(1) as f64
             };
             let survives = decoder.survival(octets, bad_share);
-            return self.luck.unit() < survives;
+            return self.chance.unit() < survives;
         }
         let bits = octets as u64 * 8;
         let bad = self.processes[process].bad_within(&self.config, start, end);
         // Rounded to whole bits, at most all of them.
         let bits_bad = bad.scale(bits, end.since(start).as_nanos().max(1)).as_nanos().min(bits);
         let survives = all_survive(self.config.in_good, bits - bits_bad) * all_survive(self.config.in_bad, bits_bad);
-        self.luck.unit() < survives
+        self.chance.unit() < survives
     }
 }
 

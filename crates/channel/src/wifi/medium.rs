@@ -184,7 +184,7 @@ impl Wifi {
         let whole = self.now.since(frame.body).as_secs_f64();
         let octets = (jammed.as_secs_f64() / whole).min(1.0) * frame.octets as f64;
         let survival = self.rules.overlap.survival(rate, octets);
-        survival > 0.0 && self.luck.unit() < survival
+        survival > 0.0 && self.chance.unit() < survival
     }
 
     /// Sets the NAV from a frame for another station.

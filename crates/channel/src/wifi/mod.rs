@@ -75,7 +75,7 @@ pub fn port(station: usize, peer: usize) -> PortId {
 
 /// What a cell reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum WifiEvent {
     /// The sender received the acknowledgement of a frame.
     Acknowledged {
         /// When the ACK ended.
@@ -194,7 +194,7 @@ pub struct Wifi {
     timers: Timers,
     dice: Chance,
     /// The random stream for overlaps.
-    luck: Chance,
+    chance: Chance,
     /// Per station, for collisions between its categories.
     inner_dice: Vec<Chance>,
     errors: Option<Errors>,
@@ -208,7 +208,7 @@ pub struct Wifi {
     listens: Vec<bool>,
     /// At most [`READY_BOUND`].
     overheard: VecDeque<(Overheard, Arc<Vec<u8>>)>,
-    events: VecDeque<Event>,
+    events: VecDeque<WifiEvent>,
     frames_missed: u64,
     events_missed: u64,
     tap: Option<Box<Tap>>,
@@ -404,7 +404,7 @@ impl Wifi {
         }
         None
     }
-    fn report(&mut self, event: Event) {
+    fn report(&mut self, event: WifiEvent) {
         if self.events.len() < EVENTS_BOUND {
             self.events.push_back(event);
         } else {
@@ -414,7 +414,7 @@ impl Wifi {
 }
 
 impl Machine for Wifi {
-    type Event = Event;
+    type Event = WifiEvent;
 
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         self.hand_in(now, port, frame, meta, Handling::default());
@@ -438,7 +438,7 @@ impl Machine for Wifi {
         Some(Wakeup { at: self.timers.next_at()?, cause: "something on the radio medium" })
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<WifiEvent> {
         self.events.pop_front()
     }
 }

@@ -105,7 +105,7 @@ pub(super) struct Noise {
     divisions: usize,
     /// Survival of a bit, by sender, listener, division and kind.
     bits: Vec<[f64; KINDS.len()]>,
-    luck: Chance,
+    chance: Chance,
 }
 
 impl Noise {
@@ -120,7 +120,7 @@ impl Noise {
             stations: config.reach.stations(),
             divisions: divisions.len(),
             bits: config.reach.pairs().flat_map(|pair| of(pair.signal_db)).collect(),
-            luck: seed.chance(&format!("{name} / noise")),
+            chance: seed.chance(&format!("{name} / noise")),
         }
     }
     /// Whether `octets` sent at `rate` survive.
@@ -128,7 +128,7 @@ impl Noise {
         let pair = sender * self.stations + listener;
         let division = rate.spread().map_or(0, |(_, streams)| usize::from(streams));
         let bit = self.bits[pair * self.divisions + division][kind_of(rate)];
-        self.luck.unit() < power(bit, octets as f64 * 8.0)
+        self.chance.unit() < power(bit, octets as f64 * 8.0)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::queues::StationQueue;
 use super::station::Queued;
-use super::{Cause, Event, Wifi};
+use super::{Cause, Wifi, WifiEvent};
 use crate::cable::managed;
 use std::collections::VecDeque;
 use wavelane_base::{Chance, Ecn, Instant, Span};
@@ -264,7 +264,7 @@ impl Wifi {
             tally.dropped_delay += u64::from(!full);
             let cause = if full { Cause::QueueFull } else { Cause::Delay };
             let (at, octets) = (self.now, frame.bytes.len());
-            self.report(Event::Dropped { at, from: station, to: frame.to, cause, octets });
+            self.report(WifiEvent::Dropped { at, from: station, to: frame.to, cause, octets });
             self.recycle(frame.bytes);
         }
     }

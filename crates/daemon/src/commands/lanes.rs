@@ -1,7 +1,7 @@
 //! What `check` reports of lanes: their list, and the obstacles on this machine.
 
-use crate::config::{Config, Lane, LaneSocket, Peer, lane_name};
-use crate::medium::Medium;
+use crate::config::{Config, LaneSocket, Peer, PeerLane, lane_name};
+use crate::medium::MediumKind;
 use crate::status;
 use std::net::IpAddr;
 use wavelane_base::Address;
@@ -13,7 +13,7 @@ const LEAST_MTU: u32 = 576;
 
 /// One line for each lane of a peer that has tables.
 pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
-    let line = |(place, lane): (usize, &Lane)| {
+    let line = |(place, lane): (usize, &PeerLane)| {
         let socket = lane.socket.as_ref();
         let by = socket.map_or_else(|| listen.to_string(), LaneSocket::name);
         let to = match (lane.written_address(), lane.ways.word()) {
@@ -22,7 +22,7 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
             (Some(to), _) => format!(" to {to}"),
             (None, _) => " (the peer calls)".into(),
         };
-        let medium = Medium::of(socket).word;
+        let medium = MediumKind::of(socket).word;
         let kinds = status::kinds(
             medium,
             lane.ways.word(),

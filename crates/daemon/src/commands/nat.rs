@@ -1,7 +1,7 @@
 //! What stands between this host and a peer and translates addresses (NAT), by what the peer sees of our lanes.
 
-use crate::about::Seen;
-use crate::status::{Lane, Peer};
+use crate::about::SeenLane;
+use crate::status::{LaneReport, Peer};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -41,7 +41,11 @@ fn parse(text: &str) -> Option<SocketAddr> {
     text.parse().ok().map(plain)
 }
 
-fn sight(lane: &Lane, seen: &[Seen], source: &impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>) -> Option<Sight> {
+fn sight(
+    lane: &LaneReport,
+    seen: &[SeenLane],
+    source: &impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>,
+) -> Option<Sight> {
     // What the peer saw of a lane that has failed since is not where it is now.
     let of = seen.iter().find(|of| lane.works && Some(of.lane) == lane.number)?;
     let to = parse(lane.address.as_deref()?)?;
@@ -65,7 +69,7 @@ fn sight(lane: &Lane, seen: &[Seen], source: &impl Fn(Option<&str>, SocketAddr) 
 /// target. `None` if the peer says nothing of use.
 pub(super) fn findings(
     peer: &Peer,
-    seen: &[Seen],
+    seen: &[SeenLane],
     source: impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>,
 ) -> Option<Vec<String>> {
     let sights: Vec<Sight> = peer.lanes.iter().filter_map(|lane| sight(lane, seen, &source)).collect();
@@ -137,7 +141,7 @@ mod tests {
 
     /// What is found where lanes by one socket, to these destinations, are seen at these addresses.
     fn of(lanes: &[(&str, &str)], before: &[&str]) -> Vec<String> {
-        let lane = |(number, (to, _)): (usize, &(&str, &str))| Lane {
+        let lane = |(number, (to, _)): (usize, &(&str, &str))| LaneReport {
             name: format!("lane {}", number + 1),
             by: "0.0.0.0:4780".into(),
             number: Some(number as u8),
@@ -145,9 +149,9 @@ mod tests {
             configured_address: Some((*to).into()),
             works: true,
             socket_s: REMEMBERED_S,
-            ..Lane::default()
+            ..LaneReport::default()
         };
-        let seen = lanes.iter().enumerate().map(|(number, (_, address))| Seen {
+        let seen = lanes.iter().enumerate().map(|(number, (_, address))| SeenLane {
             lane: number as u8,
             address: (*address).into(),
             before: before.iter().map(|at| (*at).into()).collect(),
@@ -180,14 +184,17 @@ mod tests {
 
     #[test]
     fn only_what_holds_of_the_lane_that_is_there_is_said() {
-        let found = |change: &dyn Fn(&mut Lane), mapped: &str| {
-            let (to, mut lane) = (Some("192.0.2.7:4780".to_owned()), Lane::default());
+        let found = |change: &dyn Fn(&mut LaneReport), mapped: &str| {
+            let (to, mut lane) = (Some("192.0.2.7:4780".to_owned()), LaneReport::default());
             (lane.name, lane.by, lane.number) = ("lane 1".into(), "10.0.0.2:4780".into(), Some(0));
             (lane.address, lane.configured_address) = (to.clone(), to);
             (lane.works, lane.socket_s) = (true, REMEMBERED_S);
             change(&mut lane);
-            let seen =
-                Seen { lane: 0, address: mapped.into(), before: vec!["198.51.100.1:9".into(), "10.0.0.2:9".into()] };
+            let seen = SeenLane {
+                lane: 0,
+                address: mapped.into(),
+                before: vec!["198.51.100.1:9".into(), "10.0.0.2:9".into()],
+            };
             let peer = Peer { lanes: vec![lane], ..Peer::default() };
             findings(&peer, &[seen], |_, _| None).map(|lines| lines.join("\n"))
         };
@@ -197,30 +204,30 @@ mod tests {
         assert!(young.contains("a NAT stands") && !young.contains("as well"), "another lane's: {young}");
         assert_eq!(found(&|_| (), "10.0.0.2:4780").as_deref(), Some(""), "no NAT that could forget");
         assert_eq!(found(&|lane| lane.works = false, nat), None, "failed");
-        let of_system = |lane: &mut Lane| lane.local = Some("10.0.0.2:0".into());
+        let of_system = |lane: &mut LaneReport| lane.local = Some("10.0.0.2:0".into());
         let text = found(&of_system, nat).unwrap();
         assert!(
             text.contains("sees 10.0.0.2 as 198.51.100.1:4780: this gateway") && !text.contains("the port is"),
             "{text}"
         );
         assert_eq!(found(&of_system, "10.0.0.2:50001").as_deref(), Some(""), "its port is not known");
-        let called = |lane: &mut Lane| (lane.configured_address, lane.socket_s) = (None, 0.0);
+        let called = |lane: &mut LaneReport| (lane.configured_address, lane.socket_s) = (None, 0.0);
         let reached = "lane 1 by 10.0.0.2:4780: a NAT stands before this host, and the peer reaches 10.0.0.2:4780 at 198.51.100.1:4780 (the port is kept)";
         assert_eq!(found(&called, nat).as_deref(), Some(reached));
     }
 
     #[test]
     fn what_a_peer_says_beyond_addresses_is_not_repeated() {
-        let lane = Lane {
+        let lane = LaneReport {
             number: Some(0),
             by: "0.0.0.0:4780".into(),
             address: Some("192.0.2.7:4780".into()),
             works: true,
-            ..Lane::default()
+            ..LaneReport::default()
         };
         let peer = Peer { lanes: vec![lane], ..Peer::default() };
         let found = |address: &str| {
-            let seen = Seen { lane: 0, address: address.into(), before: vec!["\u{1b}[2J".into()] };
+            let seen = SeenLane { lane: 0, address: address.into(), before: vec!["\u{1b}[2J".into()] };
             findings(&peer, &[seen], |_, _| Some([10, 0, 0, 2].into()))
         };
         assert_eq!(found("\u{1b}[2J"), None);

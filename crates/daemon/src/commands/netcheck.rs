@@ -2,7 +2,7 @@
 
 use super::ask::Asking;
 use super::{CommandError, report};
-use crate::about::Seen;
+use crate::about::SeenLane;
 use crate::request::{Answer, Ask};
 use crate::status::{Peer, Report};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -50,7 +50,7 @@ pub fn netcheck(args: &NetcheckArgs) -> Result<Netcheck, CommandError> {
 }
 
 /// What the peer sees of our lanes.
-fn asked(args: &NetcheckArgs, peer: &str) -> Option<Vec<Seen>> {
+fn asked(args: &NetcheckArgs, peer: &str) -> Option<Vec<SeenLane>> {
     let mut asking = Asking::begin(args.control.as_deref()).ok()?;
     asking.ask(&Ask::About { peer: peer.into() }).ok()?;
     match asking.hear(PATIENCE) {
@@ -100,7 +100,7 @@ impl Findings {
 fn examine(
     report: &Report,
     only: Option<&str>,
-    seen: impl Fn(&Peer) -> Vec<Seen>,
+    seen: impl Fn(&Peer) -> Vec<SeenLane>,
     source: impl Fn(Option<&str>, SocketAddr) -> Option<IpAddr>,
 ) -> Netcheck {
     let mut found = Findings { text: format!("gateway {}\n", report.name), sound: true };
@@ -194,10 +194,15 @@ fn nat(found: &mut Findings, peer: &Peer, source: &impl Fn(Option<&str>, SocketA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Lane;
+    use crate::status::LaneReport;
 
     fn peer() -> Peer {
-        let lane = Lane { name: "lane".into(), by: "0.0.0.0:4780".into(), path_mtu: Some(1_452), ..Lane::default() };
+        let lane = LaneReport {
+            name: "lane".into(),
+            by: "0.0.0.0:4780".into(),
+            path_mtu: Some(1_452),
+            ..LaneReport::default()
+        };
         let address = Some("192.0.2.7:4780".into());
         Peer { name: "shore".into(), up: true, address, lanes: vec![lane], ..Peer::default() }
     }

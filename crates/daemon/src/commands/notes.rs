@@ -1,7 +1,7 @@
 //! What `init` and `check` remark besides errors: where names lead, and what may have been overlooked.
 
 use crate::config::{self, Config, OnFailure};
-use crate::{device, epoch, names, whereabouts};
+use crate::{device, epoch, names, peer_addresses};
 use std::net::SocketAddr;
 use wavelane_base::Address;
 
@@ -41,14 +41,14 @@ fn place_of(address: Option<&String>, bound: SocketAddr) -> (Option<String>, Opt
 
 /// Files of others in the places of those that the gateway keeps. They stay.
 pub(super) fn foreign_files(config: &Config) -> Vec<String> {
-    let beside = wavelane_host::files::with_suffix(&config.state, whereabouts::SUFFIX);
+    let beside = wavelane_host::files::with_suffix(&config.state, peer_addresses::SUFFIX);
     let mut found = Vec::new();
     if epoch::is_foreign(&config.state) {
         let lost =
             "so the boot epoch is not kept, and a clock set back before the next start would lock this gateway out";
         found.push((config.state.clone(), lost));
     }
-    if whereabouts::is_foreign(&beside) {
+    if peer_addresses::is_foreign(&beside) {
         found.push((beside, "so where peers without an address were last is not kept"));
     }
     let line = |(path, lost): (std::path::PathBuf, _)| {

@@ -1,7 +1,7 @@
 //! What the kernel drops before it reaches a lane: it arrived by another interface than that of the route back.
 
-use crate::config::{Config, Lane, Ways, lane_name};
-use crate::medium::Medium;
+use crate::config::{Config, Directions, PeerLane, lane_name};
+use crate::medium::MediumKind;
 use std::net::IpAddr;
 use std::path::Path;
 use wavelane_base::Address;
@@ -23,7 +23,7 @@ pub(super) fn filtered_here(config: &Config) -> Vec<String> {
 fn filtered_by_device(config: &Config, conf: &Path, by: impl Fn(IpAddr) -> Option<String>) -> Vec<String> {
     let mut warnings = Vec::new();
     for peer in &config.peers {
-        for (place, lane) in peer.lanes.iter().enumerate().filter(|(_, lane)| lane.ways == Ways::Both) {
+        for (place, lane) in peer.lanes.iter().enumerate().filter(|(_, lane)| lane.ways == Directions::Both) {
             let Some(socket) = lane.socket.as_ref().filter(|socket| socket.medium.has_ip) else { continue };
             let Some(device) = &socket.device else { continue };
             let Some(to) = lane.number().and_then(Address::ip).map(|to| to.ip()).filter(IpAddr::is_ipv4) else {
@@ -55,18 +55,19 @@ fn setting(conf: &Path, interface: &str) -> u8 {
 /// The same, of the settings in the folder `conf`.
 fn filtered(config: &Config, conf: &Path) -> Vec<String> {
     let value = |name: &str| setting(conf, name);
-    let udp = |lane: &&Lane| Medium::of(lane.socket.as_ref()).has_ip;
+    let udp = |lane: &&PeerLane| MediumKind::of(lane.socket.as_ref()).has_ip;
     let taken = config.intercept.iter().flat_map(|intercept| &intercept.interfaces);
     let others: Vec<&str> = taken.map(String::as_str).chain(["all", "default", "lo"]).collect();
     let mut warnings = Vec::new();
     for peer in &config.peers {
-        let lanes: Vec<&Lane> = peer.lanes.iter().filter(udp).filter(|lane| lane.ways != Ways::Both).collect();
+        let lanes: Vec<&PeerLane> =
+            peer.lanes.iter().filter(udp).filter(|lane| lane.ways != Directions::Both).collect();
         if lanes.is_empty() {
             continue;
         }
         // Packets of a lane that is not in the file arrive at `listen`, by any interface.
-        let brought: Vec<&&Lane> = lanes.iter().filter(|lane| lane.ways == Ways::In).collect();
-        let device = |lane: &&&Lane| lane.socket.as_ref().and_then(|socket| socket.device.clone());
+        let brought: Vec<&&PeerLane> = lanes.iter().filter(|lane| lane.ways == Directions::In).collect();
+        let device = |lane: &&&PeerLane| lane.socket.as_ref().and_then(|socket| socket.device.clone());
         let devices: Vec<String> = brought.iter().filter_map(device).collect();
         let mut names = if !brought.is_empty() && devices.len() == brought.len() {
             devices

@@ -1,9 +1,9 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
 use super::{
-    Config, ConfigError, Intercept, PEER_NAME_MAX, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value,
+    Config, ConfigError, Directions, Intercept, PEER_NAME_MAX, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, prefix_text, value,
 };
-use crate::{epoch, keys, whereabouts};
+use crate::{epoch, keys, peer_addresses};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use wavelane_base::IpPrefix;
@@ -47,7 +47,7 @@ impl Config {
                     "is of another IP version than `listen`: listen on [::]:4780 for both",
                 ));
             }
-            if !p.lanes.is_empty() && p.lanes.iter().all(|lane| lane.ways == Ways::In) {
+            if !p.lanes.is_empty() && p.lanes.iter().all(|lane| lane.ways == Directions::In) {
                 return Err(value(
                     format!("peer '{}': lane", p.name),
                     "nothing leads to the peer: give one of its lanes direction \"out\" or \"both\"",
@@ -109,7 +109,7 @@ impl Config {
         [
             ("gateway.control", self.control.clone()),
             ("gateway.state", self.state.clone()),
-            ("gateway.state", with_suffix(&self.state, whereabouts::SUFFIX)),
+            ("gateway.state", with_suffix(&self.state, peer_addresses::SUFFIX)),
             ("gateway.state", with_suffix(&self.state, epoch::LOCK_SUFFIX)),
         ]
     }

@@ -1,7 +1,7 @@
 //! One lane of a peer's, as the file describes it.
 
 use super::Line;
-use crate::medium::Medium;
+use crate::medium::MediumKind;
 use crate::serial;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use wavelane_settings::LaneKnobs;
 /// Which ways a lane carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ways {
+pub enum Directions {
     /// Both.
     #[default]
     Both,
@@ -22,7 +22,7 @@ pub enum Ways {
     In,
 }
 
-impl Ways {
+impl Directions {
     /// As the file has it.
     pub fn word(self) -> &'static str {
         match self {
@@ -45,23 +45,25 @@ pub(crate) fn lane_key(line: usize, peer: &str, place: usize) -> String {
 
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lane {
+pub struct PeerLane {
     /// `host:port` where its datagrams go; `None` if the peer calls us, or if the lane is inbound only.
     pub address: Option<String>,
     /// The socket that it has, if it does not use that of `gateway.listen`.
     pub socket: Option<LaneSocket>,
     /// Which ways it carries.
-    pub ways: Ways,
+    pub ways: Directions,
     /// How it is used; its start rate is the controller `delay`'s, if the file says so.
     pub knobs: LaneKnobs,
     /// The line of its table in the file.
     pub line: usize,
 }
 
-impl Lane {
+impl PeerLane {
     /// The rate that the controller `delay` starts at, told or its line's.
     pub(crate) fn first_rate(&self) -> Option<Rate> {
-        self.knobs.start_rate.or_else(|| self.socket.as_ref()?.line?.start_rate().filter(|_| self.ways != Ways::In))
+        self.knobs
+            .start_rate
+            .or_else(|| self.socket.as_ref()?.line?.start_rate().filter(|_| self.ways != Directions::In))
     }
     /// Its address, if that is a number.
     pub fn number(&self) -> Option<Address> {
@@ -87,7 +89,7 @@ pub struct LaneSocket {
     /// The device by which alone it sends and receives.
     pub device: Option<String>,
     /// What its datagrams travel in.
-    pub medium: Medium,
+    pub medium: MediumKind,
     /// User priority of what a packet socket sends.
     pub priority: u8,
     /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).

@@ -1,9 +1,9 @@
-//! A lane's table, and how it becomes a [`Lane`].
+//! A lane's table, and how it becomes a [`PeerLane`].
 
 use super::addresses::{check_host_and_port, check_reachable};
 use super::line;
 use super::tables::LaneTable;
-use super::{ConfigError, Lane, LaneSocket, Ways, value};
+use super::{ConfigError, Directions, LaneSocket, PeerLane, value};
 use crate::medium::DeviceKind;
 use crate::rules;
 use std::net::{IpAddr, SocketAddr};
@@ -13,20 +13,20 @@ use wavelane_settings::LaneKnobs;
 
 /// Both ends of a lane, as its medium reads them from its table.
 pub(crate) struct LaneEnds {
-    /// See [`Lane::address`].
+    /// See [`PeerLane::address`].
     pub(crate) address: Option<String>,
-    /// See [`Lane::socket`].
+    /// See [`PeerLane::socket`].
     pub(crate) socket: Option<LaneSocket>,
 }
 
-impl Lane {
+impl PeerLane {
     pub(super) fn from_table(
         t: &LaneTable,
         knobs: LaneKnobs,
         key: &str,
         listen: SocketAddr,
     ) -> Result<Self, ConfigError> {
-        if t.address.is_some() && t.direction == Ways::In {
+        if t.address.is_some() && t.direction == Directions::In {
             return Err(value(
                 format!("{key}: address"),
                 "nothing leaves by a lane of direction \"in\": remove its address",
@@ -38,7 +38,7 @@ impl Lane {
         if t.medium.device == DeviceKind::Interface {
             line::refuse_elsewhere(t, key)?;
         }
-        if t.direction == Ways::In && knobs != LaneKnobs::default() {
+        if t.direction == Directions::In && knobs != LaneKnobs::default() {
             return Err(value(
                 format!("{key}: direction"),
                 "nothing leaves by a lane of direction \"in\", and metered, bulk, small and start_rate are about what leaves: remove them",
@@ -134,7 +134,7 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
             );
         }
     };
-    if t.direction == Ways::Out && station.is_none() {
+    if t.direction == Directions::Out && station.is_none() {
         return refuse("address", "is missing: nothing comes back by this lane that would show where it leads".into());
     }
     let priority = t.priority.unwrap_or(0);
@@ -148,13 +148,13 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
 }
 
 /// Whether a lane may have that firewall mark.
-fn check_mark(mark: Option<u32>, direction: Ways) -> Result<(), String> {
+fn check_mark(mark: Option<u32>, direction: Directions) -> Result<(), String> {
     match mark {
         Some(0) => Err("0 is what every unmarked packet has: choose another, such as 7".into()),
         Some(mark) if rules::MARKS.contains(&mark) => {
             Err(format!("{mark:#x} is one of wavelaned's own marks: choose another, such as 7"))
         }
-        Some(_) if direction == Ways::In => {
+        Some(_) if direction == Directions::In => {
             Err("is of what leaves, and nothing leaves by a lane of direction \"in\": remove it".into())
         }
         _ => Ok(()),

@@ -1,6 +1,6 @@
 //! Errors of lanes beyond their grammar, alone and against one another.
 
-use super::{Config, ConfigError, Lane, LaneSocket, Peer, Ways, lane_key, lane_name, value};
+use super::{Config, ConfigError, Directions, LaneSocket, Peer, PeerLane, lane_key, lane_name, value};
 use std::net::SocketAddr;
 use wavelane_base::Address;
 
@@ -47,7 +47,7 @@ impl Config {
         self.check_marks()
     }
 
-    fn check_lane(&self, peer: &Peer, place: usize, lane: &Lane) -> Result<(), ConfigError> {
+    fn check_lane(&self, peer: &Peer, place: usize, lane: &PeerLane) -> Result<(), ConfigError> {
         let key = |field: &str| format!("{}: {field}", lane_key(lane.line, &peer.name, place));
         let both = self.listen.is_ipv6() && self.listen.ip().is_unspecified();
         let taken = |local: &SocketAddr| {
@@ -96,8 +96,8 @@ impl Config {
 }
 
 /// Whether two lanes of a peer would be two controllers on one path.
-fn is_same_path(a: &Lane, b: &Lane) -> bool {
-    let opposite = matches!((a.ways, b.ways), (Ways::In, Ways::Out) | (Ways::Out, Ways::In));
+fn is_same_path(a: &PeerLane, b: &PeerLane) -> bool {
+    let opposite = matches!((a.ways, b.ways), (Directions::In, Directions::Out) | (Directions::Out, Directions::In));
     a.socket == b.socket && a.address == b.address && !opposite
 }
 

@@ -2,7 +2,7 @@
 
 use super::lane_table::LaneEnds;
 use super::tables::LaneTable;
-use super::{ConfigError, LaneSocket, Ways, value};
+use super::{ConfigError, Directions, LaneSocket, value};
 use crate::serial;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Quantity, Rate, Span};
@@ -109,8 +109,8 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
             "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"",
         );
     }
-    let dial = dial(t.chat.as_deref(), t.direction != Ways::Out, key)?;
-    let address = (t.direction != Ways::In).then(|| serial::far_end(&device).to_string());
+    let dial = dial(t.chat.as_deref(), t.direction != Directions::Out, key)?;
+    let address = (t.direction != Directions::In).then(|| serial::far_end(&device).to_string());
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
     let socket =
         LaneSocket { local, device: Some(device), medium: t.medium, priority: 0, mark: None, line: Some(line), dial };

@@ -2,7 +2,7 @@
 
 use super::addresses::{check_host_and_port, check_reachable, prefixes};
 use super::tables::{LaneTable, PeerTable};
-use super::{ConfigError, KEEPALIVE, Lane, Peer, lane_key, value};
+use super::{ConfigError, KEEPALIVE, Peer, PeerLane, lane_key, value};
 use crate::keys;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Peer {
         let lane = |(place, (table, knobs)): (usize, (&Spanned<LaneTable>, LaneKnobs))| {
             let line = line_of(text, table.span().start);
             let key = lane_key(line, &t.name, place);
-            Lane::from_table(table.get_ref(), knobs, &key, listen).map(|lane| Lane { line, ..lane })
+            PeerLane::from_table(table.get_ref(), knobs, &key, listen).map(|lane| PeerLane { line, ..lane })
         };
         let lanes = t.lane.iter().zip(of_lanes).enumerate().map(lane).collect::<Result<Vec<_>, _>>()?;
         let is_called = t.address.is_some() || lanes.iter().any(|lane| lane.address.is_some());

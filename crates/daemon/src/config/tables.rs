@@ -1,8 +1,8 @@
 //! The file's tables and words, as TOML has them.
 
 use super::serial_table::SerialTable;
-use super::{Attached, OnFailure, Source, Ways};
-use crate::medium::Medium;
+use super::{Attached, Directions, OnFailure, Source};
+use crate::medium::MediumKind;
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::Spanned;
@@ -89,12 +89,12 @@ pub(super) struct PeerTable {
 #[serde(deny_unknown_fields)]
 pub(crate) struct LaneTable {
     #[serde(default)]
-    pub(crate) medium: Medium,
+    pub(crate) medium: MediumKind,
     pub(crate) address: Option<String>,
     pub(crate) device: Option<String>,
     pub(crate) local: Option<String>,
     #[serde(default)]
-    pub(crate) direction: Ways,
+    pub(crate) direction: Directions,
     pub(crate) priority: Option<u8>,
     pub(crate) mark: Option<u32>,
     pub(crate) rate: Option<String>,

@@ -1,7 +1,7 @@
 //! Asking a neighbour about its configuration, and telling it ours: a flow that ends in the gateway, see `wavelane_gateway::is_about`.
 
 use super::Daemon;
-use crate::about::{ABOUT_MAX, About, Seen};
+use crate::about::{ABOUT_MAX, About, SeenLane};
 use crate::control::ClientId;
 use crate::request::Answer;
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Daemon {
         let mut about = About::of(&self.config, towards, wall_nanos());
         let seen = self.gateway.seen(self.now, peer).into_iter();
         about.seen = seen
-            .map(|(lane, address, before)| Seen {
+            .map(|(lane, address, before)| SeenLane {
                 lane,
                 address: address.to_string(),
                 before: before.iter().map(ToString::to_string).collect(),

@@ -7,8 +7,8 @@ use crate::hook::Change;
 use crate::keys;
 use crate::medium;
 use crate::names::News;
+use crate::peer_addresses::PeerAddress;
 use crate::serial::far_end;
-use crate::whereabouts::Place;
 use wavelane_base::{Address, Instant, Span};
 use wavelane_gateway::PeerId;
 
@@ -107,19 +107,19 @@ impl Daemon {
     /// Peers that call us do not know yet that we have lost their sessions: they are called at their last address.
     pub(super) fn recall_peers(&mut self) {
         for (i, peer) in self.config.peers.iter().enumerate() {
-            if let Some(place) = self.whereabouts.place(peer, self.config.listen) {
+            if let Some(place) = self.peer_addresses.place(peer, self.config.listen) {
                 self.gateway.recall(self.now, PeerId(i), place.address, place.local);
             }
         }
     }
     /// Stores the peers' addresses for the next start.
-    pub(super) fn note_whereabouts(&mut self) {
+    pub(super) fn note_peer_addresses(&mut self) {
         for (i, peer) in self.config.peers.iter().enumerate() {
             if let Some((address, local)) = self.gateway.proven_place(self.now, PeerId(i)) {
-                self.whereabouts.note(peer, Place { address, local });
+                self.peer_addresses.note(peer, PeerAddress { address, local });
             }
         }
-        if let Some(remark) = self.whereabouts.tick(self.now) {
+        if let Some(remark) = self.peer_addresses.tick(self.now) {
             self.say(&remark);
         }
     }
@@ -136,7 +136,7 @@ impl Daemon {
             }
         }
         self.give_back();
-        self.note_whereabouts();
+        self.note_peer_addresses();
     }
     /// Tells the operator's program that a peer, or one of its lanes, answers or does not.
     pub(super) fn tell_hook(&self, peer: usize, lane: Option<String>, up: bool) {
@@ -257,7 +257,7 @@ impl Daemon {
     pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone()).or_else(|| self.written_of(peer));
         // A peer that calls us may have been called at its address from before the start.
-        let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
+        let recalled = || Some(self.peer_addresses.place(self.config.peers.get(peer)?, self.config.listen)?.address);
         let found = self.address_of(peer).or_else(recalled).map(|at| self.shown(at));
         let place = match (written, found) {
             (Some(name), Some(found)) if name != found => format!("{name} ({found})"),

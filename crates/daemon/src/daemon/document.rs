@@ -38,7 +38,7 @@ impl Daemon {
             rate_bps: p.rate.map(|r| r.as_bps()),
             // No measurement gives exactly this rate.
             rate_is_initial: self.config.peers.get(i).is_some_and(|c| {
-                let starts = c.lanes.iter().filter_map(config::Lane::first_rate).chain([Controller::START_RATE]);
+                let starts = c.lanes.iter().filter_map(config::PeerLane::first_rate).chain([Controller::START_RATE]);
                 c.controller == Controller::Delay && starts.into_iter().any(|start| p.rate == Some(start))
             }),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },
@@ -101,13 +101,13 @@ impl Daemon {
         };
         serde_json::to_string(&report).unwrap_or_default() + "\n"
     }
-    fn flow_list(&self) -> Vec<status::Flow> {
+    fn flow_list(&self) -> Vec<status::FlowReport> {
         let mut all: Vec<&Connection<Kept<KernelEngine>>> = self.door.connections().collect();
         let octets = |c: &Connection<Kept<KernelEngine>>| c.splice.moved.from_socket + c.splice.moved.to_socket;
         all.sort_by_key(|c| std::cmp::Reverse(octets(c)));
         all.truncate(status::FLOWS_SHOWN);
         let name = |key: [u8; 32]| self.config.peers.iter().find(|p| p.public_key == key).map(|p| p.name.clone());
-        let flow = |c: &Connection<Kept<KernelEngine>>| status::Flow {
+        let flow = |c: &Connection<Kept<KernelEngine>>| status::FlowReport {
             peer: name(c.own.tag).unwrap_or_default(),
             way: self.gateway.known_way(c.splice.flow).map(status::Way::of),
             source: c.own.ends.0.to_string(),

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use wavelane_base::FlowId;
 use wavelane_door::{Gone, Stage, Syn};
 use wavelane_gateway::{PeerId, Reason};
-use wavelane_host::nfqueue::Held;
+use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::poller::Ready;
 use wavelane_host::tcp;
 
@@ -85,7 +85,7 @@ impl Daemon {
         }
     }
     /// Decides which way a new SYN goes.
-    fn send_on(&mut self, syn: Syn, held: Held) {
+    fn send_on(&mut self, syn: Syn, held: HeldPacket) {
         let target = syn.target.ip();
         if self.has_no_way(target) {
             self.counters.one("dropped_syn_no_route");

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use wavelane_base::Span;
 use wavelane_door::Syn;
 use wavelane_gateway::{PeerId, Reason};
-use wavelane_host::nfqueue::Held;
+use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::nft::ToolError;
 
 /// Most SYNs held until the kernel's rules have changed: as many as attempts.
@@ -167,7 +167,7 @@ impl Daemon {
     }
     /// A SYN to a peer that is down, and that no flow waits for. Gives it to the kernel as soon as that forwards it
     /// plainly, or answers it.
-    pub(super) fn pass_or_refuse(&mut self, peer: usize, syn: &Syn, held: Option<Held>) {
+    pub(super) fn pass_or_refuse(&mut self, peer: usize, syn: &Syn, held: Option<HeldPacket>) {
         if !self.gives_back(peer) {
             self.counters.one("connections_refused");
             return self.door.refuse_syn(syn, held, Reason::Unreachable);

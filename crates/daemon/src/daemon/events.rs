@@ -4,40 +4,46 @@ use super::Daemon;
 use super::changes::Changes;
 use crate::config::lane_name;
 use crate::diagnosis::Cause;
-use wavelane_gateway::{Event, PeerId, is_about};
+use wavelane_gateway::{GatewayEvent, PeerId, is_about};
 
 impl Daemon {
-    pub(super) fn handle_event(&mut self, event: Event) {
+    pub(super) fn handle_event(&mut self, event: GatewayEvent) {
         match event {
-            Event::Incoming { flow, peer, source, target } if is_about(source, target) => self.tell_about(flow, peer),
-            Event::Accepted(flow) if self.talks.has(flow) => self.talk_accepted(flow),
-            Event::Readable(flow) | Event::Writable(flow) if self.talks.has(flow) => self.go_on_talking(flow),
-            Event::Refused(flow, why) | Event::Reset(flow, why) if self.talks.has(flow) => {
+            GatewayEvent::Incoming { flow, peer, source, target } if is_about(source, target) => {
+                self.tell_about(flow, peer)
+            }
+            GatewayEvent::Accepted(flow) if self.talks.has(flow) => self.talk_accepted(flow),
+            GatewayEvent::Readable(flow) | GatewayEvent::Writable(flow) if self.talks.has(flow) => {
+                self.go_on_talking(flow)
+            }
+            GatewayEvent::Refused(flow, why) | GatewayEvent::Reset(flow, why) if self.talks.has(flow) => {
                 self.end_talk(flow, Some(why));
             }
-            Event::Ending(flow) | Event::Closed(flow) if self.talks.has(flow) => self.end_talk(flow, None),
-            Event::PeerUp(peer) => self.peer_up(peer),
-            Event::PeerSilent(peer) => self.peer_silent(peer),
-            Event::PathMtu { peer, place, text } => {
+            GatewayEvent::Ending(flow) | GatewayEvent::Closed(flow) if self.talks.has(flow) => {
+                self.end_talk(flow, None)
+            }
+            GatewayEvent::PeerUp(peer) => self.peer_up(peer),
+            GatewayEvent::PeerSilent(peer) => self.peer_silent(peer),
+            GatewayEvent::PathMtu { peer, place, text } => {
                 let lane = place.and_then(|out| self.out_lane(peer.0, out)).map(|(place, _)| place);
                 let lane = lane.map(|place| format!(", {}", lane_name(place))).unwrap_or_default();
                 self.say_of(peer, &format!("{lane}: {text}"));
             }
-            Event::PeerDown(peer) => self.peer_down(peer),
-            Event::Unanswered { peer, .. } => self.doubt(peer.0),
-            Event::OwnKeyUnknown(peer) => self.tell(peer.0, Cause::KeyThere),
-            Event::Unreadable(peer) => self.tell(peer.0, Cause::Preshared),
-            Event::PeerRestarted(peer) => self.say_of(peer, " has restarted; its connections were reset"),
-            Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
-            Event::Denied { peer, address, by_source } => self.denied(peer, address, by_source),
-            Event::Accepted(flow) => self.door.accepted(self.now, flow),
-            Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
-            Event::Ending(flow) => self.door.flow_ending(self.now, flow),
-            Event::Readable(flow) | Event::Writable(flow) => self.door.flow_ready(flow),
-            Event::Closed(flow) => self.door.flow_closed(flow),
-            Event::Echo { lane, id, round_trip, .. } => self.echo_ended(lane, id, round_trip),
-            Event::Notice { peer, text } => self.notice(peer, &text),
-            Event::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
+            GatewayEvent::PeerDown(peer) => self.peer_down(peer),
+            GatewayEvent::Unanswered { peer, .. } => self.doubt(peer.0),
+            GatewayEvent::OwnKeyUnknown(peer) => self.tell(peer.0, Cause::KeyThere),
+            GatewayEvent::Unreadable(peer) => self.tell(peer.0, Cause::Preshared),
+            GatewayEvent::PeerRestarted(peer) => self.say_of(peer, " has restarted; its connections were reset"),
+            GatewayEvent::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
+            GatewayEvent::Denied { peer, address, by_source } => self.denied(peer, address, by_source),
+            GatewayEvent::Accepted(flow) => self.door.accepted(self.now, flow),
+            GatewayEvent::Refused(flow, why) | GatewayEvent::Reset(flow, why) => self.flow_gone(flow, why),
+            GatewayEvent::Ending(flow) => self.door.flow_ending(self.now, flow),
+            GatewayEvent::Readable(flow) | GatewayEvent::Writable(flow) => self.door.flow_ready(flow),
+            GatewayEvent::Closed(flow) => self.door.flow_closed(flow),
+            GatewayEvent::Echo { lane, id, round_trip, .. } => self.echo_ended(lane, id, round_trip),
+            GatewayEvent::Notice { peer, text } => self.notice(peer, &text),
+            GatewayEvent::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
         }
     }
 

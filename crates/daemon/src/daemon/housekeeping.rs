@@ -31,7 +31,7 @@ impl Daemon {
         self.give_up_echoes();
         self.give_up_talks();
         self.go_on_reloading();
-        self.note_whereabouts();
+        self.note_peer_addresses();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {
             self.say(&remark);
         }

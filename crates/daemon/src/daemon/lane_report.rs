@@ -3,8 +3,8 @@
 use super::Daemon;
 use super::changes::Changes;
 use super::document::traffic;
-use crate::config::{self, Lane, LaneSocket, Ways};
-use crate::medium::Medium;
+use crate::config::{self, Directions, LaneSocket, PeerLane};
+use crate::medium::MediumKind;
 use crate::status;
 use wavelane_base::{Address, PortId, Span};
 use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId, Traffic};
@@ -24,7 +24,7 @@ struct Of<'a> {
     place: Option<usize>,
     /// Its place among those of them that lead out.
     out: Option<usize>,
-    table: Option<&'a Lane>,
+    table: Option<&'a PeerLane>,
     /// The gateway's status of it; `None` if it is inbound, or leads nowhere yet.
     known: Option<&'a LaneStatus>,
     port: usize,
@@ -40,20 +40,20 @@ fn name(place: Option<usize>, number: Option<u8>) -> String {
 }
 
 /// By which port of the gateway a lane leaves or comes; `sockets` are those of the ports 1, 2, ...
-fn port_of(lane: &Lane, sockets: &[Option<LaneSocket>]) -> usize {
+fn port_of(lane: &PeerLane, sockets: &[Option<LaneSocket>]) -> usize {
     let own = lane.socket.as_ref().and_then(|own| sockets.iter().position(|s| s.as_ref() == Some(own)));
     own.map_or(0, |place| place + 1)
 }
 
 impl Daemon {
     /// All lanes of a peer: those of the file in its order, then those that answer lanes of the peer's.
-    pub(super) fn lane_documents(&self, peer: usize, known: &[LaneStatus]) -> Vec<status::Lane> {
+    pub(super) fn lane_documents(&self, peer: usize, known: &[LaneStatus]) -> Vec<status::LaneReport> {
         let sockets = self.devices.sockets();
         let tables = self.config.peers.get(peer).map(|p| p.lanes.as_slice()).unwrap_or_default();
         let mut outs = 0;
         let mut all: Vec<Of<'_>> = Vec::new();
         for (place, table) in tables.iter().enumerate() {
-            let out = (table.ways != Ways::In).then_some(outs);
+            let out = (table.ways != Directions::In).then_some(outs);
             outs += usize::from(out.is_some());
             let lane = known.iter().find(|lane| lane.place.is_some() && lane.place == out);
             let port = port_of(table, &sockets);
@@ -74,7 +74,7 @@ impl Daemon {
         all.into_iter().map(|lane| self.lane_document(lane, &sockets)).collect()
     }
 
-    fn lane_document(&self, of: Of<'_>, sockets: &[Option<LaneSocket>]) -> status::Lane {
+    fn lane_document(&self, of: Of<'_>, sockets: &[Option<LaneSocket>]) -> status::LaneReport {
         let own = of.port.checked_sub(1).and_then(|place| sockets.get(place)).and_then(Option::as_ref);
         let peer = self.config.peers.get(of.peer);
         let table = of.table.cloned().unwrap_or_default();
@@ -82,17 +82,19 @@ impl Daemon {
         let heard = self.gateway.silence_by(self.now, PeerId(of.peer), PortId(of.port as u16));
         let unused = self.unused(of);
         let starts = [table.first_rate().unwrap_or(Controller::START_RATE), Controller::START_RATE];
-        status::Lane {
+        status::LaneReport {
             name: name(of.place, known.map(|lane| lane.number)),
             number: known.map(|lane| lane.number),
             by: own.map_or_else(|| self.config.listen.to_string(), LaneSocket::name),
             address: known.and_then(|lane| lane.address).map(|at| self.shown(at)),
-            configured_address: of.table.map_or_else(|| peer.and_then(|p| p.address.clone()), Lane::written_address),
+            configured_address: of
+                .table
+                .map_or_else(|| peer.and_then(|p| p.address.clone()), PeerLane::written_address),
             device: own.and_then(|socket| socket.device.clone()),
             mark: own.and_then(|socket| socket.mark),
             local: own.filter(|socket| socket.medium.has_ip).map(|socket| socket.local.to_string()),
             direction: table.ways.word().into(),
-            medium: Medium::of(own).word.into(),
+            medium: MediumKind::of(own).word.into(),
             metered: known.map_or(table.knobs.metered, |lane| lane.metered),
             metered_there: known.is_some_and(|lane| lane.metered_there),
             bulk: known.map_or(table.knobs.bulk, |lane| lane.bulk),
@@ -119,7 +121,7 @@ impl Daemon {
     }
 
     /// What `status` says of a lane out that the gateway knows.
-    pub(super) fn lane_named(&self, peer: usize, known: &LaneStatus) -> status::Lane {
+    pub(super) fn lane_named(&self, peer: usize, known: &LaneStatus) -> status::LaneReport {
         let own = known.place.and_then(|out| self.out_lane(peer, out));
         let (place, table) = (own.map(|(place, _)| place), own.map(|(_, table)| table));
         let port = usize::from(known.port.0);
@@ -128,7 +130,7 @@ impl Daemon {
     }
 
     /// What this machine lacks for a lane by `port`.
-    fn obstacle(&self, port: usize, table: Option<&Lane>) -> Option<String> {
+    fn obstacle(&self, port: usize, table: Option<&PeerLane>) -> Option<String> {
         let absent = || self.lanes.get(port).is_some_and(|lane| lane.socket.is_none());
         if let Some(why) = self.devices.absence(port).filter(|_| absent()) {
             return Some(why);
@@ -148,9 +150,10 @@ impl Daemon {
             return self.in_silence(of.peer, of.port);
         };
         if of.known.is_none_or(|lane| lane.address.is_none()) {
-            let written = of
-                .table
-                .map_or_else(|| self.config.peers.get(of.peer).and_then(|p| p.address.clone()), Lane::written_address);
+            let written = of.table.map_or_else(
+                || self.config.peers.get(of.peer).and_then(|p| p.address.clone()),
+                PeerLane::written_address,
+            );
             return Some(match (written, self.names.failure(of.peer, out)) {
                 (Some(name), Some(why)) => format!("no address for '{name}' ({why})"),
                 (Some(name), None) => format!("the address of '{name}' is not known yet"),
@@ -176,7 +179,7 @@ impl Daemon {
 
     /// Whether traffic to a peer waits for this lane alone.
     fn is_pinned_to(&self, peer: usize, out: usize) -> bool {
-        let several = |p: &config::Peer| p.lanes.iter().filter(|lane| lane.ways != Ways::In).count() > 1;
+        let several = |p: &config::Peer| p.lanes.iter().filter(|lane| lane.ways != Directions::In).count() > 1;
         out == 0 && self.config.peers.get(peer).is_some_and(|p| p.choice == Choice::Pinned && several(p))
     }
 
@@ -218,7 +221,7 @@ impl Daemon {
     pub(super) fn why_no_lane(&self, peer: usize) -> Option<String> {
         let sockets = self.devices.sockets();
         let tables = &self.config.peers.get(peer)?.lanes;
-        let lack = |without: Ways| {
+        let lack = |without: Directions| {
             let lanes = tables.iter().enumerate().filter(|(_, lane)| lane.ways != without);
             let whys: Option<Vec<String>> = lanes
                 .map(|(place, lane)| {
@@ -228,20 +231,20 @@ impl Daemon {
                 .collect();
             whys.filter(|whys| !whys.is_empty()).map(|whys| whys.join("; "))
         };
-        lack(Ways::In).or_else(|| lack(Ways::Out))
+        lack(Directions::In).or_else(|| lack(Directions::Out))
     }
 
     /// The inbound lanes of a peer that answers by no other.
     pub(super) fn brought_by(&self, peer: usize) -> Option<String> {
         let tables = &self.config.peers.get(peer)?.lanes;
-        if tables.iter().any(|lane| lane.ways == Ways::Both) {
+        if tables.iter().any(|lane| lane.ways == Directions::Both) {
             return None;
         }
-        let name = |(place, lane): (usize, &Lane)| {
+        let name = |(place, lane): (usize, &PeerLane)| {
             let by = lane.socket.as_ref().map_or_else(|| self.config.listen.to_string(), LaneSocket::name);
             format!("{} ({by})", config::lane_name(place))
         };
-        let brings = tables.iter().enumerate().filter(|(_, lane)| lane.ways == Ways::In);
+        let brings = tables.iter().enumerate().filter(|(_, lane)| lane.ways == Directions::In);
         let names: Vec<String> = brings.map(name).collect();
         (!names.is_empty()).then(|| names.join(" or "))
     }
@@ -257,13 +260,13 @@ impl Daemon {
 
     /// Where the first lane out with an address leads, as the file has it.
     pub(super) fn written_of(&self, peer: usize) -> Option<String> {
-        let mut out = self.config.peers.get(peer)?.lanes.iter().filter(|lane| lane.ways != Ways::In);
-        out.find_map(Lane::written_address)
+        let mut out = self.config.peers.get(peer)?.lanes.iter().filter(|lane| lane.ways != Directions::In);
+        out.find_map(PeerLane::written_address)
     }
 
     /// The `out`-th outbound lane of a peer, and its place among all.
-    pub(super) fn out_lane(&self, peer: usize, out: usize) -> Option<(usize, &Lane)> {
-        self.config.peers.get(peer)?.lanes.iter().enumerate().filter(|(_, lane)| lane.ways != Ways::In).nth(out)
+    pub(super) fn out_lane(&self, peer: usize, out: usize) -> Option<(usize, &PeerLane)> {
+        self.config.peers.get(peer)?.lanes.iter().enumerate().filter(|(_, lane)| lane.ways != Directions::In).nth(out)
     }
 
     /// Says which lanes out of peers that answer have failed or work again.
@@ -273,7 +276,8 @@ impl Daemon {
             if !self.peers[peer].up {
                 continue;
             }
-            let outs = self.config.peers.get(peer).map_or(0, |p| p.lanes.iter().filter(|l| l.ways != Ways::In).count());
+            let outs =
+                self.config.peers.get(peer).map_or(0, |p| p.lanes.iter().filter(|l| l.ways != Directions::In).count());
             self.peers[peer].lanes.resize_with(outs, || Changes::new(now, true));
             for out in 0..outs {
                 let works = !self.gateway.lane_failed(PeerId(peer), out);
@@ -316,7 +320,7 @@ impl Daemon {
     fn tell_of_lane(&mut self, peer: usize, out: usize, works: bool, unsaid: u64) {
         let known = self.gateway.status(self.now).peers.get(peer).map(|p| p.lanes.clone()).unwrap_or_default();
         let Some(p) = self.config.peers.get(peer) else { return };
-        let Some(place) = p.lanes.iter().enumerate().filter(|(_, l)| l.ways != Ways::In).nth(out).map(|(i, _)| i)
+        let Some(place) = p.lanes.iter().enumerate().filter(|(_, l)| l.ways != Directions::In).nth(out).map(|(i, _)| i)
         else {
             return;
         };

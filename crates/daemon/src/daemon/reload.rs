@@ -285,7 +285,7 @@ impl Daemon {
             self.names.arrange(self.now, &self.config);
             return Err(why.into());
         }
-        self.whereabouts.arrange(&config);
+        self.peer_addresses.arrange(&config);
         self.routes.iter_mut().for_each(|routes| routes.arrange(&config));
         // They have other places now.
         self.denials_told.clear();

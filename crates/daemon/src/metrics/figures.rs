@@ -1,6 +1,6 @@
 //! The figures of a status document as OpenMetrics, and as Prometheus' older text.
 
-use crate::status::{Lane, Peer, Report, Traffic};
+use crate::status::{LaneReport, Peer, Report, Traffic};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -96,7 +96,7 @@ impl Figures {
         );
     }
 
-    fn lane(&mut self, peer: &str, lane: &Lane) {
+    fn lane(&mut self, peer: &str, lane: &LaneReport) {
         let labels = vec![("peer", peer.to_owned()), ("lane", lane.name.clone())];
         let flag = |is: bool| Some(f64::from(u8::from(is)));
         self.measure("lane_works", "Whether answers come on the lane", &labels, flag(lane.works));
@@ -171,7 +171,7 @@ mod tests {
     fn sample() -> Report {
         let lane = |name: &str, sent_bytes| {
             let traffic = Traffic { sent_bytes, sent_packets: 2, received_bytes: 7, received_packets: 1 };
-            Lane { name: name.into(), traffic, ..Lane::default() }
+            LaneReport { name: name.into(), traffic, ..LaneReport::default() }
         };
         let lanes = vec![lane("lane", 5), lane("lane (2)", 6)];
         let peer = Peer { name: "a \"b\"\n".into(), rtt_ms: Some(62.5), lanes, ..Peer::default() };

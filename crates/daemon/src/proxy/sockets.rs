@@ -17,7 +17,7 @@ use wavelane_base::Instant;
 use wavelane_door::{Connection, Door, FlowEvent, Gone, Kept, Stage, Syn, other};
 use wavelane_gateway::Reason;
 use wavelane_host::links::LinkChanges;
-use wavelane_host::nfqueue::Held;
+use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::poller::Ready;
 use wavelane_host::tcp;
 
@@ -190,7 +190,7 @@ impl Proxy<Sockets> {
         exempt.ports.contains(&syn.target.port()) || exempt.dscps.contains(&dscp)
     }
     /// Decides what becomes of a new SYN.
-    fn ask(&mut self, syn: Syn, held: Held) {
+    fn ask(&mut self, syn: Syn, held: HeldPacket) {
         if self.flows() >= self.settings.connections_max {
             self.counters.one("connections_beyond_max");
             return self.pass(&syn, Some(held));
@@ -198,7 +198,7 @@ impl Proxy<Sockets> {
         self.body.door.ask(self.now, &mut self.pair, (), NEAR, syn, held);
     }
     /// What the proxy has no room for goes plainly, or is refused.
-    fn pass(&mut self, syn: &Syn, held: Option<Held>) {
+    fn pass(&mut self, syn: &Syn, held: Option<HeldPacket>) {
         if self.settings.on_failure == OnFailure::Closed {
             self.counters.one("connections_refused");
             return self.body.door.refuse_syn(syn, held, Reason::Refused);

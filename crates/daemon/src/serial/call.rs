@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use wavelane_base::{Instant, Span};
 use wavelane_host::tty::Tty;
 use wavelane_serial::Framing;
-use wavelane_serial::dialer::{Config, Dialer, Event, Past};
+use wavelane_serial::dialer::{Config, DialEvent, Dialer, Past};
 use wavelane_serial::ended::Ended;
 
 /// The state until the chat ends.
@@ -100,20 +100,20 @@ impl Call {
         self.dialer.handle_timeout(now);
         while let Some(event) = self.dialer.poll_event() {
             match event {
-                Event::Dtr(on) => {
+                DialEvent::Dtr(on) => {
                     tty.set_ready(on);
                     is_another = true;
                     if on {
                         self.state = CALLING.into();
                     }
                 }
-                Event::Connected(said) => {
+                DialEvent::Connected(said) => {
                     // DCD may come up a little after the modem's word.
                     (self.had_carrier, self.look_at) = (false, now + LOOK);
                     let said = wavelane_base::text::line(&said, 60);
                     self.state = format!("its modem has a connection ({said})");
                 }
-                Event::Failed { why, again } => {
+                DialEvent::Failed { why, again } => {
                     is_another = true;
                     let seconds = again.as_secs_f64().ceil();
                     self.state = format!("its modem has no connection: {why}; again in {seconds} s");

@@ -17,7 +17,7 @@ use wavelane_host::nft::{ToolError, run};
 use wavelane_host::realtime;
 use wavelane_host::tun::{Tun, TunError};
 use wavelane_queue::{Discipline, Limits, Queue, Terms, UNLIMITED};
-use wavelane_serial::ppp::{Agreed, Cause, Event};
+use wavelane_serial::ppp::{Agreed, Cause, PppEvent};
 use wavelane_serial::{Line, LineConfig};
 
 /// Most packets that wait for the line, and their octets: about 10 s of 115.2 kbit/s. The queue's management keeps them few.
@@ -305,7 +305,7 @@ impl IpLine {
     fn hear_of_ppp(&mut self, now: Instant) {
         while let Some(event) = self.ip.poll_event() {
             match event {
-                Event::Up(agreed) => {
+                PppEvent::Up(agreed) => {
                     self.state.addresses = Some((agreed.local.to_string(), agreed.remote.to_string()));
                     // The other end may take less than the file says.
                     let mtu = usize::from(agreed.mtu).min(self.config.line.mtu).to_string();
@@ -327,7 +327,7 @@ impl IpLine {
                     self.tell(&format!("PPP is up, {} to {}", agreed.local, agreed.remote));
                     self.carries();
                 }
-                Event::Down(why) if self.joined => {
+                PppEvent::Down(why) if self.joined => {
                     self.refuse(format!("PPP is down: {why}"));
                     // A call without a link costs as much as one with it.
                     if let Some(line) = self.line.as_mut().filter(|_| why != Cause::Renegotiated) {
@@ -335,7 +335,7 @@ impl IpLine {
                     }
                     self.hold(now);
                 }
-                Event::Down(_) | Event::Uncompressed => {}
+                PppEvent::Down(_) | PppEvent::Uncompressed => {}
             }
         }
     }

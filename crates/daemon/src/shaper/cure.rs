@@ -44,7 +44,7 @@ const PROGRAM: &str = "WAVELANED";
 
 /// What was measured of one direction.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Found {
+pub struct Measured {
     /// How far the mean round trip rises above the idle median.
     pub rise_ms: f64,
     /// What the load carried, application bytes.
@@ -59,7 +59,7 @@ pub struct Wish {
     /// Whether it leads into the house, so that downloads leave by it.
     pub inwards: bool,
     /// What was measured.
-    pub found: Found,
+    pub found: Measured,
 }
 
 /// One interface to shape.
@@ -374,7 +374,11 @@ mod tests {
     use super::*;
 
     fn wish(rise_ms: f64, goodput_bps: f64, inwards: bool) -> Wish {
-        Wish { interface: if inwards { "lan0" } else { "wan0" }.into(), inwards, found: Found { rise_ms, goodput_bps } }
+        Wish {
+            interface: if inwards { "lan0" } else { "wan0" }.into(),
+            inwards,
+            found: Measured { rise_ms, goodput_bps },
+        }
     }
 
     #[test]

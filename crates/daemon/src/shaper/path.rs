@@ -10,7 +10,7 @@ use crate::rules::{Family, XT_WAIT, is_empty_table, removal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Rate, Span};
-use wavelane_host::nfqueue::{Held, NfQueue};
+use wavelane_host::nfqueue::{HeldPacket, NfQueue};
 use wavelane_host::nft::{ToolError, run};
 use wavelane_queue::{Limits, Queued, Shaper, Tins};
 
@@ -30,7 +30,7 @@ const BATCH: usize = 256;
 /// A packet that the kernel holds.
 #[derive(Debug)]
 struct Packet {
-    held: Held,
+    held: HeldPacket,
     look: Look,
 }
 

@@ -12,7 +12,7 @@ const FLOWS_PRINTED: usize = 20;
 /// One connection that crosses the door now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Flow {
+pub struct FlowReport {
     /// The peer it crosses to or from.
     pub peer: String,
     /// The gateways that it crosses, as far as they are known.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn connections_have_age_and_state_and_an_exhausted_pool_is_named() {
-        let flow = Flow {
+        let flow = FlowReport {
             peer: "shore".into(),
             way: None,
             source: "10.1.0.2:40000".into(),
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(text.matches(line).count(), FLOWS_PRINTED, "{text}");
         assert!(text.contains("and 280 more") && text.contains("buffered 900 of 1000 B\n"), "{text}");
         let way = Some(Way { first: "shore".into(), relays: Some(1), far: Some("town".into()) });
-        report.flow_list = vec![Flow { way, ..flow }];
+        report.flow_list = vec![FlowReport { way, ..flow }];
         assert!(report.to_string().contains("10.3.0.2:80 by shore, town: ended there"), "{report}");
         report.buffered_bytes = 940;
         assert!(report.to_string().contains("buffered 940 of 1000 B: pool exhausted"), "{report}");

@@ -55,14 +55,14 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Lane;
+    use super::super::LaneReport;
     use super::*;
 
     #[test]
     fn a_peer_has_a_line_that_says_whether_the_gateway_is_of_use() {
         let peer = |up, packets, lost_packets, loss_in| {
             let traffic = Traffic { sent_packets: packets, ..Traffic::default() };
-            let lanes = vec![Lane { lost_packets, ..Lane::default() }];
+            let lanes = vec![LaneReport { lost_packets, ..LaneReport::default() }];
             Peer { up, traffic, lanes, loss_in, rtt_ms: Some(100.0), ..Peer::default() }.help()
         };
         let says =

@@ -1,6 +1,6 @@
 //! A lane's line.
 
-use super::Lane;
+use super::LaneReport;
 use std::fmt;
 
 /// What distinguishes a lane, in words: its medium, its direction if it is one-way, and what is not usual of `metered`, `bulk` and `small`.
@@ -16,7 +16,7 @@ pub(crate) fn kinds(medium: &str, direction: &str, metered: Option<&str>, [bulk,
     words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
 }
 
-impl Lane {
+impl LaneReport {
     pub(super) fn line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_out = self.direction != "in";
         let metered = self.metered.then_some(if self.metered_there { "metered there" } else { "metered" });
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn a_lane_has_a_line_with_all_that_distinguishes_it() {
-        let lane = |change: fn(&mut Lane)| {
+        let lane = |change: fn(&mut LaneReport)| {
             let (name, by, address) = ("lane 2".to_owned(), "wwan0".to_owned(), Some("192.0.2.7:4780".to_owned()));
-            let mut lane = Lane { name, by, address, bulk: true, small: true, ..Lane::default() };
+            let mut lane = LaneReport { name, by, address, bulk: true, small: true, ..LaneReport::default() };
             (lane.direction, lane.medium) = ("both".into(), "udp".into());
             change(&mut lane);
             Report { peers: vec![Peer { lanes: vec![lane], ..Peer::default() }], ..Report::default() }.to_string()
@@ -90,7 +90,7 @@ mod tests {
         );
         let two = |lanes| Peer {
             preferred_lane: Some("lane 2".into()),
-            lanes: vec![Lane::default(); lanes],
+            lanes: vec![LaneReport::default(); lanes],
             ..Peer::default()
         };
         let report = |lanes| Report { peers: vec![two(lanes)], ..Report::default() }.to_string();

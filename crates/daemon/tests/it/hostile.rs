@@ -19,15 +19,15 @@ const GROWTH_MAX: u64 = 8 << 20;
 const TICKS_MAX: u64 = 400;
 
 /// What stands between the gateways: everything passes, and much passes twice, late or damaged.
-struct Meddler {
+struct Attacker {
     seen: VecDeque<Vec<u8>>,
     late: Option<(Vec<u8>, u32)>,
     count: usize,
 }
 
-impl Meddler {
+impl Attacker {
     /// What is sent on in place of `datagram`.
-    fn meddle(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
+    fn attack(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         self.count += 1;
         let mut out = vec![datagram.to_vec()];
         if self.count.is_multiple_of(15) && self.late.is_none() {
@@ -66,11 +66,11 @@ fn stand_between(near: UdpSocket, far: UdpSocket, stop: Arc<AtomicBool>) -> Vec<
     far.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let pass = |from: UdpSocket, to: UdpSocket, target: &'static str, stop: Arc<AtomicBool>| {
         std::thread::spawn(move || {
-            let mut meddler = Meddler { seen: VecDeque::new(), late: None, count: 0 };
+            let mut attacker = Attacker { seen: VecDeque::new(), late: None, count: 0 };
             let mut buf = [0; 65_536];
             while !stop.load(Ordering::Relaxed) {
                 let Ok((n, _)) = from.recv_from(&mut buf) else { continue };
-                for datagram in meddler.meddle(&buf[..n]) {
+                for datagram in attacker.attack(&buf[..n]) {
                     let _ = to.send_to(&datagram, target);
                 }
             }
@@ -118,7 +118,7 @@ fn forged_replayed_and_reordered_datagrams_lose_nothing() {
         return;
     }
     let world = World::new("hostile");
-    // The only way between the gateways leads past the meddler, who sits at 10.2.0.2:4999.
+    // The only way between the gateways leads past the attacker, who sits at 10.2.0.2:4999.
     for ns in [&world.a, &world.b] {
         world.sh(
             ns,
@@ -128,7 +128,7 @@ fn forged_replayed_and_reordered_datagrams_lose_nothing() {
     }
     let bind = |address: &'static str| world.b.run(move || UdpSocket::bind(address).unwrap()).unwrap();
     let stop = Arc::<AtomicBool>::default();
-    let meddling = stand_between(bind("10.2.0.2:4999"), bind("10.2.0.2:0"), Arc::clone(&stop));
+    let attacking = stand_between(bind("10.2.0.2:4999"), bind("10.2.0.2:0"), Arc::clone(&stop));
     let b = world.start("b", "source = \"keep\"", "");
     let config = world.write("a", crate::common::Outside::V4, "", "[intercept]\ninterfaces = [\"lan0\"]");
     let text = std::fs::read_to_string(&config).unwrap().replace("10.2.0.2:4780", "10.2.0.2:4999");
@@ -155,7 +155,7 @@ fn forged_replayed_and_reordered_datagrams_lose_nothing() {
     });
     let spent = ticks(&b) - spent;
     stop.store(true, Ordering::Relaxed);
-    meddling.into_iter().for_each(|thread| thread.join().unwrap());
+    attacking.into_iter().for_each(|thread| thread.join().unwrap());
 
     for (name, gateway, before) in [("a", &a, memory[0]), ("b", &b, memory[1])] {
         let after = resident(gateway);

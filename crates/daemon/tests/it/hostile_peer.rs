@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span, Streams};
 use wavelane_daemon::keys;
-use wavelane_gateway::{Config, Controller, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
+use wavelane_gateway::{Config, Controller, Gateway, GatewayEvent, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use wavelane_transport::session::{Incoming, PeerKeys, Sessions, SessionsConfig, Way, public_key};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
@@ -323,9 +323,9 @@ fn a_peer_cannot_use_other_peers_sources() {
         let (source, target) = (source.parse().unwrap(), "10.3.0.2:80".parse().unwrap());
         met.say(&[Frame::Open(Open { flow, source, target, credit: 1 << 16, passage: None })]);
     }
-    let events: Vec<Event> = std::iter::from_fn(|| met.gateway.poll_event()).collect();
-    let asked = events.iter().filter(|event| matches!(event, Event::Incoming { .. })).count();
-    let denied = events.iter().filter(|event| matches!(event, Event::Denied { by_source: true, .. })).count();
+    let events: Vec<GatewayEvent> = std::iter::from_fn(|| met.gateway.poll_event()).collect();
+    let asked = events.iter().filter(|event| matches!(event, GatewayEvent::Incoming { .. })).count();
+    let denied = events.iter().filter(|event| matches!(event, GatewayEvent::Denied { by_source: true, .. })).count();
     assert_eq!((asked, denied, count(&met, "dropped_source_not_allowed")), (1, 3, 3), "{events:?}");
 }
 

@@ -61,10 +61,10 @@ fn names_are_followed_when_they_appear_or_change() {
     a.wait_log("peer 'b' is up");
     assert_eq!(a.status().peers[0].cause, None);
     // It moves, and has forgotten where we are.
-    let whereabouts = world.dir.join("b.epoch.peers");
-    wait_for("b to write down where a is", || whereabouts.exists());
+    let peer_addresses = world.dir.join("b.epoch.peers");
+    wait_for("b to write down where a is", || peer_addresses.exists());
     b.kill();
-    std::fs::remove_file(whereabouts).unwrap();
+    std::fs::remove_file(peer_addresses).unwrap();
     world.sh(
         &world.b,
         "ip addr del 10.2.0.2/24 dev wan0; ip addr add 10.2.0.9/24 dev wan0; ip route replace 10.1.0.0/24 via 10.2.0.1",

@@ -253,7 +253,7 @@ fn a_cure_is_applied_and_taken_back() {
     }
     let home = Home::new("shcure");
     let before = home.traces();
-    let found = cure::Found { rise_ms: 300.0, goodput_bps: 5e6 };
+    let found = cure::Measured { rise_ms: 300.0, goodput_bps: 5e6 };
     let wish = cure::Wish { interface: "wan0".into(), inwards: false, found };
     let text = cure::file_text(&cure::propose(&[wish]), None);
     let file = home.world.dir.join("cure/shaper.toml");

@@ -16,7 +16,7 @@ pub use socket::OwnSocket;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, Span, Streams, Wakeup};
-use wavelane_tcp::{Config, Event as TcpEvent, Host, HostEvent, State, Status};
+use wavelane_tcp::{Config, ConnectionState, Host, HostEvent, Status, TcpEvent};
 use wavelane_wire::frame::Reason;
 use wavelane_wire::icmp::{TooBig, Undelivered, Unreachable};
 use wavelane_wire::tcp::TcpPacket;
@@ -96,7 +96,7 @@ impl Engine for Own {
             Some(from) => {
                 // The application took the pair of addresses again, and our sequence numbers grow with time (RFC 6528): the server can
                 // tell the new connection from the one that lingers (RFC 6191).
-                if self.host.state_of(from, target) == Some(State::TimeWait)
+                if self.host.state_of(from, target) == Some(ConnectionState::TimeWait)
                     && let Some(old) = self.host.flow_of(from, target)
                 {
                     self.host.reset(now, old);
@@ -212,7 +212,7 @@ impl Door<Own> {
         let Ok(segment) = TcpPacket::parse(packet) else { return self.offer_message(now, far, packet) };
         let host = &self.engine.host;
         let state = host.state_of(segment.target, segment.source);
-        if matches!(state, None | Some(State::TimeWait))
+        if matches!(state, None | Some(ConnectionState::TimeWait))
             && let Some(syn) = Syn::parse(packet)
         {
             if !takes {
@@ -266,7 +266,7 @@ impl Door<Own> {
             && let Ok(segment) = TcpPacket::parse(packet)
         {
             let state = self.engine.host.state_of(segment.target, segment.source);
-            if matches!(state, None | Some(State::TimeWait)) {
+            if matches!(state, None | Some(ConnectionState::TimeWait)) {
                 return self.handle_syn(now, far, syn, packet);
             }
         }

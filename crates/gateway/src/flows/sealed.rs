@@ -7,7 +7,7 @@ use super::scratch::OPENED_MAX;
 use super::{Around, Flows};
 use crate::neighbours::{NOTICE_EVERY, Side};
 use crate::routing::Net;
-use crate::{Event, PeerId};
+use crate::{GatewayEvent, PeerId};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, ReadOutcome, Span};
 use wavelane_transport::seal::{Asked, Asking, FlowKeys, Heard, Opened, has_whole};
@@ -336,7 +336,7 @@ impl Flows {
             self.corrupted_told = Some(now);
             let flow = target.map(|target| format!(" to {target}")).unwrap_or_default();
             let text = format!("a flow{flow} was reset: it left {ways} ways in a row, because none carried it intact");
-            net.peers.tell(Event::Notice { peer: None, text });
+            net.peers.tell(GatewayEvent::Notice { peer: None, text });
         }
         self.end(net, id, Reason::Corrupted, accepted);
     }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use crate::tests::{A, B, CLIENT, SERVER, at, gateway};
-use crate::{Event, Gateway, PeerId};
+use crate::{Gateway, GatewayEvent, PeerId};
 use std::collections::VecDeque;
 use wavelane_base::{Address, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams};
 
@@ -58,8 +58,8 @@ impl Moving {
         }
         while let Some(event) = self.nodes[1].poll_event() {
             match event {
-                Event::Incoming { flow, .. } => self.nodes[1].accept(self.now, flow),
-                Event::Readable(flow) => {
+                GatewayEvent::Incoming { flow, .. } => self.nodes[1].accept(self.now, flow),
+                GatewayEvent::Readable(flow) => {
                     while let ReadOutcome::Data(n) = self.nodes[1].read(self.now, flow, &mut [0; 4096]) {
                         self.read += n as u64;
                     }

@@ -3,7 +3,7 @@
 
 use super::setup::{hop_config, new_link, peer_keys};
 use super::{Link, Neighbours, PeerState, lose_blocks};
-use crate::{Config, ConfigError, Event, PeerConfig, PeerId};
+use crate::{Config, ConfigError, GatewayEvent, PeerConfig, PeerId};
 use wavelane_base::Instant;
 
 /// Most removed neighbours whose link state is kept in case they come back.
@@ -120,18 +120,22 @@ impl Neighbours {
 }
 
 /// The event with the neighbour's new number; `None` if it is about a removed one.
-fn renamed(event: Event, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<Event> {
+fn renamed(event: GatewayEvent, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<GatewayEvent> {
     Some(match event {
-        Event::PeerUp(peer) => Event::PeerUp(new_id(peer)?),
-        Event::PeerSilent(peer) => Event::PeerSilent(new_id(peer)?),
-        Event::PathMtu { peer, place, text } => Event::PathMtu { peer: new_id(peer)?, place, text },
-        Event::PeerDown(peer) => Event::PeerDown(new_id(peer)?),
-        Event::PeerRestarted(peer) => Event::PeerRestarted(new_id(peer)?),
-        Event::Unanswered { peer, address } => Event::Unanswered { peer: new_id(peer)?, address },
-        Event::OwnKeyUnknown(peer) => Event::OwnKeyUnknown(new_id(peer)?),
-        Event::Unreadable(peer) => Event::Unreadable(new_id(peer)?),
-        Event::Incoming { flow, peer, source, target } => Event::Incoming { flow, peer: new_id(peer)?, source, target },
-        Event::Denied { peer, address, by_source } => Event::Denied { peer: new_id(peer)?, address, by_source },
+        GatewayEvent::PeerUp(peer) => GatewayEvent::PeerUp(new_id(peer)?),
+        GatewayEvent::PeerSilent(peer) => GatewayEvent::PeerSilent(new_id(peer)?),
+        GatewayEvent::PathMtu { peer, place, text } => GatewayEvent::PathMtu { peer: new_id(peer)?, place, text },
+        GatewayEvent::PeerDown(peer) => GatewayEvent::PeerDown(new_id(peer)?),
+        GatewayEvent::PeerRestarted(peer) => GatewayEvent::PeerRestarted(new_id(peer)?),
+        GatewayEvent::Unanswered { peer, address } => GatewayEvent::Unanswered { peer: new_id(peer)?, address },
+        GatewayEvent::OwnKeyUnknown(peer) => GatewayEvent::OwnKeyUnknown(new_id(peer)?),
+        GatewayEvent::Unreadable(peer) => GatewayEvent::Unreadable(new_id(peer)?),
+        GatewayEvent::Incoming { flow, peer, source, target } => {
+            GatewayEvent::Incoming { flow, peer: new_id(peer)?, source, target }
+        }
+        GatewayEvent::Denied { peer, address, by_source } => {
+            GatewayEvent::Denied { peer: new_id(peer)?, address, by_source }
+        }
         other => other,
     })
 }

@@ -1,7 +1,7 @@
 //! Datagrams that arrive, and sessions that begin with them.
 
 use super::{DOWN_AFTER, Neighbours};
-use crate::{Event, PeerId};
+use crate::{GatewayEvent, PeerId};
 use core::ops::Range;
 use wavelane_base::{FrameMeta, Instant, PortId};
 use wavelane_transport::link::{Arrival, Echo};
@@ -28,7 +28,7 @@ impl Neighbours {
         self.note_held(peer);
         let link = &mut self.links[peer.0];
         while let Some(Echo { lane, id, round_trip }) = link.poll_echo() {
-            self.events.push_back(Event::Echo { peer, lane, id, round_trip });
+            self.events.push_back(GatewayEvent::Echo { peer, lane, id, round_trip });
         }
         // The first session is established unasked, so that a wrong key or address shows at start and not at the first flow.
         let state = &mut self.states[peer.0];
@@ -42,7 +42,7 @@ impl Neighbours {
         if link.take_silence() {
             self.sessions.suspect(now, peer.0);
             if core::mem::take(&mut self.states[peer.0].up) {
-                self.events.push_back(Event::PeerSilent(peer));
+                self.events.push_back(GatewayEvent::PeerSilent(peer));
             }
         }
     }
@@ -76,7 +76,7 @@ impl Neighbours {
             let made = (0..self.sessions.ways(peer.0)).filter(|way| !state.numbers.contains(way));
             made.for_each(|way| self.sessions.forget_address(peer.0, way));
             self.links[peer.0].restart(now);
-            self.events.push_back(Event::PeerRestarted(peer));
+            self.events.push_back(GatewayEvent::PeerRestarted(peer));
         }
         self.links[peer.0].suppose(now, session.round_trip);
         if session.confirm {
@@ -95,7 +95,7 @@ impl Neighbours {
         let returned = state.down;
         (state.down_at, state.down) = (None, false);
         if !core::mem::replace(&mut state.up, true) {
-            self.events.push_back(Event::PeerUp(peer));
+            self.events.push_back(GatewayEvent::PeerUp(peer));
         }
         self.links[peer.0].heard(now);
         returned

@@ -1,7 +1,7 @@
 //! The operator's view of the neighbours: a snapshot, and session events as text.
 
 use super::{Distrusted, Link, Neighbours};
-use crate::{Distrust, Event, LaneStatus, PeerId, PeerStatus};
+use crate::{Distrust, GatewayEvent, LaneStatus, PeerId, PeerStatus};
 use wavelane_base::Instant;
 use wavelane_services::packet::PacketCounters;
 use wavelane_transport::link::LinkCounters;
@@ -135,7 +135,7 @@ impl Neighbours {
                 true => path_mtu_cause(path.path_mtu),
                 false => format!("packets of {} bytes arrive again", path.path_mtu),
             };
-            self.events.push_back(Event::PathMtu { peer, place, text });
+            self.events.push_back(GatewayEvent::PathMtu { peer, place, text });
         }
     }
 
@@ -144,10 +144,12 @@ impl Neighbours {
         while let Some(event) = self.sessions.poll_event() {
             let name = |peer: usize| self.config.peers[peer].name.clone();
             let ours = match event {
-                SessionEvent::NoAnswer { peer, address, .. } => Event::Unanswered { peer: PeerId(peer), address },
-                SessionEvent::OwnKeyUnknown { peer } => Event::OwnKeyUnknown(PeerId(peer)),
-                SessionEvent::AnswerUnreadable { peer, .. } => Event::Unreadable(PeerId(peer)),
-                SessionEvent::AnswerLate { peer, took } => Event::Notice {
+                SessionEvent::NoAnswer { peer, address, .. } => {
+                    GatewayEvent::Unanswered { peer: PeerId(peer), address }
+                }
+                SessionEvent::OwnKeyUnknown { peer } => GatewayEvent::OwnKeyUnknown(PeerId(peer)),
+                SessionEvent::AnswerUnreadable { peer, .. } => GatewayEvent::Unreadable(PeerId(peer)),
+                SessionEvent::AnswerLate { peer, took } => GatewayEvent::Notice {
                     peer: Some(PeerId(peer)),
                     text: format!(
                         "peer '{}': an answer came {:.0} s after our call, and none is of use after {}: the path, or a queue on it, is too slow",
@@ -156,15 +158,15 @@ impl Neighbours {
                         wavelane_transport::session::INIT_LIFETIME
                     ),
                 },
-                SessionEvent::UnknownPeer { public_key, from } => Event::UnknownCaller { public_key, from },
-                SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice {
+                SessionEvent::UnknownPeer { public_key, from } => GatewayEvent::UnknownCaller { public_key, from },
+                SessionEvent::EpochWentBack { peer, epoch, known } => GatewayEvent::Notice {
                     peer: Some(PeerId(peer)),
                     text: format!(
                         "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",
                         name(peer)
                     ),
                 },
-                SessionEvent::OtherVersion { version, .. } => Event::Notice {
+                SessionEvent::OtherVersion { version, .. } => GatewayEvent::Notice {
                     peer: None,
                     text: format!("a caller has wire version {version}, this gateway 1: upgrade the older side"),
                 },

@@ -2,7 +2,7 @@
 //! neighbour by its routes, to us by what we serve (WireGuard's cryptokey routing).
 
 use super::Net;
-use crate::{Config, Event, PeerConfig, PeerId};
+use crate::{Config, GatewayEvent, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{IpPrefix, longest_match};
 use wavelane_wire::frame::Reason;
@@ -143,7 +143,7 @@ impl Net {
         } else {
             return Ok(());
         }
-        self.peers.tell(Event::Denied { peer, address: if by_source { source } else { target }, by_source });
+        self.peers.tell(GatewayEvent::Denied { peer, address: if by_source { source } else { target }, by_source });
         Err(Reason::Prohibited)
     }
 

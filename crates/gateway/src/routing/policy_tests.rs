@@ -3,7 +3,7 @@
 
 use super::may_reach;
 use crate::flows::in_tests::{Edge, Role};
-use crate::{Config, Detour, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
+use crate::{Config, Detour, Gateway, GatewayEvent, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Instant, IpPrefix, Machine, PortId, Seed};
 use wavelane_wire::frame::{FlowName, Reason};
@@ -264,7 +264,7 @@ fn a_kept_source_must_be_behind_the_peer() {
     let ask = |config: &Config, peer: PeerId, source: &str, target: &str| {
         let (mut gateway, [source, target]) = (gateway(config.clone()), [source, target].map(|a| a.parse().unwrap()));
         let answer = gateway.net.check_incoming(peer, source, target);
-        let denied: Vec<Event> = std::iter::from_fn(|| gateway.poll_event()).collect();
+        let denied: Vec<GatewayEvent> = std::iter::from_fn(|| gateway.poll_event()).collect();
         assert_eq!(denied.len(), usize::from(answer.is_err()), "the owner hears of every refusal");
         let counted = count(&gateway, "dropped_source_not_allowed") + count(&gateway, "dropped_target_not_allowed");
         assert_eq!(counted, u64::from(answer.is_err()));

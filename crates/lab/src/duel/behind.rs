@@ -1,4 +1,4 @@
-//! What a guest's program has read, processed by a separate thread: hashing in the link's thread would delay frames.
+//! What a host's program has read, processed by a separate thread: hashing in the link's thread would delay frames.
 
 use super::ahead::PIECE;
 use super::{Shared, lock};

@@ -1,8 +1,8 @@
 //! The link's loop: frames between the two ends and the cable, each delivered at its due time.
 
-use super::guest::GuestSide;
+use super::host::HostSide;
 use super::kernel::KernelSide;
-use super::{Duel, DuelEnd, Guest, Load, Shared, Side, lock};
+use super::{Duel, DuelEnd, EndHost, Load, Shared, Side, lock};
 use crate::LabError;
 use crate::content::Content;
 use crate::driver::MTU;
@@ -37,14 +37,14 @@ const AFTERGLOW_ROUND_TRIPS: u64 = 4;
 
 enum End<G> {
     Kernel(Box<KernelSide>),
-    Guest(Box<GuestSide<G>>),
+    EndHost(Box<HostSide<G>>),
 }
 
 /// Both ends, the cable and their clock.
 pub(super) struct Link<G> {
     ends: [End<G>; 2],
     cable: Cable,
-    /// Start of the cable's and the guests' clocks, in real time.
+    /// Start of the cable's and the hosts' clocks, in real time.
     start: Instant,
     latest: Instant,
     /// When the latest wait ended.
@@ -55,19 +55,19 @@ pub(super) struct Link<G> {
     sources: [IpAddr; 2],
     lateness: Lateness,
     refused: u64,
-    /// Buffers for a packet of a kernel, a packet of a guest, and one that leaves the cable.
+    /// Buffers for a packet of a kernel, a packet of a host, and one that leaves the cable.
     input: Vec<u8>,
-    guest_input: Vec<u8>,
+    host_input: Vec<u8>,
     output: Vec<u8>,
 }
 
-impl<G: Guest> Link<G> {
+impl<G: EndHost> Link<G> {
     pub(super) fn build(duel: &Duel, sides: [Side<G>; 2]) -> Result<Self, LabError> {
         let [first, second] = sides;
         let end = |end: usize, side| -> Result<End<G>, LabError> {
             Ok(match side {
                 Side::Kernel(control) => End::Kernel(Box::new(KernelSide::new(duel, end, control)?)),
-                Side::Guest(host) => End::Guest(Box::new(GuestSide::new(host))),
+                Side::EndHost(host) => End::EndHost(Box::new(HostSide::new(host))),
             })
         };
         let refused = |error| LabError::Channel(duel.name.clone(), error);
@@ -91,7 +91,7 @@ impl<G: Guest> Link<G> {
             lateness: Lateness::default(),
             refused: 0,
             input: vec![0; BUFFER],
-            guest_input: vec![0; BUFFER],
+            host_input: vec![0; BUFFER],
             output: vec![0; BUFFER],
         })
     }
@@ -108,11 +108,11 @@ impl<G: Guest> Link<G> {
         let [first, second] = &mut self.ends;
         match second {
             End::Kernel(side) => side.receive(duel, inboxes, self.start)?,
-            End::Guest(side) => side.receive(duel, inboxes)?,
+            End::EndHost(side) => side.receive(duel, inboxes)?,
         }
         match first {
             End::Kernel(side) => side.send(duel, bodies, self.start)?,
-            End::Guest(side) => side.send(Instant::ZERO, duel, bodies)?,
+            End::EndHost(side) => side.send(Instant::ZERO, duel, bodies)?,
         }
         crate::sockets::rest_until(self.start, || false);
         let worked = self.work(duel, inboxes, cancelled);
@@ -167,7 +167,7 @@ impl<G: Guest> Link<G> {
         for end in [0, 1] {
             busy |= match &self.ends[end] {
                 End::Kernel(_) => self.take_from_kernel(end)?,
-                End::Guest(_) => self.take_from_guest(end)?,
+                End::EndHost(_) => self.take_from_host(end)?,
             };
         }
         Ok(busy)
@@ -212,7 +212,7 @@ impl<G: Guest> Link<G> {
                 self.refused += u64::from(side.tun.write(packet).is_err());
                 false
             }
-            End::Guest(side) => {
+            End::EndHost(side) => {
                 let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
                 side.host.handle_frame(now, PortId(0), packet, meta);
                 // A kernel acknowledges each segment before it takes the next. An acknowledgement lists only a few out-of-order ranges, so
@@ -222,12 +222,12 @@ impl<G: Guest> Link<G> {
         }
     }
 
-    /// Puts a guest's outgoing packets into the cable, at most one batch. Returns whether there were any.
+    /// Puts a host's outgoing packets into the cable, at most one batch. Returns whether there were any.
     fn take_packets(&mut self, end: usize) -> bool {
         for taken in 0..BATCH {
             let now = self.now();
-            let End::Guest(side) = &mut self.ends[end] else { return false };
-            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.guest_input, 1) else {
+            let End::EndHost(side) = &mut self.ends[end] else { return false };
+            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.host_input, 1) else {
                 return taken > 0;
             };
             self.offer(end, now, sent.len);
@@ -239,7 +239,7 @@ impl<G: Guest> Link<G> {
     fn offer(&mut self, end: usize, now: Instant, len: usize) {
         let packet = match &self.ends[end] {
             End::Kernel(_) => &mut self.input[..len],
-            End::Guest(_) => &mut self.guest_input[..len],
+            End::EndHost(_) => &mut self.host_input[..len],
         };
         if let (0, Some(capture)) = (end, &mut self.capture) {
             capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, PortDirection::Out, packet);
@@ -269,9 +269,9 @@ impl<G: Guest> Link<G> {
         Ok(true)
     }
 
-    fn take_from_guest(&mut self, end: usize) -> Result<bool, LabError> {
+    fn take_from_host(&mut self, end: usize) -> Result<bool, LabError> {
         let now = self.now();
-        let End::Guest(side) = &mut self.ends[end] else { return Ok(false) };
+        let End::EndHost(side) = &mut self.ends[end] else { return Ok(false) };
         if side.host.poll_timeout().is_some_and(|wakeup| wakeup.at <= now) {
             side.host.handle_timeout(now);
         }
@@ -293,7 +293,7 @@ impl<G: Guest> Link<G> {
         for end in &self.ends {
             match end {
                 End::Kernel(side) => fds.push(side.tun.as_fd()),
-                End::Guest(side) => until = side.host.poll_timeout().map_or(until, |wakeup| until.min(wakeup.at)),
+                End::EndHost(side) => until = side.host.poll_timeout().map_or(until, |wakeup| until.min(wakeup.at)),
             }
         }
         let until = self.start + until.max(self.rested + GRAIN).since(Instant::ZERO);
@@ -305,7 +305,7 @@ impl<G: Guest> Link<G> {
     fn finish(mut self, worked: Result<(), LabError>) -> Result<DuelEnd<G>, LabError> {
         let mut end = DuelEnd {
             flows: Vec::new(),
-            guests: [None, None],
+            hosts: [None, None],
             kernel: [None, None],
             link: Direction::BOTH.map(|way| *self.cable.counters(way)),
             late: self.lateness.per_mille(990),
@@ -315,7 +315,7 @@ impl<G: Guest> Link<G> {
         let mut stopped = Ok(());
         for (place, side) in self.ends.into_iter().enumerate() {
             match side {
-                End::Guest(side) => end.guests[place] = Some(side.host),
+                End::EndHost(side) => end.hosts[place] = Some(side.host),
                 End::Kernel(mut side) => {
                     end.kernel[place] = Some(side.counters()?);
                     dropped += side.dropped()?;

@@ -1,16 +1,16 @@
 //! Two TCP stacks over one emulated link, in real time. Each side is the Linux kernel, in a namespace behind a TUN device, or an end host
-//! of ours ([`Guest`]), whose packets enter the same link without a kernel.
+//! of ours ([`EndHost`]), whose packets enter the same link without a kernel.
 //!
 //! The first side sends, the second receives: bulk flows of known content. The link is a [`wavelane_channel::Cable`],
 //! so a run in which the sides swap roles meets the same losses, frame by frame.
 
 mod ahead;
 mod behind;
-mod guest;
+mod host;
 mod kernel;
 mod link;
 
-pub use guest::{Guest, GuestNews};
+pub use host::{EndHost, HostNews};
 
 use crate::LabError;
 use crate::content::{Content, Digested, Received};
@@ -28,8 +28,8 @@ const IPV6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 2)];
 /// Port of the first flow's receiver; each further flow uses the next port.
 const PORT: u16 = 5_001;
-/// Source port of a guest's first flow; each further flow uses the next port.
-const GUEST_PORT: u16 = 40_001;
+/// Source port of a host's first flow; each further flow uses the next port.
+const HOST_PORT: u16 = 40_001;
 /// Maximum number of flows in one duel.
 pub const FLOWS_MAX: usize = 64;
 
@@ -71,7 +71,7 @@ pub enum Side<G> {
     /// The Linux kernel with this congestion control, set per socket.
     Kernel(&'static str),
     /// A host of ours.
-    Guest(G),
+    EndHost(G),
 }
 
 /// Result of one flow.
@@ -94,8 +94,8 @@ pub struct FlowEnd {
 pub struct DuelEnd<G> {
     /// Per flow.
     pub flows: Vec<FlowEnd>,
-    /// The guests in their final state.
-    pub guests: [Option<G>; 2],
+    /// The hosts in their final state.
+    pub hosts: [Option<G>; 2],
     /// A kernel's counters by the names that `nstat` prints, from a namespace without other traffic.
     pub kernel: [Option<BTreeMap<String, u64>>; 2],
     /// The link's counters, forward first.
@@ -139,7 +139,7 @@ impl Duel {
 ///
 /// # Errors
 /// Something cannot be built, the link fails, or flows of a fixed size are not over at the limit.
-pub fn run<G: Guest>(duel: &Duel, sides: [Side<G>; 2], cancelled: &AtomicBool) -> Result<DuelEnd<G>, LabError> {
+pub fn run<G: EndHost>(duel: &Duel, sides: [Side<G>; 2], cancelled: &AtomicBool) -> Result<DuelEnd<G>, LabError> {
     if !(1..=FLOWS_MAX).contains(&duel.flows) {
         return Err(LabError::Topology(format!("a duel has 1 to {FLOWS_MAX} flows, not {}", duel.flows)));
     }

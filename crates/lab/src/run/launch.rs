@@ -4,8 +4,8 @@ use super::Run;
 use crate::bulk::{self, ENDLESS};
 use crate::content::Content;
 use crate::echo::Pace;
-use crate::errand::Errand;
 use crate::spurts::{self, Talk};
+use crate::workload::Workload;
 use crate::{LabError, echo, fetch, ping, quic, web};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ impl Run<'_> {
         let place = self.place(&flow.from)?;
         let from = Arc::clone(&self.world.nodes[place]);
         let over = Arc::clone(&self.over[i]);
-        let errand = Errand {
+        let workload = Workload {
             name: flow.name.clone(),
             epoch,
             start: epoch + flow.start,
@@ -50,21 +50,21 @@ impl Run<'_> {
                 let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
                 let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                Box::new(move || echo::run(&errand, "echo", Pace::Every(every), size, &over))
+                Box::new(move || echo::run(&workload, "echo", Pace::Every(every), size, &over))
             }
             App::Ping { every, size } => {
                 let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");
                 let id = u16::try_from(i).expect("FLOWS_MAX is 256");
-                Box::new(move || ping::run(&errand, every, size, id))
+                Box::new(move || ping::run(&workload, every, size, id))
             }
             App::Telnet { every, size } => {
                 let pace = Pace::Random(self.dice(i, "questions"), every);
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                Box::new(move || echo::run(&errand, "telnet", pace, size, &AtomicBool::new(false)))
+                Box::new(move || echo::run(&workload, "telnet", pace, size, &AtomicBool::new(false)))
             }
             App::Web(web) => {
                 let dice = self.seed.chance(&format!("flow {i} / pages"));
-                Box::new(move || web::run(errand, (&*web).into(), dice))
+                Box::new(move || web::run(workload, (&*web).into(), dice))
             }
             App::Voice(Voice { spurts: of, .. }) | App::OnOff(of) => {
                 let heard = self.hearings.get(&flow.name).cloned().unwrap_or_default();
@@ -72,28 +72,28 @@ impl Run<'_> {
                 let size = usize::try_from(of.size.get()).expect("a datagram fits an IP packet");
                 let dice = self.dice(i, "spurts");
                 let talk = Talk { every: of.every(), spans: (of.on, of.off), size, dice, timed };
-                Box::new(move || spurts::run(&errand, app, talk, &heard))
+                Box::new(move || spurts::run(&workload, app, talk, &heard))
             }
             App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } => {
                 let name = &flow.name;
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }
-            App::Fetch { every, size } => Box::new(move || fetch::run(errand, every, size.get())),
+            App::Fetch { every, size } => Box::new(move || fetch::run(workload, every, size.get())),
             App::Quic { size } => {
                 let digest = self.digests.get(&flow.name).cloned().unwrap_or_default();
                 let certificate = self.quics.get(&flow.name).map(quic::Server::certificate);
                 let certificate = certificate.expect("every QUIC flow's server was started");
-                Box::new(move || quic::run(&errand, size.map(Octets::get), certificate, &digest))
+                Box::new(move || quic::run(&workload, size.map(Octets::get), certificate, &digest))
             }
             App::Download { size } => {
                 let digest = self.digests.get(&flow.name).cloned().unwrap_or_default();
-                Box::new(move || bulk::download(&errand, size.map(Octets::get), &digest))
+                Box::new(move || bulk::download(&workload, size.map(Octets::get), &digest))
             }
             App::Upload { size } => {
                 let size = size.map(Octets::get);
                 let body = Content::new(self.seed, &flow.name, size.unwrap_or(ENDLESS));
                 let upload = self.uploads.get(&flow.name).cloned().expect("every upload's page was made");
-                Box::new(move || bulk::upload(&errand, size, body, &upload))
+                Box::new(move || bulk::upload(&workload, size, body, &upload))
             }
         };
         let title = format!("flow-{}", flow.name);

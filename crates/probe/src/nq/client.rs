@@ -9,7 +9,7 @@ use crate::drive::View;
 use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::LoadCounts;
 use crate::names::look_up;
-use crate::plan::{Beside, Kind, Measurement, Stage};
+use crate::plan::{Beside, Measurement, Stage, StageKind};
 use crate::vantage::Watcher;
 use hyper::Uri;
 use std::io;
@@ -38,7 +38,7 @@ pub struct HttpPlan {
     /// The document's URL, or a host.
     pub url: String,
     /// Stages and their length.
-    pub stages: Vec<(Kind, Span)>,
+    pub stages: Vec<(StageKind, Span)>,
     /// Congestion control of uploads; empty for the system's.
     pub congestion: String,
     /// Connections in each direction ...
@@ -224,9 +224,9 @@ impl<'a> Driver<'a> {
         Self { plan, found, seen, hops, load: None, shown: (now, 0, 0) }
     }
 
-    fn begin(&mut self, kind: Kind) -> Result<(), ProbeError> {
+    fn begin(&mut self, kind: StageKind) -> Result<(), ProbeError> {
         let now = since_boot();
-        if kind != Kind::Rest {
+        if kind != StageKind::Rest {
             let work = Work {
                 endpoint: self.found.endpoint.clone(),
                 config: self.found.config.clone(),

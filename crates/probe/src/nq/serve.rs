@@ -80,7 +80,7 @@ impl Certificate {
 }
 
 /// A connection, and its time of last activity.
-struct Guest {
+struct Client {
     ip: IpAddr,
     tls: bool,
     moved: AtomicU64,
@@ -90,7 +90,7 @@ struct Guest {
     shared: Arc<Shared>,
 }
 
-impl Guest {
+impl Client {
     fn touch(&self) -> Instant {
         let now = since_boot();
         self.moved.store(now.as_nanos(), Ordering::Relaxed);
@@ -106,23 +106,23 @@ impl Guest {
 
 /// A request of load, from its admission to its end, however it ends.
 struct Carried {
-    guest: Arc<Guest>,
+    client: Arc<Client>,
     until: Instant,
 }
 
 impl Carried {
     /// Counts octets; false if the request must end.
     fn count(&self, octets: usize) -> bool {
-        let now = self.guest.touch();
+        let now = self.client.touch();
         now < self.until
-            && !self.guest.shared.stopped()
-            && self.guest.shared.server().count_request(now, self.guest.ip, octets as u64)
+            && !self.client.shared.stopped()
+            && self.client.shared.server().count_request(now, self.client.ip, octets as u64)
     }
 }
 
 impl Drop for Carried {
     fn drop(&mut self) {
-        self.guest.shared.server().end_request(since_boot(), self.guest.ip);
+        self.client.shared.server().end_request(since_boot(), self.client.ip);
     }
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn connection(
         _ => None,
     };
     let now = since_boot();
-    let guest = Arc::new(Guest {
+    let client = Arc::new(Client {
         ip: from.ip(),
         tls: acceptor.is_some(),
         moved: AtomicU64::new(now.as_nanos()),
@@ -186,35 +186,35 @@ pub(crate) fn connection(
         let stream = tokio::net::TcpStream::from_std(socket)?;
         let serving = async {
             let Some(acceptor) = acceptor else {
-                return speak(TokioIo::new(stream), language == Language::Http2, &guest).await;
+                return speak(TokioIo::new(stream), language == Language::Http2, &client).await;
             };
             let shaken = tokio::time::timeout(patience, acceptor.accept(stream)).await;
             let stream = shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
             let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            speak(TokioIo::new(stream), h2, &guest).await
+            speak(TokioIo::new(stream), h2, &client).await
         };
         either(serving, async {
-            still(&guest).await;
+            still(&client).await;
             Ok(())
         })
         .await
     })
 }
 
-async fn still(guest: &Guest) {
-    while !guest.is_still() && !guest.is_over() && !guest.shared.stopped() {
+async fn still(client: &Client) {
+    while !client.is_still() && !client.is_over() && !client.shared.stopped() {
         tokio::time::sleep(TURN).await;
     }
 }
 
-async fn speak<I>(io: I, h2: bool, guest: &Arc<Guest>) -> io::Result<()>
+async fn speak<I>(io: I, h2: bool, client: &Arc<Client>) -> io::Result<()>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let guest = Arc::clone(guest);
+    let client = Arc::clone(client);
     let service = service_fn(move |request| {
-        let guest = Arc::clone(&guest);
-        async move { Ok::<_, Infallible>(answer(request, &guest).await) }
+        let client = Arc::clone(&client);
+        async move { Ok::<_, Infallible>(answer(request, &client).await) }
     });
     let served = if h2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -247,21 +247,21 @@ fn later(text: &'static str) -> Response<Answer> {
     answer
 }
 
-async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answer> {
-    let now = guest.touch();
-    if !guest.shared.server().admit_question(now, guest.ip) {
+async fn answer(request: Request<Incoming>, client: &Arc<Client>) -> Response<Answer> {
+    let now = client.touch();
+    if !client.shared.server().admit_question(now, client.ip) {
         return later("too many requests from this address\n");
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let writes = matches!(*request.method(), Method::POST | Method::PUT);
     match request.uri().path() {
         CONFIG_PATH if reads => match host(&request) {
-            Some(host) => plain(StatusCode::OK, "application/json", document(&host, guest.tls)),
+            Some(host) => plain(StatusCode::OK, "application/json", document(&host, client.tls)),
             None => plain(StatusCode::BAD_REQUEST, TEXT, "the request names no host\n"),
         },
         SMALL_PATH if reads => plain(StatusCode::OK, OCTETS, "1"),
         LARGE_PATH if request.method() == Method::HEAD => plain(StatusCode::OK, OCTETS, ""),
-        LARGE_PATH if reads => match admit(guest, now) {
+        LARGE_PATH if reads => match admit(client, now) {
             Ok(carried) => {
                 let mut answer = plain(StatusCode::OK, OCTETS, "");
                 *answer.body_mut() = Answer::Load { left: LARGE, piece: piece(), carried };
@@ -269,7 +269,7 @@ async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answ
             }
             Err(why) => later(why),
         },
-        UPLOAD_PATH if writes => match admit(guest, now) {
+        UPLOAD_PATH if writes => match admit(client, now) {
             Ok(carried) => discard(request.into_body(), carried).await,
             Err(why) => later(why),
         },
@@ -284,13 +284,13 @@ async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answ
     }
 }
 
-fn admit(guest: &Arc<Guest>, now: Instant) -> Result<Carried, &'static str> {
-    let admission = guest.shared.server().admit_request(now, guest.ip).map_err(crate::packet::Refusal::text)?;
+fn admit(client: &Arc<Client>, now: Instant) -> Result<Carried, &'static str> {
+    let admission = client.shared.server().admit_request(now, client.ip).map_err(crate::packet::Refusal::text)?;
     // The client has sent its request, and may continue as long as its measurement lasts. A connection that already lost its place ends by
     // itself.
-    guest.shared.places().opened(guest.place);
-    guest.ends.store(admission.until.as_nanos(), Ordering::Relaxed);
-    Ok(Carried { guest: Arc::clone(guest), until: admission.until })
+    client.shared.places().opened(client.place);
+    client.ends.store(admission.until.as_nanos(), Ordering::Relaxed);
+    Ok(Carried { client: Arc::clone(client), until: admission.until })
 }
 
 async fn discard(mut body: Incoming, carried: Carried) -> Response<Answer> {

@@ -15,7 +15,7 @@ use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::tun::Tun;
 use wavelane_probe::document::{ProbeDocument, QueueAt};
 use wavelane_probe::limits::Limits;
-use wavelane_probe::plan::{Kind, Measurement, Plan};
+use wavelane_probe::plan::{Measurement, Plan, StageKind};
 use wavelane_probe::{drive, figures, serve};
 
 const SERVER: &str = "10.91.2.2";
@@ -176,7 +176,7 @@ fn counters(ns: &Netns) -> Vec<u64> {
     words.windows(2).filter(|w| w[0] == "packets").map(|w| w[1].parse().unwrap()).collect()
 }
 
-fn plan(stages: &[(Kind, u64)]) -> Plan {
+fn plan(stages: &[(StageKind, u64)]) -> Plan {
     Plan {
         target: format!("{SERVER}:{}", serve::PORT).parse().unwrap(),
         stages: stages.iter().map(|(kind, ms)| (*kind, Span::from_millis(*ms))).collect(),
@@ -192,7 +192,7 @@ fn plan(stages: &[(Kind, u64)]) -> Plan {
 }
 
 /// Round trips of ping in the part of a stage that counts: (time of day at the answer, milliseconds) as ping prints them.
-fn ping_median(m: &Measurement, kind: Kind, pings: &[(f64, f64)], wall_less_boot: i128) -> f64 {
+fn ping_median(m: &Measurement, kind: StageKind, pings: &[(f64, f64)], wall_less_boot: i128) -> f64 {
     let stage = m.stages.iter().find(|stage| stage.kind == kind).unwrap();
     let skip = stage.to.since(stage.from).scale(1, 3).min(Span::from_secs(2));
     let wall = |at: Instant| (i128::from(at.as_nanos()) + wall_less_boot) as f64 / 1e9;
@@ -222,12 +222,12 @@ fn the_bloat_of_a_router_is_found_measured_and_placed() {
     });
     let wall_less_boot = i128::from(wall_nanos()) - i128::from(since_boot().as_nanos());
     let stages = [
-        (Kind::Idle, 2_000),
-        (Kind::Down, 6_000),
-        (Kind::Rest, 1_500),
-        (Kind::Up, 6_000),
-        (Kind::Rest, 1_500),
-        (Kind::After, 1_000),
+        (StageKind::Idle, 2_000),
+        (StageKind::Down, 6_000),
+        (StageKind::Rest, 1_500),
+        (StageKind::Up, 6_000),
+        (StageKind::Rest, 1_500),
+        (StageKind::After, 1_000),
     ];
     let m = world.measure(plan(&stages));
     stop.store(true, Ordering::Relaxed);
@@ -239,7 +239,7 @@ fn the_bloat_of_a_router_is_found_measured_and_placed() {
     let phase = |word: &str| d.phases.iter().find(|p| p.phase == word).unwrap().clone();
     println!("{}", d.to_json());
 
-    for (kind, word) in [(Kind::Idle, "idle"), (Kind::Down, "down"), (Kind::Up, "up")] {
+    for (kind, word) in [(StageKind::Idle, "idle"), (StageKind::Down, "down"), (StageKind::Up, "up")] {
         let (ours, theirs) = (phase(word).foreign_p50_ms.unwrap(), ping_median(&m, kind, &pings, wall_less_boot));
         let bound = (0.1 * theirs).max(5.0);
         assert!((ours - theirs).abs() <= bound, "{word}: {ours} ms, ping says {theirs} ms");
@@ -280,25 +280,25 @@ fn a_second_vantage_tells_on_which_side_the_queue_is() {
     let stop = Arc::new(AtomicBool::new(false));
     let late = world.delay(Span::from_millis(10), &stop);
     let servers = [world.serve(&stop), World::serve_in(&world.router, DESK, &stop)];
-    let found = |kind: Kind, vantage: &str| -> (ProbeDocument, QueueAt) {
+    let found = |kind: StageKind, vantage: &str| -> (ProbeDocument, QueueAt) {
         let vantage = Some(("desk".to_owned(), format!("{vantage}:{}", serve::PORT).parse().unwrap()));
-        let m = world.measure(Plan { dscps: Vec::new(), vantage, ..plan(&[(Kind::Idle, 2_000), (kind, 5_000)]) });
+        let m = world.measure(Plan { dscps: Vec::new(), vantage, ..plan(&[(StageKind::Idle, 2_000), (kind, 5_000)]) });
         let d = figures::document(SERVER, &m);
         let at = d.queue_at.clone().unwrap_or_else(|| panic!("no queue: {}", d.to_json()));
         println!("{}: {at:?}, {:?}, rise {:?}", kind.word(), d.vantage, d.phases[1].rise_ms);
         (d, at)
     };
-    let (d, at) = found(Kind::Down, DESK);
+    let (d, at) = found(StageKind::Down, DESK);
     assert!((at.hop, at.by) == (Some(1), "vantage") && at.what.contains("on the way from desk"), "{at:?}");
     let near = d.vantage.unwrap();
     let idle = (near.phases[0].p50_ms.unwrap(), d.phases[0].foreign_p50_ms.unwrap());
     assert!(idle.0 < 5.0 && idle.1 > 10.0, "{idle:?}");
     assert!(near.phases[1].rise_ms.unwrap() > 100.0, "{near:?}");
-    let (d, at) = found(Kind::Up, DESK);
+    let (d, at) = found(StageKind::Up, DESK);
     assert!(at.by.starts_with("vantage") && at.what.contains("beyond desk"), "{at:?}");
     assert!(d.vantage.unwrap().phases[1].rise_ms.unwrap() < 50.0);
     // A vantage at the same place as the target decides nothing.
-    let (_, at) = found(Kind::Up, SERVER);
+    let (_, at) = found(StageKind::Up, SERVER);
     assert!(at.by == "hops" && at.doubt.as_ref().unwrap().contains("no nearer than"), "{at:?}");
     stop.store(true, Ordering::Relaxed);
     servers.into_iter().chain([late]).for_each(|thread| thread.join().unwrap());
@@ -324,7 +324,7 @@ fn a_firewall_that_drops_tcp_is_told_as_the_cause() {
     );
     let stop = Arc::new(AtomicBool::new(false));
     let server = world.serve(&stop);
-    let m = world.measure(plan(&[(Kind::Idle, 500), (Kind::Down, 2_000)]));
+    let m = world.measure(plan(&[(StageKind::Idle, 500), (StageKind::Down, 2_000)]));
     stop.store(true, Ordering::Relaxed);
     server.join().unwrap();
     let said =

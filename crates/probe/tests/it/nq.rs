@@ -9,7 +9,7 @@ use std::time::Duration;
 use wavelane_base::Span;
 use wavelane_probe::limits::Limits;
 use wavelane_probe::nq::{HttpPlan, Trust, measure};
-use wavelane_probe::plan::Kind;
+use wavelane_probe::plan::StageKind;
 use wavelane_probe::{figures, serve};
 
 /// Serves on loopback while `work` runs.
@@ -36,7 +36,7 @@ fn plan(url: String) -> HttpPlan {
     let ms = Span::from_millis;
     HttpPlan {
         url,
-        stages: vec![(Kind::Idle, ms(1_000)), (Kind::Down, ms(1_500)), (Kind::Up, ms(1_500))],
+        stages: vec![(StageKind::Idle, ms(1_000)), (StageKind::Down, ms(1_500)), (StageKind::Up, ms(1_500))],
         congestion: String::new(),
         streams: 2,
         ramp: ms(100),
@@ -92,7 +92,7 @@ fn questions_inside_the_load_go_on_after_one_that_failed() {
     let limits = Limits { requests_per_second: 15, ..Limits::default() };
     let ms = Span::from_millis;
     let m = served(limits, |at| {
-        let stages = vec![(Kind::Idle, ms(500)), (Kind::Down, ms(6_000))];
+        let stages = vec![(StageKind::Idle, ms(500)), (StageKind::Down, ms(6_000))];
         let plan = HttpPlan { stages, ..plan(format!("http://{at}")) };
         measure(&plan, &AtomicBool::new(false), &mut |_| ()).unwrap()
     });

@@ -1,6 +1,6 @@
 use super::{Config, Exchange, Modem};
 use crate::chat::{Chat, Outcome, SCRIPT_MAX, Script, ScriptError};
-use crate::dialer::{self, Dialer, Event, Past};
+use crate::dialer::{self, DialEvent, Dialer, Past};
 use proptest::prelude::*;
 use wavelane_base::{Instant, Span};
 
@@ -45,7 +45,7 @@ struct World {
     exchange: Exchange,
     heard: [Vec<u8>; 2],
     dialer: Option<Dialer>,
-    events: Vec<Event>,
+    events: Vec<DialEvent>,
     data: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl World {
             let mut out = Vec::new();
             if let Some(dialer) = &mut self.dialer {
                 while let Some(event) = dialer.poll_event() {
-                    if let Event::Dtr(on) = event {
+                    if let DialEvent::Dtr(on) = event {
                         self.exchange.set_dtr(self.now, 0, on);
                     } else {
                         self.events.push(event);
@@ -173,7 +173,7 @@ fn a_dialer_connects_and_calls_again_when_the_carrier_is_lost() {
     let world = &mut World::dialled(DIAL, None);
     world.type_in(1, "ATS0=2\r");
     world.run(Span::from_secs(30));
-    assert_eq!(world.events, [Event::Connected("CONNECT 33600".into())]);
+    assert_eq!(world.events, [DialEvent::Connected("CONNECT 33600".into())]);
     world.type_in(1, "data at once\x7e");
     assert_eq!(world.data, "data at once\x7e".as_bytes());
     world.exchange.set_cut(true);
@@ -182,35 +182,35 @@ fn a_dialer_connects_and_calls_again_when_the_carrier_is_lost() {
     world.dialer.as_mut().expect("a dialer").carrier_lost(now, "the carrier was lost");
     world.settle();
     let again = Span::from_secs(5);
-    assert_eq!(world.events[1], Event::Failed { why: "the carrier was lost".into(), again });
+    assert_eq!(world.events[1], DialEvent::Failed { why: "the carrier was lost".into(), again });
     // Each failure doubles the wait: 10, 20, 40, 80, 160, then 300 s.
     world.run(Span::from_secs(2_000));
     let waits: Vec<u64> = world.events[2..]
         .iter()
         .map(|event| match event {
-            Event::Failed { why, again } if why == "the modem says NO DIALTONE" => again.as_millis() / 1_000,
+            DialEvent::Failed { why, again } if why == "the modem says NO DIALTONE" => again.as_millis() / 1_000,
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(waits[..7], [10, 20, 40, 80, 160, 300, 300]);
     world.exchange.set_cut(false);
     world.run(Span::from_secs(400));
-    assert_eq!(world.events.last(), Some(&Event::Connected("CONNECT 33600".into())));
+    assert_eq!(world.events.last(), Some(&DialEvent::Connected("CONNECT 33600".into())));
     // A call that lasted begins anew with the shortest wait.
     world.run(Span::from_secs(100));
     let now = world.now;
     world.dialer.as_mut().expect("a dialer").hang_up(now, "of no use");
     world.settle();
-    assert_eq!(world.events.last(), Some(&Event::Failed { why: "of no use".into(), again }));
+    assert_eq!(world.events.last(), Some(&DialEvent::Failed { why: "of no use".into(), again }));
     // What the owner knows holds the next call back further; a call that is made already goes on.
     let (hour, calls) = (Span::from_secs(3_600), world.events.len() + 1);
     world.dialer.as_mut().expect("a dialer").hold(now, now + hour, "a refused secret");
     world.settle();
-    assert_eq!(world.events.last(), Some(&Event::Failed { why: "a refused secret".into(), again: hour }));
+    assert_eq!(world.events.last(), Some(&DialEvent::Failed { why: "a refused secret".into(), again: hour }));
     world.run(Span::from_secs(3_590));
     assert_eq!(world.events.len(), calls);
     world.run(Span::from_secs(60));
-    assert!(matches!(world.events.last(), Some(Event::Connected(_))), "{:?}", world.events.last());
+    assert!(matches!(world.events.last(), Some(DialEvent::Connected(_))), "{:?}", world.events.last());
     let now = world.now;
     world.dialer.as_mut().expect("a dialer").hold(now, now + hour, "late");
     world.settle();
@@ -227,12 +227,14 @@ fn a_dead_call_is_hung_up_and_counts_as_a_failure_however_long_it_stood() {
     let waits: Vec<Span> = world
         .events
         .iter()
-        .filter_map(|event| if let Event::Failed { again, .. } = event { Some(*again) } else { None })
+        .filter_map(|event| if let DialEvent::Failed { again, .. } = event { Some(*again) } else { None })
         .collect();
     assert_eq!(waits[..5], [5, 10, 20, 40, 80].map(Span::from_secs));
-    assert!(matches!(&world.events[1], Event::Failed { why, .. } if why.contains("nothing of the other end's came")));
+    assert!(
+        matches!(&world.events[1], DialEvent::Failed { why, .. } if why.contains("nothing of the other end's came"))
+    );
     // Who speaks keeps the call for as long as he does.
-    while !matches!(world.events.last(), Some(Event::Connected(_))) {
+    while !matches!(world.events.last(), Some(DialEvent::Connected(_))) {
         world.run(Span::from_secs(1));
     }
     let connected = world.events.len();
@@ -244,7 +246,7 @@ fn a_dead_call_is_hung_up_and_counts_as_a_failure_however_long_it_stood() {
     assert!(world.exchange.modem(0).carrier() && world.events.len() == connected);
     world.run(Span::from_secs(64));
     assert!(!world.exchange.modem(0).carrier() && !world.exchange.modem(1).carrier());
-    assert!(matches!(world.events.last(), Some(Event::Failed { again, .. }) if *again == Span::from_secs(5)));
+    assert!(matches!(world.events.last(), Some(DialEvent::Failed { again, .. }) if *again == Span::from_secs(5)));
 }
 
 #[test]
@@ -255,11 +257,11 @@ fn a_port_that_comes_back_is_not_dialled_by_sooner() {
     // Each time the port is there for a second only: the waits double as after calls that fail.
     for seconds in [5, 10, 20, 40, 80, 160, 300, 300] {
         let mut dialer = Dialer::new(now, &config, past);
-        assert_eq!(dialer.poll_event(), Some(Event::Dtr(true)));
+        assert_eq!(dialer.poll_event(), Some(DialEvent::Dtr(true)));
         now += Span::from_secs(1);
         past = dialer.past(now);
         let mut dialer = Dialer::new(now, &config, past);
-        assert_eq!(dialer.poll_event(), Some(Event::Dtr(false)));
+        assert_eq!(dialer.poll_event(), Some(DialEvent::Dtr(false)));
         assert_eq!(dialer.past(now), past, "nothing was called");
         now += Span::from_secs(seconds);
         assert_eq!(dialer.poll_timeout().expect("the next call").at, now);

@@ -148,7 +148,7 @@ pub struct Agreed {
 
 /// What happened to a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum PppEvent {
     /// Packets pass.
     Up(Agreed),
     /// They do not, or could not be made to.
@@ -165,7 +165,7 @@ pub struct Ppp {
     ipcp: Negotiation<Ipcp>,
     auth: Auth,
     outbox: Outbox,
-    events: VecDeque<Event>,
+    events: VecDeque<PppEvent>,
     /// The line below is there.
     line: bool,
     closed: bool,
@@ -276,11 +276,11 @@ impl Ppp {
     fn report_down(&mut self, otherwise: Cause) {
         if !core::mem::replace(&mut self.told, true) {
             let cause = self.cause.take().unwrap_or(otherwise);
-            self.report(Event::Down(cause));
+            self.report(PppEvent::Down(cause));
         }
     }
 
-    fn report(&mut self, event: Event) {
+    fn report(&mut self, event: PppEvent) {
         if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);
         }
@@ -348,7 +348,7 @@ impl Ppp {
                 Some(agreed) => {
                     self.up_since = Some(now);
                     (self.cause, self.told) = (None, false);
-                    self.report(Event::Up(agreed));
+                    self.report(PppEvent::Up(agreed));
                 }
                 None => self.fail(now, Cause::NoAddress),
             },
@@ -505,7 +505,7 @@ impl Ppp {
                 self.cause.get_or_insert(Cause::Rejected);
                 self.ipcp_step(now, Step::RejectFatal);
             }
-            protocol::VJ_COMPRESSED | protocol::VJ_FULL => self.report(Event::Uncompressed),
+            protocol::VJ_COMPRESSED | protocol::VJ_FULL => self.report(PppEvent::Uncompressed),
             _ => {}
         }
     }
@@ -576,7 +576,7 @@ impl Ppp {
     }
 
     /// The next report, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<PppEvent> {
         self.events.pop_front()
     }
 }

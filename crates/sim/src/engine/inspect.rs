@@ -7,7 +7,7 @@ use crate::traffic::{FlowIndex, FlowLog};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
 use wavelane_channel::cable::{Cable, Direction};
-use wavelane_gateway::{Event, Gateway, LoggedKey, Status};
+use wavelane_gateway::{Gateway, GatewayEvent, LoggedKey, Status};
 use wavelane_run::LineTally;
 use wavelane_tcp::Status as TcpStatus;
 
@@ -71,7 +71,7 @@ impl Engine {
         &self.gateway_node(node).gateway
     }
     /// What a gateway reported of its peers, with the engine's time.
-    pub fn peer_events(&self, node: NodeId) -> &[(Instant, Event)] {
+    pub fn peer_events(&self, node: NodeId) -> &[(Instant, GatewayEvent)] {
         &self.gateway_node(node).peer_events
     }
     /// Packets that a node discarded before its machine saw them, by reason.

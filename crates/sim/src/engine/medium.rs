@@ -6,7 +6,7 @@ use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Wakeup};
 use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::Cable;
 use wavelane_channel::cellular::Cellular;
-use wavelane_channel::wifi::{CATEGORIES, Category, Cause, Event, Handling, STATIONS_BOUND, Wifi, port};
+use wavelane_channel::wifi::{CATEGORIES, Category, Cause, Handling, STATIONS_BOUND, Wifi, WifiEvent, port};
 use wavelane_wire::packet::{mark_congestion, queue_meta};
 
 /// What a channel is.
@@ -130,8 +130,8 @@ impl Medium {
             Self::Bluetooth(_) | Self::Cellular(_) | Self::Serial(_) => None,
             Self::Wifi(wifi) => loop {
                 match wifi.poll_event()? {
-                    Event::Acknowledged { from, .. } | Event::Sent { from, .. } => return Some(from),
-                    Event::Dropped { from, cause: Cause::RetryLimit | Cause::Delay, .. } => return Some(from),
+                    WifiEvent::Acknowledged { from, .. } | WifiEvent::Sent { from, .. } => return Some(from),
+                    WifiEvent::Dropped { from, cause: Cause::RetryLimit | Cause::Delay, .. } => return Some(from),
                     _ => {}
                 }
             },

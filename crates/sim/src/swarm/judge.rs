@@ -7,7 +7,7 @@ use crate::traffic::{FlowEnd, FlowIndex, FlowSpec, Work};
 use wavelane_base::{Instant, Octets, Rate, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{LossConfig, Parameter, QueueLimit, Reorder};
-use wavelane_gateway::{Event, Reason};
+use wavelane_gateway::{GatewayEvent, Reason};
 
 /// How often bounds are checked.
 const LOOK: Span = Span::from_millis(500);
@@ -216,7 +216,7 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
 fn is_disturbed(plan: &Plan, mesh: &Mesh, start: Instant, at: Instant) -> bool {
     let recent = |when: &Instant| *when <= at && *when + AFTERMATH >= start;
     let events = mesh.nodes.iter().flat_map(|node| mesh.engine.peer_events(*node));
-    let down = |(when, event): &(Instant, Event)| matches!(event, Event::PeerDown(_)) && recent(when);
+    let down = |(when, event): &(Instant, GatewayEvent)| matches!(event, GatewayEvent::PeerDown(_)) && recent(when);
     plan.is_disturbed(start, at) || events.into_iter().any(down)
 }
 

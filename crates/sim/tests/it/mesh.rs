@@ -4,7 +4,7 @@ use crate::common::{direction, random_loss, secs, with_loss};
 use wavelane_base::{Instant, Octets, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
-use wavelane_gateway::Event;
+use wavelane_gateway::GatewayEvent;
 use wavelane_settings::Backpressure;
 use wavelane_sim::{Deed, FlowEnd, FlowIndex, FlowSpec, Lie, Mesh, MeshSpec, NodeFaults, Work};
 
@@ -298,7 +298,7 @@ fn neighbours_meet_before_anybody_needs_them_and_stay_together() {
     mesh.engine.run_until(secs(60));
     for node in &mesh.nodes {
         let events = mesh.engine.peer_events(*node);
-        let met = |(at, event): &(Instant, Event)| matches!(event, Event::PeerUp(_)) && *at < secs(1);
+        let met = |(at, event): &(Instant, GatewayEvent)| matches!(event, GatewayEvent::PeerUp(_)) && *at < secs(1);
         assert!(events.len() == 2 && events.iter().all(met), "{events:?}");
     }
 }

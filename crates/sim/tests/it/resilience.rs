@@ -4,7 +4,7 @@ use crate::common::{Direction, Pair, address, clean_demo, random_loss, secs, wit
 use std::cell::RefCell;
 use std::rc::Rc;
 use wavelane_base::{Instant, Span};
-use wavelane_gateway::Event;
+use wavelane_gateway::GatewayEvent;
 use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Point, Work};
 use wavelane_wire::datagram::kind::HANDSHAKE_RESPONSE;
 use wavelane_wire::ip::Udp4;
@@ -67,7 +67,9 @@ fn rekeying_under_20_percent_loss_loses_nothing() {
     let renewed = |from, to| answers.borrow().iter().any(|at| (secs(from)..secs(to)).contains(at));
     assert!(renewed(100, 160) && renewed(220, 290), "keys were not renewed; answers at {:?}", answers.borrow());
     for node in [pair.a, pair.b] {
-        let lost = |(_, event): &(Instant, Event)| matches!(event, Event::PeerSilent(_) | Event::PeerRestarted(_));
+        let lost = |(_, event): &(Instant, GatewayEvent)| {
+            matches!(event, GatewayEvent::PeerSilent(_) | GatewayEvent::PeerRestarted(_))
+        };
         assert!(!pair.engine.peer_events(node).iter().any(lost), "{:?}", pair.engine.peer_events(node));
     }
 }

@@ -15,7 +15,7 @@ use wavelane_base::{Seed, Span};
 use wavelane_lab::{Ground, can_build};
 use wavelane_probe::document::ProbeDocument;
 use wavelane_probe::limits::Limits;
-use wavelane_probe::plan::{Kind, Measurement, Plan};
+use wavelane_probe::plan::{Measurement, Plan, StageKind};
 use wavelane_probe::{ProbeError, drive, figures, serve};
 use wavelane_run::{BackendError, RunError, RunHooks, Verdict};
 use wavelane_scenario::{Scenario, Stack};
@@ -88,13 +88,13 @@ struct Outcome {
     inconclusive: Option<String>,
 }
 
-fn stages(edition: Edition) -> Vec<(Kind, Span)> {
+fn stages(edition: Edition) -> Vec<(StageKind, Span)> {
     let (idle, load) = match edition {
         Edition::Quick => (Span::from_secs(4), Span::from_secs(8)),
         Edition::Full => (Span::from_secs(6), Span::from_secs(20)),
     };
-    let rest = (Kind::Rest, Span::from_millis(1_500));
-    vec![(Kind::Idle, idle), (Kind::Down, load), rest, (Kind::Up, load), rest, (Kind::Both, load)]
+    let rest = (StageKind::Rest, Span::from_millis(1_500));
+    vec![(StageKind::Idle, idle), (StageKind::Down, load), rest, (StageKind::Up, load), rest, (StageKind::Both, load)]
 }
 
 fn of_probe(error: &ProbeError) -> BackendError {

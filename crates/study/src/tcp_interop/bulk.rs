@@ -127,7 +127,7 @@ fn counted(end: &DuelEnd<Ours>) -> Counted {
     let flow = &end.flows[0];
     let span = flow.last_ns.unwrap_or(0).saturating_sub(flow.first_ns.unwrap_or(0));
     let kernel = |name: &str| end.kernel[0].as_ref().and_then(|all| all.get(name)).copied();
-    let ours = end.guests[0].as_ref().and_then(|host| host.0.statuses().next()).map(|status| status.counters);
+    let ours = end.hosts[0].as_ref().and_then(|host| host.0.statuses().next()).map(|status| status.counters);
     Counted {
         goodput: (span > 0).then(|| flow.octets as f64 * 8e9 / span as f64),
         intact: flow.intact == Some(true),

@@ -136,7 +136,7 @@ fn losing(mut link: CableConfig, per_mille: u32) -> CableConfig {
 fn fight(duel: &Duel, who: [Who; 2], control: Control, cancelled: &AtomicBool) -> Result<DuelEnd<Ours>, StudyError> {
     let side = |place: usize| match who[place] {
         Who::Kernel => Side::Kernel(control.word()),
-        Who::Ours => Side::Guest(Ours::new(control.config(duel.window), duel.seed, ["sender", "receiver"][place])),
+        Who::Ours => Side::EndHost(Ours::new(control.config(duel.window), duel.seed, ["sender", "receiver"][place])),
     };
     duel::run(duel, [side(0), side(1)], cancelled).map_err(|error| failure(control, duel.seed, error.into()))
 }

@@ -46,7 +46,7 @@ fn our_tcp_interoperates_with_the_kernel() {
         assert_eq!(end.flows[0].intact, Some(true), "{who:?} {control:?}");
         let dropped = end.link[0].offered.frames - end.link[0].delivered.frames;
         let kernel = end.kernel.iter().flatten().map(|all| all["TcpRetransSegs"]).max().unwrap();
-        let ours = end.guests.iter().flatten().flat_map(|host| host.0.statuses()).map(|s| s.counters.retransmits);
+        let ours = end.hosts.iter().flatten().flat_map(|host| host.0.statuses()).map(|s| s.counters.retransmits);
         // A receiver that has read everything has forgotten its connection.
         let repeats = ours.max().unwrap_or(0).max(kernel);
         println!("{who:?} {control:?}: {dropped} dropped, {repeats} repeated, late {}", end.late);

@@ -18,12 +18,12 @@ fn half_close_then_time_wait() {
     let last = tcp.one();
     assert_eq!((last.seq, last.flags, last.payload.len()), (1, A.with(P).with(F), 10));
     tcp.give(A, 1, 12, b"");
-    assert_eq!(tcp.state(), State::FinWait2);
+    assert_eq!(tcp.state(), ConnectionState::FinWait2);
     assert_eq!(tcp.tcp.write(tcp.now, b"more"), 0, "our direction is over");
     tcp.give(A, 1, 12, b"still here");
     assert_eq!(read(&mut tcp, 100), ReadOutcome::Data(10));
     tcp.give(A.with(F), 11, 12, b"");
-    assert_eq!(tcp.state(), State::TimeWait);
+    assert_eq!(tcp.state(), ConnectionState::TimeWait);
     assert_eq!(tcp.one().ack, 12);
     assert_eq!(read(&mut tcp, 100), ReadOutcome::End);
     // A repeated FIN is answered, and the wait starts anew.
@@ -32,7 +32,7 @@ fn half_close_then_time_wait() {
     assert_eq!(tcp.one().ack, 12);
     tcp.events();
     assert_eq!(tcp.deadline(), ("end of TIME-WAIT", Span::from_secs(60)));
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::Closed]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::Closed]));
     assert!(tcp.tcp.is_done());
 }
 
@@ -40,17 +40,17 @@ fn half_close_then_time_wait() {
 fn the_side_that_ends_last_needs_no_wait() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(F), 1, 1, b"bye");
-    assert_eq!((tcp.state(), tcp.one().ack), (State::CloseWait, 5), "a FIN is acknowledged at once");
+    assert_eq!((tcp.state(), tcp.one().ack), (ConnectionState::CloseWait, 5), "a FIN is acknowledged at once");
     tcp.write(5);
     assert_eq!(tcp.data(), [(1, 5)]);
     tcp.tcp.shutdown(tcp.now);
-    assert_eq!((tcp.state(), tcp.one().flags), (State::LastAck, A.with(P).with(F)));
+    assert_eq!((tcp.state(), tcp.one().flags), (ConnectionState::LastAck, A.with(P).with(F)));
     tcp.give(A, 5, 7, b"");
-    assert_eq!(tcp.state(), State::Closed);
+    assert_eq!(tcp.state(), ConnectionState::Closed);
     assert!(!tcp.tcp.is_done(), "three bytes wait for their reader");
     assert_eq!(read(&mut tcp, 10), ReadOutcome::Data(3));
     assert_eq!(read(&mut tcp, 10), ReadOutcome::End);
-    assert_eq!(tcp.events(), [Event::Readable, Event::Closed]);
+    assert_eq!(tcp.events(), [TcpEvent::Readable, TcpEvent::Closed]);
     assert!(tcp.tcp.is_done());
 }
 
@@ -61,9 +61,9 @@ fn both_end_at_once() {
     tcp.tcp.shutdown(tcp.now);
     assert!(tcp.one().flags.has(F));
     tcp.give(A.with(F), 1, 1, b"");
-    assert_eq!((tcp.state(), tcp.one().ack), (State::Closing, 2));
+    assert_eq!((tcp.state(), tcp.one().ack), (ConnectionState::Closing, 2));
     tcp.give(A, 2, 2, b"");
-    assert_eq!(tcp.state(), State::TimeWait);
+    assert_eq!(tcp.state(), ConnectionState::TimeWait);
 }
 
 #[test]
@@ -72,16 +72,16 @@ fn a_fin_that_acknowledges_ours_leads_straight_to_time_wait() {
     tcp.tcp.shutdown(tcp.now);
     tcp.drain();
     tcp.give(A.with(F), 1, 2, b"");
-    assert_eq!(tcp.state(), State::TimeWait);
+    assert_eq!(tcp.state(), ConnectionState::TimeWait);
 }
 
 #[test]
 fn a_fin_ahead_of_a_hole_waits_for_it() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(F), 101, 1, &[2; 50]);
-    assert_eq!((tcp.state(), tcp.one().ack), (State::Established, 1));
+    assert_eq!((tcp.state(), tcp.one().ack), (ConnectionState::Established, 1));
     tcp.give(A, 1, 1, &[1; 100]);
-    assert_eq!((tcp.state(), tcp.one().ack), (State::CloseWait, 152));
+    assert_eq!((tcp.state(), tcp.one().ack), (ConnectionState::CloseWait, 152));
     assert_eq!(read(&mut tcp, 1_000), ReadOutcome::Data(150));
     assert_eq!(read(&mut tcp, 1_000), ReadOutcome::End);
     // What claims to lie behind the end is not delivered.
@@ -109,9 +109,9 @@ fn resets() {
     tcp.give(R, 500, 0, b"");
     let challenge = tcp.one();
     assert_eq!((challenge.seq, challenge.ack, challenge.flags), (1, 1, A));
-    assert_eq!(tcp.state(), State::Established);
+    assert_eq!(tcp.state(), ConnectionState::Established);
     tcp.give(R, 1, 0, b"");
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::Reset]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::Reset]));
     assert_eq!(read(&mut tcp, 10), ReadOutcome::Reset);
     tcp.quiet();
     assert_eq!(tcp.tcp.poll_timeout(), None);
@@ -129,7 +129,7 @@ fn forged_syns_and_acknowledgements_are_challenged_seldom() {
     assert_eq!(tcp.one().flags, A, "an acknowledgement of what was never sent");
     tcp.give(A, 1, 0u32.wrapping_sub(100_000), b"");
     assert_eq!(tcp.one().flags, A, "an acknowledgement that is too old");
-    assert_eq!(tcp.state(), State::Established);
+    assert_eq!(tcp.state(), ConnectionState::Established);
     for _ in 0..100 {
         tcp.give(S, 77, 0, b"");
         tcp.drain();
@@ -165,5 +165,5 @@ fn old_timestamps_are_answered_and_dropped() {
     tcp.give_header(with(1_010, header(A, 4, 1)), b"now");
     assert_eq!(read(&mut tcp, 100), ReadOutcome::Data(6));
     tcp.give_header(with(900, header(R, 7, 0)), b"");
-    assert_eq!(tcp.state(), State::Closed);
+    assert_eq!(tcp.state(), ConnectionState::Closed);
 }

@@ -101,7 +101,7 @@ fn the_receive_window() {
     assert_eq!(tcp.tcp.read(tcp.now, &mut buf[..500]), ReadOutcome::Data(500));
     tcp.quiet();
     assert_eq!(tcp.tcp.read(tcp.now, &mut buf[..3_500]), ReadOutcome::Data(3_500));
-    assert_eq!((tcp.one().window, tcp.events().contains(&Event::Readable)), (4_000, true));
+    assert_eq!((tcp.one().window, tcp.events().contains(&TcpEvent::Readable)), (4_000, true));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn buffers_are_bounded_and_the_writer_is_woken() {
     assert_eq!(tcp.tcp.write(tcp.now, &[1; 9_000]), 0, "the buffer itself");
     assert_eq!(tcp.events(), []);
     tcp.ack(2_001);
-    assert_eq!(tcp.events(), [Event::Writable]);
+    assert_eq!(tcp.events(), [TcpEvent::Writable]);
     assert_eq!(tcp.tcp.write(tcp.now, &[1; 9_000]), 2_000);
 }
 
@@ -303,7 +303,7 @@ fn nothing_is_written_after_the_end() {
     tcp.drain();
     tcp.ack(1_001);
     tcp.give(R, 1, 0, b"");
-    assert_eq!(tcp.events(), [Event::Reset], "room in a connection that is gone is of no use");
+    assert_eq!(tcp.events(), [TcpEvent::Reset], "room in a connection that is gone is of no use");
     assert_eq!(tcp.tcp.write(tcp.now, b"x"), 0);
 }
 

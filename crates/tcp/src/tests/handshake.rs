@@ -42,11 +42,11 @@ fn a_passive_open_answers_only_offered_options() {
     assert_eq!((answer.seq, answer.ack, answer.flags), (0, 1, S.with(A)));
     let o = answer.options;
     assert_eq!((o.mss, o.window_scale, o.sack_permitted, o.timestamps), (Some(1_460), None, false, None));
-    assert_eq!(tcp.state(), State::SynReceived);
+    assert_eq!(tcp.state(), ConnectionState::SynReceived);
     tcp.wait(30);
     tcp.ack(1);
-    assert_eq!(tcp.state(), State::Established);
-    assert_eq!(tcp.events(), [Event::Connected]);
+    assert_eq!(tcp.state(), ConnectionState::Established);
+    assert_eq!(tcp.events(), [TcpEvent::Connected]);
     assert_eq!(tcp.tcp.status().rtt, Some(Span::from_millis(30)));
 }
 
@@ -57,12 +57,12 @@ fn simultaneous_open() {
     assert_eq!(tcp.one().flags, S);
     tcp.wait(10);
     tcp.give_header(TcpHeader { options: syn_options(), ..header(S, 0, 0) }, b"");
-    assert_eq!(tcp.state(), State::SynReceived);
+    assert_eq!(tcp.state(), ConnectionState::SynReceived);
     let answer = tcp.one();
     assert_eq!((answer.seq, answer.ack, answer.flags), (0, 1, S.with(A)));
     tcp.wait(10);
     tcp.give(S.with(A), 0, 1, b"");
-    assert_eq!((tcp.state(), tcp.one().flags), (State::Established, A));
+    assert_eq!((tcp.state(), tcp.one().flags), (ConnectionState::Established, A));
     tcp.write(10);
     assert_eq!(tcp.data(), [(1, 10)]);
 }
@@ -78,7 +78,7 @@ fn a_lost_syn_is_repeated_with_back_off_and_given_up() {
     }
     assert_eq!(tcp.deadline().1, Span::from_secs(8));
     tcp.quiet();
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::TimedOut]));
 }
 
 /// RFC 5681, section 3.1, and RFC 6298, section 5.7.
@@ -125,10 +125,10 @@ fn refusals_count_only_with_our_number() {
     tcp.give(R.with(A), 0, 7, b"");
     tcp.give(R, 0, 0, b"");
     tcp.give(S.with(A), 0, 9, b"");
-    assert_eq!(tcp.state(), State::SynSent, "RFC 9293, section 3.10.7.3: unacceptable acknowledgements");
+    assert_eq!(tcp.state(), ConnectionState::SynSent, "RFC 9293, section 3.10.7.3: unacceptable acknowledgements");
     tcp.quiet();
     tcp.give(R.with(A), 0, 1, b"");
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::Refused]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::Refused]));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn data_written_before_the_syn_ack_follows_it() {
     let sizes: Vec<usize> = out.iter().map(|o| o.payload.len()).collect();
     assert_eq!(sizes, [1_000, 1_000, 500]);
     assert_eq!(out[2].flags, A.with(P).with(F));
-    assert_eq!(tcp.state(), State::FinWait1);
+    assert_eq!(tcp.state(), ConnectionState::FinWait1);
 }
 
 /// A repeated SYN means that our answer was lost.
@@ -158,9 +158,9 @@ fn a_repeated_syn_gets_the_answer_again() {
 
 #[test]
 fn the_table_of_states() {
-    use State::*;
+    use ConnectionState::*;
     let all = [SynSent, SynReceived, Established, FinWait1, FinWait2, CloseWait, Closing, LastAck, TimeWait, Closed];
-    let ways = |from: State| all.into_iter().filter(|to| from.may_become(*to)).collect::<Vec<_>>();
+    let ways = |from: ConnectionState| all.into_iter().filter(|to| from.may_become(*to)).collect::<Vec<_>>();
     assert_eq!(ways(SynSent), [SynReceived, Established, Closed]);
     assert_eq!(ways(SynReceived), [Established, Closed]);
     assert_eq!(ways(Established), [FinWait1, CloseWait, Closed]);

@@ -160,7 +160,7 @@ fn a_closed_port_refuses() {
         let sent = sender.poll_transmit(ms(0), PortId(0), &mut buf, 1).expect("one packet each way");
         receiver.handle_frame(ms(0), PortId(0), &mut buf[..sent.len].to_vec(), FrameMeta::default());
     }
-    assert_eq!(client.poll_event(), Some(HostEvent::Connection(flow, Event::Refused)));
+    assert_eq!(client.poll_event(), Some(HostEvent::Connection(flow, TcpEvent::Refused)));
     assert_eq!(client.connection_count(), 1, "until all is drained");
     assert_eq!((client.poll_event(), client.connection_count()), (None, 0));
     assert_eq!(client.write(ms(0), flow, b"x"), 0);

@@ -207,7 +207,7 @@ fn time_wait(station: &mut Station, options: Options) -> u32 {
     station.give(theirs(), ours(), fin, b"");
     station.drain();
     assert_eq!(station.host.read(station.now, flow, &mut [0; 9]), ReadOutcome::End);
-    assert_eq!(station.host.status(flow).unwrap().state, State::TimeWait);
+    assert_eq!(station.host.status(flow).unwrap().state, ConnectionState::TimeWait);
     station.events();
     iss
 }
@@ -242,7 +242,7 @@ fn connections_that_may_follow_in_time_wait() {
             station.pass(120_000);
             assert_eq!(station.host.connection_count(), 1, "{what}");
             station.give(theirs(), ours(), TcpHeader { flags: R, ..header(R, seq.wrapping_add(1), 0) }, b"");
-            assert!(matches!(station.events()[..], [HostEvent::Connection(_, Event::Reset)]), "{what}");
+            assert!(matches!(station.events()[..], [HostEvent::Connection(_, TcpEvent::Reset)]), "{what}");
         } else {
             assert_eq!((answer.flags, answer.ack), (A, PEER.wrapping_add(2)), "{what}");
         }

@@ -199,6 +199,6 @@ fn a_path_that_swaps_packets_costs_little() {
     // 5 % of 6,900 packets come 3 ms late; a sender that counts duplicates would repeat hundreds.
     assert!(counters.retransmits < 60, "{counters:?}");
     assert!(end < Instant::from_secs(6), "{end:?}");
-    assert_eq!(world.hosts[0].status(flows[0]).unwrap().state, State::Established);
+    assert_eq!(world.hosts[0].status(flows[0]).unwrap().state, ConnectionState::Established);
     assert_eq!(world.hosts[0].connection_count(), 1, "{}", address(0));
 }

@@ -107,7 +107,7 @@ impl Script {
         this.give_header(TcpHeader { options, ..header(S.with(A), 0, 1) }, b"");
         let answer = this.drain();
         assert_eq!((answer.len(), answer[0].seq, answer[0].ack, answer[0].flags), (1, 1, 1, A));
-        assert_eq!(this.events(), [Event::Connected]);
+        assert_eq!(this.events(), [TcpEvent::Connected]);
         this
     }
     pub(super) fn give_header(&mut self, header: TcpHeader, payload: &[u8]) {
@@ -164,7 +164,7 @@ impl Script {
         assert_eq!(out.len(), 1, "{out:?}");
         out.remove(0)
     }
-    pub(super) fn events(&mut self) -> Vec<Event> {
+    pub(super) fn events(&mut self) -> Vec<TcpEvent> {
         std::iter::from_fn(|| self.tcp.poll_event()).collect()
     }
     /// Time passes; deadlines in between are met, and nothing is drained: no deadline may be the pacer's.
@@ -199,7 +199,7 @@ impl Script {
     pub(super) fn write(&mut self, n: usize) {
         assert_eq!(self.tcp.write(self.now, &vec![b'x'; n]), n);
     }
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ConnectionState {
         self.tcp.state()
     }
     pub(super) fn counters(&self) -> Counters {

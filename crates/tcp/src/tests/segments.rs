@@ -73,7 +73,7 @@ fn a_segment_without_acknowledgement_is_dropped() {
     tcp.give(P, 1, 0, b"bare");
     tcp.give(F, 1, 0, b"");
     tcp.quiet();
-    assert_eq!((read(&mut tcp), tcp.state()), (0, State::Established));
+    assert_eq!((read(&mut tcp), tcp.state()), (0, ConnectionState::Established));
 }
 
 /// RFC 9293, section 3.10.7.4: the window comes from the newest segment (SND.WL1, SND.WL2), not from the latest.
@@ -156,7 +156,7 @@ fn a_reset_behind_the_window_is_silence() {
 /// only if all we wrote has arrived.
 #[test]
 fn a_reset_while_closing_is_orderly_only_if_everything_arrived() {
-    for (acked, event) in [(11, Event::Closed), (5, Event::Reset)] {
+    for (acked, event) in [(11, TcpEvent::Closed), (5, TcpEvent::Reset)] {
         let mut tcp = Script::established(plain());
         tcp.give(A.with(F), 1, 1, b"");
         tcp.write(10);
@@ -164,9 +164,9 @@ fn a_reset_while_closing_is_orderly_only_if_everything_arrived() {
         tcp.drain();
         tcp.events();
         tcp.give(A, 2, acked, b"");
-        assert_eq!(tcp.state(), State::LastAck);
+        assert_eq!(tcp.state(), ConnectionState::LastAck);
         tcp.give(R, 2, 0, b"");
-        assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![event]));
+        assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![event]));
     }
     let mut tcp = Script::established(plain());
     tcp.tcp.shutdown(tcp.now);
@@ -174,7 +174,7 @@ fn a_reset_while_closing_is_orderly_only_if_everything_arrived() {
     tcp.give(A.with(F), 1, 1, b"");
     tcp.events();
     tcp.give(R, 2, 0, b"");
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::Closed]), "CLOSING");
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::Closed]), "CLOSING");
 }
 
 /// RFC 9293, section 3.10.7.4: after the peer's end nothing more is taken, and repeats are answered.
@@ -195,11 +195,11 @@ fn a_fin_beyond_the_window_is_ignored() {
     for k in 0..10 {
         tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]);
     }
-    assert_eq!((tcp.drain().pop().unwrap().ack, tcp.state()), (10_001, State::Established));
+    assert_eq!((tcp.drain().pop().unwrap().ack, tcp.state()), (10_001, ConnectionState::Established));
     assert_eq!(read(&mut tcp), 10_000);
     tcp.drain();
     tcp.give(A, 10_001, 1, &[7; 100]);
-    assert_eq!((tcp.tcp.receiver.next, tcp.state()), (10_101, State::Established), "it must come again");
+    assert_eq!((tcp.tcp.receiver.next, tcp.state()), (10_101, ConnectionState::Established), "it must come again");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn data_behind_a_fin_after_a_hole_is_dropped() {
     tcp.give(A.with(F), 101, 1, &[2; 50]);
     tcp.give(A, 151, 1, b"ghost");
     tcp.give(A, 1, 1, &[1; 100]);
-    assert_eq!((tcp.state(), tcp.drain().pop().unwrap().ack, read(&mut tcp)), (State::CloseWait, 152, 150));
+    assert_eq!((tcp.state(), tcp.drain().pop().unwrap().ack, read(&mut tcp)), (ConnectionState::CloseWait, 152, 150));
 }
 
 /// RFC 9293, section 3.10.7.4: in SYN-RECEIVED an acknowledgement of something else is dropped here (the host sends the
@@ -218,17 +218,21 @@ fn half_open_connections() {
     let mut tcp = Script::accept(plain(), syn_options());
     tcp.drain();
     tcp.give(A, 1, 77, b"");
-    assert_eq!((tcp.state(), tcp.counters().challenges), (State::SynReceived, 0));
+    assert_eq!((tcp.state(), tcp.counters().challenges), (ConnectionState::SynReceived, 0));
     tcp.quiet();
     tcp.give(S, 7, 0, b"");
     assert_eq!(tcp.one().flags, A, "another SYN is challenged (RFC 5961, section 4.2)");
     tcp.give(R, 1, 0, b"");
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![]));
     let mut tcp = Script::connect(plain());
     tcp.drain();
     tcp.give_header(TcpHeader { options: syn_options(), ..header(S, 0, 0) }, b"");
     tcp.give(R, 1, 0, b"");
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::Refused]), "an active open is told");
+    assert_eq!(
+        (tcp.state(), tcp.events()),
+        (ConnectionState::Closed, vec![TcpEvent::Refused]),
+        "an active open is told"
+    );
 }
 
 /// Acknowledgements that lie outside the window are answered by acknowledgements: two peers who have lost each other would

@@ -26,7 +26,7 @@ fn a_shut_window_is_probed_until_it_opens() {
         tcp.give_header(with_window(0, 1), b"");
         tcp.quiet();
     }
-    assert_eq!(tcp.state(), State::Established, "answered probes never count as silence");
+    assert_eq!(tcp.state(), ConnectionState::Established, "answered probes never count as silence");
     tcp.give_header(with_window(3_000, 1), b"");
     assert_eq!(tcp.data(), [(1, 1_000), (1_001, 1_000), (2_001, 1_000)]);
 }
@@ -55,7 +55,7 @@ fn keepalive_asks_and_gives_up() {
     assert_eq!(tcp.deadline().1, Span::from_secs(5));
     tcp.drain();
     assert_eq!(tcp.deadline().1, Span::from_secs(5));
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::TimedOut]));
     assert!(tcp.one().flags.has(R));
 }
 
@@ -76,7 +76,7 @@ fn unanswered_data_is_given_up() {
         assert_eq!(tcp.data(), [(1, 10)]);
     }
     tcp.deadline();
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::TimedOut]));
 }
 
 /// RFC 5681, section 4.1.
@@ -179,7 +179,7 @@ fn keepalive_leaves_data_to_its_own_timers() {
         tcp.give_header(with_window(window, 1), b"");
         tcp.write(1_000);
         tcp.run(30_000);
-        assert_eq!(tcp.state(), State::Established, "a second of silence after 2 s is no reason to give up");
+        assert_eq!(tcp.state(), ConnectionState::Established, "a second of silence after 2 s is no reason to give up");
         tcp.give_header(with_window(60_000, 1_001.min(tcp.tcp.sender.next as u32)), b"");
         tcp.drain();
     }
@@ -209,9 +209,9 @@ fn unanswered_probes_are_given_up() {
             tcp.give_header(with_window(0, 1), b"");
         }
     }
-    assert_eq!(tcp.state(), State::Established);
+    assert_eq!(tcp.state(), ConnectionState::Established);
     tcp.deadline();
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::TimedOut]));
     assert!(tcp.one().flags.has(R), "the peer may be there after all");
 }
 
@@ -245,11 +245,11 @@ fn a_window_that_shrinks_to_nothing_is_probed_by_repeats() {
         assert_eq!(tcp.deadline().0, "retransmission timeout");
         assert_eq!(tcp.data(), [(1, 1_000)]);
     }
-    assert_eq!(tcp.state(), State::Established);
+    assert_eq!(tcp.state(), ConnectionState::Established);
     tcp.deadline();
     tcp.drain();
     tcp.deadline();
-    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+    assert_eq!((tcp.state(), tcp.events()), (ConnectionState::Closed, vec![TcpEvent::TimedOut]));
 }
 
 /// Karn's algorithm: an acknowledgement of what went twice measures nothing, and the timeout stays backed off until something
@@ -322,7 +322,7 @@ fn an_abandoned_connection_is_reset() {
     tcp.write(10);
     tcp.drain();
     tcp.deadline();
-    assert_eq!(tcp.state(), State::Closed);
+    assert_eq!(tcp.state(), ConnectionState::Closed);
     assert!(tcp.one().flags.has(R));
     let mut tcp = Script::connect(plain());
     tcp.one();

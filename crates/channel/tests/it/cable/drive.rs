@@ -1,7 +1,7 @@
 //! Drives a cable the way an engine does, and keeps what comes out.
 
 use wavelane_base::{FrameMeta, Instant, Machine, PortId, Rate, Ratio, Seed, Span};
-use wavelane_channel::{Cable, CableConfig, Cause, Direction, DirectionConfig, Event, Parameter};
+use wavelane_channel::{Cable, CableConfig, CableEvent, Cause, Direction, DirectionConfig, Parameter};
 
 pub(crate) const A: PortId = PortId(0);
 pub(crate) const B: PortId = PortId(1);
@@ -100,7 +100,7 @@ fn drain(out: &mut Outcome, now: Instant) {
     while let Some(transmit) = out.cable.poll_transmit(now, B, &mut buf, 1) {
         out.arrivals.push(Arrival { at: now, bytes: buf[..transmit.len].to_vec() });
     }
-    while let Some(Event::Dropped { cause, number, .. }) = out.cable.poll_event() {
+    while let Some(CableEvent::Dropped { cause, number, .. }) = out.cable.poll_event() {
         out.drops.push((cause, number));
     }
 }

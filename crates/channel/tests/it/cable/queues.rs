@@ -47,7 +47,7 @@ fn sparse_waits(config: DirectionConfig) -> (Span, u64) {
             cable.handle_frame(now, A, &mut frame(sent.len() as u64, 100), probe);
             sent.push(now);
         }
-        while let Some(wavelane_channel::Event::Dropped { octets, .. }) = cable.poll_event() {
+        while let Some(wavelane_channel::CableEvent::Dropped { octets, .. }) = cable.poll_event() {
             lost += u64::from(octets == 100);
         }
     }

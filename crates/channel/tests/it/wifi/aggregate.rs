@@ -4,7 +4,7 @@ use super::bianchi::{Cell, saturation};
 use super::drive::*;
 use super::saturation::reprinted;
 use wavelane_base::{FrameMeta, Instant, Machine, Ratio, Seed, Span};
-use wavelane_channel::wifi::{Aggregate, BitErrors, ErrorsPer, Event, Phy, Rules, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{Aggregate, BitErrors, ErrorsPer, Phy, Rules, Wifi, WifiConfig, WifiEvent, port};
 
 const LONG: Phy = Phy::Ht { short_guard: false };
 const SHORT: Phy = Phy::Ht { short_guard: true };
@@ -183,15 +183,15 @@ fn frames_are_handed_out_in_order_and_none_is_held_for_ever() {
         }
         while let Some(event) = wifi.poll_event() {
             let to = match event {
-                Event::Acknowledged { to, .. } => {
+                WifiEvent::Acknowledged { to, .. } => {
                     acknowledged += 1;
                     to
                 }
-                Event::Dropped { to, .. } => {
+                WifiEvent::Dropped { to, .. } => {
                     given_up += 1;
                     to
                 }
-                Event::Sent { to, .. } => to,
+                WifiEvent::Sent { to, .. } => to,
             };
             if offered < 20_000 {
                 offer(&mut wifi, to, wakeup.at);

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    Aggregate, BitErrors, CaptureEffect, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling,
-    Phy, RTS_NEVER, Reach, ReachMap, Rules, StationQueue, Width, Wifi, WifiConfig, port,
+    Aggregate, BitErrors, CaptureEffect, Category, Cause, Edca, ErrorsPer, Fec, FecCode, FecFrames, Handling, Phy,
+    RTS_NEVER, Reach, ReachMap, Rules, StationQueue, Width, Wifi, WifiConfig, WifiEvent, port,
 };
 use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
 
@@ -92,11 +92,11 @@ fn any_queue(dice: &mut Chance) -> StationQueue {
 
 /// A handling that the bytes of a frame decide.
 fn any_handling(bytes: &[u8]) -> Handling {
-    let (luck, number) = (bytes.len(), bytes[7]);
+    let (size, number) = (bytes.len(), bytes[7]);
     Handling {
-        category: Category::ALL[luck % 4],
+        category: Category::ALL[size % 4],
         no_ack: number % 4 == 0,
-        txop: luck % 3 > 0,
+        txop: size % 3 > 0,
         guarded: number % 8 == 0,
     }
 }
@@ -184,9 +184,9 @@ fn conserves(seed: u64) -> Result<(), TestCaseError> {
         }
         while let Some(event) = wifi.poll_event() {
             match event {
-                Event::Acknowledged { .. } => acknowledged += 1,
-                Event::Sent { .. } => sent += 1,
-                Event::Dropped { .. } => dropped += 1,
+                WifiEvent::Acknowledged { .. } => acknowledged += 1,
+                WifiEvent::Sent { .. } => sent += 1,
+                WifiEvent::Dropped { .. } => dropped += 1,
             }
         }
     }
@@ -240,7 +240,7 @@ fn a_full_queue_and_a_frame_too_long_are_reported() {
     }
     let causes: Vec<_> = core::iter::from_fn(|| wifi.poll_event())
         .map(|event| match event {
-            Event::Dropped { cause, octets, .. } => (cause, octets),
+            WifiEvent::Dropped { cause, octets, .. } => (cause, octets),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Drives a cell: saturated senders, and single frames.
 
 use wavelane_base::{FrameMeta, Instant, Machine, Rate, Seed, Span};
-use wavelane_channel::wifi::{Event, Phy, Rules, Tally, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{Phy, Rules, Tally, Wifi, WifiConfig, WifiEvent, port};
 
 pub(crate) fn mbit(tenths: u64) -> Rate {
     Rate::from_bps(tenths * 100_000)
@@ -88,7 +88,9 @@ pub(crate) fn saturate(
         }
         while let Some(event) = wifi.poll_event() {
             let from = match event {
-                Event::Acknowledged { from, .. } | Event::Sent { from, .. } | Event::Dropped { from, .. } => from,
+                WifiEvent::Acknowledged { from, .. }
+                | WifiEvent::Sent { from, .. }
+                | WifiEvent::Dropped { from, .. } => from,
             };
             if let Some(to) = to[from] {
                 wifi.handle_frame(now, port(from, to), &mut packet, FrameMeta::default());

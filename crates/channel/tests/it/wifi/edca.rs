@@ -5,7 +5,7 @@ use super::drive::*;
 use super::saturation::reprinted;
 use wavelane_base::{Class, FrameMeta, Instant, Machine, Seed, Span, Transmit};
 use wavelane_channel::wifi::{
-    Access, BusySlot, Category, Edca, Event, Handling, Phy, Reach, ReachMap, Rules, Tally, Wifi, WifiConfig, port,
+    Access, BusySlot, Category, Edca, Handling, Phy, Reach, ReachMap, Rules, Tally, Wifi, WifiConfig, WifiEvent, port,
 };
 
 const OFDM: Phy = Phy::Ofdm;
@@ -40,7 +40,7 @@ impl Busy {
         }
     }
     /// The reports of the next deadline.
-    fn step(&mut self, events: &mut Vec<Event>) -> Instant {
+    fn step(&mut self, events: &mut Vec<WifiEvent>) -> Instant {
         let now = self.wifi.poll_timeout().unwrap().at;
         self.wifi.handle_timeout(now);
         while let Some(ready) = self.wifi.next_ready() {
@@ -67,8 +67,8 @@ impl Busy {
         while ends.len() < count {
             self.step(&mut events);
             ends.extend(events.iter().map(|event| match event {
-                Event::Acknowledged { at, .. } | Event::Sent { at, .. } => *at,
-                Event::Dropped { .. } => panic!("{event:?}"),
+                WifiEvent::Acknowledged { at, .. } | WifiEvent::Sent { at, .. } => *at,
+                WifiEvent::Dropped { .. } => panic!("{event:?}"),
             }));
         }
         ends
@@ -300,7 +300,7 @@ fn acknowledgements_announce_the_rest_of_a_burst() {
             firsts += u64::from(begun >= 34);
         }
         for event in &events {
-            if let Event::Acknowledged { at, from: 0, .. } = event {
+            if let WifiEvent::Acknowledged { at, from: 0, .. } = event {
                 last_ack = *at;
             }
         }
@@ -326,7 +326,7 @@ fn broadcasts_go_once_at_a_basic_rate() {
                 heard.push(ready);
             }
         }
-        assert_eq!(wifi.poll_event(), Some(Event::Sent { at: end, from: 2, to: 2, octets: 1_500 }));
+        assert_eq!(wifi.poll_event(), Some(WifiEvent::Sent { at: end, from: 2, to: 2, octets: 1_500 }));
         heard.sort_unstable();
         assert_eq!(heard, [0, 1, 3, 4].map(|listener| port(listener, 2)));
         assert_eq!((wifi.tally(2).data_sent, wifi.tally(2).unacknowledged), (1, 1));

@@ -3,7 +3,7 @@
 use super::drive::*;
 use wavelane_base::{FrameMeta, Instant, Machine, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    BitErrors, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy, Rules, Wifi, WifiConfig, port,
+    BitErrors, ErrorsPer, Fec, FecCode, FecFrames, Handling, Phy, Rules, Wifi, WifiConfig, WifiEvent, port,
 };
 
 const DSSS_2: (Phy, u64) = (Phy::Dsss, 20);
@@ -37,7 +37,7 @@ fn exchange(config: &WifiConfig, start: Instant, octets: usize) -> u64 {
         if begun == Instant::ZERO && wifi.tally(0).data_sent + wifi.tally(0).rts_sent == 1 {
             begun = now;
         }
-        if let Some(Event::Acknowledged { at, .. }) = wifi.poll_event() {
+        if let Some(WifiEvent::Acknowledged { at, .. }) = wifi.poll_event() {
             return at.since(begun).as_micros();
         }
     }

@@ -5,8 +5,8 @@ use super::saturation::reprinted;
 use std::collections::BTreeMap;
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Seed, Span};
 use wavelane_channel::wifi::{
-    AIRTIME_STATIONS, AQL_MAX, Aggregate, Category, Cause, ConfigError, Event, Phy, Reach, ReachMap, Rules,
-    StationQueue, Wifi, WifiConfig, port,
+    AIRTIME_STATIONS, AQL_MAX, Aggregate, Category, Cause, ConfigError, Phy, Reach, ReachMap, Rules, StationQueue,
+    Wifi, WifiConfig, WifiEvent, port,
 };
 use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
 
@@ -66,8 +66,8 @@ fn downlink(config: &WifiConfig, to: &[usize], depth: u64, ecn: Ecn, (warm, meas
         }
         while let Some(event) = wifi.poll_event() {
             let (to, octets) = match event {
-                Event::Acknowledged { to, octets, .. } | Event::Sent { to, octets, .. } => (to, octets),
-                Event::Dropped { to, octets, cause, .. } => {
+                WifiEvent::Acknowledged { to, octets, .. } | WifiEvent::Sent { to, octets, .. } => (to, octets),
+                WifiEvent::Dropped { to, octets, cause, .. } => {
                     gone.shed += u64::from(cause == Cause::Delay);
                     (to, octets)
                 }

@@ -3,7 +3,7 @@
 use super::drive::*;
 use wavelane_base::{FrameMeta, Machine, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    BitErrors, CaptureEffect, ErrorsPer, Event, Phy, Reach, ReachMap, Rules, Sensed, Tally, Wifi, WifiConfig, port,
+    BitErrors, CaptureEffect, ErrorsPer, Phy, Reach, ReachMap, Rules, Sensed, Tally, Wifi, WifiConfig, WifiEvent, port,
 };
 
 const WARM: Span = Span::from_millis(500);
@@ -124,7 +124,7 @@ fn after_two_overlapping_frames(rules: Rules, second: u64) -> (i64, i64) {
     while let Some(wakeup) = wifi.poll_timeout() {
         wifi.handle_timeout(wakeup.at);
         while let Some(event) = wifi.poll_event() {
-            let Event::Acknowledged { at, from, .. } = event else { panic!("{event:?}") };
+            let WifiEvent::Acknowledged { at, from, .. } = event else { panic!("{event:?}") };
             ended[from] = at.as_nanos() as i64 / 1_000;
         }
     }

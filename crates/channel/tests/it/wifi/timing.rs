@@ -6,7 +6,7 @@
 
 use super::drive::*;
 use wavelane_base::{FrameMeta, Instant, Machine, Seed, Span};
-use wavelane_channel::wifi::{Event, Phy, ReachMap, Rules, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{Phy, ReachMap, Rules, Wifi, WifiConfig, WifiEvent, port};
 
 const DSSS: Phy = Phy::Dsss;
 const LONG: Phy = Phy::HrDsss { short_preamble: false };
@@ -90,7 +90,7 @@ fn exchange(config: &WifiConfig, len: usize) -> (Span, Span) {
             arrived = Some(now.since(start));
         }
         if let Some(event) = wifi.poll_event() {
-            assert_eq!(event, Event::Acknowledged { at: now, from: 0, to: 1, octets: len });
+            assert_eq!(event, WifiEvent::Acknowledged { at: now, from: 0, to: 1, octets: len });
             return (arrived.unwrap(), now.since(start));
         }
     }
@@ -159,7 +159,7 @@ fn frames_in_a_row_are_difs_and_a_whole_back_off_apart() {
             let now = wifi.poll_timeout().unwrap().at;
             wifi.handle_timeout(now);
             while wifi.poll_transmit(now, port(1, 0), &mut buf, 1).is_some() {}
-            let Some(Event::Acknowledged { at, .. }) = wifi.poll_event() else { continue };
+            let Some(WifiEvent::Acknowledged { at, .. }) = wifi.poll_event() else { continue };
             hand_in(&mut wifi, now);
             if let Some(last) = last.replace(at) {
                 let slots = at.since(last).saturating_sub(Span::from_micros(cycle)).as_nanos();

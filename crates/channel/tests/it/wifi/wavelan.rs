@@ -2,7 +2,7 @@
 
 use super::drive::*;
 use wavelane_base::{FrameMeta, Instant, Machine, Seed, Span};
-use wavelane_channel::wifi::{CapturePoint, Edca, Event, Phy, Reach, ReachMap, Rules, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{CapturePoint, Edca, Phy, Reach, ReachMap, Rules, Wifi, WifiConfig, WifiEvent, port};
 
 fn wavelan(overhead_us: u64, stations: usize) -> WifiConfig {
     cell((Phy::wavelan(Span::from_micros(overhead_us)), 20), Rules::wavelan_1995(), stations)
@@ -123,5 +123,5 @@ fn wavelan_refuses_802_11_features() {
     while let Some(wakeup) = wifi.poll_timeout() {
         wifi.handle_timeout(wakeup.at);
     }
-    assert!(matches!(wifi.poll_event(), Some(Event::Sent { from: 0, to: 1, .. })));
+    assert!(matches!(wifi.poll_event(), Some(WifiEvent::Sent { from: 0, to: 1, .. })));
 }

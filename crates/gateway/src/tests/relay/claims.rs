@@ -68,7 +68,7 @@ fn flows_wait_for_room_at_a_restarted_relay() {
     let new = chain.talk(Vec::new(), Vec::new());
     assert!(chain.run(Span::from_secs(1), |c| c.clients[new].fate.is_some()));
     assert!(
-        matches!(chain.clients[new].fate, Some(Event::Refused(_, Reason::NoRoom))),
+        matches!(chain.clients[new].fate, Some(GatewayEvent::Refused(_, Reason::NoRoom))),
         "{:?}",
         chain.clients[new].fate
     );
@@ -131,7 +131,7 @@ fn a_lost_neighbour_ends_its_flows_at_the_next_hop() {
     assert_eq!((held.flows, held.to_send, held.unread), (0, 0, 0));
     assert_eq!(chain.node(1).relays.len(), 0);
     let status = chain.node(2).status(now);
-    assert!(matches!(chain.servers[0].fate, Some(Event::Reset(_, Reason::Aborted))), "{status:?}");
+    assert!(matches!(chain.servers[0].fate, Some(GatewayEvent::Reset(_, Reason::Aborted))), "{status:?}");
 }
 
 /// The egress is asked by another path, as after a move of the opener that this relay has not heard of yet.

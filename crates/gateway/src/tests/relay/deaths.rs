@@ -43,7 +43,7 @@ fn an_edge_that_loses_its_memory_resets_the_flow_at_the_other() {
         chain.boot(victim);
         let other = |c: &Chain| if victim == 0 { c.servers[0].fate.clone() } else { c.clients[0].fate.clone() };
         assert!(chain.run(Span::from_secs(20), |c| other(c).is_some()), "victim {victim}");
-        assert!(matches!(other(&chain), Some(Event::Reset(..))), "{:?}", other(&chain));
+        assert!(matches!(other(&chain), Some(GatewayEvent::Reset(..))), "{:?}", other(&chain));
         chain.run(Span::from_secs(5), |_| false);
         assert_eq!(chain.node(1).status(Instant::from_secs(100)).flows_relayed, 0);
     }
@@ -60,7 +60,11 @@ fn a_relay_that_never_returns_is_given_up_in_the_end() {
     chain.run(Span::from_secs(30), |_| false);
     assert_eq!(chain.node(2).status(Instant::from_secs(100)).flows_lost_way, 1);
     assert!(chain.run(Span::from_secs(700), |c| c.servers[0].fate.is_some()));
-    assert!(matches!(chain.servers[0].fate, Some(Event::Reset(_, Reason::TimedOut))), "{:?}", chain.servers[0].fate);
+    assert!(
+        matches!(chain.servers[0].fate, Some(GatewayEvent::Reset(_, Reason::TimedOut))),
+        "{:?}",
+        chain.servers[0].fate
+    );
 }
 
 /// The first octets overtake the word that accepts the flow, the client already tries to read, and the relay restarts: the opener, which
@@ -131,7 +135,7 @@ fn an_opener_that_has_everything_is_not_told_of_a_reset() {
         chain.boot(1);
         chain.boot(2);
         assert!(chain.run(Span::from_secs(60), |chain| chain.clients[0].fate.is_some()), "{seed}");
-        assert!(matches!(chain.clients[0].fate, Some(Event::Closed(_))), "{seed}: {:?}", chain.clients[0].fate);
+        assert!(matches!(chain.clients[0].fate, Some(GatewayEvent::Closed(_))), "{seed}: {:?}", chain.clients[0].fate);
     }
     assert!(cases > 3, "{cases}");
 }

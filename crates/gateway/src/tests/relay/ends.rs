@@ -42,7 +42,7 @@ fn ends(seed: u64) {
         }
         let talks = || chain.clients.iter().chain(&chain.servers);
         let fates: Vec<_> = talks().map(|talk| (&talk.fate, talk.heard.len(), talk.end)).collect();
-        assert!(fates.iter().all(|f| matches!(f.0, None | Some(Event::Closed(_)))), "{seed}: {fates:?}");
+        assert!(fates.iter().all(|f| matches!(f.0, None | Some(GatewayEvent::Closed(_)))), "{seed}: {fates:?}");
         trouble_until = talks().fold(trouble_until, |last, talk| last.max(talk.reads_from));
         assert!(chain.now <= trouble_until + Span::from_secs(30), "{seed}: {fates:?}");
         let ends = talks().filter(|talk| talk.end).count();

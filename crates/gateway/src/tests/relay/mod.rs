@@ -81,7 +81,7 @@ struct Talk {
     end: bool,
     /// Does not read before this.
     reads_from: Instant,
-    fate: Option<Event>,
+    fate: Option<GatewayEvent>,
 }
 
 impl Talk {
@@ -192,13 +192,13 @@ impl Chain {
         let now = self.now;
         while let Some(event) = self.nodes[node].as_mut().and_then(Gateway::poll_event) {
             let (flow, fate) = match event {
-                Event::Incoming { flow, .. } if self.refuses.is_some() => {
+                GatewayEvent::Incoming { flow, .. } if self.refuses.is_some() => {
                     self.incoming += 1;
                     let why = self.refuses.unwrap();
                     self.node(node).refuse(now, flow, why);
                     continue;
                 }
-                Event::Incoming { flow, .. } => {
+                GatewayEvent::Incoming { flow, .. } => {
                     let mut talk = Talk::says(self.answers[self.incoming].clone());
                     self.incoming += 1;
                     talk.flow = Some(flow);
@@ -206,7 +206,9 @@ impl Chain {
                     self.servers.push(talk);
                     continue;
                 }
-                Event::Closed(flow) | Event::Refused(flow, _) | Event::Reset(flow, _) => (flow, event),
+                GatewayEvent::Closed(flow) | GatewayEvent::Refused(flow, _) | GatewayEvent::Reset(flow, _) => {
+                    (flow, event)
+                }
                 _ => continue,
             };
             let talks = if node == 0 { &mut self.clients } else { &mut self.servers };
@@ -290,14 +292,14 @@ impl Chain {
     }
 
     fn all_closed(&mut self) -> bool {
-        let closed = |talk: &Talk| matches!(talk.fate, Some(Event::Closed(_)));
+        let closed = |talk: &Talk| matches!(talk.fate, Some(GatewayEvent::Closed(_)));
         self.servers.len() == self.clients.len() && self.clients.iter().all(closed) && self.servers.iter().all(closed)
     }
 
     /// Every byte arrived, in order and once, and no state remains.
     fn check_complete(&mut self) {
         let fates: Vec<_> = self.clients.iter().chain(&self.servers).map(|t| (&t.fate, t.heard.len())).collect();
-        assert!(fates.iter().all(|f| matches!(f.0, Some(Event::Closed(_)))), "{fates:?}");
+        assert!(fates.iter().all(|f| matches!(f.0, Some(GatewayEvent::Closed(_)))), "{fates:?}");
         for (client, server) in self.clients.iter().zip(&self.servers) {
             assert!(client.data == server.heard, "{} of {} octets", server.heard.len(), client.data.len());
             assert!(server.data == client.heard, "{} of {} octets", client.heard.len(), server.data.len());

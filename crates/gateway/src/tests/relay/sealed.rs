@@ -52,9 +52,9 @@ impl Chain {
         self.nodes[node].as_ref().unwrap().status(self.now).peers.iter().map(|peer| peer.distrusted).sum()
     }
     /// The fate of the flow, if it did not close.
-    fn ends_otherwise(&self) -> Option<Event> {
+    fn ends_otherwise(&self) -> Option<GatewayEvent> {
         let fates = self.clients.iter().map(|talk| talk.fate.clone());
-        fates.flatten().find(|fate| !matches!(fate, Event::Closed(_)))
+        fates.flatten().find(|fate| !matches!(fate, GatewayEvent::Closed(_)))
     }
 }
 
@@ -130,7 +130,7 @@ fn a_relay_that_changes_all_octets_ends_the_flow() {
     chain.talk(noise(1, 100_000), Vec::new());
     let over = |chain: &mut Chain| chain.ends_otherwise().is_some();
     assert!(chain.run(Span::from_secs(600), over));
-    assert!(matches!(chain.ends_otherwise(), Some(Event::Reset(_, _))), "{:?}", chain.ends_otherwise());
+    assert!(matches!(chain.ends_otherwise(), Some(GatewayEvent::Reset(_, _))), "{:?}", chain.ends_otherwise());
     assert!(chain.servers[0].heard.is_empty(), "nothing that is not the client's is delivered");
     assert!(chain.distrusted(2) > 0);
 }
@@ -155,7 +155,7 @@ fn withheld_octets_are_detected() {
             chain.check_complete();
         } else {
             assert!(chain.count(0, "flows_withheld") > 0 && chain.distrusted(0) > 0);
-            assert!(matches!(chain.ends_otherwise(), Some(Event::Reset(_, Reason::Corrupted))));
+            assert!(matches!(chain.ends_otherwise(), Some(GatewayEvent::Reset(_, Reason::Corrupted))));
             assert_eq!(chain.count(0, "flows_corrupted") + chain.count(2, "flows_corrupted"), 1);
         }
     }
@@ -209,7 +209,7 @@ fn a_sealing_edge_refuses_unsealed_relayed_flows() {
         let over = |chain: &mut Chain| chain.all_closed() || chain.ends_otherwise().is_some();
         assert!(chain.run(Span::from_secs(60), over));
         if refused_by < 3 {
-            assert!(matches!(chain.ends_otherwise(), Some(Event::Refused(_, Reason::Prohibited))), "{seals:?}");
+            assert!(matches!(chain.ends_otherwise(), Some(GatewayEvent::Refused(_, Reason::Prohibited))), "{seals:?}");
             assert_eq!((chain.count(refused_by, "refused_seals"), chain.incoming), (1, 0));
         } else {
             chain.check_complete();
@@ -337,9 +337,9 @@ fn a_relay_passes_on_no_more_requests_of_a_neighbour_than_its_part_once_the_next
         chain.run(Span::from_secs(2), |chain| chain.clients[talk].fate.is_some());
         (chain.clients[talk].fate.clone(), chain.incoming)
     };
-    let refused = |fate| matches!(fate, Some(Event::Refused(_, Reason::NoRoom)));
+    let refused = |fate| matches!(fate, Some(GatewayEvent::Refused(_, Reason::NoRoom)));
     // Two are passed on while nothing is refused there, and the second is.
-    assert!(matches!(fate(&mut chain), (Some(Event::Closed(_)), 1)));
+    assert!(matches!(fate(&mut chain), (Some(GatewayEvent::Closed(_)), 1)));
     chain.refuses = Some(Reason::NoRoom);
     let (second, asked) = fate(&mut chain);
     assert!(refused(second) && asked == 2);
@@ -348,5 +348,5 @@ fn a_relay_passes_on_no_more_requests_of_a_neighbour_than_its_part_once_the_next
     assert!(refused(third) && asked == 2, "it is not passed on");
     assert_eq!([1, 2].map(|node| chain.count(node, "refused_key_rate")), [1, 0]);
     chain.run(Span::from_secs(10), |_| false);
-    assert!(matches!(fate(&mut chain), (Some(Event::Closed(_)), 3)), "and is when that is over");
+    assert!(matches!(fate(&mut chain), (Some(GatewayEvent::Closed(_)), 3)), "and is when that is over");
 }

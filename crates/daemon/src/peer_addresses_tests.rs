@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 /// A folder with a configuration of three peers: the first has an address.
 fn config(tag: &str) -> (PathBuf, Config) {
-    let dir = std::env::temp_dir().join(format!("wavelane-whereabouts-{}-{tag}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("wavelane-addresses-{}-{tag}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     keys::write_key(&dir.join("a.key"), &[1; 32]).unwrap();
@@ -25,22 +25,22 @@ fn at(s: u64) -> Instant {
     Instant::from_secs(s)
 }
 
-fn place(address: &str, local: Option<&str>) -> Place {
-    Place { address: address.parse().unwrap(), local: local.map(|ip| ip.parse().unwrap()) }
+fn place(address: &str, local: Option<&str>) -> PeerAddress {
+    PeerAddress { address: address.parse().unwrap(), local: local.map(|ip| ip.parse().unwrap()) }
 }
 
 /// Ticks at `now` until no write is going on.
-fn settle(whereabouts: &mut Whereabouts, now: Instant) -> Vec<String> {
-    let mut said: Vec<String> = whereabouts.tick(now).into_iter().collect();
-    while whereabouts.writing.is_some() {
+fn settle(peer_addresses: &mut PeerAddresses, now: Instant) -> Vec<String> {
+    let mut said: Vec<String> = peer_addresses.tick(now).into_iter().collect();
+    while peer_addresses.writing.is_some() {
         std::thread::yield_now();
-        said.extend(whereabouts.tick(now));
+        said.extend(peer_addresses.tick(now));
     }
     said
 }
 
-fn open(config: &Config) -> (Whereabouts, Option<String>) {
-    Whereabouts::open(at(0), config)
+fn open(config: &Config) -> (PeerAddresses, Option<String>) {
+    PeerAddresses::open(at(0), config)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn remembered_addresses_survive_a_restart() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let (mut w, remark) = open(&config);
     assert_eq!(remark, None);
-    let places = |w: &Whereabouts, config: &Config, listen| -> Vec<_> {
+    let places = |w: &PeerAddresses, config: &Config, listen| -> Vec<_> {
         config.peers.iter().map(|p| w.place(p, listen)).collect()
     };
     assert_eq!(places(&w, &config, listen), [None, Some(here), Some(there)]);

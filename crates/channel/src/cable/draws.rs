@@ -8,7 +8,7 @@ use wavelane_base::{Chance, Ratio, Seed, Span};
 /// has the same draws whatever the other parameters and the queue; and as a draw is compared with the probability, a higher
 /// probability hits a superset of the frames that a lower one hits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Luck {
+pub(super) struct Draws {
     pub(super) loss: u64,
     pub(super) corrupt: u64,
     pub(super) corrupt_bit: u64,
@@ -51,8 +51,8 @@ impl Dice {
             copy_reorder: chance("copy reorder"),
         }
     }
-    pub(super) fn roll(&mut self) -> Luck {
-        Luck {
+    pub(super) fn roll(&mut self) -> Draws {
+        Draws {
             loss: self.loss.next_u64(),
             corrupt: self.corrupt.next_u64(),
             corrupt_bit: self.corrupt_bit.next_u64(),

@@ -8,7 +8,7 @@ use wavelane_host::netns::Netns;
 use wavelane_run::FlowRaw;
 
 /// Parameters of one flow.
-pub(crate) struct Errand {
+pub(crate) struct Workload {
     /// The flow's name.
     pub(crate) name: String,
     /// The run's start.
@@ -29,7 +29,7 @@ pub(crate) struct Errand {
     pub(crate) progress: Arc<AtomicU64>,
 }
 
-impl Errand {
+impl Workload {
     /// Nanoseconds from the run's start to `at`.
     pub(crate) fn since_epoch(&self, at: Instant) -> u64 {
         at.since(self.epoch).as_nanos()

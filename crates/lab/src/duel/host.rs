@@ -2,7 +2,7 @@
 
 use super::ahead::{Ahead, PIECE};
 use super::behind::Behind;
-use super::{Duel, GUEST_PORT, Shared};
+use super::{Duel, HOST_PORT, Shared};
 use crate::LabError;
 use crate::content::Content;
 use std::collections::BTreeMap;
@@ -10,18 +10,18 @@ use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, Machine, ReadOutcome, Streams};
 
 /// An end host as a machine with one port, `PortId(0)`.
-pub trait Guest: Machine + Streams + Send + 'static {
+pub trait EndHost: Machine + Streams + Send + 'static {
     /// Accepts connections to `address` from now on.
     fn listen(&mut self, address: SocketAddr);
     /// Opens a connection; the error is the reason as text.
     fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, String>;
     /// What an event means for programs.
-    fn news(event: Self::Event) -> GuestNews;
+    fn news(event: Self::Event) -> HostNews;
 }
 
-/// Events that the programs of a guest must know.
+/// Events that the programs of a host must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GuestNews {
+pub enum HostNews {
     /// A connection was accepted at the given port.
     Accepted(FlowId, u16),
     /// Something may be read or written.
@@ -48,7 +48,7 @@ struct Sending {
 }
 
 /// The host and its programs.
-pub(super) struct GuestSide<G> {
+pub(super) struct HostSide<G> {
     pub(super) host: G,
     programs: BTreeMap<FlowId, Program>,
     /// By port, until a client connects.
@@ -57,7 +57,7 @@ pub(super) struct GuestSide<G> {
     buf: Vec<u8>,
 }
 
-impl<G: Guest> GuestSide<G> {
+impl<G: EndHost> HostSide<G> {
     pub(super) fn new(host: G) -> Self {
         Self { host, programs: BTreeMap::new(), waiting: BTreeMap::new(), ready: Vec::new(), buf: vec![0; PIECE] }
     }
@@ -72,7 +72,7 @@ impl<G: Guest> GuestSide<G> {
 
     pub(super) fn send(&mut self, now: Instant, duel: &Duel, bodies: Vec<Content>) -> Result<(), LabError> {
         for (i, body) in bodies.into_iter().enumerate() {
-            let local = SocketAddr::new(duel.ip(0), GUEST_PORT + i as u16);
+            let local = SocketAddr::new(duel.ip(0), HOST_PORT + i as u16);
             let refused = |said| LabError::Failed { program: format!("flow {i} of {}", duel.name), said };
             let flow = self.host.connect(now, local, duel.target(i)).map_err(refused)?;
             let sending = Sending { body: Ahead::new(body)?, piece: Vec::new(), at: 0, over: false };
@@ -85,18 +85,18 @@ impl<G: Guest> GuestSide<G> {
     pub(super) fn pump(&mut self, now: Instant) -> Result<bool, LabError> {
         while let Some(event) = self.host.poll_event() {
             match G::news(event) {
-                GuestNews::Accepted(flow, port) => {
+                HostNews::Accepted(flow, port) => {
                     if let Some(behind) = self.waiting.remove(&port) {
                         self.programs.insert(flow, Program::Receive(behind));
                     }
                     self.ready.push(flow);
                 }
-                GuestNews::Ready(flow) => self.ready.push(flow),
-                GuestNews::Failed(flow) if self.programs.contains_key(&flow) => {
+                HostNews::Ready(flow) => self.ready.push(flow),
+                HostNews::Failed(flow) if self.programs.contains_key(&flow) => {
                     let said = "its connection was refused, reset or timed out".to_owned();
                     return Err(LabError::Failed { program: format!("our host's {flow:?}"), said });
                 }
-                GuestNews::Failed(_) | GuestNews::Other => {}
+                HostNews::Failed(_) | HostNews::Other => {}
             }
         }
         let mut moved = false;

@@ -31,14 +31,14 @@ const WRITE_EVERY: Span = Span::from_secs(10);
 
 /// Where a peer was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PeerAddress {
     pub(crate) address: Address,
     /// By which of our addresses it was reached: what lies between may let only that through.
     pub(crate) local: Option<IpAddr>,
 }
 
 /// By public key.
-type Places = BTreeMap<[u8; keys::KEY_LEN], Place>;
+type Places = BTreeMap<[u8; keys::KEY_LEN], PeerAddress>;
 
 /// A write that is going on.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct Write {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Whereabouts {
+pub(crate) struct PeerAddresses {
     path: PathBuf,
     /// Only configured peers without an address, so no more than there are of them.
     known: Places,
@@ -62,7 +62,7 @@ pub(crate) struct Whereabouts {
     complained: bool,
 }
 
-impl Whereabouts {
+impl PeerAddresses {
     /// Reads what was kept beside the epoch file, and gives back a line for the log if that cannot be used.
     pub(crate) fn open(now: Instant, config: &Config) -> (Self, Option<String>) {
         let path = files::with_suffix(&config.state, SUFFIX);
@@ -82,12 +82,12 @@ impl Whereabouts {
         self.known.retain(|key, _| config.peers.iter().any(|p| is_kept(p) && p.public_key == *key));
     }
     /// Where to call the peer: it has no address, is known, and a socket bound to `listen` can send there.
-    pub(crate) fn place(&self, peer: &Peer, listen: SocketAddr) -> Option<Place> {
+    pub(crate) fn place(&self, peer: &Peer, listen: SocketAddr) -> Option<PeerAddress> {
         let place = self.known.get(&peer.public_key).filter(|_| is_kept(peer))?;
         is_callable(place.address, listen).then_some(*place)
     }
     /// The peer has proven that it is there.
-    pub(crate) fn note(&mut self, peer: &Peer, place: Place) {
+    pub(crate) fn note(&mut self, peer: &Peer, place: PeerAddress) {
         // A line or a station needs no call.
         if is_kept(peer) && place.address.ip().is_some() {
             self.known.insert(peer.public_key, place);
@@ -108,7 +108,7 @@ impl Whereabouts {
             self.write_at = now + WRITE_EVERY;
             let (path, places, text) = (self.path.clone(), self.known.clone(), text(&self.known));
             let work = move || write(&path, &text);
-            match std::thread::Builder::new().name("whereabouts".into()).spawn(work) {
+            match std::thread::Builder::new().name("addresses".into()).spawn(work) {
                 Ok(thread) => self.writing = Some(Write { places, thread }),
                 Err(e) => failed = Some(e),
             }
@@ -127,7 +127,7 @@ impl Whereabouts {
     fn is_due(&self) -> bool {
         self.writing.is_none() && self.known != self.kept
     }
-    /// When [`Whereabouts::tick`] has something to do.
+    /// When [`PeerAddresses::tick`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let writing = self.writing.is_some().then(|| self.looked + LOOK_EVERY);
         writing.or_else(|| self.is_due().then_some(self.write_at))
@@ -176,7 +176,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn strange_lines(path: &Path, count: usize) -> String {
-    format!("{count} lines in {} are no peer's whereabouts; they go when it is written next", path.display())
+    format!("{count} lines in {} are no peer's address; they go when it is written next", path.display())
 }
 
 fn unreadable(path: &Path, why: &io::Error) -> String {
@@ -198,18 +198,18 @@ fn parse(text: &str) -> (Places, usize) {
     (places, strange)
 }
 
-fn parse_line(line: &str) -> Option<([u8; keys::KEY_LEN], Place)> {
+fn parse_line(line: &str) -> Option<([u8; keys::KEY_LEN], PeerAddress)> {
     let mut words = line.split(' ');
     let key = keys::key_from_base64(words.next()?)?;
     let address = words.next()?.parse().ok()?;
     let local = words.next().map(|word| word.parse().ok());
     // A third word must be an address, and there is no fourth.
     let local = if local == Some(None) || words.next().is_some() { return None } else { local.flatten() };
-    Some((key, Place { address, local }))
+    Some((key, PeerAddress { address, local }))
 }
 
 fn text(places: &Places) -> String {
-    let line = |(key, place): (&[u8; keys::KEY_LEN], &Place)| {
+    let line = |(key, place): (&[u8; keys::KEY_LEN], &PeerAddress)| {
         let local = place.local.map(|ip| format!(" {ip}")).unwrap_or_default();
         format!("{} {}{local}\n", keys::to_base64(key), place.address)
     };
@@ -217,5 +217,5 @@ fn text(places: &Places) -> String {
 }
 
 #[cfg(test)]
-#[path = "whereabouts_tests.rs"]
+#[path = "peer_addresses_tests.rs"]
 mod tests;
