@@ -62,12 +62,15 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     let rules = read(root, "xtask/arrows.toml").and_then(|text| arrows::Rules::parse(&text))?;
     let mut findings = arrows::check(&rules, &metadata(root)?, &|path| read(root, path).unwrap_or_default())?;
     let decisions = read(root, pages::DECISIONS)?;
+    let terms = pages::terms(&read(root, pages::TERMS)?);
+    let mut types = Vec::new();
     let (mut octets, mut seconds, mut lines) = (0, 0, 0);
     for path in &files {
         if path.ends_with(".rs") {
             let text = read(root, path)?;
             findings.extend(source::check(&rules, path, &text));
             lines += source::code_lines(path, &text);
+            types.extend(source::public_types(path, &text).into_iter().map(|(line, name)| (path.clone(), line, name)));
             if source::is_test_file(path) {
                 let (taken, silent) = waits::check(path, &text);
                 seconds += taken;
@@ -83,6 +86,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     findings.extend(pages::too_long(octets));
     findings.extend(waits::too_long(seconds));
     findings.extend(source::too_much(lines));
+    findings.extend(source::ambiguous(&terms, &types));
     findings.extend(crate::results::stale(root)?.iter().map(|(path, _)| {
         Finding::refuse(path, 1, "its tables of results differ from docs/results", crate::results::REMEDY)
     }));

@@ -26,6 +26,18 @@ pub(crate) fn unlisted(path: &str, list: &str) -> Option<Finding> {
         .then(|| Finding::refuse(path, 1, format!("{DECISIONS} does not list this page"), "add a row for it"))
 }
 
+/// The page with the table of terms.
+pub(crate) const TERMS: &str = "ARCHITECTURE.md";
+
+/// The terms of its table, as types are named.
+pub(crate) fn terms(page: &str) -> Vec<String> {
+    let rows =
+        page.lines().skip_while(|line| !line.starts_with("| term ")).skip(2).take_while(|line| line.starts_with('|'));
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    let name = |term: &str| term.split_whitespace().map(capital).collect();
+    rows.filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split(',').map(name)).collect()
+}
+
 /// Octets of all pages below `docs/` together; results are not counted.
 const PAGES_MAX: usize = 620_000;
 

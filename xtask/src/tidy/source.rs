@@ -88,16 +88,6 @@ const JOINED: &[(&str, &str)] = &[("Gateway", "crates/gateway/src/gateway.rs")];
 
 /// Names that say nothing in another file: a public type says of what it is the kind or the state.
 const BARE: &[&str] = &["State", "Kind", "Held", "Found", "Place"];
-/// Public types that still have one; the states of TCP are RFC 9293's.
-const BARE_STILL: &[(&str, &str)] = &[
-    ("crates/tcp/src/state.rs", "State"),
-    ("crates/daemon/src/medium.rs", "Kind"),
-    ("crates/daemon/src/shaper/cure.rs", "Found"),
-    ("crates/host/src/nfqueue.rs", "Held"),
-    ("crates/probe/src/plan.rs", "Kind"),
-    ("crates/serial/src/vj.rs", "Kind"),
-];
-
 /// Lines of code in `crates/`, without tests, comments and blank lines: what is added elsewhere is taken away first.
 const CODE_LINES_MAX: usize = 121_460;
 
@@ -158,18 +148,40 @@ pub(crate) fn check(rules: &Rules, path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Public types with a bare name.
-fn bare(path: &str, code: &str) -> Vec<Finding> {
-    let lines = code.lines().enumerate().filter(|_| path.contains("/src/") && !is_test_file(path));
-    let public = |(i, line): (usize, &str)| {
+/// The public types that a file of `crates/` declares, with their lines.
+pub(crate) fn public_types(path: &str, text: &str) -> Vec<(usize, String)> {
+    if !path.starts_with("crates/") || !path.contains("/src/") || is_test_file(path) {
+        return Vec::new();
+    }
+    named(&strip(text)).map(|(line, name)| (line, name.to_owned())).collect()
+}
+
+fn named(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    code.lines().enumerate().filter_map(|(i, line)| {
         let kinds = ["struct ", "enum ", "type ", "trait "];
         let rest = kinds.iter().find_map(|kind| line.strip_prefix("pub ")?.strip_prefix(kind))?;
-        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-        let refused = BARE.contains(&name) && !BARE_STILL.contains(&(path, name));
-        let what = format!("a public type named {name} alone");
-        refused.then(|| Finding::refuse(path, i + 1, what, "say of what, as in StageKind"))
+        Some((i + 1, rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?))
+    })
+}
+
+/// Public types with a bare name.
+fn bare(path: &str, code: &str) -> Vec<Finding> {
+    let counts = path.contains("/src/") && !is_test_file(path);
+    let refused = named(code).filter(|(_, name)| counts && BARE.contains(name));
+    let finding = |(line, name)| {
+        Finding::refuse(path, line, format!("a public type named {name} alone"), "say of what, as in StageKind")
     };
-    lines.filter_map(public).collect()
+    refused.map(finding).collect()
+}
+
+/// Terms of ARCHITECTURE that are the name of more than one of these public types, given by path, line and name.
+pub(crate) fn ambiguous(terms: &[String], types: &[(String, usize, String)]) -> Vec<Finding> {
+    let of = |term: &String| types.iter().filter(|(.., name)| name == term).skip(1).collect::<Vec<_>>();
+    let finding = |(path, line, name): &(String, usize, String)| {
+        let what = format!("another public type named {name}, which is a term with one meaning");
+        Finding::refuse(path, *line, what, "say which, as in GatewayEvent, or rename the term in ARCHITECTURE.md")
+    };
+    terms.iter().flat_map(of).map(finding).collect()
 }
 
 /// Methods of joined types that stand elsewhere than in the joining file of their room.

@@ -131,7 +131,19 @@ fn a_public_type_says_of_what_it_is_the_kind() {
     let text = "pub enum Kind {\n}\npub struct StageKind;\nstruct State;\n// pub struct Found;\npub type Place = u8;\n";
     assert_eq!(refused("crates/base/src/plan.rs", text), [1, 6]);
     assert!(refused("crates/base/src/plan_tests.rs", text).is_empty());
-    for (path, name) in BARE_STILL {
-        assert!(refused(path, &format!("pub struct {name};\n")).is_empty(), "{path}");
-    }
+}
+
+#[test]
+fn a_term_is_the_name_of_one_public_type() {
+    let types = |path: &str| {
+        let found = public_types(path, "pub struct Lane;\npub(crate) struct Link;\nmod a {\n    pub struct Flow;\n}\n");
+        found.into_iter().map(|(line, name)| (path.to_owned(), line, name)).collect::<Vec<_>>()
+    };
+    let terms =
+        super::super::pages::terms("| term | meaning |\n|---|---|\n| Lane, Lane ack | one way |\n\n| Other | x |\n");
+    assert_eq!(terms, ["Lane", "LaneAck"]);
+    let (one, other) = (types("crates/base/src/a.rs"), types("crates/wire/src/b.rs"));
+    assert!(ambiguous(&terms, &one).is_empty() && types("crates/base/src/a_tests.rs").is_empty());
+    let found = ambiguous(&terms, &[one, other].concat());
+    assert_eq!(found.iter().map(|f| (f.path.as_str(), f.line)).collect::<Vec<_>>(), [("crates/wire/src/b.rs", 1)]);
 }
