@@ -107,7 +107,7 @@ fn stack(args: &OverArgs, scenario: &Scenario) -> Result<Stack, Failure> {
             ))
         }),
         None => {
-            let plain = scenario.stacks.iter().find(|stack| matches!(stack, Stack::Tcp { .. }));
+            let plain = scenario.stacks.iter().find(|stack| stack.is_plain_tcp());
             plain.copied().map_or_else(
                 || Stack::from_word("tcp-cubic").ok_or_else(|| Failure::refused("there is no tcp-cubic")),
                 Ok,

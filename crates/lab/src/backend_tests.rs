@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_host::realtime;
 use wavelane_run::Progress;
-use wavelane_scenario::TcpKind;
+use wavelane_scenario::{StackOption, TcpKind};
 
 /// A cable of 20 Mbit/s and 10 ms each way between two gateways, and whatever `more` says.
 fn scenario(more: &str) -> Scenario {
@@ -89,7 +89,11 @@ fn skip() -> bool {
 }
 
 fn tcp(kind: TcpKind) -> Stack {
-    Stack::Tcp { kind, rts: false }
+    Stack::tcp(kind)
+}
+
+fn named(word: &str) -> Stack {
+    Stack::from_word(word).unwrap()
 }
 
 /// The lab's programs, as the kernel names them: at most 15 characters.
@@ -250,13 +254,13 @@ fn different_congestion_controls_need_separate_endpoints() {
         format!("[flows.{control}]\napp = \"download\"\nfrom = \"client\"\nto = \"server\"\ncontrol = \"{control}\"\n")
     };
     let both = scenario(&(flow("reno") + &flow("bbr")));
-    let why = crate::review::controls(&both, Stack::Wavelane).unwrap_err();
+    let why = crate::review::controls(&both, Stack::WAVELANE).unwrap_err();
     assert!(why.contains("node client") && why.contains("bbr and reno"), "{why}");
     let review = LabBackend.review(&both);
     let (clause, why) = review.refusal().unwrap();
     assert!(clause == "lab" || why.contains("bbr and reno"), "{clause}: {why}");
     let one = scenario(&flow("reno"));
-    assert_eq!(crate::review::controls(&one, Stack::Wavelane).unwrap(), ["reno", "cubic", "cubic", "reno"]);
+    assert_eq!(crate::review::controls(&one, Stack::WAVELANE).unwrap(), ["reno", "cubic", "cubic", "reno"]);
     assert_eq!(crate::review::controls(&one, tcp(TcpKind::Bbr)).unwrap(), ["reno", "bbr", "bbr", "reno"]);
 }
 
@@ -294,16 +298,16 @@ stop = "2 s"
 "#,
     );
     let peers = [
-        Stack::KcptunFast3,
-        Stack::Kcptun,
-        Stack::BoringtunCubic,
-        Stack::BoringtunBbr,
-        Stack::WireguardGo,
-        Stack::Hysteria2Brutal,
-        Stack::Hysteria2Bbr,
-        Stack::TuicBbr,
+        "kcptun-fast3",
+        "kcptun",
+        "boringtun-cubic",
+        "boringtun-bbr",
+        "wireguard-go",
+        "hysteria2-brutal",
+        "hysteria2-bbr",
+        "tuic-bbr",
     ];
-    for stack in peers {
+    for stack in peers.map(named) {
         if let Err(why) = review_stack(&scenario, stack) {
             eprintln!("SKIPPED (lab test of {stack}): {why}");
             continue;
@@ -339,15 +343,15 @@ fn multipath_tcp_takes_both_channels() {
                  [flows.send]\napp = \"upload\"\nfrom = \"client\"\nto = \"server\"\nsize = \"4 MB\"\n";
     let second = "[channels.second]\nkind = \"cable\"\nbetween = [\"a\", \"b\"]\n\
                   forward = { rate = \"20 Mbit/s\", delay = \"10 ms\" }\nreverse = \"same\"\n";
-    assert!(review_stack(&scenario(flows), Stack::Mptcp).is_err(), "one channel is one path");
+    assert!(review_stack(&scenario(flows), named("mptcp")).is_err(), "one channel is one path");
     let mut scenario = scenario(&format!("{flows}{second}"));
-    if let Err(why) = review_stack(&scenario, Stack::Mptcp) {
+    if let Err(why) = review_stack(&scenario, named("mptcp")) {
         eprintln!("SKIPPED (lab test of mptcp): {why}");
         return;
     }
     // real time: 5 s, the transfers' own
     scenario.duration = Span::from_secs(15);
-    let (raw, _, _out) = run(&scenario, Stack::Mptcp, "mptcp");
+    let (raw, _, _out) = run(&scenario, named("mptcp"), "mptcp");
     // A run without a second path fails.
     let raw = raw.unwrap();
     for flow in &raw.flows {
@@ -400,7 +404,7 @@ fn the_quic_proxies_carry_quic_as_datagrams() {
     let _guard = ONE_AT_A_TIME.lock();
     let flow = "[flows.page]\napp = \"quic\"\nfrom = \"client\"\nto = \"server\"\nsize = \"1 MB\"\n";
     let scenario = scenario(flow);
-    for stack in [Stack::Hysteria2Brutal, Stack::Hysteria2Bbr, Stack::TuicBbr] {
+    for stack in ["hysteria2-brutal", "hysteria2-bbr", "tuic-bbr"].map(named) {
         if let Err(why) = review_stack(&scenario, stack) {
             eprintln!("SKIPPED (lab test of {stack}): {why}");
             continue;
@@ -463,8 +467,8 @@ size = "1 MB"
     let of = |clause: &str| review.clauses.iter().find(|c| c.clause == clause).map(|c| c.treatment.clone());
     assert!(matches!(of("channels.lan_a"), Some(Treatment::Approximated(why)) if why.contains("veth")));
     assert_eq!(of("channels.air"), Some(Treatment::Imposed));
-    assert!(review_stack(&scenario, Stack::Pepsal).is_err());
-    let rts = Stack::Tcp { kind: TcpKind::Cubic, rts: true };
+    assert!(review_stack(&scenario, named("pepsal")).is_err());
+    let rts = Stack { option: StackOption::Rts, ..Stack::tcp(TcpKind::Cubic) };
     assert!(review_stack(&scenario, rts).unwrap_err().contains("Wi-Fi"));
     for (kind, what) in [(TcpKind::Y2001, "2001"), (TcpKind::Bbr3, "BBR version 3")] {
         let why = review_stack(&scenario, tcp(kind)).unwrap_err();

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use wavelane_base::{Rate, Seed, Span};
 use wavelane_host::realtime;
 use wavelane_run::BackendError;
-use wavelane_scenario::{Scenario, Stack, TcpKind};
+use wavelane_scenario::{Scenario, Stack, StackOption, TcpKind};
 
 /// The topology; the flow exists for peers that must know which ports to forward.
 const SCENARIO: &str = r#"
@@ -122,8 +122,8 @@ pub enum ProxyKind {
 impl ProxyKind {
     fn stack(self) -> Stack {
         match self {
-            Self::Ours | Self::Userspace => Stack::TcpSplit { kind: TcpKind::Cubic },
-            _ => Stack::Tcp { kind: TcpKind::Cubic, rts: false },
+            Self::Ours | Self::Userspace => Stack { option: StackOption::Split, ..Stack::tcp(TcpKind::Cubic) },
+            _ => Stack::tcp(TcpKind::Cubic),
         }
     }
 }
@@ -264,7 +264,7 @@ impl Bench {
         let label = if sealed { "wavelane-sealed" } else { stack.word() };
         let mut stop = || cancelled.load(Ordering::Relaxed);
         let mut entrance = server;
-        let between = if stack == Stack::Wavelane {
+        let between = if stack == Stack::WAVELANE {
             Between::Gateways(Gateways::start(
                 &scenario,
                 &world,

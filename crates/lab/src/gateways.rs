@@ -19,7 +19,7 @@ use wavelane_base::Span;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_run::PacketsRaw;
-use wavelane_scenario::{NodeKind, Scenario, Stack};
+use wavelane_scenario::{Family, NodeKind, Scenario, Stack, StackOption};
 
 /// Time limit for the gateways' session to be established.
 const READY_WITHIN: Span = Span::from_secs(20);
@@ -90,11 +90,11 @@ impl Services {
     /// The services that `stack` needs. The TUN device exists only if something needs it, so that all other runs use what `wavelane init`
     /// writes by default.
     pub(crate) fn of(scenario: &Scenario, stack: Stack) -> Self {
-        let split = stack != Stack::WavelaneUnsplit;
+        let split = stack.option != StackOption::Unsplit;
         Self {
             tun: !split || scenario.flows.iter().any(|f| needs_udp(&f.app)),
             split,
-            is_2009: stack == Stack::Hop2009,
+            is_2009: stack.family == Family::Hop2009,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::tools;
 use crate::topology::{self, Link};
 use crate::world::World;
 use std::net::Ipv4Addr;
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_scenario::{Family, Scenario, Stack};
 
 /// Prefix of the congestion control's name for Multipath TCP sockets.
 pub(crate) const WORD: &str = "mptcp ";
@@ -142,7 +142,7 @@ pub(crate) fn joins(scenario: &Scenario, world: &World) -> Result<u64, LabError>
 
 /// Whether a stack is Multipath TCP.
 pub(crate) fn is(stack: Stack) -> bool {
-    stack == Stack::Mptcp
+    stack.family == Family::Mptcp
 }
 
 #[cfg(test)]

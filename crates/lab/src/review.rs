@@ -13,7 +13,7 @@ use crate::world::{first_stage, is_veth};
 use wavelane_host::netns::may_administer_network;
 use wavelane_host::tun;
 use wavelane_run::{Review, Treatment};
-use wavelane_scenario::{App, ChannelKind, Scenario, Stack, TcpKind};
+use wavelane_scenario::{App, ChannelKind, Family, Scenario, Stack, StackOption, TcpKind};
 
 /// Requirements on the machine.
 pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
@@ -112,11 +112,13 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     for control in controls(scenario, stack)? {
         kernel_has(control)?;
     }
-    match stack {
-        Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
-        Stack::Tcp { .. } => Ok(()),
-        split if split.split().is_some() => proxies::review(scenario),
-        Stack::Wavelane | Stack::WavelaneUnsplit | Stack::Hop2009 => {
+    match stack.family {
+        Family::Tcp if stack.option == StackOption::Rts => {
+            Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into())
+        }
+        Family::Tcp if stack.split().is_some() => proxies::review(scenario),
+        Family::Tcp => Ok(()),
+        Family::Wavelane | Family::Hop2009 => {
             if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {
                 return Err(format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
             }
@@ -134,19 +136,17 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
                 }
             }
         }
-        Stack::Mptcp => mptcp::review(scenario),
-        peer if peers::is_peer(peer) => peers::review(scenario, peer),
+        Family::Mptcp => mptcp::review(scenario),
+        _ if peers::is_peer(stack) => peers::review(scenario, stack),
         _ => Err("the lab does not run this stack: run it with --on sim".into()),
     }
 }
 
 /// What a stack needs that no kernel provides.
 fn beyond_kernels(stack: Stack) -> Option<&'static str> {
-    match stack {
-        Stack::Tcp { kind: TcpKind::Y2001, .. } | Stack::TcpSplit { kind: TcpKind::Y2001 } => {
-            Some("TCP with the timers of 2001")
-        }
-        Stack::Tcp { kind: TcpKind::Bbr3, .. } | Stack::TcpSplit { kind: TcpKind::Bbr3 } => Some("BBR version 3"),
+    match stack.control {
+        Some(TcpKind::Y2001) => Some("TCP with the timers of 2001"),
+        Some(TcpKind::Bbr3) => Some("BBR version 3"),
         _ => None,
     }
 }
@@ -188,12 +188,9 @@ fn kernel_has(control: &str) -> Result<(), String> {
 /// The kernel's name of the congestion control of every socket under `stack`. It is Linux's default where the endpoints' own matters little
 /// because something in between carries the bytes.
 pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
-    match stack {
-        Stack::Tcp { kind: TcpKind::Reno, .. } | Stack::TcpSplit { kind: TcpKind::Reno } => "reno",
-        Stack::TcpSplit { kind: TcpKind::Bbr }
-        | Stack::Tcp { kind: TcpKind::Bbr, .. }
-        | Stack::BoringtunBbr
-        | Stack::Mptcp => "bbr",
+    match (stack.family, stack.control) {
+        (Family::Tcp | Family::Boringtun, Some(kind @ (TcpKind::Reno | TcpKind::Bbr))) => kind.word(),
+        (Family::Mptcp, _) => "bbr",
         _ => "cubic",
     }
 }

@@ -21,7 +21,7 @@ fn corpus(name: &str) -> Scenario {
 fn able(scenario: &Scenario) -> bool {
     let review = LabBackend.review(scenario);
     let refusal = review.refusal().map(|(clause, why)| format!("{clause}: {why}"));
-    let why = refusal.or_else(|| match review.treatment_of(Stack::Wavelane) {
+    let why = refusal.or_else(|| match review.treatment_of(Stack::WAVELANE) {
         Treatment::Omitted(why) => Some(why),
         _ => None,
     });
@@ -64,7 +64,7 @@ fn a_clean_hop_carries_a_download_and_an_echo() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let (raw, log) = run(&scenario, Stack::Wavelane, "one-hop");
+    let (raw, log) = run(&scenario, Stack::WAVELANE, "one-hop");
     let page = &raw.flows[0];
     assert!(page.completed && page.intact == Some(true), "{log}");
     let took = (page.last_byte_ns.unwrap() - page.first_byte_ns.unwrap()) as f64 / 1e9;
@@ -88,7 +88,7 @@ fn a_download_survives_an_outage_of_30_s() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let (raw, log) = run(&scenario, Stack::Wavelane, "outage");
+    let (raw, log) = run(&scenario, Stack::WAVELANE, "outage");
     let page = &raw.flows[0];
     // curl connects once; it would report a broken connection and never ask again.
     assert!(page.completed && page.intact == Some(true), "{} of 12 MB {log}", page.octets);
@@ -158,9 +158,9 @@ fn quic_and_unsplit_tcp_cross_a_lossy_link() {
             continue;
         };
         // A QUIC packet carries less than 1,400 bytes; TCP besides, if it is not split.
-        let least = if stack == Stack::WavelaneUnsplit { 2_000_000 } else { 1_000_000 } / 1400;
+        let least = if stack == Stack::UNSPLIT { 2_000_000 } else { 1_000_000 } / 1400;
         assert!(packets.sent > least && packets.repeated > 0, "{stack}: {packets:?}");
-        if stack == Stack::Wavelane {
+        if stack == Stack::WAVELANE {
             assert!(packets.sent < 2 * least, "TCP crossed as packets: {packets:?}");
         }
     }
@@ -236,7 +236,7 @@ fn a_relay_passes_a_sealed_download_on() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let (raw, log) = run(&scenario, Stack::Wavelane, "chain");
+    let (raw, log) = run(&scenario, Stack::WAVELANE, "chain");
     let page = &raw.flows[0];
     assert!(page.completed && page.intact == Some(true) && page.octets == 2_000_000, "{log}");
     let notes = raw.notes.join("\n");
@@ -265,7 +265,7 @@ fn two_uploads_take_turns_where_the_daemons_withhold() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let (raw, log) = run(&scenario, Stack::Hop2009, "withhold");
+    let (raw, log) = run(&scenario, Stack::HOP_2009, "withhold");
     for flow in &raw.flows {
         assert!(flow.completed && flow.intact == Some(true) && flow.octets == 2_000_000, "{log}");
     }

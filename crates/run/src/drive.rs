@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use wavelane_base::Seed;
-use wavelane_scenario::{Flow, Scenario, Stack};
+use wavelane_scenario::{Family, Flow, Scenario, Stack, StackOption};
 
 /// Most seeds of one run.
 pub const REPEAT_MAX: u32 = wavelane_scenario::REPEATS_MAX;
@@ -115,9 +115,9 @@ pub(crate) type Reviewed = (Vec<Stack>, Vec<Omitted>, Vec<ClauseNote>);
 
 /// Why a stack would give the figures of one before it: nothing in the scenario depends on which of the two it is.
 fn repeated(scenario: &Scenario, stack: Stack, before: &[Stack]) -> Option<String> {
-    let plain = |stack: &Stack| match stack {
-        Stack::Tcp { rts, .. } => Some(*rts),
-        Stack::Udp => Some(false),
+    let plain = |stack: &Stack| match (stack.family, stack.option) {
+        (Family::Tcp | Family::Udp, StackOption::None) => Some(false),
+        (Family::Tcp, StackOption::Rts) => Some(true),
         _ => None,
     };
     let of_its_own = |flow: &Flow| flow.app.is_datagrams() || flow.control.is_some();

@@ -39,21 +39,21 @@ impl Backend for Fake {
             return Err(BackendError::Failed("the fake broke".into()));
         }
         std::fs::write(context.pcap("a", "air"), b"capture").map_err(|e| BackendError::Unable(e.to_string()))?;
-        let seconds = if stack == Stack::Wavelane { 2 } else { 4 } + seed.0 % 7;
+        let seconds = if stack == Stack::WAVELANE { 2 } else { 4 } + seed.0 % 7;
         Ok(StackRaw {
             stack,
             flows: scenario.flows.iter().map(|flow| seen(flow, seconds)).collect(),
             wire_octets: 22_000_000,
             ways: vec![crate::WayRaw { channel: "air".into(), way: "forward", octets: 20_000_000 }],
-            repair_octets: (stack == Stack::Wavelane).then_some(1_000),
-            first_octets: (stack == Stack::Wavelane).then_some(100_000),
+            repair_octets: (stack == Stack::WAVELANE).then_some(1_000),
+            first_octets: (stack == Stack::WAVELANE).then_some(100_000),
             inconclusive: self.shaky.then(|| "late by 12 ms".into()),
             notes: vec!["a note".into()],
             radios: vec![radio()],
             lines: vec![],
-            spent: crate::Spent { programs_s: (stack == Stack::Wavelane).then_some(0.5), machine_s: Some(1.0) },
+            spent: crate::Spent { programs_s: (stack == Stack::WAVELANE).then_some(0.5), machine_s: Some(1.0) },
             kernels: vec![crate::KernelTcp { node: "server".into(), sent: 1000, repeated: 5 }],
-            packets: (stack == Stack::Wavelane).then_some(crate::PacketsRaw {
+            packets: (stack == Stack::WAVELANE).then_some(crate::PacketsRaw {
                 sent: 400,
                 repeated: 3,
                 spurious: 1,

@@ -122,7 +122,7 @@ fn only_probes_due_while_the_bulk_flow_ran_count() {
 #[test]
 fn shares_are_over_all_runs_and_null_when_not_counted() {
     let raw = |wire, repair| StackRaw {
-        stack: Stack::Wavelane,
+        stack: Stack::WAVELANE,
         flows: vec![bulk(true)],
         wire_octets: wire,
         ways: vec![],

@@ -95,7 +95,7 @@ pub struct RunDocument {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Omitted {
     /// Its word.
-    #[schemars(extend("enum" = words(STACKS)))]
+    #[schemars(extend("enum" = words(&STACKS)))]
     pub stack: String,
     /// Why.
     pub why: String,
@@ -117,7 +117,7 @@ pub struct ClauseNote {
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StackResult {
     /// Its word.
-    #[schemars(extend("enum" = words(STACKS)))]
+    #[schemars(extend("enum" = words(&STACKS)))]
     pub stack: String,
     /// IP bytes offered to the bad channel over delivered bytes.
     pub wire_bytes_per_delivered_byte: Option<f64>,

@@ -33,9 +33,9 @@ mod write;
 mod write_wifi;
 
 pub use model::{
-    App, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow,
-    GatewaySettings, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing, Scenario, SerialChannel, SerialFraming,
-    Side, Spurts, Stack, TcpKind, Voice, Web,
+    App, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Family,
+    Flow, GatewaySettings, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing, Scenario, SerialChannel,
+    SerialFraming, Side, Spurts, Stack, StackOption, TcpKind, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;

@@ -248,7 +248,7 @@ fn stacks(root: &Table<'_>) -> Result<Vec<Stack>, ScenarioError> {
     let value = root.need("stacks", "[\"tcp-cubic\", \"wavelane\"]")?;
     let mut stacks = Vec::new();
     for item in value.list("a list of stacks", "[\"tcp-cubic\", \"wavelane\"]")? {
-        let stack = word(&item, "stack", STACKS, "\"wavelane\"")?;
+        let stack = word(&item, "stack", &STACKS, "\"wavelane\"")?;
         if stacks.contains(&stack) {
             return Err(item.impossible(format!("stack '{stack}' is listed twice: name each once")));
         }
@@ -368,11 +368,11 @@ fn check(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<Check, Sc
 fn judged_stack(scenario: &Scenario, table: &Table<'_>, value: &Value<'_>) -> Result<Stack, ScenarioError> {
     match table.get("stack") {
         Some(named) => {
-            let stack = word(&named, "stack", STACKS, "\"wavelane\"")?;
+            let stack = word(&named, "stack", &STACKS, "\"wavelane\"")?;
             validate::listed(scenario, stack, &named)?;
             Ok(stack)
         }
-        None if scenario.stacks.contains(&Stack::Wavelane) => Ok(Stack::Wavelane),
+        None if scenario.stacks.contains(&Stack::WAVELANE) => Ok(Stack::WAVELANE),
         None => match scenario.stacks.as_slice() {
             [only] => Ok(*only),
             _ => Err(value.impossible(format!("[{}] must say which stack it judges: add stack = \"...\"", value.path))),
@@ -394,7 +394,7 @@ fn relative(
     let stacks: Vec<Stack> = if than.as_str() == Some("tcp-*") {
         scenario.stacks.iter().copied().filter(|s| s.is_plain_tcp() && *s != judged).collect()
     } else {
-        let stack = word(than, "stack", STACKS, "\"tcp-bbr\"")?;
+        let stack = word(than, "stack", &STACKS, "\"tcp-bbr\"")?;
         validate::listed(scenario, stack, than)?;
         if stack == judged {
             return Err(than.impossible(format!("'{stack}' cannot be compared with itself: name another stack")));

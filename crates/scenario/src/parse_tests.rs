@@ -62,7 +62,7 @@ fn the_good_file_parses_to_its_values() {
     );
     assert_eq!(s.bulk_of(ping).map(|f| f.name.as_str()), Some("page"));
     let check = &s.checks[0];
-    assert_eq!((check.stack, check.side), (Stack::Wavelane, Side::AtLeast));
+    assert_eq!((check.stack, check.side), (Stack::WAVELANE, Side::AtLeast));
     assert!(matches!(&check.bound, Bound::Than { stacks, times, .. } if stacks.len() == 1 && *times == 1.2));
 }
 
@@ -443,7 +443,7 @@ to = "s"
 while = "body"
 "#;
     let scenario = Scenario::parse(text, Path::new(".")).unwrap();
-    assert_eq!(scenario.stacks[1], Stack::WavelaneUnsplit);
+    assert_eq!(scenario.stacks[1], Stack::UNSPLIT);
     let body = scenario.flow("body").unwrap();
     assert_eq!(body.app, App::Quic { size: None });
     assert!(body.app.is_bulk() && body.app.is_fixed_time() && !body.app.is_datagrams());

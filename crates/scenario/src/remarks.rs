@@ -175,7 +175,7 @@ fn gateway(scenario: &Scenario, settings: &GatewaySettings, remark: &mut dyn FnM
 /// A sender asks for turns only if it withholds too. Under `hop-2009` alone it does in radio cells.
 fn withhold(scenario: &Scenario, settings: &GatewaySettings, remark: &mut dyn FnMut(&str, String)) {
     let node = settings.node.as_str();
-    if settings.knobs.withhold.unwrap_or(0) == 0 || !scenario.stacks.contains(&Stack::Wavelane) {
+    if settings.knobs.withhold.unwrap_or(0) == 0 || !scenario.stacks.contains(&Stack::WAVELANE) {
         return;
     }
     let withholds = |name: &str| scenario.gateways.iter().any(|k| k.node == name && k.knobs.withhold.unwrap_or(0) > 0);

@@ -109,7 +109,7 @@ pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>)
 /// Checks that traffic over a one-way channel can be answered. Active gateways have lanes in both directions on channels between them;
 /// plain routers may answer by another path.
 pub(crate) fn answers(scenario: &Scenario, sections: &[(String, Value<'_>)]) -> Checked {
-    let linked = scenario.stacks.iter().any(|stack| stack.has_gateways() || stack.has_simulated_gateways());
+    let linked = scenario.stacks.iter().any(|stack| stack.has_gateways());
     for (channel, (_, value)) in scenario.channels.iter().zip(sections).filter(|(channel, _)| channel.one_way) {
         let [a, b] = [&channel.between[0], &channel.between[1]];
         let back = |other: &Channel| other.places(b, a).is_some_and(|(at, far)| other.joins(at, far));

@@ -1,48 +1,50 @@
 //! The closed lists of words in files.
 
 use crate::look_up;
-use crate::model::{Metric, NodeKind, Routing, Stack, TcpKind};
+use crate::model::{Family, Metric, NodeKind, Routing, Stack, StackOption, TcpKind};
+use std::sync::LazyLock;
 use wavelane_settings::word_of;
 
-const fn tcp(kind: TcpKind, rts: bool) -> Stack {
-    Stack::Tcp { kind, rts }
-}
+type Words<T> = &'static [(&'static str, T)];
+/// How the word begins, of which family, and what it may go on with: a congestion control, then an option.
+type FamilyRow = (&'static str, Family, Words<Option<TcpKind>>, Words<StackOption>);
 
-/// Every stack with its word.
-pub const STACKS: &[(&str, Stack)] = &[
-    ("wavelane", Stack::Wavelane),
-    ("wavelane+unsplit", Stack::WavelaneUnsplit),
-    ("tcp-reno", tcp(TcpKind::Reno, false)),
-    ("tcp-cubic", tcp(TcpKind::Cubic, false)),
-    ("tcp-bbr", tcp(TcpKind::Bbr, false)),
-    ("tcp-bbr3", tcp(TcpKind::Bbr3, false)),
-    ("tcp-2001", tcp(TcpKind::Y2001, false)),
-    ("tcp-reno+rts", tcp(TcpKind::Reno, true)),
-    ("tcp-cubic+rts", tcp(TcpKind::Cubic, true)),
-    ("tcp-bbr+rts", tcp(TcpKind::Bbr, true)),
-    ("tcp-bbr3+rts", tcp(TcpKind::Bbr3, true)),
-    ("tcp-2001+rts", tcp(TcpKind::Y2001, true)),
-    ("tcp-reno+split", Stack::TcpSplit { kind: TcpKind::Reno }),
-    ("tcp-cubic+split", Stack::TcpSplit { kind: TcpKind::Cubic }),
-    ("tcp-bbr+split", Stack::TcpSplit { kind: TcpKind::Bbr }),
-    ("tcp-bbr3+split", Stack::TcpSplit { kind: TcpKind::Bbr3 }),
-    ("tcp-2001+split", Stack::TcpSplit { kind: TcpKind::Y2001 }),
-    ("tcp-hop-by-hop", Stack::TcpHopByHop),
-    ("udp", Stack::Udp),
-    ("hop-2009", Stack::Hop2009),
-    ("kcptun", Stack::Kcptun),
-    ("kcptun-fast3", Stack::KcptunFast3),
-    ("boringtun-cubic", Stack::BoringtunCubic),
-    ("boringtun-bbr", Stack::BoringtunBbr),
-    ("wireguard-go", Stack::WireguardGo),
-    ("hysteria2-brutal", Stack::Hysteria2Brutal),
-    ("hysteria2-bbr", Stack::Hysteria2Bbr),
-    ("tuic-bbr", Stack::TuicBbr),
-    ("mptcp", Stack::Mptcp),
-    ("pepsal", Stack::Pepsal),
-    ("ns3-debian", Stack::Ns3Debian),
-    ("ns3-wheel", Stack::Ns3Wheel),
+const FREE: Words<Option<TcpKind>> = &[("", None)];
+const PLAIN: Words<StackOption> = &[("", StackOption::None)];
+
+#[rustfmt::skip] // A table is read by its rows.
+const FAMILIES: &[FamilyRow] = &[
+    ("wavelane", Family::Wavelane, FREE, &[("", StackOption::None), ("+unsplit", StackOption::Unsplit)]),
+    ("tcp", Family::Tcp, &[
+        ("-reno", Some(TcpKind::Reno)), ("-cubic", Some(TcpKind::Cubic)), ("-bbr", Some(TcpKind::Bbr)),
+        ("-bbr3", Some(TcpKind::Bbr3)), ("-2001", Some(TcpKind::Y2001)),
+    ], &[("", StackOption::None), ("+rts", StackOption::Rts), ("+split", StackOption::Split)]),
+    ("tcp-hop-by-hop", Family::Tcp, &[("", Some(TcpKind::Cubic))], &[("", StackOption::HopByHop)]),
+    ("udp", Family::Udp, FREE, PLAIN),
+    ("hop-2009", Family::Hop2009, FREE, PLAIN),
+    ("kcptun", Family::Kcptun, FREE, &[("", StackOption::None), ("-fast3", StackOption::Fast3)]),
+    ("boringtun", Family::Boringtun, &[("-cubic", Some(TcpKind::Cubic)), ("-bbr", Some(TcpKind::Bbr))], PLAIN),
+    ("wireguard-go", Family::WireguardGo, FREE, PLAIN),
+    ("hysteria2", Family::Hysteria2, FREE, &[("-brutal", StackOption::Brutal)]),
+    ("hysteria2", Family::Hysteria2, &[("-bbr", Some(TcpKind::Bbr))], PLAIN),
+    ("tuic", Family::Tuic, &[("-bbr", Some(TcpKind::Bbr))], PLAIN),
+    ("mptcp", Family::Mptcp, FREE, PLAIN),
+    ("pepsal", Family::Pepsal, FREE, PLAIN),
+    ("ns3", Family::Ns3, FREE, &[("-debian", StackOption::Debian), ("-wheel", StackOption::Wheel)]),
 ];
+
+/// Every stack with its word, such as `tcp-bbr+rts`.
+pub static STACKS: LazyLock<Vec<(&'static str, Stack)>> = LazyLock::new(|| {
+    let mut all: Vec<(&'static str, Stack)> = Vec::new();
+    for &(head, family, controls, options) in FAMILIES {
+        for &(more, option) in options {
+            for &(name, control) in controls {
+                all.push((format!("{head}{name}{more}").leak(), Stack { family, control, option }));
+            }
+        }
+    }
+    all
+});
 
 /// Congestion controls that a flow can select.
 pub const CONTROLS: &[(&str, TcpKind)] =
@@ -91,35 +93,27 @@ pub const NODE_KINDS: &[(&str, NodeKind)] =
 impl Stack {
     /// Its word, such as `tcp-bbr`.
     pub fn word(self) -> &'static str {
-        word_of(STACKS, &self)
+        word_of(&STACKS, &self)
     }
     /// Whether no backend runs it: its word is reserved for the future.
     pub fn runs_nowhere(self) -> bool {
-        matches!(self, Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
+        matches!(self.family, Family::Pepsal | Family::Ns3)
     }
     /// The stack of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        look_up(STACKS, word).ok()
+        look_up(&STACKS, word).ok()
     }
     /// Whether it uses active gateways.
     pub fn has_gateways(self) -> bool {
-        matches!(self, Self::Wavelane | Self::WavelaneUnsplit | Self::Hop2009)
-    }
-    /// Whether it uses active gateways in the simulator.
-    pub fn has_simulated_gateways(self) -> bool {
-        matches!(self, Self::Wavelane | Self::WavelaneUnsplit | Self::Hop2009)
+        matches!(self.family, Family::Wavelane | Family::Hop2009)
     }
     /// The congestion control of its proxies, if gateways are proxies that split TCP in one box.
     pub fn split(self) -> Option<TcpKind> {
-        match self {
-            Self::TcpSplit { kind } => Some(kind),
-            Self::TcpHopByHop => Some(TcpKind::Cubic),
-            _ => None,
-        }
+        self.control.filter(|_| matches!(self.option, StackOption::Split | StackOption::HopByHop))
     }
     /// Whether it is one of the plain `tcp-*` stacks.
     pub fn is_plain_tcp(self) -> bool {
-        matches!(self, Self::Tcp { .. })
+        self.family == Family::Tcp && self.split().is_none()
     }
 }
 
@@ -167,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_word_is_unique_and_reads_back() {
-        for (word, stack) in STACKS {
+        for (word, stack) in STACKS.iter() {
             assert_eq!(stack.word(), *word);
             assert_eq!(Stack::from_word(word), Some(*stack));
         }

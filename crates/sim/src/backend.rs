@@ -15,7 +15,8 @@ use wavelane_run::{
     Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 use wavelane_scenario::{
-    App, Change, Channel, ChannelKind, Direction, Flow, Scenario, Spurts, Stack, TcpKind, category_word,
+    App, Change, Channel, ChannelKind, Direction, Family, Flow, Scenario, Spurts, Stack, StackOption, TcpKind,
+    category_word,
 };
 use wavelane_tcp::Config;
 
@@ -38,7 +39,7 @@ impl Backend for SimBackend {
         }
         let shape = Shape::new(scenario);
         let imposed = |stack: &Stack| treatment(scenario, *stack) == Treatment::Imposed;
-        let wavelane = scenario.stacks.iter().any(|stack| stack.has_simulated_gateways() && imposed(stack));
+        let wavelane = scenario.stacks.iter().any(|stack| stack.has_gateways() && imposed(stack));
         for flow in &scenario.flows {
             let clause = || format!("flows.{}", flow.name);
             if let Some(why) = beyond(flow) {
@@ -80,18 +81,16 @@ impl Backend for SimBackend {
             return Err(BackendError::Unable(why));
         }
         let mut shape = Shape::new(scenario);
-        shape.is_2009 = stack == Stack::Hop2009;
-        shape.unsplit = stack == Stack::WavelaneUnsplit;
+        shape.is_2009 = stack.family == Family::Hop2009;
+        shape.unsplit = stack.option == StackOption::Unsplit;
         let needed = buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
-        let built = match stack {
-            Stack::Tcp { kind, rts } => shape.build_plain(seed, &tcp(kind), rts, None),
-            Stack::Udp => shape.build_plain(seed, &Config::default(), false, None),
-            Stack::TcpSplit { .. } | Stack::TcpHopByHop => {
-                let kind = stack.split().unwrap_or(TcpKind::Cubic);
-                let proxy = |node| stacks::proxy(&shape, kind, shape.settings(node), needed);
-                shape.build_plain(seed, &tcp(kind), false, Some(&proxy))
-            }
+        let kind = stack.control.unwrap_or(TcpKind::Cubic);
+        let proxy = |node| stacks::proxy(&shape, kind, shape.settings(node), needed);
+        let proxy: Option<&dyn Fn(_) -> _> = if stack.split().is_some() { Some(&proxy) } else { None };
+        let built = match stack.family {
+            Family::Tcp => shape.build_plain(seed, &tcp(kind), stack.option == StackOption::Rts, proxy),
+            Family::Udp => shape.build_plain(seed, &Config::default(), false, None),
             // Traffic that crosses no gateway uses Linux's default.
             _ => shape.build(seed, &tcp(TcpKind::Cubic)),
         };
@@ -147,7 +146,7 @@ fn add_flows(
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
-        let at_seam = stack.has_simulated_gateways() && shape.at_seam(flow);
+        let at_seam = stack.has_gateways() && shape.at_seam(flow);
         let route = if at_seam { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
         let route = route.map_err(refused)?;
         let target = if flow.app.is_datagrams() {

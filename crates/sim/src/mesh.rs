@@ -60,7 +60,7 @@ impl MeshSpec {
             title: String::new(),
             seed,
             duration: Span::MAX,
-            stacks: vec![Stack::Wavelane],
+            stacks: vec![Stack::WAVELANE],
             nodes: nodes.collect(),
             channels: channels.collect(),
             flows: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::door::ProxyConfig;
 use crate::wiring::Shape;
 use wavelane_run::Treatment;
-use wavelane_scenario::{GatewaySettings, Scenario, Stack, TcpKind};
+use wavelane_scenario::{Family, GatewaySettings, Scenario, Stack, StackOption, TcpKind};
 use wavelane_settings::{TcpKnobs, TcpProfile};
 use wavelane_tcp::{Config, CongestionControl};
 
@@ -13,39 +13,35 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
     let shape = Shape::new(scenario);
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
-    let why = match stack {
-        nowhere if nowhere.runs_nowhere() => "it runs nowhere yet: take it out of `stacks`",
-        Stack::Wavelane | Stack::Hop2009 if has_datagrams => {
+    let why = match (stack.family, stack.option) {
+        _ if stack.runs_nowhere() => "it runs nowhere yet: take it out of `stacks`",
+        (Family::Wavelane | Family::Hop2009, StackOption::None) if has_datagrams => {
             "the simulated gateways carry streams only: use a tcp-* stack or udp"
         }
-        Stack::Wavelane | Stack::WavelaneUnsplit | Stack::Hop2009
-            if scenario.flows.iter().all(|flow| shape.is_plain(flow)) =>
-        {
+        (Family::Wavelane | Family::Hop2009, _) if scenario.flows.iter().all(|flow| shape.is_plain(flow)) => {
             let why = "no flow crosses a gateway, so it changes nothing and every flow is plain TCP: make nodes on the way gateways";
             let alone = scenario.stacks.len() == 1;
             return if alone { Treatment::Approximated(why.into()) } else { Treatment::Omitted(why.into()) };
         }
-        Stack::Wavelane | Stack::Hop2009 => return Treatment::Imposed,
-        Stack::WavelaneUnsplit => match shape.why_split() {
+        (Family::Wavelane, StackOption::Unsplit) => match shape.why_split() {
             Some(why) => return Treatment::Omitted(why),
             None => return Treatment::Imposed,
         },
-        Stack::Tcp { rts: true, .. } if !has_rts => {
+        (Family::Wavelane | Family::Hop2009, _) => return Treatment::Imposed,
+        (Family::Tcp, StackOption::Rts) if !has_rts => {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"
         }
-        Stack::Tcp { kind, .. } | Stack::TcpSplit { kind }
-            if scenario.tcp.profile == Some(TcpProfile::Ns3) && kind != TcpKind::Reno =>
-        {
+        (Family::Tcp, _) if scenario.tcp.profile == Some(TcpProfile::Ns3) && stack.control != Some(TcpKind::Reno) => {
             "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"
         }
-        Stack::Tcp { .. } => return Treatment::Imposed,
-        Stack::TcpSplit { .. } | Stack::TcpHopByHop => match shape.unsplittable() {
+        (Family::Tcp, _) if stack.split().is_none() => return Treatment::Imposed,
+        (Family::Tcp, _) => match shape.unsplittable() {
             Some(why) => return Treatment::Omitted(why),
             None => return Treatment::Imposed,
         },
-        Stack::Udp if only_datagrams => return Treatment::Imposed,
-        Stack::Udp => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
-        Stack::Mptcp => "Multipath TCP is the kernel's alone: run it with --on lab",
+        (Family::Udp, _) if only_datagrams => return Treatment::Imposed,
+        (Family::Udp, _) => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
+        (Family::Mptcp, _) => "Multipath TCP is the kernel's alone: run it with --on lab",
         _ => "it is an external program, which cannot run in virtual time: run it with --on lab",
     };
     Treatment::Omitted(why.to_owned())

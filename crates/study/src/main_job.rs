@@ -102,8 +102,8 @@ fn judge(scenario: &Scenario, document: &RunDocument) -> Vec<Row> {
         row.why = format!("not run: {}", omitted.why);
         rows.push(row);
     }
-    let ours = document.stacks.iter().find(|s| s.stack == Stack::Wavelane.word());
-    let rivals = document.stacks.iter().filter(|s| s.stack != Stack::Wavelane.word());
+    let ours = document.stacks.iter().find(|s| s.stack == Stack::WAVELANE.word());
+    let rivals = document.stacks.iter().filter(|s| s.stack != Stack::WAVELANE.word());
     match ours {
         Some(ours) => rows.extend(rivals.flat_map(|rival| claims(document, ours, rival))),
         None => {

@@ -18,7 +18,7 @@ use kcptun::Kcptun;
 use singbox::{Singbox, Tunnel};
 use std::net::SocketAddr;
 use std::path::Path;
-use wavelane_scenario::{Flow, Scenario, Stack};
+use wavelane_scenario::{Family, Flow, Scenario, Stack, StackOption};
 use wireguard::Wireguard;
 
 /// A peer program, running. Dropping it stops it.
@@ -84,16 +84,15 @@ impl Site<'_> {
 
 /// Whether `stack` is a peer the lab can run in the gateways' place.
 pub(crate) fn is_peer(stack: Stack) -> bool {
-    let wireguard = matches!(stack, Stack::BoringtunCubic | Stack::BoringtunBbr | Stack::WireguardGo);
-    wireguard || matches!(stack, Stack::Kcptun | Stack::KcptunFast3) || tunnel_of(stack).is_some()
+    matches!(stack.family, Family::Boringtun | Family::WireguardGo | Family::Kcptun) || tunnel_of(stack).is_some()
 }
 
 /// The protocol of a stack that sing-box runs.
 fn tunnel_of(stack: Stack) -> Option<Tunnel> {
-    match stack {
-        Stack::Hysteria2Brutal => Some(Tunnel::Hysteria2Brutal),
-        Stack::Hysteria2Bbr => Some(Tunnel::Hysteria2Bbr),
-        Stack::TuicBbr => Some(Tunnel::TuicBbr),
+    match (stack.family, stack.option) {
+        (Family::Hysteria2, StackOption::Brutal) => Some(Tunnel::Hysteria2Brutal),
+        (Family::Hysteria2, _) => Some(Tunnel::Hysteria2Bbr),
+        (Family::Tuic, _) => Some(Tunnel::TuicBbr),
         _ => None,
     }
 }
@@ -102,7 +101,7 @@ fn tunnel_of(stack: Stack) -> Option<Tunnel> {
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     let (pair, channel) = gateways::pair(scenario)?;
     let needs_udp = scenario.flows.iter().find(|f| needs_udp(&f.app));
-    if let (Some(flow), Stack::Kcptun | Stack::KcptunFast3) = (needs_udp, stack) {
+    if let (Some(flow), Family::Kcptun) = (needs_udp, stack.family) {
         return Err(format!(
             "kcptun carries TCP only, and flow {} is {}: take one of the two out",
             flow.name,
@@ -112,8 +111,8 @@ pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     if tunnel_of(stack) == Some(Tunnel::Hysteria2Brutal) {
         singbox::review_rates(scenario, pair, &scenario.channels[channel])?;
     }
-    match stack {
-        Stack::Kcptun | Stack::KcptunFast3 => installed(kcptun::PROGRAMS),
+    match stack.family {
+        Family::Kcptun => installed(kcptun::PROGRAMS),
         _ if tunnel_of(stack).is_some() => installed(singbox::PROGRAMS),
         _ => wireguard::Program::of(stack).installed(),
     }
@@ -153,16 +152,14 @@ impl Peers {
         let site = Site { scenario, world, pair, channel, logs, label, controls };
         let mut programs = Vec::new();
         // If a later step fails, programs already started are ended like the rest.
-        let kind = match (order.stack, tunnel_of(order.stack)) {
-            (Stack::Kcptun, _) => {
-                Kcptun::start(&site, kcptun::DEFAULT, order.servers, &mut programs, stop).map(Kind::Kcptun)
-            }
-            (Stack::KcptunFast3, _) => {
-                Kcptun::start(&site, kcptun::FAST3, order.servers, &mut programs, stop).map(Kind::Kcptun)
+        let kind = match (order.stack.family, tunnel_of(order.stack)) {
+            (Family::Kcptun, _) => {
+                let profile = if order.stack.option == StackOption::Fast3 { kcptun::FAST3 } else { kcptun::DEFAULT };
+                Kcptun::start(&site, profile, order.servers, &mut programs, stop).map(Kind::Kcptun)
             }
             (_, Some(tunnel)) => Singbox::start(&site, tunnel, order.servers, &mut programs, stop).map(Kind::Singbox),
-            stack => {
-                let program = wireguard::Program::of(stack.0);
+            _ => {
+                let program = wireguard::Program::of(order.stack);
                 Wireguard::start(&site, program, &mut programs, stop).map(Kind::Wireguard)
             }
         };

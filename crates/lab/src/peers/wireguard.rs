@@ -8,7 +8,7 @@ use crate::tools::{self, output};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wavelane_base::Span;
-use wavelane_scenario::{NodeKind, Stack};
+use wavelane_scenario::{Family, NodeKind, Stack};
 
 const INSTALL_BORINGTUN: &str = "install boringtun-cli (cargo install boringtun-cli --locked)";
 const INSTALL_WG: &str = "install wireguard-tools (apt install wireguard-tools)";
@@ -25,7 +25,7 @@ pub(super) enum Program {
 impl Program {
     /// The program of a stack that is no other peer.
     pub(super) fn of(stack: Stack) -> Self {
-        if stack == Stack::WireguardGo { Self::WireguardGo } else { Self::Boringtun }
+        if stack.family == Family::WireguardGo { Self::WireguardGo } else { Self::Boringtun }
     }
     /// The command that runs the interface `name`, if it is installed.
     fn command(self, name: &str) -> Option<Command> {

@@ -9,7 +9,7 @@ mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{GatewaySettings, ProxySide};
-pub use stack::{Stack, TcpKind};
+pub use stack::{Family, Stack, StackOption, TcpKind};
 pub use topology::{
     Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing, SerialChannel, SerialFraming,
 };

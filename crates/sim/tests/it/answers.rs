@@ -42,11 +42,11 @@ to = "server"
     Scenario::parse(&text, Path::new(".")).unwrap()
 }
 
-const CUBIC: Stack = Stack::Tcp { kind: TcpKind::Cubic, rts: false };
+const CUBIC: Stack = Stack::tcp(TcpKind::Cubic);
 
 #[test]
 fn echoes_in_flight_at_the_end_are_answered() {
-    for (echo, stack) in [("echo", Stack::Wavelane), ("echo", CUBIC), ("ping", CUBIC)] {
+    for (echo, stack) in [("echo", Stack::WAVELANE), ("echo", CUBIC), ("ping", CUBIC)] {
         let raw = run(&slow(echo, ""), stack, 1);
         let [echo, page] = &raw.flows[..] else { panic!("two flows, not {:?}", raw.flows) };
         let late = echo.probes.iter().filter(|p| p.rtt_ns.is_some_and(|rtt| p.sent_ns + rtt > 10_000_000_000));

@@ -16,7 +16,7 @@ fn parse(text: &str) -> Scenario {
 }
 
 fn run(scenario: &Scenario, seed: u64, cancelled: bool) -> Result<StackRaw, BackendError> {
-    run_stack(scenario, Stack::Wavelane, seed, cancelled)
+    run_stack(scenario, Stack::WAVELANE, seed, cancelled)
 }
 
 pub(crate) fn run_stack(
@@ -115,7 +115,7 @@ fn the_review_names_deviations() {
     let plain = TWO_ROUTERS.replace("a = \"gateway\"", "a = \"router\"").replace("b = \"gateway\"", "b = \"endpoint\"");
     assert_ne!(plain, TWO_ROUTERS);
     let review = SimBackend.review(&parse(&plain));
-    let wavelane = review.treatment_of(Stack::Wavelane);
+    let wavelane = review.treatment_of(Stack::WAVELANE);
     assert!(matches!(&wavelane, Treatment::Omitted(why) if why.contains("changes nothing")), "{wavelane:?}");
     let review = SimBackend.review(&parse(TWO_ROUTERS));
     assert_eq!((review.refusal(), &review.clauses), (None, &Vec::new()), "all of it is as written");
@@ -176,7 +176,7 @@ fn the_demo_over_our_tcp() {
     let mut demo = scenario("scenarios/demo.toml");
     demo.duration = Span::from_secs(120);
     let goodput = |kind| {
-        let stack = Stack::Tcp { kind, rts: false };
+        let stack = Stack::tcp(kind);
         let runs = [1, 2, 3, 4].map(|seed| run_stack(&demo, stack, seed, false).unwrap());
         assert_eq!(runs[0], run_stack(&demo, stack, 1, false).unwrap(), "{kind:?}");
         let goodputs = runs.map(|run| {
@@ -205,7 +205,7 @@ fn the_demo_over_our_tcp() {
 /// Gateways under a TCP stack are routers, and may hold programs of their own.
 #[test]
 fn a_program_on_a_gateway_under_tcp() {
-    let stack = Stack::Tcp { kind: TcpKind::Cubic, rts: false };
+    let stack = Stack::tcp(TcpKind::Cubic);
     let raw = run_stack(&parse(TWO_ROUTERS), stack, 1, false).unwrap();
     let [page, up, echo] = &raw.flows[..] else { panic!("three flows, not {:?}", raw.flows) };
     assert_eq!((page.completed, page.intact, page.octets), (true, Some(true), 3_000_000));

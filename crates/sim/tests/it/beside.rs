@@ -72,8 +72,8 @@ fn a_plain_flow_shares_the_bottleneck_with_a_pair_of_gateways() {
     for control in ["", "control = \"reno\"", "control = \"bbr\"", "control = \"bbr3\""] {
         let scenario = shared(control);
         let review = SimBackend.review(&scenario);
-        assert_eq!((review.refusal(), review.treatment_of(Stack::Wavelane)), (None, Treatment::Imposed));
-        let raw = run(&scenario, Stack::Wavelane, 1);
+        assert_eq!((review.refusal(), review.treatment_of(Stack::WAVELANE)), (None, Treatment::Imposed));
+        let raw = run(&scenario, Stack::WAVELANE, 1);
         let [ours, other] = &raw.flows[..] else { panic!("two flows, not {:?}", raw.flows) };
         assert!(ours.intact == Some(true) && other.intact == Some(true), "{control}");
         let alone = mbit(&ours.arrivals, 3, 10);
@@ -83,14 +83,14 @@ fn a_plain_flow_shares_the_bottleneck_with_a_pair_of_gateways() {
         // Both get through one line: it is full and no more, and neither is driven out.
         let sum = both[0] + both[1];
         assert!((8.5..9.7).contains(&sum) && both.iter().all(|mbit| *mbit > 1.0), "{control}: {both:.2?} Mbit/s");
-        assert_eq!(raw, run(&scenario, Stack::Wavelane, 1), "{control}: the same twice");
+        assert_eq!(raw, run(&scenario, Stack::WAVELANE, 1), "{control}: the same twice");
     }
 }
 
 #[test]
 fn a_flow_has_its_own_congestion_control_under_any_tcp_stack() {
     let octets = |control: &str, kind: TcpKind| {
-        let raw = run(&shared(control), Stack::Tcp { kind, rts: false }, 1);
+        let raw = run(&shared(control), Stack::tcp(kind), 1);
         (raw.flows[0].octets, raw.flows[1].octets)
     };
     let plain = octets("", TcpKind::Cubic);
@@ -112,7 +112,7 @@ fn a_client_on_a_gateway_sends_without_a_tcp() {
     assert_eq!(named(&scenario), [""; 0], "the client's TCP is BBR");
     scenario.flows[0].from = "a".to_owned();
     assert_eq!(named(&scenario), ["flows.ours"]);
-    let raw = run(&scenario, Stack::Wavelane, 1);
+    let raw = run(&scenario, Stack::WAVELANE, 1);
     let alone = mbit(&raw.flows[0].arrivals, 3, 10);
     assert!(alone > 9.0, "{alone:.2} Mbit/s");
 }

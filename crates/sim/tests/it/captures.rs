@@ -10,7 +10,7 @@ use wavelane_scenario::{Scenario, Stack, TcpKind};
 use wavelane_sim::SimBackend;
 
 const DEMO: &str = include_str!("../../../../scenarios/demo.toml");
-const CUBIC: Stack = Stack::Tcp { kind: TcpKind::Cubic, rts: false };
+const CUBIC: Stack = Stack::tcp(TcpKind::Cubic);
 /// `frame.packet_flags_direction` of pcapng's enhanced packet blocks.
 const OUTBOUND: &str = "0x00000002";
 
@@ -69,7 +69,7 @@ const SECONDS: u32 = 20;
 
 #[test]
 fn gateways_ports_are_captured_and_tshark_reads_them() {
-    for (stack, name) in [(CUBIC, "cubic"), (Stack::Wavelane, "wavelane")] {
+    for (stack, name) in [(CUBIC, "cubic"), (Stack::WAVELANE, "wavelane")] {
         let (out, raw) = demo(stack, SECONDS, CaptureExtent::Headers, name);
         let found = files(&out);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["test-a-air.pcapng", "test-b-air.pcapng"]);

@@ -50,7 +50,7 @@ to = "server"
 "#
     );
     let scenario = Scenario::parse(&scenario, Path::new(".")).unwrap();
-    let raw = run_scenario(&scenario, Stack::Tcp { kind, rts: false }, 1);
+    let raw = run_scenario(&scenario, Stack::tcp(kind), 1);
     let octets: u64 =
         raw.flows[0].arrivals.iter().filter(|(at, _)| *at >= from * 1_000_000_000).map(|(_, octets)| octets).sum();
     octets as f64 * 1_500.0 / 1_448.0 / ((seconds - from) * mbit * 125_000) as f64

@@ -10,7 +10,7 @@ use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::Work;
 
 fn run(text: &str, seed: u64) -> StackRaw {
-    run_scenario(&Scenario::parse(text, Path::new(".")).unwrap(), Stack::Wavelane, seed)
+    run_scenario(&Scenario::parse(text, Path::new(".")).unwrap(), Stack::WAVELANE, seed)
 }
 
 fn flow<'a>(raw: &'a StackRaw, name: &str) -> &'a FlowRaw {

@@ -31,7 +31,7 @@ every = "50 ms"
 "#
     );
     let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
-    let raw = run_scenario(&scenario, Stack::Tcp { kind: TcpKind::Cubic, rts: false }, 1);
+    let raw = run_scenario(&scenario, Stack::tcp(TcpKind::Cubic), 1);
     let flow = |name: &str| raw.flows.iter().find(|flow| flow.flow == name).unwrap();
     let longest = flow("ping").probes.iter().filter_map(|p| p.rtt_ns).max().unwrap();
     (longest as f64 / 1e6, flow("copy").octets)

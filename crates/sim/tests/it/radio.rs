@@ -50,7 +50,7 @@ SECOND
         text += &format!("[gateways.{gateway}]\n{knobs}\n");
     }
     let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
-    let raw = run_scenario(&scenario, Stack::Hop2009, 1);
+    let raw = run_scenario(&scenario, Stack::HOP_2009, 1);
     ([raw.flows[0].octets, raw.flows[1].octets], raw)
 }
 
@@ -89,7 +89,7 @@ fn relays_of_a_line_of_hidden_stations_pass_whole_turns() {
     }
     text += "]\n[channels.lana]\npreset = \"ethernet\"\nbetween = [\"x\", \"a\"]\n[channels.land]\npreset = \"ethernet\"\n\
              between = [\"y\", \"d\"]\n[flows.up]\napp = \"upload\"\nfrom = \"x\"\nto = \"y\"\n";
-    let octets = run_scenario(&Scenario::parse(&text, Path::new(".")).unwrap(), Stack::Wavelane, 1).flows[0].octets;
+    let octets = run_scenario(&Scenario::parse(&text, Path::new(".")).unwrap(), Stack::WAVELANE, 1).flows[0].octets;
     assert!(octets * 8 / 12 > 1_850_000, "{octets} octets in 12 s");
 }
 

@@ -138,7 +138,7 @@ fn gateways_carry_a_page_over_a_line() {
                 between = [\"b\", \"s\"]\n[channels.line]\nkind = \"serial\"\npreset = \"null-modem\"\nbetween = [\"a\", \"b\"]\n\
                 [flows.page]\napp = \"download\"\nfrom = \"c\"\nto = \"s\"\nsize = \"100 kB\"\n";
     let scenario = Scenario::parse(text, Path::new(".")).unwrap();
-    let raw = run_scenario(&scenario, Stack::Wavelane, 1);
+    let raw = run_scenario(&scenario, Stack::WAVELANE, 1);
     assert_eq!(raw.flows[0].intact, Some(true), "{:?}", raw.lines);
     let ways: Vec<u64> = raw.ways.iter().map(|way| way.octets).collect();
     assert_eq!(ways, raw.lines.iter().map(|line| line.tally.packet_octets).collect::<Vec<_>>());

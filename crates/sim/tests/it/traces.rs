@@ -75,7 +75,7 @@ to = "{risen} Mbit/s"
 "#
     );
     let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
-    let raw = run_stack(&scenario, Stack::Wavelane, 1, false).unwrap();
+    let raw = run_stack(&scenario, Stack::WAVELANE, 1, false).unwrap();
     let bulk = raw.flows.iter().find(|flow| flow.flow == "bulk").unwrap();
     let window = 10_140_000_000..10_190_000_000;
     let octets: u64 = bulk.arrivals.iter().filter(|(at, _)| window.contains(at)).map(|(_, octets)| octets).sum();

@@ -166,7 +166,7 @@ fn run_some(
 }
 
 fn run_one(scenario: &Scenario, seed: Seed) -> Result<BTreeMap<&'static str, f64>, BackendError> {
-    let stack = scenario.stacks.first().copied().unwrap_or(Stack::Udp);
+    let stack = scenario.stacks.first().copied().unwrap_or(Stack::UDP);
     let mut context = RunContext {
         out: Path::new("."),
         label: String::new(),

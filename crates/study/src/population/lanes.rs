@@ -211,7 +211,7 @@ impl Shelf {
 fn goodput(text: &str, dice: u64, cancelled: &AtomicBool) -> Result<f64, StudyError> {
     let mut scenario = Scenario::parse(text, Path::new("."))?;
     scenario.seed = Seed(dice);
-    let raw = simulate(&scenario, Stack::Wavelane, cancelled)?;
+    let raw = simulate(&scenario, Stack::WAVELANE, cancelled)?;
     let figures = of_run(&scenario, &raw, scenario.seed);
     Ok(short(figures.iter().find_map(|f| f.goodput_bps).unwrap_or(0.0)))
 }

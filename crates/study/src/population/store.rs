@@ -82,7 +82,7 @@ impl Store {
         let mut programs = Vec::new();
         for word in stacks {
             let program = match Stack::from_word(word) {
-                Some(stack @ Stack::Tcp { .. }) => {
+                Some(stack) if stack.is_plain_tcp() => {
                     let raw = simulate(&scenario, stack, cancelled)?;
                     format!("{:?} {:?}", raw.notes, of_run(&scenario, &raw, scenario.seed))
                 }

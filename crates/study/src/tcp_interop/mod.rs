@@ -84,7 +84,7 @@ impl Control {
             Self::Cubic => TcpKind::Cubic,
             Self::Bbr => TcpKind::Bbr,
         };
-        Stack::Tcp { kind, rts: false }
+        Stack::tcp(kind)
     }
     /// Our profile of it: Linux's, without Nagle, and with a receive window of `window` at the most.
     fn config(self, window: Option<u32>) -> Config {
