@@ -280,11 +280,15 @@ fn a_stopped_log_reader_blocks_nothing() {
     let filled = std::thread::spawn(move || filler.write_all(&vec![b'\n'; 65_536]));
     filled.join().unwrap().unwrap();
     let mut a = alone_with("stalled", OwnedFd::from(writer).into());
-    for _ in 0..100 {
+    // As many as a slow machine needs to say more than the queue of lines holds, for the allowance comes back with time.
+    let lost = || a.counter("dropped_log_lines_unwritten") + a.counter("dropped_log_lines_rate") > 0;
+    for _ in 0..1_000 {
         assert_eq!(a.reload(), None);
+        if lost() {
+            break;
+        }
     }
-    let lost = a.counter("dropped_log_lines_unwritten") + a.counter("dropped_log_lines_rate");
-    assert!(lost > 0, "{}", a.status());
+    assert!(lost(), "{}", a.status());
     // It stops although its last words find no room.
     let stopped = now();
     assert_eq!(a.stop(), Some(0));
