@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
 
@@ -61,11 +61,6 @@ fn probe(at: &str, out: &str, more: &[&str]) -> Command {
 fn document(o: &Output) -> Value {
     let err = String::from_utf8_lossy(&o.stderr);
     serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("one JSON document on standard output: {e}\n{err}"))
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real process is given time")]
@@ -221,15 +216,14 @@ fn a_second_vantage_stands_in_the_record() {
 fn control_c_keeps_the_measurements() {
     let server = Server::start("127.0.0.1:0");
     let out = place("cut");
-    let child =
+    let mut child =
         probe(&server.at, &out.display().to_string(), &["--phases", "down", "--seconds", "60"]).spawn().unwrap();
-    pause(3_500);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("download")), "the load never began");
+    // real time: 2 s, of the load, so that there is something to keep
+    pause(2_000);
     interrupt(&child);
-    let cut = now();
     let o = child.wait_with_output().unwrap();
-    // A second on a machine that has nothing else to do.
-    assert!(cut.elapsed() < Duration::from_secs(5), "{:?}", cut.elapsed());
-    println!("ended after {:?}", cut.elapsed());
     assert_eq!(o.status.code(), Some(130));
     let d = document(&o);
     assert_eq!(d["interrupted"], true);
