@@ -84,7 +84,7 @@ impl<H, A> Attempt<H, A> {
 pub(crate) enum Arrival<H> {
     /// It is new: open a flow and call [`Attempts::begin`] with it, or refuse.
     New(H),
-    /// It joins an existing attempt; this older packet is discarded.
+    /// It joins an existing attempt; this packet, the older one or one with another number, is discarded.
     Joined(Option<H>),
     /// The far side has already answered: forward it.
     GoOn(H),
@@ -148,6 +148,10 @@ impl<H, A> Attempts<H, A> {
     /// A SYN arrived and waits as `held`.
     pub(crate) fn arrive(&mut self, now: Instant, syn: Syn, held: H) -> Arrival<H> {
         if let Some(attempt) = self.by_key.get_mut(&(syn.source, syn.target)) {
+            if attempt.stage == Stage::Asked && attempt.held.is_some() && !syn.repeats(&attempt.syn) {
+                // Perhaps forged: who sent the first would not know the answer. It has its chance once that is held no more.
+                return Arrival::Joined(Some(held));
+            }
             attempt.syn = syn;
             attempt.since = now;
             if attempt.stage == Stage::Asked {

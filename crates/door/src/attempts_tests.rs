@@ -53,6 +53,29 @@ fn a_syn_held_too_long_is_dropped_and_its_repeat_joins() {
     assert_eq!(table.take(s.source, s.target), Some((FlowId(7), asked(7), false)));
 }
 
+/// Somebody who knows both ends sends one with another number: the first is what its sender waits for.
+#[test]
+fn a_forged_syn_takes_no_place() {
+    let mut table = Attempts::new(Limits::default());
+    let s = syn(1, 1000, 1);
+    let forged = {
+        let mut p = vec![0u8; 40];
+        (p[0], p[9], p[24], p[32], p[33]) = (0x45, 6, 9, 0x50, 2);
+        p[12..16].copy_from_slice(&[10, 0, 1, 1]);
+        p[16..20].copy_from_slice(&[10, 9, 9, 1]);
+        (p[20..22]).copy_from_slice(&1_000_u16.to_be_bytes());
+        p[23] = 80;
+        Syn::parse(&p).unwrap()
+    };
+    begin(&mut table, at(0), s, 7);
+    assert_eq!(table.arrive(at(100), forged, 70), Arrival::Joined(Some(70)), "it is discarded");
+    assert_eq!(table.arrive(at(1_000), s, 8), Arrival::Joined(Some(7)));
+    // Held no more, a client that began anew has its chance.
+    assert_eq!(table.expire(at(5_000)).0, vec![8]);
+    assert_eq!(table.arrive(at(5_100), forged, 71), Arrival::Joined(None));
+    assert_eq!(table.answered(at(5_200), FlowId(7)), Some(Some(71)));
+}
+
 #[test]
 fn a_refusal_returns_the_syn_and_the_packet() {
     let mut table = Attempts::new(Limits::default());

@@ -302,14 +302,20 @@ impl<E: Engine> Door<E> {
             far.accept(now, flow);
         }
     }
-    /// The same where the other half is a connection of this door too: bytes wait until both halves leave it, by [`Door::join`] or
-    /// [`Door::release`].
+    /// The same where the other half is a connection of this door too: bytes wait until that is there, or both halves leave the door by
+    /// [`Door::join`] or [`Door::release`].
     pub fn answered(&mut self, now: Instant, far: &mut impl FarSide, token: u64) {
         if matches!(self.stage(token), Some(Stage::Connecting(_)))
             && let Some(flow) = self.connections.answered(now, token)
         {
             self.count("connections_made");
             far.accept(now, flow);
+        }
+    }
+    /// The other half of a connection that was [`Door::answered`] is there too: bytes move from now on.
+    pub(crate) fn go_on(&mut self, now: Instant, token: u64) {
+        if self.stage(token) == Some(Stage::Waiting) {
+            self.connections.opened(now, token);
         }
     }
     /// The application's connection was established and its server's is here, the one of the flow that `other` names: the latter leaves

@@ -129,6 +129,10 @@ impl Syn {
             quote,
         })
     }
+    /// Whether it may be a retransmission of an earlier one between the same ends.
+    pub(crate) fn repeats(&self, earlier: &Self) -> bool {
+        self.sequence == earlier.sequence
+    }
     /// The reset a closed port would send (RFC 9293, section 3.10.7.1).
     pub fn reset(&self) -> Refusal {
         let mut tcp = [0; TCP_HEADER];

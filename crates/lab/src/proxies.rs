@@ -66,7 +66,8 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
     let of = |settings: &&GatewaySettings| crossed.iter().any(|node| name(&node) == settings.node);
     for settings in scenario.gateways.iter().filter(of) {
         let lacking = settings.sides.iter().filter_map(|side| side.tcp.as_ref().and_then(lacking));
-        if let Some(key) = lacking.chain(settings.knobs.buffer.map(|_| "buffer".to_owned())).next() {
+        let frozen = settings.sides.iter().filter_map(|side| side.freeze).map(|_| "word of gaps".to_owned());
+        if let Some(key) = frozen.chain(lacking).chain(settings.knobs.buffer.map(|_| "buffer".to_owned())).next() {
             let node = &settings.node;
             return Err(format!("the proxy on '{node}' is wavelaned, which has no {key}: run it with --on sim"));
         }

@@ -5,12 +5,12 @@ use crate::words::CONTROLS;
 use crate::write::text;
 use crate::{ScenarioError, Value, word};
 use core::fmt::Write;
-use wavelane_settings::{File, GATEWAY, TCP};
+use wavelane_settings::{Bounds, File, Freeze, GATEWAY, Setting, TCP};
 
 /// Most sides of a proxy.
 const SIDES_MAX: usize = 64;
 /// Keys of a side.
-const SIDE_KEYS: &[&str] = &["nodes", "congestion", "tcp"];
+const SIDE_KEYS: &[&str] = &["nodes", "congestion", "freeze", "tcp"];
 
 /// Reads `[gateways.NAME]`.
 pub(crate) fn settings(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<GatewaySettings, ScenarioError> {
@@ -47,8 +47,9 @@ fn side(nodes: &[Node], value: &Value<'_>) -> Result<ProxySide, ScenarioError> {
     }
     let congestion =
         table.get("congestion").map(|v| word(&v, "congestion control", CONTROLS, "\"bbr\"")).transpose()?;
+    let freeze = table.get("freeze").map(|value| Freeze::read(&value, &Bounds::NONE)).transpose()?;
     let tcp = table.get("tcp").map(|value| crate::parse_tcp::knobs(&value)).transpose()?;
-    Ok(ProxySide { nodes: names, congestion, tcp })
+    Ok(ProxySide { nodes: names, congestion, freeze, tcp })
 }
 
 /// Writes one side, inline.
@@ -57,6 +58,9 @@ fn write_side(side: &ProxySide) -> String {
     let mut out = format!("{{ nodes = [{}]", names.join(", "));
     if let Some(kind) = side.congestion {
         let _ = write!(out, ", congestion = {}", text(kind.word()));
+    }
+    if let Some(freeze) = &side.freeze {
+        let _ = write!(out, ", freeze = {}", freeze.toml());
     }
     if let Some(tcp) = &side.tcp {
         let turned = TCP.turned(File::Scenario, tcp);
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn knobs_are_read_and_written_and_the_others_keep_their_defaults() {
         let text = "[gateways.b]\nbackpressure = \"limit-2\"\nmicro-blocks = false\nblock-loss = \"1/10\"\ncache = \"0 B\"\n\
-             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"\noverhear = true\nbuffer = \"64 KiB\"\nsides = [{ nodes = [\"a\"], congestion = \"bbr\", tcp = { ack-every = 3, quick-acks = 0, rto-max = \"1 s\" } }, { nodes = [\"b\"] }]";
+             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"\noverhear = true\nbuffer = \"64 KiB\"\nsides = [{ nodes = [\"a\"], congestion = \"bbr\", freeze = \"three\", tcp = { ack-every = 3, quick-acks = 0, rto-max = \"1 s\" } }, { nodes = [\"b\"] }]";
         let scenario = parse(text).expect("sound");
         let GatewaySettings { node, knobs, sides } = &scenario.gateways[0];
         let first = (node.as_str(), knobs.backpressure, knobs.micro_blocks);
@@ -122,6 +126,7 @@ mod tests {
         let tcp = sides[0].tcp.as_ref().expect("turned");
         let turned = (tcp.ack_every, tcp.quick_acks, tcp.rto_max, sides[0].congestion);
         assert_eq!(turned, (Some(3), Some(0), Some(Span::from_secs(1)), Some(TcpKind::Bbr)));
+        assert_eq!(sides[0].freeze, Some(Freeze::Three));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
         assert_eq!(parse("[gateways.a]").expect("sound").gateways[0].knobs, GatewayKnobs::default());
     }
@@ -140,6 +145,7 @@ mod tests {
             ("[gateways.a]\nsides = [{ nodes = [\"c\"] }]", "no node 'c'"),
             ("[gateways.a]\nsides = [{ congestion = \"bbr\" }]", "nodes"),
             ("[gateways.a]\nsides = [{ nodes = [\"b\"], tcp = { ack-every = 0 } }]", "must lie between 1 and 1000"),
+            ("[gateways.a]\nsides = [{ nodes = [\"b\"], freeze = \"two\" }]", "unknown"),
             ("[gateways.a]\nseal = true", "seal"),
             ("[gateways.a]\nseal = \"hop\"", "end-to-end"),
         ] {

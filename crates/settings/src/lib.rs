@@ -18,7 +18,7 @@ pub use gateway::{Backpressure, GATEWAY, GatewayKnobs, Preset, RadioLanes, Seal,
 pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds};
 pub use lane::{Choice, LANE, LINK, LaneKnobs, LinkKnobs, PEER, PeerKnobs, START_RATE, START_RATE_MIN};
 pub use table::{Table, Value, line_of};
-pub use tcp::{Lacking, PROXY, ProxyKnobs, SIDE, SideKnobs, TCP, TcpKnobs, TcpProfile};
+pub use tcp::{Freeze, PROXY, ProxyKnobs, SIDE, SideKnobs, TCP, TcpKnobs, TcpProfile};
 pub use values::{Number, OrOff, Setting, look_up, text, unit, word, word_of};
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! What TCP is told: `[tcp]` of scenarios and the sides of proxies.
 
-use crate::error::FileError;
 use crate::gateway::{DAEMON, SCENARIO};
 use crate::knob::{Bounds, Group, Knob};
-use crate::table::Value;
 use crate::values::Setting;
 use wavelane_base::{Octets, Span};
 
@@ -77,14 +75,17 @@ pub const TCP: Group<TcpKnobs> = Group(&[
     Knob { name: "limited-transmit", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.limited_transmit, default: "", says: "RFC 3042" },
 ]);
 
-/// What a proxy of this version cannot be told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lacking;
+/// How a sender that was told to stop before a gap is told to go on after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freeze {
+    /// By one acknowledgement, with a window: it has the congestion window that it had.
+    One,
+    /// By that and three more, which it takes for a loss: it retransmits at once what the gap may have taken, with half of that.
+    Three,
+}
 
-impl Setting for Lacking {
-    fn read(value: &Value<'_>, _: &Bounds) -> Result<Self, FileError> {
-        Err(value.impossible(format!("{} is not in this version of wavelaned: remove it", value.path)))
-    }
+impl Setting for Freeze {
+    const WORDS: &'static [(&'static str, Self)] = &[("one", Self::One), ("three", Self::Three)];
 }
 
 /// The settings of one side of a proxy; what is not set keeps the engine's.
@@ -96,7 +97,7 @@ pub struct SideKnobs {
     pub tcp: TcpKnobs,
     pub high: Option<Octets>,
     pub low: Option<Octets>,
-    pub lacking: Option<Lacking>,
+    pub freeze: Option<Freeze>,
 }
 
 /// Their declarations, in the order in which the guide has them.
@@ -120,7 +121,8 @@ pub const SIDE: Group<SideKnobs> = Group(&[
     Knob { name: "probe", stands: DAEMON, bounds: PROBES, field: |k| &mut k.tcp.probe, default: "200 ms", says: "while nothing is heard from there, how often to try; windows are kept" },
     Knob { name: "high", stands: DAEMON, bounds: WAITING, field: |k| &mut k.high, default: "128 KiB", says: "most that waits to be sent there, of a connection" },
     Knob { name: "low", stands: DAEMON, bounds: WAITING, field: |k| &mut k.low, default: "3/4 of `high`", says: "at which more is taken again" },
-    Knob { name: "freeze", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.lacking, default: "", says: "" },
+    Knob { name: "freeze", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.freeze, default: "none",
+        says: "who sends from there is told a window of 0 ahead of a gap, and after it one acknowledgement, or `three` more for a loss" },
 ]);
 
 /// The settings of a proxy.

@@ -1,9 +1,10 @@
 //! A gateway's door on a TCP of its own, and such a door without a link: a split proxy, part of a host.
 
+use crate::clock::NodeClock;
 use crate::node::{Moment, Outgoing};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
-use wavelane_base::{Entropy, Instant, IpPrefix, Wakeup};
+use wavelane_base::{Entropy, Instant, IpPrefix, Span, Wakeup};
 use wavelane_door::{FarSide, OwnDoor, POOL_DEFAULT, Pair, PairConfig, pool_parts};
 use wavelane_wire::ip::Ipv4;
 use wavelane_wire::tcp::PROTOCOL_TCP;
@@ -103,13 +104,18 @@ pub struct ProxyConfig {
     pub towards: Vec<(IpPrefix, wavelane_tcp::Config)>,
     /// What waits between the two halves of connections.
     pub pair: PairConfig,
+    /// Outages of its channels, in order: from when on and until when. It is told of each [`GAP_AHEAD`] before.
+    pub gaps: Vec<(Instant, Instant)>,
 }
+
+/// How long before a gap those who send are told to stop: until then what is on its way has arrived, and the answers to it, over round trips of up to 0.2 s.
+const GAP_AHEAD: Span = Span::from_millis(500);
 
 impl ProxyConfig {
     /// One TCP on both sides.
     pub fn new(tcp: wavelane_tcp::Config) -> Self {
         let pair = PairConfig { pool: pool_parts(POOL_DEFAULT).0, ..PairConfig::default() };
-        Self { tcp, towards: Vec::new(), pair }
+        Self { tcp, towards: Vec::new(), pair, gaps: Vec::new() }
     }
 }
 
@@ -117,15 +123,28 @@ impl ProxyConfig {
 pub(crate) struct Proxy {
     door: OwnDoor,
     pair: Pair,
+    /// When a gap is near, and when it is over, on the node's clock.
+    gaps: VecDeque<(Instant, bool)>,
     buffer: Vec<u8>,
 }
 
 impl Proxy {
-    pub(crate) fn new(local: Instant, address: Ipv4Addr, config: ProxyConfig, entropy: Entropy) -> Self {
+    pub(crate) fn new(
+        clock: &NodeClock,
+        now: Instant,
+        address: Ipv4Addr,
+        config: ProxyConfig,
+        entropy: Entropy,
+    ) -> Self {
+        let local = clock.local(now);
+        let ends = |(from, until): &(Instant, Instant)| {
+            [(Instant::ZERO + from.since(Instant::ZERO + GAP_AHEAD), true), (*until, false)]
+        };
+        let gaps = config.gaps.iter().flat_map(ends).map(|(at, is_near)| (clock.local(at), is_near)).collect();
         let mut door = OwnDoor::of_proxy(local, address.into(), &config.tcp, config.towards, entropy);
         // As the daemon's: what a reader that stopped will not take is left to others.
         door.set_memory_max(pool_parts(POOL_DEFAULT).1);
-        Self { door, pair: Pair::new(config.pair), buffer: vec![0; PACKET_ROOM] }
+        Self { door, pair: Pair::new(config.pair), gaps, buffer: vec![0; PACKET_ROOM] }
     }
     /// Whether a packet that crosses the node is the proxy's.
     pub(crate) fn takes(&self, ip: &Ipv4<'_>, packet: &[u8]) -> bool {
@@ -137,6 +156,10 @@ impl Proxy {
     }
     pub(crate) fn handle_timeout(&mut self, local: Instant) {
         self.door.handle_timeout(local, &mut self.pair);
+        while let Some((_, is_near)) = self.gaps.front().copied().filter(|(at, _)| *at <= local) {
+            self.gaps.pop_front();
+            self.door.note_gap(is_near);
+        }
     }
     /// Lets it move bytes and hands out its packets. Returns whether anything changed.
     pub(crate) fn serve(
@@ -160,6 +183,7 @@ impl Proxy {
         wake(&mut self.door, &mut self.pair, wakeup, now, woken, name)
     }
     pub(crate) fn poll_timeout(&self) -> Option<Wakeup> {
-        self.door.poll_timeout()
+        let gap = self.gaps.front().map(|(at, _)| Wakeup { at: *at, cause: "proxy: a gap" });
+        Wakeup::earliest(self.door.poll_timeout(), gap)
     }
 }

@@ -60,7 +60,7 @@ impl HostNode {
     /// Splits the TCP that crosses it from now on.
     pub(crate) fn split(&mut self, now: Instant, config: ProxyConfig, seed: Seed) {
         let entropy = seed.entropy(&format!("node {} / door 0", self.name));
-        self.proxy = Some(Box::new(Proxy::new(self.clock.local(now), self.address, config, entropy)));
+        self.proxy = Some(Box::new(Proxy::new(&self.clock, now, self.address, config, entropy)));
     }
     /// Lets the proxy move bytes and hands out its packets.
     fn serve_proxy(&mut self, local: Instant, moment: &mut Moment<'_>) -> bool {

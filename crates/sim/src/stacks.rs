@@ -2,8 +2,9 @@
 
 use crate::door::ProxyConfig;
 use crate::wiring::Shape;
+use wavelane_base::Instant;
 use wavelane_run::Treatment;
-use wavelane_scenario::{Family, GatewaySettings, Scenario, Stack, StackOption, TcpKind};
+use wavelane_scenario::{Direction, Family, GatewaySettings, Scenario, Stack, StackOption, TcpKind};
 use wavelane_settings::{TcpKnobs, TcpProfile};
 use wavelane_tcp::{Config, CongestionControl};
 
@@ -71,6 +72,16 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
     .turned(knobs)
 }
 
+/// The outages of a node's channels, as the file has them from the start.
+fn gaps(scenario: &Scenario, node: &str) -> Vec<(Instant, Instant)> {
+    let own = scenario.channels.iter().filter(|channel| channel.between.iter().any(|end| end == node));
+    let ways = own.flat_map(|channel| [Direction::Forward, Direction::Reverse].map(|way| channel.direction(way)));
+    let mut all: Vec<(Instant, Instant)> = ways.flatten().flat_map(|way| way.outages.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// The proxy on a gateway with these knobs, if it has any, under a stack that splits TCP with `kind`.
 pub(crate) fn proxy(
     shape: &Shape<'_>,
@@ -86,8 +97,12 @@ pub(crate) fn proxy(
     }
     for side in &settings.sides {
         let of_side = tcp(side.congestion.unwrap_or(kind), side.tcp.as_ref().unwrap_or(of_endpoints), needed);
+        let of_side = Config { freeze: side.freeze, ..of_side };
         let nodes = side.nodes.iter().filter_map(|name| shape.node(name));
         config.towards.extend(nodes.map(|node| (shape.prefix(node), of_side.clone())));
+    }
+    if settings.sides.iter().any(|side| side.freeze.is_some()) {
+        config.gaps = gaps(shape.scenario, &settings.node);
     }
     config
 }

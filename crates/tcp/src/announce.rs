@@ -20,6 +20,9 @@ impl Receiver {
     }
     /// Announces a window and returns it, in bytes.
     pub(super) fn announce(&mut self) -> u64 {
+        if self.frozen {
+            return 0;
+        }
         self.edge = self.next_edge();
         self.edge - self.next
     }

@@ -2,7 +2,7 @@
 
 use crate::quirks::Quirks;
 use wavelane_base::{Octets, Span};
-use wavelane_settings::TcpKnobs;
+use wavelane_settings::{Freeze, TcpKnobs};
 
 /// Which algorithm sets the congestion window. A closed list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,6 +114,8 @@ pub struct Config {
     /// While nothing is heard from a side ([`crate::Host::set_towards`]), how often one connection there retransmits; with the first answer
     /// all go on at once, with the windows they had. `None` treats an outage as congestion.
     pub probe: Option<Span>,
+    /// Ahead of a gap ([`crate::Host::freeze`]) the peer is told a window of 0, and after it this. `None` does nothing.
+    pub freeze: Option<Freeze>,
     /// Timeouts in a row after which an unanswered SYN is given up.
     pub syn_retries: u32,
     /// Timeouts in a row after which unanswered data is given up. Zero-window probes that are answered never count.
@@ -174,6 +176,7 @@ impl Default for Config {
             rto_max: Span::from_secs(120),
             rto_tick: Span::from_nanos(1),
             probe: None,
+            freeze: None,
             syn_retries: 6,
             data_retries: 15,
             delayed_ack_count: 2,

@@ -7,6 +7,7 @@ use super::send::{Counters, Phase, Sender};
 use super::state::ConnectionState;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, ReadOutcome, Span, Wakeup};
+use wavelane_settings::Freeze;
 
 /// A send buffer holds so many times what is on its way, or ...
 const SEND_WINDOWS: usize = 4;
@@ -16,6 +17,8 @@ const SEND_FIRST: usize = 64 << 10;
 const CHALLENGES_MAX: u32 = 10;
 const CHALLENGE_TIME: Span = Span::from_secs(5);
 
+/// Duplicates of an acknowledgement that tell of a loss (RFC 5681, section 3.2).
+const DUPLICATES: u32 = 3;
 /// How much longer IPv6's header is than IPv4's.
 const IPV6_LONGER: u16 = 20;
 
@@ -221,6 +224,21 @@ impl Connection {
     /// See [`super::Host::set_receive_buffer`].
     pub fn set_receive_buffer(&mut self, octets: usize) {
         self.receiver.resize(octets);
+    }
+
+    /// A gap is near: see [`Config::freeze`].
+    pub(super) fn freeze(&mut self) {
+        if self.config.freeze.is_some() && self.state.receives() && !self.receiver.frozen {
+            self.receiver.frozen = true;
+            self.receiver.owe();
+        }
+    }
+    /// It is over.
+    pub(super) fn thaw(&mut self) {
+        if std::mem::take(&mut self.receiver.frozen) && self.state.receives() {
+            let more = if self.config.freeze == Some(Freeze::Three) { DUPLICATES } else { 0 };
+            (0..=more).for_each(|_| self.receiver.owe());
+        }
     }
 
     /// Accepts as many bytes as there is room for; fewer than all means wait for [`TcpEvent::Writable`].

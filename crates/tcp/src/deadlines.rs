@@ -114,6 +114,7 @@ impl Sender {
             Phase::Loss(_) => self.retries == 0,
         };
         self.retries += 1;
+        self.tries = self.probes;
         // From then on that is known without having been called.
         self.called_back &= self.retries < OUTAGE_TIMEOUTS;
         self.counters.timeouts += 1;
@@ -157,17 +158,18 @@ impl Sender {
         })
     }
 
-    /// It became the one that tries: not later than a try from now.
-    pub(super) fn hasten_probe(&mut self, now: Instant) {
-        if self.probes && !self.board.is_empty() {
+    /// Whether it is the one that tries now: then not later than a try from now, and once another has its turn in its own time.
+    pub(super) fn set_probes(&mut self, now: Instant, probes: bool) {
+        let before = std::mem::replace(&mut self.probes, probes);
+        if !self.board.is_empty() && (probes || before) {
             let at = now + self.patience(now);
-            self.rto_at = self.rto_at.map(|before| before.min(at));
+            self.rto_at = self.rto_at.map(|before| if probes { before.min(at) } else { at });
         }
     }
 
     /// Whether what is sent now only asks for an answer: most tries of an outage are in vain.
     pub(super) fn is_try(&self) -> bool {
-        self.probes && self.retries >= OUTAGE_TIMEOUTS && !self.called_back
+        self.tries && self.retries >= OUTAGE_TIMEOUTS && !self.called_back
     }
 
     /// Its side is heard again after a silence: retransmits at once, whatever the back-off (RFC 6069 does so for one timeout more). One that

@@ -3,12 +3,14 @@
 use super::config::Config;
 use super::connection::{Connection, Status, TcpEvent};
 use super::numbers::Numbering;
+use super::receive::Receiver;
+use super::silence::{Silence, Whose};
 use super::state::ConnectionState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 use wavelane_base::{
-    Class, Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, ReadOutcome, Span, Streams, Transmit, Wakeup,
+    Class, Entropy, FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
 };
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
@@ -17,10 +19,6 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 const CONNECTIONS_MAX: usize = 65_536;
 /// Most half-open connections; one more ends the oldest, which nobody answered for longest.
 pub(crate) const HALF_OPEN_MAX: usize = 1_024;
-/// Addresses of a side, out while others of it are heard, of which one connection each tries often: 0.2 Mbit/s of small segments.
-const PROBED_MAX: usize = 64;
-/// No configuration tries sooner in an outage: the least that `probe` of a side may say.
-const PROBE_LEAST: Span = Span::from_millis(50);
 /// SYN-ACKs that a transparent host repeats: 15 s in all.
 const SYN_ACK_RETRIES: u32 = 3;
 /// Most queued resets for segments without a connection; further ones are not sent.
@@ -77,16 +75,6 @@ pub fn memory_own<'a>(configs: impl IntoIterator<Item = &'a Config>) -> usize {
 /// A direction of a connection may hold this part of what is left: one alone, a fifth of all.
 pub const MEMORY_SHARE: usize = 4;
 
-/// An address of which nothing is heard, or of which at least not all connections are.
-struct Quiet {
-    /// Connections there that are silent.
-    flows: BTreeSet<FlowId>,
-    /// When the first of them was found so.
-    since: Instant,
-    /// When the address was last heard, at the earliest then.
-    heard: Instant,
-}
-
 /// A host with addresses of either version of IP.
 pub struct Host {
     config: Config,
@@ -97,10 +85,8 @@ pub struct Host {
     transparent: bool,
     /// What is otherwise for connections that others open.
     of_callers: Option<fn(Config) -> Config>,
-    /// Connections in an outage, by their side's place in `towards` and their remote address, at most as many as there are.
-    silent: BTreeMap<usize, BTreeMap<IpAddr, Quiet>>,
-    /// When each side was last heard.
-    heard: BTreeMap<usize, Instant>,
+    /// Connections in an outage, by their side's place in `towards` and their remote address.
+    silence: Silence,
     /// Those in TIME-WAIT in the order in which they came to it, and others among them that are gone.
     lingering: VecDeque<FlowId>,
     /// Configurations for connections with remote addresses in a network; the first that holds an address counts.
@@ -135,8 +121,7 @@ impl Host {
             listening: BTreeMap::new(),
             transparent: false,
             of_callers: None,
-            silent: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            silence: Silence::default(),
             lingering: VecDeque::new(),
             towards: Vec::new(),
             connections: BTreeMap::new(),
@@ -177,11 +162,28 @@ impl Host {
     fn side_of(&self, remote: IpAddr) -> usize {
         self.towards.iter().position(|(network, _)| network.contains(remote)).unwrap_or(usize::MAX)
     }
+    fn whose(&self, flow: FlowId) -> Option<Whose> {
+        let remote = self.connection(flow)?.addresses().1.ip();
+        Some(Whose { flow, side: self.side_of(remote), remote })
+    }
     /// A side may be heard again, or all, as when a link came up: connections in an outage try at once.
     pub fn call_back(&mut self, now: Instant) {
-        for (side, addresses) in std::mem::take(&mut self.silent) {
-            self.heard.insert(side, now);
-            self.go_on(now, addresses.into_values().flat_map(|quiet| quiet.flows).collect());
+        let flows = self.silence.call_back(now);
+        self.go_on(now, flows);
+    }
+    /// A gap is near: whoever sends to a connection that knows of gaps ([`Config::freeze`]) is told to stop, until [`Host::thaw`].
+    pub fn freeze(&mut self) {
+        self.of_all(Connection::freeze);
+    }
+    /// It is over.
+    pub fn thaw(&mut self) {
+        self.of_all(Connection::thaw);
+    }
+    fn of_all(&mut self, action: fn(&mut Connection)) {
+        let knows = |held: &Held| held.connection.config.freeze.is_some();
+        let flows = self.connections.iter().filter(|(_, held)| knows(held)).map(|(flow, _)| *flow);
+        for flow in flows.collect::<Vec<_>>() {
+            self.at(flow, action);
         }
     }
     fn go_on(&mut self, now: Instant, flows: Vec<FlowId>) {
@@ -194,79 +196,39 @@ impl Host {
     /// those there do.
     fn hear(&mut self, now: Instant, remote: IpAddr) {
         let side = self.side_of(remote);
-        let before = self.heard.insert(side, now);
-        let Some(addresses) = self.silent.get_mut(&side) else { return };
-        let of_side = before.map_or(Span::MAX, |before| now.since(before));
-        let own = addresses.get_mut(&remote).map(|quiet| now.since(std::mem::replace(&mut quiet.heard, now)));
-        let of_address = own.unwrap_or(Span::ZERO);
-        // Of those heard all the time none is out: a connection that does not answer is gone by itself. However many those are, that
-        // costs two comparisons.
-        if of_side.max(of_address) < PROBE_LEAST {
-            return;
+        let Some((mut flows, side_was_out)) = self.silence.hear(now, side, remote) else { return };
+        let probe = |flow: FlowId| self.connection(flow).and_then(|connection| connection.config.probe);
+        flows.retain(|(flow, out)| probe(*flow).is_some_and(|probe| *out >= probe));
+        if side_was_out {
+            // One of each of the others tries by itself now.
+            self.silence.probers(side).into_iter().for_each(|flow| self.note_silence(now, flow));
         }
-        let Some(addresses) = self.silent.get(&side) else { return };
-        let calls = |flow: &FlowId, after: Span| {
-            let probe = self.connection(*flow).and_then(|connection| connection.config.probe);
-            probe.is_some_and(|probe| after >= probe)
-        };
-        // Whoever was silent while others of the side were heard is out for another reason.
-        let out_for = |address: &IpAddr, quiet: &Quiet| {
-            let with_side = if before.is_none_or(|before| quiet.since >= before) { of_side } else { Span::ZERO };
-            if *address == remote { with_side.max(of_address) } else { with_side }
-        };
-        let outs = addresses.iter().map(|(address, quiet)| (out_for(address, quiet), &quiet.flows));
-        let flows = outs.flat_map(|(after, flows)| flows.iter().filter(move |flow| calls(flow, after)));
-        let flows: Vec<FlowId> = flows.copied().collect();
-        // One of each of the others tries by itself now.
-        let firsts = addresses.values().take(PROBED_MAX).filter_map(|quiet| quiet.flows.first());
-        let firsts: Vec<FlowId> = firsts.copied().filter(|_| of_side >= PROBE_LEAST).collect();
-        firsts.into_iter().for_each(|flow| self.note_silence(now, flow));
-        self.go_on(now, flows);
+        self.go_on(now, flows.into_iter().map(|(flow, _)| flow).collect());
     }
-    /// Keeps account of a connection whose timers or segments may have begun or ended its silence. Of a side that is out the oldest of one
-    /// address tries; of a side that is heard, the oldest of each address that is not.
+    /// Keeps account of a connection whose timers or segments may have begun or ended its silence.
     fn note_silence(&mut self, now: Instant, flow: FlowId) {
         let Some(connection) = self.connection(flow) else { return };
-        let (silent, remote) = (connection.is_silent(), connection.addresses().1.ip());
-        if !silent && self.silent.is_empty() {
+        let (silent, probe) = (connection.is_silent(), connection.config.probe);
+        if !silent && self.silence.is_empty() {
             return;
         }
-        let side = self.side_of(remote);
-        let mut quiet_for = Span::ZERO;
-        let (mut first, mut leads, mut known) = (false, false, false);
-        if silent {
-            let addresses = self.silent.entry(side).or_default();
-            let quiet =
-                addresses.entry(remote).or_insert_with(|| Quiet { flows: BTreeSet::new(), since: now, heard: now });
-            quiet.flows.insert(flow);
-            quiet_for = now.since(quiet.heard);
-            first = quiet.flows.first() == Some(&flow) && addresses.keys().take(PROBED_MAX).any(|a| *a == remote);
-            leads = addresses.keys().next() == Some(&remote);
-        } else {
-            known = self.end_silence(side, remote, flow);
-        }
-        if known || silent {
-            let side_quiet_for = self.heard.get(&side).map_or(Span::MAX, |heard| now.since(*heard));
-            self.at(flow, |connection| {
-                let out = |quiet_for: Span| connection.config.probe.is_some_and(|probe| quiet_for >= probe);
-                let tries = if out(side_quiet_for) { leads } else { out(quiet_for) };
-                connection.sender.probes = silent && first && tries;
-                connection.sender.hasten_probe(now);
-            });
+        let Some(whose) = self.whose(flow) else { return };
+        if let Some(probe) = probe.filter(|_| silent) {
+            self.silence.enter(now, whose);
+            let tries = self.silence.tries(now, whose, probe);
+            self.at(flow, |connection| connection.sender.set_probes(now, tries));
+        } else if let Some(next) = self.silence.leave(whose) {
+            self.at(flow, |connection| connection.sender.probes = false);
+            next.into_iter().for_each(|next| self.note_silence(now, next));
         }
     }
-    /// Returns whether it was silent.
-    fn end_silence(&mut self, side: usize, remote: IpAddr, flow: FlowId) -> bool {
-        let Some(addresses) = self.silent.get_mut(&side) else { return false };
-        let Some(quiet) = addresses.get_mut(&remote) else { return false };
-        let known = quiet.flows.remove(&flow);
-        if quiet.flows.is_empty() {
-            addresses.remove(&remote);
+    /// Whoever has tried in vain lets the next one try.
+    fn pass_on(&mut self, now: Instant, flow: FlowId) {
+        let probe = self.connection(flow).and_then(|connection| connection.config.probe);
+        if let (Some(whose), Some(probe)) = (self.whose(flow), probe) {
+            let next = self.silence.pass_on(now, whose, probe);
+            next.into_iter().filter(|next| *next != flow).for_each(|next| self.note_silence(now, next));
         }
-        if addresses.is_empty() {
-            self.silent.remove(&side);
-        }
-        known
     }
     fn config_towards(&self, remote: IpAddr) -> &Config {
         self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
@@ -332,6 +294,31 @@ impl Host {
         let numbers = self.numbering.of(now, local, remote);
         let connection = Connection::connect(now, config, local, remote, numbers);
         Ok(self.insert(connection))
+    }
+
+    /// The same as [`Host::connect`], with a window of at most `octets` until [`Host::open_window`].
+    ///
+    /// # Errors
+    /// [`HostError`] if the pair of addresses is in use or the host is full.
+    pub fn connect_within(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        octets: usize,
+    ) -> Result<FlowId, HostError> {
+        let flow = self.connect(now, local, remote)?;
+        if let Some(held) = self.connections.get_mut(&flow) {
+            held.connection.receiver.limit = held.connection.receiver.limit.min(octets);
+        }
+        Ok(flow)
+    }
+    /// See [`Host::connect_within`].
+    pub fn open_window(&mut self, flow: FlowId) {
+        self.at(flow, |connection| {
+            let limit = Receiver::first_limit(&connection.config);
+            connection.receiver.limit = connection.receiver.limit.max(limit);
+        });
     }
 
     /// A connection's view of itself.
@@ -446,9 +433,9 @@ impl Host {
         }
         let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
         self.memory -= connection.held();
-        if !self.silent.is_empty() {
+        if !self.silence.is_empty() {
             let remote = connection.addresses().1.ip();
-            self.end_silence(self.side_of(remote), remote, flow);
+            self.silence.leave(Whose { flow, side: self.side_of(remote), remote });
         }
         while self.lingering.front().is_some_and(|flow| !self.connections.contains_key(flow)) {
             self.lingering.pop_front();
@@ -494,7 +481,7 @@ impl Host {
                     connection.handle_segment(now, segment);
                     heard
                 });
-                if !self.silent.is_empty() || self.connection(flow).is_some_and(|c| c.config.probe.is_some()) {
+                if !self.silence.is_empty() || self.connection(flow).is_some_and(|c| c.config.probe.is_some()) {
                     self.note_silence(now, flow);
                     if heard == Some(true) {
                         self.hear(now, segment.source.ip());
@@ -589,7 +576,14 @@ impl Machine for Host {
             if let Some(held) = self.connections.get_mut(&flow) {
                 held.armed = None;
             }
-            self.at(flow, |connection| connection.handle_timeout(now));
+            let has_tried = self.at(flow, |connection| {
+                let before = connection.sender.retries;
+                connection.handle_timeout(now);
+                connection.sender.probes && connection.sender.retries > before
+            });
+            if has_tried == Some(true) {
+                self.pass_on(now, flow);
+            }
             self.note_silence(now, flow);
             self.forget(flow);
         }

@@ -3,7 +3,7 @@
 //! Reading order: [`Config`] (the knobs), [`ConnectionState`], [`Connection`] (one connection as a plain struct), then its parts:
 //! `opening`, `arrive` (what a segment does) and `transmit` (what is sent); the sender in `send`, `burst`, `usage`, `acked`,
 //! `deadlines`, `recovery`, `undo` and `congestion`; `receive`, `compression` and `announce`; `persist`, `pmtu`, `numbers`;
-//! and [`Host`], which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
+//! and [`Host`], which holds many connections, knows their outages (`silence`) and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
 #![forbid(unsafe_code)]
 
 mod acked;
@@ -28,6 +28,7 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 mod send;
+mod silence;
 mod state;
 mod transmit;
 mod undo;

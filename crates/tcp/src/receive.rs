@@ -50,6 +50,8 @@ pub(super) struct Receiver {
     pub(super) round_trip: (Option<Span>, u32),
     /// The announced right edge; never moved left.
     pub(super) edge: u64,
+    /// A window of 0 is announced, whatever there is room for; what lies below the edge is still taken.
+    pub(super) frozen: bool,
     pub(super) shift: u8,
     pub(super) mss: usize,
     count: u32,
@@ -88,8 +90,12 @@ pub(super) struct Took {
 }
 
 impl Receiver {
+    /// The first window that a configuration announces.
+    pub(super) fn first_limit(config: &Config) -> usize {
+        config.receive_window_initial.unwrap_or(usize::MAX).min(config.receive_buffer)
+    }
     pub(super) fn new(config: &Config, now: Instant) -> Self {
-        let limit = config.receive_window_initial.unwrap_or(usize::MAX).min(config.receive_buffer);
+        let limit = Self::first_limit(config);
         let needed = (WINDOW_BITS..).take_while(|bits| config.receive_buffer >> bits > 0).count() as u8;
         Self {
             ring: VecDeque::new(),
@@ -106,6 +112,7 @@ impl Receiver {
             per_round: INITIAL_SEGMENTS * usize::from(config.mss),
             round_trip: (None, 0),
             edge: 0,
+            frozen: false,
             shift: if config.window_scale { needed.min(WINDOW_SCALE_MAX) } else { 0 },
             mss: usize::from(config.mss),
             count: config.delayed_ack_count.max(1),
@@ -378,7 +385,12 @@ impl Receiver {
         let opened = self.next_edge() - self.edge;
         let most = self.most();
         let half_shut = self.edge - self.next < most as u64 / 2;
-        if n > 0 && self.fin.is_none() && half_shut && opened as usize >= (2 * self.mss).min(most / 2).max(1) {
+        if n > 0
+            && self.fin.is_none()
+            && !self.frozen
+            && half_shut
+            && opened as usize >= (2 * self.mss).min(most / 2).max(1)
+        {
             self.owed = self.owed.max(1);
         }
         let wanted = self.ack_when_read && self.pushed && !self.answers;

@@ -126,6 +126,8 @@ pub(super) struct Sender {
     pub(super) silent_since: Instant,
     /// See [`Config::probe`]: it is the one that tries, and the controller before the outage.
     pub(super) probes: bool,
+    /// It was when its timeout last ran out.
+    pub(super) tries: bool,
     pub(super) prior: Option<Algorithm>,
     /// Its side was silent and is heard again.
     pub(super) called_back: bool,
@@ -190,6 +192,7 @@ impl Sender {
             retries: 0,
             silent_since: Instant::ZERO,
             probes: false,
+            tries: false,
             prior: None,
             called_back: false,
             only_tries: 0,

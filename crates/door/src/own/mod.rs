@@ -27,6 +27,9 @@ const SOCKET_BUFFER: usize = 256 << 10;
 const NOT_SENT_MAX: usize = 64 << 10;
 /// Initial and maximum receive buffer.
 const ROOMS: Rooms = Rooms { first: 128 << 10, most: 2 * SOCKET_BUFFER };
+/// What a proxy lets a server send to a client that has not completed its handshake: one that speaks first would fill a buffer for each of
+/// those who never do. An initial window (RFC 6928).
+const HELD_WINDOW: usize = 16 << 10;
 /// Interval of checks for SYNs held too long and connects given up.
 const TICK: Span = Span::from_millis(50);
 /// Most refusals that wait to be sent; further ones are dropped.
@@ -109,7 +112,11 @@ impl Engine for Own {
         if from.is_none() {
             self.next_port = local.port().checked_add(1).unwrap_or(*PORTS.start());
         }
-        self.host.connect(now, local, target).map_err(|_| Reason::NoRoom)
+        let opened = match from {
+            Some(_) => self.host.connect_within(now, local, target, HELD_WINDOW),
+            None => self.host.connect(now, local, target),
+        };
+        opened.map_err(|_| Reason::NoRoom)
     }
     fn reset(&mut self, now: Instant, token: u64, (): ()) {
         self.host.reset(now, FlowId(token));
@@ -199,6 +206,11 @@ impl Door<Own> {
     /// A link came up: connections in an outage try at once. Call [`OwnDoor::service`] afterwards.
     pub fn call_back(&mut self, now: Instant) {
         self.engine.host.call_back(now);
+    }
+
+    /// A gap of the links is near, or over: see [`Host::freeze`]. Take the packets afterwards.
+    pub fn note_gap(&mut self, is_near: bool) {
+        if is_near { self.engine.host.freeze() } else { self.engine.host.thaw() }
     }
 
     /// One of the door's connections, as its TCP sees it.
@@ -352,14 +364,29 @@ impl Door<Own> {
         acted
     }
 
+    /// The application of a proxy's connection is there: what its server sends is taken from now on.
+    fn open_server(&mut self, now: Instant, (source, target): (SocketAddr, SocketAddr)) {
+        if let Some(server) = self.engine.host.flow_of(source, target).filter(|_| self.engine.keeps_source) {
+            self.engine.host.open_window(server);
+            self.go_on(now, server.0);
+        }
+    }
+
     fn take_host_event(&mut self, now: Instant, far: &mut impl FarSide, event: HostEvent) {
         match event {
             HostEvent::Accepted { flow: name, local, remote } => match self.take(now, far, name, (remote, local)) {
-                None => self.ready(name.0, true, true),
+                None => {
+                    self.ready(name.0, true, true);
+                    self.open_server(now, (remote, local));
+                }
                 Some(stranger) => self.engine.host.reset(now, stranger),
             },
             HostEvent::Connection(name, TcpEvent::Connected) => {
-                self.connected(now, far, name.0);
+                match self.engine.keeps_source {
+                    // The application goes on first: see `open_server`.
+                    true => self.answered(now, far, name.0),
+                    false => self.connected(now, far, name.0),
+                }
                 self.ready(name.0, true, true);
             }
             HostEvent::Connection(name, TcpEvent::Readable) => self.ready(name.0, true, false),

@@ -1,7 +1,7 @@
 //! Gateway settings that differ from their defaults.
 
 use crate::model::TcpKind;
-use wavelane_settings::{GatewayKnobs, Seal, TcpKnobs};
+use wavelane_settings::{Freeze, GatewayKnobs, Seal, TcpKnobs};
 
 /// What a scenario says of one gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +28,8 @@ pub struct ProxySide {
     pub nodes: Vec<String>,
     /// Congestion control; `None` means the stack's.
     pub congestion: Option<TcpKind>,
+    /// What a sender there is told ahead of outages of the proxy's own channels, and after them.
+    pub freeze: Option<Freeze>,
     /// The proxy's TCP there; `None` means that of the endpoints.
     pub tcp: Option<TcpKnobs>,
 }

@@ -30,6 +30,21 @@ const E16_FROM_MS: u64 = 500;
 /// A round trip, and what lies in the queue before it.
 const SLACK_S: f64 = 0.2;
 
+/// A mobile that sends is told to stop ahead of a gap, and to go on by one acknowledgement or by three more. With a window of 64 kB over
+/// 0.2 s it has that in flight all the time; after longer than its timeout, of a second, it starts over as any idle sender (RFC 5681).
+const FREEZE_STACKS: [&str; 2] = ["tcp-2001+split", "tcp-bbr+split"];
+const GAPS_MS: [u64; 2] = [400, 4_000];
+const WAYS: [&str; 2] = ["one", "three"];
+
+fn frozen(gap_ms: u64, way: &str) -> Path {
+    let air = format!(
+        "kind = \"cable\"\nforward = {{ rate = \"20 Mbit/s\", delay = \"100 ms\", queue = \"1 MB\", outages = [{{ at = \"5 s\", for = \"{gap_ms} ms\" }}] }}\nreverse = \"same\""
+    );
+    let knobs = format!("sides = [{{ nodes = [\"mobile1\"], freeze = \"{way}\" }}]");
+    let seconds = u32::try_from(FROM_S as u64 + gap_ms / 1_000 + 3).unwrap_or(u32::MAX);
+    Path { seconds, knobs, flows: super::net::tcp("upload"), ..Path::over(&air) }
+}
+
 fn path(outage_ms: u64, tcp: &str, knobs: &str) -> Path {
     let air = format!(
         "kind = \"cable\"\nforward = {{ rate = \"6 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\", outages = [{{ at = \"5 s\", for = \"{outage_ms} ms\" }}] }}\nreverse = {{ rate = \"6 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\", outages = [{{ at = \"5 s\", for = \"{outage_ms} ms\" }}] }}"
@@ -57,6 +72,19 @@ pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
         runs.once(&format!("e4-{outage}"), "tcp-cubic+split", &proxied(outage));
         runs.once(&format!("e16-{outage}"), "tcp-cubic+split", &mobile(outage));
     }
+    for gap in GAPS_MS {
+        for way in WAYS {
+            FREEZE_STACKS.iter().for_each(|stack| runs.once(&format!("e16-{way}-{gap}"), stack, &frozen(gap, way)));
+        }
+    }
+}
+
+/// What the mobile sends from half a second to a second after a gap, as a share of what it sent before.
+fn kept(found: &Found<'_>, name: &str, stack: &str, gap_ms: u64) -> Vec<f64> {
+    let back = FROM_S + gap_ms as f64 / 1e3;
+    found.values(name, stack, |seen| {
+        Some(seen.between(back + 0.5, back + 1.0) / seen.between(FROM_S - 2.0, FROM_S - 0.5))
+    })
 }
 
 /// From the begin of the outage to the next data.
@@ -115,6 +143,19 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
                 Some(outage),
             ));
         }
+    }
+    for (gap, way, stack) in
+        GAPS_MS.iter().flat_map(|gap| WAYS.map(|way| FREEZE_STACKS.map(|stack| (*gap, way, stack)))).flatten()
+    {
+        let case = [("gap_s", json!(gap as f64 / 1e3)), ("freeze", json!(way))];
+        // BBR takes three acknowledgements for no congestion.
+        let want = match (way, stack == FREEZE_STACKS[0], gap == GAPS_MS[0]) {
+            ("one", true, true) | ("one", false, _) => Want::One(Aim::AtLeast(0.9)),
+            ("three", true, true) => Want::Between(0.4, 0.7),
+            _ => Want::Nothing,
+        };
+        let values = kept(found, &format!("e16-{way}-{gap}"), stack, gap);
+        rows.push(At("S4-E16", &case, stack).row(("kept", "1"), &values, want));
     }
     rows
 }

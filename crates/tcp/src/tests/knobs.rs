@@ -35,6 +35,7 @@ fn the_defaults_are_those_of_the_documentation() {
         rto_floor: RtoFloor::Variance(millis(200)),
         rto_max: millis(120_000),
         rto_tick: Span::from_nanos(1),
+        freeze: None,
         probe: None,
         syn_retries: 6,
         data_retries: 15,

@@ -4,6 +4,7 @@ use super::world::{Way, World, address};
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wavelane_base::Streams;
+use wavelane_settings::Freeze;
 use wavelane_wire::tcp::{TcpHeader, TcpPacket};
 
 /// A transfer during which nothing crosses for `outage`: its cwnd before and after, and how long after the outage the first answer came.
@@ -149,6 +150,137 @@ fn an_address_that_is_out_beside_others_is_tried_by_itself() {
     for (every, flows) in [(20, 1), (20, 50), (1_000, 50)] {
         beside_another(Span::from_millis(every), flows, often + own * u64::from(flows));
     }
+}
+
+/// Connections that are gone by themselves, and addresses where nobody is any more, take the tries from none that live: after an outage of
+/// the whole side all go on as soon as without them.
+#[test]
+fn the_dead_take_no_tries_from_the_living() {
+    const DEAD: u16 = 41_000;
+    const LIVING: u16 = 42_000;
+    let gone: std::net::SocketAddr = "192.0.2.1:80".parse().unwrap();
+    let known = Config { probe: Some(Span::from_millis(200)), ..Config::default() };
+    let mut world = World::new([known, Config::default()], [Way::clean(100, 5, 1_000_000); 2], 3);
+    world.hosts[1].listen(gone);
+    let limit = Instant::from_secs(5);
+    let open = |world: &mut World, port: u16, to| {
+        world.events[1].clear();
+        world.open_between(std::net::SocketAddr::new("192.0.2.9".parse().unwrap(), port), to, limit)[0]
+    };
+    let mut dead: Vec<_> = (0..5).map(|n| open(&mut world, DEAD + n, address(1))).collect();
+    dead.push(open(&mut world, DEAD + 9, gone));
+    let living: Vec<_> = (0..20).map(|n| open(&mut world, LIVING + n, address(1))).collect();
+    world.filter = Some(|_, segment, _| (DEAD..LIVING).contains(&segment.source.port().max(segment.target.port())));
+    for flow in &dead {
+        let now = world.now;
+        assert_eq!(Streams::write(&mut world.hosts[0], now, *flow, &[1; 1_000]), 1_000);
+    }
+    // The side is heard meanwhile.
+    for _ in 0..600 {
+        let now = world.now;
+        assert_eq!(Streams::write(&mut world.hosts[0], now, living[0], &[1; 100]), 100);
+        world.run(now + Span::from_millis(100));
+    }
+    world.filter = Some(|_, _, _| true);
+    let from = world.now;
+    for flow in &living {
+        assert_eq!(Streams::write(&mut world.hosts[0], from, *flow, &[1; 1_000]), 1_000);
+    }
+    world.run(from + Span::from_secs(33));
+    world.filter = Some(|_, segment, _| (DEAD..LIVING).contains(&segment.source.port().max(segment.target.port())));
+    let back = world.now;
+    // Tries are a 128th of the outage apart.
+    world.run(back + Span::from_millis(300));
+    let waiting = |world: &World, flows: &[wavelane_base::FlowId]| {
+        flows.iter().filter(|flow| world.hosts[0].connection(**flow).unwrap().undelivered().is_some()).count()
+    };
+    assert_eq!((waiting(&world, &living), waiting(&world, &dead)), (0, 6));
+}
+
+/// Of more addresses than may try at once, while others of their side are heard, each has its turn.
+#[test]
+fn of_many_silent_addresses_each_has_its_turn() {
+    const MANY: u8 = 200;
+    let known = Config { probe: Some(Span::from_millis(200)), ..Config::default() };
+    let mut world = World::new([known, Config::default()], [Way::clean(100, 5, 1_000_000); 2], 3);
+    let limit = Instant::from_secs(5);
+    let busy = world.open_between(address(0), address(1), limit)[0];
+    let mut lost = Vec::new();
+    for n in 0..MANY {
+        let out = std::net::SocketAddr::new([198, 51, 100, n].into(), 80);
+        world.hosts[1].listen(out);
+        world.events[1].clear();
+        lost.push(world.open_between(std::net::SocketAddr::new(address(0).ip(), 41_000), out, limit)[0]);
+    }
+    world.filter = Some(|_, segment, _| segment.source.port().max(segment.target.port()) == 41_000);
+    let from = world.now;
+    for flow in &lost {
+        assert_eq!(Streams::write(&mut world.hosts[0], from, *flow, &[1; 1_000]), 1_000);
+    }
+    let chat = |world: &mut World, until: Instant| {
+        while world.now < until {
+            let now = world.now;
+            assert_eq!(Streams::write(&mut world.hosts[0], now, busy, &[1; 100]), 100);
+            world.run(now + Span::from_millis(20));
+        }
+    };
+    chat(&mut world, from + Span::from_secs(16));
+    // Five tries a second of each that has its turn, and what all retransmit in their own time.
+    assert!(world.dropped <= 16 * 5 * 64 + 200 * 12, "{} tries", world.dropped);
+    world.filter = None;
+    let back = world.now;
+    chat(&mut world, back + Span::from_millis(1_000));
+    let waiting = lost.iter().filter(|flow| world.hosts[0].connection(**flow).unwrap().undelivered().is_some()).count();
+    assert_eq!(waiting, 0);
+}
+
+/// Told of a gap, its receiver stops a sender and has it go on: cwnd before, once data crosses again, and how many losses that seemed.
+fn over_a_gap(freeze: Freeze, congestion: CongestionControl, sack: bool) -> (u64, u64, u64) {
+    let sender = Config { sack, ..Config::linux(congestion) };
+    let receiver = Config { freeze: Some(freeze), sack, receive_buffer: 256 << 10, ..Config::default() };
+    let mut world =
+        World::new([Config { send_buffer: 64 << 20, ..sender }, receiver], [Way::clean(20, 20, 1_000_000); 2], 7);
+    let flows = world.open(Instant::from_millis(200));
+    let now = world.now;
+    assert_eq!(Streams::write(&mut world.hosts[0], now, flows[0], &vec![7; 20 << 20]), 20 << 20);
+    let read = |world: &mut World, until: Instant| {
+        while world.now < until {
+            let now = world.now;
+            let mut buf = [0; 65_536];
+            while matches!(
+                Streams::read(&mut world.hosts[1], now, flows[1], &mut buf),
+                wavelane_base::ReadOutcome::Data(_)
+            ) {}
+            world.run(now + Span::from_millis(5));
+        }
+    };
+    read(&mut world, Instant::from_millis(2_000));
+    let cwnd = |world: &World| world.hosts[0].status(flows[0]).unwrap().cwnd;
+    let before = cwnd(&world);
+    world.hosts[1].freeze();
+    read(&mut world, Instant::from_millis(2_200));
+    assert_eq!(world.hosts[0].status(flows[0]).unwrap().pipe, 0, "nothing is on its way");
+    world.filter = Some(|_, _, _| true);
+    let counters = |world: &World| world.hosts[0].status(flows[0]).unwrap().counters;
+    let then = counters(&world);
+    // Not longer than its timeout, after which an idle sender starts over (RFC 5681, section 4.1).
+    read(&mut world, Instant::from_millis(2_250));
+    world.filter = None;
+    world.hosts[1].thaw();
+    let back = world.now;
+    read(&mut world, back + Span::from_millis(150));
+    assert_eq!(counters(&world).timeouts, then.timeouts);
+    (before, cwnd(&world), counters(&world).recoveries - then.recoveries)
+}
+
+#[test]
+fn a_sender_told_of_a_gap_goes_on_with_its_window_or_with_half_of_it() {
+    let (before, after, losses) = over_a_gap(Freeze::One, CongestionControl::Bbr, true);
+    assert!(after * 10 >= before * 9 && losses == 0, "{after} of {before}, {losses} losses");
+    let (.., losses) = over_a_gap(Freeze::One, CongestionControl::NewReno, false);
+    assert_eq!(losses, 0);
+    let (before, after, losses) = over_a_gap(Freeze::Three, CongestionControl::NewReno, false);
+    assert!(after * 10 <= before * 6 && losses > 0, "{after} of {before}, {losses} losses");
 }
 
 /// What a silent connection sends, in octets on the wire.
