@@ -200,6 +200,30 @@ pub struct ProxyRules {
     pub clamps: Vec<Clamp>,
     /// The device that what is split goes through, if the kernel's sockets do not take it.
     pub device: Option<String>,
+    /// How connections come here.
+    pub placement: Placement,
+}
+
+/// How connections come to a proxy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// This machine is the router, or a rule of the router leads them here.
+    #[default]
+    Route,
+    /// The interfaces are bridges, and they pass over these.
+    Bridge,
+    /// They are made to an address of this machine, and name their server in an IP option.
+    Option,
+}
+
+impl Placement {
+    /// The words of files.
+    pub const WORDS: [(&str, Self); 3] = [("route", Self::Route), ("bridge", Self::Bridge), ("option", Self::Option)];
+
+    /// As files write it.
+    pub fn word(self) -> &'static str {
+        Self::WORDS[self as usize].0
+    }
 }
 
 /// The largest segment of connections to and from a network.

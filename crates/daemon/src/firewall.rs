@@ -3,7 +3,7 @@
 pub(crate) mod older;
 mod single;
 
-use crate::config::{Config, Intercept};
+use crate::config::{Config, Intercept, Placement};
 use crate::device::unforwarded;
 use crate::rules::{Family, MARK_DIVERT, NUMBER};
 use wavelane_host::nft::{ToolError, run};
@@ -79,6 +79,7 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         }
     }
     found.extend(marked_sources(intercept));
+    found.extend(unsteered(intercept));
     for family in Family::here() {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
         found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule)));
@@ -114,6 +115,31 @@ fn marked_sources(intercept: &Intercept) -> Option<String> {
     Some(format!(
         "net.ipv4.conf.{name}.src_valid_mark is 1, so what we take is dropped for its mark and times out: run `sysctl -w net.ipv4.conf.{name}.src_valid_mark=0` (wg-quick sets it, and needs it only where rp_filter is 1: set that to 2)"
     ))
+}
+
+/// What keeps a proxy that is placed on bridges from taking what passes over them.
+fn unsteered(intercept: &Intercept) -> Vec<String> {
+    if !intercept.proxy.as_ref().is_some_and(|proxy| proxy.placement == Placement::Bridge) {
+        return Vec::new();
+    }
+    let devices = devices().unwrap_or_default();
+    let why = |name: &String| {
+        let device = devices.iter().find(|device| device.name == *name)?;
+        if !device.is_bridge {
+            return Some(format!(
+                "{name} is no bridge, so nothing passes over it: name the bridge of which it is a port, or write placement = \"route\""
+            ));
+        }
+        if !devices.iter().any(|port| port.master == Some(device.index)) {
+            return Some(format!(
+                "the bridge {name} has no ports, so nothing passes over it: run `ip link set PORT master {name}`"
+            ));
+        }
+        wavelane_host::addresses_of(name).iter().all(|address| !address.is_ipv4()).then(|| {
+            format!("the bridge {name} has no IPv4 address, so what is split over it reaches neither end: give it one of its network, and routes (`ip address add ADDRESS/BITS dev {name}`)")
+        })
+    };
+    intercept.interfaces.iter().filter_map(why).collect()
 }
 
 /// Which program has the rules.

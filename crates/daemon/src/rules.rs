@@ -21,7 +21,7 @@ pub(crate) use queue::removal;
 pub(crate) use ranges::{Attachment, all_routes, attached, attachments, excepted};
 pub(crate) use tables::open_addresses;
 
-use crate::config::{Config, OnFailure, Source};
+use crate::config::{Config, OnFailure, Placement, Source};
 use crate::device;
 use crate::kernel::Down;
 use queue::queue_rules;
@@ -57,6 +57,11 @@ pub(crate) const NUMBER: u16 = 4780;
 const SIGNED: [u8; 2] = [19, 29];
 
 const TABLE: &str = "inet wavelane";
+/// How the IP option begins in which a connection's first packet names its server: 158, for experiments (RFC 4727, section 3), and its length
+/// of six octets with the address.
+pub(crate) const TARGET_OPTION: [u8; 2] = [158, 6];
+/// Of a proxy that is placed on a bridge; it goes with the other.
+const BRIDGE_TABLE: &str = "bridge wavelane";
 const CLOSED_TABLE: &str = "inet wavelane_closed";
 /// Resets what a proxy on our own TCP had, once its process is gone.
 const ORPHANS: &str = "inet wavelane_orphans";
@@ -236,7 +241,13 @@ impl Rules {
         self.generation += 1;
         let table = owned_table(config, &self.ports, self.generation, down, &Around::read(config)?);
         if !owner.is_gone() {
-            match owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation)) {
+            let on_bridge = config
+                .intercept
+                .as_ref()
+                .and_then(|i| i.proxy.as_ref())
+                .is_some_and(|proxy| proxy.placement == Placement::Bridge);
+            let other = if on_bridge { format!("delete table {BRIDGE_TABLE}; ") } else { String::new() };
+            match owner.execute(&format!("delete table {TABLE}; {other}{table}"), &marker(self.generation)) {
                 // It was killed for that, and the table is gone.
                 Err(ToolError::Hung { .. }) => {}
                 done => return done,

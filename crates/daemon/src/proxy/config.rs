@@ -2,8 +2,8 @@
 
 use crate::config::addresses::prefixes;
 use crate::config::{
-    Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, ProxyRules, Source,
-    default_control, has_table, is_interface_name, prefix_text, value, width,
+    Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, Placement, ProxyRules,
+    Source, default_control, has_table, is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -42,6 +42,7 @@ const CONGESTION: &str = "bbr";
 pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) engine: Engine,
+    pub(crate) placement: Placement,
     pub(crate) interfaces: Vec<String>,
     pub(crate) targets: Vec<IpPrefix>,
     pub(crate) exempt: Exempt,
@@ -165,6 +166,29 @@ fn only(key: &str, given: Option<&str>, has: &str, later: &[&str]) -> Result<(),
     }
 }
 
+/// How connections come here, if this engine takes them so.
+fn placement(word: Option<&str>, engine: Engine, on_failure: OnFailure) -> Result<Placement, ConfigError> {
+    const KEY: &str = "proxy.placement";
+    let word = word.unwrap_or(Placement::Route.word());
+    let Some((_, placement)) = Placement::WORDS.iter().find(|(of, _)| *of == word) else {
+        let words = Placement::WORDS.map(|(of, _)| format!("\"{of}\"")).join(", ");
+        let is = if ["tunnel", "arp"].contains(&word) { "is not in this version of wavelaned" } else { "is none" };
+        return Err(value(KEY, format!("\"{word}\" {is}: write one of {words}")));
+    };
+    match placement {
+        Placement::Route => {}
+        _ if engine == Engine::Userspace => {
+            return Err(value(KEY, format!("\"{word}\" needs engine = \"kernel\": write that, or \"route\"")));
+        }
+        _ if on_failure == OnFailure::Closed => {
+            let why = "needs on_failure = \"open\", as nothing is left that could refuse: write that, or \"route\"";
+            return Err(value(KEY, format!("\"{word}\" {why}")));
+        }
+        _ => {}
+    }
+    Ok(*placement)
+}
+
 fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Settings, ConfigError> {
     let engine = match t.engine.as_deref() {
         None | Some("kernel") => Engine::Kernel,
@@ -174,7 +198,7 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
         }
     };
     only("proxy.mode", t.mode.as_deref(), "split", &["mirror", "snoop"])?;
-    only("proxy.placement", t.placement.as_deref(), "route", &["bridge", "tunnel", "arp", "option"])?;
+    let placement = placement(t.placement.as_deref(), engine, t.on_failure)?;
     if t.early == Some(true) {
         let why = "is not in this version: each connection waits for its server's answer, as without a proxy";
         return Err(value("proxy.early", why));
@@ -225,7 +249,19 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
     sides.iter().try_for_each(|side| side.check(engine))?;
     let control = t.control.unwrap_or_else(|| default_control(&name));
     let (interfaces, on_failure) = (t.interfaces, t.on_failure);
-    Ok(Settings { name, engine, interfaces, targets, exempt, connections_max, pool, on_failure, control, sides })
+    Ok(Settings {
+        name,
+        engine,
+        placement,
+        interfaces,
+        targets,
+        exempt,
+        connections_max,
+        pool,
+        on_failure,
+        control,
+        sides,
+    })
 }
 
 fn check_sides(sides: &[Side]) -> Result<(), ConfigError> {
@@ -299,7 +335,7 @@ fn side((t, knobs): (SideTable, SideKnobs)) -> Result<Side, ConfigError> {
 impl Side {
     /// Whether the engine has what it asks for.
     fn check(&self, engine: Engine) -> Result<(), ConfigError> {
-        let SideKnobs { congestion, tcp, high, low, .. } = &self.knobs;
+        let SideKnobs { congestion, tcp, high, low, freeze, .. } = &self.knobs;
         let lacking = [
             ("ack_every", tcp.ack_every.is_some()),
             ("ack_delay", tcp.ack_delay.is_some()),
@@ -309,6 +345,7 @@ impl Side {
             ("probe", tcp.probe.is_some()),
             ("high", high.is_some()),
             ("low", low.is_some()),
+            ("freeze", freeze.is_some()),
         ];
         if let Some((key, _)) = lacking.iter().find(|(_, is_set)| *is_set && engine == Engine::Kernel) {
             let why = "is no knob of engine = \"kernel\": remove it, or write engine = \"userspace\"";
@@ -364,6 +401,7 @@ impl Side {
         TcpConfig {
             mss: mss.unwrap_or(config.mss),
             send_buffer: window.unwrap_or(config.send_buffer),
+            freeze: self.knobs.freeze,
             ..config.turned(tcp)
         }
     }
@@ -461,6 +499,7 @@ impl Settings {
             dscps: self.exempt.dscps.clone(),
             clamps,
             device: (self.engine == Engine::Userspace).then(|| DEVICE.to_owned()),
+            placement: self.placement,
         };
         let targets = Peer {
             name: "targets".into(),
@@ -506,6 +545,7 @@ impl Settings {
         let same = [
             ("proxy.name", self.name == new.name),
             ("proxy.engine", self.engine == new.engine),
+            ("proxy.placement", self.placement == new.placement),
             ("proxy.interfaces", self.interfaces == new.interfaces),
             ("proxy.on_failure", self.on_failure == new.on_failure),
             ("proxy.control", self.control == new.control),

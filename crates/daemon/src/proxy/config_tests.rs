@@ -41,7 +41,11 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         ("engine = \"haproxy\"", &["haproxy", "\"kernel\"", "\"userspace\""][..]),
         ("engine = \"userspace\"\nconnections_max = 30001", &["connections_max", "30000"]),
         ("mode = \"mirror\"", &["mirror", "\"split\""]),
-        ("placement = \"bridge\"", &["bridge", "\"route\""]),
+        ("placement = \"arp\"", &["\"arp\" is not in this version", "\"route\", \"bridge\", \"option\""]),
+        ("placement = \"hub\"", &["\"hub\" is none", "\"bridge\""]),
+        ("placement = \"bridge\"\nengine = \"userspace\"", &["proxy.placement", "needs engine = \"kernel\""]),
+        ("placement = \"option\"\nengine = \"userspace\"", &["proxy.placement", "needs engine = \"kernel\""]),
+        ("placement = \"bridge\"\non_failure = \"closed\"", &["proxy.placement", "needs on_failure = \"open\""]),
         ("early = true", &["early"]),
         ("connections_max = 0", &["connections_max", "between"]),
         ("pool = \"1 kB\"", &["pool", "between"]),
@@ -73,6 +77,10 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
     assert!(floor.contains("rto_min") && floor.contains("200 ms") && floor.contains("\"userspace\""), "{floor}");
     assert!(read(&with("engine = \"userspace\"", "rto_min = \"201 ms\"")).is_ok());
     assert!(read(&with("", "freeze = 1")).unwrap_err().contains("freeze"));
+    assert!(read(&with("", "freeze = \"two\"")).unwrap_err().contains("unknown freeze 'two'"));
+    let why = read(&with("", "freeze = \"one\"")).unwrap_err();
+    assert!(why.contains("is no knob of engine = \"kernel\"") && why.contains("userspace"), "{why}");
+    assert!(read(&with("engine = \"userspace\"", "freeze = \"three\"")).is_ok());
     let beside = format!("{}[gateway]\nname = \"x\"\n", with("", ""));
     assert!(read(&beside).unwrap_err().contains("[gateway]"));
 }

@@ -13,7 +13,7 @@ pub mod status;
 mod strangers;
 mod userspace;
 
-use crate::config::{Config, ConfigError, OnFailure, prefix_text};
+use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
 use crate::counters::Counters;
 use crate::engine::{KernelEngine, Tunings};
@@ -26,8 +26,9 @@ use crate::supervisor::Supervisor;
 use config::{Engine, Settings, Side};
 use mover::{Movers, ROOM};
 use serve::Body;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use sockets::Sockets;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -54,6 +55,9 @@ const TOKEN_TUN: u64 = 6;
 const TOKEN_RELOAD: u64 = 7;
 const TOKEN_LINKS: u64 = 8;
 const TOKEN_KERNEL: u64 = 9;
+/// A gap is near, or over.
+const TOKEN_GAP: u64 = 10;
+const TOKEN_GAP_OVER: u64 = TOKEN_GAP + 1;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
@@ -121,7 +125,12 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
     let settings = config::load(file)?;
     let list = |networks: &[wavelane_base::IpPrefix]| networks.iter().map(prefix_text).collect::<Vec<_>>().join(", ");
     let mut text = format!("{}: proxy '{}' is in order\n", file.display(), settings.name);
-    let _ = writeln!(text, "splits TCP from {} to {}", settings.interfaces.join(", "), list(&settings.targets));
+    let how = match settings.placement {
+        Placement::Route => "",
+        Placement::Bridge => ", of what passes over it",
+        Placement::Option => ", where it names its server in an IP option",
+    };
+    let _ = writeln!(text, "splits TCP from {} to {}{how}", settings.interfaces.join(", "), list(&settings.targets));
     for side in &settings.sides {
         let networks = if side.networks.is_empty() { "everywhere".into() } else { list(&side.networks) };
         let _ = writeln!(text, "side '{}': {networks}", side.name);
@@ -196,8 +205,9 @@ struct Proxy<B> {
     log: Log,
     counters: Counters,
     control: Control,
-    signals: UnixStream,
-    reload_signal: UnixStream,
+    signals: Signals,
+    /// Until when a gap that was told of lasts at most.
+    gap_until: Option<Instant>,
     /// Why the last reload was refused.
     reload_refused: Option<String>,
     /// The file is to be read again once the kernel has answered.
@@ -260,27 +270,41 @@ fn pair_marks(settings: &Settings) -> Vec<(IpPrefix, Marks)> {
     settings.sides.iter().filter_map(of).flat_map(|(all, marks)| all.into_iter().map(move |n| (n, marks))).collect()
 }
 
+/// Word of signals: to end, to read the file again, that a gap is near and that it is over.
+struct Signals {
+    end: UnixStream,
+    reload: UnixStream,
+    gap: [UnixStream; 2],
+}
+
+impl Signals {
+    fn open() -> io::Result<Self> {
+        let of = |signals: &[i32]| -> io::Result<UnixStream> {
+            let (heard, end) = UnixStream::pair()?;
+            heard.set_nonblocking(true)?;
+            for signal in signals {
+                signal_hook::low_level::pipe::register(*signal, end.try_clone()?)?;
+            }
+            Ok(heard)
+        };
+        let gap = [of(&[SIGUSR1])?, of(&[SIGUSR2])?];
+        Ok(Self { end: of(&[SIGTERM, SIGINT])?, reload: of(&[SIGHUP])?, gap })
+    }
+}
+
 /// What is opened before the engine.
 struct Opening {
     settings: Settings,
     config: Config,
     control: Control,
-    signals: UnixStream,
-    reload_signal: UnixStream,
+    signals: Signals,
     lock: Claim,
 }
 
 impl Opening {
     fn open(settings: Settings) -> Result<Self, ProxyError> {
         let config = settings.rules(has_ipv6());
-        let (signals, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
-        for signal in [SIGTERM, SIGINT] {
-            let end = signal_end.try_clone().map_err(system("a descriptor"))?;
-            signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
-        }
-        let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
-        reload_signal.set_nonblocking(true).map_err(system("a pipe"))?;
-        signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
+        let signals = Signals::open().map_err(system("a signal handler"))?;
         if !start::CAPABILITIES.iter().all(|c| caps::has(*c)) {
             return Err(RulesError::Capability.into());
         }
@@ -292,7 +316,7 @@ impl Opening {
         let lock = rules::claim()?;
         rules::close(&config).map_err(RulesError::Tool)?;
         let control = Control::bind(&settings.control).map_err(|e| closed(&config, e.into()))?;
-        Ok(Self { settings, config, control, signals, reload_signal, lock })
+        Ok(Self { settings, config, control, signals, lock })
     }
 }
 
@@ -307,7 +331,7 @@ fn closed(config: &Config, why: StartError) -> StartError {
 impl Proxy<Sockets> {
     fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
         let (tunings, remark) = tunings(&settings)?;
-        let Opening { settings, config, control, signals, reload_signal, lock } = Opening::open(settings)?;
+        let Opening { settings, config, control, signals, lock } = Opening::open(settings)?;
         let mut remarks: Vec<String> = remark.into_iter().collect();
         let opened = start::transparent(&config, lock, tunings.largest(), &mut remarks);
         let (transparent, rules) = opened.map_err(|why| closed(&config, why))?;
@@ -328,8 +352,10 @@ impl Proxy<Sockets> {
         let clock = NodeClock::start(Span::ZERO, 0);
         caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
         let movers = Movers::start(pair_config(&settings), clock).map_err(system("a thread"))?;
-        let body = Sockets { door: Door::new(engine), movers, links, retry_listeners: false };
-        Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
+        let mut body =
+            Sockets { door: Door::new(engine), movers, links, retry_listeners: false, led: BTreeMap::new(), own: None };
+        body.know_own_addresses();
+        Self::with(file, (settings, &config), (control, signals), (poller, clock, rules), body, &remarks)
     }
 }
 
@@ -337,7 +363,7 @@ impl<B: Body> Proxy<B> {
     fn with(
         file: &Path,
         (settings, config): (Settings, &Config),
-        (control, signals, reload_signal): (Control, UnixStream, UnixStream),
+        (control, signals): (Control, Signals),
         (poller, clock, rules): (Poller, NodeClock, Rules),
         body: B,
         remarks: &[String],
@@ -360,7 +386,7 @@ impl<B: Body> Proxy<B> {
             counters: Counters::default(),
             control,
             signals,
-            reload_signal,
+            gap_until: None,
             reload_refused: None,
             reload_again: false,
             pending: None,
@@ -377,8 +403,11 @@ impl<B: Body> Proxy<B> {
 
     fn watch(&self) -> io::Result<()> {
         let poller = &self.poller;
-        poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
-        poller.add(&self.reload_signal, TOKEN_RELOAD, Watch::Readable)?;
+        poller.add(&self.signals.end, TOKEN_SIGNAL, Watch::Readable)?;
+        poller.add(&self.signals.reload, TOKEN_RELOAD, Watch::Readable)?;
+        for (signal, token) in self.signals.gap.iter().zip(TOKEN_GAP..) {
+            poller.add(signal, token, Watch::Readable)?;
+        }
         poller.add(&self.kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
         poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Arrivals)
     }

@@ -1,16 +1,20 @@
 //! The proxy's loop: what either engine needs, changes of the file, and the end.
 
 use super::{
-    Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL, config, pair_config, pair_marks,
+    Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL,
+    config, pair_config, pair_marks,
 };
 use crate::kernel::{Change, Kernel};
 use config::{DEVICE, Settings};
 use std::io::{self, Read};
 use std::time::Duration;
-use wavelane_base::Instant;
+use wavelane_base::{Instant, Span};
 use wavelane_host::has_ipv6;
 use wavelane_host::nft::ToolError;
 use wavelane_host::poller::Ready;
+
+/// A gap that was told of lasts no longer: whoever was told to stop goes on then, if nobody says before that it is over.
+const GAP_MAX: Span = Span::from_secs(60);
 
 /// What an engine does in the proxy's loop.
 pub(super) trait Body: Sized {
@@ -32,6 +36,8 @@ pub(super) trait Body: Sized {
     fn check(settings: &Settings) -> Result<(), ProxyError>;
     /// Does what it says from now on.
     fn tune(proxy: &mut Proxy<Self>, settings: &Settings);
+    /// A gap of the links is near, or over.
+    fn note_gap(proxy: &mut Proxy<Self>, is_near: bool);
     /// The status.
     fn document(proxy: &Proxy<Self>) -> String;
 }
@@ -52,6 +58,9 @@ impl<B: Body> Proxy<B> {
                 self.dispatch(r);
             }
             B::look(&mut self);
+            if self.gap_until.is_some_and(|until| until <= self.now) {
+                self.note_gap(false);
+            }
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
             }
@@ -69,7 +78,7 @@ impl<B: Body> Proxy<B> {
         let waits = self.body.waits() || self.control.may_wait();
         let ticking = waits.then(|| self.ticked + TICK);
         let next: Option<Instant> =
-            [ticking, self.supervisor.deadline(), self.body.deadline()].into_iter().flatten().min();
+            [ticking, self.supervisor.deadline(), self.body.deadline(), self.gap_until].into_iter().flatten().min();
         next.map(|at| self.clock.until(at))
     }
     fn answer_clients(&mut self) {
@@ -88,8 +97,19 @@ impl<B: Body> Proxy<B> {
             TOKEN_CONTROL => self.answer_clients(),
             TOKEN_RELOAD => self.reload(),
             TOKEN_KERNEL => self.kernel_answers(),
+            token @ (TOKEN_GAP | TOKEN_GAP_OVER) => self.note_gap(token == TOKEN_GAP),
             _ => B::ready(self, ready),
         }
+    }
+
+    /// Whoever sends from a side with `freeze` stops ahead of a gap, and goes on after it.
+    fn note_gap(&mut self, is_near: bool) {
+        while self.signals.gap.iter().any(|mut signal| matches!(signal.read(&mut [0; 64]), Ok(n) if n > 0)) {}
+        self.gap_until = is_near.then(|| self.now + GAP_MAX);
+        if is_near {
+            self.counters.one("gaps");
+        }
+        B::note_gap(self, is_near);
     }
 
     // ---- changes ----
@@ -97,7 +117,7 @@ impl<B: Body> Proxy<B> {
     /// Reads the file again: as a whole or not at all. Open connections keep what they have.
     fn reload(&mut self) {
         // Several signals are one request.
-        while matches!((&self.reload_signal).read(&mut [0; 64]), Ok(n) if n > 0) {}
+        while matches!((&self.signals.reload).read(&mut [0; 64]), Ok(n) if n > 0) {}
         if self.pending.is_some() || self.kernel.is_busy() {
             self.reload_again = true;
             return;

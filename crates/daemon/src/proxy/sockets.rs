@@ -6,13 +6,14 @@ use super::{
     Proxy, ProxyError, TOKEN_CONNECTIONS, TOKEN_LINKS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config,
     pair_config, status, tunings,
 };
-use crate::config::OnFailure;
+use crate::config::{OnFailure, Placement};
 use crate::connection::KernelSocket;
 use crate::engine::{self, KernelEngine};
-use crate::rules::MARK_PLAIN;
+use crate::rules::{MARK_PLAIN, TARGET_OPTION};
 use config::Settings;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use wavelane_base::Instant;
 use wavelane_door::{Connection, Door, FlowEvent, Gone, Kept, Stage, Syn, other};
 use wavelane_gateway::Reason;
@@ -38,6 +39,30 @@ pub(super) struct Sockets {
     pub(super) links: LinkChanges,
     /// A listener had no descriptor to give: ask again at the next tick.
     pub(super) retry_listeners: bool,
+    /// Servers that attempts named in an option, by the ends of these, until the door asks for a connection: at most one for each attempt.
+    pub(super) led: BTreeMap<(SocketAddr, SocketAddr), SocketAddr>,
+    /// This host's addresses, if they are known.
+    pub(super) own: Option<Vec<IpAddr>>,
+}
+
+impl Sockets {
+    pub(super) fn know_own_addresses(&mut self) {
+        self.own = wavelane_host::own_addresses().ok();
+    }
+    /// Whether others may have us connect to a server at an address: not to this host, to one of a single link, or to a group.
+    fn may_be_asked_for(&self, address: Ipv4Addr) -> bool {
+        let of_all = address.is_loopback() || address.is_link_local() || address.is_multicast();
+        let none = address.is_unspecified() || address.is_broadcast();
+        !of_all && !none && self.own.as_ref().is_some_and(|own| !own.contains(&IpAddr::V4(address)))
+    }
+}
+
+/// The server that a first packet names in its first option (see [`TARGET_OPTION`]).
+fn named_server(head: &[u8]) -> Option<Ipv4Addr> {
+    let (first, option) = (*head.first()?, head.get(20..26)?);
+    let header = usize::from(first & 15) * 4;
+    let is_named = first >> 4 == 4 && header >= 26 && option.starts_with(&TARGET_OPTION);
+    is_named.then(|| Ipv4Addr::new(option[2], option[3], option[4], option[5]))
 }
 
 impl Body for Sockets {
@@ -59,6 +84,7 @@ impl Body for Sockets {
             TOKEN_QUEUE => proxy.take_syns(),
             TOKEN_LINKS => {
                 proxy.body.links.drain();
+                proxy.body.know_own_addresses();
                 // Whatever it was: a link that is still down costs a packet of each connection that waits.
                 proxy.body.movers.call_back();
             }
@@ -99,6 +125,8 @@ impl Body for Sockets {
         }
         proxy.body.movers.set_config(pair_config(settings));
     }
+    /// The kernel's sockets cannot be told.
+    fn note_gap(_: &mut Proxy<Self>, _: bool) {}
     fn document(proxy: &Proxy<Self>) -> String {
         status::of_sockets(proxy)
     }
@@ -119,7 +147,11 @@ impl Proxy<Sockets> {
     fn event(&mut self, event: FlowEvent) {
         match event {
             FlowEvent::Incoming { flow, source, target } => {
-                self.body.door.connect(self.now, &mut self.pair, flow, FAR, Some(source), (source, target));
+                let led = self.body.led.remove(&(source, target));
+                // Whom an option led here need not be on the server's way back.
+                let from = led.is_none().then_some(source);
+                let ends = (source, led.unwrap_or(target));
+                self.body.door.connect(self.now, &mut self.pair, flow, FAR, from, ends);
             }
             FlowEvent::Accepted(flow) => {
                 self.body.door.accepted(self.now, flow);
@@ -151,6 +183,9 @@ impl Proxy<Sockets> {
             let Some(queue) = self.body.door.engine.queue() else { return };
             match queue.receive() {
                 Ok(Some(queued)) => match Syn::parse(&queued.head).filter(|syn| !self.is_exempt(syn, &queued.head)) {
+                    Some(syn) if self.settings.placement == Placement::Option => {
+                        self.take_led(syn, &queued.head, queued.held);
+                    }
                     Some(syn) => {
                         if let Some(held) = self.body.door.take_syn(self.now, syn, queued.held) {
                             self.ask(syn, held);
@@ -161,6 +196,24 @@ impl Proxy<Sockets> {
                 Ok(None) => return,
                 Err(_) => return self.counters.one("dropped_queue_overrun"),
             }
+        }
+    }
+    /// A first packet to this host itself: one that names no server is for a program here.
+    fn take_led(&mut self, syn: Syn, head: &[u8], held: HeldPacket) {
+        let Some(address) = named_server(head) else { return self.body.door.let_go(self.now, held) };
+        let server = SocketAddr::new(address.into(), syn.target.port());
+        if !self.settings.splits(server) || !self.body.may_be_asked_for(address) {
+            self.counters.one("dropped_target_denied");
+            return self.body.door.refuse_syn(&syn, Some(held), Reason::Prohibited);
+        }
+        if let Some(held) = self.body.door.take_syn(self.now, syn, held) {
+            self.body.led.insert((syn.source, syn.target), server);
+            self.ask(syn, held);
+            // Whatever became of it: what was asked for is connected to before the next is taken.
+            while let Some(event) = self.pair.poll_event() {
+                self.event(event);
+            }
+            self.body.led.remove(&(syn.source, syn.target));
         }
     }
     /// Connections, whether both halves are open or not.
@@ -232,6 +285,11 @@ impl Proxy<Sockets> {
                 self.hand_over(near, false, far);
             } else if let Some(stranger) = self.body.door.take(self.now, &mut self.pair, stream, ends) {
                 // No NFQUEUE here, or it came in the moment before SYNs were held.
+                if self.settings.placement == Placement::Option {
+                    // What it named went with its first packet.
+                    self.counters.one("dropped_stranger_at_listener");
+                    continue;
+                }
                 if self.flows() >= self.settings.connections_max {
                     self.counters.one("connections_beyond_max");
                     continue;

@@ -92,6 +92,9 @@ pub struct Report {
     /// Whose TCP both halves are: `kernel` or `userspace`.
     #[serde(default)]
     pub engine: String,
+    /// How connections come to it: `route` or `bridge`.
+    #[serde(default)]
+    pub placement: String,
     /// The sides, in the order of the file.
     #[serde(default)]
     pub sides: Vec<Side>,
@@ -206,6 +209,7 @@ pub(super) fn document<B>(proxy: &Proxy<B>, now: &Now, list: Vec<Connection>, co
         format: FORMAT.into(),
         name: proxy.settings.name.clone(),
         engine: proxy.settings.engine.word().into(),
+        placement: proxy.settings.placement.word().into(),
         sides: proxy.settings.sides.iter().map(Side::new).collect(),
         uptime_s: proxy.now.since(proxy.started).as_nanos() as f64 / 1e9,
         honest: now.honest,
@@ -277,7 +281,11 @@ impl fmt::Display for Half {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "proxy {}, engine {}, up {:.0} s", self.name, self.engine, self.uptime_s)?;
+        writeln!(
+            f,
+            "proxy {}, engine {}, placement {}, up {:.0} s",
+            self.name, self.engine, self.placement, self.uptime_s
+        )?;
         self.sides.iter().try_for_each(|side| writeln!(f, "{side}"))?;
         writeln!(
             f,

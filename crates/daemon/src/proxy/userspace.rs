@@ -82,7 +82,7 @@ impl Outgoing {
 
 impl Proxy<Userspace> {
     pub(super) fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
-        let Opening { settings, config, control, signals, reload_signal, lock } = Opening::open(settings)?;
+        let Opening { settings, config, control, signals, lock } = Opening::open(settings)?;
         let mut remarks: Vec<String> = lock.remark.clone().into_iter().collect();
         let opened = || -> Result<(OffloadTun, RawSender, Rules), StartError> {
             nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
@@ -129,7 +129,7 @@ impl Proxy<Userspace> {
             strangers,
             fragments: Fragments::default(),
         };
-        Self::with(file, (settings, &config), (control, signals, reload_signal), (poller, clock, rules), body, &remarks)
+        Self::with(file, (settings, &config), (control, signals), (poller, clock, rules), body, &remarks)
     }
 
     fn receive(&mut self) -> io::Result<()> {
@@ -325,6 +325,9 @@ impl Body for Userspace {
             // Their packets do not come here any more.
             body.door.end_those(*now, pair, |_, target| !settings.splits(target));
         }
+    }
+    fn note_gap(proxy: &mut Proxy<Self>, is_near: bool) {
+        proxy.body.door.note_gap(is_near);
     }
     fn document(proxy: &Proxy<Self>) -> String {
         status::of_userspace(proxy)

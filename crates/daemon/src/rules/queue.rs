@@ -3,7 +3,7 @@
 use super::family::Family;
 use super::ranges::{excepted, split_routes};
 use super::{MARK_BRIDGED, MARK_DIVERT, NUMBER, SIGNED, XT_CHAIN};
-use crate::config::{Config, prefix_text};
+use crate::config::{Config, Placement, prefix_text};
 use wavelane_base::IpPrefix;
 
 /// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if
@@ -11,12 +11,16 @@ use wavelane_base::IpPrefix;
 ///
 /// The longest network decides; of one that this host is attached to (`attached`) under a wider network of a peer, SYNs pass.
 pub(super) fn queue_rules(config: &Config, family: Family, attached: &[IpPrefix], lead: bool) -> String {
-    let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
+    let by_option =
+        config.intercept.as_ref().and_then(|i| i.proxy.as_ref()).is_some_and(|p| p.placement == Placement::Option);
+    // What is made to this host itself is read for its option.
+    let local = if by_option { format!("NFQUEUE --queue-num {NUMBER} --queue-bypass") } else { "RETURN".into() };
+    let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j {local}\n");
     text += &format!("-A {XT_CHAIN} -m mark --mark {MARK_BRIDGED:#x} -j RETURN\n");
     for option in SIGNED {
         text += &format!("-A {XT_CHAIN} -p tcp --tcp-option {option} -j RETURN\n");
     }
-    let networks = split_routes(config, family);
+    let networks = if by_option { Vec::new() } else { split_routes(config, family) };
     let passed = excepted(&networks, attached).filter(|network| Family::of(network) == family);
     let mut all: Vec<(IpPrefix, bool)> = passed.map(|network| (network, false)).collect();
     let in_order = all.is_empty();

@@ -3,8 +3,11 @@
 use super::family::Family;
 use super::plain::{plain_born, plain_chains};
 use super::ranges::{all_routes, part_taken, split_routes, taken};
-use super::{Around, CLOSED_TABLE, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE, userspace};
-use crate::config::{Clamp, Config, ProxyRules, Source, Tun, prefix_text, width};
+use super::{
+    Around, CLOSED_TABLE, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE, TARGET_OPTION, bridges,
+    userspace,
+};
+use crate::config::{Clamp, Config, Placement, ProxyRules, Source, Tun, prefix_text, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
@@ -49,12 +52,20 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
     }
     let Around { attached, bridged } = around;
     let families = || Family::ALL.into_iter().zip(ports);
+    let by_option =
+        config.intercept.as_ref().and_then(|i| i.proxy.as_ref()).is_some_and(|p| p.placement == Placement::Option);
     let take = |matching: &str| -> String {
         let rule = |(family, port): (Family, &u16)| {
-            let (nft, to, localhost) = (family.nft(), to_routes(family), family.localhost());
-            format!(
-                " {matching} {to} fib daddr type != local tproxy {nft} to {localhost}:{port} meta mark set {MARK_DIVERT:#x} accept;"
-            )
+            let (nft, localhost) = (family.nft(), family.localhost());
+            let to = match (by_option, family) {
+                // It begins behind the 20 octets of the header without any (RFC 791), which is seven words long with it.
+                (true, Family::V4) => {
+                    format!("{SYN} fib daddr type local @nh,4,4 > 6 @nh,160,16 {}", u16::from_be_bytes(TARGET_OPTION))
+                }
+                (true, Family::V6) => return String::new(),
+                (false, _) => format!("{} fib daddr type != local", to_routes(family)),
+            };
+            format!(" {matching} {to} tproxy {nft} to {localhost}:{port} meta mark set {MARK_DIVERT:#x} accept;")
         };
         families().map(rule).collect()
     };
@@ -104,7 +115,10 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
         table += &packet_chains(config, tun);
         table += &plain_chains(config, tun);
     }
-    format!("table {TABLE} {{ flags owner;{table} }}")
+    let on_bridge = proxy.filter(|proxy| proxy.placement == Placement::Bridge);
+    table += &on_bridge.and(interface_list(config)).map_or_else(String::new, |names| bridges::no_redirects(&names));
+    let steering = on_bridge.map_or_else(String::new, |proxy| bridges::steering(config, proxy, bridged, attached));
+    format!("table {TABLE} {{ flags owner;{table} }};{steering}")
 }
 
 /// What becomes of SYNs that are signed end to end.

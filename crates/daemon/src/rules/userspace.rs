@@ -12,7 +12,7 @@ use crate::kernel::Down;
 
 /// ICMP errors that quote TCP: behind eight octets of ICMP the quoted header's protocol is octet 9 (RFC 791), or 6 (RFC 8200). They are
 /// sent to the applications' addresses, and may be about what is ours.
-const ERRORS: [&str; 2] = [
+pub(super) const ERRORS: [&str; 2] = [
     "icmp type destination-unreachable @th,136,8 6",
     "icmpv6 type { destination-unreachable, packet-too-big } @th,112,8 6",
 ];
@@ -23,6 +23,8 @@ const APART_MAX: usize = 65_536;
 const APART_FOR: &str = "3h";
 /// First packets with an exempt code point that their server has not answered, and how long its answer counts.
 const BEGUN_FOR: &str = "60s";
+/// For so long after a first packet that is split none between the same ends is exempt: it may be forged, to have the answer go past us.
+const LED_FOR: &str = "10s";
 
 /// The table that stays when the process ends without an orderly stop, and resets connections that it had: their halves have nothing in
 /// common but addresses and ports. They are known by that nobody saw their first packet go plainly; so are those that went through the
@@ -71,13 +73,13 @@ fn apart(proxy: &ProxyRules, interfaces: &str) -> (String, String) {
     let (mut sets, mut rules) = (String::new(), String::new());
     for family in Family::ALL {
         let (nft, digit) = (family.nft(), [4, 6][family as usize]);
-        let (apart, begun) = (format!("@apart{digit}"), format!("@begun{digit}"));
+        let [apart, begun, led] = ["apart", "begun", "led"].map(|name| format!("@{name}{digit}"));
         let ends = |[one, other]: [[&str; 2]; 2]| {
             format!("{nft} {} . tcp {} . {nft} {} . tcp {}", one[0], one[1], other[0], other[1])
         };
         let (source, target) = (["saddr", "sport"], ["daddr", "dport"]);
         let (there, back) = (ends([source, target]), ends([target, source]));
-        for (set, lasts) in [(&apart, APART_FOR), (&begun, BEGUN_FOR)] {
+        for (set, lasts) in [(&apart, APART_FOR), (&begun, BEGUN_FOR), (&led, LED_FOR)] {
             let name = &set[1..];
             sets += &format!(
                 " set {name} {{ typeof {there}; size {APART_MAX}; flags dynamic, timeout; timeout {lasts}; }};"
@@ -87,8 +89,12 @@ fn apart(proxy: &ProxyRules, interfaces: &str) -> (String, String) {
             rules += &format!(" {ends} {apart} update {apart} {{ {ends} }} accept;");
         }
         let dscps = dscps.join(", ");
-        rules += &format!(" iifname {{ {interfaces} }} {SYN} {nft} dscp {{ {dscps} }} update {begun} {{ {there} }};");
+        let first = format!("iifname {{ {interfaces} }} {SYN} {nft}");
+        let targets = family.nft_set();
+        rules += &format!(" {first} dscp {{ {dscps} }} {there} {led} goto lead;");
+        rules += &format!(" {first} dscp {{ {dscps} }} update {begun} {{ {there} }};");
         rules += &format!(" {SYN_ACK} {back} {begun} update {apart} {{ {back} }} accept;");
+        rules += &format!(" {first} dscp != {{ {dscps} }} {nft} daddr @{targets} update {led} {{ {there} }};");
     }
     (sets, rules)
 }

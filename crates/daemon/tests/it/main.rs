@@ -34,6 +34,7 @@ mod places;
 mod programs;
 mod proxy;
 mod proxy_honest;
+mod proxy_places;
 mod proxy_userspace;
 mod quic;
 mod reach;

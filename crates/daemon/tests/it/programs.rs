@@ -1,6 +1,7 @@
 //! Programs that people use, unchanged, through two gateways whose link loses a fiftieth of all packets each way.
 
 use crate::common::{Daemon, World, alone, pattern, root_or_skip, wait_for};
+use crate::{proxy, proxy_places};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use wavelane_host::netns::{ChildEnd, Netns};
@@ -47,7 +48,7 @@ impl Drop for Server {
 
 struct Lossy {
     world: World,
-    _gateways: (Daemon, Daemon),
+    _daemons: Vec<Daemon>,
 }
 
 impl Lossy {
@@ -60,8 +61,15 @@ impl Lossy {
                  add rule ip lossy in iifname wan0 udp dport 4780 numgen random mod 50 == 0 drop'",
             );
         }
-        let gateways = world.start_both("", "interfaces = [\"lan0\"]");
-        Self { world, _gateways: gateways }
+        let (a, b) = world.start_both("", "interfaces = [\"lan0\"]");
+        Self { world, _daemons: vec![a, b] }
+    }
+    /// A proxy on a bridge in place of the gateways.
+    fn bridged(tag: &str) -> Self {
+        let world = World::new(tag);
+        proxy_places::bridge(&world);
+        let proxy = proxy_places::start(&world, "");
+        Self { world, _daemons: vec![proxy] }
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -96,7 +104,10 @@ fn curl_speaks_every_version_of_http() {
     if !root_or_skip(test) || !has(test, &["curl", "nghttpd", "openssl", "python3"]) {
         return;
     }
-    let lossy = Lossy::new("curl");
+    speak_http(&Lossy::new("curl"));
+}
+
+fn speak_http(lossy: &Lossy) {
     let dir = lossy.world.dir.display().to_string();
     let data = pattern(3_000_000, 11);
     lossy.file("file", &data);
@@ -144,7 +155,28 @@ fn ssh_and_rsync_work() {
     if !root_or_skip(test) || !has(test, &["ssh", "dropbear", "dropbearkey", "rsync", "ssh-keygen", "unshare"]) {
         return;
     }
-    let lossy = Lossy::new("ssh");
+    copy_files(&Lossy::new("ssh"));
+}
+
+/// All that the others do, through a proxy on a bridge, which counts their connections.
+#[test]
+fn programs_cross_a_bridge_that_splits() {
+    let _alone = alone();
+    let test = "programs_cross_a_bridge_that_splits";
+    let tools =
+        ["curl", "nghttpd", "openssl", "python3", "ssh", "dropbear", "dropbearkey", "rsync", "ssh-keygen", "unshare"];
+    if !root_or_skip(test) || !has(test, &tools) {
+        return;
+    }
+    let bridged = Lossy::bridged("bridged");
+    speak_http(&bridged);
+    let taken = || proxy::count(&bridged._daemons[0], "connections_taken");
+    let of_http = taken();
+    copy_files(&bridged);
+    assert!(of_http >= 4 && taken() >= of_http + 3, "{}", proxy::report(&bridged._daemons[0]));
+}
+
+fn copy_files(lossy: &Lossy) {
     let dir = lossy.world.dir.display().to_string();
     // The server sees a home of its own, so that no account of this machine is touched.
     run(

@@ -193,6 +193,105 @@ fn forged_first_packets_change_no_connection() {
     assert_eq!((count(&proxy, "connections_taken"), count(&proxy, "connections_reset")), (1, 0), "{}", report(&proxy));
 }
 
+/// The same before the server has answered: the answer goes where the first of them says.
+#[test]
+fn a_forged_first_packet_before_the_answer_changes_no_connection() {
+    let _alone = alone();
+    if !root_or_skip("proxy_forged_early") {
+        return;
+    }
+    let world = World::new("forgedearly");
+    let proxy = start(&world, "userspace", "exempt = [\"dscp 46\"]");
+    world.serve(7, echo);
+    world.sh(&world.server, "nft add table inet t; nft 'add chain inet t o { type filter hook output priority 0; }'; nft 'add rule inet t o tcp sport 7 drop'");
+    let own: SocketAddr = "10.1.0.2:40999".parse().unwrap();
+    let server: SocketAddr = "10.3.0.2:7".parse().unwrap();
+    let (tell, told) = channel();
+    let socket = world.client.run(|| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap());
+    let socket = socket.unwrap();
+    std::thread::spawn(move || {
+        socket.bind(&own.into()).unwrap();
+        tell.send(socket.connect(&server.into()).map(|()| TcpStream::from(socket))).unwrap();
+    });
+    wait_for("the first packet", || report(&proxy).pending == 1);
+    for dscp in [46, 0] {
+        let packet = first_packet(own, server, dscp);
+        let raw =
+            || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(socket2::Protocol::from(RAW)));
+        assert_eq!(world.client.run(move || raw().unwrap().send_to(&packet, &server.into())).unwrap().unwrap(), 40);
+    }
+    world.sh(&world.server, "nft delete table inet t");
+    let mut stream = told.recv_timeout(PATIENCE).unwrap().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    (0..3).for_each(|_| says(&mut stream).unwrap());
+    assert_eq!((count(&proxy, "connections_taken"), count(&proxy, "connections_reset")), (1, 0), "{}", report(&proxy));
+}
+
+/// Servers that speak first fill no buffers for clients that never complete their handshake.
+#[test]
+fn what_a_server_says_first_waits_in_it_until_the_client_is_there() {
+    let _alone = alone();
+    if !root_or_skip("proxy_says_first") {
+        return;
+    }
+    const MANY: u8 = 200;
+    let world = World::new("saysfirst");
+    world.serve(80, |mut stream, _| drop(stream.write_all(&pattern(1_000_000, 9))));
+    let proxy = start(&world, "userspace", "");
+    let server: SocketAddr = "10.3.0.2:80".parse().unwrap();
+    let raw = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(socket2::Protocol::from(RAW)));
+    let raw = world.client.run(move || raw().unwrap()).unwrap();
+    for n in 0..MANY {
+        // Nobody has these addresses.
+        let packet = first_packet(SocketAddr::from(([10, 1, 0, 3 + n], 40_000)), server, 0);
+        raw.send_to(&packet, &server.into()).unwrap();
+    }
+    let mut most = 0;
+    wait_for("the servers to have said what they may", || {
+        let now = report(&proxy);
+        most = most.max(now.waiting_bytes);
+        now.half_open.unwrap_or_default() >= usize::from(MANY / 2) && now.waiting_bytes > u64::from(MANY / 2) * 14_000
+    });
+    let mut got = Vec::new();
+    world.connect(&world.client, "10.3.0.2:80").unwrap().read_to_end(&mut got).unwrap();
+    assert!(got == pattern(1_000_000, 9), "{} bytes", got.len());
+    most = most.max(report(&proxy).waiting_bytes);
+    // One was there, and had more for a moment.
+    assert!(most < u64::from(MANY) * (16 << 10) + (1 << 20), "{most} bytes for {MANY}");
+}
+
+/// Told of a gap, a proxy stops who sends from a side that says so, and has it go on after the gap.
+#[test]
+fn a_sender_waits_while_a_gap_is_near() {
+    let _alone = alone();
+    if !root_or_skip("proxy_freeze") {
+        return;
+    }
+    let world = World::new("freeze");
+    world.serve(9, |mut stream, _| drop(std::io::copy(&mut stream, &mut std::io::sink())));
+    let side = "[[proxy.side]]\nname = \"air\"\nnetworks = [\"10.1.0.0/24\"]\nfreeze = \"three\"\n";
+    let proxy = start(&world, "userspace", side);
+    let mut stream = world.connect(&world.client, "10.3.0.2:9").unwrap();
+    std::thread::spawn(move || while stream.write_all(&[7; 10_000]).is_ok() {});
+    let taken = || -> u64 {
+        report(&proxy).connection_list.iter().filter_map(|c| c.near.as_ref()).map(|near| near.in_bytes).sum()
+    };
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &proxy.child.id().to_string()]).status().unwrap().success());
+    };
+    for round in 1..=2_u64 {
+        let before = taken();
+        wait_for("bytes to cross", || taken() > before + 100_000);
+        signal("-USR1");
+        // Its kernel asks now and then whether the window is open.
+        wait_for("the sender to wait", || world.sh(&world.client, "ss -Htno").contains("timer:(persist"));
+        assert_eq!(count(&proxy, "gaps"), round);
+        let before = taken();
+        signal("-USR2");
+        wait_for("the sender to go on", || taken() > before + 100_000);
+    }
+}
+
 /// `IPPROTO_RAW`: what is sent has its own IP header.
 const RAW: i32 = 255;
 

@@ -10,6 +10,7 @@ const RTM_GETLINK: u16 = 18;
 const LINK: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
@@ -25,6 +26,10 @@ pub struct Device {
     pub ethernet: Option<[u8; 6]>,
     /// Whether it is a bridge.
     pub is_bridge: bool,
+    /// The kernel's number of it, and of the device that it is a port of.
+    pub index: u32,
+    /// See `index`.
+    pub master: Option<u32>,
 }
 
 /// All of them.
@@ -42,7 +47,9 @@ pub fn devices() -> io::Result<Vec<Device>> {
         if let Some(name) = one(IFLA_IFNAME).filter(|_| found.len() < DEVICES_MAX) {
             let ethernet = one(IFLA_ADDRESS).and_then(|octets| octets.try_into().ok());
             let is_bridge = kind.is_some_and(|(_, kind)| text(kind) == "bridge");
-            found.push(Device { name: text(name), ethernet, is_bridge });
+            let number = |octets: &[u8]| octets.try_into().map_or(0, u32::from_ne_bytes);
+            let index = body.get(4..8).map_or(0, number);
+            found.push(Device { name: text(name), ethernet, is_bridge, index, master: one(IFLA_MASTER).map(number) });
         }
     })?;
     Ok(found)
@@ -64,10 +71,12 @@ mod tests {
         ns.run(|| {
             run("ip", &["link", "add", "br7", "address", "02:00:00:00:00:07", "type", "bridge"], "").unwrap();
             run("ip", &["link", "add", "e0", "type", "veth", "peer", "name", "e1"], "").unwrap();
+            run("ip", &["link", "set", "e0", "master", "br7"], "").unwrap();
             let all = devices().unwrap();
             let named = |name: &str| all.iter().find(|device| device.name == name).unwrap();
             assert!(named("br7").is_bridge && named("br7").ethernet == Some([2, 0, 0, 0, 0, 7]));
             assert!(!named("e1").is_bridge && named("lo").ethernet == Some([0; 6]));
+            assert_eq!((named("e0").master, named("e1").master), (Some(named("br7").index), None));
         })
         .unwrap();
     }

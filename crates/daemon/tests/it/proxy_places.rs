@@ -1,0 +1,238 @@
+//! A split proxy where it stands otherwise than as the router: on a bridge between the client and its router (b).
+
+use crate::common::*;
+use crate::proxy::{count, open, report, spawn};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::channel;
+use wavelane_host::netns::Netns;
+
+/// Makes a bridge of what was a router: the client is in the network of the router b, on the other side of it.
+pub(crate) fn bridge(world: &World) {
+    world.sh(
+        &world.a,
+        "ip link add br0 type bridge; ip address flush dev lan0; ip address flush dev wan0; ip link set lan0 master br0; ip link set wan0 master br0; \
+         ip link set br0 up; ip address add 10.2.0.1/24 dev br0; ip address add fd00:2::1/64 dev br0 nodad; \
+         ip route replace 10.3.0.0/24 via 10.2.0.2; ip -6 route flush fd00:3::/64; ip route add fd00:3::/64 via fd00:2::2; \
+         for call in iptables ip6tables arptables; do sysctl -qw net.bridge.bridge-nf-call-$call=0 2>/dev/null || true; done",
+    );
+    world.sh(
+        &world.client,
+        "ip address flush dev eth0; ip address add 10.2.0.5/24 dev eth0; ip address add fd00:2::5/64 dev eth0 nodad; \
+         ip route replace default via 10.2.0.2; ip -6 route replace default via fd00:2::2",
+    );
+}
+
+/// Starts a proxy on the bridge; `keys` go into `[proxy]`.
+pub(crate) fn start(world: &World, keys: &str) -> Daemon {
+    let control = world.dir.join("proxy.sock");
+    let text = format!(
+        "[proxy]\nplacement = \"bridge\"\ninterfaces = [\"br0\"]\ncontrol = \"{}\"\n{keys}\n",
+        control.display()
+    );
+    std::fs::write(world.dir.join("proxy.toml"), text).unwrap();
+    spawn(world)
+}
+
+/// What a UDP datagram to the server's port 9 gets back.
+fn asks_by_udp(ns: &Netns) -> Option<usize> {
+    let socket = ns.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.send_to(b"x", "10.3.0.2:9").ok()?;
+    socket.recv(&mut [0; 9]).ok()
+}
+
+#[test]
+fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
+    let _alone = alone();
+    if !root_or_skip("proxy_bridge") {
+        return;
+    }
+    let world = World::new("bridge");
+    bridge(&world);
+    let (tell, told) = channel();
+    world.serve(7, echo);
+    world.serve(22, echo);
+    world.serve(80, move |mut stream, from| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        stream.write_all(&got).unwrap();
+        tell.send(from).unwrap();
+    });
+    let answers = world.server.run(|| UdpSocket::bind("10.3.0.2:9").unwrap()).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((n, from)) = answers.recv_from(&mut [0; 9]) {
+            let _ = answers.send_to(&[0; 9][..n], from);
+        }
+    });
+    let before = world.traces(&world.a);
+    let mut proxy = start(&world, "exempt = [\"port 22\"]");
+    for (at, host) in [("10.3.0.2", "10.2.0.5"), ("[fd00:3::2]", "fd00:2::5")] {
+        let taken = count(&proxy, "connections_taken");
+        let mut stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
+        let own: SocketAddr = stream.local_addr().unwrap();
+        let sent = pattern(2_000_000, 5);
+        let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
+        let writer = std::thread::spawn(move || {
+            half.write_all(&data).unwrap();
+            half.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        writer.join().unwrap();
+        assert!(got == sent, "{} bytes", got.len());
+        let from = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((from.ip().to_string().as_str(), from.port()), (host, own.port()), "address and port are kept");
+        assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
+        let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+        // What is exempt, and what is no TCP, stays on the bridge.
+        says(&mut open(&world, &world.client, &format!("{at}:22"))).unwrap();
+        assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
+    }
+    assert_eq!(asks_by_udp(&world.client), Some(1));
+    assert_eq!(
+        (report(&proxy).placement.as_str(), report(&proxy).hindrances.len()),
+        ("bridge", 0),
+        "{}",
+        report(&proxy)
+    );
+    // The bridge has another address, and another port: the rules follow.
+    world.sh(&world.a, "ip link set br0 address 02:00:00:00:00:77; ip link set wan0 nomaster");
+    wait_for("the rules to follow", || {
+        let table = world.sh(&world.a, "nft list table bridge wavelane");
+        table.contains("02:00:00:00:00:77") && !table.contains("wan0")
+    });
+    world.sh(&world.a, "ip link set wan0 master br0; ip route replace 10.3.0.0/24 via 10.2.0.2");
+    wait_for("the port to be known", || world.sh(&world.a, "nft list table bridge wavelane").contains("wan0"));
+    let mut stream = open(&world, &world.client, "10.3.0.2:7");
+    assert_eq!(report(&proxy).connections, 1, "{}", report(&proxy));
+    proxy.kill();
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    wait_for("a plain bridge", || {
+        world.connect(&world.client, "10.3.0.2:7").is_ok_and(|mut stream| says(&mut stream).is_ok())
+    });
+    assert!(!world.sh(&world.a, "nft list tables").contains("bridge wavelane"));
+    let mut again = spawn(&world);
+    let _stream = open(&world, &world.client, "10.3.0.2:7");
+    assert_eq!(count(&again, "connections_taken"), 1);
+    assert_eq!(again.stop(), Some(0));
+    world.sh(&world.a, "sysctl -qw net.ipv4.ip_forward=0");
+    says(&mut open(&world, &world.client, "10.3.0.2:7")).unwrap();
+    world.sh(&world.a, "sysctl -qw net.ipv4.ip_forward=1; ip link set br0 address 02:00:00:00:00:78");
+    assert!(before.contains("br0") && !world.sh(&world.a, "nft list ruleset").contains("wavelane"));
+}
+
+/// Connects to an address of the proxy with an IP option, 158, of these octets in hex; says what came back for what was sent, or which error.
+const BY_OPTION: &str = r#"
+import errno, socket, sys
+via, port, option = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+one = socket.socket()
+one.settimeout(60)
+try:
+    if option:
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, option + bytes(-len(option) % 4))
+    one.connect((via, port))
+    one.sendall(b"ask")
+    one.shutdown(socket.SHUT_WR)
+    got = b""
+    while part := one.recv(65536):
+        got += part
+    print(len(got), got[:20].decode())
+except OSError as e:
+    print(errno.errorcode.get(e.errno, str(e)))
+"#;
+
+/// A program that knows of the option leads others to the proxy: what connects to its port 8080 goes on with it.
+const FORWARDER: &str = r#"
+import socket, sys, threading
+via, port, option = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+door = socket.create_server(("127.0.0.1", 8080))
+def pump(a, b):
+    try:
+        while part := a.recv(65536):
+            b.sendall(part)
+        b.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+while True:
+    near, _ = door.accept()
+    far = socket.socket()
+    far.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, option + bytes(-len(option) % 4))
+    far.connect((via, port))
+    threading.Thread(target=pump, args=(near, far), daemon=True).start()
+    threading.Thread(target=pump, args=(far, near), daemon=True).start()
+"#;
+
+#[test]
+fn an_option_names_the_server_of_a_connection_to_the_proxy() {
+    let _alone = alone();
+    if !root_or_skip("proxy_option") {
+        return;
+    }
+    let world = World::new("option");
+    let (tell, told) = channel();
+    world.serve(80, move |mut stream, from| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        stream.write_all(b"the server, ").unwrap();
+        stream.write_all(&got).unwrap();
+        tell.send(from.ip().to_string()).unwrap();
+    });
+    // A program on the proxy's own port, for those who name nobody.
+    let own = world.a.run(|| std::net::TcpListener::bind("10.1.0.1:80").unwrap()).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = own.accept() {
+            let _ = stream.write_all(b"a program here");
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    let before = world.traces(&world.a);
+    let control = world.dir.join("proxy.sock");
+    let text = format!(
+        "[proxy]\nplacement = \"option\"\ninterfaces = [\"lan0\"]\ntargets = [\"10.3.0.0/24\", \"10.1.0.0/24\", \"127.0.0.0/8\"]\nexempt = [\"port 22\"]\ncontrol = \"{}\"\n",
+        control.display()
+    );
+    std::fs::write(world.dir.join("proxy.toml"), text).unwrap();
+    let mut proxy = spawn(&world);
+    std::fs::write(world.dir.join("option.py"), BY_OPTION).unwrap();
+    std::fs::write(world.dir.join("forwarder.py"), FORWARDER).unwrap();
+    let ask = |port: u16, option: &str| {
+        let script = format!("python3 {}/option.py 10.1.0.1 {port} '{option}'", world.dir.display());
+        world.sh(&world.client, &script).trim().to_owned()
+    };
+    assert_eq!(ask(80, "9e060a030002"), "15 the server, ask", "{}", report(&proxy));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "10.2.0.1", "from the proxy's own address");
+    assert_eq!(count(&proxy, "connections_taken"), 1);
+    assert_eq!(ask(81, "9e060a030002"), "ECONNREFUSED", "a port where nobody listens");
+    assert_eq!(ask(80, ""), "14 a program here");
+    // Where a connection may not be led: this very host, by any of its addresses, other networks; and options that name nobody.
+    let denied = count(&proxy, "dropped_target_denied");
+    for option in ["9e060a010001", "9e060a020001", "9e067f000001", "9e060a020002", "9e06e0000001", "9e0600000000"] {
+        assert_eq!(ask(80, option), "EHOSTUNREACH", "{option}");
+    }
+    assert!(count(&proxy, "dropped_target_denied") >= denied + 6, "{}", report(&proxy));
+    for option in ["9e050a0300", "9e080a0300020050", "0107030405060708", "9e020000"] {
+        let got = ask(80, option);
+        assert!(["14 a program here", "EINVAL", "ECONNREFUSED"].contains(&got.as_str()), "{option}: {got}");
+    }
+    assert_eq!(count(&proxy, "connections_taken"), 1, "{}", report(&proxy));
+    // What a program that is told to forward carries for others.
+    let script = format!("exec python3 {}/forwarder.py 10.1.0.1 80 9e060a030002", world.dir.display());
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]);
+    let mut forwarder = world.client.spawn(command, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
+    wait_for("the forwarder", || world.sh(&world.client, "ss -ltn").contains(":8080 "));
+    let mut stream = world.connect(&world.client, "127.0.0.1:8080").unwrap();
+    stream.write_all(&pattern(300_000, 2)).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert!(got.len() == 300_012 && got[12..] == pattern(300_000, 2), "{} bytes", got.len());
+    let _ = forwarder.kill();
+    let _ = forwarder.wait();
+    assert_eq!(count(&proxy, "connections_taken"), 2, "{}", report(&proxy));
+    assert_eq!(proxy.stop(), Some(0));
+    assert_eq!(world.traces(&world.a), before, "a stop leaves nothing behind");
+}
