@@ -8,7 +8,7 @@ mod objects;
 mod standing;
 mod towards;
 
-pub use devices::{Device, devices};
+pub use devices::{Device, devices, root_qdisc};
 pub use standing::{StateWatch, Woken, policy_rules, ruleset_generation, table_routes};
 pub use towards::{Way, interface_mtu, towards};
 

@@ -182,6 +182,8 @@ struct Shaped {
     follower: Option<Follower>,
     /// The kernel's index of the interface; `None` while it is gone or cannot be shaped.
     index: Option<u32>,
+    /// That under which it was shaped last.
+    last: Option<u32>,
     look_at: Instant,
     /// Why it is not shaped, as it was logged.
     trouble: Option<String>,
@@ -194,32 +196,40 @@ impl Shaped {
             Means::Kernel(qdisc) => qdisc.carried(),
         }
     }
-    /// Sets the kernel's discipline again on an interface that was made anew; the rule for our own queue goes by the name.
-    /// Returns what is worth a line.
+    /// Sets the kernel's discipline again on an interface that was made anew, or where another program took it away; the rule for our own
+    /// queue goes by the name. Returns what is worth a line.
     fn look(&mut self, now: Instant) -> Option<String> {
         if now < self.look_at {
             return None;
         }
         self.look_at = now + LOOK_EVERY;
         let index = interface_index(&self.name);
-        if index == self.index {
+        let stands = match &self.means {
+            Means::Kernel(_) => index.is_none_or(Qdisc::stands),
+            Means::Path(_) => true,
+        };
+        if index == self.index && stands {
             return None;
         }
         let trouble = match (index, &self.means) {
             (None, _) => Some("the interface is gone; once it is back it is shaped again".to_owned()),
-            (Some(_), Means::Kernel(qdisc)) => {
-                qdisc.again().err().map(|why| format!("the interface was made anew and cannot be shaped: {why}"))
-            }
+            (Some(_), Means::Kernel(qdisc)) => qdisc.again().err().map(|why| format!("it cannot be shaped now: {why}")),
             (Some(_), Means::Path(_)) => None,
         };
+        let was_taken = index == self.last;
         self.index = index.filter(|_| trouble.is_none());
+        self.last = self.index.or(self.last);
         if let Some(follower) = &mut self.follower {
             // Its counters begin anew.
             follower.carried.clear();
         }
         let is_new = trouble.is_none() || trouble != self.trouble;
         self.trouble = trouble;
-        let said = self.trouble.as_deref().unwrap_or("the interface was made anew, and is shaped again");
+        let said = self.trouble.as_deref().unwrap_or(if was_taken {
+            "another program took its queueing discipline away, and it is set again (`tc qdisc del` does so, and network managers)"
+        } else {
+            "the interface was made anew, and is shaped again"
+        });
         is_new.then(|| format!("{}: {said}", self.name))
     }
     /// Gives the estimator the delays, and asks again if it is time. Returns what is worth a line.
@@ -305,7 +315,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     clear();
     let clock = NodeClock::start(Span::ZERO, 0);
     let mut remarks: Vec<String> = lock.remark.iter().cloned().collect();
-    let (mut shaped, lead) = install(&interfaces, clock.now(), &mut remarks)?;
+    let (mut shaped, mut lead) = install(&interfaces, clock.now(), &mut remarks)?;
     caps::keep_only(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("giving up privileges"))?;
     let mut log = Log::open(clock.now()).map_err(system("a thread"))?;
     log.pen().take_panics();
@@ -322,7 +332,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     }
     remarks.iter().for_each(|remark| log.line(clock.now(), remark));
     supervisor.ready(clock.now(), "shapes");
-    let ended = turn(&mut shaped, &clock, &mut poller, &mut supervisor, &mut log);
+    let ended = turn(&mut shaped, lead.as_mut(), &clock, &mut poller, &mut supervisor, &mut log);
     supervisor.stopping();
     // First the rules, so that no packet comes to a queue that is about to close.
     drop(lead);
@@ -335,6 +345,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
 /// The loop; ends with a signal.
 fn turn(
     shaped: &mut [Shaped],
+    mut lead: Option<&mut Lead>,
     clock: &NodeClock,
     poller: &mut Poller,
     supervisor: &mut Supervisor,
@@ -350,6 +361,9 @@ fn turn(
             for remark in [one.look(now), one.follow(now, clock)].iter().flatten() {
                 log.line(now, remark);
             }
+        }
+        if let Some(remark) = lead.as_mut().and_then(|lead| lead.look(now)) {
+            log.line(now, &remark);
         }
         supervisor.tick(now);
         now = clock.now();
@@ -378,15 +392,15 @@ fn install(
         }
         let (means, how) = means(of, number, key)?;
         if matches!(means, Means::Path(_)) {
-            led.push((of.name.as_str(), number));
+            led.push((of.name.clone(), number));
         }
         let follower = follower(of, now, key as u16 ^ number)?;
         let pace = if follower.is_some() { ", at first" } else { "" };
         remarks.push(format!("{}: shaped by {}{pace} at {}", of.name, how.word(), words(of.pace.first())));
         let (index, look_at) = (interface_index(&of.name), now + LOOK_EVERY);
-        shaped.push(Shaped { name: of.name.clone(), means, follower, index, look_at, trouble: None });
+        shaped.push(Shaped { name: of.name.clone(), means, follower, index, last: index, look_at, trouble: None });
     }
-    let lead = (!led.is_empty()).then(|| path::lead(&led)).transpose()?;
+    let lead = (!led.is_empty()).then(|| path::lead(led)).transpose()?;
     Ok((shaped, lead))
 }
 
@@ -434,6 +448,6 @@ fn means(of: &Interface, number: u16, key: u64) -> Result<(Means, How), ShaperEr
 fn attempt_path(of: &Interface, number: u16, key: u64) -> Result<QueueInPath, String> {
     let path = QueueInPath::open(of, number, key).map_err(|e| format!("no NFQUEUE {number} here ({e})"))?;
     // Once the rules of all interfaces are known they are set together; this says whether they can be.
-    path::lead(&[(&of.name, number)]).map(drop).map_err(|e| e.to_string())?;
+    path::lead(vec![(of.name.clone(), number)]).map(drop).map_err(|e| e.to_string())?;
     Ok(path)
 }

@@ -4,14 +4,17 @@
 //! The rule bypasses a queue that nobody listens to, so packets pass unshaped as soon as we are gone, however that happened;
 //! a rule that is left behind does nothing until the next start removes it.
 
+use super::LOOK_EVERY;
 use super::config::Interface;
 use super::flow::{self, Look};
+use crate::firewall::older;
 use crate::rules::{Family, XT_WAIT, is_empty_table, removal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Rate, Span};
 use wavelane_host::nfqueue::{HeldPacket, NfQueue};
 use wavelane_host::nft::{ToolError, run};
+use wavelane_host::routes::ruleset_generation;
 use wavelane_queue::{Limits, Queued, Shaper, Tins};
 
 /// Our chain, in the table `mangle`: before addresses are translated, so that flows are the house's own.
@@ -24,6 +27,8 @@ const LIMITS: Limits = Limits { items: 4_096, octets: 16 << 20 };
 const ROUND_TRIP: Span = Span::from_millis(100);
 /// Memory for packets that the kernel has told us of and we have not read, as it counts them.
 const UNREAD: usize = 8 << 20;
+/// How often it is told that the rules were taken away.
+const TOLD_EVERY: Span = Span::from_secs(60);
 /// Packets taken per round.
 const BATCH: usize = 256;
 
@@ -132,19 +137,83 @@ impl AsFd for QueueInPath {
 
 /// The rules that hand packets to us. Dropping it removes them.
 #[derive(Debug)]
-pub(super) struct Lead(());
+pub(super) struct Lead {
+    /// What they say, for `iptables-restore`.
+    text: String,
+    /// Those that stood when they were last set, as `iptables -S` lists them.
+    whole: Vec<String>,
+    /// Of nft's rulesets when they were last seen to stand: if it is the same, so are they.
+    generation: Option<u32>,
+    look_at: Instant,
+    /// When their loss may be told again.
+    tell_at: Instant,
+    failing: bool,
+}
 
 /// Hands packets that leave by these interfaces to the queues of these numbers.
-pub(super) fn lead(interfaces: &[(&str, u16)]) -> Result<Lead, ToolError> {
-    let lead = Lead(());
-    let queue =
-        |(name, number): &(&str, u16)| format!("-A {CHAIN} -o {name} -j NFQUEUE --queue-num {number} --queue-bypass\n");
-    let rules: String = interfaces.iter().map(queue).collect();
+pub(super) fn lead(interfaces: Vec<(String, u16)>) -> Result<Lead, ToolError> {
+    let queue = |(name, number): (String, u16)| {
+        format!("-A {CHAIN} -o {name} -j NFQUEUE --queue-num {number} --queue-bypass\n")
+    };
+    let rules: String = interfaces.into_iter().map(queue).collect();
     let text = format!("*mangle\n:{CHAIN} - [0:0]\n{rules}-A POSTROUTING -j {CHAIN}\nCOMMIT\n");
-    for family in Family::here() {
-        run(family.iptables_restore(), &["-n", XT_WAIT], &text)?;
-    }
+    let [look_at, tell_at] = [Instant::ZERO; 2];
+    let mut lead = Lead { text, whole: Vec::new(), generation: None, look_at, tell_at, failing: false };
+    lead.set()?;
     Ok(lead)
+}
+
+impl Lead {
+    fn set(&mut self) -> Result<(), ToolError> {
+        for family in Family::here() {
+            run(family.iptables_restore(), &["-n", XT_WAIT], &self.text)?;
+        }
+        self.whole = standing().unwrap_or_default();
+        self.generation = ruleset_generation();
+        Ok(())
+    }
+    /// Sets the rules again where another program took them away. Returns what is worth a line.
+    pub(super) fn look(&mut self, now: Instant) -> Option<String> {
+        if now < self.look_at {
+            return None;
+        }
+        // The older iptables' changes have no number, and its listing takes time that packets wait.
+        let has_older = Family::ALL.into_iter().any(older::has_tables);
+        self.look_at = now + if has_older { older::READ_EVERY } else { LOOK_EVERY };
+        let generation = ruleset_generation();
+        if !has_older && generation.is_some() && generation == self.generation {
+            return None;
+        }
+        let now_there = standing()?;
+        if self.whole.iter().all(|rule| now_there.contains(rule)) {
+            self.generation = generation;
+            return None;
+        }
+        clear();
+        match self.set() {
+            Ok(()) => {
+                let is_told = !self.failing && now < self.tell_at;
+                self.failing = false;
+                (!is_told).then(|| {
+                    self.tell_at = now + TOLD_EVERY;
+                    format!("the iptables chain {CHAIN} (mangle): another program took it away, and it is put back (`nft flush ruleset`, `iptables -F` or a reload of the firewall do so)")
+                })
+            }
+            Err(why) => (!std::mem::replace(&mut self.failing, true)).then(|| {
+                format!("nothing is shaped: the iptables chain {CHAIN} (mangle) is gone and cannot be put back: {why}")
+            }),
+        }
+    }
+}
+
+/// Our rules in the kernel, of both IP versions; `None` if they cannot be read.
+fn standing() -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    for family in Family::here() {
+        let listing = run(family.iptables(), &[XT_WAIT, "-t", "mangle", "-S"], "").ok()?;
+        found.extend(listing.lines().filter(|line| line.contains(CHAIN)).map(|line| format!("{family:?} {line}")));
+    }
+    Some(found)
 }
 
 impl Drop for Lead {

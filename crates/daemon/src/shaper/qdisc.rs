@@ -3,10 +3,12 @@
 use super::config::{How, Interface};
 use wavelane_base::{Octets, Rate, Span};
 use wavelane_host::nft::{ToolError, run};
+use wavelane_host::routes::root_qdisc;
 use wavelane_queue::{Cells, Framing};
 
 /// The handle of everything that we set ("WL").
 const HANDLE: &str = "574c:";
+const HANDLE_NUMBER: u32 = 0x574c_0000;
 const CLASS: &str = "574c:1";
 /// The handle of what the kernel sets by itself.
 const UNSET: &str = "0:";
@@ -116,9 +118,16 @@ impl Qdisc {
         };
         Ok(())
     }
-    /// Sets it on an interface that was made anew.
-    pub(super) fn again(&self) -> Result<(), ToolError> {
-        self.make(self.rate).inspect_err(|_| self.remove())
+    /// Whether it stands on the interface of this number; what cannot be asked is taken to.
+    pub(super) fn stands(interface: u32) -> bool {
+        root_qdisc(interface).map_or(true, |handle| handle == HANDLE_NUMBER)
+    }
+    /// Sets it on an interface that lost it, or was made anew. What others set there stays.
+    pub(super) fn again(&self) -> Result<(), String> {
+        if let Ok(Some(taken)) = taken(&self.interface) {
+            return Err(taken);
+        }
+        self.make(self.rate).inspect_err(|_| self.remove()).map_err(|why| why.to_string())
     }
     /// Removes what is ours.
     fn remove(&self) {

@@ -203,6 +203,43 @@ fn an_interface_that_comes_back_is_shaped_again() {
     assert!(home.world.sh(&home.world.a, "tc qdisc show dev line0").contains("pfifo 1:"));
 }
 
+/// Network managers take away what they did not set, and firewalls flush.
+#[test]
+fn what_other_programs_take_away_is_shaped_again() {
+    let _alone = alone();
+    if !root_or_skip("shaper") {
+        return;
+    }
+    let home = Home::new("shtaken");
+    let in_a = |script: &str| home.world.sh(&home.world.a, script);
+    let set = || in_a("tc qdisc show dev wan0").contains("tbf 574c:");
+    let mut daemon = home.start("rate = \"5 Mbit/s\"\nhow = \"tbf\"");
+    in_a("tc qdisc del dev wan0 root");
+    wait_for("the discipline", set);
+    daemon.wait_log("wan0: another program took its queueing discipline away, and it is set again");
+    // Another's stays, and is named.
+    in_a("tc qdisc replace dev wan0 root handle 1: pfifo");
+    daemon.wait_log("wan0: it cannot be shaped now: wan0 has a queueing discipline of its own (pfifo 1:)");
+    in_a("tc qdisc del dev wan0 root");
+    wait_for("the discipline again", set);
+    assert_eq!(daemon.stop(), Some(0));
+    let mut daemon = home.start("rate = \"5 Mbit/s\"\nhow = \"path\"");
+    let rules = || in_a("iptables -t mangle -S; ip6tables -t mangle -S");
+    let whole = rules();
+    assert_eq!(whole.matches("-j WAVELANE_SHAPER").count(), 2, "{whole}");
+    for damage in [
+        "nft flush ruleset",
+        "iptables -t mangle -F POSTROUTING",
+        "ip6tables -t mangle -F WAVELANE_SHAPER",
+        "iptables -t mangle -F; iptables -t mangle -X",
+    ] {
+        in_a(damage);
+        wait_for(damage, || rules() == whole);
+    }
+    daemon.wait_log("WAVELANE_SHAPER (mangle): another program took it away, and it is put back");
+    assert_eq!(daemon.stop(), Some(0));
+}
+
 #[test]
 fn a_reflector_that_is_silent_is_named() {
     let _alone = alone();

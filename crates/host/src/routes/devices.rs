@@ -1,7 +1,7 @@
 //! The network devices of this namespace, as the kernel lists them: what /sys shows may be another namespace's.
 
 use super::standing::dump;
-use super::{HEADER, NLM_F_REQUEST, attributes};
+use super::{HEADER, NLM_F_REQUEST, attributes, u32_at};
 use std::io;
 
 // linux/rtnetlink.h, linux/if_link.h and linux/netlink.h
@@ -14,6 +14,11 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+// struct tcmsg: family, interface, handle, parent, info.
+const QDISC: usize = 20;
+const ROOT: u32 = u32::MAX;
 /// Most devices that are listed: as many as some bridges have ports.
 const DEVICES_MAX: usize = 4_096;
 
@@ -55,6 +60,21 @@ pub fn devices() -> io::Result<Vec<Device>> {
     Ok(found)
 }
 
+/// The handle of the queueing discipline that somebody set as an interface's root; 0 if that is the kernel's own.
+pub fn root_qdisc(interface: u32) -> io::Result<u32> {
+    let mut ask = ((HEADER + QDISC) as u32).to_ne_bytes().to_vec();
+    ask.extend(RTM_GETQDISC.to_ne_bytes());
+    ask.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    ask.extend([0; 8 + QDISC]);
+    let mut handle = 0;
+    dump(&ask, RTM_NEWQDISC, |body| {
+        if (u32_at(body, 4), u32_at(body, 12)) == (Some(interface), Some(ROOT)) {
+            handle = u32_at(body, 8).unwrap_or(0);
+        }
+    })?;
+    Ok(handle)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -77,6 +97,11 @@ mod tests {
             assert!(named("br7").is_bridge && named("br7").ethernet == Some([2, 0, 0, 0, 0, 7]));
             assert!(!named("e1").is_bridge && named("lo").ethernet == Some([0; 6]));
             assert_eq!((named("e0").master, named("e1").master), (Some(named("br7").index), None));
+            let root = |name: &str| root_qdisc(crate::interface_index(name).unwrap()).unwrap();
+            run("tc", &["qdisc", "add", "dev", "e0", "root", "handle", "574c:", "pfifo"], "").unwrap();
+            assert_eq!((root("e0"), root("e1")), (0x574c_0000, 0));
+            run("tc", &["qdisc", "del", "dev", "e0", "root"], "").unwrap();
+            assert_eq!(root("e0"), 0);
         })
         .unwrap();
     }
