@@ -294,6 +294,31 @@ fn the_caller_sends_keepalives_by_default() {
     }
 }
 
+/// What is written is replaced or removed, drafts included: a key would be gone.
+#[test]
+fn what_is_written_is_nothing_that_is_read() {
+    let folder = Folder::new("written");
+    let file = |name: &str| folder.0.join(name);
+    keys::write_key(&file("b.psk"), &[2; 32]).unwrap();
+    let parse = |key: &str, gateway: &str| {
+        let text = text(gateway, "preshared_key = \"b.psk\"", "").replace("a.key", key);
+        Config::parse(&text, "x.toml", &folder.0).map_err(|why| why.to_string())
+    };
+    assert_eq!(parse("a.key", "").unwrap().reads[1..], [file("a.key"), file("b.psk")]);
+    for (key, state) in
+        [("a.key", "a.key"), ("s", "s"), ("s-lock", "s"), ("s-new", "s"), ("s.peers", "s"), ("s.peers-new", "s")]
+    {
+        std::fs::rename(file("a.key"), file(key)).unwrap();
+        let why = parse(key, &format!("state = \"{state}\"")).unwrap_err();
+        assert!(why.contains(&format!("{key} is read as well: name another path")), "{key}: {why}");
+        std::fs::rename(file(key), file("a.key")).unwrap();
+    }
+    let why = parse("a.key", "state = \"b.psk\"").unwrap_err();
+    assert!(why.contains("gateway.state: ") && why.contains("b.psk is read as well"), "{why}");
+    let why = parse("a.key", "state = \"a.sock\"").unwrap_err();
+    assert!(why.contains("a.sock, which is gateway.control"), "{why}");
+}
+
 #[test]
 fn an_address_that_the_socket_cannot_reach_is_refused() {
     let folder = Folder::new("versions");

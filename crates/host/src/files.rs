@@ -60,12 +60,15 @@ pub fn is_own(path: &Path, wanted: impl Fn(&FileType) -> bool) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|about| ours(&about))
 }
 
+/// Behind a file's name: where what will replace it is written first. What is there already is removed.
+pub const DRAFT_SUFFIX: &str = "-new";
+
 /// Replaces a file atomically, so that a power failure leaves the old or the new. Only its owner may read it; missing folders are created.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let fresh = with_suffix(path, "-new");
+    let fresh = with_suffix(path, DRAFT_SUFFIX);
     // Anything already there, including a link or a pipe, is not written to.
     match std::fs::remove_file(&fresh) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),

@@ -7,7 +7,7 @@ use crate::{epoch, keys, peer_addresses};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use wavelane_base::IpPrefix;
-use wavelane_host::files::with_suffix;
+use wavelane_host::files::{DRAFT_SUFFIX, with_suffix};
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -105,12 +105,15 @@ impl Config {
     }
 
     /// What we write or make, and by which key.
-    fn made(&self) -> [(&'static str, PathBuf); 4] {
+    fn made(&self) -> [(&'static str, PathBuf); 6] {
+        let addresses = with_suffix(&self.state, peer_addresses::SUFFIX);
         [
             ("gateway.control", self.control.clone()),
             ("gateway.state", self.state.clone()),
-            ("gateway.state", with_suffix(&self.state, peer_addresses::SUFFIX)),
             ("gateway.state", with_suffix(&self.state, epoch::LOCK_SUFFIX)),
+            ("gateway.state", with_suffix(&self.state, DRAFT_SUFFIX)),
+            ("gateway.state", with_suffix(&addresses, DRAFT_SUFFIX)),
+            ("gateway.state", addresses),
         ]
     }
 

@@ -26,13 +26,17 @@ impl Config {
         let of_peers = document.take("peer", &PEER)?;
         let file: File = document.rest()?;
         let listen = socket_address("gateway.listen", &file.gateway.listen)?;
+        let g = file.gateway;
+        let shared = file.peer.iter().filter_map(|peer| peer.preshared_key.as_ref());
+        let secrets = shared.chain(file.serial.iter().filter_map(|serial| serial.secret_file.as_ref()));
+        let reads = [&g.key].into_iter().chain(secrets).chain(&g.hook).map(|file| folder.join(file));
+        let reads = [place.into()].into_iter().chain(reads).collect();
         let mut peers = Vec::new();
         for (table, knobs) in file.peer.into_iter().zip(of_peers) {
             let of_lanes = of_lanes.by_ref().take(table.lane.len()).collect();
             peers.push(Peer::from_table(table, (knobs, of_lanes), folder, listen, text)?);
         }
         let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
-        let g = file.gateway;
         let flows_max = || memory::flows_default(gateway::Config::default().flows_max);
         let knobs = GatewayKnobs {
             pool: knobs.pool.or_else(|| Some(memory::pool_default())),
@@ -45,7 +49,7 @@ impl Config {
         }
         let config = Self {
             private_key: keys::read_key(&folder.join(&g.key))?,
-            reads: vec![place.into(), folder.join(&g.key)],
+            reads,
             state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
             listen,
             control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),

@@ -35,7 +35,7 @@ pub(super) struct SerialTable {
     addresses: Vec<String>,
     peer: Option<Ipv4Addr>,
     user: Option<String>,
-    secret_file: Option<PathBuf>,
+    pub(super) secret_file: Option<PathBuf>,
     auth: Option<String>,
     compress: Option<bool>,
     #[serde(default)]
