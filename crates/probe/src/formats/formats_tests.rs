@@ -109,6 +109,9 @@ fn files_as_they_are_found_are_read_and_repairs_said() {
     repaired(&with(b"\xEF\xBB\xBF", b""), n, "byte order mark");
     repaired(&with(b"warning: this system has no \x1b[31mclock\n", b""), n, "octets of other text");
     repaired(&with(b"", b"\niperf3: done {}\n"), n, "octets of other text");
+    repaired(&with(b"$ iperf3 -J {x}; ", b""), n, "octets of other text");
+    let timed = stream.split(|octet| *octet == b'\n').map(|line| [b"2026-11-30T05:28:56Z ", line, b"\n"].concat());
+    repaired(&timed.collect::<Vec<_>>().concat(), 3, "octets of other text");
     repaired(&with(b"", IPERF3), n, "the same document stands there 2 times");
     repaired(&with(b"{\"start\":{},\"error\":\"busy\"}\n", b""), n, "of 2 documents number 2");
     let wide: Vec<u8> = String::from_utf8_lossy(IPERF3).encode_utf16().flat_map(u16::to_le_bytes).collect();

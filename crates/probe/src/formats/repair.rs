@@ -32,7 +32,11 @@ pub(super) fn read(text: &[u8]) -> Result<(Value, Vec<String>), FormatError> {
         Err(FormatError::TooLarge) => return Err(FormatError::TooLarge),
         other => other,
     };
-    let found = scan(text);
+    let mut found = scan(text, false);
+    if found.documents.is_empty() {
+        // Whoever keeps logs may put a time before each line.
+        found = scan(text, true);
+    }
     if found.documents.is_empty() {
         return plain.map(|value| (value, notes));
     }
@@ -177,13 +181,14 @@ struct Good {
     open: Vec<u8>,
 }
 
-/// Finds documents, which begin a line or follow another.
-fn scan(text: &[u8]) -> Scan {
+/// Finds documents, which begin a line or follow another, or stand `anywhere`: an object in words begins with a key.
+fn scan(text: &[u8], anywhere: bool) -> Scan {
     let mut found = Scan::default();
     let (mut at, mut may_begin) = (0, true);
+    let has_key = |at: usize| text[at + 1..].iter().find(|octet| !octet.is_ascii_whitespace()) == Some(&b'"');
     while at < text.len() && found.documents.len() < DOCUMENTS_MAX {
         match text[at] {
-            b'{' if may_begin => {
+            b'{' if may_begin || anywhere && has_key(at) => {
                 at = document(text, at, &mut found);
                 may_begin = true;
             }
