@@ -3,9 +3,10 @@
 pub(crate) mod older;
 mod single;
 
-use crate::config::{Config, Intercept, Placement};
+use crate::config::{Config, Intercept, Placement, width};
 use crate::device::unforwarded;
-use crate::rules::{Family, MARK_DIVERT, NUMBER};
+use crate::rules::{Attachment, Family, MARK_DIVERT, NUMBER, all_routes, attachments};
+use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::routes::devices;
 
@@ -80,9 +81,10 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
     }
     found.extend(marked_sources(intercept));
     found.extend(unsteered(intercept));
+    let around = attachments(config).unwrap_or_default();
     for family in Family::here() {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
-        found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule)));
+        found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule, &around)));
     }
     found
 }
@@ -90,8 +92,15 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
 /// The same, and what this host has switched off since the start, which names it itself.
 pub(crate) fn hindrances(config: &Config) -> Vec<String> {
     let mut found = findings(config);
-    let switched_off = config.intercept.iter().flat_map(|i| unforwarded(config, i));
-    found.extend(switched_off.map(|setting| {
+    let unforwarded = config.intercept.iter().flat_map(|i| unforwarded(config, i));
+    let mut switched_off: Vec<String> = unforwarded.map(str::to_owned).collect();
+    let is_router = of_interface("all", "forwarding").trim() == "1";
+    if is_router && switched_off.is_empty() && has_routes(config, Family::V4) {
+        // Of IPv4 each interface has a switch of its own, which networkd sets, too.
+        let is_off = |name: &&str| of_interface(name, "forwarding").trim() == "0";
+        switched_off.extend(ours(config).filter(is_off).map(|name| format!("net.ipv4.conf.{name}.forwarding")));
+    }
+    found.extend(switched_off.iter().map(|setting| {
         format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
     }));
     found
@@ -100,10 +109,7 @@ pub(crate) fn hindrances(config: &Config) -> Vec<String> {
 /// The setting by which the kernel looks for a packet's source by the packet's mark, as wg-quick has it. What we mark for ourselves seems to
 /// come from ourselves then, and is dropped as a martian; what goes to our own TCP only where the reverse path is strict.
 fn marked_sources(intercept: &Intercept) -> Option<String> {
-    let value = |interface: &str, key: &str| -> u8 {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{interface}/{key}"));
-        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-    };
+    let value = |interface: &str, key: &str| -> u8 { of_interface(interface, key).trim().parse().unwrap_or(0) };
     let own = intercept.proxy.as_ref().is_some_and(|proxy| proxy.device.is_some());
     let strict = |name: &str| value("all", "rp_filter").max(value(name, "rp_filter")) == 1;
     let drops = |name: &&str| value(name, "src_valid_mark") == 1 && (!own || strict(name));
@@ -183,8 +189,19 @@ fn in_rules(config: &Config, listing: &str, kind: Kind) -> Vec<String> {
     found
 }
 
-/// The switches among what [`findings`] looks at, of which nobody gives notice.
-pub(crate) fn switches() -> String {
+/// The interfaces that are intercepted, and our device.
+fn ours(config: &Config) -> impl Iterator<Item = &str> {
+    let taken = config.intercept.iter().flat_map(|i| &i.interfaces);
+    taken.chain(config.tun.as_ref().map(|tun| &tun.name)).map(String::as_str)
+}
+
+/// A setting of an interface for IPv4; nothing if it is not there.
+fn of_interface(name: &str, key: &str) -> String {
+    std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/{key}")).unwrap_or_default()
+}
+
+/// The switches among what [`hindrances`] looks at, of which nobody gives notice.
+pub(crate) fn switches(config: &Config) -> String {
     let keys = [
         "bridge/bridge-nf-call-iptables",
         "bridge/bridge-nf-call-ip6tables",
@@ -193,23 +210,38 @@ pub(crate) fn switches() -> String {
         "ipv4/conf/all/src_valid_mark",
         "ipv4/conf/all/rp_filter",
     ];
-    keys.iter().map(|key| std::fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap_or_default()).collect()
+    let all = keys.iter().map(|key| std::fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap_or_default());
+    let of_one = ["forwarding", "src_valid_mark", "rp_filter"];
+    all.chain(ours(config).flat_map(|name| of_one.map(|key| of_interface(name, key)))).collect()
 }
 
-/// What a line of `ip rule` says of a rule that another program put before ours and that every packet meets, as wg-quick does, or
-/// every one of an interface that is intercepted.
-fn before_ours(config: &Config, family: Family, rule: &str) -> Option<String> {
+/// What a line of `ip rule` says of a rule that another program put before ours and that what we take meets: everything, what comes from
+/// the networks `around` an intercepted interface, what goes to a peer's, or all TCP.
+fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment]) -> Option<String> {
     let (preference, what) = rule.split_once(':')?;
     preference.parse().ok().filter(|preference: &u16| (1..NUMBER).contains(preference))?;
     let mut words: Vec<&str> = what.split_ascii_whitespace().collect();
+    let negated = words.first() == Some(&"not");
+    words.drain(..usize::from(negated));
+    let after = |key: &str| words.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
+    let network = |text: &str| text.parse().ok().or_else(|| host(text));
+    let touches = |one: &IpPrefix, other: &IpPrefix| one.covers(other) || other.covers(one);
     let is_taken = |name: &str| config.intercept.iter().flat_map(|i| &i.interfaces).any(|of| of == name);
-    if let Some(at) = words.windows(2).position(|pair| pair[0] == "iif" && is_taken(pair[1])) {
-        words.drain(at..at + 2);
-    }
-    let whom = ["iif", "oif", "to", "tos", "sport", "dport", "ipproto", "uidrange", "[l3mdev-table]"];
-    let is_every =
-        words.windows(2).any(|pair| pair == ["from", "all"]) && !whom.iter().any(|word| words.contains(word));
-    (is_every && has_routes(config, family)).then(|| {
+    let from = after("from").is_none_or(|from| {
+        let of = |from: IpPrefix| around.iter().any(|a| is_taken(a.device()) && touches(&a.network, &from));
+        from == "all" || network(from).is_some_and(of)
+    });
+    let to = after("to").is_none_or(|to| {
+        let goes = |to: IpPrefix| all_routes(config, family).iter().any(|route| touches(route, &to));
+        network(to).is_some_and(goes)
+    });
+    // What is taken carries our mark, packets none.
+    let mark = after("fwmark").is_none_or(|mark| [0, MARK_DIVERT].into_iter().any(|ours| is_marked(ours, mark)));
+    let meets =
+        from && to && mark && after("iif").is_none_or(is_taken) && after("ipproto").is_none_or(|of| of == "tcp");
+    // Single services and what is born here are the operator's concern.
+    let some = ["oif", "tos", "sport", "dport", "uidrange", "[l3mdev-table]"].iter().any(|word| words.contains(word));
+    (meets != negated && !some && has_routes(config, family)).then(|| {
         format!(
             "the rule '{}' of `ip {} rule` stands before ours at {NUMBER}, so what it matches may not come to us: give it a preference above {}, as `ip rule add pref 5000 ...` does",
             rule.trim().replace('\t', " "),
@@ -217,6 +249,21 @@ fn before_ours(config: &Config, family: Family, rule: &str) -> Option<String> {
             NUMBER + 2
         )
     })
+}
+
+/// An address alone as a network.
+fn host(text: &str) -> Option<IpPrefix> {
+    text.parse().ok().map(|address| IpPrefix { address, bits: width(address) })
+}
+
+/// Whether a mark meets `wanted`, which may have a mask (`0x1/0xff`).
+fn is_marked(mark: u32, wanted: &str) -> bool {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let (wanted, mask) = wanted.split_once('/').unwrap_or((wanted, "0xffffffff"));
+    number(wanted).zip(number(mask)).is_none_or(|(wanted, mask)| mark & mask == wanted)
 }
 
 fn has_routes(config: &Config, family: Family) -> bool {
@@ -379,6 +426,8 @@ mod tests {
             );
         }
         let ours = config("[intercept]\ninterfaces = [\"lan0\"]");
+        let around = ["10.9.9.0/24 dev lan0 proto kernel scope link src 10.9.9.1", "10.8.0.0/24 dev wan0 proto kernel"];
+        let around: Vec<Attachment> = around.iter().filter_map(|line| Attachment::parse(line)).collect();
         for (rule, harms) in [
             ("0:\tfrom all lookup local", false),
             ("4779:\tnot from all fwmark 0xca6c lookup 51820", true),
@@ -387,13 +436,25 @@ mod tests {
             ("100:\tfrom all iif vpn0 lookup 7", false),
             ("100:\tfrom all iif lan0 lookup 77", true),
             ("100:\tfrom 10.9.0.0/24 iif lan0 lookup 77", false),
+            ("100:\tfrom 10.9.9.0/24 lookup 77", true),
+            ("100:\tfrom 10.9.9.7 lookup 77", true),
+            ("100:\tfrom 10.8.0.0/24 lookup 77", false),
+            ("100:\tfrom all to 10.0.0.0/8 lookup main", true),
+            ("100:\tfrom 10.9.9.0/24 to 10.1.0.7 lookup main", true),
+            ("100:\tfrom all to 10.2.0.0/16 lookup main", false),
+            ("100:\tfrom all ipproto tcp lookup main", true),
+            ("100:\tfrom all ipproto tcp dport 25 lookup main", false),
+            ("100:\tfrom all fwmark 0x1 lookup 100", false),
+            ("9:\tfrom all fwmark 0x200/0xf00 lookup 2004", false),
+            ("100:\tfrom all fwmark 0x0/0x1 lookup 100", true),
+            ("100:\tfrom all oif wan0 lookup 7", false),
             ("100:\tfrom all iif lan0 ipproto udp lookup 77", false),
             ("100:\tfrom 10.9.0.0/24 lookup 7", false),
             ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
             ("5270:\tfrom all lookup 52", false),
         ] {
-            assert_eq!(before_ours(&ours, Family::V4, rule).is_some(), harms, "{rule}");
-            assert_eq!(before_ours(&ours, Family::V6, rule), None, "no IPv6 route");
+            assert_eq!(before_ours(&ours, Family::V4, rule, &around).is_some(), harms, "{rule}");
+            assert_eq!(before_ours(&ours, Family::V6, rule, &around), None, "no IPv6 route");
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -179,7 +179,8 @@ impl Kernel {
             // Of consecutive failures to renew the rules only the first is logged.
             let mut failing = false;
             let mut watched = Watched::new(&installed, &stands);
-            let (mut rulesets, mut read, mut switches) = (Pace::default(), since_boot(), firewall::switches());
+            let (mut rulesets, mut read, mut switches) =
+                (Pace::default(), since_boot(), firewall::switches(&stands.config));
             loop {
                 let news = watch.wait(woken.as_fd(), LOOK_EVERY);
                 while matches!((&woken).read(&mut [0; 64]), Ok(n) if n > 0) {}
@@ -192,7 +193,7 @@ impl Kernel {
                 }
                 let (before, began) = (watched.last.generation(), since_boot());
                 answers.extend(watched.look(began, &mut installed, &stands));
-                let switched = core::mem::replace(&mut switches, firewall::switches()) != switches;
+                let switched = core::mem::replace(&mut switches, firewall::switches(&stands.config)) != switches;
                 let older =
                     since_boot().since(read) >= older::READ_EVERY && Family::ALL.into_iter().any(older::has_tables);
                 let changed =

@@ -65,7 +65,7 @@ const BRIDGE_TABLE: &str = "bridge wavelane";
 const CLOSED_TABLE: &str = "inet wavelane_closed";
 /// Resets what a proxy on our own TCP had, once its process is gone.
 const ORPHANS: &str = "inet wavelane_orphans";
-const XT_CHAIN: &str = "WAVELANE";
+pub(crate) const XT_CHAIN: &str = "WAVELANE";
 /// Abstract socket that marks this network namespace as having its one intercepting daemon.
 const LOCK_NAME: &str = "wavelaned-intercept";
 

@@ -214,8 +214,11 @@ impl Standing {
             Part::OrphansTable => whole(&self.orphans, &now.orphans),
             Part::HeldSyns => {
                 // There may be one for each of very many networks.
-                let found: BTreeSet<&String> = now.held.iter().collect();
-                self.held.iter().filter(|line| !found.contains(line)).map(|line| line.clone().into_bytes()).collect()
+                let [stood, found] = [&self.held, &now.held].map(|held| held.iter().collect::<BTreeSet<&String>>());
+                // What others put into our own chain comes last, told apart by its mark.
+                let in_chain = |line: &&&String| line.split(' ').skip(1).take(2).eq(["-A", rules::XT_CHAIN]);
+                let others = found.difference(&stood).filter(in_chain).map(|line| format!("other {line}").into_bytes());
+                stood.difference(&found).map(|line| line.as_bytes().to_vec()).chain(others).collect()
             }
         }
     }
@@ -298,6 +301,9 @@ mod tests {
         foreign.routes.push(vec![4]);
         assert_eq!(stood.missing(&foreign), [Part::Routes]);
         assert_eq!(Standing::default().missing(&stood), [Part::Routes], "others' routes in our tables are our concern");
+        let mut foreign = stood.clone();
+        foreign.held.extend(["V4 -A WAVELANE -j ACCEPT".into(), "V4 -A PREROUTING -j WAVELANE".into()]);
+        assert_eq!(stood.lacking(Part::HeldSyns, &foreign), [b"other V4 -A WAVELANE -j ACCEPT"]);
     }
 
     /// A quadratic search would take minutes.

@@ -78,7 +78,7 @@ impl<'t> Walk<'t, '_> {
                 (Verdict::Accept, Fit::All) => return End::Accepted,
                 (Verdict::Accept, Fit::Unsure) => self.unsure = true,
                 (Verdict::Accept, Fit::Some) => self.partly = true,
-                (Verdict::Drop, Fit::Some | Fit::All) if !self.unsure => {
+                (Verdict::Drop | Verdict::Unmark, Fit::Some | Fit::All) if !self.unsure => {
                     let is_bare = rule
                         .iter()
                         .find(|word| **word != "counter")
@@ -123,7 +123,8 @@ pub(super) fn findings(
                     (family.as_str(), name.as_str(), of.as_str()) == (table.family, table.name, chain.name)
                 });
                 // Of the others `hindrance` judges what a whole chain does.
-                let by_policy = matches!(packet.hook, Hook::Ingress | Hook::Output | Hook::Postrouting);
+                let by_policy =
+                    matches!(packet.hook, Hook::Prerouting | Hook::Ingress | Hook::Output | Hook::Postrouting);
                 let mut walk = Walk { table, packet, steps: 0, unsure: false, partly: false };
                 let (rule, of, fit, last) = match walk.through(chain, Fit::All, JUMPS_MAX) {
                     End::Dropped(rule, of, fit, last) => (rule, of, fit, last && !by_policy),
@@ -144,7 +145,11 @@ pub(super) fn findings(
                 let older = if kind == Kind::Older { " of iptables-legacy" } else { "" };
                 let remedies: Vec<String> = packet.remedies.iter().map(insert).collect();
                 let some = if fit == Fit::All { "" } else { "some of the " };
-                let does = if packet.hook == Hook::Redirection { "leads away" } else { "drops" };
+                let does = match packet.hook {
+                    Hook::Redirection => "leads away",
+                    _ if rule.contains("mark set") => "changes the mark of",
+                    _ => "drops",
+                };
                 found.push(format!(
                     "the rule '{}' in chain {of} of table {family} {name}{older} {does} {some}{}; run {}, and have your firewall do so at boot",
                     text::line(rule, RULE_SHOWN),

@@ -39,7 +39,7 @@ impl Attachment {
     /// What a line of the kernel's main table says: that an address of this host is within the network, as the kernel or a DHCP client
     /// wrote it (dhcpcd takes the kernel's own route away), or that a router said so (RFC 4861, prefix information). Not what else leads
     /// straight into a device, such as another tunnel's networks.
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let after = |key: &str| words.iter().skip_while(|word| **word != key).nth(1).copied();
         let first = words.first()?;
@@ -55,6 +55,9 @@ impl Attachment {
                 _ => is_own(),
             };
         is_attached.then_some(Self { network, device })
+    }
+    pub(crate) fn device(&self) -> &str {
+        &self.device
     }
     /// Whether it is left alone under a wider network of a peer. A network that we serve always is: what peers send there would come
     /// back to them otherwise.

@@ -81,6 +81,7 @@ fn what_other_programs_take_away_is_put_back_and_told() {
         ("nft flush ruleset", "wavelane_closed"),
         ("iptables -t raw -F; iptables -t raw -X", "that hold SYNs"),
         ("iptables -t raw -F PREROUTING", "that hold SYNs"),
+        ("iptables -t raw -I WAVELANE -j ACCEPT", "that hold SYNs"),
         ("ip link set wavelane0 down", "the device wavelane0, its MTU or its addresses"),
         ("ip address flush dev wavelane0", "the device wavelane0, its MTU or its addresses"),
         ("ip link set wavelane0 mtu 1300", "the device wavelane0, its MTU or its addresses"),
@@ -397,6 +398,55 @@ fn a_firewall_in_the_way_is_named_with_its_remedy() {
         }
     }
     wait_for("nothing in the way at last", || a.status().hindrances.is_empty());
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+}
+
+/// What is no rule that drops and yet breaks what is taken: checks of the reverse path, other marks, other ways, and what an interface may.
+#[test]
+fn settings_that_lead_astray_are_named_with_their_remedy() {
+    let _alone = alone();
+    if !root_or_skip("the host's ways") {
+        return;
+    }
+    let world = World::new("astray");
+    let (a, _b) = world.start_both("", &format!("{INTERCEPT}\n[tun]"));
+    world.serve(7, echo);
+    let works = || says(&mut world.connect(&world.client, "[fd00:3::2]:7").unwrap()).unwrap();
+    // The first as firewalld has it. What other programs mark for themselves is no concern of ours.
+    let around = "nft add table inet wall; nft 'add chain inet wall pre { type filter hook prerouting priority filter + 10; }'; \
+         nft add rule inet wall pre meta nfproto ipv6 fib saddr . mark . iif oif missing drop; \
+         iptables -t raw -A PREROUTING -m rpfilter --invert -j DROP; \
+         nft add table ip marks; nft 'add chain ip marks pre { type filter hook prerouting priority mangle + 10; }'; \
+         nft add rule ip marks pre iifname lan0 meta mark set ct mark; \
+         ip rule add pref 100 to 10.0.0.0/8 lookup main; ip rule add pref 101 from 10.1.0.0/24 lookup 77; \
+         ip rule add pref 102 fwmark 1 lookup 77; sysctl -qw net.ipv4.conf.lan0.forwarding=0";
+    world.sh(&world.a, around);
+    for told in [
+        "in chain pre of table inet wall drops connections that are taken from lan0, which time out",
+        "in chain PREROUTING of table ip raw drops packets of peers that come by wavelane0",
+        "in chain pre of table ip marks changes the mark of connections that are taken from lan0",
+        "the rule '100: from all to 10.0.0.0/8 lookup main'",
+        "the rule '101: from 10.1.0.0/24 lookup 77'",
+        "net.ipv4.conf.lan0.forwarding is 0",
+    ] {
+        a.wait_log(told);
+    }
+    assert!(!a.log().contains("fwmark 0x1 "), "{}", a.log());
+    world.sh(&world.a, "ip rule del pref 100; ip rule del pref 101");
+    let remedies = || {
+        for line in a.status().hindrances {
+            let runs = |part: &&str| part.starts_with("nft insert") || part.starts_with("sysctl -w");
+            line.split('`').filter(runs).for_each(|remedy| drop(world.sh(&world.a, remedy)));
+        }
+    };
+    remedies();
+    wait_for("nothing in the way", || a.status().hindrances.is_empty());
+    works();
+    // Of a setting nobody gives notice.
+    world.sh(&world.a, "sysctl -qw net.ipv4.conf.lan0.src_valid_mark=1");
+    a.wait_log("net.ipv4.conf.lan0.src_valid_mark is 1");
+    remedies();
+    wait_for("nothing in the way again", || a.status().hindrances.is_empty());
     says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
 }
 

@@ -15,6 +15,8 @@ pub(super) enum Verdict<'a> {
     Return,
     Jump(&'a str),
     Goto(&'a str),
+    /// It gets another mark, so it is not taken any more.
+    Unmark,
     /// It goes on.
     Next,
 }
@@ -78,6 +80,10 @@ impl Packet<'_> {
                     }
                     continue;
                 }
+                // What is worked out from the mark that it has may leave ours as it is.
+                ("meta", ["mark", "set", value, ..]) if !["meta", "mark"].contains(value) => {
+                    return (fit, if self.is_late == Some(true) { Verdict::Unmark } else { Verdict::Next });
+                }
                 ("meta", [key, rest @ ..]) => {
                     words = rest;
                     self.meta(key, &mut words)
@@ -98,6 +104,10 @@ impl Packet<'_> {
                     words = rest;
                     any(value(&mut words), |state| Fit::of(state == self.state))
                 }
+                ("fib", ["saddr", rest @ ..]) => {
+                    words = rest;
+                    self.source(&mut words)
+                }
                 ("fib", ["daddr", "type", rest @ ..]) => {
                     words = rest;
                     // What is taken goes to other hosts; what peers send, to this one.
@@ -110,6 +120,21 @@ impl Packet<'_> {
             fit = fit.min(one);
         }
         (fit, Verdict::Next)
+    }
+
+    /// Whether there is no way to its source by the interface that it came by, as nft and the older `rpfilter` ask.
+    fn source(&self, words: &mut &[&str]) -> Fit {
+        let (mut by_mark, mut by_interface) = (false, false);
+        while let [".", key, rest @ ..] = words {
+            (by_mark, by_interface) = (by_mark || *key == "mark", by_interface || *key == "iif");
+            *words = rest;
+        }
+        let ["oif" | "check", rest @ ..] = words else { return Fit::Unsure };
+        *words = rest;
+        match value(words) {
+            (false, "missing" | "0") if by_interface && self.seems_forged(by_mark) => Fit::All,
+            _ => Fit::Unsure,
+        }
     }
 
     fn meta(&self, key: &str, words: &mut &[&str]) -> Fit {

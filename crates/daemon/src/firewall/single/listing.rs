@@ -17,6 +17,8 @@ pub(super) struct Chain<'a> {
     pub(super) hook: Option<Hook>,
     /// What it drops that none of its rules accepts.
     pub(super) is_strict: bool,
+    /// Packets come to it once we have marked them.
+    is_late: bool,
     /// Whose packets it meets, at the hook ingress.
     devices: Vec<&'a str>,
     pub(super) rules: Vec<Vec<&'a str>>,
@@ -25,7 +27,15 @@ pub(super) struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     fn new(name: &'a str) -> Self {
-        Self { name, hook: None, is_strict: false, devices: Vec::new(), rules: Vec::new(), texts: Vec::new() }
+        Self {
+            name,
+            hook: None,
+            is_strict: false,
+            is_late: false,
+            devices: Vec::new(),
+            rules: Vec::new(),
+            texts: Vec::new(),
+        }
     }
 
     /// Whether packets of this kind come to it, in a table of this family.
@@ -35,7 +45,9 @@ impl<'a> Chain<'a> {
             let of_device = packet.iif.is_some_and(|name| self.devices.contains(&name));
             return is_here && ["inet", "netdev"].contains(&family) && of_device;
         }
-        is_here && ["inet", packet.family.nft()].contains(&family)
+        is_here
+            && ["inet", packet.family.nft()].contains(&family)
+            && packet.is_late.is_none_or(|is_late| is_late == self.is_late)
     }
 }
 
@@ -72,6 +84,7 @@ pub(super) fn tables(listing: &str) -> Vec<Table<'_>> {
                             _ => None,
                         };
                         chain.is_strict = line.contains("policy drop");
+                        chain.is_late = priority(line).is_some_and(|priority| priority > MANGLE);
                         chain.devices = line.split('"').skip(1).step_by(2).collect();
                     }
                     ["type", ..] | [] => {}
@@ -86,6 +99,29 @@ pub(super) fn tables(listing: &str) -> Vec<Table<'_>> {
     }
     all.retain(|table| !table.dormant);
     all
+}
+
+/// The priority at which we mark what we take (linux/netfilter_ipv4.h).
+const MANGLE: i32 = -150;
+
+/// The number that stands behind `priority`, which may be counted from a name.
+fn priority(line: &str) -> Option<i32> {
+    let (_, rest) = line.split_once(" priority ")?;
+    let words: Vec<&str> = rest.split(';').next()?.split_ascii_whitespace().collect();
+    let of = |name: &str| match name {
+        "raw" => Some(-300),
+        "mangle" => Some(MANGLE),
+        "dstnat" => Some(-100),
+        "filter" => Some(0),
+        "security" => Some(50),
+        number => number.parse().ok(),
+    };
+    match words.as_slice() {
+        [name] => of(name),
+        [name, "+", more] => Some(of(name)? + more.parse::<i32>().ok()?),
+        [name, "-", less] => Some(of(name)? - less.parse::<i32>().ok()?),
+        _ => None,
+    }
 }
 
 /// Words; what stands in quotes, braces or parentheses is one.

@@ -19,6 +19,8 @@ pub(super) struct Packet<'a> {
     /// Of the target; of TCP it may be any.
     pub(super) port: Option<u16>,
     pub(super) mark: Option<u32>,
+    /// At the hook prerouting: whether we have marked it by then. `None` if we do not.
+    pub(super) is_late: Option<bool>,
     pub(super) state: &'static str,
     pub(super) from: Vec<IpPrefix>,
     pub(super) to: Vec<IpPrefix>,
@@ -28,6 +30,12 @@ pub(super) struct Packet<'a> {
 }
 
 impl Packet<'_> {
+    /// Whether the kernel looks for its source elsewhere than where it comes from: it comes by our device, whose routes only our rules
+    /// reach, or it carries the mark by which we take it and the mark is heeded.
+    pub(super) fn seems_forged(&self, by_mark: bool) -> bool {
+        let is_taken = by_mark && self.iif != Some("lo") && self.mark == Some(MARK_DIVERT);
+        is_taken || self.hook == Hook::Prerouting && self.is_late.is_none()
+    }
     /// Of which nothing else is known.
     fn of(hook: Hook, family: Family, words: String) -> Self {
         Self {
@@ -38,6 +46,7 @@ impl Packet<'_> {
             protocol: None,
             port: None,
             mark: None,
+            is_late: None,
             state: "new",
             from: Vec::new(),
             to: Vec::new(),
@@ -72,9 +81,19 @@ pub(super) fn packets(config: &Config) -> Vec<Packet<'_>> {
                 iif: Some(name),
                 protocol: Some(TCP),
                 mark: Some(marks),
+                is_late: Some(false),
                 to: routes(),
                 remedies: vec![format!("iifname \"{name}\" meta l4proto tcp")],
                 ..blank(Hook::Prerouting, format!("connections that come from {name} before they are taken"))
+            });
+            all.push(Packet {
+                iif: Some(name),
+                protocol: Some(TCP),
+                mark: Some(MARK_DIVERT),
+                is_late: Some(true),
+                to: routes(),
+                remedies: vec![format!("meta mark {MARK_DIVERT:#x}")],
+                ..blank(Hook::Prerouting, format!("connections that are taken from {name}, which time out"))
             });
         }
         for name in &intercept.interfaces {
@@ -107,6 +126,13 @@ pub(super) fn packets(config: &Config) -> Vec<Packet<'_>> {
         }));
         if let Some(tun) = &config.tun {
             let device = tun.name.as_str();
+            all.push(Packet {
+                iif: Some(device),
+                mark: Some(0),
+                from: routes(),
+                remedies: vec![format!("iifname \"{device}\"")],
+                ..blank(Hook::Prerouting, format!("packets of peers that come by {device}"))
+            });
             let remedies = vec![format!("oifname \"{device}\""), format!("iifname \"{device}\"")];
             for name in &intercept.interfaces {
                 let words = format!("packets between {name} and {device}");

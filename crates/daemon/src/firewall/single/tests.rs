@@ -17,9 +17,13 @@ fn config(rest: &str) -> Config {
 
 /// What is said of these rules at a hook, beside chains that they lead to.
 fn said(config: &Config, hook: &str, rules: &[&str]) -> Vec<String> {
+    said_at(config, &format!("{hook} priority filter"), rules)
+}
+
+fn said_at(config: &Config, hook: &str, rules: &[&str]) -> Vec<String> {
     let rules: String = rules.iter().map(|rule| format!("\t\t{rule}\n")).collect();
     let listing = format!(
-        "table ip filter {{\n\tset x {{\n\t\ttype ipv4_addr\n\t}}\n\n\tchain BASE {{\n\t\ttype filter hook {hook} priority filter; policy accept;\n{rules}\t}}\n\n\tchain FOREIGN {{\n\t\tfib daddr type local return\n\t\tlimit rate 3/minute counter log prefix \"[X] drop \"\n\t\tcounter drop\n\t}}\n\n\tchain BANS {{\n\t\tip saddr 192.0.2.7 drop\n\t\treturn\n\t}}\n\n\tchain LOOP {{\n\t\tjump LOOP\n\t\tjump LOOP\n\t}}\n}}\n"
+        "table ip filter {{\n\tset x {{\n\t\ttype ipv4_addr\n\t}}\n\n\tchain BASE {{\n\t\ttype filter hook {hook}; policy accept;\n{rules}\t}}\n\n\tchain FOREIGN {{\n\t\tfib daddr type local return\n\t\tlimit rate 3/minute counter log prefix \"[X] drop \"\n\t\tcounter drop\n\t}}\n\n\tchain BANS {{\n\t\tip saddr 192.0.2.7 drop\n\t\treturn\n\t}}\n\n\tchain LOOP {{\n\t\tjump LOOP\n\t\tjump LOOP\n\t}}\n}}\n"
     );
     findings(config, (&listing, Kind::Nft), &[])
 }
@@ -76,11 +80,40 @@ fn rules_against_the_lanes_and_the_device_are_named() {
     assert_eq!(said(&tun, "input", &["ct state vmap { established : accept }", "udp dport 4000-5000 drop"]), [""; 0]);
     let found = said(&tun, "input", &["iifname \"lo\" accept", "udp dport 4780 drop"]);
     assert_eq!(found.len(), 1, "a peer's datagrams come by no loopback device: {found:?}");
-    let found = said(&tun, "prerouting", &["ct state invalid drop", "iifname \"lan0\" meta l4proto tcp counter drop"]);
+    let dropped = ["ct state invalid drop", "iifname \"lan0\" meta l4proto tcp counter drop"];
+    let found = said_at(&tun, "prerouting priority raw", &dropped);
     assert!(found.len() == 1 && found[0].contains("that come from lan0 before they are taken; run"), "{found:?}");
     assert!(found[0].contains("BASE iifname \"lan0\" meta l4proto tcp accept`"), "{found:?}");
-    for passes in ["iifname \"lan0\" tcp dport 25 drop", "iifname \"wan0\" drop", "fib saddr . iif oif missing drop"] {
-        assert_eq!(said(&tun, "prerouting", &[passes]), [""; 0]);
+    let found = said(&tun, "prerouting", &dropped);
+    assert!(found.len() == 1 && found[0].contains("that are taken from lan0, which time out; run"), "{found:?}");
+    for passes in [
+        "iifname \"lan0\" tcp dport 25 drop",
+        "iifname \"wan0\" drop",
+        "fib daddr . iif type != { local, unicast } drop",
+        "fib saddr . mark oif missing drop",
+        "counter meta mark set mark or 0x4000",
+        "meta mark set meta mark & 0x00ffffff",
+        "tcp dport 25 meta mark set 0x00000007",
+    ] {
+        assert_eq!(said(&tun, "prerouting", &[passes]), [""; 0], "{passes}");
+    }
+    // Checks of the reverse path, as nft's users, `iptables -m rpfilter` and firewalld (IPv6_rpfilter=strict) have them.
+    let lan = config("[intercept]\ninterfaces = [\"lan0\"]");
+    for check in ["fib saddr . mark . iif oif missing drop", "fib saddr . mark . iif check missing counter drop"] {
+        let found = said_at(&lan, "prerouting priority filter + 10", &[check]);
+        assert!(found.len() == 1 && found[0].contains("taken from lan0"), "{found:?}");
+        assert!(found[0].contains("BASE meta mark 0x574c0002 accept`"), "{found:?}");
+        assert_eq!(said_at(&lan, "prerouting priority mangle - 10", &[check]), [""; 0], "it is not marked by then");
+        assert_eq!(said(&lan, "prerouting", &[&format!("meta nfproto ipv6 {check}")]), [""; 0]);
+    }
+    assert_eq!(said(&lan, "prerouting", &["fib saddr . iif oif 0 counter drop"]), [""; 0]);
+    let found = said_at(&tun, "prerouting priority raw", &["fib saddr . iif oif 0 counter drop"]);
+    assert!(found.len() == 1 && found[0].contains("drops packets of peers that come by wavelane0"), "{found:?}");
+    assert!(found[0].contains("BASE iifname \"wavelane0\" accept`"), "{found:?}");
+    for change in ["iifname \"lan0\" counter meta mark set ct mark", "meta mark set 0x00000007"] {
+        let found = said_at(&lan, "prerouting priority mangle + 10", &[change]);
+        assert!(found.len() == 1 && found[0].contains("changes the mark of connections that are taken"), "{found:?}");
+        assert_eq!(said_at(&lan, "prerouting priority raw", &[change]), [""; 0]);
     }
     let asleep = "table ip off {\n\tflags dormant\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\tudp dport 4780 drop\n\t}\n}";
     assert_eq!(findings(&tun, (asleep, Kind::Nft), &[]), [""; 0]);
