@@ -83,7 +83,8 @@ pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
 fn kept(found: &Found<'_>, name: &str, stack: &str, gap_ms: u64) -> Vec<f64> {
     let back = FROM_S + gap_ms as f64 / 1e3;
     found.values(name, stack, |seen| {
-        Some(seen.between(back + 0.5, back + 1.0) / seen.between(FROM_S - 2.0, FROM_S - 0.5))
+        let kept = seen.between(back + 0.5, back + 1.0) / seen.between(FROM_S - 2.0, FROM_S - 0.5);
+        Some(kept).filter(|kept| kept.is_finite())
     })
 }
 
