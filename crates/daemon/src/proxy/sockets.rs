@@ -303,3 +303,33 @@ impl Proxy<Sockets> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 header of that many words, with these octets behind its first 20.
+    fn head(words: u8, options: &[u8]) -> Vec<u8> {
+        let mut head = vec![0; 20];
+        head[0] = 0x40 | words;
+        head.extend_from_slice(options);
+        head
+    }
+
+    #[test]
+    fn only_a_whole_option_in_the_first_place_names_a_server() {
+        let whole = [158, 6, 10, 3, 0, 2, 0, 0];
+        assert_eq!(named_server(&head(7, &whole)), Some(Ipv4Addr::new(10, 3, 0, 2)));
+        // Shorter headers, other options, another length, another version, and what was cut off.
+        for other in [head(6, &whole), head(5, &whole), head(7, &[1, 158, 6, 10, 3, 0, 2, 0])] {
+            assert_eq!(named_server(&other), None, "{other:?}");
+        }
+        for length in (0..=255).filter(|length| *length != 6) {
+            assert_eq!(named_server(&head(7, &[158, length, 10, 3, 0, 2, 0, 0])), None);
+        }
+        let (mut six, of_four) = (head(7, &whole), head(7, &whole));
+        six[0] = 0x67;
+        assert_eq!(named_server(&six), None);
+        assert!((0..26).all(|length| named_server(&of_four[..length]).is_none()));
+    }
+}

@@ -14,7 +14,8 @@ pub(super) fn queue_rules(config: &Config, family: Family, attached: &[IpPrefix]
     let by_option =
         config.intercept.as_ref().and_then(|i| i.proxy.as_ref()).is_some_and(|p| p.placement == Placement::Option);
     // What is made to this host itself is read for its option.
-    let local = if by_option { format!("NFQUEUE --queue-num {NUMBER} --queue-bypass") } else { "RETURN".into() };
+    let is_read = by_option && family == Family::V4;
+    let local = if is_read { format!("NFQUEUE --queue-num {NUMBER} --queue-bypass") } else { "RETURN".into() };
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j {local}\n");
     text += &format!("-A {XT_CHAIN} -m mark --mark {MARK_BRIDGED:#x} -j RETURN\n");
     for option in SIGNED {
