@@ -202,6 +202,8 @@ pub struct ProxyRules {
     pub device: Option<String>,
     /// How connections come here.
     pub placement: Placement,
+    /// Packets pass through the device as they are, and no connection is split.
+    pub mirrors: bool,
 }
 
 /// How connections come to a proxy.

@@ -321,7 +321,11 @@ pub(crate) fn raise_orphans(config: &Config) -> Result<bool, ToolError> {
 
 /// Whether `config` asks for a table that resets what a proxy had.
 pub(crate) fn has_orphans(config: &Config) -> bool {
-    config.intercept.as_ref().and_then(|i| i.proxy.as_ref()).is_some_and(|proxy| proxy.device.is_some())
+    config
+        .intercept
+        .as_ref()
+        .and_then(|i| i.proxy.as_ref())
+        .is_some_and(|proxy| proxy.device.is_some() && !proxy.mirrors)
 }
 
 fn orphans_stand() -> bool {

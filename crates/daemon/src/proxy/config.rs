@@ -43,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) engine: Engine,
     pub(crate) placement: Placement,
+    /// Nothing is split.
+    pub(crate) mirrors: bool,
     pub(crate) interfaces: Vec<String>,
     pub(crate) targets: Vec<IpPrefix>,
     pub(crate) exempt: Exempt,
@@ -154,16 +156,16 @@ fn is_word(text: &str) -> bool {
     (1..=WORD_MAX).contains(&text.len()) && !text.starts_with('.') && text.chars().all(fits)
 }
 
-/// A word of which this version has only one.
-fn only(key: &str, given: Option<&str>, has: &str, later: &[&str]) -> Result<(), ConfigError> {
-    match given {
-        None => Ok(()),
-        Some(word) if word == has => Ok(()),
-        Some(word) if later.contains(&word) => {
-            Err(value(key, format!("\"{word}\" is not in this version of wavelaned: write \"{has}\"")))
-        }
-        Some(word) => Err(value(key, format!("\"{word}\" is none: write \"{has}\""))),
-    }
+/// Whether packets pass through the proxy as they are.
+fn mirrors(word: Option<&str>, engine: Engine) -> Result<bool, ConfigError> {
+    let why = match word {
+        None | Some("split") => return Ok(false),
+        Some("mirror") if engine == Engine::Userspace => return Ok(true),
+        Some("mirror") => "needs engine = \"userspace\", through whose device packets pass: write that, or \"split\"",
+        Some("snoop") => "is not in this version of wavelaned: write \"split\" or \"mirror\"",
+        Some(_) => "is none: write \"split\" or \"mirror\"",
+    };
+    Err(value("proxy.mode", format!("\"{}\" {why}", word.unwrap_or_default())))
 }
 
 /// How connections come here, if this engine takes them so.
@@ -197,7 +199,7 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
             return Err(value("proxy.engine", format!("\"{word}\" is none: write \"kernel\" or \"userspace\"")));
         }
     };
-    only("proxy.mode", t.mode.as_deref(), "split", &["mirror", "snoop"])?;
+    let mirrors = mirrors(t.mode.as_deref(), engine)?;
     let placement = placement(t.placement.as_deref(), engine, t.on_failure)?;
     if t.early == Some(true) {
         let why = "is not in this version: each connection waits for its server's answer, as without a proxy";
@@ -253,6 +255,7 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
         name,
         engine,
         placement,
+        mirrors,
         interfaces,
         targets,
         exempt,
@@ -452,6 +455,10 @@ fn usual_tcp(congestion: CongestionControl) -> TcpConfig {
 }
 
 impl Settings {
+    /// What it does with TCP.
+    pub(crate) fn does(&self) -> &'static str {
+        if self.mirrors { "mirrors" } else { "splits" }
+    }
     /// Whether connections to a server are split, as far as its address and port say.
     pub(crate) fn splits(&self, server: SocketAddr) -> bool {
         let holds = |networks: &[IpPrefix]| networks.iter().any(|network| network.contains(server.ip()));
@@ -500,6 +507,7 @@ impl Settings {
             clamps,
             device: (self.engine == Engine::Userspace).then(|| DEVICE.to_owned()),
             placement: self.placement,
+            mirrors: self.mirrors,
         };
         let targets = Peer {
             name: "targets".into(),
@@ -546,6 +554,7 @@ impl Settings {
             ("proxy.name", self.name == new.name),
             ("proxy.engine", self.engine == new.engine),
             ("proxy.placement", self.placement == new.placement),
+            ("proxy.mode", self.mirrors == new.mirrors),
             ("proxy.interfaces", self.interfaces == new.interfaces),
             ("proxy.on_failure", self.on_failure == new.on_failure),
             ("proxy.control", self.control == new.control),

@@ -40,7 +40,8 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
     for (line, words) in [
         ("engine = \"haproxy\"", &["haproxy", "\"kernel\"", "\"userspace\""][..]),
         ("engine = \"userspace\"\nconnections_max = 30001", &["connections_max", "30000"]),
-        ("mode = \"mirror\"", &["mirror", "\"split\""]),
+        ("mode = \"mirror\"", &["mirror", "engine = \"userspace\"", "\"split\""]),
+        ("mode = \"snoop\"", &["snoop", "not in this version", "\"mirror\""]),
         ("placement = \"arp\"", &["\"arp\" is not in this version", "\"route\", \"bridge\", \"option\""]),
         ("placement = \"hub\"", &["\"hub\" is none", "\"bridge\""]),
         ("placement = \"bridge\"\nengine = \"userspace\"", &["proxy.placement", "needs engine = \"kernel\""]),

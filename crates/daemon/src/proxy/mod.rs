@@ -130,7 +130,13 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
         Placement::Bridge => ", of what passes over it",
         Placement::Option => ", where it names its server in an IP option",
     };
-    let _ = writeln!(text, "splits TCP from {} to {}{how}", settings.interfaces.join(", "), list(&settings.targets));
+    let _ = writeln!(
+        text,
+        "{} TCP from {} to {}{how}",
+        settings.does(),
+        settings.interfaces.join(", "),
+        list(&settings.targets)
+    );
     for side in &settings.sides {
         let networks = if side.networks.is_empty() { "everywhere".into() } else { list(&side.networks) };
         let _ = writeln!(text, "side '{}': {networks}", side.name);
@@ -397,7 +403,8 @@ impl<B: Body> Proxy<B> {
         };
         proxy.watch().map_err(system("epoll"))?;
         proxy.announce(remarks);
-        proxy.supervisor.ready(now, "splits TCP");
+        let does = format!("{} TCP", proxy.settings.does());
+        proxy.supervisor.ready(now, &does);
         Ok(proxy)
     }
 
@@ -413,7 +420,8 @@ impl<B: Body> Proxy<B> {
     }
 
     fn announce(&mut self, remarks: &[String]) {
-        let what = format!("proxy '{}' splits TCP from {}", self.settings.name, self.settings.interfaces.join(", "));
+        let Settings { name, interfaces, .. } = &self.settings;
+        let what = format!("proxy '{name}' {} TCP from {}", self.settings.does(), interfaces.join(", "));
         self.say(&what);
         remarks.iter().for_each(|remark| self.say(remark));
         for warning in warnings(&self.settings) {

@@ -22,6 +22,7 @@ use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
 use wavelane_host::{caps, entropy};
 use wavelane_tcp::{Config as TcpConfig, Keepalive};
+use wavelane_wire::tcp::TcpPacket;
 
 /// Packets or super-packets read before anything else is looked after.
 const READS_PER_ROUND: usize = 64;
@@ -137,6 +138,11 @@ impl Proxy<Userspace> {
             let Self { body, pair, settings, counters, now, .. } = self;
             let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, fragments, .. } = body;
             let drained = tun.receive(1, |packet| {
+                if settings.mirrors {
+                    // As far as whoever splits it: read, and written again.
+                    counters.one(if TcpPacket::parse(packet).is_ok() { "packets_mirrored" } else { "packets_unread" });
+                    return outgoing.push(&one_hop_more(packet));
+                }
                 let gathered = fragments.take(*now, packet);
                 let (packet, pieces) = match &gathered {
                     Gathered::Whole => (packet, &[][..]),

@@ -32,7 +32,7 @@ const LED_FOR: &str = "10s";
 /// a moment, and comes back before their senders give up.
 pub(super) fn orphans(config: &Config, Around { attached, .. }: &Around) -> Option<String> {
     let intercept = config.intercept.as_ref()?;
-    let device = intercept.proxy.as_ref()?.device.as_ref()?;
+    let device = intercept.proxy.as_ref().filter(|proxy| !proxy.mirrors)?.device.as_ref()?;
     let names: Vec<String> = intercept.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     let names = names.join(", ");
     let proxy = intercept.proxy.as_ref()?;

@@ -34,7 +34,7 @@ pub(crate) fn spawn(world: &World) -> Daemon {
     let (command, log, control) = daemon_command(&world.dir.join("proxy.toml"));
     let child = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
     let daemon = Daemon { child, log, control, own_folder: None };
-    daemon.wait_log("splits TCP from ");
+    daemon.wait_log(" TCP from ");
     daemon
 }
 

@@ -260,6 +260,31 @@ fn what_a_server_says_first_waits_in_it_until_the_client_is_there() {
     assert!(most < u64::from(MANY) * (16 << 10) + (1 << 20), "{most} bytes for {MANY}");
 }
 
+/// A proxy that mirrors reads all packets of TCP and changes none: without it the same connections go on.
+#[test]
+fn mirrored_connections_outlive_the_proxy() {
+    let _alone = alone();
+    if !root_or_skip("proxy_mirror") {
+        return;
+    }
+    let world = World::new("mirror");
+    world.serve(7, echo);
+    let mut proxy = start(&world, "userspace", "mode = \"mirror\"");
+    let mut streams = ["10.3.0.2:7", "[fd00:3::2]:7"].map(|to| open(&world, &world.client, to));
+    for stream in &mut streams {
+        let (mut half, data) = (stream.try_clone().unwrap(), pattern(300_000, 3));
+        let writer = std::thread::spawn(move || half.write_all(&data).unwrap());
+        let mut got = vec![0; 300_000];
+        stream.read_exact(&mut got).unwrap();
+        writer.join().unwrap();
+        assert!(got == pattern(300_000, 3));
+    }
+    assert!(count(&proxy, "packets_mirrored") > 40, "{}", report(&proxy));
+    assert_eq!(count(&proxy, "connections_taken"), 0, "{}", report(&proxy));
+    proxy.kill();
+    streams.iter_mut().for_each(|stream| says(stream).unwrap());
+}
+
 /// Told of a gap, a proxy stops who sends from a side that says so, and has it go on after the gap.
 #[test]
 fn a_sender_waits_while_a_gap_is_near() {
