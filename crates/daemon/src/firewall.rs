@@ -232,7 +232,9 @@ fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment
         from == "all" || network(from).is_some_and(of)
     });
     let to = after("to").is_none_or(|to| {
-        let goes = |to: IpPrefix| all_routes(config, family).iter().any(|route| touches(route, &to));
+        // What goes to a network that is left alone is not taken.
+        let is_spared = |to: &IpPrefix| around.iter().any(|a| a.network.covers(to) && a.is_left_alone(config));
+        let goes = |to: IpPrefix| !is_spared(&to) && all_routes(config, family).iter().any(|route| touches(route, &to));
         network(to).is_some_and(goes)
     });
     // What is taken carries our mark, packets none.
@@ -426,7 +428,11 @@ mod tests {
             );
         }
         let ours = config("[intercept]\ninterfaces = [\"lan0\"]");
-        let around = ["10.9.9.0/24 dev lan0 proto kernel scope link src 10.9.9.1", "10.8.0.0/24 dev wan0 proto kernel"];
+        let around = [
+            "10.9.9.0/24 dev lan0 proto kernel scope link src 10.9.9.1",
+            "10.8.0.0/24 dev wan0 proto kernel",
+            "10.1.0.64/26 dev lan7 proto kernel",
+        ];
         let around: Vec<Attachment> = around.iter().filter_map(|line| Attachment::parse(line)).collect();
         for (rule, harms) in [
             ("0:\tfrom all lookup local", false),
@@ -442,6 +448,7 @@ mod tests {
             ("100:\tfrom all to 10.0.0.0/8 lookup main", true),
             ("100:\tfrom 10.9.9.0/24 to 10.1.0.7 lookup main", true),
             ("100:\tfrom all to 10.2.0.0/16 lookup main", false),
+            ("100:\tfrom all to 10.1.0.64/28 lookup main", false),
             ("100:\tfrom all ipproto tcp lookup main", true),
             ("100:\tfrom all ipproto tcp dport 25 lookup main", false),
             ("100:\tfrom all fwmark 0x1 lookup 100", false),

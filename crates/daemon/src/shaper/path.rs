@@ -140,7 +140,7 @@ impl AsFd for QueueInPath {
 pub(super) struct Lead {
     /// What they say, for `iptables-restore`.
     text: String,
-    /// Those that stood when they were last set, as `iptables -S` lists them.
+    /// Those that stood at first, as `iptables -S` lists them.
     whole: Vec<String>,
     /// Of nft's rulesets when they were last seen to stand: if it is the same, so are they.
     generation: Option<u32>,
@@ -160,6 +160,7 @@ pub(super) fn lead(interfaces: Vec<(String, u16)>) -> Result<Lead, ToolError> {
     let [look_at, tell_at] = [Instant::ZERO; 2];
     let mut lead = Lead { text, whole: Vec::new(), generation: None, look_at, tell_at, failing: false };
     lead.set()?;
+    lead.whole = standing().unwrap_or_default();
     Ok(lead)
 }
 
@@ -168,8 +169,8 @@ impl Lead {
         for family in Family::here() {
             run(family.iptables_restore(), &["-n", XT_WAIT], &self.text)?;
         }
-        self.whole = standing().unwrap_or_default();
-        self.generation = ruleset_generation();
+        // What others do from now on is seen at the next look.
+        self.generation = None;
         Ok(())
     }
     /// Sets the rules again where another program took them away. Returns what is worth a line.

@@ -231,7 +231,8 @@ fn what_other_programs_take_away_is_shaped_again() {
         "nft flush ruleset",
         "iptables -t mangle -F POSTROUTING",
         "ip6tables -t mangle -F WAVELANE_SHAPER",
-        "iptables -t mangle -F; iptables -t mangle -X",
+        // The second may come too late: then the chain is in use again.
+        "iptables -t mangle -F; iptables -t mangle -X || true",
     ] {
         in_a(damage);
         wait_for(damage, || rules() == whole);
