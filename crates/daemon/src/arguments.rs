@@ -36,4 +36,7 @@ pub struct Arguments {
     /// Append the data keys of every session to FILE, for `wavelane trace --keys` (they decrypt the traffic).
     #[arg(long, value_name = "FILE")]
     pub key_log: Option<PathBuf>,
+    /// Append the datagrams of serial lanes to FILE, a pcapng capture: what other programs capture does not hold them.
+    #[arg(long, value_name = "FILE")]
+    pub line_capture: Option<PathBuf>,
 }

@@ -29,6 +29,7 @@ use self::devices::Devices;
 use self::lane::LanePort;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
+use crate::arguments::Arguments;
 use crate::config::{Config, OnFailure};
 use crate::control::Control;
 use crate::counters::Counters;
@@ -39,6 +40,7 @@ use crate::hook::Hook;
 use crate::kernel::Kernel;
 use crate::key_log::KeyLog;
 use crate::keys;
+use crate::line_capture::LineCapture;
 use crate::log::Log;
 use crate::metrics;
 use crate::names::Names;
@@ -135,6 +137,8 @@ pub struct Daemon {
     kernel: Option<Kernel>,
     /// Where data keys go, if they are logged.
     key_log: Option<KeyLog>,
+    /// Where datagrams of lines go, if they are captured.
+    line_capture: Option<LineCapture>,
     mark: Option<u32>,
     packet_door: Option<PacketDoor>,
     /// What the line of `[serial]` does.
@@ -170,8 +174,8 @@ pub struct Daemon {
 impl Daemon {
     /// Opens everything and builds the gateway.
     ///
-    /// `file` is what SIGHUP reads again; data keys are appended to `key_log`.
-    pub fn start(config: Config, file: &Path, key_log: Option<&Path>) -> Result<Self, StartError> {
+    /// The file of `arguments` is what SIGHUP reads again.
+    pub fn start(config: Config, arguments: &Arguments) -> Result<Self, StartError> {
         let system = |what| move |source| StartError::System { what, source };
         let clock = NodeClock::start(config.clock.offset, config.clock.drift_ppm);
         let now = clock.now();
@@ -182,8 +186,11 @@ impl Daemon {
         }
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
-        let opened = start::open(&config, key_log)?;
+        let (key_log, capture) = (arguments.key_log.as_deref(), arguments.line_capture.as_deref());
+        let appended: Vec<&Path> = key_log.into_iter().chain(capture).collect();
+        let opened = start::open(&config, &appended)?;
         let key_log = key_log.map(KeyLog::open).transpose().map_err(|why| start::closed(&config, why))?;
+        let line_capture = capture.map(LineCapture::open).transpose().map_err(|why| start::closed(&config, why))?;
         // Before there are other threads, and once everything is open.
         let sockets = config.lane_sockets();
         // Addresses and the MTU that PPP brings are set when it does.
@@ -248,7 +255,7 @@ impl Daemon {
             control: opened.control,
             signals,
             supervisor: Supervisor::of_this_process(),
-            reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
+            reloads: Reloads::new(&arguments.config, reload_signal).map_err(system("a pipe"))?,
             asked: Asked::default(),
             talks: Talks::default(),
             names,
@@ -262,6 +269,7 @@ impl Daemon {
             door: Door::new(engine),
             kernel,
             key_log,
+            line_capture,
             mark: opened.mark,
             packet_door: opened.tun.map(PacketDoor::new),
             line,

@@ -22,6 +22,7 @@ mod hook;
 mod kernel;
 mod key_log;
 pub mod keys;
+mod line_capture;
 pub mod log;
 pub mod medium;
 mod memory;

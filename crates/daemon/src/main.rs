@@ -43,9 +43,8 @@ fn main() -> ExitCode {
             Err(why) => say(&why, EXIT_REFUSED),
         };
     }
-    let started = Config::load(&arguments.config)
-        .map_err(StartError::from)
-        .and_then(|config| Daemon::start(config, &arguments.config, arguments.key_log.as_deref()));
+    let started =
+        Config::load(&arguments.config).map_err(StartError::from).and_then(|config| Daemon::start(config, &arguments));
     let ended = match started {
         Ok(daemon) => {
             daemon.run().map_err(|source| (StartError::System { what: "waiting for events", source }, EXIT_FAILED))

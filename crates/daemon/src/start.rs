@@ -60,8 +60,8 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// The key log cannot be opened.
-    #[error("cannot append to the key log {path}: {source}; name a file that the daemon may write", path = path.display())]
+    /// The key log or the capture of lines cannot be opened.
+    #[error("cannot append to {path}: {source}; name a file that the daemon may write", path = path.display())]
     KeyLog {
         /// Which file.
         path: std::path::PathBuf,
@@ -178,8 +178,8 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
     }
 }
 
-/// Opens everything the configuration asks for, and that `key_log` can be appended to is checked.
-pub(crate) fn open(config: &Config, key_log: Option<&Path>) -> Result<Opened, StartError> {
+/// Opens everything the configuration asks for, and checks that nothing else is in the files that are `appended` to.
+pub(crate) fn open(config: &Config, appended: &[&Path]) -> Result<Opened, StartError> {
     let privileged = rules::needed(config);
     if privileged && !CAPABILITIES.iter().all(|c| caps::has(*c)) {
         return Err(RulesError::Capability.into());
@@ -193,12 +193,12 @@ pub(crate) fn open(config: &Config, key_log: Option<&Path>) -> Result<Opened, St
             .map_err(|source| StartError::System { what: "passing on capabilities", source })?;
     }
     if !privileged {
-        return open_all(config, None, key_log);
+        return open_all(config, None, appended);
     }
     let lock = rules::claim()?;
     rules::close(config).map_err(RulesError::Tool)?;
     let opened = device::close(config).map_err(DeviceError::from).map_err(StartError::from);
-    opened.and_then(|()| open_all(config, Some(lock), key_log)).map_err(|why| closed(config, why))
+    opened.and_then(|()| open_all(config, Some(lock), appended)).map_err(|why| closed(config, why))
 }
 
 /// A refusal after new connections began to be refused, if they are.
@@ -236,8 +236,8 @@ pub(crate) fn lacks_address(error: &io::Error) -> bool {
 }
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
-fn open_all(config: &Config, lock: Option<Claim>, key_log: Option<&Path>) -> Result<Opened, StartError> {
-    key_log.map_or(Ok(()), |path| KeyLog::check(path, config))?;
+fn open_all(config: &Config, lock: Option<Claim>, appended: &[&Path]) -> Result<Opened, StartError> {
+    appended.iter().try_for_each(|path| KeyLog::check(path, config))?;
     let mark = lock.is_some().then_some(MARK_OWN);
     let mut remarks = Vec::new();
     let listen = match listen(config, mark) {

@@ -4,6 +4,12 @@
 
 /// LINKTYPE_RAW: packets begin with the IP header (tcpdump.org/linktypes.html).
 pub const LINKTYPE_RAW: u16 = 101;
+/// LINKTYPE_WIRESHARK_UPPER_PDU: tags say which dissector reads what follows (the same list, 252).
+pub const LINKTYPE_PDU: u16 = 252;
+/// The tags of a Wavelane datagram: the dissector's name (tag 12), and the end of tags.
+pub const PDU_TAGS: [u8; 16] = *b"\0\x0c\0\x08wavelane\0\0\0\0";
+/// The octets that a file begins with.
+pub const BEGINNING: [u8; 4] = SECTION_HEADER.to_le_bytes();
 /// Section Header Block, section 4.1.
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 /// Interface Description Block, section 4.2.

@@ -86,6 +86,11 @@ impl Devices {
     pub(super) fn sockets(&self) -> Vec<Option<LaneSocket>> {
         self.ports.iter().map(|port| port.as_ref().map(|bound| bound.socket.clone())).collect()
     }
+    /// Whether a port of the gateway is a serial line's.
+    pub(super) fn is_line(&self, port: usize) -> bool {
+        let bound = port.checked_sub(1).and_then(|place| self.ports.get(place)?.as_ref());
+        bound.is_some_and(|bound| bound.socket.line.is_some())
+    }
     /// When [`Daemon::look_at_devices`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let may_go = |socket: &LaneSocket| socket.device.is_some() || socket.own_address().is_some();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wavelane_base::{FrameMeta, Machine, PortId, Span, Transmit};
 use wavelane_host::poller::Ready;
 use wavelane_host::udp::Destination;
+use wavelane_measure::pcapng::PortDirection;
 
 /// Reads of a lane's socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
 /// then, and what was read is still in the processor's cache.
@@ -96,6 +97,8 @@ impl Daemon {
         ports.contains(&true)
     }
     fn receive_at(&mut self, port: usize) -> bool {
+        let mut capture = self.line_capture.as_mut().filter(|_| self.devices.is_line(port));
+        let mut ended = None;
         let lane = &mut self.lanes[port];
         let Some(socket) = lane.socket.as_mut().filter(|_| lane.readable) else { return false };
         let mut octets = 0;
@@ -116,6 +119,8 @@ impl Daemon {
                     ..FrameMeta::default()
                 };
                 octets += d.bytes.len();
+                let noted = capture.as_mut().and_then(|to| to.note(PortDirection::In, d.bytes, d.segment));
+                ended = ended.take().or(noted);
                 gateway.handle_frame(now, PortId(port as u16), d.bytes, meta);
             });
             self.now = read_at.unwrap_or(self.now);
@@ -131,6 +136,7 @@ impl Daemon {
                 break;
             }
         }
+        ended.iter().for_each(|why| self.say(why));
         true
     }
     /// Sends a round's worth of what may leave by every port. Returns whether there may be more.
@@ -166,6 +172,9 @@ impl Daemon {
             let sent = socket.send(rest, transmit.segment_size, to, transmit.ecn);
             self.counters.add("dropped_datagram_too_big", sent.too_big);
             self.counters.add("dropped_datagram_unsent", sent.lost);
+            let mut capture = self.line_capture.as_mut().filter(|_| sent.lost == 0 && self.devices.is_line(port));
+            let ended =
+                capture.as_mut().and_then(|to| to.note(PortDirection::Out, &rest[..sent.done], transmit.segment_size));
             if sent.done < rest.len() {
                 lane.stalled = Some((transmit, rest[sent.done..].to_vec()));
             }
@@ -173,6 +182,7 @@ impl Daemon {
                 lane.writable = false;
                 self.gateway.set_port_room(self.now, PortId(port as u16), false);
             }
+            ended.iter().for_each(|why| self.say(why));
         }
         if self.lanes[port].writable { Round::More } else { Round::Nothing }
     }

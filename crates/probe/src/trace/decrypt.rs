@@ -1,11 +1,11 @@
 //! Decrypts captured data datagrams with logged keys and writes their contents as another capture.
 
 use super::capture::{self, CaptureError, Ending};
-use super::link::ip_of;
+use super::link::{LinkType, ip_of};
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
-use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
+use wavelane_measure::pcapng::{LINKTYPE_PDU, LINKTYPE_RAW, PDU_TAGS, put_head, put_packet};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, OPEN_LEN_LEN, Suite, TAG_LEN, kind, open_octets};
 use wavelane_wire::ip::{PROTOCOL_UDP, UDP_HEADER_LEN, checksum};
 use wavelane_wire::keylog::{LoggedKey, NotAKey};
@@ -143,7 +143,7 @@ pub struct Opened {
     pub without_key: u64,
     /// Data datagrams of which only the beginning was captured.
     pub cut_off: u64,
-    /// Packets left out: not IP.
+    /// Packets left out: not IP, nor, in a capture of lines, a datagram of ours.
     pub not_ip: u64,
     /// How the file ended.
     pub ending: Ending,
@@ -160,8 +160,8 @@ pub enum DecryptError {
     Write(#[source] io::Error),
 }
 
-/// Copies the IP packets of a capture to `out`, with data datagrams opened where a key fits. `go_on` is asked now and then with
-/// the number of packets so far; false ends it early.
+/// Copies the IP packets of a capture to `out`, or the datagrams of one that holds those of serial lanes, with data datagrams opened
+/// where a key fits. `go_on` is asked now and then with the number of packets so far; false ends it early.
 pub fn decrypt(
     file: impl Read + Send,
     keys: &Keys,
@@ -170,22 +170,28 @@ pub fn decrypt(
 ) -> Result<Opened, DecryptError> {
     let mut sum = Opened::default();
     let mut block = Vec::new();
-    put_head(&mut block, LINKTYPE_RAW, "opened", 0);
-    let mut wrote = out.write_all(&block);
+    let mut wrote = Ok(());
+    // The file has one interface: the first packet's.
+    let mut of_lines = None;
     let ending = capture::packets(file, |packet| {
         sum.packets += 1;
-        let Ok(ip) = packet.link.and_then(|link| ip_of(link, packet.bytes)) else {
+        let is_line = packet.link == Ok(LinkType::Pdu);
+        let inner = match packet.bytes.starts_with(&PDU_TAGS) {
+            _ if of_lines.is_some_and(|before| before != is_line) => None,
+            true if is_line => Some(packet.bytes),
+            _ => packet.link.and_then(|link| ip_of(link, packet.bytes)).ok(),
+        };
+        let Some(ip) = inner else {
             sum.not_ip += 1;
             return true;
         };
-        let behind = (packet.octets as usize).saturating_sub(packet.bytes.len() - ip.len());
-        let whole = match Udp::find(ip) {
-            Some(udp) if matches!(udp.payload(ip).first(), Some(&(kind::DATA | kind::DATA_OPEN))) => {
-                sum.open(&udp, ip, keys)
-            }
-            _ => None,
-        };
         block.clear();
+        if of_lines.replace(is_line).is_none() {
+            put_head(&mut block, if is_line { LINKTYPE_PDU } else { LINKTYPE_RAW }, "opened", 0);
+        }
+        let behind = (packet.octets as usize).saturating_sub(packet.bytes.len() - ip.len());
+        let place = if is_line { Some(InPacket::Tagged(behind)) } else { Udp::find(ip).map(InPacket::Udp) };
+        let whole = place.filter(|place| place.is_data(ip)).and_then(|place| sum.open(&place, ip, keys));
         match whole {
             Some(packets) => packets.iter().for_each(|p| put_packet(&mut block, packet.unix_ns, None, p, p.len())),
             None => put_packet(&mut block, packet.unix_ns, None, ip, behind.max(ip.len())),
@@ -193,6 +199,10 @@ pub fn decrypt(
         wrote = out.write_all(&block);
         wrote.is_ok() && (!sum.packets.is_multiple_of(PACKETS_PER_STEP) || go_on(sum.packets))
     })?;
+    if of_lines.is_none() {
+        put_head(&mut block, LINKTYPE_RAW, "opened", 0);
+        wrote = out.write_all(&block);
+    }
     wrote.and_then(|()| out.flush()).map_err(DecryptError::Write)?;
     sum.ending = ending;
     Ok(sum)
@@ -200,17 +210,50 @@ pub fn decrypt(
 
 impl Opened {
     /// The packets that replace a captured one: `None` if it stays as it is.
-    fn open(&mut self, udp: &Udp, ip: &[u8], keys: &Keys) -> Option<Vec<Vec<u8>>> {
-        if udp.end > ip.len() {
+    fn open(&mut self, place: &InPacket, packet: &[u8], keys: &Keys) -> Option<Vec<Vec<u8>>> {
+        if place.end() > packet.len() {
             self.cut_off += 1;
             return None;
         }
-        let Some(opened) = keys.open_all(udp.payload(ip)) else {
+        let Some(opened) = keys.open_all(place.payload(packet)) else {
             self.without_key += 1;
             return None;
         };
         self.opened += opened.len() as u64;
-        Some(opened.iter().map(|datagram| udp.with(ip, datagram)).collect())
+        Some(opened.iter().map(|datagram| place.with(packet, datagram)).collect())
+    }
+}
+
+/// Where a packet's datagram is.
+enum InPacket {
+    Udp(Udp),
+    /// Behind tags, of so many octets as there were.
+    Tagged(usize),
+}
+
+impl InPacket {
+    fn end(&self) -> usize {
+        match self {
+            Self::Udp(udp) => udp.end,
+            Self::Tagged(octets) => *octets,
+        }
+    }
+    /// The captured part.
+    fn payload<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Udp(udp) => udp.payload(packet),
+            Self::Tagged(_) => &packet[PDU_TAGS.len()..],
+        }
+    }
+    fn is_data(&self, packet: &[u8]) -> bool {
+        matches!(self.payload(packet).first(), Some(&(kind::DATA | kind::DATA_OPEN)))
+    }
+    /// The packet with another datagram.
+    fn with(&self, packet: &[u8], datagram: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Udp(udp) => udp.with(packet, datagram),
+            Self::Tagged(_) => [&PDU_TAGS[..], datagram].concat(),
+        }
     }
 }
 

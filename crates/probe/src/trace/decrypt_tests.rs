@@ -5,7 +5,7 @@ use super::*;
 use crate::trace::capture::packets as read_back;
 use proptest::prelude::*;
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
+use wavelane_measure::pcapng::{LINKTYPE_PDU, LINKTYPE_RAW, PDU_TAGS, put_head, put_packet};
 use wavelane_wire::datagram::{DataHeader, Suite, kind};
 use wavelane_wire::ip::{Ip, checksum};
 use wavelane_wire::keylog::LoggedKey;
@@ -41,8 +41,12 @@ fn udp(v6: bool, payload: &[u8]) -> Vec<u8> {
 }
 
 fn capture(packets: &[Vec<u8>], snaplen: usize) -> Vec<u8> {
+    capture_of(LINKTYPE_RAW, packets, snaplen)
+}
+
+fn capture_of(kind: u16, packets: &[Vec<u8>], snaplen: usize) -> Vec<u8> {
     let mut file = Vec::new();
-    put_head(&mut file, LINKTYPE_RAW, "test", 0);
+    put_head(&mut file, kind, "test", 0);
     for packet in packets {
         put_packet(&mut file, 1_000_000_000, None, &packet[..packet.len().min(snaplen)], packet.len());
     }
@@ -97,6 +101,27 @@ fn a_super_packet_becomes_its_datagrams() {
     assert_eq!((sum.packets, sum.opened, packets.len()), (1, 3, 3));
     let numbers: Vec<u8> = packets.iter().map(|packet| packet[28 + 11]).collect();
     assert_eq!(numbers, [1, 2, 3]);
+}
+
+#[test]
+fn datagrams_of_serial_lanes_are_decrypted_behind_their_tags() {
+    let (known, other) = (key(Suite::Aes256Gcm, 1), key(Suite::Aes256Gcm, 2));
+    let tagged = |datagram: &[u8]| [&PDU_TAGS[..], datagram].concat();
+    let all = [
+        tagged(&sealed(&known, 77)),
+        tagged(&sealed(&other, 1)),
+        tagged(&[1; 60]),
+        b"\0\x0c\0\x04http\0\0\0\0".to_vec(),
+    ];
+    let (sum, packets) = opened(&capture_of(LINKTYPE_PDU, &all, 9_000), &keys(&[known]));
+    assert_eq!((sum.packets, sum.opened, sum.without_key, sum.not_ip), (4, 1, 1, 1));
+    let expected = [&PDU_TAGS[..], &[kind::OPENED], &sealed(&known, 77)[1..12], FRAMES].concat();
+    assert_eq!(packets, [expected, all[1].clone(), all[2].clone()]);
+    let (sum, packets) = opened(&capture_of(LINKTYPE_PDU, &all[..1], 40), &keys(&[known]));
+    assert_eq!((sum.opened, sum.cut_off, packets[0].len()), (0, 1, 40));
+    // Figures of TCP are of other captures.
+    let read = analyse(&capture_of(LINKTYPE_PDU, &all, 9_000)[..], |_| true).unwrap();
+    assert_eq!(read.unread.get(&Unread::Protocol), Some(&4));
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) enum LinkType {
     Radiotap,
     /// 219: MPLS labels first.
     Mpls,
+    /// 252: tags say which dissector reads what follows, such as datagrams of serial lanes.
+    Pdu,
     /// 276
     Sll2,
 }
@@ -47,6 +49,7 @@ impl LinkType {
             113 => Self::Sll,
             127 => Self::Radiotap,
             219 => Self::Mpls,
+            252 => Self::Pdu,
             276 => Self::Sll2,
             _ => return None,
         })
@@ -146,6 +149,7 @@ pub(super) fn ip_of(link: LinkType, frame: &[u8]) -> Result<&[u8], Unread> {
         LinkType::Sll => cooked(ethertype(14)?, rest(frame, 16)?),
         LinkType::Sll2 => cooked(ethertype(0)?, rest(frame, 20)?),
         LinkType::Mpls => mpls(frame),
+        LinkType::Pdu => Err(Unread::Protocol),
         LinkType::Wifi => wifi(frame, false),
         LinkType::Radiotap => radiotap(frame),
     }
