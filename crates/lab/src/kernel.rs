@@ -9,9 +9,9 @@ const OF_BUFFER: u64 = 2;
 
 /// The settings that the kernel is told as they are.
 fn told(tcp: &TcpKnobs) -> TcpKnobs {
-    let TcpKnobs { segment, sack, timestamps, window_scale, .. } = *tcp;
+    let TcpKnobs { segment, rto_min, sack, timestamps, window_scale, .. } = *tcp;
     let ack_every = tcp.ack_every.filter(|every| (1..=2).contains(every));
-    TcpKnobs { segment, ack_every, sack, timestamps, window_scale, ..TcpKnobs::default() }
+    TcpKnobs { segment, ack_every, rto_min, sack, timestamps, window_scale, ..TcpKnobs::default() }
 }
 
 /// How `[tcp]` is treated; nothing if there is none.
@@ -54,6 +54,9 @@ pub(crate) fn of_routes(tcp: &TcpKnobs) -> String {
     let mut words = String::new();
     if let Some(segment) = tcp.segment {
         words += &format!(" advmss {}", segment.get());
+    }
+    if let Some(least) = tcp.rto_min {
+        words += &format!(" rto_min {}ms", least.as_millis().max(1));
     }
     if tcp.ack_every == Some(1) {
         words += " quickack 1";
