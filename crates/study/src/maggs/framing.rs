@@ -7,6 +7,8 @@ use serde_json::json;
 
 const PART: &str = "framing";
 const RATES: [u64; 4] = [9_600, 14_400, 28_800, 33_600];
+/// Of E21's line.
+pub(super) const POLICY_BPS: u64 = 57_600;
 /// Framings with what an acknowledgement may cost, from the most goodput to the least.
 pub(super) const FRAMINGS: [(&str, f64, f64); 6] = [
     ("cslip", 6.5, 7.5),
@@ -147,17 +149,20 @@ fn adsl() -> Task {
     Task::new(PART, runs, judge)
 }
 
+/// A download whose receiver acknowledges by `words` of `[tcp]`, or as Linux does.
+pub(super) fn of_policy(down: Down, words: &str) -> String {
+    let of = Chain { down, ..chain(plain("slip", POLICY_BPS), 2, POLICY_BPS) };
+    let of = of.text().replace("ack-every = 2\n", words);
+    if words.is_empty() { of.replace("quick-acks = 0\n", "").replace("ack-delay = \"200 ms\"\n", "") } else { of }
+}
+
 /// E21: how many segments an acknowledgement is for.
 fn policy() -> Task {
     const KINDS: [(&str, &str); 3] = [("1", "ack-every = 1\n"), ("2", "ack-every = 2\n"), ("Linux's", "")];
-    let text = |words: &str| {
-        let of = chain(plain("slip", 57_600), 2, 57_600).text().replace("ack-every = 2\n", words);
-        if words.is_empty() { of.replace("quick-acks = 0\n", "").replace("ack-delay = \"200 ms\"\n", "") } else { of }
-    };
-    let runs = KINDS.iter().map(|(_, words)| Run::new(&text(words), RENO, 0)).collect();
+    let runs = KINDS.iter().map(|(_, words)| Run::new(&of_policy(Down::WaveLan, words), RENO, 0)).collect();
     let judge = |seen: &[Seen]| {
         let of = |((kind, _), seen): (&(&str, &str), &Seen)| {
-            let head = Head::sim("S0-E21", &[("ack_every", json!(kind)), rate(57_600)], RENO);
+            let head = Head::sim("S0-E21", &[("ack_every", json!(kind)), rate(POLICY_BPS)], RENO);
             head.row("segments_per_ack", "segments", &[seen.ratio()])
         };
         KINDS.iter().zip(seen).map(of).collect()

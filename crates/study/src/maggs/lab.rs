@@ -1,6 +1,6 @@
-//! S0-E1, E4, E8 and E10 to E16 between kernels: the shipped daemon's line, and what its rows have in common with closed forms.
+//! S0-E1, E4, E8, E10 to E16 and E21 between kernels: the shipped daemon's line, and what its rows have in common with closed forms.
 
-use super::framing::FRAMINGS;
+use super::framing::{FRAMINGS, POLICY_BPS, of_policy};
 use super::layer::{self, LAYERS, WHOLE};
 use super::loss;
 use super::net::{Chain, Down, Up, bound, plain};
@@ -81,7 +81,7 @@ fn head(id: &'static str, case: &[(&str, Value)], stack: &str) -> Head {
 pub(super) fn tasks(full: bool) -> Vec<Task> {
     let mut tasks = vec![lines(full)];
     if full {
-        tasks.extend([lossy(), layers(), keys()]);
+        tasks.extend([policy(), lossy(), layers(), keys()]);
     }
     tasks
 }
@@ -117,6 +117,16 @@ fn lines(full: bool) -> Task {
     let runs = cases.iter().map(|case| case.run(seconds)).collect();
     let judge = move |seen: &[Seen]| cases.iter().zip(seen).flat_map(|(case, seen)| case.rows(seen)).collect();
     Task::new(LAB, runs, judge)
+}
+
+/// E21: how many segments Linux's own acknowledgements are for, where the radio's time binds.
+fn policy() -> Task {
+    let run = Run::new(&of_policy(Down::RadioTime, ""), RENO, 0).real();
+    let judge = |seen: &[Seen]| {
+        let row = head("S0-E21", &[("ack_every", json!("Linux's")), rate(POLICY_BPS)], RENO);
+        vec![row.row("segments_per_ack", "segments", &[seen[0].ratio()])]
+    };
+    Task::new(LAB, vec![run], judge)
 }
 
 /// A run between kernels, and the same in the simulator.

@@ -3,6 +3,7 @@
 //! Which way a packet takes, radio or modem, is `asymmetry`'s part `choice`.
 
 mod framing;
+mod hosts;
 mod lab;
 mod layer;
 mod loss;
@@ -31,8 +32,8 @@ use wavelane_scenario::{Scenario, Stack};
 /// The study's id.
 pub(crate) const ID: &str = "maggs";
 /// Its parts.
-pub(crate) const PARTS: [&str; 10] =
-    ["uplink", "framing", "loss", "radio", "keys", "uart", "unsplit", "lane", "today", lab::LAB];
+pub(crate) const PARTS: [&str; 11] =
+    ["uplink", "framing", "loss", "radio", "keys", "uart", "hosts", "unsplit", "lane", "today", lab::LAB];
 /// The sender that is closest to NetBSD 1.1's.
 const RENO: &str = "tcp-reno";
 /// The same with timers of its day.
@@ -50,11 +51,13 @@ struct Run {
     seed: u64,
     /// Between kernels, in real time.
     real: bool,
+    /// Its hosts are counted by a capture.
+    captured: bool,
 }
 
 impl Run {
     fn new(text: &str, stack: &'static str, seed: u64) -> Self {
-        Self { text: text.to_owned(), stack, seed, real: false }
+        Self { text: text.to_owned(), stack, seed, real: false, captured: false }
     }
     fn real(self) -> Self {
         Self { real: true, ..self }
@@ -98,6 +101,9 @@ struct Seen {
     /// Retransmission timeouts of the endpoints, and packets that gateways sent again.
     timeouts: u64,
     repeated: u64,
+    /// Of a run that was captured.
+    #[serde(default)]
+    hosts: Option<hosts::HostsSeen>,
     /// Why a run between kernels says nothing.
     #[serde(default)]
     inconclusive: Option<String>,
@@ -155,9 +161,10 @@ fn measure(scenario: &Scenario, stack: Stack, out: &Path, hooks: &RunHooks<'_>) 
 
 fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
     let (scenario, stack) = ready(&run.text, run.stack, first.0 + run.seed)?;
-    let raw = match run.real {
-        true => measure(&scenario, stack, out, hooks)?,
-        false => simulate(&scenario, stack, hooks.cancelled)?,
+    let (raw, hosts) = match run.captured {
+        true => hosts::observe((&scenario, stack), out, hooks).map(|(raw, seen)| (raw, Some(seen)))?,
+        false if run.real => (measure(&scenario, stack, out, hooks)?, None),
+        false => (simulate(&scenario, stack, hooks.cancelled)?, None),
     };
     let seconds = scenario.duration.as_secs_f64();
     let figures = of_run(&scenario, &raw, scenario.seed);
@@ -189,6 +196,7 @@ fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<S
         lines: raw.lines.iter().map(line).collect(),
         timeouts: raw.timeouts.unwrap_or(0),
         repeated: raw.packets.map_or(0, |packets| packets.repeated),
+        hosts,
         inconclusive: raw.inconclusive,
     })
 }
@@ -208,6 +216,7 @@ fn tasks(edition: Edition) -> Vec<Task> {
     tasks.extend(loss::tasks(full));
     tasks.extend(layer::tasks(full));
     tasks.extend(radio::tasks(full));
+    tasks.extend(hosts::tasks());
     tasks.extend(unsplit::tasks());
     if full {
         tasks.extend(today::tasks());
