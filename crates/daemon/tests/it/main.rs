@@ -13,6 +13,7 @@ macro_rules! on_both_engines {
     };
 }
 
+mod advertised;
 mod asked;
 mod beside;
 mod common;
