@@ -381,6 +381,14 @@ pub fn resident(daemon: &Daemon) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
+/// Processor time of all threads of a process so far, in seconds.
+pub fn processor_s(daemon: &Daemon) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id())).unwrap();
+    // One may end meanwhile.
+    let told = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok());
+    told.map(|text| text.split(' ').next().unwrap().parse::<f64>().unwrap()).sum::<f64>() / 1e9
+}
+
 /// A transfer of `size` bytes to an echo server and back while `act` happens; every byte must come back.
 pub fn transfer_during(world: &World, size: usize, act: impl FnOnce()) {
     let data = pattern(size, 5);

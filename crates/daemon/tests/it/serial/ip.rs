@@ -1,6 +1,6 @@
 //! IP over a serial line, without peers: two gateways, and slirp in a shell account.
 
-use super::{Cable, of_guide};
+use super::{Cable, OF_A_CORE, of_guide};
 use crate::common::*;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -298,13 +298,15 @@ fn slirp_uses_the_whole_rate_of_a_line() {
     stream.write_all(&100_000_u64.to_be_bytes()).unwrap();
     stream.write_all(&pattern(60_000, 11)).unwrap();
     wait_for("the line to be filled", || cable.carried()[0] > 12_000);
-    let (before, from) = (cable.carried()[0], now());
+    let (before, from, spent) = (cable.carried()[0], now(), processor_s(&a));
     // real time: 3 s, in which the line takes 34,560 octets
     pause(std::time::Duration::from_secs(3));
     let (sent, seconds) = (cable.carried()[0] - before, from.elapsed().as_secs_f64());
+    let of_a_core = (processor_s(&a) - spent) / seconds;
     let used = sent as f64 * 10.0 / 115_200.0 / seconds;
     // 0.95 on an idle machine: slirp's window is small, so that each wait of a busy one is the line's too.
     assert!((0.9..=1.05).contains(&used), "{used:.3} of the rate, {sent} octets in {seconds:.3} s");
+    assert!(of_a_core <= OF_A_CORE, "{of_a_core:.4} of a core");
     let _ = far.kill();
     let _ = far.wait();
 }

@@ -1,8 +1,11 @@
 //! Serial lanes alone, one way beside a radio, and as one of two.
 
-use super::{Cable, Names, of_guide, table, with_lanes};
+use super::{Cable, Names, OF_A_CORE, of_guide, table, with_lanes};
 use crate::common::*;
 use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use wavelane_host::netns::ChildEnd;
 
 /// The guide's two boxes: TCP over a serial line alone, and again after `kill -9` of either end.
 #[test]
@@ -165,4 +168,79 @@ fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
         "{said}"
     );
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What a lane at 115.2 kbit/s costs while it is full both ways.
+#[test]
+fn a_full_line_costs_little_of_a_core() {
+    let _alone = alone();
+    if !root_or_skip("serial_cost") {
+        return;
+    }
+    let world = World::new("linecost");
+    world.serve(7, echo);
+    let cable = Cable::new();
+    let start = |name: &str, end: usize| world.spawn(name, &with_lanes(&world, name, &table(&cable.ports[end], "")));
+    let (a, _b) = (start("a", 0), start("b", 1));
+    a.wait_log("peer 'b' is up");
+    transfer_during(&world, 60_000, || {
+        wait_for("the line to be filled", || cable.carried().iter().all(|octets| *octets > 12_000));
+        let (before, from, spent) = (cable.carried(), now(), processor_s(&a));
+        // real time: 2 s, in which the line takes 23,040 octets each way
+        pause(std::time::Duration::from_secs(2));
+        let (after, seconds) = (cable.carried(), from.elapsed().as_secs_f64());
+        let of_a_core = (processor_s(&a) - spent) / seconds;
+        let moved: u64 = [0, 1].map(|end: usize| after[end] - before[end]).iter().sum();
+        assert!(of_a_core <= OF_A_CORE, "{of_a_core:.4} of a core for {moved} octets");
+        assert!(moved > 20_000, "{moved} octets");
+    });
+}
+
+/// No other program sees what crosses a line: the daemon captures it, its keys open that, and Wireshark's dissector reads it by its name.
+#[test]
+fn what_crosses_a_line_is_captured_and_opened() {
+    let _alone = alone();
+    if !root_or_skip("serial_capture") {
+        return;
+    }
+    let world = World::new("linecap");
+    world.serve(7, echo);
+    let cable = Cable::new();
+    let config = |name: &str, end: usize| with_lanes(&world, name, &of_guide(1, &cable.ports[end]));
+    let [keys, sealed, opened] = ["keys", "line.pcapng", "opened.pcapng"].map(|name| world.dir.join(name));
+    let _b = world.spawn("b", &config("b", 1));
+    let (mut command, log, control) = daemon_command(&config("a", 0));
+    command.arg("--key-log").arg(&keys).arg("--line-capture").arg(&sealed);
+    let child = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+    let mut a = Daemon { child, log, control, own_folder: None };
+    a.wait_log("peer 'b' is up");
+    transfer_during(&world, 20_000, || {});
+    assert_eq!(a.stop(), Some(0));
+    let captured = std::fs::metadata(&sealed).unwrap().len();
+    assert!(captured > 2 * 20_000, "{captured} octets of a transfer both ways");
+    let tool = Path::new(DAEMON).with_file_name("wavelane");
+    if !tool.exists() {
+        return eprintln!("SKIPPED (needs `cargo build -p wavelane`): opening the capture of a line");
+    }
+    let mut command = Command::new(tool);
+    command.arg("trace").arg(&sealed).arg("--keys").arg(&keys).arg("--decrypt").arg(&opened);
+    let said = command.output().unwrap();
+    assert!(said.status.success() && said.stderr.is_empty(), "{}", String::from_utf8_lossy(&said.stderr));
+    let dissector = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/wavelane.lua");
+    let frames = |file: &Path, filter: &str| {
+        let mut command = Command::new("tshark");
+        command.args(["-X", dissector, "-Y", filter, "-T", "fields", "-e", "wavelane.kind", "-r"]).arg(file);
+        Some(String::from_utf8(command.output().ok()?.stdout).unwrap())
+    };
+    let Some(malformed) = frames(&opened, "_ws.malformed || _ws.expert.severity == error") else {
+        return eprintln!("SKIPPED (not installed): tshark with the dissector");
+    };
+    assert_eq!(malformed, "");
+    let outside = frames(&sealed, "wavelane").unwrap();
+    assert!(
+        ["0x01", "0x02", "0x04"].iter().all(|kind| outside.contains(kind)) && !outside.contains("0x84"),
+        "{outside}"
+    );
+    let receipts = frames(&opened, "wavelane.kind == 0x84 && wavelane.frame == 9").unwrap();
+    assert!(receipts.contains("0x84"), "no receipt in what was opened");
 }

@@ -14,6 +14,9 @@ use wavelane_base::Span;
 use wavelane_host::realtime;
 use wavelane_host::tty::Pty;
 
+/// What a full line of 115.2 kbit/s may cost an unoptimised build on a busy machine: twice the aim, and what was measured of it (0.03 both ways).
+pub(super) const OF_A_CORE: f64 = 0.06;
+
 /// Two ports, joined as by a null-modem cable, which has no rate of its own: who writes keeps the rate.
 pub(super) struct Cable {
     pub(super) ports: [String; 2],
