@@ -144,3 +144,33 @@ fn gateways_carry_a_page_over_a_line() {
     assert_eq!(ways, raw.lines.iter().map(|line| line.tally.packet_octets).collect::<Vec<_>>());
     assert!(raw.wire_octets > 100_000);
 }
+
+/// One of two lanes, a radio and a modem, dies in mid-transfer: nothing is lost, and data comes by the other within 1.7 s.
+#[test]
+fn data_goes_on_by_the_other_lane_when_radio_or_modem_dies() {
+    const DEAD_S: f64 = 12.0;
+    const WITHIN_S: f64 = 1.7;
+    // What was on the way has come by then.
+    const UNDER_WAY_S: f64 = 0.06;
+    let dead = ", outages = [{ at = \"12 s\", for = \"600 s\" }]";
+    for (size, [radio, modem]) in [("2.9 MB", [dead, ""]), ("4 MB", ["", dead])] {
+        for choice in ["bond", "pinned+fallback", "delivery-1998"] {
+            let text = format!(
+                "title = \"t\"\nseed = 1\nduration = \"200 s\"\nstacks = [\"wavelane\"]\n[nodes]\nc = \"endpoint\"\na = \"gateway\"\nb = \"gateway\"\n\
+                 s = \"endpoint\"\n[channels.lan]\npreset = \"ethernet\"\nbetween = [\"c\", \"a\"]\n[channels.wan]\npreset = \"ethernet\"\n\
+                 between = [\"b\", \"s\"]\n[channels.air]\nbetween = [\"a\", \"b\"]\n\
+                 forward = {{ rate = \"2 Mbit/s\", delay = \"5 ms\", queue = \"50 packets\"{radio} }}\nreverse = \"same\"\n\
+                 [channels.line]\nkind = \"serial\"\nbetween = [\"a\", \"b\"]\nmtu = \"576 B\"\n\
+                 forward = {{ rate = \"33600 bit/s\", modem = {{}}{modem} }}\nreverse = \"same\"\n\
+                 [links.pair]\nlanes = [\"air\", \"line\"]\nchoice = \"{choice}\"\nstart-rates = {{ line = \"27 kbit/s\" }}\n\
+                 [flows.page]\napp = \"download\"\nfrom = \"c\"\nto = \"s\"\nsize = \"{size}\"\n"
+            );
+            let raw = run(&text);
+            let flow = &raw.flows[0];
+            assert_eq!((flow.completed, flow.intact), (true, Some(true)), "{choice}: {:?}", raw.lines);
+            let times = flow.arrivals.iter().map(|(ns, _)| *ns as f64 / 1e9);
+            let next = times.filter(|at| *at > DEAD_S + UNDER_WAY_S).fold(f64::INFINITY, f64::min);
+            assert!(next < DEAD_S + WITHIN_S, "{choice}: data came again at {next:.2} s");
+        }
+    }
+}
