@@ -128,6 +128,37 @@ fn status_and_metrics_agree_with_a_capture() {
     assert!(said.contains("MB, sent ") && said.contains("  helps: "), "{said}");
     promtool(&text);
     fits_the_schema(&world, &a);
+    // The board shows what was compared, and nothing in place of it.
+    let board = include_str!("../../../../packaging/grafana/wavelane.json");
+    for name in
+        ["wavelane_peer_received_bytes_total", "wavelane_lane_received_bytes_total", "wavelane_lane_sent_bytes_total"]
+    {
+        assert!(board.contains(&format!("rate({name}{{")), "{name}");
+    }
+    top_shows(&a, [received, sent]);
+}
+
+/// `wavelane top` says of the peer, and of its lane, what a capture counted: received and sent.
+fn top_shows(a: &Daemon, captured: [u64; 2]) {
+    let top = Path::new(DAEMON).with_file_name("wavelane");
+    if !top.exists() {
+        return eprintln!("SKIPPED ({} is not built): `wavelane top` beside a capture", top.display());
+    }
+    let out = Command::new(top).args(["top", "--count", "1", "--control"]).arg(&a.control).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    let volumes = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let values = words.windows(2).filter(|pair| pair[1] == "MB").map(|pair| pair[0].parse::<f64>().unwrap() * 1e6);
+        values.map(|value| value as u64).collect::<Vec<u64>>()
+    };
+    let mut lines: Vec<Vec<u64>> = said.lines().map(volumes).filter(|of| of.len() == 2).collect();
+    // A connection's own octets are fewer.
+    lines.retain(|of| of[0].min(of[1]) > OCTETS);
+    assert!(!lines.is_empty(), "{said}");
+    for of in lines {
+        near("received, top and capture", of[0], captured[0]);
+        near("sent, top and capture", of[1], captured[1]);
+    }
 }
 
 /// The daemon's own document, held against the committed schema.
