@@ -95,6 +95,18 @@ def test_workers_of_another_build_refuse(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(cluster._wavelane, "COMMIT", "0123456789ab+changes")
     with pytest.raises(wavelane.Error, match="of commit 0123456789ab, whoever asks has ba9876543210: install the same"):
         cluster.work({**shard, "version": wavelane.__version__})
+    # Older ones do not compare, and their Records say what they are.
+    with pytest.raises(wavelane.Error, match="of commit 0123456789ab, whoever asks has ba9876543210"):
+        cluster.same_commit(cluster.built_of({"environment.json": b'{"commit": "0123456789ab"}'}), "ba9876543210+changes")
+    assert cluster.built_of({}) is None
+    for wrong in (b"[]", b"no"):
+        with pytest.raises(ValueError, match="whose environment.json is none"):
+            cluster.built_of({"environment.json": wrong})
+
+
+def test_a_record_says_what_built_it(hop: Path, tmp_path: Path) -> None:
+    record = wavelane.run(hop, out=tmp_path / "record")
+    assert cluster.built_of({"environment.json": (record.path / "environment.json").read_bytes()}) == cluster._wavelane.COMMIT
 
 
 def test_ctrl_c_stops_command_and_workers(dask: Any, on: list[str], hop: Path, command: str, tmp_path: Path) -> None:

@@ -76,9 +76,7 @@ def work(shard: Shard | Tasks, stop: Callable[[], bool] | None = None) -> Files:
         raise Error(
             f"a worker has wavelane {__version__}, whoever asks has {shard['version']}: install the same version"
         )
-    here, there = (_base(commit) for commit in (_wavelane.COMMIT, shard["commit"]))
-    if here and there and here != there:
-        raise Error(f"a worker has wavelane of commit {here}, whoever asks has {there}: install the same there")
+    same_commit(_wavelane.COMMIT, shard["commit"])
     if "study" in shard:
         return {RESULTS: _wavelane.tasks(shard["study"], json.dumps(shard["tasks"]), stop).encode()}
     with tempfile.TemporaryDirectory(prefix="wavelane-") as folder:
@@ -88,9 +86,20 @@ def work(shard: Shard | Tasks, stop: Callable[[], bool] | None = None) -> Files:
         return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
-def _base(commit: str | None) -> str:
-    """A commit without the mark that files were changed since."""
-    return (commit or "").split("+")[0]
+def same_commit(worker: str | None, asking: str | None) -> None:
+    """Refuse two commits that differ by more than the mark that files were changed since."""
+    here, there = ((commit or "").split("+")[0] for commit in (worker, asking))
+    if here and there and here != there:
+        raise Error(f"a worker has wavelane of commit {here}, whoever asks has {there}: install the same there")
+
+
+def built_of(files: Files) -> str | None:
+    """The commit that ran a Record, as it says itself: a worker of before commits were compared runs what it gets."""
+    try:
+        commit = json.loads(files.get("environment.json", b"{}")).get("commit")
+    except (AttributeError, RecursionError, ValueError):
+        raise ValueError("a worker sent a Record whose environment.json is none") from None
+    return commit if isinstance(commit, str) else None
 
 
 def results(files: Files) -> list[Any]:
@@ -223,7 +232,7 @@ def main(address: str) -> int:
     while (line := sys.stdin.readline()).strip():
         shards.append(json.loads(line))
     threading.Thread(target=_end_with_input, daemon=True).start()
-    places = {shard["shard"]: Path(shard["record"]) for shard in shards if "record" in shard}
+    places = {shard["shard"]: (Path(shard["record"]), shard["commit"]) for shard in shards if "record" in shard}
     scheme = address.split("://")[0] if "://" in address else ""
     try:
         engine = ENGINES.get(scheme)
@@ -232,7 +241,9 @@ def main(address: str) -> int:
             raise Error(f"'{address}' names no engine: use {known}, such as tcp://192.0.2.1:8786 for a Dask scheduler, or slurm://64 for 64 jobs")
         for number, files in engine(address, shards):
             if (place := places.get(number)) is not None:
-                keep(place, files)
+                record, commit = place
+                same_commit(built_of(files), commit)
+                keep(record, files)
                 print(json.dumps({"done": number}), flush=True)
             else:
                 print(json.dumps({"done": number, "results": results(files)}), flush=True)

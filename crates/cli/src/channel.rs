@@ -43,8 +43,12 @@ pub(crate) fn channel(args: &ChannelArgs) -> Outcome {
     if let Some(seed) = args.seed {
         scenario.seed = Seed(seed);
     }
-    let found =
-        args.to.to_socket_addrs().map_err(|e| Failure::refused(format!("--to {}: {e}; write HOST:PORT", args.to)))?;
+    let found = args.to.to_socket_addrs().map_err(|e| {
+        let named =
+            args.to.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        let remedy = if named { "correct the name, or write its address" } else { "write HOST:PORT" };
+        Failure::refused(format!("--to {}: {e}; {remedy}", args.to))
+    })?;
     // A name with both kinds of address is reached by IPv4, which every program listens on.
     let to = found
         .min_by_key(SocketAddr::is_ipv6)
@@ -63,13 +67,21 @@ pub(crate) fn channel(args: &ChannelArgs) -> Outcome {
         }
     };
     let crossed = wavelane_lab::carry(&scenario, &crossing, ready, unserved, || cancelled.load(Ordering::Relaxed));
-    let Crossed { offered, unserved: Unserved { others, too_long } } = crossed.map_err(Failure::refused)?;
-    let [forward, reverse] = offered.map(|octets| octets as f64 / 1e6);
-    say!("offered: forward {forward:.2} MB, reverse {reverse:.2} MB");
+    let Crossed { offered, lasted, unserved: Unserved { others, too_long } } = crossed.map_err(Failure::refused)?;
+    let [forward, reverse] = offered.map(volume);
+    say!("offered: forward {forward}, reverse {reverse}, in {:.1} s", lasted.as_secs_f64());
     for (count, why) in [(others.0, "of other callers"), (too_long.0, "of more than 1,472 octets")] {
         if count > 0 {
             say!("dropped datagrams {why}: {count}");
         }
     }
     Ok(0)
+}
+
+/// Octets, for people.
+fn volume(octets: u64) -> String {
+    match octets {
+        0..1_000_000 => format!("{:.1} kB", octets as f64 / 1e3),
+        _ => format!("{:.2} MB", octets as f64 / 1e6),
+    }
 }

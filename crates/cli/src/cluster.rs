@@ -2,7 +2,7 @@
 //! its word on each.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_millis(800);
 /// The same where it takes jobs back from a batch system too, which is asked by a command.
 const GRACE_JOBS: Duration = Duration::from_secs(10);
+/// Most octets of a line of the program's complaints.
+const COMPLAINT_MAX: u64 = 1_000;
 /// How such an address begins.
 const JOBS: &str = "slurm://";
 
@@ -62,6 +64,17 @@ fn listen(from: impl std::io::Read, to: &Sender<Said>) {
     }
 }
 
+/// What it and its libraries complain of, which may be a worker's words.
+fn pass_on(from: impl std::io::Read, show: impl Fn(&str)) {
+    let mut lines = BufReader::new(from);
+    let mut line = Vec::new();
+    while lines.by_ref().take(COMPLAINT_MAX).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        let text = String::from_utf8_lossy(&line);
+        show(&wavelane_base::text::line(text.trim_end(), COMPLAINT_MAX as usize));
+        line.clear();
+    }
+}
+
 /// Waits for the end of the program, then ends it.
 fn end(mut child: Child, grace: Duration) {
     // Its input ends: it takes the tasks back from the cluster.
@@ -92,11 +105,15 @@ impl Cluster {
             .args(["-m", "wavelane.cluster", address])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| RunError::Refused(format!("cannot start {name}: {e}; name a Python with --python")))?;
         let (said, saying) = channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || listen(stdout, &said));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            std::thread::spawn(move || pass_on(stderr, |line| say!("{line}")));
         }
         // It reads all before it says anything; if it ended instead, its end is told below.
         if let Some(stdin) = &mut child.stdin {
@@ -137,6 +154,16 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn complaints_move_no_cursor() {
+        let shown = std::cell::RefCell::new(Vec::new());
+        let lines = [b"a \x1b[2Jworker\r\n\xff\n".to_vec(), vec![b'x'; 2_500]].concat();
+        pass_on(&lines[..], |line| shown.borrow_mut().push(line.to_owned()));
+        let shown = shown.into_inner();
+        assert!(shown.iter().all(|line| !line.contains('\u{1b}')), "{shown:?}");
+        assert!(shown[0].ends_with("[2Jworker") && shown.len() == 5, "{shown:?}");
+    }
 
     #[test]
     fn unknown_lines_are_ignored() {

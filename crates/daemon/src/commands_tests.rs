@@ -304,6 +304,10 @@ fn init_writes_serves_and_check_warns_without_it() {
     let said = check_config(&path).unwrap();
     assert!(said.contains("warning: peer 'b' may reach nothing") && said.contains("gateway.serves = ["), "{said}");
     assert!(said.contains("\npeer b calls us, routes "), "{said}");
+    let lane = "[[peer.lane]]\nmedium = \"serial\"\ndevice = \"/dev/ttyS90\"\nrate = \"9600 bit/s\"\n";
+    std::fs::write(&path, format!("{text}\n{lane}")).unwrap();
+    let said = check_config(&path).unwrap();
+    assert!(said.contains("\npeer b at /dev/ttyS90, routes "), "{said}");
     std::fs::write(&path, text.replace("[gateway]", "[gateway]\nseal = \"end-to-end\"")).unwrap();
     let said = check_config(&path).unwrap();
     assert!(said.contains("note: gateway.seal: no [[edge]] is named"), "{said}");

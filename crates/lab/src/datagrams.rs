@@ -21,8 +21,11 @@ const GLANCE: Span = Span::from_millis(50);
 /// Time to live of the packets that a channel sees (RFC 1340: the recommended default).
 const HOPS: u8 = 64;
 
-/// So long the channel stays with a caller that is silent while one from another address calls: gateways that are idle speak more often.
+/// So long the channel stays with a caller that was answered and is silent while one from another address calls: gateways that are idle speak
+/// more often.
 const CALLER_KEPT: Span = Span::from_secs(60);
+/// The same where one from another port of its address calls, as a program that was started again does.
+const PORT_KEPT: Span = Span::from_secs(3);
 
 /// What had no way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +45,8 @@ pub(crate) struct Datagrams {
     other: Option<SocketAddr>,
     /// When the caller was heard last; `None` at the end of the program called.
     heard: Option<Instant>,
+    /// Whether something came back for this caller: it is one of the two programs.
+    answered: bool,
     unserved: Arc<Mutex<Unserved>>,
 }
 
@@ -50,7 +55,7 @@ impl Datagrams {
     fn near(listen: SocketAddr) -> io::Result<Self> {
         let socket = SingleUdp::bind(listen)?;
         let (here, unserved) = (socket.local()?, Arc::default());
-        Ok(Self { socket, here, other: None, heard: Some(Instant::ZERO), unserved })
+        Ok(Self { socket, here, other: None, heard: Some(Instant::ZERO), answered: false, unserved })
     }
 
     /// The end that calls `to`.
@@ -59,19 +64,24 @@ impl Datagrams {
         let socket = SingleUdp::bind((any, 0).into())?;
         socket.connect(to)?;
         let (here, unserved) = (socket.local()?, Arc::default());
-        Ok(Self { socket, here, other: Some(to), heard: None, unserved })
+        Ok(Self { socket, here, other: Some(to), heard: None, answered: false, unserved })
     }
 
-    /// Whether a datagram of `from` belongs to the two programs between which the channel stands. The caller is whoever called first; it may
-    /// come from another port of its address, as a program that was started again does.
+    /// Whether a datagram of `from` belongs to the two programs between which the channel stands. The caller is whoever called last until it is
+    /// answered, and from then on that one until it is silent.
     fn serves(&mut self, now: Instant, from: SocketAddr) -> bool {
         let Some(heard) = &mut self.heard else { return true };
-        let is_it = self.other.is_none_or(|caller| caller.ip() == from.ip());
-        if is_it || now.since(*heard) > CALLER_KEPT {
-            (self.other, *heard) = (Some(from), now);
-            return true;
+        let kept = match self.other.filter(|caller| self.answered && *caller != from) {
+            Some(caller) if caller.ip() == from.ip() => PORT_KEPT,
+            Some(_) => CALLER_KEPT,
+            None => Span::ZERO,
+        };
+        if kept > Span::ZERO && now.since(*heard) <= kept {
+            return false;
         }
-        false
+        self.answered &= kept == Span::ZERO;
+        (self.other, *heard) = (Some(from), now);
+        true
     }
 
     fn note(&self, what: impl FnOnce(&mut Unserved)) {
@@ -117,8 +127,9 @@ impl Datagrams {
     }
 
     /// Hands on the datagram in a packet that crossed, with the TOS octet that the packet has then.
-    pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, packet: &[u8]) -> io::Result<()> {
         let other = self.other.ok_or(ErrorKind::WouldBlock)?;
+        self.answered = true;
         match self.socket.send(&packet[AROUND..], other, packet[1]) {
             Err(e) if !is_icmp(&e) => Err(e),
             _ => Ok(()),
@@ -187,6 +198,8 @@ fn refuse_circle(listen: SocketAddr, to: SocketAddr) -> Result<(), LabError> {
 pub struct Crossed {
     /// Octets of IP packets offered by callers and by the program called.
     pub offered: [u64; 2],
+    /// For how long.
+    pub lasted: Span,
     /// Of both ends.
     pub unserved: Unserved,
 }
@@ -214,7 +227,8 @@ pub fn carry(
     };
     let ports = [Port::Datagrams(near), Port::Datagrams(far)];
     let running = start_channel(scenario, channel, scenario.seed, (ports, [None, None]), [None; 2])?;
-    running.begin(realtime::now());
+    let began = realtime::now();
+    running.begin(began);
     ready(&channel.name, here);
     let mut told = Unserved::default();
     while !stop() {
@@ -232,7 +246,7 @@ pub fn carry(
         }
         rest_until(realtime::now() + GLANCE, &stop);
     }
-    Ok(Crossed { offered: running.offered(), unserved: lost() })
+    Ok(Crossed { offered: running.offered(), lasted: realtime::now().since(began), unserved: lost() })
 }
 
 #[cfg(test)]
@@ -241,15 +255,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caller_stays_until_it_is_silent() {
+    fn the_caller_stays_once_it_is_answered_until_it_is_silent() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let mut end = Datagrams::near(at("127.0.0.1:0")).unwrap();
-        let start = Instant::from_secs(1000);
-        assert!(end.serves(start, at("192.0.2.1:9")) && end.serves(start, at("192.0.2.1:10")), "started again");
-        assert!(!end.serves(start + CALLER_KEPT, at("192.0.2.2:10")));
-        assert_eq!(end.other, Some(at("192.0.2.1:10")));
-        assert!(end.serves(start + CALLER_KEPT + Span::from_nanos(1), at("192.0.2.2:10")));
-        assert!(!end.serves(start + CALLER_KEPT + CALLER_KEPT, at("192.0.2.1:10")));
+        let (mut now, mut end) = (Instant::from_secs(1000), Datagrams::near(at("127.0.0.1:0")).unwrap());
+        let [stray, caller, again, other] = ["127.0.0.1:9", "127.0.0.2:9", "127.0.0.2:10", "127.0.0.3:10"].map(at);
+        assert!(end.serves(now, stray) && end.serves(now, again) && end.serves(now, caller), "nobody was answered");
+        end.write(&[0; AROUND]).unwrap();
+        for (silence, from) in [(PORT_KEPT, again), (CALLER_KEPT, other), (PORT_KEPT, stray)] {
+            assert!(!end.serves(now + silence, from), "{from}");
+        }
+        now = now + PORT_KEPT + Span::from_nanos(1);
+        assert!(end.serves(now, again), "started again");
+        assert!(end.serves(now, caller), "what was not answered took no place");
+        end.write(&[0; AROUND]).unwrap();
+        assert!(end.serves(now + CALLER_KEPT + Span::from_nanos(1), other));
+        assert_eq!(end.other, Some(other));
     }
 
     #[test]

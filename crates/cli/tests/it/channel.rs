@@ -101,7 +101,7 @@ fn datagrams_meet_the_losses_and_the_delay_of_the_channel() {
     other.send_to(b"other", listen).unwrap();
     running.hears(&["a datagram of 1473 octets has no way", "127.0.0.2:"]);
     let said = running.end();
-    assert!(said.contains("offered: forward 0.01 MB, reverse 0.01 MB"), "{said}");
+    assert!(said.contains("offered: forward 12.8 kB, reverse 12.8 kB, in "), "{said}");
     assert!(said.contains("datagrams of other callers: 1\ndropped datagrams of more than 1,472 octets: 1"), "{said}");
     called.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     assert!(called.recv_from(&mut [0; 2000]).is_err() && caller.recv_from(&mut [0; 2000]).is_err());
@@ -116,6 +116,8 @@ fn what_cannot_be_a_channel_is_refused() {
     };
     refused(&["--to", "127.0.0.1:9", "--channel", "sea"], "no channel 'sea': it has lan_client, air, lan_server");
     refused(&["--to", "127.0.0.1"], "write HOST:PORT");
+    refused(&["--to", "127.0.0.1:70000"], "--to 127.0.0.1:70000: invalid port value; write HOST:PORT");
+    refused(&["--to", "nowhere.invalid:9"], "; correct the name, or write its address");
     refused(&["--to", "127.0.0.1:0"], "name its host and port");
     let place = Place::new("two-channels");
     let two = place.file("two.toml", &std::fs::read_to_string(&file).unwrap().replace(

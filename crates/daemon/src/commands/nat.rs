@@ -93,7 +93,7 @@ pub(super) fn findings(
         // A host that moves changes its address, a NAT that forgets the port alone.
         if let Some(other) = before.iter().find(|other| other.ip() == mapped.ip() && *other != mapped) {
             lines.push(format!(
-                "{name}: in the last ten minutes the peer saw it at {other} as well, so the NAT forgets it in between: a shorter `keepalive` keeps it"
+                "{name}: in the last ten minutes the peer saw it at {other} as well, so the NAT forgets the port in between: a shorter `keepalive` keeps it"
             ));
         }
     }
@@ -102,26 +102,28 @@ pub(super) fn findings(
         .filter(|sight| sight.is_mapped() && sight.has_port() && sight.calls)
         .for_each(|sight| behind.entry(sight.own).or_default().push(sight));
     for (own, sights) in behind {
-        lines.push(format!("of that NAT, {own}: {}", mapping(&sights)));
+        lines.push(mapping(own, &sights));
     }
     Some(lines)
 }
 
-/// How the NAT maps one address and port of ours, as RFC 5780, section 4.3, tells it apart by where several lanes lead.
-fn mapping(sights: &[&Sight]) -> String {
+/// How the NAT maps one address and port of ours, and what follows, as RFC 5780, section 4.3, tells it apart by where several lanes lead.
+fn mapping(own: SocketAddr, sights: &[&Sight]) -> String {
     let first = sights[0];
     let others = || sights.iter().filter(|sight| sight.to != first.to);
     let Some(other) = others().next() else {
-        return "whether it maps other destinations alike is not known; a second lane to another port of the peer would show it".into();
+        return format!(
+            "whether others may call {own} through that NAT is not known: one lane alone leaves there; a second one to another port of the peer would show it"
+        );
     };
     let Some(differs) = others().find(|sight| sight.mapped != first.mapped) else {
         let what = match others().any(|sight| sight.to.ip() != first.to.ip()) {
             true => "endpoint-independent mapping",
-            false => "one mapping for all ports of a host (endpoint-independent or address-dependent)",
+            false => "endpoint-independent or address-dependent mapping",
         };
         return format!(
-            "{what}: {} and {} see the same, so while this gateway calls one, others may find it there",
-            first.to, other.to
+            "that NAT shows {own} to {} and {} as {} alike ({what}): while this gateway calls one of them, others may find it there",
+            first.to, other.to, first.mapped
         );
     };
     let what = match differs.to.ip() == first.to.ip() {
@@ -129,8 +131,8 @@ fn mapping(sights: &[&Sight]) -> String {
         false => "address-dependent mapping, or address- and port-dependent",
     };
     format!(
-        "{what}: {} and {} see different ports, so nobody can call this host; of two such hosts neither reaches the other without a gateway between them that both can call",
-        first.to, differs.to
+        "that NAT shows {own} to {} as {} and to {} as {} ({what}): nobody can call this host; where the other gateway is behind such a NAT too, give both a lane to a third that both can call",
+        first.to, first.mapped, differs.to, differs.mapped
     )
 }
 
@@ -169,15 +171,18 @@ mod tests {
             assert!(parts.iter().all(|part| lines.contains(part)), "{parts:?}: {lines}");
         };
         let kept = "lane 1 by 0.0.0.0:4780: a NAT stands before this host, and the peer sees 10.0.0.2:4780 as 198.51.100.1:4780 (the port is kept)";
-        has(&[(a, "198.51.100.1:4780")], &[kept, "a second lane to another port of the peer would show it"]);
+        has(&[(a, "198.51.100.1:4780")], &[kept, "a second one to another port of the peer would show it"]);
         let one = "198.51.100.1:50001";
-        has(&[(a, one), (c, one)], &["(the port is another one)", ": endpoint-independent mapping: "]);
-        has(&[(a, one), (b, one)], &["(endpoint-independent or address-dependent)"]);
+        has(&[(a, one), (c, one)], &["(the port is another one)", "(endpoint-independent mapping): while"]);
+        has(&[(a, one), (b, one)], &["(endpoint-independent or address-dependent mapping)"]);
         has(
             &[(a, one), (b, "198.51.100.1:50002")],
-            &[": address- and port-dependent mapping: ", "nobody can call this host"],
+            &["(address- and port-dependent mapping): nobody can call this host"],
         );
-        has(&[(a, one), (c, "198.51.100.1:50002")], &[": address-dependent mapping, or address- and port-dependent: "]);
+        has(
+            &[(a, one), (c, "198.51.100.1:50002")],
+            &["(address-dependent mapping, or address- and port-dependent): nobody"],
+        );
         let lines = of(&[(a, one)], &["198.51.100.1:50009", "203.0.113.9:50001"]).join("\n");
         assert!(lines.contains("saw it at 198.51.100.1:50009 as well") && !lines.contains("203.0.113.9"), "{lines}");
     }

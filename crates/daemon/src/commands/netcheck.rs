@@ -112,7 +112,8 @@ fn examine(
     }
     report.went_back.iter().for_each(|why| found.wrong(why));
     report.hindrances.iter().for_each(|why| found.wrong(why));
-    report.unknown_callers.iter().for_each(|who| found.wrong(who));
+    // Anybody may call; a peer that lacks its key is silent, which is wrong.
+    report.unknown_callers.iter().for_each(|who| found.note(who));
     if report.door.intercepting && !report.door.honest {
         found
             .note("connections are answered before the far server has answered: install iptables, and load xt_NFQUEUE");
@@ -239,7 +240,7 @@ mod tests {
         wrong(&|p| p.distrusted = 2, "withheld octets 2 times");
         let report = Report { unknown_callers: vec!["192.0.2.9:4780 calls".into()], ..Report::default() };
         let found = examine(&report, None, |_| Vec::new(), |_, _| None);
-        assert!(!found.sound && found.text.contains("wrong 192.0.2.9:4780 calls"), "{found:?}");
+        assert!(found.sound && found.text.contains("note  192.0.2.9:4780 calls"), "{found:?}");
         let lossy = |sent_packets| {
             let traffic = crate::status::Traffic { sent_packets, ..Default::default() };
             of(Peer { loss: 0.4, loss_in: 0.1, traffic, ..peer() }, [198, 51, 100, 4]).text.contains("40 % of packets")

@@ -1,6 +1,7 @@
 //! What `init` and `check` remark besides errors: where names lead, and what may have been overlooked.
 
 use crate::config::{self, Config, OnFailure};
+use crate::serial::far_end;
 use crate::{device, epoch, names, peer_addresses};
 use std::net::SocketAddr;
 use wavelane_base::Address;
@@ -9,9 +10,16 @@ use wavelane_base::Address;
 pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
     let (places, remarks): (Vec<Option<String>>, Vec<Option<String>>) =
         peer.places(listen).iter().map(|(address, bound)| place_of(address.as_ref(), *bound)).unzip();
-    let at: Vec<String> = places.into_iter().flatten().collect();
+    let at: Vec<String> = places.into_iter().flatten().map(|at| port(peer, &at).unwrap_or(at)).collect();
     let words = if at.is_empty() { "calls us".into() } else { format!("at {}", at.join(" and ")) };
     (words, remarks.into_iter().flatten().next())
+}
+
+/// The port of the line that has this address.
+fn port(peer: &config::Peer, address: &str) -> Option<String> {
+    let sockets = peer.lanes.iter().filter_map(|lane| lane.socket.as_ref());
+    let mut ports = sockets.filter(|socket| socket.line.is_some()).filter_map(|socket| socket.device.clone());
+    ports.find(|port| far_end(port).to_string() == address)
 }
 
 /// The same of one lane, whose socket is bound to `bound`; no place if the peer calls us by it.

@@ -183,9 +183,14 @@ impl Daemon {
                 self.tell_of_reload(request, Ok("the configuration stays".into()));
                 return Ok(());
             }
-            (Of::Former { .. } | Of::Trial, None) => {
-                let why = self.reloads.ended.clone().unwrap_or_else(|| NO_TRIAL.into());
-                self.tell_of_reload(request, Err(why));
+            (of, None) => {
+                let told = match (of, self.reloads.ended.clone()) {
+                    // What is asked for holds already.
+                    (Of::Former { .. }, Some(ended)) => Ok(format!("no trial is left to end: {ended}")),
+                    (_, Some(ended)) => Err(format!("too late: {ended}")),
+                    (_, None) => Err(NO_TRIAL.into()),
+                };
+                self.tell_of_reload(request, told);
                 return Ok(());
             }
         };

@@ -115,8 +115,10 @@ impl Call {
                 }
                 DialEvent::Failed { why, again } => {
                     is_another = true;
+                    // The text stands until the next call: it tells how long the wait is, not how much of it is left.
                     let seconds = again.as_secs_f64().ceil();
-                    self.state = format!("its modem has no connection: {why}; again in {seconds} s");
+                    self.state =
+                        format!("its modem has no connection: {why}; the next call comes {seconds} s after that");
                 }
             }
         }

@@ -245,6 +245,7 @@ mod tests {
         for (text, why) in [
             (auto.to_owned(), "reflector"),
             (format!("{auto}reflector = \"example.org\""), "IPv4"),
+            (format!("{auto}reflector = \"192.0.2.1:0\""), "nor ADDRESS:PORT"),
             (format!("{auto}reflector = \"192.0.2.1\"\nrate_idle = \"1 Mbit/s\""), "rate_idle"),
             (format!("{auto}reflector = \"192.0.2.1\"\nrise = \"1 ms\""), "rise"),
             (auto.replace("42 Mbit/s", "1 Mbit/s") + "reflector = \"192.0.2.1\"", "rate_min: must be at most rate_max"),

@@ -10,11 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Span};
 use wavelane_host::clock::wall_nanos;
 use wavelane_host::icmp::IcmpSocket;
+use wavelane_measure::Autorate;
 
-/// The interval of questions: six answers, which are judged together, then span less than a third of a second.
-pub(super) const ASK_EVERY: Span = Span::from_millis(50);
+/// The interval of questions to a machine that is not ours.
+const ASK_EVERY: Span = Span::from_millis(50);
 /// Questions that wait for an answer; older ones are given up.
-const ASKED_MAX: usize = 64;
+const ASKED_MAX: usize = 256;
 /// After this many timestamp requests without an answer, echoes are sent in their place ...
 const PATIENCE: u32 = 20;
 /// ... except for one in this many: a link that was down for a second does not mean a reflector without timestamps.
@@ -34,6 +35,8 @@ const PROBE: [u8; 5] = *b"WLPR\x01";
 const ASK: u8 = 11;
 const TIME: u8 = 12;
 const QUESTION_LEN: usize = 72;
+/// Octets of IP and UDP around it.
+const AROUND: u64 = 28;
 
 /// Who is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,8 +50,8 @@ pub enum Target {
 impl std::str::FromStr for Target {
     type Err = ();
     fn from_str(text: &str) -> Result<Self, ()> {
-        let icmp = text.parse().map(Self::Icmp);
-        icmp.or_else(|_| text.parse().map(Self::Probe)).map_err(|_| ())
+        let probe = || text.parse().ok().filter(|at: &SocketAddrV4| at.port() != 0).map(Self::Probe);
+        text.parse().map(Self::Icmp).ok().or_else(probe).ok_or(())
     }
 }
 
@@ -249,9 +252,9 @@ impl Reflector {
         })
     }
 
-    /// The delays in milliseconds that have come in. Stamps are whole milliseconds, and off by the clocks' difference. The time is taken
+    /// The delays in milliseconds that have come in, each with the moment of its question. Stamps are whole milliseconds, and off by the clocks' difference. The time is taken
     /// after each is read: a time from before an answer came would make its round trip shorter than it was.
-    pub(super) fn answers(&mut self, clock: impl Fn() -> Instant) -> io::Result<Vec<f64>> {
+    pub(super) fn answers(&mut self, clock: impl Fn() -> Instant) -> io::Result<Vec<(Instant, f64)>> {
         let mut delays = Vec::new();
         let mut buffer = [0; 256];
         while let Some(len) = self.receive(&mut buffer)? {
@@ -280,7 +283,7 @@ impl Reflector {
         }
     }
 
-    fn delay(&mut self, now: Instant, answer: Answer) -> Option<f64> {
+    fn delay(&mut self, now: Instant, answer: Answer) -> Option<(Instant, f64)> {
         let (Answer::Stamps { sequence, .. } | Answer::Echo { sequence } | Answer::Times { sequence, .. }) = answer;
         let place = self.asked.iter().position(|(asked, _)| *asked == sequence)?;
         let (_, asked) = self.asked.remove(place)?;
@@ -299,7 +302,7 @@ impl Reflector {
             Answer::Times { came_ms, left_ms, .. } if self.odd.is_none() => (came_ms, left_ms),
             Answer::Times { .. } | Answer::Echo { .. } => {
                 self.echoes = self.echoes.saturating_add(1);
-                return Some(self.delays.add(Source::Echoes, round_ms, round_ms));
+                return Some((asked, self.delays.add(Source::Echoes, round_ms, round_ms)));
             }
         };
         (self.unanswered, self.echoes) = (0, 0);
@@ -309,7 +312,15 @@ impl Reflector {
         };
         let delay_ms = self.delays.add(Source::Stamps, delay_ms, round_ms);
         self.odd = self.delays.is_odd().then_some(now);
-        Some(delay_ms)
+        Some((asked, delay_ms))
+    }
+
+    /// When it is asked again.
+    pub(super) fn ask_every(&self, estimator: &Autorate) -> Span {
+        match self.line {
+            Line::Icmp(_) => ASK_EVERY,
+            Line::Probe(..) => estimator.ask_every(QUESTION_LEN as u64 + AROUND),
+        }
     }
 }
 
@@ -386,7 +397,7 @@ mod tests {
             reflector.origin = (at, 100.0);
             reflector.asked.push_back((7, at));
             let times = Answer::Times { sequence: 7, came_ms: 110.5, left_ms: 112.0 };
-            assert_eq!(reflector.delay(at + Span::from_millis(37), times), Some(expected));
+            assert_eq!(reflector.delay(at + Span::from_millis(37), times), Some((at, expected)));
         }
     }
 
@@ -415,7 +426,7 @@ mod tests {
         }
         let mut delays = Vec::new();
         while delays.len() < 2 {
-            delays.extend(reflector.answers(clock).expect("read"));
+            delays.extend(reflector.answers(clock).expect("read").into_iter().map(|(_, delay)| delay));
             std::thread::yield_now();
         }
         assert_eq!(delays, [10.0, 15.0]);
@@ -445,7 +456,7 @@ mod tests {
         for (way, expected) in [(DelayDirection::Up, 10.0), (DelayDirection::Down, 25.0)] {
             let Some(mut reflector) = opened(way, at) else { return };
             reflector.asked.push_back((7, at));
-            assert_eq!(reflector.delay(back, stamps), Some(expected));
+            assert_eq!(reflector.delay(back, stamps), Some((at, expected)));
             assert_eq!(reflector.delay(back, stamps), None, "twice");
             // A clock of another kind is asked for echoes.
             reflector.asked.push_back((9, at));
@@ -484,7 +495,7 @@ mod tests {
             let came = (reflector.today_at(asked) + 400_020.0) as u32;
             let echo = Answer::Echo { sequence };
             let answer = if stamps { Answer::Stamps { sequence, came, left: came } } else { echo };
-            reflector.delay(asked + Span::from_millis(40), answer).expect("a delay")
+            reflector.delay(asked + Span::from_millis(40), answer).expect("a delay").1
         };
         let (by_echo, _) = (back(&mut reflector, false), ask(&mut reflector));
         let by_stamps = back(&mut reflector, true);

@@ -115,7 +115,9 @@ fn a_configuration_on_trial_goes_back_unless_it_is_confirmed() {
     assert!(status.trial_left_s.is_none() && status.to_string().contains(&format!("warning: {why}")), "{status}");
     a.wait_log("is in force again, since nobody confirmed");
     // A confirmation that comes too late says what happened.
-    assert_eq!(ask(&a, |args| args.keep = true).unwrap_err(), why);
+    assert_eq!(ask(&a, |args| args.keep = true).unwrap_err(), format!("too late: {why}"));
+    // Whoever wants it back has it.
+    assert_eq!(ask(&a, |args| args.back = true).unwrap(), format!("no trial is left to end: {why}\n"));
     // Of two trials in a row, what was confirmed last comes back; a plain reload meanwhile ends none.
     ask(&a, |args| args.confirm = minute).unwrap();
     assert!(a.status().went_back.is_none());

@@ -12,12 +12,12 @@ fn netcheck_tells_the_kind_of_a_nat() {
         return;
     }
     for (tag, rule, kind) in [
-        ("nat-random", "masquerade to :50000-59999 random", ": address- and port-dependent mapping: "),
         (
-            "nat-fixed",
-            "masquerade to :50007",
-            "one mapping for all ports of a host (endpoint-independent or address-dependent)",
+            "nat-random",
+            "masquerade to :50000-59999 random",
+            "(address- and port-dependent mapping): nobody can call this host",
         ),
+        ("nat-fixed", "masquerade to :50007", "(endpoint-independent or address-dependent mapping)"),
         ("nat-none", "accept", ""),
     ] {
         let world = World::new(tag);
