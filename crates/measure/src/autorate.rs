@@ -1,31 +1,60 @@
 //! The rate of a shaper in front of a link of variable rate, from one-way delay and carried rate.
 //!
-//! The rules are those that users of `cake-autorate` run on LTE and satellite links: a queue behind the shaper shows as
-//! delay, and the shaper is set below the carried rate; under load without delay it increases gradually; when idle it
-//! returns to a middle rate. Only differences of delays are used, so the two clocks need no common offset, only equal rates.
+//! A queue behind the shaper shows as delay. The rate is steered so that the delay stays a little above its baseline: a link whose queue
+//! is empty idles at times, and one whose queue is long makes others wait. What the delay exceeds its goal by moves the rate in
+//! proportion, and so does its change, which is the difference of both rates: before the queue is long, the shaper is as slow as the
+//! link. A delay that goes to and fro is taken at its least, and one that stands while the rate is well below what it was is the path's:
+//! it becomes the baseline. When idle the rate returns to a middle one. Only differences of delays are used, so the two clocks need no
+//! common offset, only equal rates.
 
 use std::collections::VecDeque;
-use wavelane_base::{Instant, Rate, Span};
+use wavelane_base::maths::exponential;
+use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Samples in the detection window, and how many of them must be above the threshold.
-const WINDOW: usize = 6;
-const DETECTIONS: usize = 3;
-/// Smoothing factors of the baseline for a rise and for a fall.
-const BASELINE_UP: f64 = 0.001;
+/// The baseline follows a rise at this rate, per second, and a fall at once, by this share per sample.
+const BASELINE_UP: f64 = 0.1;
 const BASELINE_DOWN: f64 = 0.9;
 /// Share of the shaper's rate from which the link counts as loaded.
 const LOADED: f64 = 0.75;
-/// What is left of the carried rate after a cut, so that the queue drains, and of the shaper's own: that much at the
-/// threshold, the lesser at thrice of it.
-const CARRIED_KEPT: f64 = 0.9;
-const CUT: (f64, f64) = (0.99, 0.75);
-/// What a loaded sample without any rise adds; the closer to the threshold, the less.
-const GROWTH: f64 = 0.04;
-/// Hold time after a cut: samples in flight still reflect the old rate.
-const AFTER_CUT: Span = Span::from_millis(300);
+/// The goal, as a share of the rise that counts as a queue: the rest is for what comes before an answer is here. A packet's time at the
+/// shaper, and a share of what the delay goes to and fro by, are added.
+const GOAL: f64 = 1.0 / 6.0;
+const PACKET: Octets = Octets::new(1_500);
+const LEEWAY: f64 = 0.4;
+/// And this share of the time between two samples, in which the rate moves unseen.
+const STEPS: f64 = 0.1;
+/// No goal is lower, in milliseconds: timestamps may be whole ones.
+const GOAL_LEAST_MS: f64 = 2.0;
+/// How fast the rate changes, per second, where the delay is off by its goal; how fast it grows and falls at the most.
+const GAIN: f64 = 2.0;
+const GROWTH: f64 = 2.0;
+const FALL: f64 = 10.0;
+/// What a millisecond of change does, and a change at the most: a shaper twice as fast as the link adds a millisecond in each, and is to be
+/// half as fast after some forty; with few samples, no sooner than after two.
+const CHANGE: f64 = 0.025;
+const CHANGE_MOST: f64 = 0.7;
+/// Samples further apart say nothing of the change between.
+const APART: Span = Span::from_millis(200);
+/// Samples of this time are looked at together: at least so many, and at most.
+const WINDOW: Span = Span::from_millis(150);
+const WINDOW_SAMPLES: std::ops::RangeInclusive<usize> = 6..=32;
+/// The latest sample may lie so many times as far above what counts as the delay goes to and fro from one to the next.
+const WOBBLES: f64 = 6.0;
+/// The least delay of a window stands if it moves by no more than these milliseconds, or this share of its rise.
+const STANDS_MS: f64 = 3.0;
+const STANDS: f64 = 0.25;
+/// A rise that stands for this long while the rate is at most this share of what it was is no queue, which would have drained; until that is
+/// known the rate stays above another share.
+const WELL_BELOW: f64 = 0.75;
+const PROOF: Span = Span::from_secs(1);
+const FLOOR: f64 = 0.5;
 /// When idle, the rate moves towards the middle at this interval, by this fraction.
 const RETURN_EVERY: Span = Span::from_secs(1);
 const RETURN: f64 = 0.01;
+/// Questions take this share of the rate, but are asked no more often and no more rarely than this.
+const QUESTIONS: u64 = 100;
+const OFTEN: Span = Span::from_millis(10);
+const RARELY: Span = Span::from_millis(50);
 /// Without a sample for this long, the middle rate is used.
 pub const SILENCE: Span = Span::from_secs(5);
 
@@ -38,12 +67,30 @@ pub struct AutorateTerms {
     pub middle: Rate,
     /// Maximum rate.
     pub most: Rate,
-    /// Rise of the one-way delay above its baseline that counts as a queue.
+    /// Rise of the one-way delay above its baseline that counts as a queue: it is kept below that.
     pub rise: Span,
 }
 
 /// Default rise that counts as a queue (`cake-autorate`'s `delay_thr`).
 pub const RISE_DEFAULT: Span = Span::from_millis(30);
+
+/// A rise that stands: the delay, the highest rate since, and since when the rate is well below that.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    low_ms: f64,
+    rate: f64,
+    below: Option<Instant>,
+}
+
+/// Delays of a window, in milliseconds.
+struct Looks {
+    /// The least.
+    low: f64,
+    /// The latest, less what it may be above by chance.
+    now: f64,
+    /// What it goes to and fro by.
+    spread: f64,
+}
 
 /// Follows one direction of one link.
 #[derive(Clone, Debug)]
@@ -51,9 +98,11 @@ pub struct Autorate {
     terms: AutorateTerms,
     rate: f64,
     baseline_ms: Option<f64>,
-    /// The latest rises, in milliseconds.
-    rises: VecDeque<f64>,
-    cut: Option<Instant>,
+    /// The latest samples, each with the moment at which it was asked for.
+    window: VecDeque<(Instant, f64)>,
+    /// The latest rise, in milliseconds.
+    rise_ms: f64,
+    standing: Option<Standing>,
     returned: Instant,
     heard: Instant,
 }
@@ -64,7 +113,8 @@ impl Autorate {
         let most = terms.most.max(terms.least);
         let terms = AutorateTerms { most, middle: terms.middle.clamp(terms.least, most), ..terms };
         let rate = terms.middle.as_bps() as f64;
-        Self { terms, rate, baseline_ms: None, rises: VecDeque::new(), cut: None, returned: now, heard: now }
+        let window = VecDeque::new();
+        Self { terms, rate, baseline_ms: None, window, rise_ms: 0.0, standing: None, returned: now, heard: now }
     }
 
     /// The rate for the shaper.
@@ -72,42 +122,108 @@ impl Autorate {
         Rate::from_bps(self.rate as u64)
     }
 
-    /// Processes a probe: its one-way delay in milliseconds, up to a constant, and the shaper's recent output rate. Returns
-    /// the new rate.
-    pub fn sample(&mut self, now: Instant, delay_ms: f64, carried: Rate) -> Rate {
+    /// How long after a question of so many octets the next one is asked.
+    pub fn ask_every(&self, octets: u64) -> Span {
+        self.rate().max(Rate::from_bps(1)).time_for(Octets::new(octets * QUESTIONS)).clamp(OFTEN, RARELY)
+    }
+
+    /// Processes a probe: when it was asked for, its one-way delay in milliseconds, up to a constant, and the shaper's recent output rate.
+    /// Returns the new rate.
+    pub fn sample(&mut self, now: Instant, asked: Instant, delay_ms: f64, carried: Rate) -> Rate {
         if !delay_ms.is_finite() {
             return self.rate();
         }
         self.heard = now;
-        let baseline = self.baseline_ms.get_or_insert(delay_ms);
-        let rise = delay_ms - *baseline;
-        *baseline += rise * if rise > 0.0 { BASELINE_UP } else { BASELINE_DOWN };
-        if self.rises.len() == WINDOW {
-            self.rises.pop_front();
+        let before = self.window.back().map(|(at, _)| *at);
+        // One that came late or twice says nothing of the change.
+        if before.is_some_and(|at| asked <= at) {
+            return self.rate();
         }
-        self.rises.push_back(rise);
-        let carried = carried.as_bps() as f64;
-        if self.cut.is_none_or(|cut| now.since(cut) >= AFTER_CUT) {
-            self.move_rate(now, carried);
+        let apart = before.map(|at| asked.since(at)).filter(|apart| *apart <= APART);
+        let looks = self.look(asked, delay_ms, apart.is_none());
+        let apart_s = apart.map_or(0.0, Span::as_secs_f64);
+        let baseline = self.baseline_ms.get_or_insert(delay_ms);
+        let above = delay_ms - *baseline;
+        *baseline += above * if above > 0.0 { BASELINE_UP * apart_s } else { BASELINE_DOWN };
+        let baseline = *baseline;
+        let earlier = std::mem::replace(&mut self.rise_ms, (looks.now - baseline).max(0.0));
+        if apart.is_some() {
+            let packet_ms = self.rate().max(Rate::from_bps(1)).time_for(PACKET).as_secs_f64() * 1e3;
+            let goal = (GOAL * self.terms.rise.as_secs_f64() * 1e3).max(GOAL_LEAST_MS)
+                + LEEWAY * looks.spread
+                + packet_ms
+                + STEPS * apart_s * 1e3;
+            self.steer(now, (goal, self.rise_ms - earlier), apart_s, carried.as_bps() as f64);
+            if looks.low - baseline > goal {
+                self.doubt(now, &looks, baseline);
+            } else {
+                self.standing = None;
+            }
         }
         self.rate = self.rate.clamp(self.terms.least.as_bps() as f64, self.terms.most.as_bps() as f64);
         self.rate()
     }
 
-    fn move_rate(&mut self, now: Instant, carried: f64) {
-        let threshold = self.terms.rise.as_secs_f64() * 1e3;
-        let mean = self.rises.iter().sum::<f64>() / self.rises.len().max(1) as f64;
-        if self.rises.iter().filter(|rise| **rise > threshold).count() >= DETECTIONS {
-            let severity = ((mean - threshold) / (2.0 * threshold)).clamp(0.0, 1.0);
-            let kept = CUT.0 - (CUT.0 - CUT.1) * severity;
-            self.rate = (self.rate * kept).min((carried * CARRIED_KEPT).max(self.rate * CUT.1));
-            (self.cut, self.returned) = (Some(now), now);
-            self.rises.clear();
-        } else if carried >= LOADED * self.rate {
-            self.rate *= 1.0 + GROWTH * (1.0 - (mean / threshold).clamp(0.0, 1.0));
-            self.returned = now;
-        } else if now.since(self.returned) >= RETURN_EVERY {
-            self.return_to_middle(now);
+    /// Takes a sample into the window, which begins anew after a pause.
+    fn look(&mut self, asked: Instant, delay_ms: f64, anew: bool) -> Looks {
+        if anew {
+            self.window.clear();
+        }
+        let is_old = |at: Instant| asked.since(at) > WINDOW;
+        while self.window.len() == *WINDOW_SAMPLES.end()
+            || self.window.len() > *WINDOW_SAMPLES.start() && self.window.front().is_some_and(|(at, _)| is_old(*at))
+        {
+            self.window.pop_front();
+        }
+        self.window.push_back((asked, delay_ms));
+        let low = self.window.iter().fold(delay_ms, |low, (_, delay)| low.min(*delay));
+        let changes = || self.window.iter().zip(self.window.iter().skip(1)).map(|((_, a), (_, b))| b - a);
+        let (mut turns, mut largest) = (0.0, 0.0_f64);
+        for (one, next) in changes().zip(changes().skip(1)).filter(|(one, next)| one * next < 0.0) {
+            let turn = one.abs().min(next.abs());
+            (turns, largest) = (turns + turn, largest.max(turn));
+        }
+        // A queue that begins to drain turns once.
+        let spread = WOBBLES * (turns - largest) / self.window.len().saturating_sub(2).max(1) as f64;
+        Looks { low, now: low.max(delay_ms - spread), spread }
+    }
+
+    fn steer(&mut self, now: Instant, (goal, change): (f64, f64), apart_s: f64, carried: f64) {
+        let level = (GAIN * (1.0 - self.rise_ms / goal)).clamp(-FALL, GROWTH) * apart_s;
+        let is_loaded = carried >= LOADED * self.rate;
+        if !is_loaded && level >= 0.0 {
+            if now.since(self.returned) >= RETURN_EVERY {
+                self.return_to_middle(now);
+            }
+            return;
+        }
+        self.returned = now;
+        // Without load of ours the delay's change is not ours.
+        let most = apart_s * 1e3;
+        let slope = if is_loaded { (CHANGE_MOST / most).min(CHANGE) * change.clamp(-most, most) } else { 0.0 };
+        self.rate *= exponential(level - slope);
+    }
+
+    /// Whether a rise above the goal is a queue: one drains while the rate is well below what it was.
+    fn doubt(&mut self, now: Instant, looks: &Looks, baseline: f64) {
+        let moved = (STANDS * (looks.low - baseline)).max(STANDS_MS) + looks.spread;
+        let anew = Standing { low_ms: looks.low, rate: self.rate, below: None };
+        let mut standing = match self.standing {
+            // It drains.
+            Some(before) if looks.low < before.low_ms - moved => Standing { rate: before.rate, ..anew },
+            Some(before) if looks.low <= before.low_ms + moved => before,
+            // It grows: the link has become slower.
+            _ => anew,
+        };
+        standing.rate = standing.rate.max(self.rate);
+        self.rate = self.rate.max(FLOOR * standing.rate);
+        if self.rate <= (WELL_BELOW * standing.rate).max(self.terms.least.as_bps() as f64)
+            && now.since(*standing.below.get_or_insert(now)) >= PROOF
+        {
+            self.baseline_ms = Some(looks.low);
+            self.standing = None;
+        } else {
+            self.standing = Some(standing);
         }
     }
 
@@ -121,8 +237,8 @@ impl Autorate {
     /// Time passed without a sample. Returns the new rate.
     pub fn silent(&mut self, now: Instant) -> Rate {
         if now.since(self.heard) >= SILENCE {
-            self.rises.clear();
-            self.baseline_ms = None;
+            (self.baseline_ms, self.standing) = (None, None);
+            self.window.clear();
             self.rate = self.terms.middle.as_bps() as f64;
         }
         self.rate()

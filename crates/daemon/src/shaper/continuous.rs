@@ -148,7 +148,7 @@ impl Continuous {
 mod tests {
     use super::*;
     use Source::{Echoes, Stamps};
-    use wavelane_base::{Instant, Rate};
+    use wavelane_base::{Instant, Rate, Span};
     use wavelane_measure::{Autorate, AutorateTerms, RISE_DEFAULT};
 
     /// Both ways take 20 ms, the first of them `queue` more; their clock is ahead by `ahead`.
@@ -175,11 +175,12 @@ mod tests {
         let (now, rate) = (Instant::from_secs(1), Rate::from_bps);
         let terms = AutorateTerms { least: rate(1_000), middle: rate(9_000), most: rate(9_000), rise: RISE_DEFAULT };
         for step in [-200.0, 45.0, 200.0, 550.0] {
-            let mut both = (Continuous::default(), Autorate::new(now, terms));
-            let feed = |both: &mut (Continuous, Autorate), there: f64, back: f64, step: f64, times: u32| {
+            let mut both = (Continuous::default(), Autorate::new(now, terms), now);
+            let feed = |both: &mut (Continuous, Autorate, Instant), there: f64, back: f64, step: f64, times: u32| {
                 let delays = (0..times).map(|_| both.0.add(Stamps, there + 7.0 + step, there + back));
                 delays.fold(0.0, |_, delay| {
-                    both.1.sample(now, delay, rate(8_000));
+                    both.2 += Span::from_millis(50);
+                    both.1.sample(both.2, both.2, delay, rate(8_000));
                     delay
                 })
             };

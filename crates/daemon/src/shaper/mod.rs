@@ -18,7 +18,7 @@ use crate::supervisor::Supervisor;
 use config::{How, Interface, Pace};
 use path::{Lead, QueueInPath};
 use qdisc::Qdisc;
-use reflector::{ASK_EVERY, Reflector};
+use reflector::Reflector;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -38,10 +38,10 @@ const TOKEN_QUEUES: u64 = 16;
 const TOKEN_REFLECTORS: u64 = 32;
 /// Abstract socket that marks this network namespace as having its one shaper.
 const LOCK_NAME: &str = "wavelaned-shaper";
-/// What was carried is counted over this many questions to the reflector: a fifth of a second.
-const CARRIED_OVER: usize = 4;
+/// What was carried is counted over this time.
+const CARRIED_OVER: Span = Span::from_millis(200);
 /// A rate that differs by a fiftieth is set in the kernel, no more often than this.
-const TOLD_EVERY: Span = Span::from_millis(200);
+const TOLD_EVERY: Span = Span::from_millis(100);
 const TOLD_FROM: u64 = 50;
 /// How often an interface is looked for that may go and come back (a line that is dialled anew, a modem that is unplugged).
 const LOOK_EVERY: Span = Span::from_secs(1);
@@ -243,12 +243,13 @@ impl Shaped {
         });
         let delays = follower.reflector.answers(|| clock.now()).unwrap_or_default();
         follower.heard = if delays.is_empty() { follower.heard } else { now };
-        for delay in &delays {
-            follower.estimator.sample(now, *delay, carried);
+        for (asked, delay) in &delays {
+            follower.estimator.sample(now, *asked, *delay, carried);
         }
         if now >= follower.ask_at {
-            follower.ask_at = (follower.ask_at + ASK_EVERY).max(now);
-            if follower.carried.len() == CARRIED_OVER {
+            follower.ask_at = (follower.ask_at + follower.reflector.ask_every(&follower.estimator)).max(now);
+            // One that is older than that stays.
+            while follower.carried.get(1).is_some_and(|(at, _)| now.since(*at) >= CARRIED_OVER) {
                 follower.carried.pop_front();
             }
             follower.carried.extend(carried_now.map(|octets| (now, octets)));

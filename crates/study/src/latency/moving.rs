@@ -1,9 +1,9 @@
 //! A link whose rate moves, and a shaper before it: at fixed rates, and at one that follows.
 //!
-//! One CUBIC upload and a probe every 50 ms, in virtual time: TCP - shaper (FQ-CoDel at its rate) - link (a deep FIFO at the
+//! Four CUBIC uploads and probes as often as the daemon asks a probe server, in virtual time: TCP - shaper (FQ-CoDel at its rate) - link (a deep FIFO at the
 //! trace's rate) - TCP. The probe's answer tells [`Autorate`] the one-way delay, as the daemon's reflector does.
 
-use super::traces::{STEP, TRACE_S, Trace};
+use super::traces::{RECORDED, STEP, TRACE_S, Trace};
 use super::{ID, MOVING};
 use crate::cells::{Aim, Head, judge};
 use crate::document::Row;
@@ -19,13 +19,13 @@ use wavelane_base::{FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutco
 use wavelane_channel::Direction::Forward;
 use wavelane_channel::{Cable, CableConfig, CoDelTimes, DirectionConfig, Discipline, Parameter, QueueLimit, Queueing};
 use wavelane_measure::{Autorate, AutorateTerms, RISE_DEFAULT};
-use wavelane_run::RunHooks;
+use wavelane_run::{RunError, RunHooks};
 use wavelane_tcp::{Config, Host, HostEvent};
 
 /// Packets that wait before the moving link, as in a modem of the time.
 const LINK_QUEUE: u64 = 1_000;
-const PROBE_EVERY: Span = Span::from_millis(50);
-const PROBE_OCTETS: usize = 64;
+/// A question to a probe server, with the headers of IPv4 and UDP.
+const PROBE_OCTETS: usize = 100;
 /// Figures begin then: the start of the upload is over.
 const SETTLE: Span = Span::from_secs(5);
 /// What was carried is counted over this time.
@@ -34,6 +34,11 @@ const CARRIED_OVER: Span = Span::from_millis(200);
 const TENTHS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 /// What the follower is told: a tenth of the mean, half of it and three times it.
 const BOUNDS: [(u64, u64); 3] = [(1, 10), (1, 2), (3, 1)];
+/// What is wanted of the recorded link: so much of the goodput without a shaper, and no more added to its delay.
+const GOODPUT_KEPT: f64 = 0.93;
+const ADDED_MS: f64 = 30.0;
+/// The uploads come from this port and the next ones: as many as `wavelane cure` loads a link with.
+const UPLOADS: u16 = 4;
 const SENDER: &str = "192.0.2.1:40000";
 const RECEIVER: &str = "192.0.2.2:5000";
 /// A probe is no IP packet: it begins with a zero.
@@ -62,24 +67,26 @@ impl Setting {
 
 /// What came out of one run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(into = "[u64; 3]", from = "[u64; 3]")]
+#[serde(into = "[u64; 4]", from = "[u64; 4]")]
 struct Outcome {
     goodput_bps: f64,
     p50_ms: f64,
     p95_ms: f64,
+    /// 95th percentile of what the queues add to the path's own delay.
+    added_p95_ms: f64,
 }
 
 // As bits: a lost probe counts as the longest time there is, which a decimal reader calls out of range.
-impl From<Outcome> for [u64; 3] {
+impl From<Outcome> for [u64; 4] {
     fn from(outcome: Outcome) -> Self {
-        [outcome.goodput_bps, outcome.p50_ms, outcome.p95_ms].map(f64::to_bits)
+        [outcome.goodput_bps, outcome.p50_ms, outcome.p95_ms, outcome.added_p95_ms].map(f64::to_bits)
     }
 }
 
-impl From<[u64; 3]> for Outcome {
-    fn from(bits: [u64; 3]) -> Self {
-        let [goodput_bps, p50_ms, p95_ms] = bits.map(f64::from_bits);
-        Self { goodput_bps, p50_ms, p95_ms }
+impl From<[u64; 4]> for Outcome {
+    fn from(bits: [u64; 4]) -> Self {
+        let [goodput_bps, p50_ms, p95_ms, added_p95_ms] = bits.map(f64::from_bits);
+        Self { goodput_bps, p50_ms, p95_ms, added_p95_ms }
     }
 }
 
@@ -99,7 +106,8 @@ struct Bench {
     frame: Vec<u8>,
     /// When each probe was sent, and how long it took there.
     probes: Vec<(Instant, Option<Span>)>,
-    answers: Vec<f64>,
+    /// When each that was answered was sent, and how many milliseconds it took there.
+    answers: Vec<(Instant, f64)>,
     /// Octets that left the shaper, and the counts of the last moments.
     carried: u64,
     counts: VecDeque<(Instant, u64)>,
@@ -125,6 +133,10 @@ impl Bench {
         };
         let sorted = Discipline::FqCoDel(CoDelTimes::default());
         let (first, delay) = trace.at(0);
+        let mut forward = direction(Some(first), delay, LINK_QUEUE, Discipline::Fifo);
+        if let Some((rate, delay)) = trace.recording.clone() {
+            (forward.rate, forward.rate_trace, forward.delay_trace) = (None, Some(rate), Some(delay));
+        }
         let mut receiver = Host::new(Config::default(), seed.entropy("receiver"));
         receiver.listen(address(RECEIVER));
         Self {
@@ -132,7 +144,7 @@ impl Bench {
             sender: Host::new(Config::default(), seed.entropy("sender")),
             receiver,
             shaper: cable("shaper", direction(rate, Span::ZERO, 10_240, sorted), Span::ZERO),
-            link: cable("link", direction(Some(first), delay, LINK_QUEUE, Discipline::Fifo), delay),
+            link: cable("link", forward, delay),
             frame: vec![0; 2_048],
             probes: Vec::new(),
             answers: Vec::new(),
@@ -194,8 +206,8 @@ impl Bench {
                 moved = true;
             }
             while let Some(sent) = self.link.poll_transmit(now, PortId(0), &mut frame, 1) {
-                if let Some((_, Some(took))) = Self::number(&frame[..sent.len]).map(|number| self.probes[number]) {
-                    self.answers.push(took.as_secs_f64() * 1e3);
+                if let Some((asked, Some(took))) = Self::number(&frame[..sent.len]).map(|number| self.probes[number]) {
+                    self.answers.push((asked, took.as_secs_f64() * 1e3));
                 } else {
                     let meta = self.meta(0);
                     self.sender.handle_frame(now, PortId(0), &mut frame[..sent.len], meta);
@@ -266,7 +278,7 @@ impl<M: Machine> Wakes for M {
     }
 }
 
-/// Runs one upload.
+/// Runs one upload, by several connections.
 fn run_one(trace: &Trace, setting: Setting) -> Outcome {
     let mean = trace.mean();
     let [least, middle, most] = BOUNDS.map(|(n, d)| mean.scale(n, d));
@@ -277,16 +289,22 @@ fn run_one(trace: &Trace, setting: Setting) -> Outcome {
         Setting::Auto => Some(estimator.rate()),
     };
     let mut bench = Bench::new(trace, rate);
-    bench.sender.connect(Instant::ZERO, address(SENDER), address(RECEIVER)).expect("the first connection");
+    for number in 0..UPLOADS {
+        let mut from = address(SENDER);
+        from.set_port(from.port() + number);
+        bench.sender.connect(Instant::ZERO, from, address(RECEIVER)).expect("one of few connections");
+    }
     let end = Instant::ZERO + Span::from_secs(TRACE_S);
     let (mut next_probe, mut next_step) = (Instant::ZERO, 1usize);
     while bench.now < end {
         if bench.now >= next_probe {
             bench.probe();
-            next_probe += PROBE_EVERY;
+            next_probe += estimator.ask_every(PROBE_OCTETS as u64);
         }
         let step_at = Instant::ZERO + STEP.times(next_step as u64);
-        if bench.now >= step_at {
+        if bench.now >= step_at && trace.recording.is_some() {
+            next_step += 1;
+        } else if bench.now >= step_at {
             let (rate, delay) = trace.at(next_step);
             let now = bench.now;
             for parameter in [Parameter::Rate(Some(rate)), Parameter::Delay(delay)] {
@@ -297,8 +315,8 @@ fn run_one(trace: &Trace, setting: Setting) -> Outcome {
         bench.settle();
         if setting == Setting::Auto && !bench.answers.is_empty() {
             let carried = bench.carried_lately();
-            for delay in std::mem::take(&mut bench.answers) {
-                estimator.sample(bench.now, delay, carried);
+            for (asked, delay) in std::mem::take(&mut bench.answers) {
+                estimator.sample(bench.now, asked, delay, carried);
             }
             let now = bench.now;
             bench.shaper.set(now, Forward, Parameter::Rate(Some(estimator.rate()))).expect("a rate in order");
@@ -313,19 +331,25 @@ fn run_one(trace: &Trace, setting: Setting) -> Outcome {
         let now = bench.now;
         bench.machines().into_iter().for_each(|machine| machine.wake(now));
     }
-    outcome(&bench, end)
+    outcome(&bench, trace, end)
 }
 
-fn outcome(bench: &Bench, end: Instant) -> Outcome {
+fn outcome(bench: &Bench, trace: &Trace, end: Instant) -> Outcome {
     // One that is still in flight, or was dropped, counts as longer than any.
-    let counted = bench.probes.iter().filter(|(asked, _)| *asked >= Instant::ZERO + SETTLE);
-    let mut delays: Vec<f64> =
-        counted.map(|(_, took)| took.map_or(f64::MAX, |took| took.as_secs_f64() * 1e3)).collect();
-    delays.sort_by(f64::total_cmp);
-    let quantile = |percent: usize| delays[(delays.len() * percent).div_ceil(100) - 1];
+    let counted = || bench.probes.iter().filter(|(asked, _)| *asked >= Instant::ZERO + SETTLE);
+    let sorted = |of: &dyn Fn(Instant, Span) -> f64| {
+        let mut all: Vec<f64> = counted().map(|(asked, took)| took.map_or(f64::MAX, |took| of(*asked, took))).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let delays = sorted(&|_, took| took.as_secs_f64() * 1e3);
+    // The path's own delay is that of the moment at which it was sent, near enough.
+    let added = sorted(&|asked, took| (took.as_secs_f64() - trace.delay_at(asked).as_secs_f64()) * 1e3);
+    let quantile = |of: &[f64], percent: usize| of[(of.len() * percent).div_ceil(100) - 1];
     let seconds = end.since(Instant::ZERO + SETTLE).as_secs_f64();
     let octets = bench.read - bench.read_before;
-    Outcome { goodput_bps: octets as f64 * 8.0 / seconds, p50_ms: quantile(50), p95_ms: quantile(95) }
+    let [p50_ms, p95_ms] = [50, 95].map(|percent| quantile(&delays, percent));
+    Outcome { goodput_bps: octets as f64 * 8.0 / seconds, p50_ms, p95_ms, added_p95_ms: quantile(&added, 95) }
 }
 
 fn head(trace: &Trace, setting: &str) -> Head {
@@ -340,8 +364,20 @@ fn rows_of(trace: &Trace, outcomes: &[(Setting, Outcome)]) -> Vec<Row> {
         rows.push(head.row("goodput_bps", "bit/s", &[outcome.goodput_bps]));
         rows.push(head.row("owd_p50_ms", "ms", &[outcome.p50_ms]));
         rows.push(head.row("owd_p95_ms", "ms", &[outcome.p95_ms]));
+        rows.push(head.row("added_p95_ms", "ms", &[outcome.added_p95_ms]));
     }
     let Some((_, auto)) = outcomes.iter().find(|(setting, _)| *setting == Setting::Auto) else { return rows };
+    if let Some((_, bare)) = outcomes.iter().find(|(setting, _)| *setting == Setting::None && trace.name == RECORDED) {
+        let share = auto.goodput_bps / bare.goodput_bps;
+        let claims = [("goodput_of_unshaped", "ratio", share, Aim::AtLeast(GOODPUT_KEPT))];
+        for (metric, unit, value, aim) in
+            claims.into_iter().chain([("added_p95_of_auto_ms", "ms", auto.added_p95_ms, Aim::AtMost(ADDED_MS))])
+        {
+            let mut row = head(trace, "autorate").row(metric, unit, &[value]);
+            judge(&mut row, aim);
+            rows.push(row);
+        }
+    }
     let fixed = outcomes.iter().filter(|(setting, _)| matches!(setting, Setting::Fixed(_)));
     let better = fixed.filter(|(_, outcome)| outcome.beats(auto)).count();
     let mut claim = head(trace, "autorate").row("fixed_rates_better_in_both", "rates", &[better as f64]);
@@ -355,7 +391,7 @@ fn rows_of(trace: &Trace, outcomes: &[(Setting, Outcome)]) -> Vec<Row> {
 pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Row>, StudyError> {
     // No cell makes the folder of a study that has this part alone.
     std::fs::create_dir_all(&options.out).map_err(unwritable(&options.out))?;
-    let traces = Trace::all();
+    let traces = Trace::all(&options.out).map_err(RunError::Refused)?;
     let settings: Vec<Setting> = [Setting::None, Setting::Auto].into_iter().chain(TENTHS.map(Setting::Fixed)).collect();
     let tasks: Vec<(&Trace, Setting)> = traces.iter().flat_map(|t| settings.iter().map(move |s| (t, *s))).collect();
     let runner = Runner { what: "runs", workers: options.workers(), hooks };
@@ -377,7 +413,8 @@ mod tests {
     use super::*;
 
     fn steady(mbit: u64) -> Trace {
-        Trace { name: "steady", steps: vec![(Rate::from_bps(mbit * 1_000_000), Span::from_millis(10)); 1_200] }
+        let steps = vec![(Rate::from_bps(mbit * 1_000_000), Span::from_millis(10)); 1_200];
+        Trace { name: "steady", steps, recording: None }
     }
 
     /// A link of fixed rate has closed forms: 40 octets of each 1,500 are headers, of 1,460 another 12 timestamps; a
@@ -399,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_claim_counts_fixed_rates_better_in_both() {
-        let outcome = |goodput_bps, p95_ms| Outcome { goodput_bps, p50_ms: 1.0, p95_ms };
+        let outcome = |goodput_bps, p95_ms| Outcome { goodput_bps, p50_ms: 1.0, p95_ms, added_p95_ms: p95_ms };
         let auto = (Setting::Auto, outcome(10.0, 50.0));
         let claim = |others: &[(Setting, Outcome)]| {
             let rows = rows_of(&steady(1), &[&[auto], others].concat());

@@ -1,13 +1,17 @@
-//! Two links whose rate moves, by formula: no operator's measurement, but of the kind that such links show.
+//! Links whose rate moves: one recording, and two by formula, which are no operator's measurement, but of the kind that such links show.
 //!
 //! `lte`: the logarithm of the rate is a first-order autoregression (Ornstein-Uhlenbeck, sampled) around 10 Mbit/s with a
 //! deviation of one half and a correlation time of 2 s, within 1 and 40 Mbit/s; 20 ms. `starlink`: every 15 s, the time after
 //! which terminals are assigned anew, another rate, uniform in 4 to 24 Mbit/s, and another delay, 15 to 25 ms; within it the
 //! rate varies by a tenth from step to step, and the first step of each has 1 Mbit/s.
 
+use std::path::Path;
 use wavelane_base::maths::exponential;
-use wavelane_base::{Chance, Rate, Seed, Span};
+use wavelane_base::{Chance, Instant, Rate, Seed, Span};
+use wavelane_channel::{DelayTrace, RateTrace};
 
+/// The recording's name, which is that of its file.
+pub(super) const RECORDED: &str = "leocc-starlink";
 /// How long a rate stands.
 pub(super) const STEP: Span = Span::from_millis(100);
 /// How long a trace is.
@@ -27,8 +31,10 @@ const STARLINK_LEAST: f64 = 1e6;
 pub(super) struct Trace {
     /// For people.
     pub(super) name: &'static str,
-    /// At least one.
+    /// At least one, unless it is a recording.
     pub(super) steps: Vec<(Rate, Span)>,
+    /// Delivery opportunities, and delays.
+    pub(super) recording: Option<(RateTrace, DelayTrace)>,
 }
 
 /// A number from the normal distribution, near enough: twelve uniform ones (Irwin-Hall).
@@ -50,7 +56,7 @@ fn lte() -> Trace {
         let bps = MEDIAN_BPS * exponential(x);
         (rate(bps.clamp(LTE_RANGE.0, LTE_RANGE.1)), Span::from_millis(20))
     };
-    Trace { name: "lte", steps: (0..STEPS).map(step).collect() }
+    Trace { name: "lte", steps: (0..STEPS).map(step).collect(), recording: None }
 }
 
 fn starlink() -> Trace {
@@ -64,20 +70,32 @@ fn starlink() -> Trace {
         }
         (rate((level * (1.0 + 0.1 * normal(&mut chance))).max(STARLINK_LEAST)), delay)
     };
-    Trace { name: "starlink", steps: (0..STEPS).map(step).collect() }
+    Trace { name: "starlink", steps: (0..STEPS).map(step).collect(), recording: None }
 }
 
 impl Trace {
-    /// Both.
-    pub(super) fn all() -> Vec<Self> {
-        vec![lte(), starlink()]
+    /// All; `out` takes the recording's files.
+    pub(super) fn all(out: &Path) -> Result<Vec<Self>, String> {
+        let recording = Some(crate::traces::starlink(out)?);
+        Ok(vec![lte(), starlink(), Self { name: RECORDED, steps: Vec::new(), recording }])
     }
-    /// Rate and delay of a step; the last one persists.
+    /// Rate and delay of a step; the last one persists. Of a recording those of its beginning.
     pub(super) fn at(&self, step: usize) -> (Rate, Span) {
-        self.steps[step.min(self.steps.len() - 1)]
+        match &self.recording {
+            Some((rate, delay)) => (rate.mean(), delay.at(Instant::ZERO)),
+            None => self.steps[step.min(self.steps.len() - 1)],
+        }
+    }
+    /// The delay of a packet that leaves the queue then.
+    pub(super) fn delay_at(&self, at: Instant) -> Span {
+        let step = at.since(Instant::ZERO).as_nanos() / STEP.as_nanos();
+        self.recording.as_ref().map_or_else(|| self.at(step as usize).1, |(_, delay)| delay.at(at))
     }
     /// The mean rate.
     pub(super) fn mean(&self) -> Rate {
+        if let Some((rate, _)) = &self.recording {
+            return rate.mean_between(Instant::ZERO, Instant::from_secs(TRACE_S));
+        }
         Rate::from_bps(self.steps.iter().map(|(rate, _)| rate.as_bps()).sum::<u64>() / self.steps.len() as u64)
     }
 }

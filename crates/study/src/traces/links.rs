@@ -149,6 +149,13 @@ fn recorded(folder: Option<&Path>, out: &Path) -> Result<Vec<RecordedLink>, Stri
     links(&own)
 }
 
+/// The shipped recording of a Starlink downlink, with its delay.
+pub(crate) fn starlink(out: &Path) -> Result<(RateTrace, DelayTrace), String> {
+    recorded(None, out)?;
+    let [rate, delay] = ["down", "delay"].map(|what| out.join(format!("recordings/leocc-starlink.{what}.gz")));
+    Ok((read_rate(&rate, Format::Mahimahi)?, read_delay(&delay)?))
+}
+
 /// All cases, those of slow links first.
 pub(super) fn cases(folder: Option<&Path>, out: &Path, seconds: u64) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();

@@ -13,6 +13,7 @@ use crate::observe::{ready, short, simulate};
 use crate::runner::Runner;
 use crate::{Setup, StudyError, StudyOptions};
 use links::Case;
+pub(crate) use links::starlink;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::Path;
