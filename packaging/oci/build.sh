@@ -43,7 +43,7 @@ JSON
 manifest=$(keep "$work/manifest")
 echo '{"imageLayoutVersion":"1.0.0"}' >"$work/image/oci-layout"
 cat >"$work/image/index.json" <<JSON
-{"schemaVersion":2,"mediaType":"$kind.index.v1+json","manifests":[{"mediaType":"$kind.manifest.v1+json",$manifest,"platform":{"architecture":"$arch","os":"linux"},"annotations":{"org.opencontainers.image.ref.name":"$version"}}]}
+{"schemaVersion":2,"mediaType":"$kind.index.v1+json","manifests":[{"mediaType":"$kind.manifest.v1+json",$manifest,"platform":{"architecture":"$arch","os":"linux"},"annotations":{"org.opencontainers.image.ref.name":"wavelane:$version"}}]}
 JSON
 # What engines without a store for OCI images read of an archive, as docker writes it.
 blob() { sed 's/^"digest":"sha256:\([^"]*\)".*/blobs\/sha256\/\1/' <<<"$1"; }

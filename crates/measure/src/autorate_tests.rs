@@ -37,7 +37,9 @@ fn load_without_delay_grows_up_to_the_bound() {
 
 /// The same while the delay grows by 10 ms from one to the next.
 fn fill(estimator: &mut Autorate, from_ms: u64, n: u64) -> f64 {
-    (0..n).for_each(|i| drop(feed(estimator, from_ms + i * 50, 1, 50.0 + 10.0 * i as f64, 1.0)));
+    for i in 0..n {
+        feed(estimator, from_ms + i * 50, 1, 50.0 + 10.0 * i as f64, 1.0);
+    }
     estimator.rate().as_bps() as f64 / MBIT
 }
 

@@ -104,7 +104,11 @@ fn the_oci_image_is_whole_and_holds_the_programs_alone() {
     };
     let json = |path: &Path| serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(json(&image.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
-    let manifest = json(&blob(&json(&image.join("index.json"))["manifests"][0]));
+    let index = json(&image.join("index.json"));
+    // Podman calls the image what stands here, docker what stands in manifest.json.
+    let called = &index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"];
+    assert_eq!(*called, concat!("wavelane:", env!("CARGO_PKG_VERSION")));
+    let manifest = json(&blob(&index["manifests"][0]));
     let config = json(&blob(&manifest["config"]));
     assert_eq!(config["config"]["Entrypoint"][0], "/usr/bin/wavelaned");
     assert_eq!(config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"], "the layer is not compressed");

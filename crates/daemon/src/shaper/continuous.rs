@@ -173,14 +173,15 @@ mod tests {
     #[test]
     fn a_step_within_a_round_trip_is_no_delay_and_a_queue_is_one() {
         let (now, rate) = (Instant::from_secs(1), Rate::from_bps);
-        let terms = AutorateTerms { least: rate(1_000), middle: rate(9_000), most: rate(9_000), rise: RISE_DEFAULT };
+        let [least, most] = [1, 9].map(|mbit| rate(mbit * 1_000_000));
+        let terms = AutorateTerms { least, middle: most, most, rise: RISE_DEFAULT };
         for step in [-200.0, 45.0, 200.0, 550.0] {
             let mut both = (Continuous::default(), Autorate::new(now, terms), now);
             let feed = |both: &mut (Continuous, Autorate, Instant), there: f64, back: f64, step: f64, times: u32| {
                 let delays = (0..times).map(|_| both.0.add(Stamps, there + 7.0 + step, there + back));
                 delays.fold(0.0, |_, delay| {
                     both.2 += Span::from_millis(50);
-                    both.1.sample(both.2, both.2, delay, rate(8_000));
+                    both.1.sample(both.2, both.2, delay, rate(8_000_000));
                     delay
                 })
             };
