@@ -4,7 +4,9 @@ use super::bianchi::{Cell, saturation};
 use super::drive::*;
 use super::saturation::reprinted;
 use wavelane_base::{FrameMeta, Instant, Machine, Ratio, Seed, Span};
-use wavelane_channel::wifi::{Aggregate, BitErrors, ErrorsPer, Phy, Rules, Wifi, WifiConfig, WifiEvent, port};
+use wavelane_channel::wifi::{
+    Aggregate, BitErrors, Edca, ErrorsPer, Handling, Phy, Reach, Rules, Tally, Wifi, WifiConfig, WifiEvent, port,
+};
 
 const LONG: Phy = Phy::Ht { short_guard: false };
 const SHORT: Phy = Phy::Ht { short_guard: true };
@@ -203,4 +205,53 @@ fn frames_are_handed_out_in_order_and_none_is_held_for_ever() {
     assert!(given_up > 100 && out >= acknowledged && out <= 20_000, "{given_up} given up, {out} of {acknowledged} out");
     let received = wifi.tally(1).received + wifi.tally(2).received;
     assert_eq!(received, out, "what was received is held for ever");
+}
+
+/// What the sender of that many frames, all handed in at once, has counted when nothing is left to do.
+fn sent_at_once(config: &WifiConfig, frames: usize, guarded: bool) -> Tally {
+    let mut wifi = Wifi::new(Seed(5), "air", config).unwrap();
+    for _ in 0..frames {
+        let handling = Handling { guarded, ..Handling::default() };
+        wifi.hand_in(Instant::ZERO, port(0, 1), &[0; PACKET], FrameMeta::default(), handling);
+    }
+    let mut buf = vec![0; 4_096];
+    while let Some(wakeup) = wifi.poll_timeout() {
+        wifi.handle_timeout(wakeup.at);
+        while let Some(ready) = wifi.next_ready() {
+            wifi.poll_transmit(wakeup.at, ready, &mut buf, 1).unwrap();
+        }
+        while wifi.poll_event().is_some() {}
+    }
+    assert_eq!(wifi.waiting(0), 0);
+    *wifi.tally(0)
+}
+
+fn with_edca(mcs: u8) -> WifiConfig {
+    WifiConfig { edca: Some(Edca::standard(LONG)), ..cell_of(LONG, mcs, 64, Rules::standard(), 2) }
+}
+
+/// An RTS goes before a guarded aggregate from eight times RTS, CTS and their SIFS on: 28 + 16 + 28 + 16 us at 24 Mbit/s, where four frames
+/// of MCS 7 take 796 us and three 608; at 12 (MCS 1) 36 + 16 + 32 + 16, where two take 1,936. A frame alone is never worth one.
+#[test]
+fn a_guarded_aggregate_that_is_long_enough_follows_an_rts() {
+    for (mcs, least) in [(7, 4), (1, 2)] {
+        let rts = |frames, guarded| sent_at_once(&with_edca(mcs), frames, guarded).rts_sent;
+        assert_eq!((rts(least - 1, true), rts(least, true), rts(least, false)), (0, 1, 0), "MCS {mcs}");
+    }
+    // An RTS that is sent at 6 Mbit/s, as where rates adapt, is worth less: 52 + 16 + 44 + 16 us.
+    let slow = WifiConfig { rts_rate: Some(mbit(60)), ..with_edca(7) };
+    assert_eq!([4, 5, 6].map(|frames| sent_at_once(&slow, frames, true).rts_sent), [0, 0, 1]);
+}
+
+/// To a receiver that is gone: of a guarded aggregate each frame was tried, and all are given up together. Behind a threshold an RTS is the
+/// try of the first frame alone.
+#[test]
+fn a_missing_cts_is_a_try_of_all_frames_of_a_guarded_aggregate() {
+    let mut gone = with_edca(7);
+    gone.reach.set(0, 1, Reach::default()).unwrap();
+    let Tally { rts_sent, given_up, data_sent, .. } = sent_at_once(&gone, 10, true);
+    assert_eq!((rts_sent, given_up, data_sent), (4, 10, 0));
+    gone.rts_threshold = 0;
+    let Tally { rts_sent, given_up, data_sent, .. } = sent_at_once(&gone, 10, false);
+    assert_eq!((rts_sent, given_up, data_sent), (7 * 10, 10, 0));
 }

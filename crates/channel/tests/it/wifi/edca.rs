@@ -155,6 +155,15 @@ fn a_guarded_burst_begins_with_an_acknowledged_frame() {
     assert!(acknowledged.abs_diff(unacknowledged) <= 1 && acknowledged > 200, "{acknowledged} {unacknowledged}");
 }
 
+/// The head of a burst is guarded once: longer than the threshold it follows an RTS, and has no ACK of its own.
+#[test]
+fn a_guarded_head_behind_an_rts_has_no_acknowledgement() {
+    let config = WifiConfig { rts_threshold: PACKET, ..with_edca(HR_11, Rules::standard(), 2, Edca::standard(HR)) };
+    let tallies = Busy::new(1, &config, &[(0, 1, GUARDED)], 9).run(Instant::from_secs(1));
+    let Tally { acknowledged, unacknowledged, rts_sent, .. } = tallies[0];
+    assert!(acknowledged == 0 && rts_sent > 200 && unacknowledged >= rts_sent - 1, "{:?}", tallies[0]);
+}
+
 /// Two senders that do not hear each other: unguarded bursts collide all the time, guarded ones are covered by the ACK's Duration.
 #[test]
 fn guarded_bursts_of_hidden_senders_get_through() {

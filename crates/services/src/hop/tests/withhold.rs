@@ -186,6 +186,47 @@ fn a_turn_that_is_given_up_is_read_as_far_as_it_came() {
     assert!(stream.read >= before + 20_000);
 }
 
+/// Turns are shares of the medium's time: the next one carries what the last did in 100 ms, between 16 KiB and what the lane carries then;
+/// of neighbours of which nothing is known, or whose last turn says nothing, no less than 128 KiB.
+#[test]
+fn a_turn_carries_what_the_last_one_did_in_its_time() {
+    let config = HopConfig { withhold: true, ..HopConfig::default() };
+    let mut world = World::new(12, Pipe { rate: Rate::from_bps(40_000_000), ..Pipe::default() }, config);
+    let mut stream = Stream::new(world.open_accepted(), 0, 16 << 20);
+    let name = stream.flow.from_other_side();
+    let ms = Span::from_millis;
+    let (least, most): (u64, u64) = (16 << 10, 128 << 10);
+    // What the last turn carried, and how large the next one is at least and at most.
+    let turns = [
+        (None, most, 1 << 20),
+        (Some((150_000, ms(300))), 50_000, 50_000),
+        // No less than a pause is worth, and no more than the lane's rate.
+        (Some((20_000, ms(1_000))), least, least),
+        (Some((10_000_000, ms(100))), most, 625_000),
+        // A turn of a moment counts as one of a millisecond.
+        (Some((500, Span::ZERO)), 50_000, 50_000),
+        // Nothing came for as long as a turn takes, or for less.
+        (Some((0, ms(250))), least, least),
+        (Some((0, ms(99))), most, 1 << 20),
+        (Some((150_000, ms(300))), 50_000, 50_000),
+        (Some((0, ms(1))), most, 1 << 20),
+    ];
+    for (noted, from, to) in turns {
+        if let Some((octets, took)) = noted {
+            world.hops[1].note_turn(octets, took);
+        }
+        // The sender offers what it has only once what was granted before is used up.
+        let mut granted = 0;
+        while granted == 0 {
+            assert!(world.now < Instant::from_secs(60), "no turn after {noted:?}");
+            let until = world.now + ms(20);
+            run(&mut world, &mut stream, until, false);
+            granted = world.hops[1].grant(world.now, name).unwrap_or(0);
+        }
+        assert!((from..=to).contains(&granted), "{granted} after {noted:?}");
+    }
+}
+
 #[test]
 fn a_flow_without_bytes_gets_no_grant() {
     let mut world = World::new(4, Pipe::default(), config());
