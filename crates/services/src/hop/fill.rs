@@ -3,7 +3,7 @@
 use super::Hop;
 use super::flow::{Flow, LastWord, State};
 use super::outgoing::{Kind, RANGES_WHOLE, Stretch};
-use super::overheard::OPEN_MIN;
+use super::relay::OPEN_MIN;
 use super::schedule::{MICRO_RUN_MAX, QUANTUM};
 use super::shares::FLOOR;
 use super::sure::sends_max;
@@ -84,7 +84,7 @@ impl Hop {
             self.counters.receipts += 1;
             self.strays.pop_front();
         }
-        if !self.overheard.write(out.w) {
+        if !self.relay.write(out.w) {
             return false;
         }
         while let Some(name) = self.control.current() {
@@ -92,7 +92,7 @@ impl Hop {
                 if !self.write_small(now, name, small, out) {
                     // Its Offer may have been written.
                     if let Some(flow) = self.flows.get_mut(&name) {
-                        self.offers.note(name, flow);
+                        self.relay.note(name, flow);
                     }
                     return false;
                 }

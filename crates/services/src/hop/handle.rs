@@ -116,7 +116,7 @@ impl Hop {
         flow.inc.withheld = self.held_at_first();
         flow.out.grant(open.credit);
         flow.moved_at = _now;
-        self.overheard.sealed += usize::from(flow.is_sealed());
+        self.relay.joined(&flow);
         self.flows.insert(name, flow);
         self.live += 1;
         self.counters.incoming += 1;
@@ -336,7 +336,7 @@ impl Hop {
             return self.on_reset(name, reason);
         }
         if flow.ended_by_peer.replace((reason, reach.finished)).is_none() {
-            self.overheard.forget(&flow.out.stretches_known.sent(u64::MAX));
+            self.relay.forget_sent(flow, u64::MAX);
             flow.out.discard();
             self.events.push_back(HopEvent::Ending(name));
         }

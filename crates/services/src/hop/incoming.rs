@@ -3,9 +3,9 @@
 mod holes;
 
 use super::memory::{give_back, make_room};
+use super::relay::{GRANT_MAX, Held};
 use super::shares::{FLOOR, UnreadRoom};
 use super::types::{Onward, Window};
-use super::withhold::{GRANT_MAX, Held};
 use holes::Holes;
 use std::collections::VecDeque;
 use wavelane_base::RangeSet;

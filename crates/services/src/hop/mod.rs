@@ -14,36 +14,32 @@ mod incoming;
 mod memory;
 mod numbers;
 mod outgoing;
-mod overheard;
+mod relay;
 mod room;
 mod schedule;
 mod shares;
 mod sure;
 mod table;
 mod types;
-mod vtx;
-mod withhold;
 
 pub use fill::Datagram;
-pub use overheard::OPEN_MIN;
+pub use relay::{OPEN_MIN, VTX_OCTETS_MAX};
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Onward, Window};
-pub use vtx::VTX_OCTETS_MAX;
 
 use flow::{Cause, Flow, LastWord, State};
 use greet::Greetings;
 use numbers::Over;
 use outgoing::Manner;
-use overheard::Overheard;
+use relay::Relay;
 use schedule::Ring;
 use shares::Held;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use sure::Sure;
 use types::{Lent, earlier};
-use wavelane_base::{Class, Instant, Octets, Rate, Wakeup};
+use wavelane_base::{Class, Instant, Octets, Wakeup};
 use wavelane_transport::{Bulk, PathView};
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
-use withhold::{Bypass, Offers};
 
 /// Most answers waiting to tell the peer that a flow is not known here.
 const STRAYS_MAX: usize = 64;
@@ -52,8 +48,6 @@ const STRAYS_MAX: usize = 64;
 pub struct Hop {
     config: HopConfig,
     path: PathView,
-    /// What its neighbour's last turn carried, where turns are noted.
-    turn_rate: Option<Rate>,
     flows: BTreeMap<FlowName, Flow>,
     /// Flows that are not `Done`.
     live: usize,
@@ -79,8 +73,6 @@ pub struct Hop {
     receipts: BTreeSet<FlowName>,
     /// Flows with bytes in flight that no lane ack covers yet: at most packets in flight times what fits in one.
     unheard: BTreeSet<FlowName>,
-    /// Flows that ask, or may be asked, for bytes that wait.
-    offers: Offers,
     events: VecDeque<HopEvent>,
     serial: u64,
     /// Fates of older transmissions are ignored: the peer they went to is gone.
@@ -91,11 +83,8 @@ pub struct Hop {
     held: Held,
     /// A fault of simulations.
     losing: Option<Losing>,
-    /// What withheld flows may take without a grant.
-    bypass: Bypass,
-    /// The peer is the only one on its medium that asks.
-    alone: bool,
-    overheard: Overheard,
+    /// What is done for flows that go on beyond the next node.
+    relay: Relay,
     counters: Counters,
 }
 
@@ -106,7 +95,6 @@ impl Hop {
             lent: Lent { flows: config.flows_max, pool: config.pool },
             config,
             path: PathView::default(),
-            turn_rate: None,
             flows: BTreeMap::new(),
             live: 0,
             done: VecDeque::new(),
@@ -125,15 +113,12 @@ impl Hop {
             timers: BTreeSet::new(),
             receipts: BTreeSet::new(),
             unheard: BTreeSet::new(),
-            offers: Offers::default(),
             events: VecDeque::new(),
             serial: 0,
             serial_floor: 0,
             held: Held::default(),
             losing: None,
-            bypass: Bypass::default(),
-            alone: false,
-            overheard: Overheard::default(),
+            relay: Relay::default(),
             counters: Counters::default(),
         }
     }
@@ -176,7 +161,7 @@ impl Hop {
         flow.open.ask();
         flow.promise(now, &self.path, self.unread_room());
         flow.moved_at = now;
-        self.overheard.sealed += usize::from(flow.is_sealed());
+        self.relay.joined(&flow);
         self.flows.insert(name, flow);
         self.live += 1;
         self.settle(name);
@@ -319,7 +304,7 @@ impl Hop {
     /// with the least urgent class that the lane permits, or bulk is starved.
     pub fn wants(&self, now: Instant) -> Option<Class> {
         let greets = self.greeting_waits() && self.greetings.is_open(now);
-        if greets || self.overheard.is_due() || !self.strays.is_empty() || !self.control.is_empty() {
+        if greets || self.relay.is_due() || !self.strays.is_empty() || !self.control.is_empty() {
             return Some(Class::Control);
         }
         match (self.micro.is_empty(), self.bulk.is_empty()) {
@@ -366,8 +351,7 @@ impl Hop {
         self.timers.clear();
         self.receipts.clear();
         self.unheard.clear();
-        self.offers = Offers::default();
-        self.overheard = Overheard::default();
+        self.relay.start_anew();
         (self.greeters, self.control, self.micro, self.bulk, self.held_back) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
@@ -401,7 +385,7 @@ impl Hop {
             self.settle(name);
         }
         self.forget.tick(now);
-        self.overheard.tick(now);
+        self.relay.tick(now);
         self.greetings.tick(now);
     }
 
@@ -409,7 +393,7 @@ impl Hop {
     pub fn poll_timeout(&self) -> Option<Wakeup> {
         let flow = self.timers.first().map(|(at, _)| *at);
         let greeting = self.greetings.deadline().filter(|_| self.greeting_waits());
-        let report = self.overheard.deadline();
+        let report = self.relay.deadline();
         earlier(earlier(flow, report), earlier(greeting, self.forget.deadline()))
             .map(|at| Wakeup { at, cause: "hop: receipt, copy or question due" })
     }

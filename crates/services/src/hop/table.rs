@@ -61,8 +61,7 @@ impl Hop {
         }
         self.receipts.remove(&name);
         self.unheard.remove(&name);
-        self.offers.remove(name);
-        self.overheard.sealed -= usize::from(flow.is_sealed());
+        self.relay.left(name, &flow);
         for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk, &mut self.held_back] {
             ring.set(name, false);
         }
@@ -114,7 +113,7 @@ impl Hop {
         };
         let unheard = flow.is_sending() && flow.out.is_unheard();
         list(name, &mut self.unheard, &mut flow.unheard, unheard);
-        self.offers.note(name, flow);
+        self.relay.note(name, flow);
         if !data || micro {
             flow.deficit = flow.deficit.min(0);
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use wavelane_base::RangeSet;
 
 /// Most bytes of one flow that are retransmitted at once.
-pub(in crate::hop) const AGAIN_MAX: u64 = 2 * super::super::vtx::VTX_OCTETS_MAX;
+pub(in crate::hop) const AGAIN_MAX: u64 = 2 * super::super::VTX_OCTETS_MAX;
 
 /// See the module.
 #[derive(Debug, Default)]

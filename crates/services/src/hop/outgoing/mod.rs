@@ -9,12 +9,11 @@ pub(super) use blocks::{Block, block_octets};
 pub(super) use receipts::RANGES_WHOLE;
 
 use super::memory::make_room;
-use super::overheard::Stretches;
+use super::relay::{GRANT_MAX, Stretches};
 use super::room::{START, WRITABLE_MIN};
 use super::shares::{FLOOR, WriteRoom};
 use super::sure::Sure;
 use super::types::HopConfig;
-use super::withhold::GRANT_MAX;
 use again::Again;
 use flight::Seg;
 use std::collections::{BTreeMap, VecDeque};

@@ -225,7 +225,7 @@ impl World {
         for side in 0..2 {
             self.hops[side].handle_timeout(self.now);
             let hop = &self.hops[side].hop;
-            assert!(hop.flows.len() > LISTS_CHECKED_MAX || hop.offers.are_right(&hop.flows));
+            assert!(hop.flows.len() > LISTS_CHECKED_MAX || hop.relay.is_right(&hop.flows));
         }
         while let Some((&(at, n), _)) = self.queue.first_key_value() {
             if at > self.now {

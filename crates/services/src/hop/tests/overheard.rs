@@ -110,8 +110,8 @@ fn heard_bytes_go_by_digest_and_the_others_as_they_are() {
     // The first report makes the relay wait for others; it arrives after 25 ms at most.
     assert!((180_000..=200_000).contains(&sent.by_digest_octets), "{sent:?}");
     assert_eq!((taken.overheard_octets, sent.repair_octets, sent.protocol_errors), (sent.by_digest_octets, 0, 0));
-    let overheard = &cell.world.hops[0].overheard;
-    assert_eq!(overheard.sizes()[1], 0, "what was sent is forgotten: {overheard:?}");
+    let relay = &cell.world.hops[0].relay;
+    assert_eq!(relay.digests()[1], 0, "what was sent is forgotten: {relay:?}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn false_reports_and_digests_cost_little() {
         let other = FlowName { mine: true, number: 1_000 + n };
         cell.world.hops[1].handle_frame(cell.world.now, &named(other, 0));
     }
-    let sizes = cell.world.hops.each_ref().map(|hop| hop.overheard.sizes());
+    let sizes = cell.world.hops.each_ref().map(|hop| hop.relay.digests());
     assert!(
         sizes.iter().all(|[heard, known, early]| *heard <= 16 * HEARD_MAX && *known <= 4_096 && *early <= 256),
         "{sizes:?}"
@@ -240,7 +240,7 @@ fn false_reports_and_digests_cost_little() {
     assert_eq!(cell.read, 100_000);
     cell.world.hops[0].reset(near, Reason::Aborted);
     cell.runs(100);
-    assert_eq!(cell.world.hops[0].overheard.sizes()[1], 0, "digests go with their flow");
+    assert_eq!(cell.world.hops[0].relay.digests()[1], 0, "digests go with their flow");
     assert!(!cell.world.hops[0].has_sealed_flows() && !cell.world.hops[1].has_sealed_flows());
 }
 
@@ -252,7 +252,7 @@ fn a_flow_that_stands_still_does_not_take_the_place_of_others() {
     for n in 0..10_000_u64 {
         cell.world.hops[0].know_digest(cell.world.now, still, (n * STRETCH, STRETCH), digest_of(&n.to_be_bytes()));
     }
-    assert_eq!(cell.world.hops[0].overheard.sizes()[1], 4_096);
+    assert_eq!(cell.world.hops[0].relay.digests()[1], 4_096);
     cell.opens();
     for _ in 0..100 {
         cell.comes(true);
@@ -262,7 +262,7 @@ fn a_flow_that_stands_still_does_not_take_the_place_of_others() {
     assert_eq!((cell.came, cell.read), (100_000, 100_000));
     let sent = cell.counters(0);
     assert!(sent.by_digest_octets >= 90_000, "{sent:?}");
-    assert!(cell.world.hops[0].overheard.sizes()[1] <= 4_096);
+    assert!(cell.world.hops[0].relay.digests()[1] <= 4_096);
 }
 
 /// Nobody keeps stretches this short: their digests would only take the place of others'.

@@ -283,12 +283,12 @@ fn looks(others: u64) -> u64 {
     world.run_until(world.now + Span::from_millis(90));
     assert!(world.hops[1].may_offer());
     let hop = &mut world.hops[0];
-    let before = hop.offers.looked_at;
+    let before = hop.relay.looked_at();
     hop.asked(world.now + Span::from_secs(1));
     assert!(hop.flows[&opening].open.due, "its Open is repeated");
     assert!(waiting.iter().all(|flow| hop.flows[flow].out.query.due), "their Offers are repeated");
     hop.asked(world.now + Span::from_millis(1_050));
-    hop.offers.looked_at - before
+    hop.relay.looked_at() - before
 }
 
 #[test]

@@ -3,12 +3,12 @@
 //! A withheld flow has credit for a few bytes beyond those read. A sender with more offers what waits, and gets credit for it
 //! when the owner of the medium grants it. A grant is a credit: it is never withdrawn.
 
-use super::Hop;
-use super::flow::{Flow, State};
-use super::incoming::{Ahead, Incoming};
-use super::shares::FLOOR;
-use super::table::list;
-use super::types::{HopEvent, Onward};
+use super::super::Hop;
+use super::super::flow::{Flow, State};
+use super::super::incoming::{Ahead, Incoming};
+use super::super::shares::FLOOR;
+use super::super::table::list;
+use super::super::types::{HopEvent, Onward};
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use wavelane_transport::PathView;
 use wavelane_wire::frame::FlowName;
 
 /// Maximum bytes of one grant, where blocks have no fixed size ...
-pub(super) const GRANT_MAX: u64 = 1 << 20;
+pub(in crate::hop) const GRANT_MAX: u64 = 1 << 20;
 /// ... and what is granted on slow lanes too: a turn costs a pause, of two small frames at the least.
 const GRANT_MIN: u64 = 128 << 10;
 /// The same to a neighbour whose turns are known to take long.
@@ -47,7 +47,7 @@ const SAY_AGAIN: Span = Span::from_millis(100);
 
 /// What flows may still take without a grant.
 #[derive(Debug)]
-pub(super) struct Bypass {
+pub(in crate::hop) struct Bypass {
     left: u64,
     at: Instant,
     /// When what was not heard was last repeated.
@@ -83,9 +83,9 @@ impl Bypass {
 
 /// What a withheld flow may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Held {
+pub(in crate::hop) struct Held {
     /// Bytes below.
-    pub(super) until: u64,
+    pub(in crate::hop) until: u64,
     /// The sender has bytes up to here that wait for more credit.
     asked: Option<u64>,
     /// The last grant was not used up.
@@ -104,7 +104,7 @@ impl Held {
         Self { until, asked: None, granted: true }
     }
     /// The sender has bytes waiting up to `end`. Returns whether that is more than it may send.
-    pub(super) fn ask(&mut self, end: u64) -> bool {
+    pub(in crate::hop) fn ask(&mut self, end: u64) -> bool {
         let more = end > self.until;
         if more {
             self.asked = Some(end);
@@ -120,26 +120,26 @@ impl Held {
 /// The flows that a search for Offers is about, so that it costs no look at the others. Each flow of the table is in either set at
 /// most once.
 #[derive(Debug, Default)]
-pub(super) struct Offers {
+pub(in crate::hop) struct Offers {
     /// Withheld flows whose senders asked for nothing: a receipt may bring an Offer.
     quiet: BTreeSet<FlowName>,
     /// Flows whose Open, or Offer of waiting bytes, left and may not have arrived.
     offering: BTreeSet<FlowName>,
     /// Flows that searches looked at.
     #[cfg(test)]
-    pub(super) looked_at: u64,
+    pub(in crate::hop) looked_at: u64,
 }
 
 impl Offers {
     /// After any change to a flow.
-    pub(super) fn note(&mut self, name: FlowName, flow: &mut Flow) {
+    pub(in crate::hop) fn note(&mut self, name: FlowName, flow: &mut Flow) {
         let offering = flow.is_offering();
         list(name, &mut self.offering, &mut flow.offering, offering);
         let quiet = flow.is_quiet();
         list(name, &mut self.quiet, &mut flow.quiet, quiet);
     }
     /// The flow left the table.
-    pub(super) fn remove(&mut self, name: FlowName) {
+    pub(in crate::hop) fn remove(&mut self, name: FlowName) {
         self.quiet.remove(&name);
         self.offering.remove(&name);
     }
@@ -151,7 +151,7 @@ impl Offers {
     }
     /// Whether the sets are what a look at every flow would find.
     #[cfg(test)]
-    pub(super) fn are_right(&self, flows: &BTreeMap<FlowName, Flow>) -> bool {
+    pub(in crate::hop) fn are_right(&self, flows: &BTreeMap<FlowName, Flow>) -> bool {
         let of = |belongs: fn(&Flow) -> bool| flows.iter().filter(move |(_, flow)| belongs(flow)).map(|(name, _)| name);
         of(Flow::is_quiet).eq(&self.quiet) && of(Flow::is_offering).eq(&self.offering)
     }
@@ -159,7 +159,7 @@ impl Offers {
 
 impl Hop {
     /// The initial state of a flow.
-    pub(super) fn held_at_first(&self) -> Option<Held> {
+    pub(in crate::hop) fn held_at_first(&self) -> Option<Held> {
         self.config.withhold.then(Held::default)
     }
 
@@ -201,12 +201,12 @@ impl Hop {
         self.config.block.map_or_else(|| self.turn_by_time(), Octets::get)
     }
     fn turn_by_time(&self) -> u64 {
-        let (rate, least) = self.turn_rate.map_or((self.path.rate, GRANT_MIN), |rate| (rate, GRANT_MIN_SLOW));
+        let (rate, least) = self.relay.turn_rate.map_or((self.path.rate, GRANT_MIN), |rate| (rate, GRANT_MIN_SLOW));
         rate.min(self.path.rate).octets_in(TURN).get().clamp(least, GRANT_MAX)
     }
     /// What the last turn of the neighbour's carried: turns are shares of the medium's time, whatever rate each sender has.
     pub fn note_turn(&mut self, octets: u64, took: Span) {
-        self.turn_rate =
+        self.relay.turn_rate =
             Some(Rate::of(Octets::new(octets), took.max(TURN_NOTED_MIN))).filter(|_| octets > 0 || took >= TURN);
     }
 
@@ -218,7 +218,7 @@ impl Hop {
 
     /// No other sender of the medium asks: until one does, flows of this one go on without asking.
     pub fn set_alone(&mut self, now: Instant) {
-        if core::mem::replace(&mut self.alone, true) {
+        if core::mem::replace(&mut self.relay.alone, true) {
             return;
         }
         let names: Vec<FlowName> = self.flows.keys().copied().collect();
@@ -227,14 +227,14 @@ impl Hop {
 
     /// Another sender asks too.
     pub fn set_not_alone(&mut self) {
-        self.alone = false;
+        self.relay.alone = false;
     }
 
     /// Raises what a flow may take without asking, if its sender is alone: by a turn beyond what arrived.
     pub fn go_on_alone(&mut self, now: Instant, name: FlowName) {
         let (room, path, turn) = (self.unread_room(), self.path, self.turn());
         let Some(flow) =
-            self.flows.get_mut(&name).filter(|flow| self.alone && !flow.is_over() && !flow.goes_in_turns())
+            self.flows.get_mut(&name).filter(|flow| self.relay.alone && !flow.is_over() && !flow.goes_in_turns())
         else {
             return;
         };
@@ -313,7 +313,7 @@ impl Hop {
     }
 
     /// Bytes of a withheld flow arrived or were read: a grant may be used up, and without one a few more bytes may be allowed.
-    pub(super) fn let_pass(&mut self, now: Instant, name: FlowName) {
+    pub(in crate::hop) fn let_pass(&mut self, now: Instant, name: FlowName) {
         let path: PathView = self.path;
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let Some(mut held) = flow.inc.withheld else { return };
@@ -326,22 +326,22 @@ impl Hop {
         let drained =
             flow.inc.ahead.as_ref().is_none_or(|ahead| ahead.onward.drained) || flow.inc.read_so_far() <= SHORT;
         if drained && held.asked.is_none() && !held.granted && more >= FLOOR / 4 {
-            if self.bypass.take(now, path.rate, more) {
+            if self.relay.bypass.take(now, path.rate, more) {
                 held.until += more;
                 flow.inc.pass_at = None;
             } else if flow.goes_in_turns() {
-                flow.inc.pass_at = Some(now + self.bypass.wait(path.rate, more));
+                flow.inc.pass_at = Some(now + self.relay.bypass.wait(path.rate, more));
             }
         }
         flow.inc.withheld = Some(held);
-        if self.alone {
+        if self.relay.alone {
             self.go_on_alone(now, name);
         }
         self.ask_for_mute(name);
     }
 
     /// A sender that does not withhold asks for no grant. Where it used up what passes without one, it is taken to ask for a turn.
-    pub(super) fn ask_for_mute(&mut self, name: FlowName) {
+    pub(in crate::hop) fn ask_for_mute(&mut self, name: FlowName) {
         let turn = self.turn_by_time();
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let inc = &mut flow.inc;
@@ -351,7 +351,7 @@ impl Hop {
     }
 
     /// What passes without a grant did not suffice a sender that does not withhold: nothing that it sends tells when more may.
-    pub(super) fn pass_mute(&mut self, now: Instant, name: FlowName) {
+    pub(in crate::hop) fn pass_mute(&mut self, now: Instant, name: FlowName) {
         let Some(flow) = self.flows.get_mut(&name) else { return };
         flow.inc.pass_at = None;
         if flow.state != State::Open {
@@ -366,19 +366,19 @@ impl Hop {
 
     /// Whether the peer has a flow open on which it asked for nothing: it may have something to send.
     pub fn may_offer(&self) -> bool {
-        !self.offers.quiet.is_empty()
+        !self.relay.offers.quiet.is_empty()
     }
 
     /// The peer asks for an answer at once. If it withholds it listens now for what it may not have heard: Opens, and Offers of bytes that
     /// wait.
     pub fn asked(&mut self, now: Instant) {
-        if !self.config.withhold || now.since(self.bypass.said_again) < SAY_AGAIN {
+        if !self.config.withhold || now.since(self.relay.bypass.said_again) < SAY_AGAIN {
             return;
         }
-        self.bypass.said_again = now;
+        self.relay.bypass.said_again = now;
         // Each of them costs a frame; none is in the set again before that left.
-        for name in core::mem::take(&mut self.offers.offering) {
-            self.offers.count_look();
+        for name in core::mem::take(&mut self.relay.offers.offering) {
+            self.relay.offers.count_look();
             if let Some(flow) = self.flows.get_mut(&name) {
                 flow.offering = false;
                 match flow.state {
@@ -391,7 +391,7 @@ impl Hop {
     }
 
     /// Offers bytes that wait beyond the credit, if the peer may withhold.
-    pub(super) fn offer_waiting(&mut self, name: FlowName) {
+    pub(in crate::hop) fn offer_waiting(&mut self, name: FlowName) {
         if !self.config.withhold {
             return;
         }
@@ -401,7 +401,7 @@ impl Hop {
     }
 
     /// Applies the configured withholding to all flows from now on.
-    pub(super) fn set_withholding(&mut self) {
+    pub(in crate::hop) fn set_withholding(&mut self) {
         let names: Vec<FlowName> = self.flows.keys().copied().collect();
         for name in names {
             let withhold = self.config.withhold;
@@ -426,14 +426,14 @@ impl Flow {
         self.inc.ahead.is_some() || self.across.is_some()
     }
     /// Whether its Open, or its Offer of waiting bytes, left and may not have arrived.
-    pub(super) fn is_offering(&self) -> bool {
+    pub(in crate::hop) fn is_offering(&self) -> bool {
         match self.state {
             State::Opening => self.open.flying(),
             _ => self.is_sending() && self.out.is_waiting_unheard(),
         }
     }
     /// Whether its sender asked for nothing and may have more to send.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(in crate::hop) fn is_quiet(&self) -> bool {
         let held = self.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
         self.state == State::Open && held && !self.inc.is_complete()
     }
@@ -454,11 +454,11 @@ impl Ahead {
 
 impl Incoming {
     /// Whether all that its sender may send without asking is here, and it did not ask.
-    pub(super) fn is_short(&self) -> bool {
+    pub(in crate::hop) fn is_short(&self) -> bool {
         self.withheld.is_some_and(|held| held.asked.is_none() && !held.granted && self.cumulative() >= held.until)
     }
     /// The peer offers bytes up to `end`. Returns whether they need a grant.
-    pub(super) fn asks(&mut self, end: u64) -> bool {
+    pub(in crate::hop) fn asks(&mut self, end: u64) -> bool {
         self.withheld.as_mut().is_some_and(|held| held.ask(end))
     }
 }
@@ -479,7 +479,7 @@ mod tests {
     /// The table in `docs/protocol/hop.md`, "Ack withholding": a row's state, and the next states in its last column.
     #[test]
     fn the_document_says_what_follows_each_state() {
-        let document = include_str!("../../../../docs/protocol/hop.md");
+        let document = include_str!("../../../../../docs/protocol/hop.md");
         let (_, table) = document.split_once("| state of a direction at its receiver |").unwrap();
         let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
         let printed: Vec<(&str, Vec<&str>)> = rows

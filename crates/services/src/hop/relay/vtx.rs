@@ -1,9 +1,9 @@
 //! Virtual retransmission: an Offer with the VTX flag asks the next node whether it still has bytes that it receipted; only what
 //! it lacks is sent to it again. `docs/protocol/hop.md`, "Virtual retransmission".
 
-use super::flow::State;
-use super::types::HopEvent;
-use super::{Hop, Reach};
+use super::super::flow::State;
+use super::super::types::HopEvent;
+use super::super::{Hop, Reach};
 use wavelane_base::{Instant, RangeSet, Span};
 use wavelane_wire::frame::{FlowName, Ranges};
 
@@ -67,7 +67,7 @@ impl Hop {
     }
 
     /// The peer asks for what it sent before.
-    pub(super) fn on_vtx(&mut self, now: Instant, name: FlowName, start: u64, length: Option<u64>) {
+    pub(in crate::hop) fn on_vtx(&mut self, now: Instant, name: FlowName, start: u64, length: Option<u64>) {
         let every = VTX_EVERY.max(self.path.rtt);
         let length = length.filter(|length| *length <= VTX_OCTETS_MAX);
         let Some(flow) = self.flows.get_mut(&name) else { return self.stranger(name) };
@@ -86,7 +86,7 @@ impl Hop {
     }
 
     /// The answer: the peer has `ranges` of the bytes asked for.
-    pub(super) fn on_already_have(&mut self, name: FlowName, start: u64, ranges: &Ranges) {
+    pub(in crate::hop) fn on_already_have(&mut self, name: FlowName, start: u64, ranges: &Ranges) {
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let asked = flow.across.as_mut().and_then(|across| across.asked.take_if(|(from, _)| *from == start));
         // An answer to an older question, or to none.
@@ -109,7 +109,7 @@ impl Hop {
 
     /// The other edge repeats its progress: it is alive, and its application is stalled. The owner is told if it has asked for
     /// the flow's bytes since.
-    pub(super) fn on_same_progress(&mut self, name: FlowName, reach: Reach) {
+    pub(in crate::hop) fn on_same_progress(&mut self, name: FlowName, reach: Reach) {
         let across = self.flows.get_mut(&name).and_then(|f| f.across.as_mut());
         if let Some(across) = across.filter(|across| across.theirs == reach)
             && core::mem::take(&mut across.awaits_word)

@@ -4,10 +4,10 @@
 //! Only the bytes of flows that their edges seal are ever left open for others to hear. A digest comes from our own neighbour, in its session, so
 //! it does not matter who sent what was overheard.
 
-use super::Hop;
-use super::flow::Flow;
-use super::incoming::Incoming;
-use super::types::HopEvent;
+use super::super::Hop;
+use super::super::flow::Flow;
+use super::super::incoming::Incoming;
+use super::super::types::HopEvent;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span};
 use wavelane_transport::Digest;
@@ -16,12 +16,12 @@ use wavelane_wire::datagram::SHORT_DIGEST_LEN;
 use wavelane_wire::frame::{FlowName, Frame, HEARD_MAX};
 
 /// A digest in a report.
-pub(super) type Short = [u8; SHORT_DIGEST_LEN];
+pub(in crate::hop) type Short = [u8; SHORT_DIGEST_LEN];
 
 /// A report waits at most this long for more: two bursts of 8 ms.
 const REPORT_DELAY: Span = Span::from_millis(20);
 /// Bytes wait at most this long for the report that they were heard: its delay, and the medium's for a few turns of others.
-pub(super) const HOLD: Span = Span::from_millis(100);
+pub(in crate::hop) const HOLD: Span = Span::from_millis(100);
 /// After a report the neighbour is expected to report for this long.
 const LISTENS_FOR: Span = Span::from_secs(1);
 /// After this many stretches of a flow in a row that waited and were not heard, its bytes wait no more ...
@@ -42,9 +42,9 @@ pub const OPEN_MIN: u64 = 256;
 
 /// What a link knows of overhearing.
 #[derive(Debug, Default)]
-pub(super) struct Overheard {
+pub(in crate::hop) struct Overheard {
     /// Flows that their edges seal, of those in the table.
-    pub(super) sealed: usize,
+    pub(in crate::hop) sealed: usize,
     /// What we heard of the neighbour's and of whom: at most [`QUEUED_MAX`], of each at most [`HEARD_MAX`].
     heard: VecDeque<(u64, Short)>,
     report_at: Option<Instant>,
@@ -59,19 +59,19 @@ pub(super) struct Overheard {
 }
 
 impl Overheard {
-    pub(super) fn is_due(&self) -> bool {
+    pub(in crate::hop) fn is_due(&self) -> bool {
         self.due
     }
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(in crate::hop) fn deadline(&self) -> Option<Instant> {
         self.report_at
     }
-    pub(super) fn tick(&mut self, now: Instant) {
+    pub(in crate::hop) fn tick(&mut self, now: Instant) {
         if self.report_at.is_some_and(|at| at <= now) {
             (self.report_at, self.due) = (None, true);
         }
     }
     /// These stretches are not to be forwarded any more.
-    pub(super) fn forget(&mut self, digests: &[Short]) {
+    pub(in crate::hop) fn forget(&mut self, digests: &[Short]) {
         for (_, _, turn) in digests.iter().filter_map(|key| self.known.remove(key)) {
             self.order.remove(&turn);
         }
@@ -83,11 +83,11 @@ impl Overheard {
     }
     /// Digests to report, known, and reported early.
     #[cfg(test)]
-    pub(super) fn sizes(&self) -> [usize; 3] {
+    pub(in crate::hop) fn sizes(&self) -> [usize; 3] {
         [self.heard.len(), self.known.len(), self.early.len()]
     }
     /// Reports what fits of what was heard. `false` if something is due and nothing fits.
-    pub(super) fn write(&mut self, w: &mut Writer<'_>) -> bool {
+    pub(in crate::hop) fn write(&mut self, w: &mut Writer<'_>) -> bool {
         // Type and length take two octets each.
         let fits = (w.room().saturating_sub(4) / SHORT_DIGEST_LEN).min(self.heard.len()).min(HEARD_MAX);
         let digests: Vec<Short> = self.heard.iter().take(fits).map(|(_, digest)| *digest).collect();
@@ -243,45 +243,45 @@ impl Known {
 
 /// The stretches of a direction whose digests are known and that were not sent yet. Most directions have none, and take no memory for them.
 #[derive(Debug, Default)]
-pub(super) struct Stretches(Option<Box<Known>>);
+pub(in crate::hop) struct Stretches(Option<Box<Known>>);
 
 impl Stretches {
     fn known(&mut self) -> &mut Known {
         self.0.get_or_insert_default()
     }
     /// New bytes from here on wait.
-    pub(super) fn held_from(&self) -> u64 {
+    pub(in crate::hop) fn held_from(&self) -> u64 {
         self.0.as_ref().map_or(u64::MAX, |known| known.held_from())
     }
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(in crate::hop) fn deadline(&self) -> Option<Instant> {
         self.0.as_ref()?.deadline()
     }
-    pub(super) fn tick(&mut self, now: Instant) {
+    pub(in crate::hop) fn tick(&mut self, now: Instant) {
         if let Some(known) = &mut self.0 {
             known.tick(now);
         }
     }
     /// The stretch that begins here, if the neighbour has it.
-    pub(super) fn at(&self, offset: u64) -> Option<(u64, Digest)> {
+    pub(in crate::hop) fn at(&self, offset: u64) -> Option<(u64, Digest)> {
         self.0.as_ref()?.at(offset)
     }
     /// Where the next one that it has begins, within `start..end`; else `end`.
-    pub(super) fn next_heard(&self, start: u64, end: u64) -> u64 {
+    pub(in crate::hop) fn next_heard(&self, start: u64, end: u64) -> u64 {
         self.0.as_ref().map_or(end, |known| known.next_heard(start, end))
     }
     /// Everything below `end` was sent. Returns the digests of what is forgotten by that.
-    pub(super) fn sent(&mut self, end: u64) -> Vec<Short> {
+    pub(in crate::hop) fn sent(&mut self, end: u64) -> Vec<Short> {
         self.0.as_mut().map_or_else(Vec::new, |known| known.sent(end))
     }
 }
 
 impl Flow {
     /// Whether its edges seal it, so that its bytes may be overheard.
-    pub(super) fn is_sealed(&self) -> bool {
+    pub(in crate::hop) fn is_sealed(&self) -> bool {
         self.passage.is_some_and(|passage| passage.seal.is_some())
     }
     /// Whether its bytes are left open: where no relay lies between the edges nobody else forwards them.
-    pub(super) fn may_be_open(&self) -> bool {
+    pub(in crate::hop) fn may_be_open(&self) -> bool {
         self.is_sealed() && self.across.is_some()
     }
 }
@@ -289,12 +289,12 @@ impl Flow {
 impl Hop {
     /// Whether bytes for the neighbour that are overheard may be of use to us: it relays sealed flows to or from here.
     pub fn has_sealed_flows(&self) -> bool {
-        self.overheard.sealed > 0
+        self.relay.overheard.sealed > 0
     }
 
     /// We overheard and keep open octets of a datagram of `sender` for the neighbour, which is told.
     pub fn note_heard(&mut self, now: Instant, sender: u64, digest: &Digest) {
-        let overheard = &mut self.overheard;
+        let overheard = &mut self.relay.overheard;
         // One that is heard more often than reports can leave does not crowd out others.
         let of_sender = overheard.heard.iter().filter(|(of, _)| *of == sender).count();
         if overheard.heard.len() >= QUEUED_MAX || of_sender >= HEARD_MAX {
@@ -329,7 +329,7 @@ impl Hop {
     /// The bytes of a flow to be forwarded here came openly over a shared medium: the neighbour may have overheard them. Ignored once any of
     /// them were sent.
     pub fn know_digest(&mut self, now: Instant, name: FlowName, (offset, len): (u64, u64), digest: Digest) {
-        let overheard = &mut self.overheard;
+        let overheard = &mut self.relay.overheard;
         let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.may_be_open()) else { return };
         let key = short(&digest);
         if offset < flow.out.sent_so_far() || overheard.known.contains_key(&key) {
@@ -350,14 +350,14 @@ impl Hop {
             overheard.know(key, name, offset);
         }
         self.settle(name);
-        if self.overheard.known.len() > STRETCHES_MAX {
+        if self.relay.overheard.known.len() > STRETCHES_MAX {
             self.forget_oldest();
         }
     }
 
     fn forget_oldest(&mut self) {
-        let Some((_, key)) = self.overheard.order.pop_first() else { return };
-        let Some((name, offset, _)) = self.overheard.known.remove(&key) else { return };
+        let Some((_, key)) = self.relay.overheard.order.pop_first() else { return };
+        let Some((name, offset, _)) = self.relay.overheard.known.remove(&key) else { return };
         if let Some(flow) = self.flows.get_mut(&name) {
             flow.out.stretches_known.known().forget(offset);
         }
@@ -365,8 +365,8 @@ impl Hop {
     }
 
     /// The neighbour reports what it overheard.
-    pub(super) fn on_heard(&mut self, now: Instant, digests: &[u8]) {
-        let overheard = &mut self.overheard;
+    pub(in crate::hop) fn on_heard(&mut self, now: Instant, digests: &[u8]) {
+        let overheard = &mut self.relay.overheard;
         overheard.listens_until = Some(now + LISTENS_FOR);
         let mut last: BTreeMap<FlowName, u64> = BTreeMap::new();
         for key in digests.as_chunks::<SHORT_DIGEST_LEN>().0 {
@@ -392,13 +392,13 @@ impl Hop {
     }
 
     /// Everything of a direction below `end` was sent.
-    pub(super) fn forget_digests(&mut self, name: FlowName, end: u64) {
+    pub(in crate::hop) fn forget_digests(&mut self, name: FlowName, end: u64) {
         let Some(flow) = self.flows.get_mut(&name) else { return };
-        self.overheard.forget(&flow.out.stretches_known.sent(end));
+        self.relay.overheard.forget(&flow.out.stretches_known.sent(end));
     }
 
     /// The neighbour sends a digest instead of bytes that we reported. Reply with [`Hop::take_overheard`].
-    pub(super) fn on_digest(&mut self, name: FlowName, offset: u64, len: u64, digest: Digest) {
+    pub(in crate::hop) fn on_digest(&mut self, name: FlowName, offset: u64, len: u64, digest: Digest) {
         if self.flows.get(&name).is_some_and(Flow::may_be_open) {
             self.events.push_back(HopEvent::ByDigest(name, offset, len, digest));
         }
