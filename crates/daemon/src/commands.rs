@@ -16,7 +16,8 @@ mod with;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
-use crate::{firewall, proxy, shaper, status};
+use crate::system::firewall;
+use crate::{load, proxy, shaper, status};
 use notes::{foreign_files, notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -524,7 +525,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
         }
     }
     let mut obstacles: Vec<&str> =
-        config.lane_sockets().iter().filter_map(|socket| (socket.medium.obstacle)()).collect();
+        config.lane_sockets().iter().filter_map(|socket| (socket.medium.row().obstacle)()).collect();
     obstacles.dedup();
     warnings.extend(obstacles.into_iter().map(str::to_owned));
     if let Some(at) = config.metrics.filter(|at| !at.ip().is_loopback()) {
@@ -588,14 +589,14 @@ fn socket_of(control: Option<&Path>) -> Result<PathBuf, CommandError> {
 
 /// The only control socket in the usual folder.
 fn find_control() -> Result<PathBuf, CommandError> {
-    let folder = config::default_control("x").parent().map(Path::to_path_buf).unwrap_or_default();
+    let folder = load::default_control("x").parent().map(Path::to_path_buf).unwrap_or_default();
     let is_ours = |p: &PathBuf| {
         let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         // In a folder that all may write to, others may have made one.
         let own = || files::is_own(p, FileTypeExt::is_socket);
         name.starts_with("wavelane-") && name.ends_with(".sock") && own()
     };
-    let folders = [folder.clone(), PathBuf::from(config::SERVICE_FOLDER)];
+    let folders = [folder.clone(), PathBuf::from(load::SERVICE_FOLDER)];
     let entries = folders.iter().flat_map(|f| std::fs::read_dir(f).into_iter().flatten().flatten()).map(|e| e.path());
     let mut found: Vec<PathBuf> = entries.filter(is_ours).collect();
     found.sort();
@@ -604,7 +605,7 @@ fn find_control() -> Result<PathBuf, CommandError> {
         [] => Err(CommandError::WhichGateway(format!(
             "no gateway runs here (no wavelane-*.sock in {} or {}): start wavelaned, or name its control socket",
             folder.display(),
-            config::SERVICE_FOLDER
+            load::SERVICE_FOLDER
         ))),
         many => {
             let names: Vec<String> = many.iter().map(|p| p.display().to_string()).collect();

@@ -1,6 +1,7 @@
 //! The daemon's configuration file: TOML, unknown keys are errors, units are text.
 //!
-//! Reading it never consults the machine beyond the key files it names, so `check` says the same everywhere.
+//! From text to model, without a look at the machine: what a file's meaning needs of it is handed in ([`Surroundings`]), so `check` says the
+//! same everywhere. This is the ground floor: nothing else of this crate is used here but keys.
 
 pub(crate) mod addresses;
 mod check;
@@ -9,7 +10,9 @@ mod lane;
 mod lane_table;
 mod lanes;
 mod line;
+pub(crate) mod marks;
 mod mechanisms;
+mod medium;
 mod peer_table;
 mod serial_table;
 mod tables;
@@ -20,22 +23,21 @@ pub use lane::{Directions, LaneSocket, PeerLane};
 pub(crate) use lane::{lane_key, lane_name};
 pub(crate) use lane_table::{LaneEnds, ethernet_ends, udp_ends};
 pub use line::Line;
-pub(crate) use line::serial_ends;
+pub(crate) use line::{SLIP_OVERHEAD, far_end, serial_ends};
+pub use medium::LaneMedium;
+pub(crate) use medium::{DeviceKind, MediumKeys, UDP};
 pub use serial_table::SerialIp;
 pub(crate) use tables::LaneTable;
 pub(crate) use text::Document;
 
-use crate::device;
-use crate::keys::KeyError;
-use crate::medium::MediumKind;
-use crate::rules;
+use crate::keys::{self, KEY_LEN, KeyError};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use wavelane_base::{Address, IpPrefix, PortId, Span};
+use wavelane_base::{IpPrefix, Octets, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
-use wavelane_settings::{GatewayKnobs, LaneKnobs, Seal};
+use wavelane_gateway::{Choice, Controller};
+use wavelane_settings::{GatewayKnobs, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -50,6 +52,11 @@ pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 pub const KEEPALIVE: Span = Span::from_secs(25);
 /// A Unix socket's path is at most 107 bytes (unix(7), `sun_path`).
 const SOCKET_PATH_MAX: usize = 107;
+
+/// The suffix to the epoch file's name, of the file that remembers where peers were.
+pub(crate) const PEERS_SUFFIX: &str = ".peers";
+/// What is locked beside the state file.
+pub(crate) const LOCK_SUFFIX: &str = "-lock";
 
 /// Why a configuration cannot be used. Each message is one line with its remedy.
 #[derive(Debug, thiserror::Error)]
@@ -319,8 +326,35 @@ pub struct Config {
     pub clock: ClockSkew,
 }
 
-/// No configuration is longer, in octets.
-const FILE_MAX: u64 = 4 << 20;
+/// What the reader of a file is told of the machine around it.
+pub(crate) struct Surroundings {
+    /// The text of a file that only its owner may read.
+    pub(crate) private_text: fn(&Path) -> Result<String, KeyError>,
+    /// Whether two paths are one file's, also before it is there.
+    pub(crate) is_same: fn(&Path, &Path) -> bool,
+    /// The medium of a word, or which there are.
+    pub(crate) medium: fn(&str) -> Result<LaneMedium, String>,
+    /// The pool and the limit of flows where the file names none.
+    pub(crate) memory: fn() -> (Octets, usize),
+    /// The control socket of a gateway of that name.
+    pub(crate) control: fn(&str) -> PathBuf,
+    /// Where the boot epoch of a gateway of that name and key file is remembered.
+    pub(crate) state: fn(&str, &Path) -> PathBuf,
+}
+
+impl Surroundings {
+    fn key(&self, path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
+        let text = (self.private_text)(path)?;
+        keys::key_from_base64(&text).ok_or_else(|| KeyError::Malformed(path.display().to_string()))
+    }
+    /// A key that both gateways need.
+    fn shared_key(&self, path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
+        self.key(path).map_err(|e| match e {
+            KeyError::Missing(path) => KeyError::MissingShared(path),
+            other => other,
+        })
+    }
+}
 
 pub(crate) fn value(key: impl Into<String>, what: impl Into<String>) -> ConfigError {
     ConfigError::Value { place: String::new(), key: key.into(), what: what.into() }
@@ -346,14 +380,6 @@ impl ConfigError {
     }
 }
 
-/// A configuration's text: it is read on the thread that moves packets, so from a plain file of bounded length only.
-pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
-    let octets = wavelane_host::files::read_small(path, FILE_MAX)?;
-    let text =
-        String::from_utf8(octets).map_err(|e| std::io::Error::new(std::io::ErrorKind::InvalidData, e.to_string()))?;
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
-}
-
 /// Whether a TOML text has a table of that name; a text with mistakes, whether it has its header.
 pub(crate) fn has_table(text: &str, name: &str) -> bool {
     let is_header =
@@ -367,16 +393,27 @@ pub fn is_gateway_config(text: &str) -> bool {
 }
 
 impl Config {
+    /// Whether new connections are to be refused while no gateway takes them.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.intercept.is_some() && self.on_failure == OnFailure::Closed
+    }
+
+    /// Whether traffic is forwarded plainly while no gateway runs.
+    pub(crate) fn is_open(&self) -> bool {
+        self.intercept.is_some() && self.on_failure == OnFailure::Open
+    }
+
+    /// Whether a table is asked for that resets what a proxy had.
+    pub(crate) fn has_orphans(&self) -> bool {
+        self.intercept
+            .as_ref()
+            .and_then(|i| i.proxy.as_ref())
+            .is_some_and(|proxy| proxy.device.is_some() && !proxy.mirrors)
+    }
+
     /// Whether flows across relays are sealed from edge to edge.
     pub(crate) fn seals(&self) -> bool {
         self.knobs.seal == Some(Seal::EndToEnd)
-    }
-
-    /// Reads the file and the key files it names (relative names count from the file's folder).
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        Self::parse(&text, &path.display().to_string(), folder)
     }
 
     /// The lanes' own sockets: the ports 1, 2, ... of the gateway at its start; port 0 is that of `listen`.
@@ -388,76 +425,6 @@ impl Config {
             }
         }
         sockets
-    }
-
-    /// A peer's lanes for the gateway machine. `addresses` are the known addresses to call it at, per lane.
-    fn gateway_lanes(
-        &self,
-        peer: &Peer,
-        sockets: &[Option<LaneSocket>],
-        addresses: &[Option<Address>],
-    ) -> Vec<LaneConfig> {
-        let at = |lane: usize| addresses.get(lane).copied().flatten();
-        if peer.lanes.is_empty() {
-            return vec![LaneConfig { controller: peer.controller, ..LaneConfig::new(PortId(0), at(0)) }];
-        }
-        let out = peer.lanes.iter().filter(|lane| lane.ways != Directions::In);
-        let port = |of: &PeerLane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
-        let one = |(i, of): (usize, &PeerLane)| {
-            let address = at(i).or_else(|| of.number());
-            LaneConfig {
-                port: PortId(port(of) as u16),
-                address,
-                one_way: of.ways == Directions::Out,
-                carrier: of.socket.as_ref().map_or_else(|| MediumKind::default().carrier, LaneSocket::carrier),
-                controller: peer.controller,
-                knobs: LaneKnobs {
-                    start_rate: of.first_rate().filter(|_| peer.controller == Controller::Delay),
-                    ..of.knobs
-                },
-            }
-        };
-        out.enumerate().map(one).collect()
-    }
-
-    /// The gateway machine's configuration at the start. `addresses` are the resolved addresses of each peer's lanes out, in order.
-    pub fn to_gateway(&self, addresses: &[Vec<Option<Address>>]) -> gateway::Config {
-        let sockets: Vec<_> = self.lane_sockets().into_iter().map(Some).collect();
-        self.to_gateway_by(addresses, &sockets)
-    }
-
-    /// The same with `sockets` as the ports 1, 2, ..., some of which may be unused.
-    pub(crate) fn to_gateway_by(
-        &self,
-        addresses: &[Vec<Option<Address>>],
-        sockets: &[Option<LaneSocket>],
-    ) -> gateway::Config {
-        let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {
-            name: p.name.clone(),
-            public_key: p.public_key,
-            preshared_key: p.preshared_key,
-            lanes: self.gateway_lanes(p, sockets, addresses.get(i).map_or(&[], Vec::as_slice)),
-            choice: p.choice,
-            keepalive: p.keepalive,
-            allow_sources: p.allow_sources.clone(),
-            allow_targets: self.targets(p).to_vec(),
-            routes: p.routes.clone(),
-        });
-        let hops = self.peers.iter().enumerate();
-        let hops = hops.flat_map(|(i, p)| p.next_hops.iter().map(move |hop| (*hop, gateway::PeerId(i))));
-        let config = gateway::Config {
-            private_key: self.private_key,
-            peers: peers.collect(),
-            by_table: self.routing_table.is_some(),
-            next_hops: hops.collect(),
-            serves: self.serves.clone().unwrap_or_default(),
-            edges: self.edges.clone(),
-            keep_sources: self.source == Source::Keep,
-            aes_hardware: aes_hardware(),
-            packets: self.packets(),
-            ..gateway::Config::default()
-        };
-        config.with(&self.knobs)
     }
 
     /// The key of a setting that differs from `new` and cannot change while the daemon runs; what the gateway machine
@@ -485,21 +452,6 @@ impl Config {
             ("[clock]", self.clock == new.clock),
         ];
         same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
-    }
-
-    /// The packet service's configuration, if there is a packet door.
-    fn packets(&self) -> Option<PacketConfig> {
-        let (tun, intercept) = (self.tun.as_ref()?, self.intercept.as_ref()?);
-        let address = |six| device::router_address(tun, intercept, six);
-        let (v4, v6) = (address(false), address(true));
-        Some(PacketConfig {
-            inner_mtu: tun.mtu.into(),
-            address4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
-            address6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
-            other_way: rules::is_open(self),
-            tries: gateway::tries(&self.knobs),
-            ..PacketConfig::default()
-        })
     }
 
     /// The peer for `target`: the longest matching route; among equals the first peer that is not `down`, else the
@@ -536,47 +488,6 @@ pub(crate) fn width(address: IpAddr) -> u8 {
 /// `address/bits`.
 pub(crate) fn prefix_text(prefix: &IpPrefix) -> String {
     format!("{}/{}", prefix.address, prefix.bits)
-}
-
-/// Whether this processor has AES instructions.
-fn aes_hardware() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let has = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
-    #[cfg(target_arch = "aarch64")]
-    let has = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let has = false;
-    has
-}
-
-/// The folder that systemd makes for a service (RuntimeDirectory= in our unit), in which `status` looks, too.
-pub const SERVICE_FOLDER: &str = "/run/wavelane";
-
-/// Where the control socket lies if the file does not say.
-pub fn default_control(name: &str) -> PathBuf {
-    let file = format!("wavelane-{name}.sock");
-    if let Some(folder) = first_folder("RUNTIME_DIRECTORY") {
-        return folder.join(file);
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !wavelane_host::is_root() => PathBuf::from(dir).join(file),
-        _ if wavelane_host::is_root() => PathBuf::from("/run").join(file),
-        _ => std::env::temp_dir().join(file),
-    }
-}
-
-/// The first of the folders that systemd lists in a variable (systemd.exec(5)).
-fn first_folder(variable: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os(variable).filter(|d| !d.is_empty())?;
-    std::env::split_paths(&folders).next()
-}
-
-/// Where the boot epoch is remembered if the file does not say: systemd's folder for state, else beside the key.
-fn default_state(name: &str, key: &Path) -> PathBuf {
-    match first_folder("STATE_DIRECTORY") {
-        Some(folder) => folder.join(format!("{name}.epoch")),
-        None => key.with_extension("epoch"),
-    }
 }
 
 #[cfg(test)]

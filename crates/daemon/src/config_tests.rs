@@ -472,7 +472,12 @@ fn what_a_value_lacks_is_said_with_file_and_line() {
             "f, line 11: peer 'b': allow_targets: '10.0.0.1/8' has bits set",
         ),
         ("", "", "[tun]\nmtu = 100\n[intercept]\nlocal = true", "f, line 12: tun.mtu: must lie between"),
-        ("", "", "[[peer.lane]]\nmedium = \"seriel\"", "f, line 12: unknown medium 'seriel'; did you mean 'serial'?"),
+        (
+            "",
+            "",
+            "[[peer.lane]]\nmedium = \"seriel\"",
+            "f, line 11: peer 'b', lane 1: medium: 'seriel' is no medium; did you mean 'serial'?",
+        ),
         ("", "", "[[peer.lane]]\nmedium = \"serial\"", "f, line 11: peer 'b', lane 1: device: is missing"),
     ] {
         let said = Config::parse(&text(gateway, peer, rest), "f", &folder.0).unwrap_err().to_string();

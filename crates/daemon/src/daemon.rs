@@ -37,7 +37,6 @@ use crate::diagnosis::Examiner;
 use crate::engine::KernelEngine;
 use crate::epoch;
 use crate::hook::Hook;
-use crate::kernel::Kernel;
 use crate::key_log::KeyLog;
 use crate::keys;
 use crate::line_capture::LineCapture;
@@ -45,12 +44,13 @@ use crate::log::Log;
 use crate::metrics;
 use crate::names::Names;
 use crate::peer_addresses::PeerAddresses;
-use crate::routes::Routes;
-use crate::rules;
 use crate::serial;
-use crate::standing::Part;
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
+use crate::system::kernel::Kernel;
+use crate::system::part::Part;
+use crate::system::routes::Routes;
+use crate::system::rules;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -142,7 +142,7 @@ pub struct Daemon {
     mark: Option<u32>,
     packet_door: Option<PacketDoor>,
     /// What the line of `[serial]` does.
-    line: Option<serial::ip::Running>,
+    line: Option<serial::Running>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<HeldPacket>,
     /// When refused requests of each peer were last logged.
@@ -195,7 +195,7 @@ impl Daemon {
         let sockets = config.lane_sockets();
         // Addresses and the MTU that PPP brings are set when it does.
         let of_ppp = config.serial.as_ref().filter(|line| line.line.framing == Framing::Ppp).map(|_| caps::NET_ADMIN);
-        let of_media = sockets.iter().filter_map(|socket| socket.medium.capability);
+        let of_media = sockets.iter().filter_map(|socket| socket.medium.row().capability);
         let of_media: Vec<u8> = of_media.chain(of_ppp).collect();
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
@@ -213,8 +213,7 @@ impl Daemon {
             metrics::serve(place, &config.control, log.pen()).map_err(system("a thread"))?;
         }
         let line = config.serial.clone().zip(opened.line);
-        let line =
-            line.map(|(of, tun)| serial::ip::start(of, tun, log.pen(), Entropy::live(wavelane_host::entropy::fill)));
+        let line = line.map(|(of, tun)| serial::start(of, tun, log.pen(), Entropy::live(wavelane_host::entropy::fill)));
         let line = line.transpose().map_err(system("a thread"))?;
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
         let kernel = opened
@@ -341,7 +340,7 @@ impl Daemon {
         for remark in remarks {
             self.say(remark);
         }
-        let firewall = crate::firewall::findings(&self.config);
+        let firewall = crate::system::firewall::findings(&self.config);
         for warning in crate::commands::warnings(&self.config).into_iter().chain(firewall) {
             self.say(&format!("warning: {warning}"));
         }

@@ -4,6 +4,7 @@
 //! is not enough: set back, it would lock the gateway out until it has caught up. So the last epoch is kept in a file,
 //! and the next is the wall clock or one more than the last, whichever is greater.
 
+use crate::config::LOCK_SUFFIX;
 use crate::start::StartError;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -14,8 +15,6 @@ use wavelane_host::files;
 
 /// The file holds one number; a longer one is something else.
 const FILE_MAX: u64 = 64;
-/// What is locked beside the state file.
-pub(crate) const LOCK_SUFFIX: &str = "-lock";
 /// A state file that could not be written is tried again after this long.
 pub(crate) const RETRY_EVERY: Span = Span::from_secs(10);
 /// How often a write that is going on is looked after.

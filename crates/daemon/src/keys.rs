@@ -88,14 +88,6 @@ pub fn read_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
     key_from_base64(&read_private(path)?).ok_or_else(|| KeyError::Malformed(path.display().to_string()))
 }
 
-/// Reads a key that both gateways need.
-pub(crate) fn read_shared_key(path: &Path) -> Result<[u8; KEY_LEN], KeyError> {
-    read_key(path).map_err(|e| match e {
-        KeyError::Missing(path) => KeyError::MissingShared(path),
-        other => other,
-    })
-}
-
 /// Reads a short text; refuses a file that others may read.
 pub(crate) fn read_private(path: &Path) -> Result<String, KeyError> {
     let io = |source: std::io::Error| match source.kind() {
@@ -190,7 +182,6 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("key");
         assert!(matches!(read_key(&path), Err(KeyError::Missing(_))));
-        assert!(matches!(read_shared_key(&path), Err(KeyError::MissingShared(_))));
         write_key(&path, &[7; 32]).unwrap();
         assert_eq!(read_key(&path).unwrap(), [7; 32]);
         assert!(matches!(write_key(&path, &[8; 32]), Err(KeyError::Exists(_))));

@@ -168,7 +168,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
         socket: local.map(|local| crate::config::LaneSocket {
             local: address(local),
             device: None,
-            medium: crate::medium::MediumKind::default(),
+            medium: crate::config::LaneMedium::default(),
             priority: 0,
             mark: None,
             line: None,

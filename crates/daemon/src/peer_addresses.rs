@@ -4,7 +4,7 @@
 //! calls it first, at its last address. The file is not trusted: an answer must be made with the peer's key, and a wrong
 //! address costs it a few handshake messages. Disks may be slow, so a thread writes.
 
-use crate::config::{Config, PEERS_MAX, Peer};
+use crate::config::{Config, PEERS_MAX, PEERS_SUFFIX, Peer};
 use crate::epoch::{LOOK_EVERY, RETRY_EVERY, remedy};
 use crate::{keys, names};
 use std::collections::BTreeMap;
@@ -15,8 +15,6 @@ use std::thread::JoinHandle;
 use wavelane_base::{Address, Instant, Span};
 use wavelane_host::files;
 
-/// The suffix to the epoch file's name.
-pub(crate) const SUFFIX: &str = ".peers";
 /// A key, two addresses and what is between them.
 const LINE_MAX: usize = 160;
 /// A longer file is something else.
@@ -65,7 +63,7 @@ pub(crate) struct PeerAddresses {
 impl PeerAddresses {
     /// Reads what was kept beside the epoch file, and gives back a line for the log if that cannot be used.
     pub(crate) fn open(now: Instant, config: &Config) -> (Self, Option<String>) {
-        let path = files::with_suffix(&config.state, SUFFIX);
+        let path = files::with_suffix(&config.state, PEERS_SUFFIX);
         let (kept, remark, complained) = match read(&path) {
             Ok((kept, 0)) => (kept, None, false),
             Ok((kept, strange)) => (kept, Some(strange_lines(&path, strange)), false),

@@ -1,14 +1,16 @@
 //! Starting: everything that can be refused is refused here, with one line and exit code 2.
 
+use crate::config::marks::{MARK_DIVERT, MARK_OWN};
 use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
-use crate::device::{self, DeviceError, Ways};
-use crate::kernel::Installed;
 use crate::key_log::KeyLog;
-use crate::medium::{self, Port};
 use crate::metrics;
-use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use crate::serial;
+use crate::system::device::{self, Ways};
+use crate::system::installed::Installed;
+use crate::system::interface::DeviceError;
+use crate::system::medium::{self, Port};
+use crate::system::rules::{self, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -203,7 +205,7 @@ pub(crate) fn open(config: &Config, appended: &[&Path]) -> Result<Opened, StartE
 
 /// A refusal after new connections began to be refused, if they are.
 pub(crate) fn closed(config: &Config, why: StartError) -> StartError {
-    if !rules::is_closed(config) {
+    if !config.is_closed() {
         return why;
     }
     StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) }
@@ -214,7 +216,7 @@ pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Resu
     if socket.device.is_some() && socket.device_identity().is_none() {
         return Ok(None);
     }
-    match (socket.medium.open)(socket, mark) {
+    match (socket.medium.row().open)(socket, mark) {
         Ok(medium) => Ok(Some(medium)),
         Err(why) if socket.own_address().is_some() && lacks_address(&why) => Ok(None),
         Err(source) => Err(match &socket.device {
@@ -281,7 +283,7 @@ fn open_all(config: &Config, lock: Option<Claim>, appended: &[&Path]) -> Result<
     }
     .unzip();
     let installed = rules.map(|rules| Installed { rules, ways });
-    let line = config.serial.as_ref().map(serial::ip::open_device).transpose();
+    let line = config.serial.as_ref().map(serial::open_device).transpose();
     let line = line.map_err(|why| StartError::Door(why.to_string()))?;
     Ok(Opened { lanes, control, metrics, forwards, transparent, installed, tun, line, mark, remarks })
 }

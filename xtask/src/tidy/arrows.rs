@@ -9,6 +9,9 @@ pub(crate) struct Rules {
     pure: Vec<String>,
     may_be_unsafe: Vec<String>,
     impure_crates: Vec<String>,
+    /// Of a room, its modules from the ground up.
+    floors: BTreeMap<String, Vec<String>>,
+    pure_folders: Vec<String>,
 }
 
 impl Rules {
@@ -34,17 +37,32 @@ impl Rules {
                 .and_then(|list| words(list, name))
         };
         let (pure, may_be_unsafe) = (permission("pure")?, permission("unsafe")?);
-        let impure_crates = permission("impure-crates")?;
+        let (impure_crates, pure_folders) =
+            (permission("impure-crates")?, permission("pure-folders").unwrap_or_default());
+        let mut floors = BTreeMap::new();
+        for (room, list) in section("floors").unwrap_or(&toml::Table::new()) {
+            floors.insert(room.clone(), words(list, room)?);
+        }
         let known = |name: &String| rooms.contains_key(name);
         if let Some(stray) = rooms.values().flatten().chain(&pure).chain(&may_be_unsafe).find(|name| !known(name)) {
             return Err(format!("arrows.toml: '{stray}' is not a room: add it to [rooms] or correct the name"));
         }
-        Ok(Self { rooms, pure, may_be_unsafe, impure_crates })
+        Ok(Self { rooms, pure, may_be_unsafe, impure_crates, floors, pure_folders })
     }
 
     /// Whether `room` may hold no clock, thread, socket and so on.
     pub(crate) fn is_pure(&self, room: &str) -> bool {
         self.pure.iter().any(|r| r == room)
+    }
+    /// Whether a file of another room may hold none either.
+    pub(crate) fn is_pure_file(&self, path: &str) -> bool {
+        self.pure_folders
+            .iter()
+            .any(|folder| path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with(['/', '.'])))
+    }
+    /// The modules of `room` that stand in an order, from the ground up.
+    pub(crate) fn floors(&self, room: &str) -> &[String] {
+        self.floors.get(room).map_or(&[], Vec::as_slice)
     }
     /// Whether `room` may hold `unsafe`.
     pub(crate) fn may_be_unsafe(&self, room: &str) -> bool {

@@ -136,16 +136,84 @@ pub(crate) fn check(rules: &Rules, path: &str, text: &str) -> Vec<Finding> {
             let what = "the crate's root lacks #![forbid(unsafe_code)]";
             findings.push(Finding::refuse(path, 1, what, "add it; system calls belong to wavelane-host"));
         }
-        if rules.is_pure(room) {
+        if rules.is_pure(room) || rules.is_pure_file(path) {
             findings.extend(impure(path, &code, &tests));
         }
         if WITHOUT_MEDIA.contains(&room) {
             findings.extend(media(path, &code, &tests));
         }
+        findings.extend(floors(rules.floors(room), path, &code, &tests));
         findings.extend(scattered(path, &code, &tests));
         findings.extend(bare(path, &code));
     }
     findings
+}
+
+/// What a module uses of its own crate that stands no lower than itself. `floors` has the modules that have a place, from the ground up.
+fn floors(floors: &[String], path: &str, code: &str, tests: &[(usize, usize)]) -> Vec<Finding> {
+    let Some((_, own)) = path.split_once("/src/").filter(|_| !floors.is_empty() && !is_test_file(path)) else {
+        return Vec::new();
+    };
+    let own: Vec<&str> = own.trim_end_matches(".rs").trim_end_matches("/mod").split('/').collect();
+    let floor = |module: &[&str]| {
+        let module = module.join("::");
+        let within = |floor: &&String| module == **floor || module.starts_with(&format!("{floor}::"));
+        floors.iter().rposition(|floor| within(&floor))
+    };
+    let Some(here) = floor(&own) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (at, from) in starts(code, &own) {
+        let line = line_at(code, at);
+        let higher = paths(&code[at..]).into_iter().map(|words| [from.as_slice(), &words].concat());
+        // What has no place stands above all; a path that ends in the parent of a floor names an item of that parent's own.
+        let higher = higher.filter(|module| match floor(module) {
+            Some(there) => there > here,
+            None => !module.is_empty() && !own.starts_with(&module[..1]),
+        });
+        for module in higher.filter(|_| !tests.iter().any(|&(a, b)| (a..=b).contains(&line))) {
+            let what = format!("{} uses {}, which stands above it", floors[here], module.join("::"));
+            findings.push(Finding::refuse(
+                path,
+                line,
+                what,
+                "turn it round, or hand in what is needed (xtask/arrows.toml)",
+            ));
+        }
+    }
+    findings
+}
+
+/// Where paths into the own crate begin, behind `crate::` or `super::`, and the module that they count from.
+fn starts<'a>(code: &str, own: &[&'a str]) -> Vec<(usize, Vec<&'a str>)> {
+    let crates = code.match_indices("crate::").map(|(at, word)| (at + word.len(), Vec::new()));
+    let begins = |at: &usize| !code[..*at].ends_with("super::");
+    let supers = code.match_indices("super::").filter(|(at, _)| begins(at)).map(|(at, _)| {
+        let up = code[at..].split("super::").take_while(|rest| rest.is_empty()).count();
+        (at + up * "super::".len(), own[..own.len().saturating_sub(up)].to_vec())
+    });
+    crates.filter(|(at, _)| !code[..*at].ends_with("$crate::")).chain(supers).collect()
+}
+
+/// The modules that the path at the beginning of `code` names, also in a brace list.
+fn paths(code: &str) -> Vec<Vec<&str>> {
+    if code.starts_with('{')
+        && let Some((_, end)) = block_after(code, 0)
+    {
+        return first_words(&code[1..end - 1], 0)
+            .into_iter()
+            .map(|(word, _)| word)
+            .filter(|w| is_module(w))
+            .map(|w| vec![w])
+            .collect();
+    }
+    let rest = |c: char| !c.is_alphanumeric() && c != '_' && c != ':';
+    let words: Vec<&str> =
+        code.split(rest).next().unwrap_or_default().split("::").take_while(|w| is_module(w)).collect();
+    if words.is_empty() { Vec::new() } else { vec![words] }
+}
+
+fn is_module(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_lowercase()) && word != "self"
 }
 
 /// The public types that a file of `crates/` declares, with their lines.

@@ -1,7 +1,7 @@
 //! What `check` reports of lanes: their list, and the obstacles on this machine.
 
+use crate::config::LaneMedium;
 use crate::config::{Config, LaneSocket, Peer, PeerLane, lane_name};
-use crate::medium::MediumKind;
 use crate::status;
 use std::net::IpAddr;
 use wavelane_base::Address;
@@ -22,7 +22,7 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
             (Some(to), _) => format!(" to {to}"),
             (None, _) => " (the peer calls)".into(),
         };
-        let medium = MediumKind::of(socket).word;
+        let medium = LaneMedium::of(socket).word;
         let kinds = status::kinds(
             medium,
             lane.ways.word(),

@@ -1,8 +1,8 @@
 //! What `init` and `check` remark besides errors: where names lead, and what may have been overlooked.
 
-use crate::config::{self, Config, OnFailure};
-use crate::serial::far_end;
-use crate::{device, epoch, names, peer_addresses};
+use crate::config::{self, Config, OnFailure, PEERS_SUFFIX, far_end};
+use crate::system::device;
+use crate::{epoch, names, peer_addresses};
 use std::net::SocketAddr;
 use wavelane_base::Address;
 
@@ -49,7 +49,7 @@ fn place_of(address: Option<&String>, bound: SocketAddr) -> (Option<String>, Opt
 
 /// Files of others in the places of those that the gateway keeps. They stay.
 pub(super) fn foreign_files(config: &Config) -> Vec<String> {
-    let beside = wavelane_host::files::with_suffix(&config.state, peer_addresses::SUFFIX);
+    let beside = wavelane_host::files::with_suffix(&config.state, PEERS_SUFFIX);
     let mut found = Vec::new();
     if epoch::is_foreign(&config.state) {
         let lost =

@@ -1,7 +1,7 @@
 //! What the kernel drops before it reaches a lane: it arrived by another interface than that of the route back.
 
+use crate::config::LaneMedium;
 use crate::config::{Config, Directions, PeerLane, lane_name};
-use crate::medium::MediumKind;
 use std::net::IpAddr;
 use std::path::Path;
 use wavelane_base::Address;
@@ -55,7 +55,7 @@ fn setting(conf: &Path, interface: &str) -> u8 {
 /// The same, of the settings in the folder `conf`.
 fn filtered(config: &Config, conf: &Path) -> Vec<String> {
     let value = |name: &str| setting(conf, name);
-    let udp = |lane: &&PeerLane| MediumKind::of(lane.socket.as_ref()).has_ip;
+    let udp = |lane: &&PeerLane| LaneMedium::of(lane.socket.as_ref()).has_ip;
     let taken = config.intercept.iter().flat_map(|intercept| &intercept.interfaces);
     let others: Vec<&str> = taken.map(String::as_str).chain(["all", "default", "lo"]).collect();
     let mut warnings = Vec::new();

@@ -35,7 +35,7 @@ fn control(config: &Config) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         // The service's own folder is made when it starts.
-        let made_by_service = folder == std::path::Path::new(crate::config::SERVICE_FOLDER);
+        let made_by_service = folder == std::path::Path::new(crate::load::SERVICE_FOLDER);
         let wrong = format!(
             "gateway.control = \"{shown}\": {} is no folder here: make it, or name another path",
             folder.display()

@@ -1,16 +1,17 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
 use super::{
-    Config, ConfigError, Directions, Intercept, PEER_NAME_MAX, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, prefix_text, value,
+    Config, ConfigError, Directions, Intercept, LOCK_SUFFIX, PEER_NAME_MAX, PEERS_MAX, PEERS_SUFFIX, SOCKET_PATH_MAX,
+    Surroundings, TUN_MTU, prefix_text, value,
 };
-use crate::{epoch, keys, peer_addresses};
+use crate::keys;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use wavelane_base::IpPrefix;
 use wavelane_host::files::{DRAFT_SUFFIX, with_suffix};
 
 impl Config {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, around: &Surroundings) -> Result<(), ConfigError> {
         if self.name.is_empty() || self.name.contains(char::is_whitespace) {
             return Err(value("gateway.name", "must be one word, such as \"ship\""));
         }
@@ -18,7 +19,7 @@ impl Config {
         if self.name.contains('/') {
             return Err(value("gateway.name", format!("'{}' contains a '/': leave it out", self.name)));
         }
-        self.check_paths()?;
+        self.check_paths(around)?;
         if self.control.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(value(
                 "gateway.control",
@@ -83,18 +84,19 @@ impl Config {
             self.check_intercept(i)?;
         }
         self.check_tun()?;
-        self.to_gateway(&[]).check()?;
         Ok(())
     }
 
     /// Files that we write or make must be neither files that we read nor one another.
-    fn check_paths(&self) -> Result<(), ConfigError> {
+    fn check_paths(&self, around: &Surroundings) -> Result<(), ConfigError> {
         let made = self.made();
         for (at, (key, path)) in made.iter().enumerate() {
-            if let Some(read) = self.reads.iter().find(|read| is_same(read, path)) {
+            if let Some(read) = self.reads.iter().find(|read| (around.is_same)(read, path)) {
                 return Err(value(*key, format!("{} is read as well: name another path", read.display())));
             }
-            if let Some((other, _)) = made[..at].iter().find(|(other, made)| other != key && is_same(made, path)) {
+            if let Some((other, _)) =
+                made[..at].iter().find(|(other, made)| other != key && (around.is_same)(made, path))
+            {
                 return Err(value(
                     *key,
                     format!("also writes {}, which is {other}: name another path", path.display()),
@@ -105,22 +107,16 @@ impl Config {
     }
 
     /// What we write or make, and by which key.
-    fn made(&self) -> [(&'static str, PathBuf); 6] {
-        let addresses = with_suffix(&self.state, peer_addresses::SUFFIX);
+    pub(crate) fn made(&self) -> [(&'static str, PathBuf); 6] {
+        let addresses = with_suffix(&self.state, PEERS_SUFFIX);
         [
             ("gateway.control", self.control.clone()),
             ("gateway.state", self.state.clone()),
-            ("gateway.state", with_suffix(&self.state, epoch::LOCK_SUFFIX)),
+            ("gateway.state", with_suffix(&self.state, LOCK_SUFFIX)),
             ("gateway.state", with_suffix(&self.state, DRAFT_SUFFIX)),
             ("gateway.state", with_suffix(&addresses, DRAFT_SUFFIX)),
             ("gateway.state", addresses),
         ]
-    }
-
-    /// What of this gateway lies at `path`, or will once it runs; nothing if another file may be made there.
-    pub(crate) fn own_file(&self, path: &Path) -> Option<&'static str> {
-        let made = self.made().into_iter().find(|(_, made)| is_same(made, path)).map(|(key, _)| key);
-        made.or_else(|| self.reads.iter().any(|read| is_same(read, path)).then_some("a file that it reads"))
     }
 
     fn check_intercept(&self, i: &Intercept) -> Result<(), ConfigError> {
@@ -198,18 +194,6 @@ impl Config {
 
 /// Most own addresses of the TUN device.
 const TUN_ADDRESSES_MAX: usize = 16;
-
-/// Whether two paths are one file's, also before it is there.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let place = |path: &Path| {
-        let in_folder = || {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            Some(folder.canonicalize().ok()?.join(path.file_name()?))
-        };
-        path.canonicalize().ok().or_else(in_folder)
-    };
-    a == b || place(a).is_some_and(|a| place(b) == Some(a))
-}
 
 fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())

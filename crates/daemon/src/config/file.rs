@@ -4,10 +4,10 @@ use super::addresses::{prefixes, socket_address};
 use super::tables::{ClockTable, EdgeTable, File, ForwardTable, RoutingWord, TunTable};
 use super::text::Document;
 use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, Intercept, Peer, SerialIp, Tun, TunAddress,
-    default_control, default_state, value,
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, Intercept, Peer, SerialIp, Surroundings, Tun, TunAddress,
+    value,
 };
-use crate::{keys, memory};
+use crate::keys;
 use std::path::Path;
 use wavelane_base::{IpPrefix, Quantity, Span};
 use wavelane_gateway as gateway;
@@ -16,10 +16,7 @@ use wavelane_settings::{GATEWAY, GatewayKnobs, LANE, PEER};
 
 impl Config {
     /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
-    pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
-        Self::read(text, place, folder).map_err(|why| why.in_file(text, place))
-    }
-    fn read(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
+    pub(crate) fn read(text: &str, place: &str, folder: &Path, around: &Surroundings) -> Result<Self, ConfigError> {
         let mut document = Document::parse(text, place)?;
         let knobs = document.take("gateway", &GATEWAY)?.pop().unwrap_or_default();
         let mut of_lanes = document.take("peer.lane", &LANE)?.into_iter();
@@ -34,25 +31,22 @@ impl Config {
         let mut peers = Vec::new();
         for (table, knobs) in file.peer.into_iter().zip(of_peers) {
             let of_lanes = of_lanes.by_ref().take(table.lane.len()).collect();
-            peers.push(Peer::from_table(table, (knobs, of_lanes), folder, listen, text)?);
+            peers.push(Peer::from_table(table, (knobs, of_lanes), (folder, around), listen, text)?);
         }
         let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
-        let flows_max = || memory::flows_default(gateway::Config::default().flows_max);
-        let knobs = GatewayKnobs {
-            pool: knobs.pool.or_else(|| Some(memory::pool_default())),
-            flows_max: knobs.flows_max.or_else(|| Some(flows_max())),
-            ..knobs
-        };
+        let (pool, flows_max) = (around.memory)();
+        let (pool, flows_max) = (knobs.pool.or(Some(pool)), knobs.flows_max.or(Some(flows_max)));
+        let knobs = GatewayKnobs { pool, flows_max, ..knobs };
         let metrics = g.metrics.as_deref().map(|at| socket_address("gateway.metrics", at)).transpose()?;
         if g.control.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(value("gateway.control", "is empty: name a path, or leave it out for the usual place"));
         }
         let config = Self {
-            private_key: keys::read_key(&folder.join(&g.key))?,
+            private_key: around.key(&folder.join(&g.key))?,
             reads,
-            state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
+            state: g.state.map_or_else(|| (around.state)(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
             listen,
-            control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),
+            control: folder.join(g.control.unwrap_or_else(|| (around.control)(&g.name))),
             metrics,
             hook: g.hook.map(|program| folder.join(program)),
             name: g.name,
@@ -67,10 +61,10 @@ impl Config {
             tun: file.tun.map(tun).transpose()?,
             forwards,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
-            serial: file.serial.map(|table| SerialIp::from_table(table, folder)).transpose()?,
+            serial: file.serial.map(|table| SerialIp::from_table(table, folder, around)).transpose()?,
             clock: clock(file.clock)?,
         };
-        config.check()?;
+        config.check(around)?;
         Ok(config)
     }
 }

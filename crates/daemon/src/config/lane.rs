@@ -1,8 +1,6 @@
 //! One lane of a peer's, as the file describes it.
 
-use super::Line;
-use crate::medium::MediumKind;
-use crate::serial;
+use super::{LaneMedium, Line};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use wavelane_base::{Address, Carrier, Rate};
@@ -89,7 +87,7 @@ pub struct LaneSocket {
     /// The device by which alone it sends and receives.
     pub device: Option<String>,
     /// What its datagrams travel in.
-    pub medium: MediumKind,
+    pub medium: LaneMedium,
     /// User priority of what a packet socket sends.
     pub priority: u8,
     /// Firewall mark of what it sends, by which a routing rule may choose another way (`ip rule add fwmark`).
@@ -109,15 +107,11 @@ impl LaneSocket {
             (None, None) => self.local.to_string(),
         }
     }
-    /// A number that changes when another device takes the place of its own; `None` if it has none, or that is not there.
-    pub(crate) fn device_identity(&self) -> Option<u64> {
-        self.medium.device.identity(self.device.as_deref()?)
-    }
     /// What it does to a datagram: the MTU of a line is told, not searched for.
     pub(crate) fn carrier(&self) -> Carrier {
         let carrier = self.medium.carrier;
         self.line.map_or(carrier, |line| Carrier {
-            overhead: serial::overhead(line.framing),
+            overhead: line.overhead(),
             mtu_floor: line.mtu,
             mtu_max: line.mtu,
             ..carrier

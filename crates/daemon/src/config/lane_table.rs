@@ -3,9 +3,7 @@
 use super::addresses::{check_host_and_port, check_reachable};
 use super::line;
 use super::tables::LaneTable;
-use super::{ConfigError, Directions, LaneSocket, PeerLane, value};
-use crate::medium::DeviceKind;
-use crate::rules;
+use super::{ConfigError, DeviceKind, Directions, LaneMedium, LaneSocket, PeerLane, marks, value};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::Address;
 use wavelane_host::ether;
@@ -25,17 +23,20 @@ impl PeerLane {
         knobs: LaneKnobs,
         key: &str,
         listen: SocketAddr,
+        medium: fn(&str) -> Result<LaneMedium, String>,
     ) -> Result<Self, ConfigError> {
+        let medium = t.medium.as_deref().map_or(Ok(LaneMedium::default()), medium);
+        let medium = medium.map_err(|why| value(format!("{key}: medium"), why))?;
         if t.address.is_some() && t.direction == Directions::In {
             return Err(value(
                 format!("{key}: address"),
                 "nothing leaves by a lane of direction \"in\": remove its address",
             ));
         }
-        if let Some(why) = t.device.as_ref().and_then(|name| t.medium.device.refuse(name)) {
+        if let Some(why) = t.device.as_ref().and_then(|name| medium.device.refuse(name)) {
             return Err(value(format!("{key}: device"), why));
         }
-        if t.medium.device == DeviceKind::Interface {
+        if medium.device == DeviceKind::Interface {
             line::refuse_elsewhere(t, key)?;
         }
         if t.direction == Directions::In && knobs != LaneKnobs::default() {
@@ -50,7 +51,8 @@ impl PeerLane {
                 "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
             ));
         }
-        let LaneEnds { address, socket } = (t.medium.keys)(t, key, listen)?;
+        let LaneEnds { address, socket } = (medium.read)(t, key, listen)?;
+        let socket = socket.map(|socket| LaneSocket { medium, ..socket });
         Ok(Self { address, socket, ways: t.direction, knobs, line: 0 })
     }
 }
@@ -97,7 +99,7 @@ pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<L
     let socket = own.then(|| LaneSocket {
         local: local.unwrap_or(SocketAddr::new(any, 0)),
         device: t.device.clone(),
-        medium: t.medium,
+        medium: LaneMedium::default(),
         priority: 0,
         mark: t.mark,
         line: None,
@@ -142,8 +144,15 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
         return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
     }
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
-    let socket =
-        LaneSocket { local, device: t.device.clone(), medium: t.medium, priority, mark: None, line: None, dial: None };
+    let socket = LaneSocket {
+        local,
+        device: t.device.clone(),
+        medium: LaneMedium::default(),
+        priority,
+        mark: None,
+        line: None,
+        dial: None,
+    };
     Ok(LaneEnds { address: station.map(|station| station.to_string()), socket: Some(socket) })
 }
 
@@ -151,7 +160,7 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
 fn check_mark(mark: Option<u32>, direction: Directions) -> Result<(), String> {
     match mark {
         Some(0) => Err("0 is what every unmarked packet has: choose another, such as 7".into()),
-        Some(mark) if rules::MARKS.contains(&mark) => {
+        Some(mark) if marks::MARKS.contains(&mark) => {
             Err(format!("{mark:#x} is one of wavelaned's own marks: choose another, such as 7"))
         }
         Some(_) if direction == Directions::In => {

@@ -2,10 +2,9 @@
 
 use super::lane_table::LaneEnds;
 use super::tables::LaneTable;
-use super::{ConfigError, Directions, LaneSocket, value};
-use crate::serial;
+use super::{ConfigError, Directions, LaneMedium, LaneSocket, value};
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Quantity, Rate, Span};
+use wavelane_base::{Address, Quantity, Rate, Span};
 use wavelane_gateway::Controller;
 use wavelane_host::tty::PortSettings;
 use wavelane_serial::chat::Script;
@@ -31,6 +30,13 @@ const DATA_BITS: (u64, u64) = (8, 10);
 /// within 25 s, and PPP within 10. Policy: such a call costs money.
 const PROOF_MAX: Span = Span::from_secs(60);
 
+/// Octets around a datagram by SLIP: an END before it after silence, and one behind it. One octet in 128 is sent as two.
+pub(crate) const SLIP_OVERHEAD: usize = 2;
+/// By KISS: an END more, and the command.
+const KISS_OVERHEAD: usize = 3;
+/// By PPP: two flags, address, control, protocol and check sequence (RFC 1662, section 3.1).
+const PPP_OVERHEAD: usize = 8;
+
 /// A serial line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
@@ -43,6 +49,14 @@ pub struct Line {
 }
 
 impl Line {
+    /// Octets around a packet.
+    pub(crate) fn overhead(&self) -> usize {
+        match self.framing {
+            Framing::Slip1998 | Framing::Slip | Framing::Cslip => SLIP_OVERHEAD,
+            Framing::Kiss => KISS_OVERHEAD,
+            Framing::Ppp => PPP_OVERHEAD,
+        }
+    }
     /// The port's rate.
     pub(crate) fn rate(&self) -> Rate {
         Rate::from_bps(u64::from(self.port.rate))
@@ -60,6 +74,13 @@ impl Line {
         let rate = self.rate().scale(data, all);
         (Controller::START_RATE_MIN..=Controller::START_RATE).contains(&rate).then_some(rate)
     }
+}
+
+/// The address of what is at the other end of a port: a number of the port's, so that lines differ.
+pub(crate) fn far_end(port: &str) -> Address {
+    // FNV-1a, folded.
+    let hash = port.bytes().fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
+    Address::Line((hash >> 16 ^ hash) as u16)
 }
 
 /// Refuses a line's keys in a lane over something else.
@@ -110,10 +131,17 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
         );
     }
     let dial = dial(t.chat.as_deref(), t.direction != Directions::Out, key)?;
-    let address = (t.direction != Directions::In).then(|| serial::far_end(&device).to_string());
+    let address = (t.direction != Directions::In).then(|| far_end(&device).to_string());
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
-    let socket =
-        LaneSocket { local, device: Some(device), medium: t.medium, priority: 0, mark: None, line: Some(line), dial };
+    let socket = LaneSocket {
+        local,
+        device: Some(device),
+        medium: LaneMedium::default(),
+        priority: 0,
+        mark: None,
+        line: Some(line),
+        dial,
+    };
     Ok(LaneEnds { address, socket: Some(socket) })
 }
 

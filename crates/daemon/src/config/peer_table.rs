@@ -2,7 +2,7 @@
 
 use super::addresses::{check_host_and_port, check_reachable, prefixes};
 use super::tables::{LaneTable, PeerTable};
-use super::{ConfigError, KEEPALIVE, Peer, PeerLane, lane_key, value};
+use super::{ConfigError, KEEPALIVE, Peer, PeerLane, Surroundings, lane_key, value};
 use crate::keys;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -16,7 +16,7 @@ impl Peer {
     pub(super) fn from_table(
         t: PeerTable,
         (knobs, of_lanes): (PeerKnobs, Vec<LaneKnobs>),
-        folder: &Path,
+        (folder, around): (&Path, &Surroundings),
         listen: SocketAddr,
         text: &str,
     ) -> Result<Self, ConfigError> {
@@ -38,7 +38,8 @@ impl Peer {
         let lane = |(place, (table, knobs)): (usize, (&Spanned<LaneTable>, LaneKnobs))| {
             let line = line_of(text, table.span().start);
             let key = lane_key(line, &t.name, place);
-            PeerLane::from_table(table.get_ref(), knobs, &key, listen).map(|lane| PeerLane { line, ..lane })
+            PeerLane::from_table(table.get_ref(), knobs, &key, listen, around.medium)
+                .map(|lane| PeerLane { line, ..lane })
         };
         let lanes = t.lane.iter().zip(of_lanes).enumerate().map(lane).collect::<Result<Vec<_>, _>>()?;
         let is_called = t.address.is_some() || lanes.iter().any(|lane| lane.address.is_some());
@@ -58,7 +59,7 @@ impl Peer {
         }
         Ok(Self {
             public_key,
-            preshared_key: t.preshared_key.as_ref().map(|p| keys::read_shared_key(&folder.join(p))).transpose()?,
+            preshared_key: t.preshared_key.as_ref().map(|p| around.shared_key(&folder.join(p))).transpose()?,
             routes: prefixes(&key("routes"), &t.routes)?,
             next_hops: t.next_hops.iter().map(|hop| next_hop(hop, &key("next_hops"))).collect::<Result<_, _>>()?,
             allow_targets,

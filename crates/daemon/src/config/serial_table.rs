@@ -3,9 +3,8 @@
 use super::addresses::prefixes;
 use super::check::is_interface_name;
 use super::line::{Keys, dial, line};
-use super::{ConfigError, Line, value};
-use crate::keys;
-use crate::medium::DeviceKind;
+use super::{ConfigError, DeviceKind, Line, Surroundings, value};
+use crate::keys::KeyError;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -70,7 +69,7 @@ pub struct SerialIp {
 }
 
 impl SerialIp {
-    pub(super) fn from_table(t: SerialTable, folder: &Path) -> Result<Self, ConfigError> {
+    pub(super) fn from_table(t: SerialTable, folder: &Path, around: &Surroundings) -> Result<Self, ConfigError> {
         if let Some(why) = DeviceKind::SerialPort.refuse(&t.device) {
             return Err(value("serial.device", why));
         }
@@ -112,7 +111,13 @@ impl SerialIp {
             return Err(value("serial.compress", "is agreed on by PPP alone: remove it, or write framing = \"ppp\""));
         }
         let compress = t.compress.unwrap_or(true);
-        let login = login(t.user, t.secret_file.map(|file| folder.join(file)), t.auth.as_deref(), line.framing)?;
+        let login = login(
+            t.user,
+            t.secret_file.map(|file| folder.join(file)),
+            t.auth.as_deref(),
+            line.framing,
+            around.private_text,
+        )?;
         let dial = dial(t.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
         Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, compress, login, routes })
     }
@@ -124,6 +129,7 @@ fn login(
     file: Option<PathBuf>,
     auth: Option<&str>,
     framing: Framing,
+    read: fn(&Path) -> Result<String, KeyError>,
 ) -> Result<Option<Login>, ConfigError> {
     let chap_only = match auth {
         None | Some("any") => false,
@@ -151,8 +157,8 @@ fn login(
     if framing != Framing::Ppp {
         return Err(value("serial.user", "is told by PPP alone: remove it, or write framing = \"ppp\""));
     }
-    let secret = match keys::read_private(&file) {
-        Err(keys::KeyError::Missing(_)) => {
+    let secret = match read(&file) {
+        Err(KeyError::Missing(_)) => {
             let what =
                 format!("{} does not exist: write the secret into it, in one line, with mode 600", file.display());
             return Err(value("serial.secret_file", what));
@@ -183,18 +189,21 @@ mod tests {
             std::fs::write(&file, text).expect("written");
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
         };
-        let read = |framing| login(Some("me".into()), Some(file.clone()), None, framing);
+        let login = |user: Option<&str>, file, auth, framing| {
+            login(user.map(Into::into), file, auth, framing, crate::keys::read_private)
+        };
+        let read = |framing| login(Some("me"), Some(file.clone()), None, framing);
         put("open sesame\n", 0o600);
         let whole = Login { name: "me".into(), secret: "open sesame".into(), chap_only: false };
         for end in ["", "\n", "\r\n"] {
             put(&format!("open sesame{end}"), 0o600);
             assert_eq!(read(Framing::Ppp).expect("right"), Some(whole.clone()), "{end:?}");
         }
-        let by = |auth| login(Some("me".into()), Some(file.clone()), Some(auth), Framing::Ppp);
+        let by = |auth| login(Some("me"), Some(file.clone()), Some(auth), Framing::Ppp);
         assert!(by("chap").expect("right").is_some_and(|login| login.chap_only));
         let why = |result: Result<Option<Login>, ConfigError>| result.expect_err("refused").to_string();
         assert!(why(read(Framing::Slip)).contains("PPP alone"));
-        assert!(why(login(Some("me".into()), None, None, Framing::Ppp)).contains("secret_file"));
+        assert!(why(login(Some("me"), None, None, Framing::Ppp)).contains("secret_file"));
         assert!(why(login(None, Some(file.clone()), None, Framing::Ppp)).contains("serial.user"));
         assert!(why(login(None, None, Some("chap"), Framing::Ppp)).contains("add `user`"));
         assert!(why(by("pap")).contains("write \"chap\""));

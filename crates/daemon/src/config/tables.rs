@@ -2,7 +2,6 @@
 
 use super::serial_table::SerialTable;
 use super::{Attached, Directions, OnFailure, Source};
-use crate::medium::MediumKind;
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::Spanned;
@@ -88,8 +87,7 @@ pub(super) struct PeerTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LaneTable {
-    #[serde(default)]
-    pub(crate) medium: MediumKind,
+    pub(crate) medium: Option<String>,
     pub(crate) address: Option<String>,
     pub(crate) device: Option<String>,
     pub(crate) local: Option<String>,

@@ -2,13 +2,13 @@
 
 use super::changes::{Allowance, Changes};
 use super::{Daemon, GREETING_PATIENCE};
+use crate::config::far_end;
 use crate::diagnosis::Cause;
 use crate::hook::Change;
 use crate::keys;
-use crate::medium;
 use crate::names::News;
 use crate::peer_addresses::PeerAddress;
-use crate::serial::far_end;
+use crate::system::medium;
 use wavelane_base::{Address, Instant, Span};
 use wavelane_gateway::PeerId;
 

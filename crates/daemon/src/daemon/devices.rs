@@ -5,8 +5,8 @@ use super::changes::Changes;
 use super::lane::LanePort;
 use super::{Daemon, TOKEN_LANES, Watch};
 use crate::config::{Config, LaneSocket};
-use crate::medium::Port;
 use crate::start::{self, StartError};
+use crate::system::medium::Port;
 use std::io;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_host::links::LinkChanges;
@@ -199,7 +199,7 @@ impl Daemon {
         }
     }
     fn open_port(&mut self, port: usize, socket: &LaneSocket) -> io::Result<()> {
-        let medium = (socket.medium.open)(socket, self.mark)?;
+        let medium = (socket.medium.row().open)(socket, self.mark)?;
         self.watch_lane(port, medium)
     }
     fn watch_lane(&mut self, port: usize, medium: Port) -> io::Result<()> {
@@ -292,7 +292,7 @@ fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, w
             format!("local address {} is not this machine's: its lane carries nothing until it is", socket.local.ip())
         }
         Some(Err(why)) if socket.medium.device.may_be_free_later() => {
-            let remedy = (socket.medium.remedy)(&why).unwrap_or("check it");
+            let remedy = (socket.medium.row().remedy)(&why).unwrap_or("check it");
             format!("{what} is there, but its lane cannot use it yet: {why}; {remedy}")
         }
         Some(Err(why)) => format!("{what} is there, but its lane cannot use it: {why}; restart the daemon"),

@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use crate::engine::KernelEngine;
-use crate::kernel::Kernel;
+use crate::system::kernel::Kernel;
 use crate::{config, keys, status};
 use wavelane_base::Span;
 use wavelane_door::{Connection, Kept};

@@ -3,9 +3,10 @@
 
 use super::Daemon;
 use super::changes::Changes;
-use crate::kernel::{Change, Down, Kernel};
-use crate::rules;
-use crate::standing::Part;
+use crate::system::installed::Change;
+use crate::system::kernel::Kernel;
+use crate::system::part::Part;
+use crate::system::rules::Down;
 use std::net::IpAddr;
 use wavelane_base::Span;
 use wavelane_door::Syn;
@@ -55,11 +56,11 @@ impl Daemon {
     }
     /// Whether the peer is down and the kernel is to forward plainly what goes there.
     pub(super) fn gives_back(&self, peer: usize) -> bool {
-        self.has_networks(peer) && self.is_down(peer) && rules::is_open(&self.config)
+        self.has_networks(peer) && self.is_down(peer) && self.config.is_open()
     }
     /// Whether the peer is down and what goes to networks that only it has is refused.
     pub(super) fn is_refused(&self, peer: usize) -> bool {
-        let refuses = rules::is_closed(&self.config) && self.has_networks(peer) && self.is_down(peer);
+        let refuses = self.config.is_closed() && self.has_networks(peer) && self.is_down(peer);
         refuses && !self.config.is_stood_in(peer, |other| self.is_down(other))
     }
     fn has_networks(&self, peer: usize) -> bool {

@@ -1,7 +1,7 @@
 //! Datagrams between the lanes' sockets and the gateway.
 
 use super::Daemon;
-use crate::medium::Port;
+use crate::system::medium::Port;
 use std::time::Duration;
 use wavelane_base::{FrameMeta, Machine, PortId, Span, Transmit};
 use wavelane_host::poller::Ready;

@@ -3,8 +3,8 @@
 use super::Daemon;
 use super::changes::Changes;
 use super::document::traffic;
+use crate::config::LaneMedium;
 use crate::config::{self, Directions, LaneSocket, PeerLane};
-use crate::medium::MediumKind;
 use crate::status;
 use wavelane_base::{Address, PortId, Span};
 use wavelane_gateway::{Choice, Controller, LaneStatus, PeerId, Traffic};
@@ -94,7 +94,7 @@ impl Daemon {
             mark: own.and_then(|socket| socket.mark),
             local: own.filter(|socket| socket.medium.has_ip).map(|socket| socket.local.to_string()),
             direction: table.ways.word().into(),
-            medium: MediumKind::of(own).word.into(),
+            medium: LaneMedium::of(own).word.into(),
             metered: known.map_or(table.knobs.metered, |lane| lane.metered),
             metered_there: known.is_some_and(|lane| lane.metered_there),
             bulk: known.map_or(table.knobs.bulk, |lane| lane.bulk),

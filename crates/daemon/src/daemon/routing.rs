@@ -1,8 +1,8 @@
 //! Which peer a target is taken through: by the peers' order, or by the kernel's routing table.
 
 use super::Daemon;
-use crate::routes::Routes;
 use crate::status;
+use crate::system::routes::Routes;
 use std::net::IpAddr;
 
 impl Daemon {

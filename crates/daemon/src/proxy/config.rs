@@ -3,7 +3,7 @@
 use crate::config::addresses::prefixes;
 use crate::config::{
     Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, Placement, ProxyRules,
-    Source, default_control, has_table, is_interface_name, prefix_text, value, width,
+    Source, has_table, is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -129,8 +129,7 @@ pub(crate) fn is_proxy(text: &str) -> bool {
 
 /// Reads the file.
 pub(crate) fn load(path: &Path) -> Result<Settings, ConfigError> {
-    let text =
-        crate::config::read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+    let text = crate::load::read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
     parse(&text, &path.display().to_string())
 }
 
@@ -249,7 +248,7 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
     let sides: Vec<Side> = t.side.into_iter().zip(of_sides).map(side).collect::<Result<_, _>>()?;
     check_sides(&sides)?;
     sides.iter().try_for_each(|side| side.check(engine))?;
-    let control = t.control.unwrap_or_else(|| default_control(&name));
+    let control = t.control.unwrap_or_else(|| crate::load::default_control(&name));
     let (interfaces, on_failure) = (t.interfaces, t.on_failure);
     Ok(Settings {
         name,

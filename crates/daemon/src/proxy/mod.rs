@@ -13,16 +13,18 @@ pub mod status;
 mod strangers;
 mod userspace;
 
+use crate::config::marks::MARK_OWN;
 use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
 use crate::counters::Counters;
 use crate::engine::{KernelEngine, Tunings};
-use crate::firewall;
-use crate::kernel::{Installed, Kernel};
 use crate::log::Log;
-use crate::rules::{self, MARK_OWN, Rules, RulesError};
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
+use crate::system::firewall;
+use crate::system::installed::Installed;
+use crate::system::kernel::Kernel;
+use crate::system::rules::{self, Rules, RulesError};
 use config::{Engine, Settings, Side};
 use mover::{Movers, ROOM};
 use serve::Body;
@@ -112,7 +114,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ProxyError {
 
 /// Whether a file is that of a proxy. What cannot be read is not.
 pub fn is_proxy_file(file: &Path) -> bool {
-    crate::config::read_text(file).is_ok_and(|text| config::is_proxy(&text))
+    crate::load::read_text(file).is_ok_and(|text| config::is_proxy(&text))
 }
 
 /// What is wrong with a file's text, if anything.
@@ -328,7 +330,7 @@ impl Opening {
 
 /// That it did not start, and what the file asks for then.
 fn closed(config: &Config, why: StartError) -> StartError {
-    match rules::is_closed(config) {
+    match config.is_closed() {
         true => StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) },
         false => why,
     }

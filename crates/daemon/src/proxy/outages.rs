@@ -1,7 +1,7 @@
 //! Outages of connections on the kernel's sockets: one of each address that is silent tries often, and all there go on with its first answer,
 //! or when a link comes up, where the kernel would wait until its doubled timeout is over.
 
-use crate::rules::MARK_DIVERT;
+use crate::config::marks::MARK_DIVERT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -4,7 +4,8 @@ use super::{
     Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL,
     config, pair_config, pair_marks,
 };
-use crate::kernel::{Change, Kernel};
+use crate::system::installed::Change;
+use crate::system::kernel::Kernel;
 use config::{DEVICE, Settings};
 use std::io::{self, Read};
 use std::time::Duration;

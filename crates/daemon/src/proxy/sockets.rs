@@ -6,10 +6,11 @@ use super::{
     Proxy, ProxyError, TOKEN_CONNECTIONS, TOKEN_LINKS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config,
     pair_config, status, tunings,
 };
+use crate::config::marks::MARK_PLAIN;
 use crate::config::{OnFailure, Placement};
 use crate::connection::KernelSocket;
 use crate::engine::{self, KernelEngine};
-use crate::rules::{MARK_PLAIN, TARGET_OPTION};
+use crate::system::rules::TARGET_OPTION;
 use config::Settings;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -5,9 +5,10 @@ use super::serve::Body;
 use super::strangers::Strangers;
 use super::{Opening, Proxy, ProxyError, TOKEN_LINKS, TOKEN_TUN, closed, status, system};
 use crate::config::OnFailure;
-use crate::device;
-use crate::rules::{MARK_OWN, Rules, RulesError};
+use crate::config::marks::MARK_OWN;
 use crate::start::{self, StartError};
+use crate::system::interface;
+use crate::system::rules::{Rules, RulesError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -87,7 +88,7 @@ impl Proxy<Userspace> {
         let mut remarks: Vec<String> = lock.remark.clone().into_iter().collect();
         let opened = || -> Result<(OffloadTun, RawSender, Rules), StartError> {
             nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
-            let tun = device::make_for_proxy(DEVICE)?;
+            let tun = interface::make_for_proxy(DEVICE)?;
             let raw = RawSender::open(MARK_OWN).map_err(RulesError::Listener)?;
             let (rules, _) = Rules::install(&config, &[], false, lock)?;
             Ok((tun, raw, rules))

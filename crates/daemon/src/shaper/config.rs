@@ -129,8 +129,7 @@ pub(crate) fn is_shaper(text: &str) -> bool {
 
 /// Reads the file.
 pub(crate) fn load(path: &Path) -> Result<Vec<Interface>, ConfigError> {
-    let text =
-        crate::config::read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+    let text = crate::load::read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
     parse(&text, &path.display().to_string())
 }
 

@@ -13,8 +13,8 @@ mod reflector;
 
 use crate::config::ConfigError;
 use crate::log::Log;
-use crate::rules::CAPABILITIES_HINT;
 use crate::supervisor::Supervisor;
+use crate::system::rules::CAPABILITIES_HINT;
 use config::{How, Interface, Pace};
 use path::{Lead, QueueInPath};
 use qdisc::Qdisc;
@@ -95,7 +95,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ShaperError {
 
 /// Whether a file is that of a daemon that shapes. What cannot be read is not.
 pub fn is_shaper_file(file: &Path) -> bool {
-    crate::config::read_text(file).is_ok_and(|text| config::is_shaper(&text))
+    crate::load::read_text(file).is_ok_and(|text| config::is_shaper(&text))
 }
 
 /// What a file's text asks for, in words.

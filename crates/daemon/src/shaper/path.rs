@@ -7,8 +7,9 @@
 use super::LOOK_EVERY;
 use super::config::Interface;
 use super::flow::{self, Look};
-use crate::firewall::older;
-use crate::rules::{Family, XT_WAIT, is_empty_table, removal};
+use crate::system::family::Family;
+use crate::system::firewall::older;
+use crate::system::rules::{XT_WAIT, is_empty_table, removal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Rate, Span};

@@ -1,7 +1,7 @@
 //! A lane's port over a serial line.
 
 use super::PacedLine;
-use crate::config::LaneSocket;
+use crate::config::{LaneSocket, far_end};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Address, Carrier, Ecn, Span};
@@ -14,13 +14,6 @@ use wavelane_serial::Framer;
 const READS: usize = 16;
 /// Octets that have come within this time say that the other end is on.
 const HEARD_LATELY: Span = Span::from_secs(30);
-
-/// The address of what is at the other end of a port: a number of the port's, so that lines differ.
-pub(crate) fn far_end(port: &str) -> Address {
-    // FNV-1a, folded.
-    let hash = port.bytes().fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
-    Address::Line((hash >> 16 ^ hash) as u16)
-}
 
 /// A port with datagrams in frames.
 pub(crate) struct SerialLane {

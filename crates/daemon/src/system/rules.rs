@@ -8,7 +8,6 @@
 //! panic, a signal, no memory), nothing needs to be done for it to stay.
 
 mod bridges;
-mod family;
 mod plain;
 mod queue;
 mod ranges;
@@ -16,39 +15,31 @@ mod tables;
 mod userspace;
 
 pub(crate) use bridges::Bridged;
-pub(crate) use family::Family;
 pub(crate) use queue::removal;
 pub(crate) use ranges::{Attachment, all_routes, attached, attachments, excepted};
 pub(crate) use tables::open_addresses;
 
-use crate::config::{Config, OnFailure, Placement, Source};
-use crate::device;
-use crate::kernel::Down;
+use crate::config::marks::MARK_DIVERT;
+use crate::config::{Config, Placement, Source};
+use crate::system::family::Family;
+use crate::system::{interface, route_tables};
 use queue::queue_rules;
 use ranges::split_routes;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tables::{closed_table, marker, owned_table};
 use wavelane_base::IpPrefix;
 use wavelane_host::claim::{self, Claim, Unclaimed};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
+/// The public keys of the peers whose networks are given back: what goes there is forwarded plainly.
+pub(crate) type Down = BTreeSet<[u8; 32]>;
+
 /// Seconds that iptables waits for its lock before it fails with a message.
 pub(crate) const XT_WAIT: &str = "--wait=10";
 /// How often to check whether the nft child of a killed daemon has ended; then it belongs to a daemon that runs.
 const OWNER_LOOKS_MAX: u32 = 50;
 const OWNER_LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
-pub(crate) const MARK_OWN: u32 = 0x574c_0001;
-/// Firewall mark of packets delivered to our transparent sockets ("WL" 2).
-pub(crate) const MARK_DIVERT: u32 = 0x574c_0002;
-/// Firewall mark, and conntrack mark, of connections that stay plain because they were answered plainly ("WL" 3).
-pub(crate) const MARK_PLAIN: u32 = 0x574c_0003;
-/// Conntrack mark of connections that go through the packet door ("WL" 4).
-const MARK_CARRIED: u32 = 0x574c_0004;
-/// Firewall mark of first packets that only pass over a bridge of this host ("WL" 5): never taken.
-const MARK_BRIDGED: u32 = 0x574c_0005;
-/// All of them.
-pub(crate) const MARKS: [u32; 5] = [MARK_OWN, MARK_DIVERT, MARK_PLAIN, MARK_CARRIED, MARK_BRIDGED];
 /// Number of the NFQUEUE, of the routing table and of the rule's priority.
 pub(crate) const NUMBER: u16 = 4780;
 
@@ -178,7 +169,7 @@ impl Rules {
                 no_queue = Some(e);
             }
         }
-        if !is_closed(config) {
+        if !config.is_closed() {
             lift();
         }
         Ok((rules, no_queue))
@@ -187,7 +178,7 @@ impl Rules {
     pub(crate) fn lead_home(&self) -> Result<(), ToolError> {
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
         if let Some(device) = &self.device {
-            device::set_up_for_proxy(device)?;
+            interface::set_up_for_proxy(device)?;
         }
         Family::each(|family| {
             if self.device.is_none() && family as usize >= self.ports.len() {
@@ -219,7 +210,7 @@ impl Rules {
     /// Takes what others put into the table of these out of it.
     pub(crate) fn purge(&self) {
         let home = Family::ALL.map(|family| self.home(family));
-        device::remove_foreign(NUMBER, &home);
+        route_tables::remove_foreign(NUMBER, &home);
     }
     /// Holds SYNs again when another program took the rules for that away, or a part of them.
     pub(crate) fn hold_anew(&mut self, config: &Config) -> Result<(), ToolError> {
@@ -295,19 +286,9 @@ impl Drop for Rules {
     }
 }
 
-/// Whether new connections are to be refused while no gateway takes them.
-pub(crate) fn is_closed(config: &Config) -> bool {
-    config.intercept.is_some() && config.on_failure == OnFailure::Closed
-}
-
-/// Whether traffic is forwarded plainly while no gateway runs.
-pub(crate) fn is_open(config: &Config) -> bool {
-    config.intercept.is_some() && config.on_failure == OnFailure::Open
-}
-
 /// Refuses new connections to what `config` routes from now on, unless a gateway takes them before.
 pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
-    if !is_closed(config) {
+    if !config.is_closed() {
         return Ok(());
     }
     run("nft", &["-f", "-"], &closed_table(config, &Around::read(config)?)).map(drop)
@@ -317,15 +298,6 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
 pub(crate) fn raise_orphans(config: &Config) -> Result<bool, ToolError> {
     let table = userspace::orphans(config, &Around::read(config)?);
     table.map_or(Ok(false), |table| run("nft", &["-f", "-"], &table).map(|_| true))
-}
-
-/// Whether `config` asks for a table that resets what a proxy had.
-pub(crate) fn has_orphans(config: &Config) -> bool {
-    config
-        .intercept
-        .as_ref()
-        .and_then(|i| i.proxy.as_ref())
-        .is_some_and(|proxy| proxy.device.is_some() && !proxy.mirrors)
 }
 
 fn orphans_stand() -> bool {
@@ -343,7 +315,7 @@ fn lift() {
 /// How the operator lifts `on_failure = "closed"` by hand.
 pub(crate) fn lift_closed(config: &Config) -> String {
     let table = format!("nft delete table {CLOSED_TABLE}");
-    if config.tun.is_some() { format!("{table}; {}", device::lift_closed()) } else { table }
+    if config.tun.is_some() { format!("{table}; {}", route_tables::lift_closed()) } else { table }
 }
 
 /// Whether the daemon needs rules at all.

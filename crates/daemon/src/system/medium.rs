@@ -4,36 +4,27 @@
 
 mod device;
 
-use crate::config::{ConfigError, LaneEnds, LaneSocket, LaneTable, ethernet_ends, serial_ends, udp_ends};
-use crate::serial::{self, SerialLane};
-pub(crate) use device::DeviceKind;
-use serde::{Deserialize, Deserializer, de};
+use super::serial::{self, SerialLane};
+use crate::config::{DeviceKind, LaneMedium, LaneSocket, MediumKeys, UDP, ethernet_ends, serial_ends};
 use std::io;
 use std::net::SocketAddr;
-use wavelane_base::{Address, Carrier};
+use wavelane_base::Address;
 use wavelane_host::caps;
 use wavelane_host::ether::{self, EtherLane};
 use wavelane_host::media;
 use wavelane_host::tty::TtyError;
 use wavelane_host::udp::UdpLane;
+use wavelane_settings::hint;
 
 /// A lane's port.
 pub(crate) type Port = Box<dyn media::Medium>;
 
 /// A row of the table.
-pub struct MediumRow {
-    /// Its name in the file and for people.
-    pub(crate) word: &'static str,
-    /// What it does to a datagram.
-    pub(crate) carrier: Carrier,
-    /// What its `device` is.
-    pub(crate) device: DeviceKind,
-    /// Whether this machine's IP addresses, ports, routes and filters are about its datagrams.
-    pub(crate) has_ip: bool,
+pub(crate) struct MediumRow {
+    /// What files say of it.
+    pub(crate) keys: &'static MediumKeys,
     /// The capability needed to open its port again when its device comes back.
     pub(crate) capability: Option<u8>,
-    /// Reads the keys of a lane's table that depend on the medium.
-    pub(crate) keys: fn(&LaneTable, &str, SocketAddr) -> Result<LaneEnds, ConfigError>,
     /// Opens a lane's port. The mark keeps its datagrams out of our own rules, if it has none itself.
     pub(crate) open: fn(&LaneSocket, Option<u32>) -> io::Result<Port>,
     /// Why this process can have no such port, and what to do, if that is so.
@@ -48,36 +39,36 @@ const NO_PACKET_SOCKETS: &str = "this process may open no packet sockets, which 
 
 static MEDIA: &[MediumRow] = &[
     MediumRow {
-        word: "udp",
-        carrier: Carrier::UDP,
-        device: DeviceKind::Interface,
-        has_ip: true,
+        keys: &UDP,
         capability: None,
-        keys: udp_ends,
         open: |socket, mark| Ok(Box::new(UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?)),
         obstacle: || None,
         remedy: |_| None,
         diagnose: Address::ip,
     },
     MediumRow {
-        word: "ethernet",
-        carrier: ether::CARRIER,
-        device: DeviceKind::Interface,
-        has_ip: false,
+        keys: &MediumKeys {
+            word: "ethernet",
+            carrier: ether::CARRIER,
+            device: DeviceKind::Interface,
+            has_ip: false,
+            read: ethernet_ends,
+        },
         capability: Some(caps::NET_RAW),
-        keys: ethernet_ends,
         open: |socket, _| Ok(Box::new(EtherLane::open(socket.device.as_deref().unwrap_or_default(), socket.priority)?)),
         obstacle: || (!ether::is_available()).then_some(NO_PACKET_SOCKETS),
         remedy: |error| ether::is_forbidden(error).then_some(NO_PACKET_SOCKETS),
         diagnose: |_| None,
     },
     MediumRow {
-        word: "serial",
-        carrier: serial::CARRIER,
-        device: DeviceKind::SerialPort,
-        has_ip: false,
+        keys: &MediumKeys {
+            word: "serial",
+            carrier: serial::CARRIER,
+            device: DeviceKind::SerialPort,
+            has_ip: false,
+            read: serial_ends,
+        },
         capability: None,
-        keys: serial_ends,
         open: |socket, _| Ok(Box::new(SerialLane::open(socket)?)),
         obstacle: || None,
         remedy: |error| TtyError::of(error).map(TtyError::remedy),
@@ -87,42 +78,31 @@ static MEDIA: &[MediumRow] = &[
     tests::PIPE,
 ];
 
-/// A row of the table: UDP over either version of IP, unless the file names another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MediumKind(usize);
-
-impl core::ops::Deref for MediumKind {
-    type Target = MediumRow;
-    fn deref(&self) -> &MediumRow {
-        &MEDIA[self.0]
+impl LaneMedium {
+    /// The medium of that word, or which words there are.
+    pub(crate) fn named(word: &str) -> Result<Self, String> {
+        let known = MEDIA.iter().map(|row| row.keys.word);
+        let row = MEDIA.iter().find(|row| row.keys.word == word);
+        row.map(|row| Self(row.keys)).ok_or_else(|| format!("'{word}' is no medium; {}", hint(word, known)))
     }
-}
-
-impl MediumKind {
     /// That of a lane whose port is this, or that of `gateway.listen`.
     pub(crate) fn of(socket: Option<&LaneSocket>) -> Self {
         socket.map_or(Self::default(), |socket| socket.medium)
     }
-}
-
-impl<'de> Deserialize<'de> for MediumKind {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let word = String::deserialize(from)?;
-        MEDIA.iter().position(|kind| kind.word == word).map(Self).ok_or_else(|| {
-            let known: Vec<String> = MEDIA.iter().map(|kind| format!("`{}`", kind.word)).collect();
-            de::Error::custom(format!("unknown medium `{word}`, expected {}", known.join(" or ")))
-        })
+    /// Its row.
+    pub(crate) fn row(self) -> &'static MediumRow {
+        MEDIA.iter().find(|row| row.keys.word == self.word).unwrap_or(&MEDIA[0])
     }
 }
 
 /// What to do about a port that was refused for a reason of a medium's own.
 pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
-    MEDIA.iter().find_map(|kind| (kind.remedy)(error))
+    MEDIA.iter().find_map(|row| (row.remedy)(error))
 }
 
 /// What to ask why nothing comes back from `address`, if any medium can.
 pub(crate) fn to_examine(address: Address) -> Option<SocketAddr> {
-    MEDIA.iter().find_map(|kind| (kind.diagnose)(address))
+    MEDIA.iter().find_map(|row| (row.diagnose)(address))
 }
 
 #[cfg(test)]

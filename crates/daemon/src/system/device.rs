@@ -6,48 +6,30 @@
 //! crash, do nothing over an empty table, and are cleared by the next start. Where `on_failure` is `closed` the table is
 //! never empty: behind each route to the device stands one that refuses, until an orderly stop.
 
+use super::family::Family;
+use super::interface::{DeviceError, allow_other_ways, allow_other_ways_again, no_made_up_address, setting};
+use super::route_tables::{REFUSING, TABLE, remove_foreign};
+use super::rules::{Down, attached, excepted, open_addresses};
+use crate::config::marks::{MARK_OWN, MARK_PLAIN};
 use crate::config::{Config, Intercept, OnFailure, Tun, TunAddress, prefix_text, width};
-use crate::kernel::Down;
-use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, attached, excepted, open_addresses};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
-use wavelane_host::tun::{OffloadTun, TunError};
+use wavelane_host::tun::OffloadTun;
 
-/// Number of our routing table, and priority of the rule that keeps our own datagrams out of it.
-pub(crate) const TABLE: u16 = 4781;
 /// Priority of the rules that look into it.
 pub(crate) const LOOK: u16 = 4782;
 /// Priority of the same rules for a moment, while those of an earlier process are replaced.
 const LOOK_MEANWHILE: u16 = LOOK + 1;
-/// Metric of the routes that refuse: behind every other.
-const REFUSING: &str = "metric 65535";
 /// The main table's rule, where our own datagrams go on (ip-rule(8)).
 const MAIN_PRIORITY: &str = "32766";
-
-/// Why the packet door cannot be set up. One line, with the remedy.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DeviceError {
-    #[error(transparent)]
-    Device(#[from] TunError),
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-    #[error(
-        "[tun] needs this host to forward what arrives on {interfaces}, but {setting} is 0: run `sysctl -w {setting}=1` (and put it into /etc/sysctl.d), or remove [tun]"
-    )]
-    NoForwarding { interfaces: String, setting: &'static str },
-    #[error(
-        "{setting} is {value}, so answers that come back through {device} may be dropped for their source: run `sysctl -w {setting}=2`"
-    )]
-    ReversePath { device: String, setting: String, value: u8 },
-}
 
 /// Refuses from now on what `config` leads to the device, unless a device takes it before. Does nothing where `on_failure`
 /// is `open`.
 pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     let (Some(tun), Some(intercept)) = (&config.tun, &config.intercept) else { return Ok(()) };
-    if !rules::is_closed(config) {
+    if !config.is_closed() {
         return Ok(());
     }
     let wanted = routes(config, None, &Down::new())?;
@@ -56,12 +38,6 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     remove_others(&left_behind(), &wanted);
     // An earlier process may have left some.
     Family::each(|family| renew_rules(family, tun, intercept, &[]))
-}
-
-/// How the operator lifts that by hand.
-pub(crate) fn lift_closed() -> String {
-    let families = Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6()));
-    families.map(|f| format!("ip {} route flush table {TABLE}", f.ip_flag())).collect::<Vec<_>>().join("; ")
 }
 
 /// The routes that lead to the device. Dropping it removes them, unless they are to refuse then.
@@ -86,7 +62,7 @@ impl Ways {
         if let Some(why) = not_forwarding(config, intercept).next() {
             return Err(why);
         }
-        let closed = rules::is_closed(config);
+        let closed = config.is_closed();
         let made = make(tun)?;
         if !closed {
             clear();
@@ -185,41 +161,6 @@ fn make(tun: &Tun) -> Result<OffloadTun, DeviceError> {
     Ok(made)
 }
 
-/// The address of a proxy's device: link-local (RFC 3927), of its link alone. A device without one passes no loose reverse-path check.
-pub(crate) const PROXY_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
-/// It carries packets of every size.
-const PROXY_MTU: u32 = u16::MAX as u32;
-
-/// Makes the device of a proxy on our own TCP.
-pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
-    let made = OffloadTun::open(name, true)?;
-    set_up_for_proxy(name)?;
-    allow_other_ways(name)?;
-    // This host's own ICMP errors about packets that are not split come back through it too.
-    let path = of_device(name, "accept_local");
-    let refused = |e: std::io::Error| ToolError::Refused { tool: path.clone(), said: e.to_string() };
-    std::fs::write(&path, "1").map_err(refused)?;
-    Ok(made)
-}
-
-/// Sets it up, with its MTU and its address.
-pub(crate) fn set_up_for_proxy(name: &str) -> Result<(), ToolError> {
-    if wavelane_host::interface_index(name).and_then(wavelane_host::routes::interface_mtu) != Some(PROXY_MTU) {
-        run("ip", &["link", "set", "dev", name, "mtu", &PROXY_MTU.to_string()], "")?;
-        no_made_up_address(name);
-    }
-    run("ip", &["address", "replace", &format!("{PROXY_ADDRESS}/32"), "scope", "link", "dev", name], "")?;
-    run("ip", &["link", "set", "dev", name, "up"], "")?;
-    allow_other_ways_again(name)
-}
-
-/// Routers have no use for an address that the kernel makes up, as it does when IPv6 comes back with an MTU that is large enough; a kernel
-/// without IPv6 does not know the word.
-fn no_made_up_address(name: &str) {
-    let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
-    let _ = run("ip", &["-6", "address", "flush", "dev", name, "scope", "link"], "");
-}
-
 /// Sets the device up and gives it its addresses, those of one IP version even if another's are refused.
 fn set_up(tun: &Tun) -> Result<(), ToolError> {
     let name = tun.name.as_str();
@@ -242,71 +183,6 @@ fn set_up(tun: &Tun) -> Result<(), ToolError> {
         of.map(add).fold(Ok(()), Result::and)
     }))
     .and(allow_other_ways_again(name))
-}
-
-/// Takes others' routes out of a table of ours: what they match is not ours to take, or goes elsewhere than it should.
-pub(crate) fn remove_foreign(table: u16, wanted: &[String]) {
-    let wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
-    for family in Family::here() {
-        let listing = run("ip", &[family.ip_flag(), "route", "show", "table", &table.to_string()], "");
-        let listing = listing.unwrap_or_default();
-        let foreign = listing.lines().filter(|line| !line.starts_with(char::is_whitespace));
-        let foreign = foreign.filter_map(|line| Listed::parse(family, line)).filter(|route| !route.is_in(&wanted));
-        let lines: String = foreign.map(|route| format!("route del {} table {table}\n", route.words())).collect();
-        if !lines.is_empty() {
-            let _ = run("ip", &[family.ip_flag(), "-force", "-batch", "-"], &lines);
-        }
-    }
-}
-
-/// A route as `ip` lists it.
-#[derive(Debug)]
-struct Listed<'a> {
-    /// Nothing of one that leads somewhere.
-    kind: &'a str,
-    network: String,
-    via: Option<&'a str>,
-    device: Option<&'a str>,
-    metric: Option<&'a str>,
-}
-
-impl<'a> Listed<'a> {
-    fn parse(family: Family, line: &'a str) -> Option<Self> {
-        const KINDS: [&str; 7] = ["throw", "unreachable", "blackhole", "prohibit", "local", "broadcast", "unicast"];
-        let mut words = line.split_ascii_whitespace();
-        let first = words.next()?;
-        let kind = if KINDS.contains(&first) { first } else { "" };
-        let network = match if kind.is_empty() { first } else { words.next()? } {
-            "default" => family.everything().to_owned(),
-            network if network.contains('/') => network.to_owned(),
-            address => format!("{address}/{}", width(address.parse().ok()?)),
-        };
-        let rest: Vec<&str> = words.collect();
-        let after = |key: &str| rest.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
-        Some(Self { kind, network, via: after("via"), device: after("dev"), metric: after("metric") })
-    }
-    /// Whether it is one of ours, in the words in which we make them. IPv6 has a metric of its own for those without one.
-    fn is_in(&self, wanted: &BTreeSet<&str>) -> bool {
-        let Self { kind, network, via, device, metric } = self;
-        let plain = via.is_none() && metric.is_none_or(|metric| metric == "1024");
-        match (*kind, device) {
-            ("local", Some(device)) => plain && wanted.contains(format!("local {network} dev {device}").as_str()),
-            ("", Some(device)) => plain && wanted.contains(format!("{network} dev {device}").as_str()),
-            ("throw", _) => plain && wanted.contains(format!("throw {network}").as_str()),
-            ("unreachable", _) => {
-                metric.is_some() && wanted.contains(format!("unreachable {network} {REFUSING}").as_str())
-            }
-            _ => false,
-        }
-    }
-    fn words(&self) -> String {
-        let Self { kind, network, via, device, metric } = self;
-        let mut words = format!("{kind} {network}");
-        for (key, value) in [("via", via), ("dev", device), ("metric", metric)] {
-            words.extend(value.map(|value| format!(" {key} {value}")));
-        }
-        words
-    }
 }
 
 /// Network and metric of a route: by these the kernel tells routes of one table apart.
@@ -452,17 +328,13 @@ fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<Stri
             (true, _) => routes.push(format!("throw {network}")),
             (false, device) => routes.extend(device.map(|device| format!("{network} dev {device}"))),
         }
-        routes.extend(rules::is_closed(config).then(|| format!("unreachable {network} {REFUSING}")));
+        routes.extend(config.is_closed().then(|| format!("unreachable {network} {REFUSING}")));
     }
     let networks: Vec<IpPrefix> = networks.into_iter().map(|(network, _)| network).collect();
     // A `throw` route ends the lookup in our table, which goes on to the next rule.
     let attached = attached(config)?;
     routes.extend(excepted(&networks, &attached).map(|network| format!("throw {}", prefix_text(&network))));
     Ok(routes)
-}
-
-fn setting(key: &str) -> Option<u8> {
-    std::fs::read_to_string(format!("/proc/sys/{}", key.replace('.', "/"))).ok()?.trim().parse().ok()
 }
 
 /// Settings that keep this host from forwarding packets of the IP versions that are carried.
@@ -502,57 +374,6 @@ pub(crate) fn not_forwarding(config: &Config, intercept: &Intercept) -> impl Ite
     let interfaces = intercept.interfaces.join(", ");
     unforwarded(config, intercept)
         .map(move |setting| DeviceError::NoForwarding { interfaces: interfaces.clone(), setting })
-}
-
-/// The value of `rp_filter` that drops what comes from an address reached by another interface (ip-sysctl).
-const STRICT: u8 = 1;
-
-/// Where a device's setting stands: a name may hold dots, so the path is not made from the setting's name.
-fn of_device(device: &str, setting: &str) -> String {
-    format!("/proc/sys/net/ipv4/conf/{device}/{setting}")
-}
-
-fn read_setting(path: &str) -> Option<u8> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-/// `rp_filter` of all interfaces, and of one together with it: the stricter of two settings counts (ip-sysctl).
-fn reverse_path(device: &str) -> (u8, u8) {
-    let all = setting("net.ipv4.conf.all.rp_filter").unwrap_or(0);
-    (all, read_setting(&of_device(device, "rp_filter")).unwrap_or(0).max(all))
-}
-
-/// Whether packets may arrive on the device whose source the main table would look for elsewhere.
-pub(crate) fn allows_other_ways(device: &str) -> bool {
-    reverse_path(device).1 != STRICT
-}
-
-/// Lets packets arrive on the device whose source the main table would look for elsewhere: its routes lie in ours,
-/// which a reverse-path check does not see. 2 is the laxest that overrules a 1 for all.
-fn allow_other_ways(device: &str) -> Result<(), DeviceError> {
-    let lax = if reverse_path(device).0 == 0 { "0" } else { "2" };
-    let written = std::fs::write(of_device(device, "rp_filter"), lax);
-    let value = reverse_path(device).1;
-    if written.is_err() && value == STRICT {
-        let setting = format!("net.ipv4.conf.{device}.rp_filter");
-        return Err(DeviceError::ReversePath { device: device.into(), setting, value });
-    }
-    Ok(())
-}
-
-/// The same for a device that stands.
-fn allow_other_ways_again(device: &str) -> Result<(), ToolError> {
-    let refused = |e: DeviceError| ToolError::Refused { tool: "the kernel".into(), said: e.to_string() };
-    if allows_other_ways(device) { Ok(()) } else { allow_other_ways(device).map_err(refused) }
-}
-
-/// The address that ICMP errors of the packet door come from: the device's, else one of an intercepted interface.
-pub(crate) fn router_address(tun: &Tun, intercept: &Intercept, six: bool) -> Option<IpAddr> {
-    let usable = |a: &IpAddr| {
-        a.is_ipv6() == six && !a.is_loopback() && !matches!(a, IpAddr::V6(v6) if v6.is_unicast_link_local())
-    };
-    let others = || intercept.interfaces.iter().flat_map(|name| wavelane_host::addresses_of(name));
-    tun.addresses.iter().map(|a| a.address).find(usable).or_else(|| others().find(usable))
 }
 
 #[cfg(test)]

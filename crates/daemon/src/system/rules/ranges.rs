@@ -1,9 +1,9 @@
 //! The addresses whose TCP is taken. The kernel's sets know no longest match, so it is worked out here.
 
-use super::family::Family;
+use super::Down;
 use super::tables::OF_SITES;
 use crate::config::{Attached, Config, prefix_text, width};
-use crate::kernel::Down;
+use crate::system::family::Family;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wavelane_base::IpPrefix;

@@ -2,21 +2,23 @@
 //! which carries packets of 64 octets only.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, LaneEnds};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
-use wavelane_base::{Ecn, Span};
+use wavelane_base::{Carrier, Ecn, Span};
 use wavelane_host::udp::{Datagram, Destination, Sent};
 
 const NARROW: Carrier = Carrier { overhead: 1, mtu_floor: 64, mtu_max: 64, batch: 63, radio: None };
 
 pub(super) const PIPE: MediumRow = MediumRow {
-    word: "pipe",
-    carrier: NARROW,
-    device: DeviceKind::Interface,
-    has_ip: false,
+    keys: &MediumKeys {
+        word: "pipe",
+        carrier: NARROW,
+        device: DeviceKind::Interface,
+        has_ip: false,
+        read: |table, _, _| Ok(LaneEnds { address: table.address.clone(), socket: Some(socket(table.device.clone())) }),
+    },
     capability: None,
-    keys: |table, _, _| Ok(LaneEnds { address: table.address.clone(), socket: Some(socket(table.device.clone())) }),
     open: |socket, _| Ok(Box::new(Pipe::open(socket.device.as_deref().unwrap_or_default())?)),
     obstacle: || None,
     remedy: |_| None,
@@ -24,7 +26,7 @@ pub(super) const PIPE: MediumRow = MediumRow {
 };
 
 fn socket(device: Option<String>) -> LaneSocket {
-    let medium = MediumKind(MEDIA.iter().position(|kind| kind.word == "pipe").unwrap());
+    let medium = LaneMedium::named("pipe").unwrap();
     LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None, line: None, dial: None }
 }
 
@@ -98,8 +100,8 @@ fn a_row_of_the_table_is_a_medium() {
     let told = gateway.peers[0].lanes[0];
     assert_eq!((told.address, told.carrier.mtu_floor), (Some(Address::Line(1)), 64), "the gateway is told its carrier");
     let place = path.to_str().unwrap().to_owned();
-    let mut here = (socket(None).medium.open)(&socket(Some(place.clone())), None).unwrap();
-    let mut there = (socket(None).medium.open)(&socket(Some(place + "-")), None).unwrap();
+    let mut here = (socket(None).medium.row().open)(&socket(Some(place.clone())), None).unwrap();
+    let mut there = (socket(None).medium.row().open)(&socket(Some(place + "-")), None).unwrap();
     let to = Destination { to: Address::Line(1), from: None };
     assert_eq!(here.send(b"seven", None, to, Ecn::NotEct).done, 5);
     let mut got = Vec::new();
@@ -111,12 +113,8 @@ fn a_row_of_the_table_is_a_medium() {
 
 #[test]
 fn the_words_are_the_files() {
-    #[derive(Deserialize)]
-    struct Table {
-        medium: MediumKind,
+    for row in MEDIA {
+        assert_eq!(LaneMedium::named(row.keys.word).unwrap().word, row.keys.word);
     }
-    for kind in MEDIA {
-        let read: Table = toml::from_str(&format!("medium = \"{}\"", kind.word)).unwrap();
-        assert_eq!(read.medium.word, kind.word);
-    }
+    assert!(LaneMedium::named("radio-waves").unwrap_err().contains("use one of udp, ethernet, serial"));
 }

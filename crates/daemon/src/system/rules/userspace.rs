@@ -3,12 +3,13 @@
 //! No packet tells which connection it belongs to, so all TCP between the interfaces and the targets goes there, and what is not split
 //! comes back. Nothing of it is tracked: the two halves of a connection have the same addresses and ports, and other sequence numbers.
 
-use super::family::Family;
+use super::Down;
 use super::ranges::taken;
 use super::tables::{SYN, SYN_ACK, exempt, set, signed};
-use super::{Around, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, ORPHANS, TABLE};
+use super::{Around, ORPHANS, TABLE};
+use crate::config::marks::{MARK_BRIDGED, MARK_DIVERT, MARK_OWN};
 use crate::config::{Config, Intercept, ProxyRules};
-use crate::kernel::Down;
+use crate::system::family::Family;
 
 /// ICMP errors that quote TCP: behind eight octets of ICMP the quoted header's protocol is octet 9 (RFC 791), or 6 (RFC 8200). They are
 /// sent to the applications' addresses, and may be about what is ours.

@@ -3,7 +3,7 @@
 use super::super::Hook;
 use super::Fit;
 use super::packet::{Packet, UDP};
-use crate::rules::Family;
+use crate::system::family::Family;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 

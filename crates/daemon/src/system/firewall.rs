@@ -3,9 +3,11 @@
 pub(crate) mod older;
 mod single;
 
+use crate::config::marks::MARK_DIVERT;
 use crate::config::{Config, Intercept, Placement, width};
-use crate::device::unforwarded;
-use crate::rules::{Attachment, Family, MARK_DIVERT, NUMBER, all_routes, attachments};
+use crate::system::device::unforwarded;
+use crate::system::family::Family;
+use crate::system::rules::{Attachment, NUMBER, all_routes, attachments};
 use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::routes::devices;

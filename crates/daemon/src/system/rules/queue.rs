@@ -1,9 +1,10 @@
 //! The texts of the iptables rules that hold SYNs, and of what removes them.
 
-use super::family::Family;
 use super::ranges::{excepted, split_routes};
-use super::{MARK_BRIDGED, MARK_DIVERT, NUMBER, SIGNED, XT_CHAIN};
+use super::{NUMBER, SIGNED, XT_CHAIN};
+use crate::config::marks::{MARK_BRIDGED, MARK_DIVERT};
 use crate::config::{Config, Placement, prefix_text};
+use crate::system::family::Family;
 use wavelane_base::IpPrefix;
 
 /// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if

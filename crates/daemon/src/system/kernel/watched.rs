@@ -1,10 +1,11 @@
 //! What of ours stands in the kernel and is put back when it goes, and the networks that this host is attached to.
 
 use super::pace::Failing;
-use super::{Change, Installed, Wanted};
 use crate::config::Config;
-use crate::rules::{self, Attachment, Bridged};
-use crate::standing::{Part, Standing};
+use crate::system::installed::{Change, Installed, Wanted};
+use crate::system::part::Part;
+use crate::system::rules::{self, Attachment, Bridged};
+use crate::system::standing::Standing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use wavelane_base::{Instant, IpPrefix};

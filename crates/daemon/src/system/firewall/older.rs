@@ -1,6 +1,6 @@
 //! The tables of the older iptables (`iptables-legacy`), which nft does not list: translated into its words by iptables itself.
 
-use crate::rules::Family;
+use crate::system::family::Family;
 use wavelane_base::Span;
 use wavelane_host::nft::{ToolError, run};
 

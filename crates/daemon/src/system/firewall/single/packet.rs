@@ -1,8 +1,10 @@
 //! The kinds of packets of ours that a firewall may meet.
 
 use super::super::{Hook, has_routes};
+use crate::config::marks::{MARK_DIVERT, MARK_OWN};
 use crate::config::{Config, prefix_text};
-use crate::rules::{Family, MARK_DIVERT, MARK_OWN, all_routes};
+use crate::system::family::Family;
+use crate::system::rules::all_routes;
 use std::collections::BTreeSet;
 use wavelane_base::IpPrefix;
 

@@ -5,11 +5,11 @@
 //! is written on the connection and stays from the first answer on. A flow of datagrams that nobody answers plainly is
 //! taken again as soon as the peer is back.
 
-use super::family::Family;
 use super::ranges::{all_routes, element, split_routes};
 use super::tables::set;
-use super::{MARK_CARRIED, MARK_OWN, MARK_PLAIN, is_open};
+use crate::config::marks::{MARK_CARRIED, MARK_OWN, MARK_PLAIN};
 use crate::config::{Config, Tun};
+use crate::system::family::Family;
 
 /// A packet of a connection that stays plain.
 fn stays_plain() -> String {
@@ -18,12 +18,12 @@ fn stays_plain() -> String {
 
 /// The chain that locally generated packets pass first.
 pub(super) fn plain_born(config: &Config) -> String {
-    if config.tun.is_some() && is_open(config) { format!(" {} return;", stays_plain()) } else { String::new() }
+    if config.tun.is_some() && config.is_open() { format!(" {} return;", stays_plain()) } else { String::new() }
 }
 
 /// The chains that know plain connections, beside a packet door.
 pub(super) fn plain_chains(config: &Config, tun: &Tun) -> String {
-    if !is_open(config) {
+    if !config.is_open() {
         return String::new();
     }
     let networks = |family: Family, routes: &dyn Fn(&Config, Family) -> Vec<wavelane_base::IpPrefix>| {

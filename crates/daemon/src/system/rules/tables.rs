@@ -1,14 +1,12 @@
 //! The texts of the nft tables: the one that the kernel removes with our process, and the one that outlives a crash.
 
-use super::family::Family;
+use super::Down;
 use super::plain::{plain_born, plain_chains};
 use super::ranges::{all_routes, part_taken, split_routes, taken};
-use super::{
-    Around, CLOSED_TABLE, MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN, SIGNED, TABLE, TARGET_OPTION, bridges,
-    userspace,
-};
+use super::{Around, CLOSED_TABLE, SIGNED, TABLE, TARGET_OPTION, bridges, userspace};
+use crate::config::marks::{MARK_BRIDGED, MARK_DIVERT, MARK_OWN, MARK_PLAIN};
 use crate::config::{Clamp, Config, Placement, ProxyRules, Source, Tun, prefix_text, width};
-use crate::kernel::Down;
+use crate::system::family::Family;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 

@@ -3,13 +3,12 @@
 mod pace;
 mod watched;
 
+use super::family::Family;
+use super::firewall::{self, older};
+use super::installed::{Change, Installed, Wanted};
+use super::rules::Down;
 use crate::config::Config;
-use crate::device::Ways;
-use crate::firewall::{self, older};
-use crate::rules::{self, Family, Rules};
-use crate::standing::Part;
 use pace::Pace;
-use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
@@ -24,79 +23,6 @@ use wavelane_host::clock::since_boot;
 use wavelane_host::nft::ToolError;
 use wavelane_host::routes::StateWatch;
 use wavelane_host::tun::OffloadTun;
-
-/// The public keys of the peers whose networks are given back: what goes there is forwarded plainly.
-pub(crate) type Down = BTreeSet<[u8; 32]>;
-
-/// What is installed. Dropping it removes it, except for the rules that refuse connections and packets while no gateway runs.
-#[derive(Debug)]
-pub(crate) struct Installed {
-    pub(crate) rules: Rules,
-    pub(crate) ways: Option<Ways>,
-}
-
-impl Installed {
-    /// Puts `new` in force in place of `old`, or leaves everything as it was. Returns also whether one of the two was done.
-    fn lead(&mut self, change: Change, new: &Wanted, old: &Wanted) -> (Result<(), ToolError>, bool) {
-        let done = self.try_lead(change, new);
-        // What the kernel accepted already is undone; it accepted the old state before, so this fails only if the tools do.
-        let whole = done.is_ok() || self.try_lead(change, old).is_ok();
-        (done, whole)
-    }
-    fn try_lead(&mut self, change: Change, wanted: &Wanted) -> Result<(), ToolError> {
-        let (config, down) = (&wanted.config, &wanted.down);
-        match change {
-            Change::Config => self.rules.replace(config, down)?,
-            Change::Down => self.rules.take(config, down)?,
-            Change::Gone => return self.rules.take(config, down),
-            Change::Back(part) => return self.put_back(part, wanted),
-        }
-        self.ways.as_mut().map_or(Ok(()), |ways| ways.lead(config, down))
-    }
-    /// Takes what others put into our tables out of them, if they hold more than they should.
-    fn purge(&self, routes: usize) -> bool {
-        let wanted = self.rules.routes() + self.ways.as_ref().map_or(0, Ways::routes);
-        let more = routes > wanted;
-        if more {
-            self.rules.purge();
-            self.ways.iter().for_each(Ways::purge);
-        }
-        more
-    }
-    /// Makes anew what another program took away.
-    fn put_back(&mut self, part: Part, wanted: &Wanted) -> Result<(), ToolError> {
-        match part {
-            Part::PolicyRules | Part::Routes | Part::Device | Part::ReversePath => {
-                let home = self.rules.lead_home();
-                self.rules.purge();
-                self.ways.as_mut().map_or(Ok(()), |ways| ways.renew(&wanted.config, &wanted.down)).and(home)
-            }
-            Part::ClosedTable => rules::close(&wanted.config),
-            Part::HeldSyns => self.rules.hold_anew(&wanted.config),
-            Part::OrphansTable => rules::raise_orphans(&wanted.config).map(drop),
-        }
-    }
-}
-
-/// What the kernel's rules and routes are to say.
-#[derive(Clone, Debug)]
-struct Wanted {
-    config: Box<Config>,
-    down: Down,
-}
-
-/// What is to change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
-    /// The configuration.
-    Config,
-    /// Whose networks are given back.
-    Down,
-    /// Nothing: what had vanished is made anew.
-    Gone,
-    /// Nothing: another program took this part away, and it is put back.
-    Back(Part),
-}
 
 /// How often all that stands in the kernel is checked, word of changes or not.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

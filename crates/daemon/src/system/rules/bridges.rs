@@ -3,13 +3,13 @@
 //! What hosts on one bridge of this host send each other. Where br_netfilter is switched on, as Docker does, the rules of the IP versions see
 //! frames that are only bridged, and would take TCP that never was to come to us.
 
-use super::family::Family;
 use super::ranges::taken;
 use super::tables::set;
 use super::userspace::ERRORS;
-use super::{BRIDGE_TABLE, MARK_BRIDGED};
+use super::{BRIDGE_TABLE, Down};
+use crate::config::marks::MARK_BRIDGED;
 use crate::config::{Config, Placement, ProxyRules, prefix_text};
-use crate::kernel::Down;
+use crate::system::family::Family;
 use std::fs::read_to_string;
 use wavelane_base::IpPrefix;
 use wavelane_host::routes::{Device, devices};

@@ -1,10 +1,12 @@
 //! What of ours stands in the kernel. Other programs take it away: each part is watched, and put back.
 
+use super::family::Family;
+use super::firewall::older;
+use super::installed::Installed;
+use super::part::Part;
+use super::rules::{self, NUMBER};
+use super::{device, interface, route_tables};
 use crate::config::Config;
-use crate::device;
-use crate::firewall::older;
-use crate::kernel::Installed;
-use crate::rules::{self, Family, NUMBER};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use wavelane_host::nft::run;
@@ -12,69 +14,6 @@ use wavelane_host::routes::{interface_mtu, policy_rules, ruleset_generation, tab
 
 /// Linux's number of IPv6, with which messages on it begin.
 const AF_INET6: u8 = 10;
-
-/// What may be taken away by itself.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Part {
-    /// The policy rules that lead to our tables.
-    PolicyRules,
-    /// What our tables hold.
-    Routes,
-    /// The packet door's device: that it is set up, and its addresses.
-    Device,
-    /// That the device lets packets arrive whose source is reached another way.
-    ReversePath,
-    /// The table that refuses while no gateway runs.
-    ClosedTable,
-    /// The rules that hold SYNs.
-    HeldSyns,
-    /// The table that resets what a proxy on our own TCP had, once that is gone.
-    OrphansTable,
-}
-
-impl Part {
-    const ALL: [Self; 7] = [
-        Self::PolicyRules,
-        Self::Routes,
-        Self::Device,
-        Self::ReversePath,
-        Self::ClosedTable,
-        Self::HeldSyns,
-        Self::OrphansTable,
-    ];
-
-    /// What it is, with our device's name, and what usually takes it away.
-    pub(crate) fn words(self, device: &str) -> (String, String) {
-        let (what, by) = match self {
-            Self::PolicyRules => (
-                "policy rules (`ip rule`, priorities 4780 to 4782)",
-                "systemd-networkd removes them when it restarts, unless networkd.conf has ManageForeignRoutingPolicyRules=no",
-            ),
-            Self::Routes => (
-                "routes in our tables 4780 and 4781",
-                "`ip route flush` or a network manager that restarts removes them, `ip route add ... table` adds others; systemd-networkd spares them with ManageForeignRoutes=no",
-            ),
-            Self::Device => ("the device {device}, its MTU or its addresses", "somebody ran `ip link` or `ip address`"),
-            Self::ReversePath => (
-                "settings of the device {device} (`rp_filter` became 1, which drops what arrives there)",
-                "somebody ran `sysctl` with net.ipv4.conf.all.rp_filter or net.ipv4.conf.{device}.rp_filter as 1",
-            ),
-            Self::ClosedTable => (
-                "the nft table inet wavelane_closed",
-                "`nft flush ruleset` removes it, as a restart of nftables.service does",
-            ),
-            Self::HeldSyns => (
-                "the iptables rules that hold SYNs (raw, WAVELANE)",
-                "`nft flush ruleset`, `iptables-restore` or a reload of the firewall removes them",
-            ),
-            Self::OrphansTable => (
-                "the nft table inet wavelane_orphans",
-                "`nft flush ruleset` removes it, as a restart of nftables.service does",
-            ),
-        };
-        (what.replace("{device}", device), by.replace("{device}", device))
-    }
-}
 
 /// The state of a device of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,7 +30,7 @@ impl Interface {
         let mut addresses = wavelane_host::addresses_of(name);
         addresses.retain(is_ours);
         let up = wavelane_host::interface_is_up(name)?;
-        Some(Self { up, lax: device::allows_other_ways(name), mtu: interface_mtu(index), addresses })
+        Some(Self { up, lax: interface::allows_other_ways(name), mtu: interface_mtu(index), addresses })
     }
 }
 
@@ -116,12 +55,12 @@ impl Standing {
     /// Reads all parts. What cannot be read is taken to be as it was at `last`.
     pub(crate) fn read(config: &Config, installed: &Installed, last: &Self) -> Self {
         let holds_syns = installed.rules.holds_syns();
-        let priorities = [NUMBER, device::TABLE, device::LOOK].map(u32::from);
+        let priorities = [NUMBER, route_tables::TABLE, device::LOOK].map(u32::from);
         let mut rules = policy_rules(&priorities).unwrap_or_else(|_| last.rules.clone());
-        let tables = [NUMBER, device::TABLE].map(u32::from);
+        let tables = [NUMBER, route_tables::TABLE].map(u32::from);
         let mut routes = table_routes(&tables).unwrap_or_else(|_| last.routes.clone());
         let of_proxy = installed.rules.device().and_then(|name| {
-            Interface::read(name, wavelane_host::interface_index(name)?, |a| *a == device::PROXY_ADDRESS)
+            Interface::read(name, wavelane_host::interface_index(name)?, |a| *a == interface::PROXY_ADDRESS)
         });
         let mut device = config.tun.as_ref().zip(installed.ways.as_ref()).and_then(|(tun, ways)| {
             let index = wavelane_host::interface_index(&tun.name).filter(|index| Some(*index) == ways.index)?;
@@ -135,9 +74,9 @@ impl Standing {
         let (closed, held, orphans) = match same {
             true => (last.closed.clone(), last.held.clone(), last.orphans.clone()),
             false => (
-                rules::is_closed(config).then(|| table("wavelane_closed", &last.closed)).flatten(),
+                config.is_closed().then(|| table("wavelane_closed", &last.closed)).flatten(),
                 if holds_syns { held(&last.held) } else { Vec::new() },
-                rules::has_orphans(config).then(|| table("wavelane_orphans", &last.orphans)).flatten(),
+                config.has_orphans().then(|| table("wavelane_orphans", &last.orphans)).flatten(),
             ),
         };
         // Asked last: what vanishes with it is gone after it.
