@@ -534,9 +534,6 @@ pub fn warnings(config: &Config) -> Vec<String> {
             at.port()
         ));
     }
-    if config.clock != config::ClockSkew::default() {
-        warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());
-    }
     warnings
 }
 

@@ -43,8 +43,6 @@ use wavelane_settings::{GatewayKnobs, Seal};
 pub const PEERS_MAX: usize = 256;
 /// Longest name of a peer, in octets, as of a file: every line about it has it.
 const PEER_NAME_MAX: usize = 255;
-/// The largest drift that may be asked of a test clock, in parts per million.
-pub const DRIFT_PPM_MAX: i64 = 1_000;
 /// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.
 pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 /// An idle link sends this often, so that NATs and firewalls on the path keep their state: a NAT keeps UDP for two minutes if it
@@ -270,15 +268,6 @@ pub struct TunAddress {
     pub bits: u8,
 }
 
-/// A clock set wrong on purpose, for tests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ClockSkew {
-    /// Added to every reading.
-    pub offset: Span,
-    /// Parts per million by which it runs fast (or slow, if negative).
-    pub drift_ppm: i64,
-}
-
 /// The configuration of `wavelaned`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -322,8 +311,6 @@ pub struct Config {
     pub serial: Option<SerialIp>,
     /// The gateways beyond relays.
     pub edges: Vec<gateway::EdgeConfig>,
-    /// Test clock.
-    pub clock: ClockSkew,
 }
 
 /// What the reader of a file is told of the machine around it.
@@ -449,7 +436,6 @@ impl Config {
             ("[tun]", self.tun == new.tun),
             ("[serial]", self.serial == new.serial),
             ("[[forward]]", forwards(self) == forwards(new)),
-            ("[clock]", self.clock == new.clock),
         ];
         same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
     }

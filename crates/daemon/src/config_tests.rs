@@ -135,7 +135,6 @@ fn bad_configurations_are_refused_in_one_line() {
         (text("", "", "[intercept]\ninterfaces = []"), "takes nothing"),
         (text("", "", "[intercept]\ninterfaces = [\"a b; flush ruleset\"]"), "not an interface name"),
         (text("", "", "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"10.0.3.1:80\"\nvia = \"c\""), "there is b"),
-        (text("", "", "[clock]\ndrift_ppm = 5000"), "drift_ppm"),
         (
             text("", "", "[[peer]]\nname = \"b\"\npublic_key = \"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\""),
             "rename",

@@ -23,10 +23,8 @@ use wavelane_scenario::{Family, NodeKind, Scenario, Stack, StackOption};
 
 /// Time limit for the gateways' session to be established.
 const READY_WITHIN: Span = Span::from_secs(20);
-/// The second gateway's clock: nothing may assume that two nodes' clocks agree.
-const CLOCK: &str = "\n[clock]\noffset = \"37 s\"\ndrift_ppm = 40\n";
-/// Wording of [`CLOCK`] in notes.
-const CLOCK_WORDS: &str = "clock 37 s ahead, drifting by 40 ppm";
+/// Seconds that the second gateway's clock is ahead, by a time namespace: nothing may assume that two nodes' clocks agree.
+const AHEAD_S: &str = "37";
 const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
 
 /// The program with `init`, `keygen` and `status`.
@@ -228,9 +226,9 @@ impl Gateways {
         if self.services.is_2009 {
             additions[0] += "preset = \"hop-2009\"\n";
         }
-        adjust(&config, self.services.split, skewed, &additions)?;
+        adjust(&config, self.services.split, &additions)?;
         let log = logs.join(format!("{}-{name}.log", companions.label));
-        let program = launch(&world.nodes[n], &name, &config, companions.key_log, log)?;
+        let program = launch(&world.nodes[n], (&name, skewed), &config, companions.key_log, log)?;
         let peers = known.links_of(n).count();
         self.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir, program, peers, skewed });
         Ok(())
@@ -294,7 +292,7 @@ impl Gateways {
             }
         }
         for other in self.gateways.iter().filter(|gateway| gateway.skewed) {
-            all.notes.push(format!("gateway {}: {CLOCK_WORDS}", other.name));
+            all.notes.push(format!("gateway {}: clock {AHEAD_S} s ahead", other.name));
         }
         all
     }
@@ -337,7 +335,7 @@ impl Gateway {
 }
 
 /// Adds settings that `wavelane init` has no option for: `additions` to `[gateway]`, to the peer's table and at the end.
-fn adjust(config: &Path, split: bool, skewed: bool, additions: &[String; 3]) -> Result<(), LabError> {
+fn adjust(config: &Path, split: bool, additions: &[String; 3]) -> Result<(), LabError> {
     const GATEWAY: &str = "[gateway]\n";
     const PEER: &str = "[[peer]]\n";
     let cannot = || LabError::io(format!("cannot change {}", config.display()));
@@ -348,9 +346,6 @@ fn adjust(config: &Path, split: bool, skewed: bool, additions: &[String; 3]) -> 
     let [gateway, peer, end] = additions;
     text = text.replacen(GATEWAY, &format!("{GATEWAY}{gateway}"), 1).replacen(PEER, &format!("{PEER}{peer}"), 1);
     text.push_str(end);
-    if skewed {
-        text.push_str(CLOCK);
-    }
     std::fs::write(config, text).map_err(cannot())
 }
 
@@ -411,8 +406,21 @@ fn put_lanes(config: &Path, lanes: &str) -> Result<(), LabError> {
     std::fs::write(config, kept).map_err(cannot())
 }
 
-fn launch(ns: &Netns, name: &str, config: &Path, key_log: Option<&Path>, log: PathBuf) -> Result<Program, LabError> {
-    let mut command = tools::command(daemon().ok_or_else(|| missing("wavelaned"))?);
+fn launch(
+    ns: &Netns,
+    (name, skewed): (&str, bool),
+    config: &Path,
+    key_log: Option<&Path>,
+    log: PathBuf,
+) -> Result<Program, LabError> {
+    let daemon = daemon().ok_or_else(|| missing("wavelaned"))?;
+    let mut command = match tools::find("unshare").filter(|_| skewed) {
+        Some(unshare) => tools::command(unshare),
+        None => tools::command(&daemon),
+    };
+    if skewed {
+        command.args(["--time", "--boottime", AHEAD_S, "--"]).arg(daemon);
+    }
     command.arg("--config").arg(config);
     if let Some(path) = key_log {
         command.arg("--key-log").arg(path);

@@ -1,15 +1,12 @@
 //! A file's text, and how it becomes a [`Config`].
 
 use super::addresses::{prefixes, socket_address};
-use super::tables::{ClockTable, EdgeTable, File, ForwardTable, RoutingWord, TunTable};
+use super::tables::{EdgeTable, File, ForwardTable, RoutingWord, TunTable};
 use super::text::Document;
-use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, Intercept, Peer, SerialIp, Surroundings, Tun, TunAddress,
-    value,
-};
+use super::{Config, ConfigError, Forward, Intercept, Peer, SerialIp, Surroundings, Tun, TunAddress, value};
 use crate::keys;
 use std::path::Path;
-use wavelane_base::{IpPrefix, Quantity, Span};
+use wavelane_base::IpPrefix;
 use wavelane_gateway as gateway;
 use wavelane_host::routes;
 use wavelane_settings::{GATEWAY, GatewayKnobs, LANE, PEER};
@@ -62,7 +59,6 @@ impl Config {
             forwards,
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             serial: file.serial.map(|table| SerialIp::from_table(table, folder, around)).transpose()?,
-            clock: clock(file.clock)?,
         };
         config.check(around)?;
         Ok(config)
@@ -107,14 +103,4 @@ fn forward(f: ForwardTable, peers: &[Peer]) -> Result<Forward, ConfigError> {
         .position(|p| p.name == f.via)
         .ok_or_else(|| value("forward.via", format!("no peer is called '{}'; there is {}", f.via, names())))?;
     Ok(Forward { listen: socket_address("forward.listen", &f.listen)?, to: socket_address("forward.to", &f.to)?, via })
-}
-
-fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
-    let Some(t) = t else { return Ok(ClockSkew::default()) };
-    let offset = t.offset.map(|o| Span::parse(&o)).transpose().map_err(|e| value("clock.offset", e.to_string()))?;
-    let drift_ppm = t.drift_ppm.unwrap_or(0);
-    if !(-DRIFT_PPM_MAX..=DRIFT_PPM_MAX).contains(&drift_ppm) {
-        return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));
-    }
-    Ok(ClockSkew { offset: offset.unwrap_or(Span::ZERO), drift_ppm })
 }

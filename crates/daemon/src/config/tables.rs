@@ -22,7 +22,6 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) edge: Vec<EdgeTable>,
     pub(super) serial: Option<SerialTable>,
-    pub(super) clock: Option<ClockTable>,
 }
 
 #[derive(Deserialize)]
@@ -133,13 +132,6 @@ pub(super) struct ForwardTable {
     pub(super) listen: String,
     pub(super) to: String,
     pub(super) via: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClockTable {
-    pub(super) offset: Option<String>,
-    pub(super) drift_ppm: Option<i64>,
 }
 
 fn yes() -> bool {

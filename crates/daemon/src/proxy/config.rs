@@ -2,8 +2,8 @@
 
 use crate::config::addresses::prefixes;
 use crate::config::{
-    Attached, Clamp, ClockSkew, Config, ConfigError, Document, Intercept, OnFailure, Peer, Placement, ProxyRules,
-    Source, has_table, is_interface_name, prefix_text, value, width,
+    Attached, Clamp, Config, ConfigError, Document, Intercept, OnFailure, Peer, Placement, ProxyRules, Source,
+    has_table, is_interface_name, prefix_text, value, width,
 };
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -544,7 +544,6 @@ impl Settings {
             metrics: None,
             hook: None,
             serial: None,
-            clock: ClockSkew::default(),
         }
     }
     /// The key of a setting that differs from `new` and cannot change while the daemon runs.

@@ -357,7 +357,7 @@ impl Proxy<Sockets> {
         }
         let links = LinkChanges::open().map_err(system("word of links"))?;
         poller.add(&links, TOKEN_LINKS, Watch::Readable).map_err(system("epoll"))?;
-        let clock = NodeClock::start(Span::ZERO, 0);
+        let clock = NodeClock;
         caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
         let movers = Movers::start(pair_config(&settings), clock).map_err(system("a thread"))?;
         let mut body =

@@ -111,7 +111,7 @@ impl Proxy<Userspace> {
         let links = LinkChanges::open().map_err(system("word of links"))?;
         poller.add(&links, TOKEN_LINKS, Watch::Readable).map_err(system("epoll"))?;
         caps::keep_only(&start::CAPABILITIES).map_err(system("giving up privileges"))?;
-        let clock = NodeClock::start(Span::ZERO, 0);
+        let clock = NodeClock;
         let (usual, towards) = settings.own_tcp();
         let entropy = Entropy::live(entropy::fill);
         // Refusals are sent otherwise, from the address that the kernel chooses.

@@ -314,7 +314,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
         caps::pass_on(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("passing on capabilities"))?;
     }
     clear();
-    let clock = NodeClock::start(Span::ZERO, 0);
+    let clock = NodeClock;
     let mut remarks: Vec<String> = lock.remark.iter().cloned().collect();
     let (mut shaped, mut lead) = install(&interfaces, clock.now(), &mut remarks)?;
     caps::keep_only(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("giving up privileges"))?;
