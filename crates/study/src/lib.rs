@@ -28,6 +28,7 @@ mod observe;
 mod ours;
 mod page;
 mod petrovic;
+mod plan;
 mod population;
 mod proxy;
 mod runner;

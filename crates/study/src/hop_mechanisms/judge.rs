@@ -1,15 +1,42 @@
 //! Rows of the experiments, judged as their text and their closed forms have it.
 
-use super::Seen;
-use super::cases::{CLEAN_HOPS, KEYS_HOPS, SECONDS, SHARED_MBIT, SLOW_MBIT};
+use super::{Seen, overhearing, radio};
 use crate::cells::{Aim, Head, joined, judge};
 use crate::document::Row;
+use crate::experiments::Judge;
+use crate::plan::About;
 use serde_json::{Value, json};
 use wavelane_run::Verdict;
 use wavelane_run::figures::FlowFigures;
 
-/// Seconds from which on flows have settled.
+/// Seconds that flows without a size run, and from which on they have settled.
+const SECONDS: f64 = 25.0;
 const SETTLED_S: f64 = 10.0;
+/// The shared link of the forked topology, and the slow branch, in Mbit/s.
+const SHARED_MBIT: f64 = 10.0;
+const SLOW_MBIT: f64 = 1.0;
+/// Hops that the micro-blocks cross.
+const KEYS_HOPS: f64 = 2.0;
+/// Hops of the clean chain.
+const CLEAN_HOPS: u32 = 4;
+
+/// The judge of that word in the plan.
+pub(super) fn of(word: &str, about: About) -> Judge<Option<Seen>> {
+    let rows: fn(&About, &[Option<Seen>]) -> Vec<Row> = match word {
+        "backpressure" => backpressure,
+        "transmissions" => transmissions,
+        "without-vtx" => without_vtx,
+        "keys" => keys,
+        "clean" => clean,
+        "sealed" => sealed,
+        "corrupted" => corrupted,
+        "hidden" => radio::hidden,
+        "keys-by-radio" => radio::keys,
+        "overheard" => overhearing::overheard,
+        other => panic!("no judge is called {other}"),
+    };
+    Box::new(move |found| rows(&about, found))
+}
 
 fn head(id: &'static str, case: &[(&str, Value)]) -> Head {
     Head::sim(id, case, "wavelane")
@@ -36,10 +63,11 @@ pub(super) fn rows_of(
 }
 
 /// S2-E8: the shared link's goodput over that of one flow alone there.
-pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> {
+fn backpressure(about: &About, found: &[Option<Seen>]) -> Vec<Row> {
+    let limits = about.words("limits");
     let of = |kind: &str| head("S2-E8", &[("backpressure", json!(kind))]);
     rows_of(found, &of("off"), "of_one_clean_flow", |seen| {
-        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
+        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS);
         let alone = goodput(seen[0]);
         let shares: Vec<Vec<f64>> =
             seen[1..].iter().map(|seen| joined(&goodput(seen), &alone, |both, one| both / one)).collect();
@@ -47,8 +75,8 @@ pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> 
         for (kind, share) in limits.iter().zip(&shares) {
             let row = of(kind).row("of_one_clean_flow", "ratio", share);
             // Half of the shared link, and what the slow one carries of the other half.
-            let bound = 0.5 + f64::from(SLOW_MBIT) / f64::from(SHARED_MBIT);
-            rows.push(match *kind {
+            let bound = 0.5 + SLOW_MBIT / SHARED_MBIT;
+            rows.push(match kind.as_str() {
                 "off" => row.near(bound, 0.05).published_as(0.6),
                 _ => row.judged(Aim::AtLeast(0.95)).published_as(1.0).bound_by(1.0),
             });
@@ -62,7 +90,8 @@ pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> 
 }
 
 /// S2-E9: crossings of hops per byte that arrives.
-pub(super) fn transmissions(hops: u32, tenths: u32, found: &[Option<Seen>]) -> Vec<Row> {
+fn transmissions(about: &About, found: &[Option<Seen>]) -> Vec<Row> {
+    let (hops, tenths) = (about.whole("hops"), about.whole("tenths"));
     let (h, q) = (f64::from(hops), f64::from(tenths) / 10.0);
     let head = head("S2-E9", &[("hops", json!(hops)), ("q", json!(q))]);
     rows_of(found, &head, "transmissions", |seen| {
@@ -78,7 +107,7 @@ pub(super) fn transmissions(hops: u32, tenths: u32, found: &[Option<Seen>]) -> V
 }
 
 /// Without it a lost block never arrives.
-pub(super) fn without_vtx(found: &[Option<Seen>]) -> Vec<Row> {
+fn without_vtx(_: &About, found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("S2-E12", &[("mechanism", json!("vtx")), ("hops", json!(4)), ("q", json!(0.2))]);
     rows_of(found, &head, "completed", |seen| {
         let done = seen[0].figure("file", |f| Some(f64::from(u8::from(f.completed))));
@@ -91,7 +120,8 @@ pub(super) fn without_vtx(found: &[Option<Seen>]) -> Vec<Row> {
 }
 
 /// S2-E11: the delay of keys beside bulk.
-pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
+fn keys(about: &About, found: &[Option<Seen>]) -> Vec<Row> {
+    let crowd = about.whole("crowd");
     let case = |on: &str| head("S2-E11", &[("bulk flows", json!(crowd)), ("micro-blocks", json!(on))]);
     rows_of(found, &case("on"), "rtt_p50_ms", |seen| {
         let rtt = |seen: &Seen| seen.figure("keys", |f| f.rtt_p50_ms);
@@ -104,7 +134,7 @@ pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
         }
         // 10 ms a hop: half of an echo is one way.
         let half: Vec<f64> = on.iter().map(|rtt| rtt / 2.0).collect();
-        let one_way = case("on").row("one_way_p50_ms", "ms", &half).judged(Aim::AtMost(10.0 * f64::from(KEYS_HOPS)));
+        let one_way = case("on").row("one_way_p50_ms", "ms", &half).judged(Aim::AtMost(10.0 * KEYS_HOPS));
         let worth = joined(&off, &on, |off, on| off / on);
         let claim = head("S2-E12", &[("mechanism", json!("micro-blocks")), ("bulk flows", json!(crowd))]);
         let gain = claim.row("delay_without_over_with", "ratio", &worth).judged(Aim::Above(1.0));
@@ -114,20 +144,20 @@ pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
 }
 
 /// Relays cost nothing on a clean path.
-pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
+fn clean(_: &About, found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("chain", &[("hops", json!(CLEAN_HOPS))]);
     rows_of(found, &head, "of_one_hop", |seen| {
-        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
+        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |chain, one| chain / one);
         vec![head.row("of_one_hop", "ratio", &share).between(0.99, 1.01).bound_by(1.0)]
     })
 }
 
 /// Seals on a clean chain cost their bytes.
-pub(super) fn sealed(found: &[Option<Seen>]) -> Vec<Row> {
+fn sealed(_: &About, found: &[Option<Seen>]) -> Vec<Row> {
     let head = head("sealed", &[("hops", json!(CLEAN_HOPS))]);
     rows_of(found, &head, "of_unsealed", |seen| {
-        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
+        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |sealed, plain| sealed / plain);
         let mut row = head.row("of_unsealed", "ratio", &share).judged(Aim::AtLeast(0.99));
         // docs/protocol/parcels.md: a full parcel.
@@ -137,7 +167,7 @@ pub(super) fn sealed(found: &[Option<Seen>]) -> Vec<Row> {
 }
 
 /// What relays change does not arrive; without seals it does.
-pub(super) fn corrupted(found: &[Option<Seen>]) -> Vec<Row> {
+fn corrupted(_: &About, found: &[Option<Seen>]) -> Vec<Row> {
     let of = |sealed: bool| head("sealed", &[("corruption", json!(0.002)), ("sealed", json!(sealed))]);
     rows_of(found, &of(true), "intact", |seen| {
         let rows = seen.iter().zip([false, true]).map(|(seen, sealed)| {

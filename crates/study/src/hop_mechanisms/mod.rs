@@ -1,9 +1,8 @@
 //! Hop's mechanisms over several hops, each in the scenario that it was made for, with it and without it.
 //!
 //! The scenarios are those of the block-switching work of 2009 (`S2-...`), in the simulator, on cables and in radio cells, and some between
-//! kernels.
+//! kernels: `plan.toml` has them, and here is what makes rows of them.
 
-mod cases;
 mod judge;
 mod overhearing;
 mod radio;
@@ -11,6 +10,7 @@ mod radio;
 use crate::cells;
 use crate::document::{Edition, StudyDocument};
 use crate::experiments::{self, Experiment, LAB};
+use crate::plan;
 use crate::{Setup, StudyError};
 use std::path::Path;
 use wavelane_run::{CaptureExtent, RunDocument, Series, StackResult};
@@ -79,12 +79,19 @@ impl Seen {
     }
 }
 
+/// The experiments of an edition.
+fn tasks(edition: Edition) -> Vec<Task> {
+    let task = |planned: plan::Planned| {
+        let part = PARTS.into_iter().find(|part| *part == planned.part).expect("a part of the study");
+        let judge = judge::of(&planned.judge, planned.about);
+        Task { part, seeds: seeds(edition, part == LAB), runs: planned.runs, judge }
+    };
+    plan::read(include_str!("plan.toml"), edition).into_iter().map(task).collect()
+}
+
 /// Runs the edition's experiments on all processors and judges them.
 pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
-    let Setup { options, .. } = *setup;
-    let all = cases::all(options.edition).into_iter().chain(cases::lab());
-    let all = all.map(|task| Task { seeds: seeds(options.edition, task.part == LAB), ..task });
-    experiments::run(ID, CaptureExtent::Headers, all, seen, setup)
+    experiments::run(ID, CaptureExtent::Headers, tasks(setup.options.edition).into_iter(), seen, setup)
 }
 
 fn seeds(edition: Edition, lab: bool) -> u32 {

@@ -8,7 +8,7 @@ use wavelane_run::Verdict;
 fn editions_hold_every_experiment() {
     for edition in [Edition::Quick, Edition::Full] {
         let (mut names, mut ids) = (Vec::new(), Vec::new());
-        for task in cases::all(edition).into_iter().chain(cases::lab()) {
+        for task in tasks(edition) {
             assert!(PARTS.contains(&task.part));
             for (name, text) in &task.runs {
                 let scenario = wavelane_scenario::Scenario::parse(text, Path::new(".")).expect(text);
