@@ -43,8 +43,20 @@ impl Withholding {
 /// The medium that lanes share: a radio cell, or a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Place {
-    Cell(u16),
+    /// A cell, and whether its stations send aggregates.
+    Cell(u16, bool),
     Port(u16),
+}
+
+impl Place {
+    fn of(peers: &Neighbours, peer: PeerId) -> Self {
+        let LaneConfig { port, carrier, .. } = peers.peer(peer).lanes[0];
+        carrier.radio.map_or(Self::Port(port.0), |radio| Self::Cell(radio.cell, radio.acks == LinkAcks::Each))
+    }
+    /// Whether turns share the medium's time, and not octets: in cells with aggregates, whose stations may have any rate.
+    fn shares_time(self) -> bool {
+        matches!(self, Self::Cell(_, true))
+    }
 }
 
 /// A block that is being received.
@@ -123,21 +135,10 @@ pub(super) fn withholds(config: &Config, peer: &PeerConfig) -> bool {
     config.withhold.is_some_and(|of| of.everywhere || peer.lanes.first().is_some_and(LaneConfig::is_radio))
 }
 
-fn place_of(peers: &Neighbours, peer: PeerId) -> Place {
-    let LaneConfig { port, carrier, .. } = peers.peer(peer).lanes[0];
-    carrier.radio.map_or(Place::Port(port.0), |radio| Place::Cell(radio.cell))
-}
-
-/// Whether turns share the medium's time, and not octets: in cells with aggregates, whose stations may have any rate.
-fn shares_time(peers: &Neighbours, peer: PeerId) -> bool {
-    let radio = peers.peer(peer).lanes[0].carrier.radio;
-    radio.is_some_and(|radio| radio.acks == LinkAcks::Each)
-}
-
 impl Grants {
     /// A neighbour has bytes that wait for a grant.
     pub(super) fn note_asking(&mut self, peers: &mut Neighbours, now: Instant, side: Side) {
-        let place = place_of(peers, side.0);
+        let place = Place::of(peers, side.0);
         let gate = self.gates.entry(place).or_default();
         let rounds = peers.config().rounds;
         match gate.askers.note(now, side.0, gate.turns.is_empty()) {
@@ -166,14 +167,14 @@ impl Grants {
 
     /// The granted bytes have arrived.
     pub(super) fn end_turn(&mut self, peers: &mut Neighbours, now: Instant, side: Side) {
-        let place = place_of(peers, side.0);
+        let place = Place::of(peers, side.0);
         let received = peers.blocks(side.0).received(side.1);
         let Some(gate) = self.gates.get_mut(&place) else { return };
         let turn = gate.turns.iter().find(|turn| turn.side == side);
         let (octets, took) =
             turn.map_or((0, Span::ZERO), |turn| (received.saturating_sub(turn.from), now.since(turn.since)));
         gate.end_turns(now, |turn| turn.side == side);
-        if shares_time(peers, side.0) && took > Span::ZERO {
+        if place.shares_time() && took > Span::ZERO {
             peers.blocks(side.0).note_turn(octets, took);
         }
         if !peers.blocks(side.0).goes_on(side.1) {
@@ -190,11 +191,11 @@ impl Grants {
     fn listen(&mut self, peers: &mut Neighbours, now: Instant, place: Place, served: PeerId, patience: Span) {
         let Some(gate) = self.gates.get(&place) else { return };
         let others_wait = gate.waiting.has_others(served);
-        let one_by_one = matches!(place, Place::Cell(_)) && gate.turns.is_empty();
+        let one_by_one = matches!(place, Place::Cell(..)) && gate.turns.is_empty();
         let (may_ask, asked) = (if one_by_one { gate.pauses.may_ask() } else { !others_wait }, gate.asked.clone());
         let receives = gate.turns.iter().map(|turn| turn.side.0);
         let held: BTreeSet<PeerId> = gate.waiting.peers().chain(receives).chain([served]).collect();
-        let here = peers.ids().filter(|peer| may_ask && place_of(peers, *peer) == place);
+        let here = peers.ids().filter(|peer| may_ask && Place::of(peers, *peer) == place);
         let mut rest: Vec<PeerId> = here.filter(|peer| !held.contains(peer)).collect();
         rest.sort_by_cached_key(|peer| asked.iter().position(|of| of == peer));
         let mut pause = Pause::new(now, held, patience);
@@ -233,7 +234,7 @@ impl Grants {
         if self.gates.is_empty() {
             return;
         }
-        let place = place_of(peers, peer);
+        let place = Place::of(peers, peer);
         if let Some(gate) = self.gates.get_mut(&place) {
             gate.pauses.heard(now, peer);
         }
@@ -244,7 +245,7 @@ impl Grants {
         if !peers.take_answered(peer) {
             return;
         }
-        let place = place_of(peers, peer);
+        let place = Place::of(peers, peer);
         if self.gates.get_mut(&place).is_some_and(|gate| gate.pauses.is_answer(peer)) {
             self.ask_next(peers, now, place);
             peers.touch(peer);
@@ -253,7 +254,7 @@ impl Grants {
 
     /// A peer has opened a flow.
     pub(super) fn note_opening(&mut self, peers: &Neighbours, peer: PeerId) {
-        let place = place_of(peers, peer);
+        let place = Place::of(peers, peer);
         if let Some(gate) = self.gates.get_mut(&place) {
             gate.pauses.opened(peer);
         }
@@ -261,7 +262,7 @@ impl Grants {
 
     /// A flow is over.
     pub(super) fn stop_asking(&mut self, peers: &Neighbours, now: Instant, side: Side) {
-        let place = place_of(peers, side.0);
+        let place = Place::of(peers, side.0);
         if let Some(gate) = self.gates.get_mut(&place) {
             gate.leave(now, side);
         }
@@ -326,12 +327,13 @@ impl Grants {
     /// Ends unused turns.
     pub(super) fn look_at_turns(&mut self, peers: &mut Neighbours, now: Instant) {
         let mut gates = core::mem::take(&mut self.gates);
-        for turn in gates.values_mut().flat_map(|gate| &mut gate.turns).filter(|turn| turn.look_at <= now) {
+        let turns =
+            gates.iter_mut().flat_map(|(place, gate)| gate.turns.iter_mut().map(|turn| (place.shares_time(), turn)));
+        for (shares_time, turn) in turns.filter(|(_, turn)| turn.look_at <= now) {
             let received = peers.blocks(turn.side.0).received(turn.side.1);
-            let longest = if shares_time(peers, turn.side.0) { LONGEST_BESIDE } else { LONGEST };
-            if received > turn.received && now.since(turn.since) < longest {
+            if received > turn.received && now.since(turn.since) < if shares_time { LONGEST_BESIDE } else { LONGEST } {
                 (turn.received, turn.look_at) = (received, now + SILENT);
-            } else if shares_time(peers, turn.side.0) {
+            } else if shares_time {
                 peers.blocks(turn.side.0).note_turn(received.saturating_sub(turn.from), now.since(turn.since));
             }
         }
