@@ -153,8 +153,17 @@ fn data_goes_on_by_the_other_lane_when_radio_or_modem_dies() {
     // What was on the way has come by then.
     const UNDER_WAY_S: f64 = 0.06;
     let dead = ", outages = [{ at = \"12 s\", for = \"600 s\" }]";
-    for (size, [radio, modem]) in [("2.9 MB", [dead, ""]), ("4 MB", ["", dead])] {
-        for choice in ["bond", "pinned+fallback", "delivery-1998"] {
+    let [radio_first, modem_first] = ["\"air\", \"line\"", "\"line\", \"air\""];
+    for (size, [radio, modem], lanes) in [
+        ("2.9 MB", [dead, ""], radio_first),
+        ("4 MB", ["", dead], radio_first),
+        // Acknowledgements leave by the modem, at a round trip longer than the time between its requests for an answer.
+        ("4 MB", ["", dead], modem_first),
+    ] {
+        // The rule of 1998 judges by the fates of what was sent, of which a dead first lane with a long round trip tells too few.
+        let choices =
+            ["bond", "pinned+fallback", "delivery-1998"].into_iter().take(if lanes == modem_first { 2 } else { 3 });
+        for choice in choices {
             let text = format!(
                 "title = \"t\"\nseed = 1\nduration = \"200 s\"\nstacks = [\"wavelane\"]\n[nodes]\nc = \"endpoint\"\na = \"gateway\"\nb = \"gateway\"\n\
                  s = \"endpoint\"\n[channels.lan]\npreset = \"ethernet\"\nbetween = [\"c\", \"a\"]\n[channels.wan]\npreset = \"ethernet\"\n\
@@ -162,7 +171,7 @@ fn data_goes_on_by_the_other_lane_when_radio_or_modem_dies() {
                  forward = {{ rate = \"2 Mbit/s\", delay = \"5 ms\", queue = \"50 packets\"{radio} }}\nreverse = \"same\"\n\
                  [channels.line]\nkind = \"serial\"\nbetween = [\"a\", \"b\"]\nmtu = \"576 B\"\n\
                  forward = {{ rate = \"33600 bit/s\", modem = {{}}{modem} }}\nreverse = \"same\"\n\
-                 [links.pair]\nlanes = [\"air\", \"line\"]\nchoice = \"{choice}\"\nstart-rates = {{ line = \"27 kbit/s\" }}\n\
+                 [links.pair]\nlanes = [{lanes}]\nchoice = \"{choice}\"\nstart-rates = {{ line = \"27 kbit/s\" }}\n\
                  [flows.page]\napp = \"download\"\nfrom = \"c\"\nto = \"s\"\nsize = \"{size}\"\n"
             );
             let raw = run(&text);
