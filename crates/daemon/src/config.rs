@@ -1,6 +1,6 @@
 //! The daemon's configuration file: TOML, unknown keys are errors, units are text.
 //!
-//! From text to model, without a look at the machine: what a file's meaning needs of it is handed in ([`Surroundings`]), so `check` says the
+//! From text to model, without a look at the machine: what a file's meaning needs of it is handed in (`Surroundings`), so `check` says the
 //! same everywhere. This is the ground floor: nothing else of this crate is used here but keys.
 
 pub(crate) mod addresses;
