@@ -104,7 +104,7 @@ pub struct ProxyConfig {
     pub towards: Vec<(IpPrefix, wavelane_tcp::Config)>,
     /// What waits between the two halves of connections.
     pub pair: PairConfig,
-    /// Outages of its channels, in order: from when on and until when. It is told of each [`GAP_AHEAD`] before.
+    /// Outages of its channels, in order: from when on and until when. It is told of each `GAP_AHEAD` before.
     pub gaps: Vec<(Instant, Instant)>,
 }
 
