@@ -9,11 +9,12 @@ use std::io;
 use std::path::Path;
 
 /// Capabilities below 32 (linux/capability.h) over the namespaces made here that the programs started in them get: ports below 1024, devices
-/// and routes, raw sockets, and entering a namespace by its path.
-const PASSED_ON: [u8; 5] = [NET_BIND_SERVICE, caps::NET_ADMIN, caps::NET_RAW, SYS_PTRACE, SYS_ADMIN];
+/// and routes, raw sockets, entering a namespace by its path, and the clock of a time namespace.
+const PASSED_ON: [u8; 6] = [NET_BIND_SERVICE, caps::NET_ADMIN, caps::NET_RAW, SYS_PTRACE, SYS_ADMIN, SYS_TIME];
 const NET_BIND_SERVICE: u8 = 10;
 const SYS_PTRACE: u8 = 19;
 const SYS_ADMIN: u8 = 21;
+const SYS_TIME: u8 = 25;
 const HOSTS: &str = "/etc/hosts";
 
 /// Enters a user namespace in which this process keeps its user and group, with every capability over the namespaces it makes afterwards and

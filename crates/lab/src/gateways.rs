@@ -13,7 +13,7 @@ use crate::topology::{self, Link};
 use crate::world::World;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use wavelane_base::Span;
 use wavelane_host::netns::Netns;
@@ -174,10 +174,11 @@ impl Gateways {
         }
         let known = Known { scenario, plan: &world.plan, links: &links, keys: &keys };
         let mut skewed = vec![false; scenario.nodes.len()];
+        let apart = clocks_can_differ();
         for link in &links {
             // Neighbours' clocks differ.
             if !started.has(&scenario.nodes[link.ends[1]].name) {
-                skewed[link.ends[1]] = !skewed[link.ends[0]];
+                skewed[link.ends[1]] = apart && !skewed[link.ends[0]];
             }
             for n in link.ends {
                 if !started.has(&scenario.nodes[n].name) {
@@ -406,6 +407,24 @@ fn put_lanes(config: &Path, lanes: &str) -> Result<(), LabError> {
     std::fs::write(config, kept).map_err(cannot())
 }
 
+/// Begins a command line that runs what follows with its clock ahead.
+fn ahead() -> Command {
+    let mut command = tools::command("unshare");
+    command.args(["--time", "--boottime", AHEAD_S, "--"]);
+    command
+}
+
+/// Whether there are time namespaces here, and we may make one.
+fn clocks_can_differ() -> bool {
+    ahead()
+        .arg("true")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
 fn launch(
     ns: &Netns,
     (name, skewed): (&str, bool),
@@ -414,12 +433,9 @@ fn launch(
     log: PathBuf,
 ) -> Result<Program, LabError> {
     let daemon = daemon().ok_or_else(|| missing("wavelaned"))?;
-    let mut command = match tools::find("unshare").filter(|_| skewed) {
-        Some(unshare) => tools::command(unshare),
-        None => tools::command(&daemon),
-    };
+    let mut command = if skewed { ahead() } else { tools::command(&daemon) };
     if skewed {
-        command.args(["--time", "--boottime", AHEAD_S, "--"]).arg(daemon);
+        command.arg(daemon);
     }
     command.arg("--config").arg(config);
     if let Some(path) = key_log {
