@@ -31,14 +31,15 @@ const E16_FROM_MS: u64 = 500;
 const SLACK_S: f64 = 0.2;
 
 /// A mobile that sends is told to stop ahead of a gap, and to go on by one acknowledgement or by three more. With a window of 64 kB over
-/// 0.2 s it has that in flight all the time; after longer than its timeout, of a second, it starts over as any idle sender (RFC 5681).
+/// 0.25 s, twice in each interval that is counted, it has that in flight all the time; after longer than its timeout, of a second, it starts
+/// over as any idle sender (RFC 5681).
 const FREEZE_STACKS: [&str; 2] = ["tcp-2001+split", "tcp-bbr+split"];
 const GAPS_MS: [u64; 2] = [400, 4_000];
 const WAYS: [&str; 2] = ["one", "three"];
 
 fn frozen(gap_ms: u64, way: &str) -> Path {
     let air = format!(
-        "kind = \"cable\"\nforward = {{ rate = \"20 Mbit/s\", delay = \"100 ms\", queue = \"1 MB\", outages = [{{ at = \"5 s\", for = \"{gap_ms} ms\" }}] }}\nreverse = \"same\""
+        "kind = \"cable\"\nforward = {{ rate = \"20 Mbit/s\", delay = \"125 ms\", queue = \"1 MB\", outages = [{{ at = \"5 s\", for = \"{gap_ms} ms\" }}] }}\nreverse = \"same\""
     );
     let knobs = format!("sides = [{{ nodes = [\"mobile1\"], freeze = \"{way}\" }}]");
     let seconds = u32::try_from(FROM_S as u64 + gap_ms / 1_000 + 3).unwrap_or(u32::MAX);
