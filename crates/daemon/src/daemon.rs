@@ -51,7 +51,7 @@ use crate::system::kernel::Kernel;
 use crate::system::part::Part;
 use crate::system::routes::Routes;
 use crate::system::rules;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -186,6 +186,10 @@ impl Daemon {
         }
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
+        // A proxy's word of a gap, said to all of our processes, ends none.
+        for signal in [SIGUSR1, SIGUSR2] {
+            signal_hook::flag::register(signal, std::sync::Arc::default()).map_err(system("a signal handler"))?;
+        }
         let (key_log, capture) = (arguments.key_log.as_deref(), arguments.line_capture.as_deref());
         let appended: Vec<&Path> = key_log.into_iter().chain(capture).collect();
         let opened = start::open(&config, &appended)?;

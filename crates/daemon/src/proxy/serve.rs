@@ -58,10 +58,10 @@ impl<B: Body> Proxy<B> {
                 }
                 self.dispatch(r);
             }
-            B::look(&mut self);
             if self.gap_until.is_some_and(|until| until <= self.now) {
                 self.note_gap(false);
             }
+            B::look(&mut self);
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
             }

@@ -19,7 +19,7 @@ use config::{How, Interface, Pace};
 use path::{Lead, QueueInPath};
 use qdisc::Qdisc;
 use reflector::Reflector;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
@@ -307,9 +307,10 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
         let end = signal_end.try_clone().map_err(system("a descriptor"))?;
         signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
     }
-    // A terminal that goes away is no reason to end; there is nothing to read again.
-    let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, ignored).map_err(system("a signal handler"))?;
+    // A terminal that goes away is no reason to end, nor a proxy's word of a gap; there is nothing to read again.
+    for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+        signal_hook::flag::register(signal, std::sync::Arc::default()).map_err(system("a signal handler"))?;
+    }
     if !wavelane_host::is_root() {
         caps::pass_on(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("passing on capabilities"))?;
     }

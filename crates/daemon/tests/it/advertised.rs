@@ -112,7 +112,7 @@ fn a_gateway_advertises_nothing_and_forwards_nothing_unlisted() {
     world.sh(&world.server, "ip addr add 10.99.0.1/32 dev lo; ip addr add fd00:99::1/128 dev lo");
     world.sh(&world.b, "ip route add 10.99.0.0/16 via 10.3.0.2; ip route add fd00:99::/64 via fd00:3::2");
     // It is there: the far gateway itself reaches it.
-    assert_eq!(received(&ping(&world, &world.b, "-c 1 -W 5 10.99.0.1")), 1);
+    assert_eq!(received(&ping(&world, &world.b, "-c 1 -W 30 10.99.0.1")), 1);
     world.sh(&world.a, "ip route add 10.99.0.0/16 via 10.2.0.2; ip route add fd00:99::/64 via fd00:2::2");
     let watched = [(&world.client, &world.a, 1), (&world.server, &world.b, 3)];
     let watches = watched.map(|(ns, ..)| Watch::new(ns));
@@ -124,13 +124,13 @@ fn a_gateway_advertises_nothing_and_forwards_nothing_unlisted() {
     b.wait_log("peer 'a' is up");
     only_the_lane(&world, 0);
 
-    let one = |target: &str| received(&ping(&world, &world.client, &format!("-c 1 -W 2 {target}")));
+    let one = |target: &str, wait_s| received(&ping(&world, &world.client, &format!("-c 1 -W {wait_s} {target}")));
     for target in ["10.3.0.2", "fd00:3::2"] {
-        assert_eq!(one(target), 1, "{target} is served");
+        assert_eq!(one(target, 30), 1, "{target} is served");
     }
     transfer_during(&world, 20_000, || {});
     for target in ["10.99.0.1", "fd00:99::1"] {
-        assert_eq!(one(target), 0, "{target} is not");
+        assert_eq!(one(target, 2), 0, "{target} is not");
     }
     for target in ["10.99.0.1:7", "[fd00:99::1]:7"] {
         assert!(world.connect(&world.client, target).is_err(), "{target}");

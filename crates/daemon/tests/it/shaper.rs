@@ -224,15 +224,15 @@ fn what_other_programs_take_away_is_shaped_again() {
     wait_for("the discipline again", set);
     assert_eq!(daemon.stop(), Some(0));
     let mut daemon = home.start("rate = \"5 Mbit/s\"\nhow = \"path\"");
-    let rules = || in_a("iptables -t mangle -S; ip6tables -t mangle -S");
+    let rules = || in_a("iptables -w -t mangle -S; ip6tables -w -t mangle -S");
     let whole = rules();
     assert_eq!(whole.matches("-j WAVELANE_SHAPER").count(), 2, "{whole}");
     for damage in [
         "nft flush ruleset",
-        "iptables -t mangle -F POSTROUTING",
+        "iptables -w -t mangle -F POSTROUTING",
         "ip6tables -t mangle -F WAVELANE_SHAPER",
         // The second may come too late: then the chain is in use again.
-        "iptables -t mangle -F; iptables -t mangle -X || true",
+        "iptables -w -t mangle -F; iptables -w -t mangle -X || true",
     ] {
         in_a(damage);
         wait_for(damage, || rules() == whole);

@@ -183,7 +183,7 @@ fn a_full_line_costs_little_of_a_core() {
     let start = |name: &str, end: usize| world.spawn(name, &with_lanes(&world, name, &table(&cable.ports[end], "")));
     let (a, _b) = (start("a", 0), start("b", 1));
     a.wait_log("peer 'b' is up");
-    transfer_during(&world, 60_000, || {
+    transfer_during(&world, 120_000, || {
         wait_for("the line to be filled", || cable.carried().iter().all(|octets| *octets > 12_000));
         let (before, from, spent) = (cable.carried(), now(), processor_s(&a));
         // real time: 2 s, in which the line takes 23,040 octets each way
