@@ -71,6 +71,8 @@ pub struct LaneSender<R> {
     rests: Option<Span>,
     /// The second probe waits no longer after the first than the first waited.
     probes_eagerly: bool,
+    /// There are other lanes, so that it must come out if this one is dead.
+    beside_others: bool,
     last_probe: Instant,
     silent_packets: u32,
     /// Packets nearly as large as the confirmed MTU were sent: searching for a larger MTU pays off.
@@ -122,6 +124,7 @@ impl<R> LaneSender<R> {
             probe_interval: probes::PROBE_INTERVAL_MAX,
             rests: None,
             probes_eagerly: false,
+            beside_others: false,
             last_probe: now,
             silent_packets: 0,
             sends_large: false,

@@ -12,6 +12,8 @@ const PROBE_SHARE: u64 = 8;
 const PROBE_OCTETS: u64 = 100;
 /// ... but are no further apart than this.
 const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
+/// Beside other lanes, the most times that packets sent later put the first tail probe off.
+const PUT_OFF_MAX: u64 = 4;
 /// The interval on an idle lane.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
 /// On a slow lane, while some packets stand in the queue behind the one that was acknowledged, the next ack follows within the time of this
@@ -47,7 +49,7 @@ impl<R> LaneSender<R> {
     /// Whether the second tail probe follows the first without backoff: other lanes take over the data as soon as this lane is known to
     /// have failed. That may make one due at once.
     pub fn probe_eagerly(&mut self, now: Instant, eagerly: bool) {
-        self.probes_eagerly = eagerly;
+        (self.probes_eagerly, self.beside_others) = (eagerly, true);
         self.probe_due |= self.probe_time().is_some_and(|at| at <= now);
     }
 
@@ -110,6 +112,11 @@ impl<R> LaneSender<R> {
             0 if self.probes_eagerly => {
                 let first = self.stall.map_or(first, |stall| stall.min(first));
                 return Some(self.waiting_since.map_or(newest, |since| since.min(newest)) + first);
+            }
+            // What a lane that is dead goes on to send, its own requests for an answer among it, puts the probe off, but not for ever.
+            0 if self.beside_others => {
+                let latest = self.waiting_since.map_or(newest, |since| since + first.times(PUT_OFF_MAX));
+                return Some(newest.min(latest) + first);
             }
             0 => return Some(newest + first),
             n => {

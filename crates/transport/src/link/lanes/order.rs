@@ -96,9 +96,7 @@ impl<L> Lanes<L> {
         });
         self.set_apart(unmetered, in_use);
         // Last, for a lane that no longer rests may have a probe due.
-        // Nor may what a first lane sends in the meantime, its own requests among it, put off the probe that shows that it is dead.
-        let eagerly = bond || self.choice == Choice::PinnedFallback;
-        self.all.iter_mut().for_each(|lane| lane.sender.probe_eagerly(now, eagerly));
+        self.all.iter_mut().for_each(|lane| lane.sender.probe_eagerly(now, bond));
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // If another lane still works, an answer there proves that the neighbour is up.
             let first = self.first();
