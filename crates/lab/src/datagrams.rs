@@ -45,7 +45,9 @@ pub(crate) struct Datagrams {
     other: Option<SocketAddr>,
     /// When the caller was heard last; `None` at the end of the program called.
     heard: Option<Instant>,
-    /// Whether something came back for this caller: it is one of the two programs.
+    /// Whether something came back while this one was the caller.
+    came_back: bool,
+    /// Whether this caller spoke after that: it is one of the two programs. What comes back may be said unasked.
     answered: bool,
     unserved: Arc<Mutex<Unserved>>,
 }
@@ -55,7 +57,7 @@ impl Datagrams {
     fn near(listen: SocketAddr) -> io::Result<Self> {
         let socket = SingleUdp::bind(listen)?;
         let (here, unserved) = (socket.local()?, Arc::default());
-        Ok(Self { socket, here, other: None, heard: Some(Instant::ZERO), answered: false, unserved })
+        Ok(Self { socket, here, other: None, heard: Some(Instant::ZERO), came_back: false, answered: false, unserved })
     }
 
     /// The end that calls `to`.
@@ -64,11 +66,11 @@ impl Datagrams {
         let socket = SingleUdp::bind((any, 0).into())?;
         socket.connect(to)?;
         let (here, unserved) = (socket.local()?, Arc::default());
-        Ok(Self { socket, here, other: Some(to), heard: None, answered: false, unserved })
+        Ok(Self { socket, here, other: Some(to), heard: None, came_back: false, answered: false, unserved })
     }
 
-    /// Whether a datagram of `from` belongs to the two programs between which the channel stands. The caller is whoever called last until it is
-    /// answered, and from then on that one until it is silent.
+    /// Whether a datagram of `from` belongs to the two programs between which the channel stands. The caller is whoever called last until it
+    /// speaks after an answer, and from then on that one until it is silent.
     fn serves(&mut self, now: Instant, from: SocketAddr) -> bool {
         let Some(heard) = &mut self.heard else { return true };
         let kept = match self.other.filter(|caller| self.answered && *caller != from) {
@@ -79,7 +81,8 @@ impl Datagrams {
         if kept > Span::ZERO && now.since(*heard) <= kept {
             return false;
         }
-        self.answered &= kept == Span::ZERO;
+        self.came_back &= self.other == Some(from);
+        self.answered = self.came_back;
         (self.other, *heard) = (Some(from), now);
         true
     }
@@ -129,7 +132,7 @@ impl Datagrams {
     /// Hands on the datagram in a packet that crossed, with the TOS octet that the packet has then.
     pub(crate) fn write(&mut self, packet: &[u8]) -> io::Result<()> {
         let other = self.other.ok_or(ErrorKind::WouldBlock)?;
-        self.answered = true;
+        self.came_back = true;
         match self.socket.send(&packet[AROUND..], other, packet[1]) {
             Err(e) if !is_icmp(&e) => Err(e),
             _ => Ok(()),
@@ -261,6 +264,9 @@ mod tests {
         let [stray, caller, again, other] = ["127.0.0.1:9", "127.0.0.2:9", "127.0.0.2:10", "127.0.0.3:10"].map(at);
         assert!(end.serves(now, stray) && end.serves(now, again) && end.serves(now, caller), "nobody was answered");
         end.write(&[0; AROUND]).unwrap();
+        assert!(end.serves(now, stray) && end.serves(now, caller), "what is said unasked answers no stray datagram");
+        end.write(&[0; AROUND]).unwrap();
+        assert!(end.serves(now, caller), "it speaks after an answer");
         for (silence, from) in [(PORT_KEPT, again), (CALLER_KEPT, other), (PORT_KEPT, stray)] {
             assert!(!end.serves(now + silence, from), "{from}");
         }
@@ -268,6 +274,7 @@ mod tests {
         assert!(end.serves(now, again), "started again");
         assert!(end.serves(now, caller), "what was not answered took no place");
         end.write(&[0; AROUND]).unwrap();
+        assert!(end.serves(now, caller) && !end.serves(now, other));
         assert!(end.serves(now + CALLER_KEPT + Span::from_nanos(1), other));
         assert_eq!(end.other, Some(other));
     }
