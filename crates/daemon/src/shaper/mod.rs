@@ -211,12 +211,13 @@ impl Shaped {
         if index == self.index && stands {
             return None;
         }
+        let same = index == self.last;
         let trouble = match (index, &self.means) {
+            (Some(_), _) if same && stands => None,
             (None, _) => Some("the interface is gone; once it is back it is shaped again".to_owned()),
             (Some(_), Means::Kernel(qdisc)) => qdisc.again().err().map(|why| format!("it cannot be shaped now: {why}")),
             (Some(_), Means::Path(_)) => None,
         };
-        let was_taken = index == self.last;
         self.index = index.filter(|_| trouble.is_none());
         self.last = self.index.or(self.last);
         if let Some(follower) = &mut self.follower {
@@ -225,7 +226,9 @@ impl Shaped {
         }
         let is_new = trouble.is_none() || trouble != self.trouble;
         self.trouble = trouble;
-        let said = self.trouble.as_deref().unwrap_or(if was_taken {
+        let said = self.trouble.as_deref().unwrap_or(if same && stands {
+            "the interface has its name again, and is shaped"
+        } else if same {
             "another program took its queueing discipline away, and it is set again (`tc qdisc del` does so, and network managers)"
         } else {
             "the interface was made anew, and is shaped again"
@@ -339,6 +342,8 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     // First the rules, so that no packet comes to a queue that is about to close.
     drop(lead);
     drop(shaped);
+    // An interface that was renamed has it still.
+    qdisc::clear();
     log.line(clock.now(), "stopped");
     log.pen().flush();
     ended.map_err(system("waiting for events"))

@@ -185,15 +185,18 @@ fn an_interface_that_comes_back_is_shaped_again() {
     let child = home.world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
     let mut daemon = Daemon { child, log, control, own_folder: None };
     daemon.wait_log("line0: shaped by tbf");
-    home.world.sh(&home.world.a, "ip link del line0");
+    home.world.sh(&home.world.a, "ip link set line0 down; ip link set line0 name line3");
     daemon.wait_log("line0: the interface is gone");
+    home.world.sh(&home.world.a, "ip link set line3 name line0");
+    daemon.wait_log("line0: the interface has its name again, and is shaped");
+    home.world.sh(&home.world.a, "ip link del line0");
     home.world.sh(&home.world.a, up);
     daemon.wait_log("line0: the interface was made anew, and is shaped again");
     let listing = home.world.sh(&home.world.a, "tc qdisc show dev line0");
     assert!(listing.contains("tbf 574c:") && listing.contains("rate 5Mbit"), "{listing}");
     // One on which somebody else set something meanwhile stays as it is.
     // It is set before the interface has that name: the daemon looks once a second, and could be first.
-    let foreign = "ip link del line0 && ip link add line2 type veth peer name line1 && \
+    let foreign = "ip link set line0 down && ip link set line0 name line4 && ip link add line2 type veth peer name line5 && \
                    tc qdisc add dev line2 root handle 1: pfifo && \
                    ip link set line2 name line0 && ip link set line0 up";
     home.world.sh(&home.world.a, foreign);
@@ -201,6 +204,8 @@ fn an_interface_that_comes_back_is_shaped_again() {
     assert!(home.world.sh(&home.world.a, "tc qdisc show dev line0").contains("pfifo 1:"));
     assert_eq!(daemon.stop(), Some(0));
     assert!(home.world.sh(&home.world.a, "tc qdisc show dev line0").contains("pfifo 1:"));
+    let renamed = home.world.sh(&home.world.a, "tc qdisc show dev line4");
+    assert!(!renamed.contains("574c:"), "{renamed}");
 }
 
 /// Network managers take away what they did not set, and firewalls flush.
