@@ -1,6 +1,7 @@
 //! The file that data keys are appended to, when the operator wants to open captures.
 
 use crate::config::Config;
+use crate::load::is_same;
 use crate::start::StartError;
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,11 +18,13 @@ pub(crate) struct KeyLog {
 }
 
 impl KeyLog {
-    /// Keys must not be appended to what the gateway writes otherwise, even if that is not there yet.
-    pub(crate) fn check(path: &Path, config: &Config) -> Result<(), StartError> {
-        config.own_file(path).map_or(Ok(()), |key| {
+    /// Nothing must be appended to what the gateway writes otherwise, even if that is not there yet.
+    pub(crate) fn check(appended: &[&Path], config: &Config) -> Result<(), StartError> {
+        appended.iter().enumerate().try_for_each(|(at, path)| {
+            let twice = || appended[..at].iter().any(|other| is_same(other, path)).then_some("--key-log");
+            let Some(key) = config.own_file(path).or_else(twice) else { return Ok(()) };
             let source = io::Error::other(format!("this gateway has it for something else ({key})"));
-            Err(StartError::KeyLog { path: path.to_owned(), source })
+            Err(StartError::KeyLog { path: path.to_path_buf(), source })
         })
     }
     /// Opens it, readable for its owner alone if it is made here. Keys are appended.
@@ -114,11 +117,14 @@ mod tests {
             ("a.sock", "gateway.control"),
             ("a.key", "a file that it reads"),
         ] {
-            let why = KeyLog::check(&place.join(name), &config).err().map(|why| why.to_string());
+            let why = KeyLog::check(&[&place.join(name)], &config).err().map(|why| why.to_string());
             assert!(why.as_ref().is_some_and(|why| why.contains(cause)), "{name}: {why:?}");
             assert!(name == "a.key" || !place.join(name).exists());
         }
-        assert!(KeyLog::check(&place.join("keys"), &config).is_ok());
+        let [keys, capture, same] = ["keys", "capture", "link/keys"].map(|name| place.join(name));
+        assert!(KeyLog::check(&[&keys, &capture], &config).is_ok());
+        let why = KeyLog::check(&[&keys, &same], &config).unwrap_err().to_string();
+        assert!(why.contains("for something else (--key-log)") && !keys.exists(), "{why}");
         std::fs::remove_dir_all(&place).unwrap();
     }
 }

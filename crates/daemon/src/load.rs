@@ -50,7 +50,7 @@ pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
 }
 
 /// Whether two paths are one file's, also before it is there.
-fn is_same(a: &Path, b: &Path) -> bool {
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
     let place = |path: &Path| {
         let in_folder = || {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

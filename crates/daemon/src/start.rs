@@ -239,7 +239,7 @@ pub(crate) fn lacks_address(error: &io::Error) -> bool {
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<Claim>, appended: &[&Path]) -> Result<Opened, StartError> {
-    appended.iter().try_for_each(|path| KeyLog::check(path, config))?;
+    KeyLog::check(appended, config)?;
     let mark = lock.is_some().then_some(MARK_OWN);
     let mut remarks = Vec::new();
     let listen = match listen(config, mark) {
