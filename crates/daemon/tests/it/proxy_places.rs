@@ -90,6 +90,24 @@ fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
         says(&mut open(&world, &world.client, &format!("{at}:22"))).unwrap();
         assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
     }
+    // So does a VLAN, whose addresses are none of the bridge's.
+    world.sh(
+        &world.client,
+        "ip link add link eth0 name tagged type vlan id 5; ip link set tagged up; ip address add 10.9.0.1/24 dev tagged",
+    );
+    world.sh(
+        &world.b,
+        "ip link add link wan0 name tagged type vlan id 5; ip link set tagged up; ip address add 10.9.0.2/24 dev tagged",
+    );
+    let far = world.b.run(|| std::net::TcpListener::bind("10.9.0.2:7").unwrap()).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((stream, from)) = far.accept() {
+            echo(stream, from);
+        }
+    });
+    let taken = count(&proxy, "connections_taken");
+    says(&mut open(&world, &world.client, "10.9.0.2:7")).unwrap();
+    assert_eq!(count(&proxy, "connections_taken"), taken, "{}", report(&proxy));
     assert_eq!(asks_by_udp(&world.client), Some(1));
     assert_eq!(
         (report(&proxy).placement.as_str(), report(&proxy).hindrances.len()),

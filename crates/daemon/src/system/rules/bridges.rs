@@ -44,7 +44,8 @@ fn steered(config: &Config, devices: &[Device]) -> Vec<(String, Vec<String>)> {
 /// The nft table in which TCP that passes over a bridge turns off to this host, which forwards what it does not take; frames of what is
 /// exempt by network or port stay on the bridge. Like the other it goes with the process, and the bridge is plain again.
 pub(super) fn steering(config: &Config, proxy: &ProxyRules, bridged: &Bridged, attached: &[IpPrefix]) -> String {
-    let (mut sets, mut rules) = (String::new(), String::new());
+    // Behind a tag the addresses are of another network, whose frames this host does not forward.
+    let (mut sets, mut rules) = (String::new(), " ether type { 8021q, 8021ad } accept;".to_owned());
     let ports: Vec<String> = proxy.ports.iter().map(u16::to_string).collect();
     if !ports.is_empty() {
         let ports = ports.join(", ");
