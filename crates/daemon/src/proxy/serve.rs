@@ -98,14 +98,19 @@ impl<B: Body> Proxy<B> {
             TOKEN_CONTROL => self.answer_clients(),
             TOKEN_RELOAD => self.reload(),
             TOKEN_KERNEL => self.kernel_answers(),
-            token @ (TOKEN_GAP | TOKEN_GAP_OVER) => self.note_gap(token == TOKEN_GAP),
+            token @ (TOKEN_GAP | TOKEN_GAP_OVER) => {
+                // Only its own: the other may have come meanwhile, and has its turn.
+                let [near, over] = &self.signals.gap;
+                let mut signal = if token == TOKEN_GAP { near } else { over };
+                while matches!(signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
+                self.note_gap(token == TOKEN_GAP);
+            }
             _ => B::ready(self, ready),
         }
     }
 
     /// Whoever sends from a side with `freeze` stops ahead of a gap, and goes on after it.
     fn note_gap(&mut self, is_near: bool) {
-        while self.signals.gap.iter().any(|mut signal| matches!(signal.read(&mut [0; 64]), Ok(n) if n > 0)) {}
         self.gap_until = is_near.then(|| self.now + GAP_MAX);
         if is_near {
             self.counters.one("gaps");
