@@ -183,16 +183,16 @@ impl Proxy<Sockets> {
         for _ in 0..ARRIVALS_PER_ROUND {
             let Some(queue) = self.body.door.engine.queue() else { return };
             match queue.receive() {
-                Ok(Some(queued)) => match Syn::parse(&queued.head).filter(|syn| !self.is_exempt(syn, &queued.head)) {
+                Ok(Some(queued)) => match Syn::parse(&queued.head) {
                     Some(syn) if self.settings.placement == Placement::Option => {
                         self.take_led(syn, &queued.head, queued.held);
                     }
-                    Some(syn) => {
+                    Some(syn) if !self.is_exempt(&syn, &queued.head) => {
                         if let Some(held) = self.body.door.take_syn(self.now, syn, queued.held) {
                             self.ask(syn, held);
                         }
                     }
-                    None => self.body.door.let_go(self.now, queued.held),
+                    _ => self.body.door.let_go(self.now, queued.held),
                 },
                 Ok(None) => return,
                 Err(_) => return self.counters.one("dropped_queue_overrun"),
@@ -203,7 +203,9 @@ impl Proxy<Sockets> {
     fn take_led(&mut self, syn: Syn, head: &[u8], held: HeldPacket) {
         let Some(address) = named_server(head) else { return self.body.door.let_go(self.now, held) };
         let server = SocketAddr::new(address.into(), syn.target.port());
-        if !self.settings.splits(server) || !self.body.may_be_asked_for(address) {
+        // What is exempt has no way past us: let go, it would reach a program of this host's.
+        let is_denied = self.is_exempt(&syn, head) || !self.settings.splits(server);
+        if is_denied || !self.body.may_be_asked_for(address) {
             self.counters.one("dropped_target_denied");
             return self.body.door.refuse_syn(&syn, Some(held), Reason::Prohibited);
         }

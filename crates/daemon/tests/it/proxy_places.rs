@@ -199,14 +199,16 @@ fn an_option_names_the_server_of_a_connection_to_the_proxy() {
         tell.send(from.ip().to_string()).unwrap();
     });
     // A program on the proxy's own port, for those who name nobody.
-    let own = world.a.run(|| std::net::TcpListener::bind("10.1.0.1:80").unwrap()).unwrap();
-    std::thread::spawn(move || {
-        while let Ok((mut stream, _)) = own.accept() {
-            let _ = stream.write_all(b"a program here");
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-            let _ = stream.read_to_end(&mut Vec::new());
-        }
-    });
+    for port in [80, 22] {
+        let own = world.a.run(|| std::net::TcpListener::bind(("10.1.0.1", port)).unwrap()).unwrap();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = own.accept() {
+                let _ = stream.write_all(b"a program here");
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        });
+    }
     let before = world.traces(&world.a);
     let control = world.dir.join("proxy.sock");
     let text = format!(
@@ -232,6 +234,8 @@ fn an_option_names_the_server_of_a_connection_to_the_proxy() {
         assert_eq!(ask(80, option), "EHOSTUNREACH", "{option}");
     }
     assert!(count(&proxy, "dropped_target_denied") >= denied + 6, "{}", report(&proxy));
+    // An exempt port of a server is no way to this host's own.
+    assert_eq!((ask(22, "9e060a030002").as_str(), ask(22, "").as_str()), ("EHOSTUNREACH", "14 a program here"));
     for option in ["9e050a0300", "9e080a0300020050", "0107030405060708", "9e020000"] {
         let got = ask(80, option);
         assert!(["14 a program here", "EINVAL", "ECONNREFUSED"].contains(&got.as_str()), "{option}: {got}");

@@ -74,7 +74,8 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
     let clamped = |way: &str, matching: &str| proxy.map_or_else(String::new, |proxy| clamps(proxy, way, matching));
     prerouting.insert_str(0, &clamped("saddr", &format!("{SYN_ACK} socket transparent 1")));
     prerouting += &format!(" meta mark {{ {MARK_PLAIN:#x}, {MARK_BRIDGED:#x} }} accept;{}", signed("accept"));
-    prerouting += &proxy.map_or_else(String::new, |proxy| exempt(proxy, "accept"));
+    // One that names its server has no other way there than by us, who refuse it.
+    prerouting += &proxy.filter(|_| !by_option).map_or_else(String::new, |proxy| exempt(proxy, "accept"));
     if let Some(names) = interface_list(config) {
         prerouting += &clamped("saddr", &format!("iifname {{ {names} }} {SYN}"));
         prerouting += &take(&format!("iifname {{ {names} }}"));
