@@ -200,7 +200,7 @@ fn an_option_names_the_server_of_a_connection_to_the_proxy() {
     });
     // A program on the proxy's own port, for those who name nobody.
     for port in [80, 22] {
-        let own = world.a.run(|| std::net::TcpListener::bind(("10.1.0.1", port)).unwrap()).unwrap();
+        let own = world.a.run(move || std::net::TcpListener::bind(("10.1.0.1", port)).unwrap()).unwrap();
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = own.accept() {
                 let _ = stream.write_all(b"a program here");
@@ -234,6 +234,13 @@ fn an_option_names_the_server_of_a_connection_to_the_proxy() {
         assert_eq!(ask(80, option), "EHOSTUNREACH", "{option}");
     }
     assert!(count(&proxy, "dropped_target_denied") >= denied + 6, "{}", report(&proxy));
+    let answered = count(&proxy, "connections_taken");
+    world.sh(&world.a, "ip route add local 10.3.0.77/32 dev lo");
+    for port in [80, 81] {
+        assert_eq!(ask(port, "9e060a03004d"), "EHOSTUNREACH", "an address of this host's by a route alone");
+    }
+    world.sh(&world.a, "ip route del local 10.3.0.77/32 dev lo");
+    assert_eq!(count(&proxy, "connections_taken"), answered, "{}", report(&proxy));
     // An exempt port of a server is no way to this host's own.
     assert_eq!((ask(22, "9e060a030002").as_str(), ask(22, "").as_str()), ("EHOSTUNREACH", "14 a program here"));
     for option in ["9e050a0300", "9e080a0300020050", "0107030405060708", "9e020000"] {
