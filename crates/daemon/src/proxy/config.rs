@@ -241,6 +241,15 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
         let why = format!("is {connections_max}, and {USERSPACE_MAX} are the most of engine = \"userspace\"");
         return Err(value("proxy.connections_max", why));
     }
+    let idle = [
+        ("proxy.connections_max", knobs.connections_max.is_some()),
+        ("proxy.pool", knobs.pool.is_some()),
+        ("proxy.side", !t.side.is_empty()),
+    ];
+    if let Some((key, _)) = idle.iter().find(|(_, is_set)| *is_set && mirrors) {
+        let why = "has no use with mode = \"mirror\", which splits nothing: remove it, or write mode = \"split\"";
+        return Err(value(*key, why));
+    }
     let pool = knobs.pool.unwrap_or(Octets::new(POOL_DEFAULT as u64));
     if t.side.len() > SIDES_MAX {
         return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", t.side.len())));

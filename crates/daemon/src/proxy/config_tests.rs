@@ -70,6 +70,15 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         let name = knob.split(' ').next().unwrap();
         assert!(said.contains(name) && said.contains("\"userspace\""), "{said}");
     }
+    let mirror = "engine = \"userspace\"\nmode = \"mirror\"";
+    let said = read(&with(mirror, "freeze = \"one\"")).unwrap_err();
+    assert!(said.contains("proxy.side has no use with mode = \"mirror\"") && said.contains("\"split\""), "{said}");
+    let alone = |line: &str| read(&format!("[proxy]\ninterfaces = [\"lan0\"]\n{mirror}\n{line}"));
+    for line in ["connections_max = 1", "pool = \"1 MiB\""] {
+        let (said, key) = (alone(line).unwrap_err(), line.split(' ').next().unwrap());
+        assert!(said.contains(key) && said.contains("remove it"), "{said}");
+    }
+    assert!(alone("exempt = [\"port 22\", \"dscp 46\"]").unwrap().mirrors);
     let lower = read(&with("engine = \"userspace\"", "high = \"1 MiB\"\nlow = \"2 MiB\"")).unwrap_err();
     assert!(lower.contains("proxy.side.low") && lower.contains("1048576"), "{lower}");
     let vegas = read(&with("engine = \"userspace\"", "congestion = \"vegas\"")).unwrap_err();
