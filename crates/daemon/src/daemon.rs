@@ -23,7 +23,7 @@ mod stop;
 
 use self::about::Talks;
 use self::asked::Asked;
-pub(crate) use self::changes::Allowance;
+pub(crate) use self::changes::{Allowance, Changes, Losses};
 use self::contact::Contact;
 use self::devices::Devices;
 use self::lane::LanePort;
@@ -149,8 +149,8 @@ pub struct Daemon {
     denials_told: BTreeMap<usize, Instant>,
     /// When a refusal by each peer was last logged.
     refusals_told: BTreeMap<usize, Instant>,
-    /// When the loss of a part was last logged, and how many were not since.
-    losses_told: BTreeMap<Part, (Option<Instant>, u64)>,
+    /// What bounds the lines on parts that other programs took away.
+    losses: Losses,
     /// What bounds the lines on networks that this host is attached to.
     notes_told: Allowance,
     /// What bounds the search for the peer that did not let a packet through.
@@ -279,7 +279,7 @@ impl Daemon {
             to_pass: Vec::new(),
             denials_told: BTreeMap::new(),
             refusals_told: BTreeMap::new(),
-            losses_told: BTreeMap::new(),
+            losses: Losses::default(),
             notes_told: Allowance::new(now),
             packet_refusals: Allowance::new(now),
             notices_told: Allowance::new(now),

@@ -1,6 +1,9 @@
 //! A limit on logged changes: of a peer or a lane that flaps, not every change is logged.
 
+use crate::system::part::Part;
+use std::collections::BTreeMap;
 use wavelane_base::{Instant, Span};
+use wavelane_host::nft::ToolError;
 
 /// Changes of one thing that are logged at once ...
 const AT_ONCE: u32 = 6;
@@ -38,9 +41,42 @@ impl Allowance {
     }
 }
 
+/// How often it is logged that the same part was taken away.
+const LOSSES_EVERY: Span = Span::from_secs(60);
+
+/// What other programs took away: when that was last logged of each part, and how many times it was not since.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(BTreeMap<Part, (Option<Instant>, u64)>);
+
+impl Losses {
+    /// What counts the loss of a part, and the line about it if it is to be logged. `device` is the name of ours.
+    pub(crate) fn told(
+        &mut self,
+        at: Instant,
+        part: Part,
+        result: Result<(), ToolError>,
+        device: &str,
+    ) -> (&'static str, Option<String>) {
+        let (what, by) = part.words(device);
+        if let Err(e) = result {
+            let line = format!("{what}: gone, and cannot be put back ({by}): {e}; restart wavelaned if that stays");
+            return ("state_missing", Some(line));
+        }
+        let (told, unsaid) = self.0.entry(part).or_insert((None, 0));
+        if told.is_some_and(|told| at.since(told) < LOSSES_EVERY) {
+            *unsaid += 1;
+            return ("state_put_back", None);
+        }
+        let more = Changes::unsaid(std::mem::take(unsaid));
+        *told = Some(at);
+        let line = format!("{what}: another program took them away or changed them, and they are put back ({by}){more}");
+        ("state_put_back", Some(line))
+    }
+}
+
 /// One thing that works or does not.
 #[derive(Clone, Debug)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     now: bool,
     said: bool,
     allowed: Allowance,
@@ -69,7 +105,7 @@ impl Changes {
         std::mem::take(&mut self.unsaid).saturating_sub(1)
     }
     /// The text on changes that were not logged, to follow the logged one.
-    pub(super) fn unsaid(changes: u64) -> String {
+    pub(crate) fn unsaid(changes: u64) -> String {
         match changes {
             0 => String::new(),
             n => format!(" ({n} changes before were not logged)"),
@@ -91,6 +127,18 @@ mod tests {
             told[..6].iter().all(|unsaid| *unsaid == 0) && told[6..].iter().all(|unsaid| *unsaid > 290),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn who_takes_a_part_away_again_and_again_fills_no_log() {
+        let mut losses = Losses::default();
+        let mut told = |at, part, result| losses.told(Instant::from_secs(at), part, result, "wl0");
+        let lines: Vec<String> = (0..=60).filter_map(|at| told(at, Part::PolicyRules, Ok(())).1).collect();
+        assert!(lines.len() == 2 && lines[1].ends_with("(59 changes before were not logged)"), "{lines:?}");
+        assert!(matches!(told(61, Part::Routes, Ok(())), ("state_put_back", Some(_))), "another part");
+        let lacking = ToolError::Refused { tool: "ip".into(), said: "no".into() };
+        let (count, line) = told(61, Part::PolicyRules, Err(lacking));
+        assert!(count == "state_missing" && line.is_some_and(|line| line.contains("cannot be put back")));
     }
 
     #[test]

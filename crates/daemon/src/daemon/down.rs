@@ -18,8 +18,6 @@ use wavelane_host::nft::ToolError;
 pub(super) const WAITING_MAX: usize = 2_048;
 /// A failed change of the kernel's rules is retried after this long; else a peer that is back would stay bypassed for ever.
 const AGAIN: Span = Span::from_secs(5);
-/// How often it is logged that the same part was taken away.
-const LOSSES_EVERY: Span = Span::from_secs(60);
 
 impl Daemon {
     /// The peer was silent for too long.
@@ -148,23 +146,12 @@ impl Daemon {
     }
     /// Another program took away what we installed.
     fn told_of_loss(&mut self, part: Part, result: Result<(), ToolError>) {
-        let (what, by) = part.words(self.config.tun.as_ref().map_or("", |tun| &tun.name));
-        if let Err(e) = result {
-            self.counters.one("state_missing");
-            return self
-                .say(&format!("{what}: gone, and cannot be put back ({by}): {e}; restart wavelaned if that stays"));
+        let device = self.config.tun.as_ref().map_or("", |tun| &tun.name);
+        let (count, line) = self.losses.told(self.now, part, result, device);
+        self.counters.one(count);
+        if let Some(line) = line {
+            self.say(&line);
         }
-        self.counters.one("state_put_back");
-        let (told, unsaid) = self.losses_told.entry(part).or_insert((None, 0));
-        if told.is_some_and(|at| self.now.since(at) < LOSSES_EVERY) {
-            *unsaid += 1;
-            return;
-        }
-        let more = Changes::unsaid(std::mem::take(unsaid));
-        *told = Some(self.now);
-        self.say(&format!(
-            "{what}: another program took them away or changed them, and they are put back ({by}){more}"
-        ));
     }
     /// A SYN to a peer that is down, and that no flow waits for. Gives it to the kernel as soon as that forwards it
     /// plainly, or answers it.

@@ -17,6 +17,7 @@ use crate::config::marks::MARK_OWN;
 use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
 use crate::counters::Counters;
+use crate::daemon::Losses;
 use crate::engine::{KernelEngine, Tunings};
 use crate::log::Log;
 use crate::start::{self, StartError};
@@ -224,6 +225,8 @@ struct Proxy<B> {
     pending: Option<Box<Settings>>,
     supervisor: Supervisor,
     kernel: Kernel,
+    /// What bounds the lines on parts that other programs took away.
+    losses: Losses,
     ticked: Instant,
     /// The engine.
     body: B,
@@ -400,6 +403,7 @@ impl<B: Body> Proxy<B> {
             pending: None,
             supervisor: Supervisor::of_this_process(),
             kernel,
+            losses: Losses::default(),
             ticked: now,
             body,
         };

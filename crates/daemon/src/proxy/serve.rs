@@ -184,15 +184,11 @@ impl<B: Body> Proxy<B> {
                 self.say(&format!("the nft process that holds our rules was killed, and they cannot be made anew, so that nothing is taken; this is tried every second: {e}"));
             }
             (Change::Back(part), result) => {
-                let (what, by) = part.words(DEVICE);
-                let (count, became) = match result {
-                    Ok(()) => ("state_put_back", "they are put back".to_owned()),
-                    Err(e) => {
-                        ("state_missing", format!("they cannot be put back: {e}; restart wavelaned if that stays"))
-                    }
-                };
+                let (count, line) = self.losses.told(self.now, part, result, DEVICE);
                 self.counters.one(count);
-                self.say(&format!("{what}: another program took them away or changed them ({by}), and {became}"));
+                if let Some(line) = line {
+                    self.say(&line);
+                }
             }
         }
     }
