@@ -17,7 +17,7 @@ use crate::config::marks::MARK_OWN;
 use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
 use crate::counters::Counters;
-use crate::daemon::Losses;
+use crate::daemon::{Allowance, Losses};
 use crate::engine::{KernelEngine, Tunings};
 use crate::log::Log;
 use crate::start::{self, StartError};
@@ -227,6 +227,8 @@ struct Proxy<B> {
     kernel: Kernel,
     /// What bounds the lines on parts that other programs took away.
     losses: Losses,
+    /// What bounds the lines on what the rules could not follow.
+    notes_told: Allowance,
     ticked: Instant,
     /// The engine.
     body: B,
@@ -404,6 +406,7 @@ impl<B: Body> Proxy<B> {
             supervisor: Supervisor::of_this_process(),
             kernel,
             losses: Losses::default(),
+            notes_told: Allowance::new(now),
             ticked: now,
             body,
         };

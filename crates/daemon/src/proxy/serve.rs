@@ -4,6 +4,7 @@ use super::{
     Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL,
     config, pair_config, pair_marks,
 };
+use crate::daemon::Changes;
 use crate::system::installed::Change;
 use crate::system::kernel::Kernel;
 use config::{DEVICE, Settings};
@@ -154,6 +155,11 @@ impl<B: Body> Proxy<B> {
         if std::mem::take(&mut self.reload_again) {
             // Still busy, it waits again.
             self.reload();
+        }
+        for note in self.kernel.notes() {
+            if let Some(unsaid) = self.notes_told.take(self.now) {
+                self.say(&format!("{note}{}", Changes::unsaid(unsaid)));
+            }
         }
         for hindrance in self.kernel.new_hindrances() {
             self.say(&format!("warning: {hindrance}"));

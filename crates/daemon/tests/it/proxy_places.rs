@@ -123,6 +123,9 @@ fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
     });
     world.sh(&world.a, "ip link set wan0 master br0; ip route replace 10.3.0.0/24 via 10.2.0.2");
     wait_for("the port to be known", || world.sh(&world.a, "nft list table bridge wavelane").contains("wan0"));
+    // A port with a name that no rule can hold is left out, and told of.
+    world.sh(&world.a, "ip link add 'p\"1' type dummy; ip link set 'p\"1' master br0");
+    proxy.wait_log("no nft rule can hold that name");
     let mut stream = open(&world, &world.client, "10.3.0.2:7");
     assert_eq!(report(&proxy).connections, 1, "{}", report(&proxy));
     proxy.kill();

@@ -206,6 +206,6 @@ impl Around {
                 "what goes to {} is not left alone any more: it goes to a peer, whose route covers it",
             ),
         ];
-        all.into_iter().flatten().collect()
+        all.into_iter().chain([self.bridged.news(&before.bridged)]).flatten().collect()
     }
 }

@@ -22,23 +22,35 @@ pub(crate) struct Bridged {
     own: Vec<String>,
     /// Where a proxy is placed: each bridge's link address and its ports.
     steered: Vec<(String, Vec<String>)>,
+    /// Ports whose names no rule can have: what arrives by them stays on the bridge.
+    unwritable: Vec<String>,
 }
 
-/// The bridges on which a proxy is placed, with the names of their ports.
-fn steered(config: &Config, devices: &[Device]) -> Vec<(String, Vec<String>)> {
+/// Whether a rule can name an interface: within nft's quotes these have a meaning.
+fn is_writable(name: &str) -> bool {
+    !name.contains(['"', '*'])
+}
+
+/// The bridges on which a proxy is placed, with the names of their ports, and ports that cannot be named.
+fn steered(config: &Config, devices: &[Device]) -> (Vec<(String, Vec<String>)>, Vec<String>) {
     let intercept = config
         .intercept
         .as_ref()
         .filter(|i| i.proxy.as_ref().is_some_and(|proxy| proxy.placement == Placement::Bridge));
     let names = intercept.iter().flat_map(|intercept| &intercept.interfaces);
     let of = |name: &String| devices.iter().find(|device| device.is_bridge && device.name == *name);
+    let mut unwritable = Vec::new();
     let ports = |bridge: &Device| {
         let own = devices.iter().filter(|device| device.master == Some(bridge.index));
-        let mut names: Vec<String> = own.map(|device| device.name.clone()).collect();
+        let (mut names, others): (Vec<String>, Vec<String>) =
+            own.map(|device| device.name.clone()).partition(|name| is_writable(name));
         names.sort_unstable();
+        unwritable.extend(others);
         Some((ethernet(bridge.ethernet?), names)).filter(|(_, names)| !names.is_empty())
     };
-    names.filter_map(of).filter_map(ports).collect()
+    let steered = names.filter_map(of).filter_map(ports).collect();
+    unwritable.sort_unstable();
+    (steered, unwritable)
 }
 
 /// The nft table in which TCP that passes over a bridge turns off to this host, which forwards what it does not take; frames of what is
@@ -89,22 +101,31 @@ impl Bridged {
     /// As they are now. None at all where br_netfilter is switched off.
     pub(crate) fn read(config: &Config) -> Self {
         let devices = devices().unwrap_or_default();
-        let steered = steered(config, &devices);
+        let (steered, unwritable) = steered(config, &devices);
         let is_on =
             |key| read_to_string(format!("/proc/sys/net/bridge/bridge-nf-call-{key}")).is_ok_and(|v| v.trim() == "1");
         if !["iptables", "ip6tables"].into_iter().any(is_on) {
-            return Self { steered, ..Self::default() };
+            return Self { steered, unwritable, ..Self::default() };
         }
         let names = config.intercept.iter().flat_map(|intercept| &intercept.interfaces);
         let is_bridge = |name: &&String| devices.iter().any(|device| device.is_bridge && device.name == **name);
         let bridges: Vec<String> = names.filter(is_bridge).cloned().collect();
         if bridges.is_empty() {
-            return Self { steered, ..Self::default() };
+            return Self { steered, unwritable, ..Self::default() };
         }
         let mut own: Vec<String> = devices.iter().filter_map(|device| device.ethernet).map(ethernet).collect();
         own.sort_unstable();
         own.dedup();
-        Self { bridges, own, steered }
+        Self { bridges, own, steered, unwritable }
+    }
+    /// Ports that no rule can name and that were none of these before, for the log.
+    pub(crate) fn news(&self, before: &Self) -> Option<String> {
+        let new: Vec<String> =
+            self.unwritable.iter().filter(|name| !before.unwritable.contains(name)).map(|n| format!("{n:?}")).collect();
+        (!new.is_empty()).then(|| {
+            let ports = new.join(", ");
+            format!("warning: TCP that arrives by the port {ports} of the bridge is not split, as no nft rule can hold that name: give it another (`ip link set dev NAME name NEW`)")
+        })
     }
     /// Matches frames that pass from one port of a bridge to another. `None` if there can be none.
     fn matching(&self) -> Option<String> {
