@@ -9,6 +9,7 @@ use crate::system::installed::Change;
 use crate::system::kernel::Kernel;
 use config::{DEVICE, Settings};
 use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use wavelane_base::{Instant, Span};
 use wavelane_host::has_ipv6;
@@ -42,6 +43,17 @@ pub(super) trait Body: Sized {
     fn note_gap(proxy: &mut Proxy<Self>, is_near: bool);
     /// The status.
     fn document(proxy: &Proxy<Self>) -> String;
+}
+
+/// Which of two signals came, of each once.
+fn heard(signals: &[UnixStream; 2]) -> [bool; 2] {
+    signals.each_ref().map(|mut signal| {
+        let mut came = false;
+        while matches!(signal.read(&mut [0; 64]), Ok(n) if n > 0) {
+            came = true;
+        }
+        came
+    })
 }
 
 impl<B: Body> Proxy<B> {
@@ -99,12 +111,12 @@ impl<B: Body> Proxy<B> {
             TOKEN_CONTROL => self.answer_clients(),
             TOKEN_RELOAD => self.reload(),
             TOKEN_KERNEL => self.kernel_answers(),
-            token @ (TOKEN_GAP | TOKEN_GAP_OVER) => {
-                // Only its own: the other may have come meanwhile, and has its turn.
-                let [near, over] = &self.signals.gap;
-                let mut signal = if token == TOKEN_GAP { near } else { over };
-                while matches!(signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
-                self.note_gap(token == TOKEN_GAP);
+            TOKEN_GAP | TOKEN_GAP_OVER => {
+                // Of two that wait the kernel may show the later first: a gap that is over stops nobody.
+                let heard = heard(&self.signals.gap);
+                for is_near in [true, false].into_iter().zip(heard).filter_map(|(is_near, is)| is.then_some(is_near)) {
+                    self.note_gap(is_near);
+                }
             }
             _ => B::ready(self, ready),
         }
@@ -197,5 +209,25 @@ impl<B: Body> Proxy<B> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn neither_of_two_signals_hides_the_other() {
+        let pairs = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+        let [(mut near, one), (mut over, other)] = pairs;
+        let signals = [one, other];
+        signals.iter().for_each(|signal| signal.set_nonblocking(true).unwrap());
+        near.write_all(&[1; 3]).unwrap();
+        over.write_all(&[1]).unwrap();
+        assert_eq!(heard(&signals), [true, true]);
+        over.write_all(&[1; 200]).unwrap();
+        assert_eq!((heard(&signals), heard(&signals)), ([false, true], [false, false]));
     }
 }
