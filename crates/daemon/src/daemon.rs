@@ -48,7 +48,6 @@ use crate::serial;
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
 use crate::system::kernel::Kernel;
-use crate::system::part::Part;
 use crate::system::routes::Routes;
 use crate::system::rules;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};

@@ -69,7 +69,8 @@ impl Losses {
         }
         let more = Changes::unsaid(std::mem::take(unsaid));
         *told = Some(at);
-        let line = format!("{what}: another program took them away or changed them, and they are put back ({by}){more}");
+        let line =
+            format!("{what}: another program took them away or changed them, and they are put back ({by}){more}");
         ("state_put_back", Some(line))
     }
 }

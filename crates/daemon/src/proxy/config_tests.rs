@@ -72,7 +72,7 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
     }
     let mirror = "engine = \"userspace\"\nmode = \"mirror\"";
     let said = read(&with(mirror, "freeze = \"one\"")).unwrap_err();
-    assert!(said.contains("proxy.side has no use with mode = \"mirror\"") && said.contains("\"split\""), "{said}");
+    assert!(said.contains("proxy.side: has no use with mode = \"mirror\"") && said.contains("\"split\""), "{said}");
     let alone = |line: &str| read(&format!("[proxy]\ninterfaces = [\"lan0\"]\n{mirror}\n{line}"));
     for line in ["connections_max = 1", "pool = \"1 MiB\""] {
         let (said, key) = (alone(line).unwrap_err(), line.split(' ').next().unwrap());

@@ -42,6 +42,40 @@ fn asks_by_udp(ns: &Netns) -> Option<usize> {
     socket.recv(&mut [0; 9]).ok()
 }
 
+/// Sends a first packet of TCP to 10.9.0.2 in a tagged frame: to which address, by which kind of tag (IEEE 802.1Q), in hex. Its source port is that
+/// kind's number.
+const TAGGED: &str = r#"
+import socket, struct, sys
+to, kind = bytes.fromhex(sys.argv[1].replace(":", "")), int(sys.argv[2], 16)
+one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+one.bind(("eth0", 0))
+ends = socket.inet_aton("10.9.0.1") + socket.inet_aton("10.9.0.2")
+def summed(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 65535) + (total >> 16)
+    return ~total & 65535
+def tcp(s):
+    return struct.pack("!HHIIBBHHH", kind, 7, 1, 0, 0x50, 2, 65535, s, 0)
+def ip(s):
+    return struct.pack("!BBHHHBBH", 0x45, 0, 40, 1, 0, 64, 6, s) + ends
+segment = tcp(summed(ends + struct.pack("!HH", 6, 20) + tcp(0)))
+one.send(to + one.getsockname()[4] + struct.pack("!HHH", kind, 5, 0x0800) + ip(summed(ip(0))) + segment)
+"#;
+
+/// Writes the source ports of first packets to 10.9.0.2 into a file, in hex; the kernel took the tag off.
+const HEARD: &str = r#"
+import socket, sys
+one = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+one.bind(("wan0", 3))
+while True:
+    packet = one.recv(65536)
+    at = packet.find(socket.inet_aton("10.9.0.2"))
+    if at >= 0:
+        with open(sys.argv[1], "a") as file:
+            print(packet[at + 4:at + 6].hex(), file=file)
+"#;
+
 #[test]
 fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
     let _alone = alone();
@@ -91,23 +125,23 @@ fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
         assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
     }
     // So does a VLAN, whose addresses are none of the bridge's.
-    world.sh(
-        &world.client,
-        "ip link add link eth0 name tagged type vlan id 5; ip link set tagged up; ip address add 10.9.0.1/24 dev tagged",
-    );
-    world.sh(
-        &world.b,
-        "ip link add link wan0 name tagged type vlan id 5; ip link set tagged up; ip address add 10.9.0.2/24 dev tagged",
-    );
-    let far = world.b.run(|| std::net::TcpListener::bind("10.9.0.2:7").unwrap()).unwrap();
-    std::thread::spawn(move || {
-        while let Ok((stream, from)) = far.accept() {
-            echo(stream, from);
-        }
-    });
-    let taken = count(&proxy, "connections_taken");
-    says(&mut open(&world, &world.client, "10.9.0.2:7")).unwrap();
-    assert_eq!(count(&proxy, "connections_taken"), taken, "{}", report(&proxy));
+    for (name, text) in [("heard.py", HEARD), ("tagged.py", TAGGED)] {
+        std::fs::write(world.dir.join(name), text).unwrap();
+    }
+    let listed = world.sh(&world.b, "ip -br link show wan0");
+    let to = listed.split_ascii_whitespace().nth(2).unwrap().to_owned();
+    let script = format!("exec python3 {0}/heard.py {0}/heard", world.dir.display());
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]);
+    let mut hears = world.b.spawn(command, wavelane_host::netns::ChildEnd::Kill).unwrap().unwrap();
+    for kind in ["8100", "88a8"] {
+        wait_for("a tagged frame to cross", || {
+            world.sh(&world.client, &format!("python3 {}/tagged.py {to} {kind}", world.dir.display()));
+            std::fs::read_to_string(world.dir.join("heard")).is_ok_and(|heard| heard.contains(kind))
+        });
+    }
+    let _ = hears.kill();
+    let _ = hears.wait();
     assert_eq!(asks_by_udp(&world.client), Some(1));
     assert_eq!(
         (report(&proxy).placement.as_str(), report(&proxy).hindrances.len()),
@@ -124,7 +158,7 @@ fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
     world.sh(&world.a, "ip link set wan0 master br0; ip route replace 10.3.0.0/24 via 10.2.0.2");
     wait_for("the port to be known", || world.sh(&world.a, "nft list table bridge wavelane").contains("wan0"));
     // A port with a name that no rule can hold is left out, and told of.
-    world.sh(&world.a, "ip link add 'p\"1' type dummy; ip link set 'p\"1' master br0");
+    world.sh(&world.a, "ip link add 'p\"1' type veth peer name p2; ip link set 'p\"1' master br0");
     proxy.wait_log("no nft rule can hold that name");
     let mut stream = open(&world, &world.client, "10.3.0.2:7");
     assert_eq!(report(&proxy).connections, 1, "{}", report(&proxy));

@@ -105,7 +105,8 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
     let mut leaving = clamped("daddr", &format!("meta mark {MARK_OWN:#x} tcp flags & syn == syn"));
     if by_option {
         // Addresses that a route makes this host's own are among no interface's.
-        leaving += &format!(" meta mark {MARK_OWN:#x} {SYN} fib daddr type local reject with icmp type admin-prohibited;");
+        leaving +=
+            &format!(" meta mark {MARK_OWN:#x} {SYN} fib daddr type local reject with icmp type admin-prohibited;");
     }
     if !leaving.is_empty() {
         table += &format!(" chain own {{ type filter hook output priority mangle; policy accept;{leaving} }};");
