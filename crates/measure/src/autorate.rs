@@ -33,8 +33,10 @@ const FALL: f64 = 10.0;
 /// half as fast after some forty; with few samples, no sooner than after two.
 const CHANGE: f64 = 0.025;
 const CHANGE_MOST: f64 = 0.7;
-/// Samples further apart say nothing of the change between.
+/// Samples further apart say nothing of the change between, and count as if they were so far apart.
 const APART: Span = Span::from_millis(200);
+/// Where the least round trip of a question is longer than this, the rate changes as much more slowly: it would swing.
+const SWIFT_S: f64 = 0.06;
 /// Samples of this time are looked at together: at least so many, and at most.
 const WINDOW: Span = Span::from_millis(150);
 const WINDOW_SAMPLES: std::ops::RangeInclusive<usize> = 6..=32;
@@ -48,6 +50,8 @@ const STANDS: f64 = 0.25;
 const WELL_BELOW: f64 = 0.75;
 const PROOF: Span = Span::from_secs(1);
 const FLOOR: f64 = 0.5;
+/// Questions are being lost, as in a full queue, if they are so many times as far apart in the mean as the closest eighth is.
+const LOSSY: f64 = 1.25;
 /// When idle, the rate moves towards the middle at this interval, by this fraction.
 const RETURN_EVERY: Span = Span::from_secs(1);
 const RETURN: f64 = 0.01;
@@ -102,7 +106,11 @@ pub struct Autorate {
     window: VecDeque<(Instant, f64)>,
     /// The latest rise, in milliseconds.
     rise_ms: f64,
+    /// The least round trip of a question, in seconds; like the baseline it follows a rise.
+    lag_s: Option<f64>,
     standing: Option<Standing>,
+    /// How far apart the samples were since the rate is well below what it was.
+    gaps: Vec<Span>,
     returned: Instant,
     heard: Instant,
 }
@@ -113,8 +121,8 @@ impl Autorate {
         let most = terms.most.max(terms.least);
         let terms = AutorateTerms { most, middle: terms.middle.clamp(terms.least, most), ..terms };
         let rate = terms.middle.as_bps() as f64;
-        let window = VecDeque::new();
-        Self { terms, rate, baseline_ms: None, window, rise_ms: 0.0, standing: None, returned: now, heard: now }
+        let (window, gaps, baseline_ms, lag_s, standing) = (VecDeque::new(), Vec::new(), None, None, None);
+        Self { terms, rate, baseline_ms, window, rise_ms: 0.0, lag_s, standing, gaps, returned: now, heard: now }
     }
 
     /// The rate for the shaper.
@@ -139,22 +147,29 @@ impl Autorate {
         if before.is_some_and(|at| asked <= at) {
             return self.rate();
         }
-        let apart = before.map(|at| asked.since(at)).filter(|apart| *apart <= APART);
-        let looks = self.look(asked, delay_ms, apart.is_none());
-        let apart_s = apart.map_or(0.0, Span::as_secs_f64);
+        let apart = before.map(|at| asked.since(at));
+        let is_far = apart.is_none_or(|apart| apart > APART);
+        let looks = self.look(asked, delay_ms, is_far);
+        let apart_s = apart.map_or(0.0, |apart| apart.min(APART).as_secs_f64());
+        let lag_s = now.since(asked).as_secs_f64();
+        let least_s = self.lag_s.get_or_insert(lag_s);
+        *least_s = lag_s.min(*least_s + (lag_s - *least_s) * BASELINE_UP * apart_s);
         let baseline = self.baseline_ms.get_or_insert(delay_ms);
         let above = delay_ms - *baseline;
         *baseline += above * if above > 0.0 { BASELINE_UP * apart_s } else { BASELINE_DOWN };
         let baseline = *baseline;
         let earlier = std::mem::replace(&mut self.rise_ms, (looks.now - baseline).max(0.0));
-        if apart.is_some() {
+        if let Some(apart) = apart {
             let packet_ms = self.rate().max(Rate::from_bps(1)).time_for(PACKET).as_secs_f64() * 1e3;
             let goal = (GOAL * self.terms.rise.as_secs_f64() * 1e3).max(GOAL_LEAST_MS)
                 + LEEWAY * looks.spread
                 + packet_ms
                 + STEPS * apart_s * 1e3;
-            self.steer(now, (goal, self.rise_ms - earlier), apart_s, carried.as_bps() as f64);
+            let change = if is_far { 0.0 } else { self.rise_ms - earlier };
+            let is_loaded = carried.as_bps() as f64 >= LOADED * self.rate;
+            self.steer(now, (goal, change), apart_s, is_loaded);
             if looks.low - baseline > goal {
+                self.gaps.push(apart);
                 self.doubt(now, &looks, baseline);
             } else {
                 self.standing = None;
@@ -188,9 +203,8 @@ impl Autorate {
         Looks { low, now: low.max(delay_ms - spread), spread }
     }
 
-    fn steer(&mut self, now: Instant, (goal, change): (f64, f64), apart_s: f64, carried: f64) {
+    fn steer(&mut self, now: Instant, (goal, change): (f64, f64), apart_s: f64, is_loaded: bool) {
         let level = (GAIN * (1.0 - self.rise_ms / goal)).clamp(-FALL, GROWTH) * apart_s;
-        let is_loaded = carried >= LOADED * self.rate;
         if !is_loaded && level >= 0.0 {
             if now.since(self.returned) >= RETURN_EVERY {
                 self.return_to_middle(now);
@@ -201,10 +215,11 @@ impl Autorate {
         // Without load of ours the delay's change is not ours.
         let most = apart_s * 1e3;
         let slope = if is_loaded { (CHANGE_MOST / most).min(CHANGE) * change.clamp(-most, most) } else { 0.0 };
-        self.rate *= exponential(level - slope);
+        let swift = SWIFT_S / self.lag_s.map_or(SWIFT_S, |lag_s| lag_s.max(SWIFT_S));
+        self.rate *= exponential((level - slope) * swift);
     }
 
-    /// Whether a rise above the goal is a queue: one drains while the rate is well below what it was.
+    /// Whether a rise above the goal is a queue: one drains while the rate is well below what it was, unless the link is slower yet.
     fn doubt(&mut self, now: Instant, looks: &Looks, baseline: f64) {
         let moved = (STANDS * (looks.low - baseline)).max(STANDS_MS) + looks.spread;
         let anew = Standing { low_ms: looks.low, rate: self.rate, below: None };
@@ -217,14 +232,31 @@ impl Autorate {
         };
         standing.rate = standing.rate.max(self.rate);
         self.rate = self.rate.max(FLOOR * standing.rate);
-        if self.rate <= (WELL_BELOW * standing.rate).max(self.terms.least.as_bps() as f64)
-            && now.since(*standing.below.get_or_insert(now)) >= PROOF
-        {
-            self.baseline_ms = Some(looks.low);
-            self.standing = None;
-        } else {
-            self.standing = Some(standing);
+        if self.rate <= (WELL_BELOW * standing.rate).max(self.terms.least.as_bps() as f64) {
+            if standing.below.is_none() {
+                self.gaps.clear();
+            }
+            let is_long = now.since(*standing.below.get_or_insert(now)) >= PROOF;
+            if is_long && self.gaps.len() >= *WINDOW_SAMPLES.start() {
+                // A queue that is full stands as well: the link may be slower than this.
+                if self.is_lossy() {
+                    standing = Standing { rate: self.rate, ..anew };
+                } else {
+                    self.baseline_ms = Some(looks.low);
+                    self.standing = None;
+                    return;
+                }
+            }
         }
+        self.standing = Some(standing);
+    }
+
+    /// Whether questions were lost lately, by the samples' distances.
+    fn is_lossy(&mut self) -> bool {
+        self.gaps.sort_unstable();
+        let close = self.gaps.get(self.gaps.len() / 8).copied().unwrap_or_default().as_secs_f64();
+        let all = self.gaps.iter().map(|gap| gap.as_secs_f64()).sum::<f64>();
+        all > LOSSY * close * self.gaps.len() as f64
     }
 
     fn return_to_middle(&mut self, now: Instant) {
@@ -237,7 +269,7 @@ impl Autorate {
     /// Time passed without a sample. Returns the new rate.
     pub fn silent(&mut self, now: Instant) -> Rate {
         if now.since(self.heard) >= SILENCE {
-            (self.baseline_ms, self.standing) = (None, None);
+            (self.baseline_ms, self.lag_s, self.standing) = (None, None, None);
             self.window.clear();
             self.rate = self.terms.middle.as_bps() as f64;
         }

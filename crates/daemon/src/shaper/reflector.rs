@@ -14,8 +14,8 @@ use wavelane_measure::Autorate;
 
 /// The interval of questions to a machine that is not ours.
 const ASK_EVERY: Span = Span::from_millis(50);
-/// Questions that wait for an answer; older ones are given up.
-const ASKED_MAX: usize = 256;
+/// Questions that wait for an answer; older ones are given up. Every 10 ms, these are those of 20 s.
+const ASKED_MAX: usize = 2_048;
 /// After this many timestamp requests without an answer, echoes are sent in their place ...
 const PATIENCE: u32 = 20;
 /// ... except for one in this many: a link that was down for a second does not mean a reflector without timestamps.
