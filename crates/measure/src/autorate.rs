@@ -52,6 +52,8 @@ const PROOF: Span = Span::from_secs(1);
 const FLOOR: f64 = 0.5;
 /// Questions are being lost, as in a full queue, if they are so many times as far apart in the mean as the closest eighth is.
 const LOSSY: f64 = 1.25;
+/// The most distances between samples that are kept to tell.
+const GAPS_MAX: usize = 1_024;
 /// When idle, the rate moves towards the middle at this interval, by this fraction.
 const RETURN_EVERY: Span = Span::from_secs(1);
 const RETURN: f64 = 0.01;
@@ -169,7 +171,9 @@ impl Autorate {
             let is_loaded = carried.as_bps() as f64 >= LOADED * self.rate;
             self.steer(now, (goal, change), apart_s, is_loaded);
             if looks.low - baseline > goal {
-                self.gaps.push(apart);
+                if self.gaps.len() < GAPS_MAX {
+                    self.gaps.push(apart);
+                }
                 self.doubt(now, &looks, baseline);
             } else {
                 self.standing = None;
