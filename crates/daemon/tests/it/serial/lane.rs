@@ -172,6 +172,7 @@ fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
 
 /// What a lane at 115.2 kbit/s costs while it is full both ways.
 #[test]
+#[ignore = "make test-all: a share of a processor in 2 s, which other load raises"]
 fn a_full_line_costs_little_of_a_core() {
     let _alone = alone();
     if !root_or_skip("serial_cost") {
