@@ -40,3 +40,34 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub line_capture: Option<PathBuf>,
 }
+
+impl Arguments {
+    /// What `program` (a shaper or a proxy, which have no sessions and no lanes) cannot do of what is asked for here.
+    pub fn refused_by(&self, program: &str) -> Option<String> {
+        let mut asked = [(&self.key_log, "--key-log"), (&self.line_capture, "--line-capture")].into_iter();
+        let (_, name) = asked.find(|(path, _)| path.is_some())?;
+        let file = self.config.display();
+        Some(format!(
+            "{name} is of gateways, and {file} is that of a {program}: leave it out (`wavelane trace` reads captures of tcpdump)"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_only_gateways_can_do_is_refused_by_others() {
+        let asked = |more: &[&str]| {
+            let arguments = ["wavelaned", "--config", "home.toml"].iter().chain(more);
+            Arguments::try_parse_from(arguments).unwrap().refused_by("shaper")
+        };
+        assert_eq!(asked(&[]), None);
+        for name in ["--key-log", "--line-capture"] {
+            let why = asked(&[name, "x"]).unwrap();
+            assert!(why.starts_with(name) && why.contains("home.toml is that of a shaper"), "{why}");
+        }
+    }
+}

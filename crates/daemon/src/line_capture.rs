@@ -1,7 +1,7 @@
 //! The file that the datagrams of serial lanes are appended to: no other program can see them pass.
 
 use crate::start::StartError;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,13 @@ impl LineCapture {
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
         let failed = |source| StartError::KeyLog { path: path.to_owned(), source };
         let file = files::append(path).map_err(failed)?;
+        // Two that append would cut off and overwrite each other's blocks.
+        file.try_lock().map_err(|why| match why {
+            TryLockError::WouldBlock => {
+                failed(io::Error::new(ErrorKind::WouldBlock, "another gateway appends to it: name another path"))
+            }
+            TryLockError::Error(source) => failed(source),
+        })?;
         let mut start = [0; BEGINNING.len()];
         let readable = File::open(path).map_err(failed)?;
         let read = readable.read_at(&mut start, 0).map_err(failed)?;
@@ -121,6 +128,9 @@ mod tests {
         let head = len();
         assert_eq!(capture.note(PortDirection::Out, &[4; 60], Some(40)), None);
         let two = len() - head;
+        let error = LineCapture::open(&path).err().unwrap().to_string();
+        assert!(error.contains("another gateway appends to it"), "{error}");
+        assert_eq!(len(), head + two);
         drop(capture);
         let mut again = LineCapture::open(&path).unwrap();
         assert_eq!(len(), 2 * head + two, "a section begins");

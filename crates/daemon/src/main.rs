@@ -30,6 +30,9 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     if shaper::is_shaper_file(&arguments.config) {
+        if let Some(why) = arguments.refused_by("shaper") {
+            return say(&why, EXIT_REFUSED);
+        }
         return match shaper::run(&arguments.config) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why @ shaper::ShaperError::System { .. }) => say(&why, EXIT_FAILED),
@@ -37,6 +40,9 @@ fn main() -> ExitCode {
         };
     }
     if proxy::is_proxy_file(&arguments.config) {
+        if let Some(why) = arguments.refused_by("proxy") {
+            return say(&why, EXIT_REFUSED);
+        }
         return match proxy::run(&arguments.config) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why @ proxy::ProxyError::System { .. }) => say(&why, EXIT_FAILED),
