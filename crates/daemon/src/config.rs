@@ -18,6 +18,7 @@ mod serial_table;
 mod tables;
 mod text;
 
+pub(crate) use addresses::first_of;
 pub(crate) use check::is_interface_name;
 pub use lane::{Directions, LaneSocket, PeerLane};
 pub(crate) use lane::{lane_key, lane_name};

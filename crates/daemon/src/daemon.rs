@@ -64,7 +64,6 @@ use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::poller::{Poller, Ready, Watch};
-use wavelane_serial::Framing;
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_CONTROL: u64 = 2;
@@ -196,10 +195,10 @@ impl Daemon {
         let line_capture = capture.map(LineCapture::open).transpose().map_err(|why| start::closed(&config, why))?;
         // Before there are other threads, and once everything is open.
         let sockets = config.lane_sockets();
-        // Addresses and the MTU that PPP brings are set when it does.
-        let of_ppp = config.serial.as_ref().filter(|line| line.line.framing == Framing::Ppp).map(|_| caps::NET_ADMIN);
+        // What the device of a line has by PPP, or loses to other programs, is set while it runs.
+        let of_line = config.serial.as_ref().map(|_| caps::NET_ADMIN);
         let of_media = sockets.iter().filter_map(|socket| socket.medium.row().capability);
-        let of_media: Vec<u8> = of_media.chain(of_ppp).collect();
+        let of_media: Vec<u8> = of_media.chain(of_line).collect();
         let kept: &[u8] = match () {
             () if opened.transparent.is_some() => &start::CAPABILITIES,
             // A lane's socket is opened again when its device or address comes back.
@@ -216,7 +215,8 @@ impl Daemon {
             metrics::serve(place, &config.control, log.pen()).map_err(system("a thread"))?;
         }
         let line = config.serial.clone().zip(opened.line);
-        let line = line.map(|(of, tun)| serial::start(of, tun, log.pen(), Entropy::live(wavelane_host::entropy::fill)));
+        let line =
+            line.map(|(of, device)| serial::start(of, device, log.pen(), Entropy::live(wavelane_host::entropy::fill)));
         let line = line.transpose().map_err(system("a thread"))?;
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
         let kernel = opened

@@ -12,7 +12,7 @@ use wavelane_daemon::log::Pen;
 use wavelane_daemon::start::StartError;
 use wavelane_daemon::{proxy, shaper};
 
-/// Exit code of a gateway that ran and could not go on. Unlike a refused start it may work when tried again.
+/// Exit code of a gateway that ran and could not go on, or found a port taken. Unlike a refused start it may work when tried again.
 const EXIT_FAILED: u8 = 1;
 
 /// Most characters of what is wrong with the arguments.
@@ -55,7 +55,8 @@ fn main() -> ExitCode {
         Ok(daemon) => {
             daemon.run().map_err(|source| (StartError::System { what: "waiting for events", source }, EXIT_FAILED))
         }
-        Err(e) => Err((e, EXIT_REFUSED)),
+        Err(why) if why.may_pass() => Err((why, EXIT_FAILED)),
+        Err(why) => Err((why, EXIT_REFUSED)),
     };
     ended.map_or_else(|(why, code)| say(&why, code), |()| ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 mod figures;
 
 use crate::log::Pen;
-use crate::start::lacks_address;
+use crate::start::{is_taken, lacks_address};
 use crate::status::Report;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -39,32 +39,49 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) enum Place {
     Open(TcpListener),
-    /// An address that is not this machine's yet.
-    Awaited(SocketAddr),
+    /// An address that is not this machine's yet, or a port that another program has: no reason to carry no traffic.
+    Awaited {
+        at: SocketAddr,
+        is_taken: bool,
+    },
 }
 
 impl Place {
     /// Opens it; at boot the address may come later.
     pub(crate) fn open(at: SocketAddr) -> io::Result<Self> {
         match TcpListener::bind(at) {
-            Err(why) if lacks_address(&why) => Ok(Self::Awaited(at)),
+            Err(why) if lacks_address(&why) || is_taken(&why) => Ok(Self::Awaited { at, is_taken: is_taken(&why) }),
             other => other.map(Self::Open),
         }
     }
+    /// That it is waited for, if it is.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let Self::Awaited { at, is_taken } = self else { return None };
+        let (why, then) = match is_taken {
+            true => (format!("another program has TCP port {at} (`ss -lptn` names it)"), "free"),
+            false => (format!("address {} is not this machine's now", at.ip()), "there"),
+        };
+        Some(format!("warning: {why}, so no figures are served at {at}: they are as soon as it is {then}"))
+    }
     /// The listener, as soon as there can be one.
     fn await_listener(self, pen: &Pen) -> TcpListener {
-        let at = match self {
+        let (at, was_taken) = match self {
             Self::Open(listener) => return listener,
-            Self::Awaited(at) => at,
+            Self::Awaited { at, is_taken } => (at, is_taken),
         };
         let mut said = false;
         loop {
             match TcpListener::bind(at) {
                 Ok(listener) => {
-                    pen.put(&format!("address {} is there: figures are served at {at}", at.ip()));
+                    let what = if was_taken {
+                        format!("TCP port {at} is free")
+                    } else {
+                        format!("address {} is there", at.ip())
+                    };
+                    pen.put(&format!("{what}: figures are served at {at}"));
                     return listener;
                 }
-                Err(why) if !lacks_address(&why) && !std::mem::replace(&mut said, true) => {
+                Err(why) if !lacks_address(&why) && !was_taken && !std::mem::replace(&mut said, true) => {
                     pen.put(&format!("figures cannot be served at {at}: {why}; that is tried again and again"));
                 }
                 Err(_) => rest(),

@@ -1,11 +1,11 @@
-//! Starting: everything that can be refused is refused here, with one line and exit code 2.
+//! Starting: everything that can be refused is refused here, with one line.
 
 use crate::config::marks::{MARK_DIVERT, MARK_OWN};
 use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
 use crate::key_log::KeyLog;
 use crate::metrics;
-use crate::serial;
+use crate::serial::LineDevice;
 use crate::system::device::{self, Ways};
 use crate::system::installed::Installed;
 use crate::system::interface::DeviceError;
@@ -18,7 +18,7 @@ use wavelane_gateway as gateway;
 use wavelane_host::claim::Claim;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
-use wavelane_host::tun::{OffloadTun, Tun};
+use wavelane_host::tun::OffloadTun;
 use wavelane_host::{caps, has_ipv6, nft, tcp, udp::UdpLane};
 
 /// Why the daemon does not start.
@@ -110,6 +110,18 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// Whether it may start when tried again, the file being as it is: another program has a port, perhaps for a moment.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Busy { .. } => true,
+            Self::Device { source, .. } => is_taken(source),
+            Self::Closed { why, .. } => why.may_pass(),
+            _ => false,
+        }
+    }
+}
+
 impl From<RulesError> for StartError {
     fn from(e: RulesError) -> Self {
         Self::Door(e.to_string())
@@ -153,7 +165,7 @@ pub(crate) struct Opened {
     pub(crate) installed: Option<Installed>,
     pub(crate) tun: Option<OffloadTun>,
     /// The device of `[serial]`.
-    pub(crate) line: Option<Tun>,
+    pub(crate) line: Option<LineDevice>,
     pub(crate) mark: Option<u32>,
     /// Lines for the log.
     pub(crate) remarks: Vec<String>,
@@ -237,6 +249,11 @@ pub(crate) fn lacks_address(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable
 }
 
+/// Whether a port is refused because somebody has it.
+pub(crate) fn is_taken(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::AddrInUse | ErrorKind::ResourceBusy)
+}
+
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<Claim>, appended: &[&Path]) -> Result<Opened, StartError> {
     KeyLog::check(appended, config)?;
@@ -260,12 +277,7 @@ fn open_all(config: &Config, lock: Option<Claim>, appended: &[&Path]) -> Result<
     }
     let control = Control::bind(&config.control)?;
     let metrics = config.metrics.map(|at| metrics::Place::open(at).map_err(port_error("TCP port", at))).transpose()?;
-    if let Some(metrics::Place::Awaited(at)) = &metrics {
-        remarks.push(format!(
-            "warning: address {} is not this machine's now, so no figures are served at {at}: they are as soon as it is there",
-            at.ip()
-        ));
-    }
+    remarks.extend(metrics.as_ref().and_then(metrics::Place::remark));
     let mut forwards = Vec::new();
     for forward in &config.forwards {
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
@@ -283,7 +295,7 @@ fn open_all(config: &Config, lock: Option<Claim>, appended: &[&Path]) -> Result<
     }
     .unzip();
     let installed = rules.map(|rules| Installed { rules, ways });
-    let line = config.serial.as_ref().map(serial::open_device).transpose();
+    let line = config.serial.as_ref().map(LineDevice::open).transpose();
     let line = line.map_err(|why| StartError::Door(why.to_string()))?;
     Ok(Opened { lanes, control, metrics, forwards, transparent, installed, tun, line, mark, remarks })
 }

@@ -9,7 +9,7 @@ mod standing;
 mod towards;
 
 pub use devices::{Device, devices, root_qdisc};
-pub use standing::{StateWatch, Woken, policy_rules, ruleset_generation, table_routes};
+pub use standing::{StateWatch, Woken, networks_by, policy_rules, ruleset_generation, table_routes};
 pub use towards::{Way, interface_mtu, towards};
 
 use crate::udp::set_int;

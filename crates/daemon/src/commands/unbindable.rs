@@ -1,7 +1,7 @@
 //! Places that the daemon could not take as this host is now: `check` says so before the start does.
 
 use crate::config::Config;
-use crate::start::lacks_address;
+use crate::start::{is_taken, lacks_address};
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::FileTypeExt;
@@ -12,9 +12,9 @@ use wavelane_host::files;
 pub(super) fn findings(config: &Config) -> Vec<String> {
     // A gateway that runs holds these places itself.
     let runs = UnixStream::connect(&config.control).is_ok();
-    let all = [if runs { None } else { control(config) }, metrics(config, runs), listen(config, runs)];
+    let all = [if runs { None } else { control(config) }, metrics(config), listen(config, runs)];
     let all = all.into_iter().flatten().map(|why| format!("wavelaned does not start as this host is now: {why}"));
-    all.chain(awaited(config)).collect()
+    all.chain(unserved(config, runs)).chain(awaited(config)).collect()
 }
 
 /// Addresses that it waits for.
@@ -50,9 +50,17 @@ fn control(config: &Config) -> Option<String> {
     None
 }
 
-fn metrics(config: &Config, runs: bool) -> Option<String> {
+/// The port of the figures is waited for, too.
+fn unserved(config: &Config, runs: bool) -> Option<String> {
+    let at = config.metrics.filter(|at| !runs && TcpListener::bind(at).is_err_and(|e| is_taken(&e)))?;
+    Some(format!(
+        "gateway.metrics = \"{at}\" serves no figures before another program gives that port free (`ss -lptn` names it)"
+    ))
+}
+
+fn metrics(config: &Config) -> Option<String> {
     let at = config.metrics?;
-    let why = TcpListener::bind(at).err().filter(|e| is_final(e, runs))?;
+    let why = TcpListener::bind(at).err().filter(|e| is_final(e, true))?;
     Some(format!("gateway.metrics = \"{at}\": {}", remedy(&why)))
 }
 
@@ -64,12 +72,14 @@ fn listen(config: &Config, runs: bool) -> Option<String> {
 
 /// Whether it keeps the gateway from starting. An address that is not there yet is waited for.
 fn is_final(why: &std::io::Error, runs: bool) -> bool {
-    !(runs && why.kind() == ErrorKind::AddrInUse || lacks_address(why))
+    !(runs && is_taken(why) || lacks_address(why))
 }
 
 fn remedy(why: &std::io::Error) -> String {
     let what = match why.kind() {
-        ErrorKind::AddrInUse => "another program has it (`ss -lnp` says which): stop that, or name another port",
+        ErrorKind::AddrInUse => {
+            "another program has it (`ss -lnp` says which; it is tried again each second): stop that, or name another port"
+        }
         ErrorKind::PermissionDenied => "not without root below port 1024: name a higher port",
         _ => return format!("{why}: name another address"),
     };
@@ -102,7 +112,7 @@ mod tests {
         assert_eq!(found(&free), "");
         let taken = found(&format!("{free}metrics = \"{}\"", tcp.local_addr().unwrap()));
         assert!(
-            taken.contains("gateway.metrics = \"127.0.0.1:") && taken.contains("another program has it"),
+            taken.contains("gateway.metrics = \"127.0.0.1:") && taken.contains("serves no figures before another"),
             "{taken}"
         );
         let taken = found(&format!("listen = \"{}\"\ncontrol = \"a.sock\"", udp.local_addr().unwrap()));

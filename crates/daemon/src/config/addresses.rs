@@ -44,7 +44,7 @@ pub(crate) fn prefixes(key: &str, texts: &[String]) -> Result<Vec<IpPrefix>, Con
 }
 
 /// The block's first address.
-fn first_of(prefix: IpPrefix) -> IpAddr {
+pub(crate) fn first_of(prefix: IpPrefix) -> IpAddr {
     let spare = u32::from(width(prefix.address) - prefix.bits);
     match prefix.address {
         IpAddr::V4(a) => IpAddr::V4((u32::from(a) & u32::MAX.checked_shl(spare).unwrap_or(0)).into()),

@@ -129,7 +129,7 @@ impl Daemon {
             let opened = match start::open_lane_if_there(socket, self.mark) {
                 Err(StartError::Busy { .. } | StartError::Device { .. }) if in_any_case => None,
                 Err(StartError::Busy { .. }) if in_the_way => None,
-                Err(StartError::Device { source, .. }) if in_the_way && is_taken(&source) => None,
+                Err(StartError::Device { source, .. }) if in_the_way && start::is_taken(&source) => None,
                 opened => opened?,
             };
             plan.sockets[place] = Some(socket.clone());
@@ -297,9 +297,4 @@ fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, w
         }
         Some(Err(why)) => format!("{what} is there, but its lane cannot use it: {why}; restart the daemon"),
     })
-}
-
-/// Whether a port is refused because somebody has it.
-fn is_taken(why: &io::Error) -> bool {
-    matches!(why.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::ResourceBusy)
 }

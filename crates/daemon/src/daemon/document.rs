@@ -3,7 +3,7 @@
 use super::Daemon;
 use crate::engine::KernelEngine;
 use crate::system::kernel::Kernel;
-use crate::{config, keys, status};
+use crate::{config, keys, serial, status};
 use wavelane_base::Span;
 use wavelane_door::{Connection, Kept};
 use wavelane_gateway::{Controller, Traffic};
@@ -67,7 +67,8 @@ impl Daemon {
         ];
         let counts = self.packet_door.as_ref().map(|d| d.tun.counts());
         let refused = counts.map(|c| [("dropped_packet_device", c.refused), ("dropped_packet_malformed", c.malformed)]);
-        let counters = self.counters.with(&self.door.counts);
+        let line = self.line.as_ref().map(serial::Running::state).unwrap_or_default();
+        let counters = self.counters.with(&self.door.counts).with(&line.losses);
         let own = counters.iter().chain(refused.into_iter().flatten());
         let own = own.chain(self.log.dropped());
         let counted = own.chain(moved).chain(gateway.counters.iter().copied());
@@ -121,8 +122,7 @@ impl Daemon {
         all.into_iter().map(flow).collect()
     }
     fn serial(&self) -> Option<status::Serial> {
-        let (state, config) = (self.line.as_ref()?, self.config.serial.as_ref()?);
-        let state = state.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let (state, config) = (self.line.as_ref()?.state(), self.config.serial.as_ref()?);
         let own = config.addresses.iter().map(config::prefix_text).collect::<Vec<_>>().join(", ");
         Some(status::Serial {
             device: config.device.clone(),
@@ -130,7 +130,7 @@ impl Daemon {
             line: config.line.words(),
             address: state.addresses.as_ref().map_or(own, |(own, _)| own.clone()),
             far_address: state.addresses.map(|(_, far)| far),
-            unused: state.unused,
+            unused: state.lacking.or(state.unused),
             packets_in: state.received.0,
             bytes_in: state.received.1,
             packets_out: state.sent.0,

@@ -1,25 +1,30 @@
 //! IP over a serial line: a TUN device of this machine's whose packets are the line's, as `[serial]` asks. It needs no peer and no gateway,
 //! so it has a thread of its own.
 
+mod device;
 mod flow;
 
-use crate::config::{SerialIp, prefix_text};
+pub(crate) use device::LineDevice;
+
+use crate::config::SerialIp;
 use crate::daemon::Allowance;
 use crate::log::Pen;
 use crate::system::serial::PacedLine;
+use device::Loss;
 use flow::Waiting;
+use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use wavelane_base::{Entropy, Instant, IpPrefix, Span};
-use wavelane_host::nft::{ToolError, run};
+use wavelane_base::{Entropy, Instant, Span};
+use wavelane_host::nft::ToolError;
 use wavelane_host::realtime;
-use wavelane_host::tun::{Tun, TunError};
+use wavelane_host::tun::TunError;
 use wavelane_queue::{Discipline, Limits, Queue, Terms, UNLIMITED};
-use wavelane_serial::ppp::{Agreed, Cause, PppEvent};
+use wavelane_serial::ppp::{Cause, PppEvent};
 use wavelane_serial::{Line, LineConfig};
 
 /// Most packets that wait for the line, and their octets: about 10 s of 115.2 kbit/s. The queue's management keeps them few.
@@ -65,63 +70,23 @@ pub(crate) struct LineState {
     unsent: u64,
     /// Both ends' addresses, as PPP agreed.
     pub(crate) addresses: Option<(String, String)>,
+    /// What the device lacks and cannot be given.
+    pub(crate) lacking: Option<String>,
+    /// How often another program took something of the device away, by what came of it.
+    pub(crate) losses: BTreeMap<&'static str, u64>,
 }
 
 /// The thread's half of what `status` shows.
-pub(crate) type Shared = Arc<Mutex<LineState>>;
-
-/// Makes the device, with its addresses and routes. They vanish with it.
-pub(crate) fn open_device(config: &SerialIp) -> Result<Tun, SerialError> {
-    let tun = Tun::open(&config.name)?;
-    let name = config.name.as_str();
-    // A line has no room for what the kernel says to neighbours; a kernel without IPv6 does not know the word.
-    let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
-    run("ip", &["link", "set", "dev", name, "mtu", &config.line.mtu.to_string()], "")?;
-    for IpPrefix { address, bits } in &config.addresses {
-        run("ip", &["address", "add", &format!("{address}/{bits}"), "dev", name], "")?;
-    }
-    run("ip", &["link", "set", "dev", name, "up"], "")?;
-    for route in &config.routes {
-        let network = prefix_text(route);
-        let six = if route.address.is_ipv6() { "-6" } else { "-4" };
-        run("ip", &[six, "route", "replace", &network, "dev", name], "")?;
-    }
-    Ok(tun)
-}
-
-/// Gives the device the addresses that PPP agreed on, in place of those that it agreed on before.
-fn set_addresses(name: &str, before: Option<Agreed>, now: Agreed) -> Result<(), ToolError> {
-    let pair = |agreed: Agreed| (agreed.local.to_string(), agreed.remote.to_string());
-    if let Some((local, remote)) = before.map(pair) {
-        let _ = run("ip", &["address", "del", &local, "peer", &remote, "dev", name], "");
-    }
-    let (local, remote) = pair(now);
-    run("ip", &["address", "replace", &local, "peer", &remote, "dev", name], "").map(drop)
-}
-
-/// The other end is reached by the line also where no network of the device's holds its address, as with addresses of 32 bits.
-fn set_route(config: &SerialIp, before: Option<Agreed>, now: Agreed) -> Result<(), ToolError> {
-    let name = config.name.as_str();
-    let lacks = |remote: &Ipv4Addr| !config.addresses.iter().any(|own| own.contains(IpAddr::V4(*remote)));
-    if let Some(remote) = before.map(|agreed| agreed.remote).filter(lacks) {
-        let _ = run("ip", &["-4", "route", "del", &remote.to_string(), "dev", name], "");
-    }
-    let Some(remote) = Some(now.remote).filter(lacks) else { return Ok(()) };
-    run("ip", &["-4", "route", "replace", &remote.to_string(), "dev", name], "").map(drop)
-}
+type Shared = Arc<Mutex<LineState>>;
 
 /// A port, a device, and what waits between them.
 struct IpLine {
     config: SerialIp,
-    tun: Tun,
+    device: LineDevice,
     line: Option<PacedLine>,
     /// Packets pass the port's ends: its modem has a connection, or needs none.
     joined: bool,
-    /// The device is gone.
-    ended: bool,
     ip: Line,
-    /// The addresses that the device has from PPP.
-    given: Option<Agreed>,
     queue: Queue<Waiting>,
     state: LineState,
     shared: Shared,
@@ -137,7 +102,7 @@ struct IpLine {
 }
 
 impl IpLine {
-    fn new(config: SerialIp, tun: Tun, pen: Pen, bell: UnixStream, mut dice: Entropy) -> Self {
+    fn new(config: SerialIp, device: LineDevice, pen: Pen, bell: UnixStream, mut dice: Entropy) -> Self {
         let mut of_line = LineConfig::new(config.line.framing);
         // The file's bound is far below.
         of_line.mtu = u16::try_from(config.line.mtu).unwrap_or(u16::MAX);
@@ -158,12 +123,10 @@ impl IpLine {
         queue.set_terms(Terms { target, interval, age: UNLIMITED, ..Terms::default() });
         Self {
             config,
-            tun,
+            device,
             line: None,
             joined: false,
-            ended: false,
             ip: Line::new(&of_line, dice),
-            given: None,
             queue,
             state: LineState { unused: Some("its port is not open yet".into()), ..LineState::default() },
             shared: Shared::default(),
@@ -181,21 +144,17 @@ impl IpLine {
             let now = realtime::now();
             self.tend_port(now);
             let more = self.read_device(now) | self.read_line(now);
-            if self.ended {
-                // A port that leads nowhere is closed with us.
-                self.refuse(format!("its device {} is gone: restart wavelaned", self.config.name));
-                *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
-                return;
-            }
+            self.look_at_device(now);
             self.hear_of_ppp(now);
             self.write_line(now);
             *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.state.clone();
             if more {
                 continue;
             }
-            let mut fds = vec![self.bell.as_fd(), self.tun.as_fd()];
+            let mut fds = vec![self.bell.as_fd()];
+            fds.extend(self.device.packets());
             fds.extend(self.line.as_ref().map(AsFd::as_fd));
-            if realtime::wait(&fds, self.deadline()).is_err() {
+            if realtime::wait(&fds, self.deadline().min(self.device.deadline())).is_err() {
                 return self.pen.put("[serial] ended: the system refused to wait for its port; restart wavelaned");
             }
             // Nobody writes to it.
@@ -203,6 +162,26 @@ impl IpLine {
                 return self.part();
             }
         }
+    }
+    /// Puts back what another program took away of the device.
+    fn look_at_device(&mut self, now: Instant) {
+        let (name, loss) = (&self.config.name, self.device.look(now));
+        let (count, said) = match &loss {
+            Some(Loss::PutBack(what)) => (
+                "state_put_back",
+                format!(
+                    "{name} lacked {what}: another program took that away (`ip link`, `ip address`, `ip route`), and it is put back"
+                ),
+            ),
+            Some(Loss::Missing(what)) => {
+                ("state_missing", format!("{name} lacks, and cannot be given, {what}; restart wavelaned if that stays"))
+            }
+            None if self.device.lacks() => return,
+            None => return self.state.lacking = None,
+        };
+        *self.state.losses.entry(count).or_default() += 1;
+        self.tell(&said);
+        self.state.lacking = matches!(loss, Some(Loss::Missing(_))).then_some(said);
     }
     /// Tells the other end that the PPP link is over, then the modem that the call is: neither finds out by itself for a minute or more.
     fn part(mut self) {
@@ -309,22 +288,8 @@ impl IpLine {
             match event {
                 PppEvent::Up(agreed) => {
                     self.state.addresses = Some((agreed.local.to_string(), agreed.remote.to_string()));
-                    // The other end may take less than the file says.
-                    let mtu = usize::from(agreed.mtu).min(self.config.line.mtu).to_string();
-                    if let Err(why) = run("ip", &["link", "set", "dev", &self.config.name, "mtu", &mtu], "") {
-                        self.tell(&format!("cannot set the MTU to {mtu}: {why}"));
-                    }
-                    if self.given != Some(agreed) {
-                        let set = if self.config.addresses.is_empty() {
-                            set_addresses(&self.config.name, self.given, agreed)
-                        } else {
-                            // What the file says stands already.
-                            set_route(&self.config, self.given, agreed)
-                        };
-                        self.given = Some(agreed);
-                        if let Err(why) = set {
-                            self.tell(&format!("cannot set the address {}: {why}", agreed.local));
-                        }
+                    if let Err(why) = self.device.agree(&self.config, agreed) {
+                        self.tell(&format!("cannot set the address {} or the MTU: {why}", agreed.local));
                     }
                     self.tell(&format!("PPP is up, {} to {}", agreed.local, agreed.remote));
                     self.carries();
@@ -362,18 +327,11 @@ impl IpLine {
     /// From the device into the queue. Returns whether there may be more.
     fn read_device(&mut self, now: Instant) -> bool {
         for _ in 0..READS {
-            match self.tun.read(&mut self.buffer) {
-                Ok(Some(len)) if self.joined => {
-                    if let Some(waiting) = Waiting::new(&self.buffer[..len], self.key) {
-                        self.queue.push(now, waiting);
-                    }
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return false,
-                Err(_) => {
-                    self.ended = true;
-                    return false;
-                }
+            let Some(len) = self.device.read(&mut self.buffer) else { return false };
+            if self.joined
+                && let Some(waiting) = Waiting::new(&self.buffer[..len], self.key)
+            {
+                self.queue.push(now, waiting);
             }
         }
         true
@@ -381,9 +339,9 @@ impl IpLine {
     /// From the line to the device. Returns whether there may be more.
     fn read_line(&mut self, now: Instant) -> bool {
         let Some(line) = &mut self.line else { return false };
-        let (tun, ip, received) = (&self.tun, &mut self.ip, &mut self.state.received);
+        let (device, ip, received) = (&self.device, &mut self.ip, &mut self.state.received);
         let mut give = |packet: &mut [u8]| {
-            if tun.write(packet).is_ok() {
+            if device.write(packet).is_ok() {
                 *received = (received.0 + 1, received.1 + packet.len() as u64);
             }
         };
@@ -426,10 +384,10 @@ impl IpLine {
 }
 
 /// Starts the thread. It has given up what privileges the process gave up before.
-pub(crate) fn start(config: SerialIp, tun: Tun, pen: Pen, dice: Entropy) -> io::Result<Running> {
+pub(crate) fn start(config: SerialIp, device: LineDevice, pen: Pen, dice: Entropy) -> io::Result<Running> {
     let (bell, ring) = UnixStream::pair()?;
     bell.set_nonblocking(true)?;
-    let line = IpLine::new(config, tun, pen, bell, dice);
+    let line = IpLine::new(config, device, pen, bell, dice);
     let shared = Arc::clone(&line.shared);
     let thread = std::thread::Builder::new().name("serial".into()).spawn(move || line.run())?;
     Ok(Running { shared, ring, thread })
@@ -437,13 +395,16 @@ pub(crate) fn start(config: SerialIp, tun: Tun, pen: Pen, dice: Entropy) -> io::
 
 /// The thread, as its owner has it.
 pub(crate) struct Running {
-    /// What `status` shows.
-    pub(crate) shared: Shared,
+    shared: Shared,
     ring: UnixStream,
     thread: JoinHandle<()>,
 }
 
 impl Running {
+    /// What is known of the line now.
+    pub(crate) fn state(&self) -> LineState {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
     /// An orderly end: the link is closed, and the modem hangs up. It takes at most [`GOODBYE`] and [`HANG_UP`].
     pub(crate) fn stop(self) {
         drop(self.ring);

@@ -51,7 +51,7 @@ pub(crate) fn set_up_for_proxy(name: &str) -> Result<(), ToolError> {
 
 /// Routers have no use for an address that the kernel makes up, as it does when IPv6 comes back with an MTU that is large enough; a kernel
 /// without IPv6 does not know the word.
-pub(super) fn no_made_up_address(name: &str) {
+pub(crate) fn no_made_up_address(name: &str) {
     let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
     let _ = run("ip", &["-6", "address", "flush", "dev", name, "scope", "link"], "");
 }

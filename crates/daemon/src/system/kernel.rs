@@ -3,6 +3,8 @@
 mod pace;
 mod watched;
 
+pub(crate) use pace::Failing;
+
 use super::family::Family;
 use super::firewall::{self, older};
 use super::installed::{Change, Installed, Wanted};

@@ -123,7 +123,7 @@ fn closed_lasts_until_an_orderly_stop() {
     let _taken = world.a.run(|| std::net::UdpSocket::bind("0.0.0.0:4780").unwrap()).unwrap();
     let (command, log, _) = daemon_command(&world.write("a", Outside::V4, CLOSED, INTERCEPT));
     let mut refusing = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
-    assert_eq!(refusing.wait().unwrap().code(), Some(2));
+    assert_eq!(refusing.wait().unwrap().code(), Some(1));
     let said = std::fs::read_to_string(log).unwrap();
     assert!(said.contains("in use") && said.contains(lift) && said.lines().count() == 1, "{said}");
     refused("a refused start");
@@ -167,8 +167,10 @@ fn closed_lasts_until_an_orderly_stop() {
 fn refused_start(world: &World, config: &std::path::Path) -> String {
     let (command, log, _) = daemon_command(config);
     let mut refusing = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
-    assert_eq!(refusing.wait().unwrap().code(), Some(2));
-    std::fs::read_to_string(log).unwrap()
+    let (code, said) = (refusing.wait().unwrap().code(), std::fs::read_to_string(log).unwrap());
+    // A port may be free later.
+    assert_eq!(code, Some(if said.contains("is in use") { 1 } else { 2 }), "{said}");
+    said
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an operator can get wrong: one line with a remedy, and exit code 2.
+//! What an operator can get wrong: one line with a remedy, and exit code 2; a supervisor tries again where it is 1.
 
 use crate::common::*;
 use std::io::{ErrorKind, Read, Write};
@@ -27,10 +27,14 @@ fn refusal(config: &Path, path: Option<&str>) -> String {
     one_refusal(command)
 }
 
-fn one_refusal(mut command: Command) -> String {
+fn one_refusal(command: Command) -> String {
+    ended_with(2, command)
+}
+
+fn ended_with(code: i32, mut command: Command) -> String {
     let out = command.output().unwrap();
     let said = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert_eq!(out.status.code(), Some(code), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
     assert!(said.starts_with("wavelaned: "), "{said}");
     said
@@ -59,19 +63,31 @@ fn key_files_and_unknown_keys() {
 }
 
 #[test]
-fn busy_ports_are_named() {
+fn busy_ports_are_named_and_the_start_may_be_tried_again() {
     let dir = folder("busy");
+    let refusal = |config: &Path| {
+        let mut command = Command::new(DAEMON);
+        command.arg("--config").arg(config);
+        ended_with(1, command)
+    };
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let peer = peer_table(&key_pair(), "b", "");
     let listen = format!("listen = \"{}\"", udp.local_addr().unwrap());
-    let said = refusal(&write_config(&dir, "a", &key_pair(), &listen, &peer), None);
+    let said = refusal(&write_config(&dir, "a", &key_pair(), &listen, &peer));
     assert!(said.contains("UDP port") && said.contains("in use") && said.contains("ss -"), "{said}");
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let forward = format!("[[forward]]\nlisten = \"{}\"\nto = \"10.3.0.2:80\"\nvia = \"b\"", tcp.local_addr().unwrap());
-    let said = refusal(&plain(&dir, "", &forward), None);
+    let said = refusal(&plain(&dir, "", &forward));
     assert!(said.contains("TCP port") && said.contains("in use"), "{said}");
     assert!(!dir.join("a.sock").exists(), "a refused start leaves no socket behind");
-    std::fs::remove_dir_all(dir).unwrap();
+    // Figures are no reason to carry no traffic.
+    let at = tcp.local_addr().unwrap();
+    let (mut command, log, control) = daemon_command(&plain(&dir, &format!("metrics = \"{at}\""), ""));
+    let daemon = Daemon { child: command.spawn().unwrap(), log, control, own_folder: Some(dir) };
+    daemon.wait_log(&format!("another program has TCP port {at} (`ss -lptn` names it)"));
+    daemon.wait_log("listens on UDP");
+    drop(tcp);
+    daemon.wait_log(&format!("TCP port {at} is free: figures are served"));
 }
 
 #[test]

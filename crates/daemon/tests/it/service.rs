@@ -24,6 +24,15 @@ fn plain(dir: &Path) -> PathBuf {
     write_config(dir, "a", &key_pair(), &format!("listen = \"127.0.0.1:{port}\""), &peer)
 }
 
+/// Who has a port at boot keeps the gateway down for as long, and no longer.
+#[test]
+fn the_unit_tries_again_unless_the_configuration_is_wrong() {
+    let unit = unit();
+    for line in ["Restart=on-failure", "RestartPreventExitStatus=2", "StartLimitIntervalSec=0"] {
+        assert!(unit.lines().any(|of| of == line), "{line}");
+    }
+}
+
 #[test]
 fn the_supervisor_gets_ready_watchdog_and_stopping() {
     let _alone = alone();

@@ -2,8 +2,10 @@
 //!
 //! Contents are compared as the kernel's own messages, so nothing of them needs to be understood here.
 
-use super::{ANSWER_ROOM, ROUTES_MAX, attributes, messages, netlink, request, u32_at};
-use super::{HEADER, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ROUTE, RTA_OIF, RTA_TABLE, RTM_NEWROUTE};
+use super::{ANSWER_ROOM, ROUTES_MAX, TABLE_MAIN, address, attribute, attributes, messages, netlink, request, u32_at};
+use super::{
+    HEADER, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ROUTE, RTA_DST, RTA_OIF, RTA_TABLE, RTM_NEWROUTE,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use wavelane_base::IpPrefix;
 
 /// Links, addresses of both versions, routes of both versions, policy rules of both versions, IPv4's settings of interfaces
 /// (linux/rtnetlink.h).
@@ -144,6 +147,29 @@ pub fn table_routes(tables: &[u32]) -> io::Result<Vec<Vec<u8>>> {
     Ok(found)
 }
 
+/// The networks that the main table has the kernel reach by one device, by both IP versions.
+pub fn networks_by(device: u32) -> io::Result<Vec<IpPrefix>> {
+    let mut found = Vec::new();
+    for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
+        let mut ask = request(family, TABLE_MAIN);
+        attribute(&mut ask, RTA_OIF, &device.to_ne_bytes());
+        let length = (ask.len() as u32).to_ne_bytes();
+        ask[..4].copy_from_slice(&length);
+        dump(&ask, RTM_NEWROUTE, |body| {
+            let (Some(bits), Some(table), Some(rest)) = (body.get(1), body.get(4), body.get(ROUTE..)) else { return };
+            let one = |wanted| attributes(rest).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+            // A kernel that does not filter lists all.
+            let is_by =
+                one(RTA_OIF).and_then(|value| u32_at(value, 0)) == Some(device) && u32::from(*table) == TABLE_MAIN;
+            let any = if family == libc::AF_INET as u8 { [0; 4].as_slice() } else { &[0; 16] };
+            if let Some(address) = address(one(RTA_DST).unwrap_or(any)).filter(|_| is_by && found.len() < ROUTES_MAX) {
+                found.push(IpPrefix { address, bits: *bits });
+            }
+        })?;
+    }
+    Ok(found)
+}
+
 /// The number that changes with every change of the nft rulesets of this network namespace; `None` if it cannot be had.
 pub fn ruleset_generation() -> Option<u32> {
     let fd = netfilter().ok()?;
@@ -243,6 +269,15 @@ mod tests {
             sh("ip tuntap add t1 mode tun");
             sh("ip tuntap add t0 mode tun");
             assert_eq!(with_device("ip route add 198.51.100.0/24 dev t0 table 99"), through);
+            for line in ["192.0.2.0/25 dev t0", "default dev t0", "2001:db8::/32 dev t0", "198.18.0.0/15 dev lo"] {
+                sh(&format!("ip route add {line}"));
+            }
+            let by = networks_by(crate::interface_index("t0").unwrap()).unwrap();
+            let by: Vec<String> = by.iter().map(|network| format!("{}/{}", network.address, network.bits)).collect();
+            for network in ["192.0.2.0/25", "0.0.0.0/0", "2001:db8::/32"] {
+                assert!(by.iter().any(|one| one == network), "{network}: {by:?}");
+            }
+            assert!(!by.iter().any(|one| one.starts_with("198.")), "{by:?}");
             sh("ip link del t0");
             sh("ip rule del priority 77");
             sh("ip route flush table 99");

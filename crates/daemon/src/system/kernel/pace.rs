@@ -5,7 +5,7 @@ use wavelane_base::{Instant, Span};
 
 /// What was tried and failed: it is tried again less and less often.
 #[derive(Debug)]
-pub(super) struct Failing {
+pub(crate) struct Failing {
     pub(super) lacking: Vec<Vec<u8>>,
     wait: Span,
     again: Instant,
@@ -16,12 +16,12 @@ const TRY_AGAIN: RangeInclusive<Span> = Span::from_millis(400)..=Span::from_secs
 
 impl Failing {
     /// It failed, as it may have `before`.
-    pub(super) fn again(now: Instant, before: Option<Self>, lacking: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn again(now: Instant, before: Option<Self>, lacking: Vec<Vec<u8>>) -> Self {
         let wait = before.map_or(*TRY_AGAIN.start(), |before| before.wait.times(2).min(*TRY_AGAIN.end()));
         Self { lacking, wait, again: now + wait }
     }
     /// Whether the same is lacking, and it is not yet time.
-    pub(super) fn rests(&self, now: Instant, lacking: &[Vec<u8>]) -> bool {
+    pub(crate) fn rests(&self, now: Instant, lacking: &[Vec<u8>]) -> bool {
         now < self.again && self.lacking == lacking
     }
 }

@@ -108,6 +108,68 @@ fn two_gateways_without_peers_carry_ip_by_every_framing() {
 /// Writes the table of `[serial]` for a port.
 type Table<'a> = &'a dyn Fn(&str) -> String;
 
+/// Addresses, routes and the device itself.
+#[test]
+fn what_other_programs_take_from_the_lines_device_is_put_back() {
+    let _alone = alone();
+    if !root_or_skip("serial_watch") {
+        return;
+    }
+    let world = World::new("serwat");
+    give_back(&world.b, "0.0.0.0:7");
+    for (framing, keys) in [
+        ("slip", "addresses = [\"10.9.0.N/30\", \"fd00:9::N/64\"]\nroutes = [\"10.7.0.0/16\", \"fd00:7::/32\"]"),
+        ("ppp", "peer = \"10.9.0.M\"\naddresses = [\"10.9.0.N/32\"]\nroutes = [\"10.7.0.0/16\"]"),
+    ] {
+        let cable = Cable::new();
+        let keys = |own: u8| {
+            let keys = keys.replace('N', &own.to_string()).replace('M', &(3 - own).to_string());
+            format!("framing = \"{framing}\"\n{keys}")
+        };
+        let a = start(&world, "a", &serial(&cable.ports[0], &keys(1)));
+        let b = start(&world, "b", &serial(&cable.ports[1], &keys(2)));
+        [&a, &b].into_iter().for_each(carries);
+        up_and_down(&world.a, "10.9.0.2:7", 5_000);
+        let standing = || {
+            let listing = "ip -o addr show serial0; ip -4 route show dev serial0; ip -6 route show dev serial0; ip -o link show serial0";
+            let all = world.sh(&world.a, &format!("({listing}) 2>/dev/null || true"));
+            // Its number, and how long addresses last.
+            let mut lines: Vec<String> =
+                all.lines().map(|line| line.split_once(": ").map_or(line, |(_, rest)| rest).trim().into()).collect();
+            lines.sort();
+            lines
+        };
+        let whole = standing();
+        assert!(whole.iter().any(|line| line.starts_with("10.7.0.0/16")), "{whole:?}");
+        for (nth, (damage, told)) in [
+            ("ip addr del 10.9.0.1 dev serial0; true", "the address 10.9.0.1"),
+            ("ip addr flush dev serial0", "the address 10.9.0.1"),
+            ("ip route flush dev serial0; true", "the route 10.7.0.0/16"),
+            ("ip route del 10.7.0.0/16", "the route 10.7.0.0/16"),
+            ("ip link set serial0 down", "the state up"),
+            ("ip link set serial0 mtu 900", "the MTU 1500"),
+            ("ip link set serial0 down; ip link set serial0 name elsewhere0", "the device serial0 itself"),
+            ("ip link del serial0", "the device serial0 itself"),
+            ("ip link del serial0; ip tuntap add serial0 mode tun 2>/dev/null || true", "the device serial0 itself"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let before = a.counter("state_put_back");
+            // Two prefixes of one address, for iproute2 wants the one that stands.
+            world.sh(
+                &world.a,
+                &damage.replace("10.9.0.1 ", if framing == "ppp" { "10.9.0.1/32 " } else { "10.9.0.1/30 " }),
+            );
+            wait_for(damage, || a.counter("state_put_back") > before && standing() == whole);
+            up_and_down(&world.a, "10.9.0.2:7", 5_000);
+            wait_for("the status", || a.status().serial.is_some_and(|line| line.unused.is_none()));
+            // Of more only the count is sure.
+            assert!(nth > 2 || a.log().contains(told), "{told}: {}", a.log());
+        }
+    }
+}
+
 fn has_slirp() -> bool {
     let mut command = Command::new("slirp-fullbolt");
     command.arg("-h").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()

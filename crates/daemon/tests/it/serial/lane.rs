@@ -159,7 +159,9 @@ fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
         ("ttyUSB0", "", "'ttyUSB0' is not the path of a serial port, such as /dev/ttyUSB0"),
     ] {
         let (code, said) = refused(&table(port, keys));
-        assert!(code == Some(2) && said.contains(expected) && said.trim().lines().count() == 1, "{port}: {said}");
+        // A port that another program has may be free later.
+        let wanted = if expected.starts_with("another program") { 1 } else { 2 };
+        assert!(code == Some(wanted) && said.contains(expected) && said.trim().lines().count() == 1, "{port}: {said}");
     }
     drop(owner);
     let (code, said) = refused("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nrate = \"9600 bit/s\"\n");
