@@ -16,6 +16,7 @@ macro_rules! on_both_engines {
 mod advertised;
 mod asked;
 mod beside;
+mod clocks;
 mod common;
 mod corpus;
 mod door_window;
