@@ -83,6 +83,7 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
     }
     found.extend(marked_sources(intercept));
     found.extend(unsteered(intercept));
+    found.extend(switched_off(config));
     let around = attachments(config).unwrap_or_default();
     for family in Family::here() {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
@@ -91,21 +92,22 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
     found
 }
 
-/// The same, and what this host has switched off since the start, which names it itself.
+/// The same, and that this host forwards nothing any more, which the start names itself.
 pub(crate) fn hindrances(config: &Config) -> Vec<String> {
-    let mut found = findings(config);
-    let unforwarded = config.intercept.iter().flat_map(|i| unforwarded(config, i));
-    let mut switched_off: Vec<String> = unforwarded.map(str::to_owned).collect();
-    let is_router = of_interface("all", "forwarding").trim() == "1";
-    if is_router && switched_off.is_empty() && has_routes(config, Family::V4) {
-        // Of IPv4 each interface has a switch of its own, which networkd sets, too.
-        let is_off = |name: &&str| of_interface(name, "forwarding").trim() == "0";
-        switched_off.extend(ours(config).filter(is_off).map(|name| format!("net.ipv4.conf.{name}.forwarding")));
-    }
-    found.extend(switched_off.iter().map(|setting| {
-        format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
-    }));
-    found
+    let unforwarded = config.intercept.iter().flat_map(|i| unforwarded(config, i)).map(not_forwarded);
+    findings(config).into_iter().chain(unforwarded).collect()
+}
+
+fn not_forwarded(setting: impl core::fmt::Display) -> String {
+    format!("{setting} is 0, so packets are not forwarded: run `sysctl -w {setting}=1`, and have it set at boot")
+}
+
+/// Of IPv4 each interface has a switch of its own, which networkd sets, too.
+fn switched_off(config: &Config) -> impl Iterator<Item = String> {
+    let concerns = of_interface("all", "forwarding").trim() == "1" && has_routes(config, Family::V4);
+    let is_off = |name: &&str| of_interface(name, "forwarding").trim() == "0";
+    let off = ours(config).filter(move |_| concerns).filter(is_off);
+    off.map(|name| not_forwarded(format!("net.ipv4.conf.{name}.forwarding")))
 }
 
 /// The setting by which the kernel looks for a packet's source by the packet's mark, as wg-quick has it. What we mark for ourselves seems to

@@ -401,6 +401,62 @@ fn a_firewall_in_the_way_is_named_with_its_remedy() {
     says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
 }
 
+/// Rules before ours and beside the ways that a firewall for forwarded traffic thinks of.
+#[test]
+fn rules_before_ours_against_the_uplink_and_against_answers_are_named() {
+    let _alone = alone();
+    if !root_or_skip("rules before ours") {
+        return;
+    }
+    let world = World::new("before");
+    let (a, _b) = world.start_both("", INTERCEPT);
+    world.serve(7, echo);
+    let chain = |hook: &str| {
+        format!(
+            "nft add table inet wall; nft 'add chain inet wall it {{ type filter hook {hook}; }}'; nft add rule inet wall it "
+        )
+    };
+    let device = "nft add table netdev wall; nft 'add chain netdev wall it { type filter hook ingress device \"wan0\" priority 0; }'; \
+         nft add rule netdev wall it udp dport 4780 drop";
+    let off = "nft delete table inet wall";
+    for (set, told, lifted) in [
+        (
+            "iptables -t raw -I PREROUTING -i lan0 -p tcp --dport 7 -j ACCEPT".to_owned(),
+            "lets some SYNs from lan0 pass unheld",
+            "iptables -t raw -D PREROUTING -i lan0 -p tcp --dport 7 -j ACCEPT",
+        ),
+        (
+            "iptables -t raw -I PREROUTING -j ACCEPT".to_owned(),
+            "lets SYNs from lan0 pass unheld",
+            "iptables -t raw -D PREROUTING -j ACCEPT; iptables -t raw -A PREROUTING -j ACCEPT",
+        ),
+        (
+            device.to_owned(),
+            "of table netdev wall drops datagrams of peers to UDP port 4780",
+            "nft delete table netdev wall",
+        ),
+        (
+            chain("prerouting priority raw") + "udp dport 4780 drop",
+            "wall drops datagrams of peers to UDP port 4780",
+            off,
+        ),
+        (
+            chain("input priority 10") + "ip saddr 10.2.0.0/24 drop",
+            "wall drops datagrams of peers to UDP port 4780",
+            off,
+        ),
+        (chain("output priority 0") + "tcp sport 7 drop", "wall drops some of what we answer by lan0", off),
+    ] {
+        world.sh(&world.a, &set);
+        wait_for(told, || a.status().hindrances.iter().any(|line| line.contains(told)));
+        world.sh(&world.a, lifted);
+        wait_for(lifted, || a.status().hindrances.is_empty());
+    }
+    a.wait_log("lets SYNs from lan0 pass unheld");
+    wait_for("the peer", || a.status().peers[0].up && !a.status().peers[0].given_back);
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+}
+
 /// What is no rule that drops and yet breaks what is taken: checks of the reverse path, other marks, other ways, and what an interface may.
 #[test]
 fn settings_that_lead_astray_are_named_with_their_remedy() {
@@ -432,6 +488,11 @@ fn settings_that_lead_astray_are_named_with_their_remedy() {
         a.wait_log(told);
     }
     assert!(!a.log().contains("fwmark 0x1 "), "{}", a.log());
+    let config = world.dir.join("a.toml");
+    let checked = world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap();
+    for line in a.status().hindrances {
+        assert!(checked.contains(&line), "{line} is not in: {checked}");
+    }
     world.sh(&world.a, "ip rule del pref 100; ip rule del pref 101");
     let remedies = || {
         for line in a.status().hindrances {

@@ -11,9 +11,10 @@ mod tests;
 
 use super::{Hook, JUMPS_MAX, Kind};
 use crate::config::Config;
+use crate::system::rules::XT_CHAIN;
 use judge::Verdict;
 use listing::{Chain, Table, tables};
-use packet::{Packet, UDP, packets};
+use packet::{Packet, packets, uplinks};
 use wavelane_base::text;
 
 /// Rules that are looked at for one kind of packet: chains may lead to one another many times over.
@@ -52,19 +53,23 @@ struct Walk<'t, 'a> {
     steps: usize,
     /// A rule before may have accepted it.
     unsure: bool,
-    /// A rule before has accepted some of it.
-    partly: bool,
+    /// This rule before has accepted some of it.
+    partly: Option<&'t str>,
 }
 
 /// How a chain ends for it.
 enum End<'t> {
     Goes,
-    Accepted,
+    /// By this rule.
+    Accepted(&'t str),
     /// By this rule of this chain, how far, and whether it is the chain's last and asks for nothing.
     Dropped(&'t str, &'t str, Fit, bool),
 }
 
-impl<'t> Walk<'t, '_> {
+impl<'t, 'a> Walk<'t, 'a> {
+    fn new(table: &'t Table<'a>, packet: &'t Packet<'t>) -> Self {
+        Self { table, packet, steps: 0, unsure: false, partly: None }
+    }
     fn through(&mut self, chain: &'t Chain<'t>, so_far: Fit, jumps: u8) -> End<'t> {
         for (at, rule) in chain.rules.iter().enumerate() {
             self.steps += 1;
@@ -75,9 +80,9 @@ impl<'t> Walk<'t, '_> {
             let fit = fit.min(so_far);
             match (verdict, fit) {
                 (_, Fit::None) | (Verdict::Next, _) => {}
-                (Verdict::Accept, Fit::All) => return End::Accepted,
+                (Verdict::Accept, Fit::All) => return End::Accepted(chain.texts[at]),
                 (Verdict::Accept, Fit::Unsure) => self.unsure = true,
-                (Verdict::Accept, Fit::Some) => self.partly = true,
+                (Verdict::Accept, Fit::Some) => self.partly = self.partly.or(Some(chain.texts[at])),
                 (Verdict::Drop | Verdict::Unmark, Fit::Some | Fit::All) if !self.unsure => {
                     let is_bare = rule
                         .iter()
@@ -92,10 +97,10 @@ impl<'t> Walk<'t, '_> {
                     match self.through(next, fit, jumps - 1) {
                         End::Goes if matches!(verdict, Verdict::Goto(_)) && fit == so_far => return End::Goes,
                         End::Goes => {}
-                        End::Accepted if fit == Fit::All => return End::Accepted,
-                        End::Accepted => {
+                        by @ End::Accepted(_) if fit == Fit::All => return by,
+                        End::Accepted(by) => {
                             self.unsure |= fit == Fit::Unsure;
-                            self.partly |= fit == Fit::Some;
+                            self.partly = self.partly.or((fit == Fit::Some).then_some(by));
                         }
                         dropped @ End::Dropped(..) => return dropped,
                     }
@@ -107,6 +112,31 @@ impl<'t> Walk<'t, '_> {
     }
 }
 
+/// A rule before ours that lets SYNs pass unheld: what accepts in a chain ends the way through it.
+fn unheld(table: &Table<'_>, packet: &Packet<'_>) -> Option<String> {
+    let name = packet.iif.filter(|_| packet.is_late == Some(false))?;
+    let leads = |rule: &Vec<&str>| {
+        rule.ends_with(&["jump", XT_CHAIN]) && rule.iter().any(|word| word.trim_matches('"') == name)
+    };
+    let chain = table.chains.iter().find(|chain| chain.meets(table.family, packet) && chain.rules.iter().any(leads))?;
+    let ours = chain.rules.iter().position(leads)?;
+    let before = chain.up_to(ours);
+    let mut walk = Walk::new(table, packet);
+    let (rule, some) = match (walk.through(&before, Fit::All, JUMPS_MAX), walk.partly) {
+        (End::Accepted(rule), _) => (rule, ""),
+        (End::Goes, Some(rule)) => (rule, "some "),
+        _ => return None,
+    };
+    Some(format!(
+        "the rule '{}' stands before ours in chain {} of table {} {} and lets {some}SYNs from {name} pass unheld, so clients are answered before the far server has: delete it, and add it again behind ours (`iptables -t raw -A {}`)",
+        text::line(rule, RULE_SHOWN),
+        chain.name,
+        table.family,
+        table.name,
+        chain.name
+    ))
+}
+
 /// What single rules do to us, besides the chains `known` by family, table and name. One line each, with the remedy.
 pub(super) fn findings(
     config: &Config,
@@ -114,29 +144,36 @@ pub(super) fn findings(
     known: &[(String, String, String)],
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let packets = packets(config);
+    let uplinks = uplinks(config);
+    let packets = packets(config, &uplinks);
     for table in tables(listing).iter().filter(|table| !table.name.starts_with("wavelane")) {
         for packet in &packets {
+            found.extend(unheld(table, packet));
             for chain in table.chains.iter().filter(|chain| chain.meets(table.family, packet)) {
-                let is_lane = packet.protocol == Some(UDP);
+                let is_lane = packet.is_lane();
                 let is_known = known.iter().any(|(family, name, of)| {
                     (family.as_str(), name.as_str(), of.as_str()) == (table.family, table.name, chain.name)
                 });
                 // Of the others `hindrance` judges what a whole chain does.
                 let by_policy =
                     matches!(packet.hook, Hook::Prerouting | Hook::Ingress | Hook::Output | Hook::Postrouting);
-                let mut walk = Walk { table, packet, steps: 0, unsure: false, partly: false };
+                let mut walk = Walk::new(table, packet);
                 let (rule, of, fit, last) = match walk.through(chain, Fit::All, JUMPS_MAX) {
                     End::Dropped(rule, of, fit, last) => (rule, of, fit, last && !by_policy),
                     End::Goes
-                        if by_policy && chain.is_strict && !walk.unsure && !walk.partly && walk.steps <= STEPS_MAX =>
+                        if by_policy
+                            && chain.is_strict
+                            && !walk.unsure
+                            && walk.partly.is_none()
+                            && walk.steps <= STEPS_MAX =>
                     {
                         ("policy drop", chain.name, Fit::All, false)
                     }
                     _ => continue,
                 };
                 // Ports that forwarded packets may not reach are the operator's concern.
-                let meant = !matches!(packet.hook, Hook::Input | Hook::Redirection) && fit != Fit::All;
+                let is_ours = is_lane || packet.is_answer && packet.hook == Hook::Output;
+                let meant = !is_ours && !matches!(packet.hook, Hook::Input | Hook::Redirection) && fit != Fit::All;
                 if is_known && !is_lane || meant || last && of == chain.name && !is_lane {
                     continue;
                 }
@@ -144,7 +181,11 @@ pub(super) fn findings(
                 let insert = |matching: &String| format!("`{}`", kind.insert((family, name, chain.name), matching));
                 let older = if kind == Kind::Older { " of iptables-legacy" } else { "" };
                 let remedies: Vec<String> = packet.remedies.iter().map(insert).collect();
-                let some = if fit == Fit::All { "" } else { "some of the " };
+                let some = match fit {
+                    Fit::All => "",
+                    _ if packet.words.starts_with("what ") => "some of ",
+                    _ => "some of the ",
+                };
                 let does = match packet.hook {
                     Hook::Redirection => "leads away",
                     _ if rule.contains("mark set") => "changes the mark of",

@@ -2,7 +2,7 @@
 
 use super::super::Hook;
 use super::Fit;
-use super::packet::{Packet, UDP};
+use super::packet::{Packet, Port};
 use crate::system::family::Family;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
@@ -97,7 +97,11 @@ impl Packet<'_> {
                 ("tcp" | "udp" | "th", [key, rest @ ..]) => {
                     words = rest;
                     let is = self.protocol.map_or(Fit::Unsure, |(name, _)| Fit::of(*word == "th" || name == *word));
-                    is.min(if *key == "dport" { any(value(&mut words), |port| self.port(port)) } else { Fit::Unsure })
+                    is.min(match *key {
+                        "dport" => any(value(&mut words), |wanted| port(self.port, wanted)),
+                        "sport" => any(value(&mut words), |wanted| port(self.source_port, wanted)),
+                        _ => Fit::Unsure,
+                    })
                 }
                 ("icmp" | "icmpv6", _) => self.protocol.map_or(Fit::Unsure, |_| Fit::None),
                 ("ct", ["state", rest @ ..]) => {
@@ -111,8 +115,8 @@ impl Packet<'_> {
                 ("fib", ["daddr", "type", rest @ ..]) => {
                     words = rest;
                     // What is taken goes to other hosts; what peers send, to this one.
-                    let is_for_us = self.protocol == Some(UDP) && self.hook == Hook::Input;
-                    let kind = if is_for_us { "local" } else { "unicast" };
+                    let comes = matches!(self.hook, Hook::Input | Hook::Prerouting | Hook::Ingress);
+                    let kind = if self.is_lane() && comes { "local" } else { "unicast" };
                     any(value(&mut words), |of| Fit::of(of == kind))
                 }
                 _ => Fit::Unsure,
@@ -173,7 +177,11 @@ impl Packet<'_> {
         let value = value(words);
         match key {
             "protocol" | "nexthdr" => self.is_protocol(value),
-            "saddr" => any(value, |block| within(block, &self.from)),
+            // Of what is taken in others' names a part is some.
+            "saddr" => any(value, |block| match within(block, &self.from) {
+                Fit::Unsure if self.is_answer && touches(block, &self.from) => Fit::Some,
+                other => other,
+            }),
             "daddr" => any(value, |block| within(block, &self.to)),
             _ => Fit::Unsure,
         }
@@ -191,15 +199,16 @@ impl Packet<'_> {
             Fit::of(mark & mask == wanted & mask)
         })
     }
+}
 
-    fn port(&self, wanted: &str) -> Fit {
-        let (first, last) = wanted.split_once('-').unwrap_or((wanted, wanted));
-        match (first.parse::<u16>(), last.parse::<u16>(), self.port) {
-            (Ok(first), Ok(last), Some(port)) => Fit::of((first..=last).contains(&port)),
-            (Ok(0), Ok(u16::MAX), None) => Fit::All,
-            (Ok(_), Ok(_), None) => Fit::Some,
-            _ => Fit::Unsure,
-        }
+/// How far a range of ports holds what is `known`.
+fn port(known: Port, wanted: &str) -> Fit {
+    let (first, last) = wanted.split_once('-').unwrap_or((wanted, wanted));
+    match (first.parse::<u16>(), last.parse::<u16>(), known) {
+        (Ok(first), Ok(last), Port::One(port)) => Fit::of((first..=last).contains(&port)),
+        (Ok(0), Ok(u16::MAX), _) => Fit::All,
+        (Ok(_), Ok(_), Port::Many) => Fit::Some,
+        _ => Fit::Unsure,
     }
 }
 
@@ -207,16 +216,21 @@ fn hex(text: &str) -> Option<u32> {
     text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 16).ok())
 }
 
-/// How far what goes to `networks` goes to `block`.
-fn within(block: &str, networks: &[IpPrefix]) -> Fit {
-    let host = || block.parse::<IpAddr>().ok().map(|address| IpPrefix { address, bits: crate::config::width(address) });
-    let Some(block) = block.parse::<IpPrefix>().ok().or_else(host).filter(|_| !networks.is_empty()) else {
-        return Fit::Unsure;
-    };
-    let covered = networks.iter().filter(|network| block.covers(network)).count();
-    let touches = || networks.iter().any(|network| network.covers(&block));
-    match covered {
-        0 if touches() => Fit::Unsure,
+fn block(text: &str) -> Option<IpPrefix> {
+    let host = || text.parse::<IpAddr>().ok().map(|address| IpPrefix { address, bits: crate::config::width(address) });
+    text.parse::<IpPrefix>().ok().or_else(host)
+}
+
+/// Whether a block is a part of one of `networks`.
+fn touches(text: &str, networks: &[IpPrefix]) -> bool {
+    block(text).is_some_and(|block| networks.iter().any(|network| network.covers(&block)))
+}
+
+/// How far what goes to `networks` goes to a block.
+fn within(text: &str, networks: &[IpPrefix]) -> Fit {
+    let Some(block) = block(text).filter(|_| !networks.is_empty()) else { return Fit::Unsure };
+    match networks.iter().filter(|network| block.covers(network)).count() {
+        0 if touches(text, networks) => Fit::Unsure,
         0 => Fit::None,
         some if some < networks.len() => Fit::Some,
         _ => Fit::All,

@@ -38,6 +38,15 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// Its first rules.
+    pub(super) fn up_to(&self, end: usize) -> Self {
+        Self {
+            hook: self.hook,
+            rules: self.rules[..end].to_vec(),
+            texts: self.texts[..end].to_vec(),
+            ..Self::new(self.name)
+        }
+    }
     /// Whether packets of this kind come to it, in a table of this family.
     pub(super) fn meets(&self, family: &str, packet: &Packet<'_>) -> bool {
         let is_here = self.hook == Some(packet.hook);

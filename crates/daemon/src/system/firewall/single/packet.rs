@@ -2,14 +2,26 @@
 
 use super::super::{Hook, has_routes};
 use crate::config::marks::{MARK_DIVERT, MARK_OWN};
-use crate::config::{Config, prefix_text};
+use crate::config::{Config, prefix_text, width};
 use crate::system::family::Family;
 use crate::system::rules::all_routes;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use wavelane_base::IpPrefix;
+use wavelane_host::interface_name;
+use wavelane_host::routes::towards;
 
 /// Networks that a remedy names one by one.
 const NETWORKS_NAMED: usize = 8;
+
+/// What is known of a port.
+#[derive(Clone, Copy)]
+pub(super) enum Port {
+    Unknown,
+    /// The packets of this kind have many.
+    Many,
+    One(u16),
+}
 
 /// A kind of packet of ours, as far as it is known.
 pub(super) struct Packet<'a> {
@@ -18,12 +30,15 @@ pub(super) struct Packet<'a> {
     pub(super) iif: Option<&'a str>,
     pub(super) oif: Option<&'a str>,
     pub(super) protocol: Option<(&'static str, &'static str)>,
-    /// Of the target; of TCP it may be any.
-    pub(super) port: Option<u16>,
+    /// Of the target, and of the source.
+    pub(super) port: Port,
+    pub(super) source_port: Port,
     pub(super) mark: Option<u32>,
     /// At the hook prerouting: whether we have marked it by then. `None` if we do not.
     pub(super) is_late: Option<bool>,
     pub(super) state: &'static str,
+    /// It comes from here in another's name, which no rule can mean.
+    pub(super) is_answer: bool,
     pub(super) from: Vec<IpPrefix>,
     pub(super) to: Vec<IpPrefix>,
     /// What it is, for people, and the matches of rules that would let it through.
@@ -36,7 +51,11 @@ impl Packet<'_> {
     /// reach, or it carries the mark by which we take it and the mark is heeded.
     pub(super) fn seems_forged(&self, by_mark: bool) -> bool {
         let is_taken = by_mark && self.iif != Some("lo") && self.mark == Some(MARK_DIVERT);
-        is_taken || self.hook == Hook::Prerouting && self.is_late.is_none()
+        is_taken || self.hook == Hook::Prerouting && self.is_late.is_none() && !self.is_lane()
+    }
+    /// Whether it is one of our own datagrams or a peer's.
+    pub(super) fn is_lane(&self) -> bool {
+        self.protocol == Some(UDP)
     }
     /// Of which nothing else is known.
     fn of(hook: Hook, family: Family, words: String) -> Self {
@@ -46,10 +65,12 @@ impl Packet<'_> {
             iif: None,
             oif: None,
             protocol: None,
-            port: None,
+            port: Port::Many,
+            source_port: Port::Unknown,
             mark: None,
             is_late: None,
             state: "new",
+            is_answer: false,
             from: Vec::new(),
             to: Vec::new(),
             words,
@@ -59,10 +80,10 @@ impl Packet<'_> {
 }
 
 const TCP: (&str, &str) = ("tcp", "6");
-pub(super) const UDP: (&str, &str) = ("udp", "17");
+const UDP: (&str, &str) = ("udp", "17");
 
 /// What is ours here.
-pub(super) fn packets(config: &Config) -> Vec<Packet<'_>> {
+pub(super) fn packets<'a>(config: &'a Config, uplinks: &'a [String]) -> Vec<Packet<'a>> {
     let Some(intercept) = &config.intercept else { return Vec::new() };
     let mut all = Vec::new();
     for family in Family::ALL.into_iter().filter(|family| has_routes(config, *family)) {
@@ -146,34 +167,74 @@ pub(super) fn packets(config: &Config) -> Vec<Packet<'_>> {
         }
         let both = config.listen.is_ipv6() && config.listen.ip().is_unspecified();
         if both || Family::of_address(config.listen.ip()) == family {
-            let port = config.listen.port();
-            // What we call ourselves answers.
-            let state = if config.peers.iter().all(|peer| peer.address.is_some()) { "established" } else { "new" };
-            let remedies = vec![format!("udp dport {port}")];
-            let words = format!("datagrams of peers to UDP port {port}");
-            let lane = blank(Hook::Input, words);
-            all.push(Packet { protocol: Some(UDP), port: Some(port), mark: Some(0), state, remedies, ..lane });
+            all.extend(lanes(config, family, uplinks));
         }
     }
     all
+}
+
+/// Peers' datagrams, wherever a rule may meet them.
+fn lanes<'a>(config: &Config, family: Family, uplinks: &'a [String]) -> Vec<Packet<'a>> {
+    let (port, places) = (config.listen.port(), called(config));
+    let all_answer = config.peers.iter().all(|peer| peer.address.is_some());
+    let hosts: Option<Vec<IpAddr>> = places.iter().map(|(host, _)| host.parse().ok()).collect();
+    let mut from = hosts.filter(|_| all_answer).unwrap_or_default();
+    from.retain(|host| Family::of_address(*host) == family);
+    let ports: BTreeSet<u16> = places.iter().map(|(_, port)| *port).collect();
+    let source_port = match ports.first() {
+        Some(port) if all_answer && ports.len() == 1 => Port::One(*port),
+        _ => Port::Unknown,
+    };
+    let lane = |hook, iif| Packet {
+        iif,
+        protocol: Some(UDP),
+        port: Port::One(port),
+        source_port,
+        mark: Some(0),
+        // What we call ourselves answers.
+        state: if all_answer { "established" } else { "new" },
+        from: from.iter().map(|host| IpPrefix { address: *host, bits: width(*host) }).collect(),
+        remedies: vec![format!("udp dport {port}")],
+        ..Packet::of(hook, family, format!("datagrams of peers to UDP port {port}"))
+    };
+    let anywhere = [Hook::Input, Hook::Prerouting].map(|hook| lane(hook, None));
+    anywhere.into_iter().chain(uplinks.iter().map(|name| lane(Hook::Ingress, Some(name)))).collect()
+}
+
+/// The devices by which peers' datagrams come, as far as they are known.
+pub(super) fn uplinks(config: &Config) -> Vec<String> {
+    let hosts = called(config).into_iter().filter_map(|(host, _)| host.parse().ok());
+    let routes = hosts.filter_map(|host| interface_name(towards(host, None).ok()??.device));
+    let devices = config.lane_sockets().into_iter().filter_map(|socket| socket.device);
+    routes.chain(devices).collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// Hosts and ports of the peers that we call, of all lanes over UDP.
+fn called(config: &Config) -> Vec<(&str, u16)> {
+    let all = config.peers.iter().flat_map(|p| p.address.iter().chain(p.lanes.iter().flat_map(|l| &l.address)));
+    all.filter_map(|at| host_and_port(at)).collect()
+}
+
+fn host_and_port(at: &str) -> Option<(&str, u16)> {
+    let (host, port) = at.rsplit_once(':')?;
+    let six = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Some((six.or((!host.contains(':')).then_some(host))?, port.parse().ok()?))
 }
 
 /// What we send: to the peers that we call, to clients as their servers, and to servers for peers.
 fn sent(config: &Config, family: Family) -> Vec<Packet<'_>> {
     let Some(intercept) = &config.intercept else { return Vec::new() };
     let blank = |words| Packet { protocol: Some(TCP), ..Packet::of(Hook::Output, family, words) };
-    let of_family = |address: &String| match address.parse::<std::net::SocketAddr>() {
-        Ok(number) => Family::of_address(number.ip()) == family,
-        Err(_) => true,
-    };
-    let lanes =
-        config.peers.iter().flat_map(|peer| peer.address.iter().chain(peer.lanes.iter().flat_map(|l| &l.address)));
-    let ports = lanes.filter(|at| of_family(at)).filter_map(|at| at.rsplit_once(':')?.1.parse().ok());
-    let ports: BTreeSet<u16> = ports.collect();
+    let is_of_family = |host: &str| host.parse().map_or(true, |host| Family::of_address(host) == family);
+    let ports: BTreeSet<u16> =
+        called(config).into_iter().filter(|(host, _)| is_of_family(host)).map(|(_, port)| port).collect();
+    // A lane may have a port of its own.
+    let own = config.lane_sockets().is_empty().then(|| config.listen.port());
     let mut all: Vec<Packet<'_>> = Vec::new();
     all.extend(ports.into_iter().map(|port| Packet {
         protocol: Some(UDP),
-        port: Some(port),
+        port: Port::One(port),
+        source_port: own.map_or(Port::Unknown, Port::One),
         ..blank(format!("our datagrams to UDP port {port} of peers"))
     }));
     let served = config.peers.iter().flat_map(|peer| config.targets(peer));
@@ -186,6 +247,9 @@ fn sent(config: &Config, family: Family) -> Vec<Packet<'_>> {
         all.extend(intercept.interfaces.iter().map(|name| Packet {
             oif: Some(name),
             state: "established",
+            is_answer: true,
+            port: Port::Unknown,
+            source_port: Port::Many,
             from: all_routes(config, family),
             ..blank(format!("what we answer by {name} to connections that are taken"))
         }));

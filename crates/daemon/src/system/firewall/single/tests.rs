@@ -80,6 +80,16 @@ fn rules_against_the_lanes_and_the_device_are_named() {
     assert_eq!(said(&tun, "input", &["ct state vmap { established : accept }", "udp dport 4000-5000 drop"]), [""; 0]);
     let found = said(&tun, "input", &["iifname \"lo\" accept", "udp dport 4780 drop"]);
     assert_eq!(found.len(), 1, "a peer's datagrams come by no loopback device: {found:?}");
+    for hook in ["prerouting priority raw", "prerouting priority filter"] {
+        let found = said_at(&tun, hook, &["fib daddr type local udp dport 4000-5000 counter drop"]);
+        assert!(found.len() == 1 && found[0].contains("drops datagrams of peers to UDP port 4780"), "{found:?}");
+        assert!(found[0].contains("BASE udp dport 4780 accept`"), "{found:?}");
+        assert_eq!(
+            said_at(&tun, hook, &["udp dport 53 drop", "udp sport 4780 drop"]),
+            [""; 0],
+            "whose port, is not known"
+        );
+    }
     let dropped = ["ct state invalid drop", "iifname \"lan0\" meta l4proto tcp counter drop"];
     let found = said_at(&tun, "prerouting priority raw", &dropped);
     assert!(found.len() == 1 && found[0].contains("that come from lan0 before they are taken; run"), "{found:?}");
@@ -120,6 +130,21 @@ fn rules_against_the_lanes_and_the_device_are_named() {
     assert_eq!(findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[]).len(), 1);
     let calls = config("address = \"192.0.2.1:4780\"\n[intercept]\ninterfaces = [\"lan0\"]");
     assert_eq!(said(&calls, "input", &["ct state established accept", "meta l4proto udp drop"]), [""; 0]);
+    for rule in ["ip saddr 192.0.2.0/24 drop", "ip saddr { 198.51.100.7, 192.0.2.1 } drop", "udp sport 4780 drop"] {
+        for hook in ["input", "prerouting"] {
+            let found = said(&calls, hook, &[rule]);
+            assert!(found.len() == 1 && found[0].contains("drops datagrams of peers"), "{rule} {found:?}");
+        }
+    }
+    for passes in
+        ["ip saddr 198.51.100.0/24 drop", "ip saddr != 192.0.2.1 drop", "udp sport 53 drop", "ct state new drop"]
+    {
+        assert_eq!(
+            said(&calls, "prerouting priority raw", &[&format!("meta l4proto udp {passes}")]),
+            [""; 0],
+            "{passes}"
+        );
+    }
     let found = said(&tun, "forward", &["iifname \"lan0\" reject with icmp port-unreachable"]);
     assert!(found.len() == 1 && found[0].contains("BASE oifname \"wavelane0\" accept`"), "{found:?}");
     let found = said(&tun, "forward", &["ip saddr 10.0.0.0/8 oifname \"lan0\" drop"]);
@@ -144,6 +169,20 @@ fn what_we_send_and_what_is_led_away_is_named() {
             assert_eq!(said(&calls, hook, passes), [""; 0], "{passes:?}");
         }
     }
+    for (rule, what) in [
+        ("tcp sport 443 counter reject with tcp reset", "drops some of what we answer by lan0"),
+        ("ip saddr 10.3.0.128/25 drop", "drops some of what we answer by lan0"),
+        ("ip saddr != 10.9.9.1 ip protocol tcp drop", "drops what we answer by lan0"),
+        ("udp sport 4780 drop", "drops our datagrams to UDP port 4780 of peers"),
+    ] {
+        let found = said(&calls, "output", &[rule]);
+        assert!(found.len() == 1 && found[0].contains(what), "{rule}: {found:?}");
+    }
+    // What is forwarded meets these, too, and is meant.
+    assert_eq!(
+        said(&calls, "postrouting", &["tcp sport 443 drop", "ip saddr 10.3.0.7 drop", "tcp sport 25 drop"]),
+        [""; 0]
+    );
     assert_eq!(said(&config("[intercept]\ninterfaces = [\"lan0\"]"), "output", &["udp dport 4780 drop"]), [""; 0]);
     // As of ufw's `deny outgoing`.
     let denied = |rules: &str| {
@@ -192,5 +231,43 @@ fn what_we_send_and_what_is_led_away_is_named() {
         "ip daddr 192.0.2.1 tcp dport 80 dnat to 10.0.0.2",
     ] {
         assert_eq!(led(passes), [""; 0], "{passes}");
+    }
+}
+
+/// As `iptables -t raw` has them: ours at the end.
+#[test]
+fn what_lets_syns_pass_before_ours_is_named() {
+    let lan = config("[intercept]\ninterfaces = [\"lan0\", \"lan1\"]");
+    let with = |before: &str, between: &str, after: &str| {
+        let jump = |name: &str| {
+            format!(
+                "\t\tiifname \"{name}\" meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn counter jump WAVELANE\n"
+            )
+        };
+        let listing = format!(
+            "table ip raw {{\n\tchain WAVELANE {{\n\t\tip daddr 10.3.0.0/24 counter queue flags bypass to 4780\n\t}}\n\n\tchain OWN {{\n\t\tcounter accept\n\t}}\n\n\tchain PREROUTING {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\t\t{before}\n{}\t\t{between}\n{}\t\t{after}\n\t}}\n}}\n",
+            jump("lan0"),
+            jump("lan1")
+        );
+        findings(&lan, (&listing, Kind::Nft), &[])
+    };
+    for (rule, some) in [
+        ("counter accept", false),
+        ("iifname \"lan0\" accept", false),
+        ("meta l4proto tcp jump OWN", false),
+        ("ip daddr 10.0.0.0/8 tcp dport { 80, 443 } counter goto OWN", true),
+        ("iifname \"lan*\" ip daddr 10.3.0.0/24 accept", true),
+    ] {
+        let found = with(rule, "", "");
+        let of = |name: &str| found.iter().find(|line| line.contains(&format!("SYNs from {name} pass unheld")));
+        assert!(of("lan0").is_some_and(|line| line.contains("lets some SYNs") == some), "{rule}: {found:?}");
+        assert_eq!(of("lan1").is_some(), !rule.contains("\"lan0\""), "{rule}: {found:?}");
+    }
+    let found = with("", "counter accept", "");
+    assert!(found.len() == 1 && found[0].contains("iptables -t raw -A PREROUTING"), "{found:?}");
+    for passes in
+        ["ip saddr 192.0.2.7 accept", "iifname \"wan0\" accept", "udp dport 53 accept", "tcp dport 80 notrack"]
+    {
+        assert_eq!(with(passes, passes, "counter accept"), [""; 0], "{passes}");
     }
 }
