@@ -5,15 +5,23 @@ use crate::results::{filled, read};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use wavelane_settings::{File, GATEWAY, Group, Knob, LANE, LINK, PEER, PROXY, SIDE, TCP};
+use wavelane_settings::{
+    EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, Group, INTERCEPT, Knob, LANE, LINK, PEER, PROXY, SERIAL, SHAPER, SIDE,
+    SIDE_TABLE, TCP, TUN,
+};
 
 pub(crate) const USAGE: &str =
     "       cargo xtask settings            renders the guide's tables of settings and the schemas of the files";
 /// What to do about a page that differs.
 pub(crate) const REMEDY: &str = "run `cargo xtask settings`, and change settings in crates/settings only";
 /// The pages with marks.
-const PAGES: &[&str] =
-    &["docs/guide/scenarios.md", "docs/guide/gateway.md", "docs/guide/lanes.md", "docs/guide/proxy.md"];
+const PAGES: &[&str] = &[
+    "docs/guide/scenarios.md",
+    "docs/guide/gateway.md",
+    "docs/guide/lanes.md",
+    "docs/guide/proxy.md",
+    "docs/guide/serial.md",
+];
 const BEGIN: &str = "<!-- settings: ";
 
 /// The command.
@@ -50,31 +58,42 @@ pub(crate) fn stale(root: &Path) -> Result<Vec<(&'static str, String)>, String> 
 
 /// The table of that name.
 fn table(name: &str) -> Result<String, String> {
-    match name {
+    let rows = match name {
         // What stands in both files is described once, with wavelaned's.
-        "[gateways.NAME]" => {
-            Ok(rows(GATEWAY.0.iter().filter(|knob| !knob.stands.contains(&File::Daemon)), File::Scenario))
-        }
-        "[links.NAME]" => Ok(rows(LINK.in_file(File::Scenario), File::Scenario)),
-        "[tcp]" => Ok(rows(TCP.in_file(File::Scenario), File::Scenario)),
-        "[gateway]" => Ok(rows(GATEWAY.in_file(File::Daemon), File::Daemon)),
-        "[[peer]]" => Ok(rows(PEER.in_file(File::Daemon), File::Daemon)),
-        "[[peer.lane]]" => Ok(rows(LANE.in_file(File::Daemon), File::Daemon)),
-        "[proxy]" => Ok(rows(PROXY.in_file(File::Daemon), File::Daemon)),
-        "[[proxy.side]]" => Ok(rows(SIDE.in_file(File::Daemon), File::Daemon)),
-        other => Err(format!("there are no settings of {other}")),
-    }
+        "[gateways.NAME]" => rows(GATEWAY.0.iter().filter(|knob| !knob.stands.contains(&File::Daemon)), File::Scenario),
+        "[links.NAME]" => all(&LINK, File::Scenario),
+        "[tcp]" => all(&TCP, File::Scenario),
+        "[gateway]" => all(&GATEWAY_TABLE, File::Daemon) + &all(&GATEWAY, File::Daemon),
+        "[[peer]]" => all(&PEER, File::Daemon),
+        "[[peer.lane]]" => all(&LANE, File::Daemon),
+        "[[edge]]" => all(&EDGE, File::Daemon),
+        "[intercept]" => all(&INTERCEPT, File::Daemon),
+        "[tun]" => all(&TUN, File::Daemon),
+        "[[forward]]" => all(&FORWARD, File::Daemon),
+        "[[shaper]]" => all(&SHAPER, File::Daemon),
+        "[serial]" => all(&SERIAL, File::Daemon),
+        "[proxy]" => all(&PROXY, File::Daemon),
+        "[[proxy.side]]" => all(&SIDE_TABLE, File::Daemon) + &all(&SIDE, File::Daemon),
+        other => return Err(format!("there are no settings of {other}")),
+    };
+    Ok(format!("| key | value | meaning |\n|---|---|---|\n{rows}"))
+}
+
+fn all<S: Clone + Default>(group: &Group<S>, file: File) -> String {
+    rows(group.in_file(file), file)
 }
 
 fn rows<S: Default + 'static>(knobs: impl Iterator<Item = &'static Knob<S>>, file: File) -> String {
     let mut unset = S::default();
-    let mut out = "| key | value | meaning |\n|---|---|---|\n".to_owned();
+    let mut out = String::new();
     for knob in knobs.filter(|knob| !knob.says.is_empty()) {
         let values = (knob.field)(&mut unset).values(&knob.bounds);
         let default = match values.split(", ").find(|value| *value == knob.default) {
             Some(word) => values.replacen(word, &format!("{word} (default)"), 1),
-            None if knob.default.is_empty() => values,
-            None if knob.default == "required" => format!("{values} (required)"),
+            None if knob.default.is_empty() || knob.default == "none" => values,
+            None if knob.default.starts_with("required") => {
+                format!("{values} ({})", knob.default.split(", ").next().unwrap_or_default())
+            }
             None => format!("{values} (default: {})", knob.default),
         };
         let _ = writeln!(out, "| `{}` | {default} | {} |", knob.key(file), knob.says);
@@ -82,23 +101,55 @@ fn rows<S: Default + 'static>(knobs: impl Iterator<Item = &'static Knob<S>>, fil
     out
 }
 
-/// A table's settings; keys that are no settings are not described. `needed` are those of them that it cannot do without.
-fn object<S: Clone + Default>(group: &Group<S>, file: File, more: &[(&str, String)], needed: &[&str]) -> String {
-    let mut unset = S::default();
-    let named = group.in_file(file).filter(|knob| knob.default == "required").map(|knob| knob.key(file).into_owned());
-    let needed: Vec<String> = needed.iter().map(|key| (*key).to_owned()).chain(named).collect();
-    let required =
-        if needed.is_empty() { String::new() } else { format!(", \"required\": {}", serde_json::Value::from(needed)) };
-    let knobs = group.in_file(file).filter(|knob| !knob.says.is_empty());
-    let mut all: Vec<String> = knobs
-        .map(|knob| {
+/// Properties of a table in the words of JSON schema, and which it cannot do without.
+#[derive(Default)]
+struct Keys {
+    properties: Vec<String>,
+    needed: Vec<String>,
+}
+
+impl Keys {
+    fn with<S: Clone + Default>(mut self, group: &Group<S>, file: File) -> Self {
+        let mut unset = S::default();
+        for knob in group.in_file(file).filter(|knob| !knob.says.is_empty()) {
             let schema = (knob.field)(&mut unset).schema(&knob.bounds);
             let says = format!("{} ({})", knob.says, (knob.field)(&mut unset).values(&knob.bounds));
-            format!("\"{}\": {{{schema}, \"description\": {}}}", knob.key(file), serde_json::Value::from(says))
-        })
-        .collect();
-    all.extend(more.iter().map(|(key, schema)| format!("\"{key}\": {schema}")));
-    format!("{{\"type\": \"object\"{required}, \"properties\": {{\n{}\n}}}}", all.join(",\n"))
+            let says = serde_json::Value::from(says);
+            self.properties.push(format!("\"{}\": {{{schema}, \"description\": {says}}}", knob.key(file)));
+            if knob.default == "required" || knob.default.starts_with("required, ") {
+                self.needed.push(knob.key(file).into_owned());
+            }
+        }
+        self
+    }
+    /// The tables below it of a name.
+    fn below(mut self, key: &str, schema: &str) -> Self {
+        self.properties.push(format!("\"{key}\": {schema}"));
+        self
+    }
+    /// A table that may have other keys.
+    fn open(self) -> String {
+        self.table("")
+    }
+    /// A table that has no other keys.
+    fn closed(self) -> String {
+        self.table(", \"additionalProperties\": false")
+    }
+    fn table(self, more: &str) -> String {
+        let needed = serde_json::Value::from(self.needed);
+        let required =
+            if needed == serde_json::json!([]) { String::new() } else { format!(", \"required\": {needed}") };
+        let properties = self.properties.join(",\n");
+        format!("{{\"type\": \"object\"{required}{more}, \"properties\": {{\n{properties}\n}}}}")
+    }
+}
+
+fn of<S: Clone + Default>(group: &Group<S>, file: File) -> Keys {
+    Keys::default().with(group, file)
+}
+
+fn list(inner: &str) -> String {
+    format!("{{\"type\": \"array\", \"items\": {inner}}}")
 }
 
 fn document(title: &str, tables: &[(&str, String)]) -> String {
@@ -111,29 +162,33 @@ fn document(title: &str, tables: &[(&str, String)]) -> String {
 
 fn scenario_schema() -> String {
     let named = |inner: String| format!("{{\"type\": \"object\", \"additionalProperties\": {inner}}}");
-    let side =
-        format!("{{\"type\": \"object\", \"properties\": {{\"tcp\": {}}}}}", object(&TCP, File::Scenario, &[], &[]));
-    let sides = ("sides", format!("{{\"type\": \"array\", \"items\": {side}}}"));
+    let tcp = of(&TCP, File::Scenario).open();
+    let side = Keys::default().below("tcp", &tcp).open();
     document(
         "Settings of a scenario: of gateways, of the links between them and of TCP",
         &[
-            ("gateways", named(object(&GATEWAY, File::Scenario, &[sides], &[]))),
-            ("links", named(object(&LINK, File::Scenario, &[], &[]))),
-            ("tcp", object(&TCP, File::Scenario, &[], &[])),
+            ("gateways", named(of(&GATEWAY, File::Scenario).below("sides", &list(&side)).open())),
+            ("links", named(of(&LINK, File::Scenario).open())),
+            ("tcp", tcp),
         ],
     )
 }
 
 fn daemon_schema() -> String {
-    let list = |inner: String| format!("{{\"type\": \"array\", \"items\": {inner}}}");
-    let lanes = list(object(&LANE, File::Daemon, &[], &[]));
-    let sides = list(object(&SIDE, File::Daemon, &[], &["name"]));
+    const FILE: File = File::Daemon;
+    let closed = |keys: Keys| list(&keys.closed());
     document(
-        "Settings of wavelaned's files: of a gateway, its peers and lanes, of a proxy and its sides",
+        "wavelaned's files: of a gateway, of a proxy, of a shaper",
         &[
-            ("gateway", object(&GATEWAY, File::Daemon, &[], &["name", "key"])),
-            ("peer", list(object(&PEER, File::Daemon, &[("lane", lanes)], &["name", "public_key"]))),
-            ("proxy", object(&PROXY, File::Daemon, &[("side", sides)], &["interfaces"])),
+            ("gateway", of(&GATEWAY_TABLE, FILE).with(&GATEWAY, FILE).closed()),
+            ("peer", closed(of(&PEER, FILE).below("lane", &closed(of(&LANE, FILE))))),
+            ("intercept", of(&INTERCEPT, FILE).closed()),
+            ("tun", of(&TUN, FILE).closed()),
+            ("forward", closed(of(&FORWARD, FILE))),
+            ("edge", closed(of(&EDGE, FILE))),
+            ("serial", of(&SERIAL, FILE).closed()),
+            ("proxy", of(&PROXY, FILE).below("side", &closed(of(&SIDE_TABLE, FILE).with(&SIDE, FILE))).closed()),
+            ("shaper", closed(of(&SHAPER, FILE))),
         ],
     )
 }
@@ -162,6 +217,9 @@ mod tests {
         assert_eq!(gateway["pool"]["pattern"], "^[0-9]+([.][0-9]+)? (B|kB|KiB|MB|MiB|GB|GiB)$");
         assert_eq!(gateway["idle"]["anyOf"][1]["const"], "off");
         assert_eq!(read["properties"]["gateway"]["required"], serde_json::json!(["name", "key"]));
+        assert_eq!(read["properties"]["tun"]["additionalProperties"], false);
+        let shaper = &read["properties"]["shaper"]["items"];
+        assert_eq!(shaper["required"], serde_json::json!(["interface", "rate"]));
         let links: serde_json::Value = serde_json::from_str(&scenario_schema()).expect("JSON");
         assert_eq!(links["properties"]["links"]["additionalProperties"]["required"], serde_json::json!(["lanes"]));
     }

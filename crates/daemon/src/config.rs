@@ -15,12 +15,11 @@ mod mechanisms;
 mod medium;
 mod peer_table;
 mod serial_table;
-mod tables;
 mod text;
 
 pub(crate) use addresses::first_of;
 pub(crate) use check::is_interface_name;
-pub use lane::{Directions, LaneSocket, PeerLane};
+pub use lane::{LaneSocket, PeerLane};
 pub(crate) use lane::{lane_key, lane_name};
 pub(crate) use lane_table::{LaneEnds, ethernet_ends, udp_ends};
 pub use line::Line;
@@ -28,24 +27,21 @@ pub(crate) use line::{SLIP_OVERHEAD, far_end, serial_ends};
 pub use medium::LaneMedium;
 pub(crate) use medium::{DeviceKind, MediumKeys, UDP};
 pub use serial_table::SerialIp;
-pub(crate) use tables::LaneTable;
-pub(crate) use text::Document;
+pub(crate) use text::with_root;
 
 use crate::keys::{self, KEY_LEN, KeyError};
-use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Choice, Controller};
+pub use wavelane_settings::{Attached, Directions, OnFailure, Source};
 use wavelane_settings::{GatewayKnobs, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
 /// Longest name of a peer, in octets, as of a file: every line about it has it.
 const PEER_NAME_MAX: usize = 255;
-/// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.
-pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 /// An idle link sends this often, so that NATs and firewalls on the path keep their state: a NAT keeps UDP for two minutes if it
 /// follows RFC 4787, REQ-5, and for 30 s if not.
 pub const KEEPALIVE: Span = Span::from_secs(25);
@@ -92,41 +88,6 @@ pub enum ConfigError {
     /// The gateway machine refuses it.
     #[error(transparent)]
     Gateway(#[from] gateway::ConfigError),
-}
-
-/// What happens to new connections after the daemon has died without an orderly stop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnFailure {
-    /// The kernel forwards them plainly.
-    #[default]
-    Open,
-    /// They are refused.
-    Closed,
-}
-
-/// Which networks that this host is attached to are left alone under a wider one of a peer, beside those that it serves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Attached {
-    /// None.
-    None,
-    /// Those that are not public: who hands out addresses in a foreign network takes no public ones out of a tunnel by that.
-    #[default]
-    Private,
-    /// All.
-    All,
-}
-
-/// Which source address the far gateway connects from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Source {
-    /// The application's own (needs CAP_NET_ADMIN, and replies must be routed through this gateway).
-    Keep,
-    /// The gateway's.
-    #[default]
-    Own,
 }
 
 /// One neighbour.

@@ -166,7 +166,7 @@ fn mistyped_keys_and_words_are_recognised_in_every_table() {
             "line 5: unknown key 'micro_block' in [gateway]; did you mean 'micro_blocks'?",
         ),
         (text("listne = \"[::]:1\"", "", ""), "line 5: unknown key 'listne' in [gateway]; did you mean 'listen'?"),
-        (text("on_failure = \"opne\"", "", ""), "line 5: unknown word 'opne'; did you mean 'open'?"),
+        (text("on_failure = \"opne\"", "", ""), "line 5: unknown on_failure 'opne'; did you mean 'open'?"),
         (text("seal = \"end-to-edn\"", "", ""), "line 5: unknown seal 'end-to-edn'; did you mean 'end-to-end'?"),
         (text("idle = \"1 ms\"", "", ""), "line 5: gateway.idle = 1 ms must lie between 1 s and 3600000 s"),
         (
@@ -389,7 +389,7 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nsmall = false", "no lane for small exchanges"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\nsmall = false", "carries nothing"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\npriority = 6", "Ethernet lanes alone"),
-        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 8", "choose 0 to 7"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 8", "must lie between 0 and 7"),
         (
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\n[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 6",
             "is 0 and 6 for device 'radio0'",
@@ -470,7 +470,7 @@ fn what_a_value_lacks_is_said_with_file_and_line() {
             "",
             "f, line 11: peer 'b': allow_targets: '10.0.0.1/8' has bits set",
         ),
-        ("", "", "[tun]\nmtu = 100\n[intercept]\nlocal = true", "f, line 12: tun.mtu: must lie between"),
+        ("", "", "[tun]\nmtu = 100\n[intercept]\nlocal = true", "f, line 12: tun.mtu = 100 must lie between"),
         (
             "",
             "",

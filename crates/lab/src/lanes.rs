@@ -3,7 +3,7 @@
 use crate::media;
 use crate::topology::Wire;
 use wavelane_scenario::Scenario;
-use wavelane_settings::{File, LANE, LaneKnobs, PEER, PeerKnobs};
+use wavelane_settings::{File, LANE, LaneKnobs, LaneTable, PEER, PeerTable};
 
 /// The rest of the peer's table and the tables of the lanes from the first to the second of `ends` over the channels at `places`.
 pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
@@ -14,7 +14,7 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     // With a single outgoing lane there is nothing to choose.
     let several = link.filter(|_| places.len() > 1);
     let choice = several.map(|link| link.choice.unwrap_or_default());
-    let mut text = PEER.write(File::Daemon, &PeerKnobs { choice, ..PeerKnobs::default() });
+    let mut text = PEER.write(File::Daemon, &PeerTable { choice, ..PeerTable::default() });
     for place in places {
         let wire = &wires[place];
         let Some(end) = wire.end_of(peer) else { continue };
@@ -25,7 +25,7 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
         text += &format!(
             "[[peer.lane]]\n{}direction = \"{direction}\"\n{}",
             media::of(wire).lines(wire, 1 - end),
-            LANE.write(File::Daemon, &knobs)
+            LANE.write(File::Daemon, &LaneTable { knobs, ..LaneTable::default() })
         );
     }
     text

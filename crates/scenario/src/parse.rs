@@ -184,9 +184,8 @@ impl Scenario {
         }
         validate::echoes(&mut scenario, &sections(root, "flows")?)?;
         if scenario.flows.is_empty() && traffic == Traffic::OfFlows {
-            return Err(
-                Problem::Missing { table: root.title(), key: "[flows.NAME]", example: "{ app, from, to }" }.at(1)
-            );
+            let key = "[flows.NAME]".into();
+            return Err(Problem::Missing { table: root.title(), key, example: "{ app, from, to }" }.at(1));
         }
         if let Some(list) = root.get("timeline") {
             for value in list.list("a list of tables", "[[timeline]]")? {

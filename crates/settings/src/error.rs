@@ -49,7 +49,7 @@ pub enum Problem {
         /// The table.
         table: String,
         /// The key.
-        key: &'static str,
+        key: String,
         /// An example value in TOML.
         example: &'static str,
     },

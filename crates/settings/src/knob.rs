@@ -24,6 +24,8 @@ pub struct Bounds {
     pub(crate) zero: bool,
     /// What to do about a smaller or a larger value.
     pub(crate) remedies: [&'static str; 2],
+    /// What a text is, or those of a list.
+    pub(crate) what: &'static str,
 }
 
 impl Bounds {
@@ -32,7 +34,11 @@ impl Bounds {
 
     /// Of a count, or in base units.
     pub const fn of(least: u64, most: u64) -> Self {
-        Self { least, most, zero: false, remedies: [""; 2] }
+        Self { least, most, zero: false, remedies: [""; 2], what: "" }
+    }
+    /// Of a text, or of each in a list.
+    pub const fn texts(what: &'static str) -> Self {
+        Self { what, ..Self::NONE }
     }
     /// Of a time.
     pub const fn times(least: Span, most: Span) -> Self {
@@ -190,6 +196,10 @@ impl<S> Knob<S> {
             File::Daemon => Cow::Owned(self.name.replace('-', "_")),
         }
     }
+    /// What it may be, if its table cannot do without it.
+    fn example(&self) -> Option<&'static str> {
+        self.default.strip_prefix("required, such as `")?.strip_suffix('`')
+    }
 }
 
 /// A setting outside its bounds.
@@ -218,6 +228,19 @@ impl<S: Clone + Default> Group<S> {
             }
         }
         Ok(settings)
+    }
+    /// Reads a table that has nothing else but what is `below` it.
+    pub fn whole(&self, file: File, table: &Table<'_>, below: &[&str]) -> Result<S, FileError> {
+        let keys = self.keys(file);
+        table.only(&keys.iter().map(AsRef::as_ref).chain(below.iter().copied()).collect::<Vec<_>>())?;
+        for knob in self.in_file(file) {
+            table.lacks(&knob.key(file), knob.example())?;
+        }
+        self.read(file, table)
+    }
+    /// Reads each table of that name below another.
+    pub fn each(&self, root: &Table<'_>, key: &str) -> Result<Vec<S>, FileError> {
+        root.parts(key)?.iter().map(|table| self.whole(File::Daemon, table, &[])).collect()
     }
     /// Keys and values of those that are set and may stand in a file, as TOML.
     pub fn turned(&self, file: File, settings: &S) -> Vec<(Cow<'static, str>, String)> {

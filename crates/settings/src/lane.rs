@@ -1,15 +1,15 @@
-//! How lanes are used: `[links.NAME]` of scenarios, `[[peer]]` and `[[peer.lane]]` of wavelaned's files.
+//! How lanes are used, of `[[peer.lane]]` too, and `[links.NAME]` of scenarios.
 
-use crate::gateway::{DAEMON, SCENARIO};
+use crate::gateway::SCENARIO;
 use crate::knob::{Bounds, Group, Knob};
-use crate::values::{OrOff, Setting};
-use wavelane_base::{Rate, Span};
+use crate::values::Setting;
+use wavelane_base::Rate;
 
 /// The rate at which the delay controller starts unless a lane is told to start slower.
 pub const START_RATE: Rate = Rate::from_bps(4_000_000);
 /// The lowest that it can be told: that of the slowest modems (ITU-T V.21).
 pub const START_RATE_MIN: Rate = Rate::from_bps(300);
-const START_RATES: Bounds = Bounds::rates(
+pub(crate) const START_RATES: Bounds = Bounds::rates(
     START_RATE_MIN,
     START_RATE,
     [
@@ -57,19 +57,6 @@ impl Default for LaneKnobs {
     }
 }
 
-/// Their declarations, in the order in which the guide has them.
-#[rustfmt::skip] // A table is read by its rows.
-pub const LANE: Group<LaneKnobs> = Group(&[
-    Knob { name: "metered", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.metered, default: "`false`",
-        says: "sending on it costs money: it is used only while no other lane works. the peer is told, and spares the way back too" },
-    Knob { name: "bulk", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.bulk, default: "`true`",
-        says: "whether it may carry bulk; one lane out has to" },
-    Knob { name: "small", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.small, default: "`true`",
-        says: "whether it carries small exchanges, acknowledgements and small packets while another lane can; one lane out has to" },
-    Knob { name: "start-rate", stands: DAEMON, bounds: START_RATES, field: |k| &mut k.start_rate, default: "measured on a link with one lane, else 4 Mbit/s; of a serial lane its line's",
-        says: "the rate at which the controller starts on a slow lane ([why](lanes.md#a-line-of-a-few-kilobits))" },
-]);
-
 /// The settings of a link between two gateways of a scenario, at both ends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "what each does stands in its row of LINK")]
@@ -84,7 +71,7 @@ pub struct LinkKnobs {
     pub start_rates: Vec<(String, Rate)>,
 }
 
-const HOW: &str = "[how they are used](lanes.md#choice-of-lane)";
+pub(crate) const HOW: &str = "[how they are used](lanes.md#choice-of-lane)";
 
 /// Their declarations, in the order in which the guide has them.
 #[rustfmt::skip] // A table is read by its rows.
@@ -118,22 +105,3 @@ impl LinkKnobs {
         }
     }
 }
-
-/// A peer's settings; what is not set has its default.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[expect(missing_docs, reason = "what each does stands in its row of PEER")]
-pub struct PeerKnobs {
-    pub choice: Option<Choice>,
-    pub keepalive: Option<OrOff<Span>>,
-    pub split: Option<bool>,
-}
-
-/// Their declarations, in the order in which the guide has them.
-#[rustfmt::skip] // A table is read by its rows.
-pub const PEER: Group<PeerKnobs> = Group(&[
-    Knob { name: "choice", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.choice, default: "`bond`", says: HOW },
-    Knob { name: "keepalive", stands: DAEMON, bounds: Bounds::times(Span::from_secs(1), Span::from_secs(3_600)), field: |k| &mut k.keepalive,
-        default: "`25 s` with an address of it or of a lane, else `off`", says: "idle time after which a datagram is sent to it" },
-    Knob { name: "split", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.split, default: "`true`",
-        says: "whether TCP to its routes is split; `false` needs `[tun]`" },
-]);

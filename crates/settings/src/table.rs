@@ -1,6 +1,7 @@
 //! A TOML table that knows its path and lines, and rejects unknown keys.
 
 use crate::error::{FileError, Problem, hint};
+use crate::knob::{File, Group};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;
@@ -75,7 +76,37 @@ impl<'a> Table<'a> {
     }
     /// The value of `key`, or the error that shows how to add it.
     pub fn need(&self, key: &'static str, example: &'static str) -> Result<Value<'a>, FileError> {
-        self.get(key).ok_or_else(|| Problem::Missing { table: self.title(), key, example }.at(self.line))
+        self.get(key).ok_or_else(|| Problem::Missing { table: self.title(), key: key.into(), example }.at(self.line))
+    }
+    /// Refuses the table if it has no such key, and that has an example.
+    pub(crate) fn lacks(&self, key: &str, example: Option<&'static str>) -> Result<(), FileError> {
+        match example.filter(|_| !self.inner.contains_key(key)) {
+            Some(example) => Err(Problem::Missing { table: self.title(), key: key.into(), example }.at(self.line)),
+            None => Ok(()),
+        }
+    }
+    /// The line of its title.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+    /// The table below it of that name, with the settings of `group` alone.
+    pub fn part<S: Clone + Default>(&self, key: &str, group: &Group<S>) -> Result<Option<S>, FileError> {
+        let of = |value: Value<'a>| group.whole(File::Daemon, &value.titled()?, &[]);
+        self.get(key).map(of).transpose()
+    }
+    /// The tables below it of that name, each with a title of its own.
+    pub fn parts(&self, key: &str) -> Result<Vec<Self>, FileError> {
+        let Some(value) = self.get(key) else { return Ok(Vec::new()) };
+        let (path, all) = (&value.path, "a list of tables, each with a title of its own");
+        if value.inner.is_table() {
+            let of = if self.path.is_empty() {
+                String::new()
+            } else {
+                format!(", below the [{0}] or [[{0}]] that it belongs to", self.path)
+            };
+            return Err(value.impossible(format!("{path} is {all}: write [[{path}]]{of}, not [{path}]")));
+        }
+        value.list(all, "[[peer]]")?.iter().map(Value::titled).collect()
     }
     /// The keys and values in file order.
     pub fn entries(&self) -> Vec<(String, Value<'a>)> {
@@ -138,19 +169,26 @@ impl<'a> Value<'a> {
     /// As a whole number from 0.
     pub fn whole(&self) -> Result<u64, FileError> {
         let number = self.inner.as_integer().and_then(|i| u64::from_str_radix(i.as_str(), i.radix()).ok());
-        number.ok_or_else(|| self.wrong_type("a whole number from 0", "7"))
+        number.ok_or_else(|| {
+            // What was written may be meant without quotes and unit.
+            let meant: String = self.as_str().unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+            self.wrong_type("a whole number from 0", if meant.is_empty() { "7" } else { &meant })
+        })
     }
     /// As true or false.
     pub fn bool(&self) -> Result<bool, FileError> {
         self.inner.as_bool().ok_or_else(|| self.wrong_type("true or false", "true"))
     }
     /// As a list.
-    pub fn list(&self, expected: &'static str, example: &'static str) -> Result<Vec<Value<'a>>, FileError> {
+    pub fn list(&self, expected: &str, example: &str) -> Result<Vec<Value<'a>>, FileError> {
         let is_one = self.is_set && !self.inner.is_array() && !self.inner.is_table();
         if is_one {
             return Ok(vec![self.clone()]);
         }
-        let array = self.inner.as_array().ok_or_else(|| self.wrong_type(expected, example))?;
+        // What was written may be meant as the only one.
+        let meant = self.as_str().map(|one| format!("[{}]", crate::text(one)));
+        let array =
+            self.inner.as_array().ok_or_else(|| self.wrong_type(expected, meant.as_deref().unwrap_or(example)))?;
         let item = |v: &'a Spanned<DeValue<'a>>| Value {
             text: self.text,
             path: self.path.clone(),
@@ -159,6 +197,11 @@ impl<'a> Value<'a> {
             is_set: false,
         };
         Ok(array.iter().map(item).collect())
+    }
+    /// As a table whose title stands at its line.
+    pub fn titled(&self) -> Result<Table<'a>, FileError> {
+        let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", &format!("[{}]", self.path)))?;
+        Ok(Table { text: self.text, path: self.path.clone(), line: self.line, inner })
     }
     /// As a table.
     pub fn table(&self, example: &'static str) -> Result<Table<'a>, FileError> {

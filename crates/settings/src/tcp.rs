@@ -124,20 +124,3 @@ pub const SIDE: Group<SideKnobs> = Group(&[
     Knob { name: "freeze", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.freeze, default: "none",
         says: "who sends from there is told a window of 0 ahead of a gap, and after it one acknowledgement, or `three` more for a loss" },
 ]);
-
-/// The settings of a proxy.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[expect(missing_docs, reason = "what each does stands in its row of PROXY")]
-pub struct ProxyKnobs {
-    pub connections_max: Option<usize>,
-    pub pool: Option<Octets>,
-}
-
-/// Their declarations, in the order in which the guide has them.
-#[rustfmt::skip] // A table is read by its rows.
-pub const PROXY: Group<ProxyKnobs> = Group(&[
-    Knob { name: "connections-max", stands: DAEMON, bounds: Bounds::of(1, 100_000), field: |k| &mut k.connections_max, default: "8000; in `kernel` two descriptors each",
-        says: "connections at a time; beyond them, new ones go plainly" },
-    Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(1 << 20, 1 << 40), field: |k| &mut k.pool, default: "256 MiB",
-        says: "bytes that wait between the halves of all connections, in `userspace` in their buffers too" },
-]);

@@ -1,6 +1,9 @@
 //! Every declared setting is read, written and refused by its declaration.
 
-use crate::{File, GATEWAY, GatewayKnobs, Group, LANE, PEER, PROXY, TCP, Table, TcpKnobs};
+use crate::{
+    EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, GatewayKnobs, Group, INTERCEPT, LANE, LINK, PEER, PROXY, SERIAL,
+    SHAPER, SIDE, SIDE_TABLE, TCP, TUN, Table, TcpKnobs,
+};
 use toml::de::DeTable;
 
 fn read<S: Clone + Default>(group: &Group<S>, file: File, text: &str) -> Result<S, String> {
@@ -25,6 +28,18 @@ const TRIED: &[&str] = &[
     "\"1998\"",
     "\"stack\"",
     "\"bond\"",
+    "\"open\"",
+    "\"own\"",
+    "\"all\"",
+    "\"kernel\"",
+    "\"out\"",
+    "\"up\"",
+    "\"atm\"",
+    "\"tbf\"",
+    "\"30 ms\"",
+    "1280",
+    "[\"a\", \"a\"]",
+    "[]",
 ];
 
 fn each_reads_back<S: Clone + Default + PartialEq + core::fmt::Debug>(group: &Group<S>) {
@@ -50,10 +65,18 @@ fn each_reads_back<S: Clone + Default + PartialEq + core::fmt::Debug>(group: &Gr
 #[test]
 fn every_setting_reads_back_what_it_writes() {
     each_reads_back(&GATEWAY);
+    each_reads_back(&GATEWAY_TABLE);
     each_reads_back(&TCP);
     each_reads_back(&LANE);
     each_reads_back(&PEER);
+    each_reads_back(&EDGE);
+    each_reads_back(&INTERCEPT);
+    each_reads_back(&TUN);
+    each_reads_back(&FORWARD);
+    each_reads_back(&SERIAL);
     each_reads_back(&PROXY);
+    each_reads_back(&SIDE_TABLE);
+    each_reads_back(&SHAPER);
 }
 
 #[test]
@@ -65,7 +88,20 @@ fn names_are_unique_and_said_in_a_sentence() {
         }
     }
     check(&GATEWAY);
+    check(&GATEWAY_TABLE);
     check(&TCP);
+    check(&LINK);
+    check(&LANE);
+    check(&PEER);
+    check(&EDGE);
+    check(&INTERCEPT);
+    check(&TUN);
+    check(&FORWARD);
+    check(&SERIAL);
+    check(&PROXY);
+    check(&SIDE);
+    check(&SIDE_TABLE);
+    check(&SHAPER);
 }
 
 #[test]
@@ -90,4 +126,20 @@ fn files_spell_keys_their_own_way() {
     assert_eq!(GATEWAY.write(File::Daemon, &knobs), "rounds = true\n", "wavelaned cannot overhear");
     let tcp = TcpKnobs { sack: Some(false), ..TcpKnobs::default() };
     assert_eq!(TCP.write(File::Scenario, &tcp), "sack = false\n");
+}
+
+#[test]
+fn a_table_has_what_it_needs_and_nothing_else() {
+    let whole = |text: &str| {
+        let document = DeTable::parse(text).expect("TOML");
+        let root = Table::root(text, document.get_ref());
+        FORWARD.each(&root, "forward").map(|all| all.len()).map_err(|error| error.to_string())
+    };
+    let forward = "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"10.0.3.1:80\"\n";
+    assert_eq!(whole(&format!("{forward}via = \"b\"\n")), Ok(1));
+    assert_eq!(whole(forward), Err("1: [forward] lacks 'via': add via = \"shore\"".into()));
+    assert_eq!(
+        whole(&format!("\n{forward}vai = \"b\"")),
+        Err("5: unknown key 'vai' in [forward]; did you mean 'via'?".into())
+    );
 }

@@ -116,13 +116,30 @@ impl Setting for Ratio {
 
 impl Setting for String {
     fn read(value: &Value<'_>, _: &Bounds) -> Result<Self, FileError> {
-        value.str("a text", "\"text\"").map(str::to_owned)
+        value.str("a text in quotes", "\"text\"").map(str::to_owned)
     }
     fn toml(&self) -> String {
         text(self)
     }
-    fn values(_: &Bounds) -> String {
-        "text".into()
+    fn values(bounds: &Bounds) -> String {
+        if bounds.what.is_empty() { "text".into() } else { bounds.what.into() }
+    }
+}
+
+/// Texts, of which one may stand twice.
+impl Setting for Vec<String> {
+    fn read(value: &Value<'_>, bounds: &Bounds) -> Result<Self, FileError> {
+        let texts = value.list(&format!("a list of {}", bounds.what), "[\"a\", \"b\"]")?;
+        texts.iter().map(|text| text.str("a text in quotes", "\"a\"").map(str::to_owned)).collect()
+    }
+    fn toml(&self) -> String {
+        format!("[{}]", self.iter().map(|item| text(item)).collect::<Vec<_>>().join(", "))
+    }
+    fn values(bounds: &Bounds) -> String {
+        bounds.what.into()
+    }
+    fn schema(_: &Bounds) -> String {
+        "\"type\": \"array\", \"items\": {\"type\": \"string\"}".into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Config, ConfigError, Directions, Intercept, LOCK_SUFFIX, PEER_NAME_MAX, PEERS_MAX, PEERS_SUFFIX, SOCKET_PATH_MAX,
-    Surroundings, TUN_MTU, prefix_text, value,
+    Surroundings, prefix_text, value,
 };
 use crate::keys;
 use std::net::IpAddr;
@@ -150,10 +150,6 @@ impl Config {
         };
         if !is_interface_name(&tun.name) {
             return Err(value("tun.name", format!("'{}' is not an interface name (see `ip link`)", tun.name)));
-        }
-        if !TUN_MTU.contains(&tun.mtu) {
-            let (low, high) = (TUN_MTU.start(), TUN_MTU.end());
-            return Err(value("tun.mtu", format!("must lie between {low} and {high}, not {}", tun.mtu)));
         }
         if self.intercept.is_none() {
             return Err(value(

@@ -1,35 +1,10 @@
 //! One lane of a peer's, as the file describes it.
 
 use super::{LaneMedium, Line};
-use serde::Deserialize;
 use std::net::SocketAddr;
 use wavelane_base::{Address, Carrier, Rate};
 use wavelane_serial::dialer;
-use wavelane_settings::LaneKnobs;
-
-/// Which ways a lane carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Directions {
-    /// Both.
-    #[default]
-    Both,
-    /// From here to the peer.
-    Out,
-    /// From the peer to here.
-    In,
-}
-
-impl Directions {
-    /// As the file has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Out => "out",
-            Self::In => "in",
-        }
-    }
-}
+use wavelane_settings::{Directions, LaneKnobs};
 
 /// A lane's name in messages, by its place among the peer's tables.
 pub(crate) fn lane_name(place: usize) -> String {

@@ -2,12 +2,10 @@
 
 use super::addresses::{check_host_and_port, check_reachable};
 use super::line;
-use super::tables::LaneTable;
 use super::{ConfigError, DeviceKind, Directions, LaneMedium, LaneSocket, PeerLane, marks, value};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::Address;
-use wavelane_host::ether;
-use wavelane_settings::LaneKnobs;
+use wavelane_settings::{LaneKnobs, LaneTable};
 
 /// Both ends of a lane, as its medium reads them from its table.
 pub(crate) struct LaneEnds {
@@ -20,14 +18,14 @@ pub(crate) struct LaneEnds {
 impl PeerLane {
     pub(super) fn from_table(
         t: &LaneTable,
-        knobs: LaneKnobs,
         key: &str,
         listen: SocketAddr,
         medium: fn(&str) -> Result<LaneMedium, String>,
     ) -> Result<Self, ConfigError> {
+        let (knobs, direction) = (t.knobs, t.direction.unwrap_or_default());
         let medium = t.medium.as_deref().map_or(Ok(LaneMedium::default()), medium);
         let medium = medium.map_err(|why| value(format!("{key}: medium"), why))?;
-        if t.address.is_some() && t.direction == Directions::In {
+        if t.address.is_some() && direction == Directions::In {
             return Err(value(
                 format!("{key}: address"),
                 "nothing leaves by a lane of direction \"in\": remove its address",
@@ -39,7 +37,7 @@ impl PeerLane {
         if medium.device == DeviceKind::Interface {
             line::refuse_elsewhere(t, key)?;
         }
-        if t.direction == Directions::In && knobs != LaneKnobs::default() {
+        if direction == Directions::In && knobs != LaneKnobs::default() {
             return Err(value(
                 format!("{key}: direction"),
                 "nothing leaves by a lane of direction \"in\", and metered, bulk, small and start_rate are about what leaves: remove them",
@@ -53,7 +51,7 @@ impl PeerLane {
         }
         let LaneEnds { address, socket } = (medium.read)(t, key, listen)?;
         let socket = socket.map(|socket| LaneSocket { medium, ..socket });
-        Ok(Self { address, socket, ways: t.direction, knobs, line: 0 })
+        Ok(Self { address, socket, ways: direction, knobs, line: 0 })
     }
 }
 
@@ -94,7 +92,7 @@ pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<L
         ));
     }
     let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
-    check_mark(t.mark, t.direction).map_err(|why| value(format!("{key}: mark"), why))?;
+    check_mark(t.mark, t.direction.unwrap_or_default()).map_err(|why| value(format!("{key}: mark"), why))?;
     let own = t.device.is_some() || local.is_some() || t.mark.is_some();
     let socket = own.then(|| LaneSocket {
         local: local.unwrap_or(SocketAddr::new(any, 0)),
@@ -136,19 +134,15 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
             );
         }
     };
-    if t.direction == Directions::Out && station.is_none() {
+    if t.direction == Some(Directions::Out) && station.is_none() {
         return refuse("address", "is missing: nothing comes back by this lane that would show where it leads".into());
-    }
-    let priority = t.priority.unwrap_or(0);
-    if priority > ether::PRIORITY_MAX {
-        return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
     }
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
     let socket = LaneSocket {
         local,
         device: t.device.clone(),
         medium: LaneMedium::default(),
-        priority,
+        priority: t.priority.unwrap_or(0),
         mark: None,
         line: None,
         dial: None,

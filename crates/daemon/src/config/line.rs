@@ -1,7 +1,6 @@
 //! How a serial line is set: the keys that a lane over one shares with `[serial]`.
 
 use super::lane_table::LaneEnds;
-use super::tables::LaneTable;
 use super::{ConfigError, Directions, LaneMedium, LaneSocket, value};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Address, Quantity, Rate, Span};
@@ -9,6 +8,7 @@ use wavelane_gateway::Controller;
 use wavelane_host::tty::PortSettings;
 use wavelane_serial::chat::Script;
 use wavelane_serial::{Framing, FramingError, dialer};
+use wavelane_settings::{LINE_MTU, LaneTable, LineKeys};
 
 /// What a port runs at if the file does not say.
 const RATE_DEFAULT: u32 = 115_200;
@@ -16,12 +16,7 @@ const RATE_DEFAULT: u32 = 115_200;
 const RATE_MIN: u32 = 300;
 /// No serial port is faster (USB 2.0 adapters).
 const RATE_MAX: u32 = 12_000_000;
-/// Every host takes packets of this size (RFC 1122, section 3.3.3), and a handshake with its answer fits. Shorter frames would need datagrams
-/// to be cut.
-const MTU_MIN: usize = 576;
-/// No lane carries longer packets.
-const MTU_MAX: usize = 1_500;
-/// From this rate on the default is [`MTU_MAX`]: a packet takes 0.13 s. Below, it is [`MTU_MIN`], which takes 0.17 s at 33.6 kbit/s.
+/// From this rate on the longest packet is the default and takes 0.13 s. Below, it is the shortest, which takes 0.17 s at 33.6 kbit/s.
 const LONG_PACKETS_FROM: u32 = 115_200;
 /// Of ten bits on the wire eight carry data (8N1).
 const DATA_BITS: (u64, u64) = (8, 10);
@@ -86,12 +81,12 @@ pub(crate) fn far_end(port: &str) -> Address {
 /// Refuses a line's keys in a lane over something else.
 pub(super) fn refuse_elsewhere(t: &LaneTable, key: &str) -> Result<(), ConfigError> {
     let given = [
-        ("rate", t.rate.is_some()),
-        ("framing", t.framing.is_some()),
-        ("flow_control", t.flow_control.is_some()),
-        ("carrier", t.carrier.is_some()),
-        ("mtu", t.mtu.is_some()),
-        ("chat", t.chat.is_some()),
+        ("rate", t.line.rate.is_some()),
+        ("framing", t.line.framing.is_some()),
+        ("flow_control", t.line.flow_control.is_some()),
+        ("carrier", t.line.carrier.is_some()),
+        ("mtu", t.line.mtu.is_some()),
+        ("chat", t.line.chat.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((word, _)) => {
@@ -114,24 +109,15 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
         let field = if t.local.is_some() { "local" } else { ["mark", "priority"][usize::from(t.mark.is_none())] };
         return refuse(field, "is of lanes over IP or Ethernet, and a serial line has neither: remove it");
     }
-    let line = line(
-        Keys {
-            rate: t.rate.as_deref(),
-            framing: t.framing.as_deref(),
-            flow_control: t.flow_control.as_deref(),
-            carrier: t.carrier.unwrap_or(false),
-            mtu: t.mtu,
-        },
-        key,
-    )?;
+    let line = line(&t.line, key)?;
     if line.framing == Framing::Cslip {
         return refuse(
             "framing",
             "is \"cslip\", and a lane's datagrams have no TCP headers to compress: write \"slip\"",
         );
     }
-    let dial = dial(t.chat.as_deref(), t.direction != Directions::Out, key)?;
-    let address = (t.direction != Directions::In).then(|| far_end(&device).to_string());
+    let dial = dial(t.line.chat.as_deref(), t.direction != Some(Directions::Out), key)?;
+    let address = (t.direction != Some(Directions::In)).then(|| far_end(&device).to_string());
     let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
     let socket = LaneSocket {
         local,
@@ -145,15 +131,6 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
     Ok(LaneEnds { address, socket: Some(socket) })
 }
 
-/// The keys of a line, as the file has them.
-pub(super) struct Keys<'a> {
-    pub(super) rate: Option<&'a str>,
-    pub(super) framing: Option<&'a str>,
-    pub(super) flow_control: Option<&'a str>,
-    pub(super) carrier: bool,
-    pub(super) mtu: Option<usize>,
-}
-
 /// How a modem gets a connection. `proves` is whether the other end is never silent for long.
 pub(super) fn dial(chat: Option<&str>, proves: bool, key: &str) -> Result<Option<dialer::Config>, ConfigError> {
     let script = chat.map(Script::parse).transpose();
@@ -163,12 +140,12 @@ pub(super) fn dial(chat: Option<&str>, proves: bool, key: &str) -> Result<Option
 }
 
 /// Reads the keys of a line.
-pub(super) fn line(keys: Keys<'_>, key: &str) -> Result<Line, ConfigError> {
+pub(super) fn line(keys: &LineKeys, key: &str) -> Result<Line, ConfigError> {
     let wrong = |field: &str, what: String| value(format!("{key}: {field}"), what);
-    let rate = keys.rate.map_or(Ok(RATE_DEFAULT), rate).map_err(|why| wrong("rate", why))?;
-    let framing = keys.framing.map_or(Ok(Framing::Slip), str::parse);
+    let rate = keys.rate.as_deref().map_or(Ok(RATE_DEFAULT), rate).map_err(|why| wrong("rate", why))?;
+    let framing = keys.framing.as_deref().map_or(Ok(Framing::Slip), str::parse);
     let framing = framing.map_err(|why: FramingError| wrong("framing", why.to_string()))?;
-    let hardware_flow = match keys.flow_control.unwrap_or("none") {
+    let hardware_flow = match keys.flow_control.as_deref().unwrap_or("none") {
         "none" => false,
         "hardware" => true,
         "software" => {
@@ -179,11 +156,8 @@ pub(super) fn line(keys: Keys<'_>, key: &str) -> Result<Line, ConfigError> {
         }
         other => return Err(wrong("flow_control", format!("is '{other}': write \"none\" or \"hardware\""))),
     };
-    let mtu = keys.mtu.unwrap_or(if rate < LONG_PACKETS_FROM { MTU_MIN } else { MTU_MAX });
-    if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
-        return Err(wrong("mtu", format!("is {mtu}, and a lane cuts no packets: write {MTU_MIN} to {MTU_MAX}")));
-    }
-    Ok(Line { port: PortSettings { rate, hardware_flow, carrier: keys.carrier }, framing, mtu })
+    let mtu = keys.mtu.unwrap_or(*if rate < LONG_PACKETS_FROM { LINE_MTU.start() } else { LINE_MTU.end() });
+    Ok(Line { port: PortSettings { rate, hardware_flow, carrier: keys.carrier.unwrap_or(false) }, framing, mtu })
 }
 
 /// A port's rate.

@@ -1,9 +1,10 @@
 //! What a lane's keys are depends on its medium. Which media there are says the table of `system::medium`.
 
 use super::check::is_interface_name;
-use super::{ConfigError, LaneEnds, LaneTable, udp_ends};
+use super::{ConfigError, LaneEnds, udp_ends};
 use std::net::SocketAddr;
 use wavelane_base::Carrier;
+use wavelane_settings::LaneTable;
 
 /// Longest path of a serial port.
 const PATH_MAX: usize = 255;

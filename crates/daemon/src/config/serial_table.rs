@@ -2,48 +2,20 @@
 
 use super::addresses::prefixes;
 use super::check::is_interface_name;
-use super::line::{Keys, dial, line};
+use super::line::{dial, line};
 use super::{ConfigError, DeviceKind, Line, Surroundings, value};
 use crate::keys::KeyError;
-use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use wavelane_base::IpPrefix;
 use wavelane_serial::ppp::{AUTH_MAX, Login};
 use wavelane_serial::{Framing, dialer};
+use wavelane_settings::SerialTable;
 
 /// IPv6 needs packets of this size (RFC 8200, section 5).
 const MTU_OF_IPV6: usize = 1_280;
 /// Most addresses and routes.
 const LISTED_MAX: usize = 64;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SerialTable {
-    device: String,
-    rate: Option<String>,
-    framing: Option<String>,
-    flow_control: Option<String>,
-    #[serde(default)]
-    carrier: bool,
-    mtu: Option<usize>,
-    chat: Option<String>,
-    #[serde(default = "default_name")]
-    name: String,
-    #[serde(default)]
-    addresses: Vec<String>,
-    peer: Option<Ipv4Addr>,
-    user: Option<String>,
-    pub(super) secret_file: Option<PathBuf>,
-    auth: Option<String>,
-    compress: Option<bool>,
-    #[serde(default)]
-    routes: Vec<String>,
-}
-
-fn default_name() -> String {
-    "serial0".into()
-}
 
 /// A line whose packets are those of a TUN device here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,33 +42,30 @@ pub struct SerialIp {
 
 impl SerialIp {
     pub(super) fn from_table(t: SerialTable, folder: &Path, around: &Surroundings) -> Result<Self, ConfigError> {
-        if let Some(why) = DeviceKind::SerialPort.refuse(&t.device) {
+        let (device, name) = (t.device.unwrap_or_default(), t.name.unwrap_or_else(|| "serial0".into()));
+        let (addresses, routes) = (t.addresses.unwrap_or_default(), t.routes.unwrap_or_default());
+        if let Some(why) = DeviceKind::SerialPort.refuse(&device) {
             return Err(value("serial.device", why));
         }
-        if !is_interface_name(&t.name) {
-            return Err(value("serial.name", format!("'{}' is not an interface name (see `ip link`)", t.name)));
+        if !is_interface_name(&name) {
+            return Err(value("serial.name", format!("'{name}' is not an interface name (see `ip link`)")));
         }
-        let keys = Keys {
-            rate: t.rate.as_deref(),
-            framing: t.framing.as_deref(),
-            flow_control: t.flow_control.as_deref(),
-            carrier: t.carrier,
-            mtu: t.mtu,
-        };
-        let line = line(keys, "serial")?;
+        let line = line(&t.line, "serial")?;
         // PPP agrees on addresses, or has them from the other end.
-        if t.addresses.is_empty() && line.framing != Framing::Ppp {
+        if addresses.is_empty() && line.framing != Framing::Ppp {
             return Err(value("serial.addresses", "is missing: give this end's address, such as \"192.0.2.1/30\""));
         }
         let address = |text: &String| {
             let wrong = |_| value("serial.addresses", format!("'{text}' is not an address such as 192.0.2.1/30"));
             text.parse::<IpPrefix>().map_err(wrong)
         };
-        let addresses: Vec<IpPrefix> = t.addresses.iter().map(address).collect::<Result<_, ConfigError>>()?;
-        let routes = prefixes("serial.routes", &t.routes)?;
+        let addresses: Vec<IpPrefix> = addresses.iter().map(address).collect::<Result<_, ConfigError>>()?;
+        let routes = prefixes("serial.routes", &routes)?;
         if addresses.len().max(routes.len()) > LISTED_MAX {
             return Err(value("serial.routes", format!("at most {LISTED_MAX} routes, and as many addresses")));
         }
+        let wrong = || value("serial.peer", "must be an IPv4 address, such as \"192.0.2.1\"");
+        let peer: Option<Ipv4Addr> = t.peer.map(|peer| peer.parse().map_err(|_| wrong())).transpose()?;
         let six = addresses.iter().any(|a| a.address.is_ipv6()) || routes.iter().any(|r| r.address.is_ipv6());
         if six && line.mtu < MTU_OF_IPV6 {
             return Err(value("serial.mtu", format!("is {}, and IPv6 needs {MTU_OF_IPV6}", line.mtu)));
@@ -104,7 +73,7 @@ impl SerialIp {
         if six && line.framing == Framing::Ppp {
             return Err(value("serial.framing", "is \"ppp\", which carries IPv4 alone here: use \"slip\" for IPv6"));
         }
-        if t.peer.is_some() && line.framing != Framing::Ppp {
+        if peer.is_some() && line.framing != Framing::Ppp {
             return Err(value("serial.peer", "is told by PPP alone: remove it, or write framing = \"ppp\""));
         }
         if t.compress.is_some() && line.framing != Framing::Ppp {
@@ -118,8 +87,8 @@ impl SerialIp {
             line.framing,
             around.private_text,
         )?;
-        let dial = dial(t.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
-        Ok(Self { device: t.device, line, dial, name: t.name, addresses, peer: t.peer, compress, login, routes })
+        let dial = dial(t.line.chat.as_deref(), line.framing == Framing::Ppp, "serial")?;
+        Ok(Self { device, line, dial, name, addresses, peer, compress, login, routes })
     }
 }
 

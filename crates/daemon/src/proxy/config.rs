@@ -2,17 +2,18 @@
 
 use crate::config::addresses::prefixes;
 use crate::config::{
-    Attached, Clamp, Config, ConfigError, Document, Intercept, OnFailure, Peer, Placement, ProxyRules, Source,
-    has_table, is_interface_name, prefix_text, value, width,
+    Attached, Clamp, Config, ConfigError, Intercept, OnFailure, Peer, Placement, ProxyRules, Source, has_table,
+    is_interface_name, prefix_text, value, width, with_root,
 };
-use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, Span};
 use wavelane_door::{Marks, POOL_DEFAULT, pool_parts};
 use wavelane_gateway::{Choice, Controller};
 use wavelane_host::tcp::{self, Buffers, Tuning};
-use wavelane_settings::{GatewayKnobs, PROXY, ProxyKnobs, SIDE, SideKnobs};
+use wavelane_settings::{
+    File, FileError, GatewayKnobs, PROXY, ProxyTable, SIDE, SIDE_TABLE, SideKnobs, SideTable, Table,
+};
 use wavelane_tcp::{Config as TcpConfig, CongestionControl, Keepalive, memory_own};
 
 /// Connections at a time unless the file says otherwise: two descriptors each, and a process usually has 20,000.
@@ -89,39 +90,6 @@ pub(crate) struct Side {
     pub(crate) knobs: SideKnobs,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    proxy: Table,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    name: Option<String>,
-    engine: Option<String>,
-    mode: Option<String>,
-    placement: Option<String>,
-    interfaces: Vec<String>,
-    targets: Option<Vec<String>>,
-    #[serde(default)]
-    exempt: Vec<String>,
-    early: Option<bool>,
-    #[serde(default)]
-    on_failure: OnFailure,
-    control: Option<PathBuf>,
-    #[serde(default)]
-    side: Vec<SideTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SideTable {
-    name: String,
-    #[serde(default)]
-    networks: Vec<String>,
-}
-
 /// Whether a TOML text is that of a proxy.
 pub(crate) fn is_proxy(text: &str) -> bool {
     has_table(text, "proxy")
@@ -143,10 +111,19 @@ fn read(text: &str, place: &str) -> Result<Settings, ConfigError> {
     if let Some(other) = table.iter().flat_map(|t| t.keys()).find(|key| *key == "gateway" || *key == "shaper") {
         return Err(value("proxy", format!("stands beside [{other}]: give each a file and a wavelaned of its own")));
     }
-    let mut document = Document::parse(text, place)?;
-    let of_sides = document.take("proxy.side", &SIDE)?;
-    let knobs = document.take("proxy", &PROXY)?.pop().unwrap_or_default();
-    settings(document.rest::<File>()?.proxy, &knobs, of_sides)
+    let (table, sides) = with_root(text, place, |root| {
+        root.only(&["proxy"])?;
+        let proxy = root.need("proxy", "{ interfaces = [\"lan0\"] }")?.titled()?;
+        let sides = proxy.parts("side")?.iter().map(side_tables).collect::<Result<_, _>>()?;
+        Ok((PROXY.whole(File::Daemon, &proxy, &["side"])?, sides))
+    })?;
+    settings(table, sides)
+}
+
+fn side_tables(table: &Table<'_>) -> Result<(SideTable, SideKnobs), FileError> {
+    let knobs = SIDE.keys(File::Daemon);
+    let knobs: Vec<&str> = knobs.iter().map(AsRef::as_ref).collect();
+    Ok((SIDE_TABLE.whole(File::Daemon, table, &knobs)?, SIDE.read(File::Daemon, table)?))
 }
 
 /// Whether a text can stand in a file's name and in a line of the log.
@@ -190,7 +167,8 @@ fn placement(word: Option<&str>, engine: Engine, on_failure: OnFailure) -> Resul
     Ok(*placement)
 }
 
-fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Settings, ConfigError> {
+fn settings(t: ProxyTable, of_sides: Vec<(SideTable, SideKnobs)>) -> Result<Settings, ConfigError> {
+    let (on_failure, interfaces) = (t.on_failure.unwrap_or_default(), t.interfaces.unwrap_or_default());
     let engine = match t.engine.as_deref() {
         None | Some("kernel") => Engine::Kernel,
         Some("userspace") => Engine::Userspace,
@@ -199,7 +177,7 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
         }
     };
     let mirrors = mirrors(t.mode.as_deref(), engine)?;
-    let placement = placement(t.placement.as_deref(), engine, t.on_failure)?;
+    let placement = placement(t.placement.as_deref(), engine, on_failure)?;
     if t.early == Some(true) {
         let why = "is not in this version: each connection waits for its server's answer, as without a proxy";
         return Err(value("proxy.early", why));
@@ -208,21 +186,21 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
     if !is_word(&name) {
         return Err(value("proxy.name", format!("'{name}' is no name: use letters, digits, '-', '_' and '.'")));
     }
-    if t.interfaces.is_empty() {
+    if interfaces.is_empty() {
         return Err(value(
             "proxy.interfaces",
             "is empty: name the interfaces that connections arrive by, such as [\"eth0\"]",
         ));
     }
-    if t.interfaces.len() > INTERFACES_MAX {
-        let why = format!("has {} names, and {INTERFACES_MAX} are the most: join them by a bridge", t.interfaces.len());
+    if interfaces.len() > INTERFACES_MAX {
+        let why = format!("has {} names, and {INTERFACES_MAX} are the most: join them by a bridge", interfaces.len());
         return Err(value("proxy.interfaces", why));
     }
-    if let Some(bad) = t.interfaces.iter().find(|name| !is_interface_name(name)) {
+    if let Some(bad) = interfaces.iter().find(|name| !is_interface_name(name)) {
         return Err(value("proxy.interfaces", format!("'{bad}' is not an interface name (see `ip link`)")));
     }
-    let twice = |(place, name): &(usize, &String)| t.interfaces[..*place].contains(name);
-    if let Some((_, name)) = t.interfaces.iter().enumerate().find(twice) {
+    let twice = |(place, name): &(usize, &String)| interfaces[..*place].contains(name);
+    if let Some((_, name)) = interfaces.iter().enumerate().find(twice) {
         return Err(value("proxy.interfaces", format!("'{name}' stands twice: name it once")));
     }
     let everywhere = || vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
@@ -230,35 +208,34 @@ fn settings(t: Table, knobs: &ProxyKnobs, of_sides: Vec<SideKnobs>) -> Result<Se
     if targets.is_empty() {
         return Err(value("proxy.targets", "is empty: name networks, or leave it out for every target"));
     }
-    let exempt = exempt(&t.exempt)?;
+    let exempt = exempt(&t.exempt.unwrap_or_default())?;
     let idle = |target: &&IpPrefix| exempt.networks.iter().any(|network| network.covers(target));
     if let Some(target) = targets.iter().find(idle) {
         let why = format!("holds all of the target {}: take it out of one list", prefix_text(target));
         return Err(value("proxy.exempt", why));
     }
-    let connections_max = knobs.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
+    let connections_max = t.connections_max.unwrap_or(CONNECTIONS_DEFAULT);
     if engine == Engine::Userspace && connections_max > USERSPACE_MAX {
         let why = format!("is {connections_max}, and {USERSPACE_MAX} are the most of engine = \"userspace\"");
         return Err(value("proxy.connections_max", why));
     }
     let idle = [
-        ("proxy.connections_max", knobs.connections_max.is_some()),
-        ("proxy.pool", knobs.pool.is_some()),
-        ("proxy.side", !t.side.is_empty()),
+        ("proxy.connections_max", t.connections_max.is_some()),
+        ("proxy.pool", t.pool.is_some()),
+        ("proxy.side", !of_sides.is_empty()),
     ];
     if let Some((key, _)) = idle.iter().find(|(_, is_set)| *is_set && mirrors) {
         let why = "has no use with mode = \"mirror\", which splits nothing: remove it, or write mode = \"split\"";
         return Err(value(*key, why));
     }
-    let pool = knobs.pool.unwrap_or(Octets::new(POOL_DEFAULT as u64));
-    if t.side.len() > SIDES_MAX {
-        return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", t.side.len())));
+    let pool = t.pool.unwrap_or(Octets::new(POOL_DEFAULT as u64));
+    if of_sides.len() > SIDES_MAX {
+        return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", of_sides.len())));
     }
-    let sides: Vec<Side> = t.side.into_iter().zip(of_sides).map(side).collect::<Result<_, _>>()?;
+    let sides: Vec<Side> = of_sides.into_iter().map(side).collect::<Result<_, _>>()?;
     check_sides(&sides)?;
     sides.iter().try_for_each(|side| side.check(engine))?;
-    let control = t.control.unwrap_or_else(|| crate::load::default_control(&name));
-    let (interfaces, on_failure) = (t.interfaces, t.on_failure);
+    let control = t.control.map_or_else(|| crate::load::default_control(&name), PathBuf::from);
     Ok(Settings {
         name,
         engine,
@@ -340,7 +317,8 @@ fn side((t, knobs): (SideTable, SideKnobs)) -> Result<Side, ConfigError> {
     if let Some(word) = knobs.congestion.as_ref().filter(|word| !is_word(word)) {
         return Err(value("proxy.side.congestion", format!("'{word}' is no congestion control, such as \"bbr\" is")));
     }
-    Ok(Side { networks: networks("proxy.side.networks", &t.networks)?, name: t.name, knobs })
+    let networks = networks("proxy.side.networks", &t.networks.unwrap_or_default())?;
+    Ok(Side { networks, name: t.name.unwrap_or_default(), knobs })
 }
 
 impl Side {

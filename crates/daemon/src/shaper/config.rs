@@ -1,56 +1,16 @@
 //! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it has no peer.
 
 use super::reflector::Target;
-use crate::config::{ConfigError, Document, has_table, is_interface_name, value};
-use serde::Deserialize;
+use crate::config::{ConfigError, has_table, is_interface_name, value, with_root};
 use std::path::Path;
-use wavelane_base::{Quantity, Rate, Span};
+use wavelane_base::{Quantity, Rate};
 use wavelane_measure::{AutorateTerms, RISE_DEFAULT};
 use wavelane_queue::{Cells, Framing, RATE_MIN};
+use wavelane_settings::{CellsWord, SHAPER, ShaperTable};
+pub(crate) use wavelane_settings::{DelayDirection, How};
 
 /// Most interfaces that are shaped at once.
 pub(crate) const SHAPERS_MAX: usize = 4;
-/// The permitted values of the rise that counts as a queue.
-const RISE_RANGE: std::ops::RangeInclusive<Span> = Span::from_millis(2)..=Span::from_millis(1_000);
-/// Most octets that a link may add to a packet.
-const OVERHEAD_MAX: u16 = 256;
-
-/// By what an interface is shaped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum How {
-    /// The first of the others that is available here, in their order.
-    #[default]
-    Auto,
-    /// The kernel's `cake`.
-    Cake,
-    /// The kernel's `fq_codel` behind its `htb`.
-    #[serde(rename = "fq_codel")]
-    FqCodel,
-    /// Our own queue, to which the kernel hands each packet.
-    Path,
-    /// The kernel's `tbf`, a FIFO that is kept short: without a queue per conversation.
-    Tbf,
-}
-
-impl How {
-    /// The word for it in the file.
-    pub(crate) fn word(self) -> &'static str {
-        ["auto", "cake", "fq_codel", "path", "tbf"][self as usize]
-    }
-}
-
-/// Which one-way delay shows the queue that an automatic rate avoids.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum DelayDirection {
-    /// That towards the reflector: the interface leads to the provider.
-    #[default]
-    Up,
-    /// That from the reflector: the interface leads into the house.
-    Down,
-}
-
 /// The rate of a shaper.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Pace {
@@ -86,42 +46,6 @@ pub(crate) struct Interface {
     pub(crate) how: How,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    shaper: Vec<Table>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    interface: String,
-    rate: String,
-    rate_min: Option<String>,
-    rate_idle: Option<String>,
-    rate_max: Option<String>,
-    reflector: Option<String>,
-    direction: Option<DelayDirection>,
-    rise: Option<String>,
-    #[serde(default)]
-    overhead: u16,
-    #[serde(default)]
-    packet_min: u16,
-    #[serde(default)]
-    cells: Framed,
-    #[serde(default)]
-    how: How,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Framed {
-    #[default]
-    None,
-    Atm,
-    Ptm,
-}
-
 /// Whether a TOML text is that of a daemon that shapes.
 pub(crate) fn is_shaper(text: &str) -> bool {
     has_table(text, "shaper")
@@ -142,11 +66,14 @@ fn read(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
     if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway")) {
         return Err(value("shaper", "stands beside [gateway]: give the shaper a file and a wavelaned of its own"));
     }
-    let file: File = Document::parse(text, place)?.rest()?;
-    if file.shaper.is_empty() || file.shaper.len() > SHAPERS_MAX {
-        return Err(value("shaper", format!("takes 1 to {SHAPERS_MAX} tables, not {}", file.shaper.len())));
+    let tables = with_root(text, place, |root| {
+        root.only(&["shaper"])?;
+        SHAPER.each(root, "shaper")
+    })?;
+    if tables.is_empty() || tables.len() > SHAPERS_MAX {
+        return Err(value("shaper", format!("takes 1 to {SHAPERS_MAX} tables, not {}", tables.len())));
     }
-    let all = file.shaper.into_iter().map(interface).collect::<Result<Vec<_>, _>>()?;
+    let all = tables.into_iter().map(interface).collect::<Result<Vec<_>, _>>()?;
     for (i, one) in all.iter().enumerate() {
         if all[..i].iter().any(|other| other.name == one.name) {
             return Err(value("shaper.interface", format!("{} is named twice: remove one table", one.name)));
@@ -155,62 +82,54 @@ fn read(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
     Ok(all)
 }
 
-fn interface(t: Table) -> Result<Interface, ConfigError> {
-    if !is_interface_name(&t.interface) {
-        return Err(value("shaper.interface", format!("'{}' is not an interface name (see `ip link`)", t.interface)));
-    }
-    if t.overhead > OVERHEAD_MAX || t.packet_min > OVERHEAD_MAX {
-        return Err(value("shaper.overhead", format!("and shaper.packet_min are at most {OVERHEAD_MAX} octets")));
-    }
-    let cells = [Cells::None, Cells::Atm, Cells::Ptm][t.cells as usize];
-    let framing = Framing { overhead: t.overhead, least: t.packet_min, cells };
+fn interface(t: ShaperTable) -> Result<Interface, ConfigError> {
     let pace = pace(&t)?;
-    Ok(Interface { pace, framing, how: t.how, name: t.interface })
+    let name = t.interface.unwrap_or_default();
+    if !is_interface_name(&name) {
+        return Err(value("shaper.interface", format!("'{name}' is not an interface name (see `ip link`)")));
+    }
+    let cells = match t.cells.unwrap_or_default() {
+        CellsWord::None => Cells::None,
+        CellsWord::Atm => Cells::Atm,
+        CellsWord::Ptm => Cells::Ptm,
+    };
+    let framing = Framing { overhead: t.overhead.unwrap_or(0), least: t.packet_min.unwrap_or(0), cells };
+    Ok(Interface { pace, framing, how: t.how.unwrap_or_default(), name })
 }
 
-fn pace(t: &Table) -> Result<Pace, ConfigError> {
-    let rate = |key: &str, text: &str| {
-        let rate = Rate::parse(text).map_err(|e| value(key, e.to_string()))?;
-        if rate < RATE_MIN {
-            return Err(value(key, format!("'{text}' is below 8 kbit/s, the least that is shaped")));
-        }
-        Ok(rate)
-    };
-    if t.rate != "auto" {
-        let others = [&t.rate_min, &t.rate_idle, &t.rate_max, &t.reflector, &t.rise];
-        if others.into_iter().any(Option::is_some) || t.direction.is_some() {
+fn pace(t: &ShaperTable) -> Result<Pace, ConfigError> {
+    let text = t.rate.as_deref().unwrap_or_default();
+    if text != "auto" {
+        let rates = [t.rate_min, t.rate_idle, t.rate_max].iter().any(Option::is_some);
+        if rates || t.reflector.is_some() || t.rise.is_some() || t.direction.is_some() {
             return Err(value(
                 "shaper.rate",
                 "is fixed, so rate_min, rate_idle, rate_max, reflector, direction and rise mean nothing: remove them, or write rate = \"auto\"",
             ));
         }
-        return rate("shaper.rate", &t.rate).map(Pace::Fixed);
+        let rate = Rate::parse(text).map_err(|e| value("shaper.rate", e.to_string()))?;
+        if rate < RATE_MIN {
+            return Err(value("shaper.rate", format!("'{text}' is below 8 kbit/s, the least that is shaped")));
+        }
+        return Ok(Pace::Fixed(rate));
     }
-    let needed = |key: &str, text: &Option<String>, example: &str| {
-        let missing = || value(key, format!("is needed where rate = \"auto\", such as \"{example}\""));
-        text.clone().ok_or_else(missing)
-    };
-    let least = rate("shaper.rate_min", &needed("shaper.rate_min", &t.rate_min, "2 Mbit/s")?)?;
-    let most = rate("shaper.rate_max", &needed("shaper.rate_max", &t.rate_max, "40 Mbit/s")?)?;
+    let missing =
+        |key: &str, example: &str| value(key, format!("is needed where rate = \"auto\", such as \"{example}\""));
+    let least = t.rate_min.ok_or_else(|| missing("shaper.rate_min", "2 Mbit/s"))?;
+    let most = t.rate_max.ok_or_else(|| missing("shaper.rate_max", "40 Mbit/s"))?;
     if least > most {
         return Err(value("shaper.rate_min", "must be at most rate_max"));
     }
-    let middle = match &t.rate_idle {
-        Some(text) => rate("shaper.rate_idle", text)?,
-        None => Rate::from_bps(least.as_bps() + (most.as_bps().saturating_sub(least.as_bps())) / 4),
-    };
+    let quarter = || Rate::from_bps(least.as_bps() + (most.as_bps().saturating_sub(least.as_bps())) / 4);
+    let middle = t.rate_idle.unwrap_or_else(quarter);
     if !(least <= middle && middle <= most) {
         return Err(value("shaper.rate_idle", "must lie between rate_min and rate_max"));
     }
-    let text = needed("shaper.reflector", &t.reflector, "192.0.2.1")?;
+    let text = t.reflector.as_deref().ok_or_else(|| missing("shaper.reflector", "192.0.2.1"))?;
     let reflector = text.parse().map_err(|_| {
         value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link, nor ADDRESS:PORT of a `wavelane probe serve` there"))
     })?;
-    let rise =
-        t.rise.as_deref().map_or(Ok(RISE_DEFAULT), Span::parse).map_err(|e| value("shaper.rise", e.to_string()))?;
-    if !RISE_RANGE.contains(&rise) {
-        return Err(value("shaper.rise", "must lie between 2 ms and 1000 ms"));
-    }
+    let rise = t.rise.unwrap_or(RISE_DEFAULT);
     let terms = AutorateTerms { least, middle, most, rise };
     Ok(Pace::Auto { terms, reflector, way: t.direction.unwrap_or_default() })
 }

@@ -151,7 +151,7 @@ fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
         ("/dev/null", "", "it is no serial port; name a serial port, such as /dev/ttyUSB0"),
         (free, "carrier = true", "it has no modem lines; remove `carrier` and hardware flow control"),
         (free, "flow_control = \"software\"", "takes two octets out of the data: use \"hardware\""),
-        (free, "mtu = 128", "a lane cuts no packets: write 576 to 1500"),
+        (free, "mtu = 128", "must lie between 576 and 1500: a lane cuts no packets"),
         (free, "rate = \"115200\"", "'115200' is not a rate, such as \"115.2 kbit/s\""),
         (free, "framing = \"cslip\"", "have no TCP headers to compress: write \"slip\""),
         (free, "chat = 'OK \"ATDT1'", "lane 1: chat: cannot be read: the chat script has a quote that is not closed"),
