@@ -53,14 +53,20 @@ struct Walk<'t, 'a> {
     steps: usize,
     /// A rule before may have accepted it.
     unsure: bool,
-    /// This rule before has accepted some of it.
+    /// The rule of the first chain that is looked at.
+    top: &'t str,
+    /// This one before, or what it leads to, has accepted some of it.
     partly: Option<&'t str>,
+    /// This one has ended the first chain for some of it.
+    left: Option<&'t str>,
 }
 
 /// How a chain ends for it.
 enum End<'t> {
     Goes,
-    /// By this rule.
+    /// By this rule of the chain, which ends it.
+    Returned(&'t str),
+    /// By this rule of the chain, or where that leads.
     Accepted(&'t str),
     /// By this rule of this chain, how far, and whether it is the chain's last and asks for nothing.
     Dropped(&'t str, &'t str, Fit, bool),
@@ -68,7 +74,7 @@ enum End<'t> {
 
 impl<'t, 'a> Walk<'t, 'a> {
     fn new(table: &'t Table<'a>, packet: &'t Packet<'t>) -> Self {
-        Self { table, packet, steps: 0, unsure: false, partly: None }
+        Self { table, packet, steps: 0, unsure: false, top: "", partly: None, left: None }
     }
     fn through(&mut self, chain: &'t Chain<'t>, so_far: Fit, jumps: u8) -> End<'t> {
         for (at, rule) in chain.rules.iter().enumerate() {
@@ -76,13 +82,16 @@ impl<'t, 'a> Walk<'t, 'a> {
             if self.steps > STEPS_MAX {
                 return End::Goes;
             }
+            if jumps == JUMPS_MAX {
+                self.top = chain.texts[at];
+            }
             let (fit, verdict) = self.packet.judge(rule);
             let fit = fit.min(so_far);
             match (verdict, fit) {
                 (_, Fit::None) | (Verdict::Next, _) => {}
                 (Verdict::Accept, Fit::All) => return End::Accepted(chain.texts[at]),
                 (Verdict::Accept, Fit::Unsure) => self.unsure = true,
-                (Verdict::Accept, Fit::Some) => self.partly = self.partly.or(Some(chain.texts[at])),
+                (Verdict::Accept, Fit::Some) => self.partly = self.partly.or(Some(self.top)),
                 (Verdict::Drop | Verdict::Unmark, Fit::Some | Fit::All) if !self.unsure => {
                     let is_bare = rule
                         .iter()
@@ -91,16 +100,19 @@ impl<'t, 'a> Walk<'t, 'a> {
                     let last = is_bare && at + 1 == chain.rules.len();
                     return End::Dropped(chain.texts[at], chain.name, fit, last);
                 }
-                (Verdict::Return, fit) if fit == so_far => return End::Goes,
+                (Verdict::Return, fit) if fit == so_far => return End::Returned(chain.texts[at]),
+                (Verdict::Return, Fit::Some) if jumps == JUMPS_MAX => self.left = self.left.or(Some(chain.texts[at])),
                 (Verdict::Jump(to) | Verdict::Goto(to), _) if jumps > 0 => {
                     let Some(next) = self.table.chains.iter().find(|chain| chain.name == to) else { continue };
                     match self.through(next, fit, jumps - 1) {
-                        End::Goes if matches!(verdict, Verdict::Goto(_)) && fit == so_far => return End::Goes,
-                        End::Goes => {}
-                        by @ End::Accepted(_) if fit == Fit::All => return by,
-                        End::Accepted(by) => {
+                        End::Goes | End::Returned(_) if matches!(verdict, Verdict::Goto(_)) && fit == so_far => {
+                            return End::Goes;
+                        }
+                        End::Goes | End::Returned(_) => {}
+                        End::Accepted(_) if fit == Fit::All => return End::Accepted(chain.texts[at]),
+                        End::Accepted(_) => {
                             self.unsure |= fit == Fit::Unsure;
-                            self.partly = self.partly.or((fit == Fit::Some).then_some(by));
+                            self.partly = self.partly.or((fit == Fit::Some).then_some(self.top));
                         }
                         dropped @ End::Dropped(..) => return dropped,
                     }
@@ -122,8 +134,9 @@ fn unheld(table: &Table<'_>, packet: &Packet<'_>) -> Option<String> {
     let ours = chain.rules.iter().position(leads)?;
     let before = chain.up_to(ours);
     let mut walk = Walk::new(table, packet);
-    let (rule, some) = match (walk.through(&before, Fit::All, JUMPS_MAX), walk.partly) {
-        (End::Accepted(rule), _) => (rule, ""),
+    let end = walk.through(&before, Fit::All, JUMPS_MAX);
+    let (rule, some) = match (end, walk.partly.or(walk.left)) {
+        (End::Accepted(rule) | End::Returned(rule), _) => (rule, ""),
         (End::Goes, Some(rule)) => (rule, "some "),
         _ => return None,
     };
@@ -160,7 +173,7 @@ pub(super) fn findings(
                 let mut walk = Walk::new(table, packet);
                 let (rule, of, fit, last) = match walk.through(chain, Fit::All, JUMPS_MAX) {
                     End::Dropped(rule, of, fit, last) => (rule, of, fit, last && !by_policy),
-                    End::Goes
+                    End::Goes | End::Returned(_)
                         if by_policy
                             && chain.is_strict
                             && !walk.unsure
@@ -200,6 +213,12 @@ pub(super) fn findings(
             }
         }
     }
-    found.dedup();
-    found
+    // Packets of several kinds may meet one rule.
+    let mut once: Vec<String> = Vec::new();
+    for line in found {
+        if !once.contains(&line) {
+            once.push(line);
+        }
+    }
+    once
 }

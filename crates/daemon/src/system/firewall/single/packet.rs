@@ -197,8 +197,12 @@ fn lanes<'a>(config: &Config, family: Family, uplinks: &'a [String]) -> Vec<Pack
         remedies: vec![format!("udp dport {port}")],
         ..Packet::of(hook, family, format!("datagrams of peers to UDP port {port}"))
     };
-    let anywhere = [Hook::Input, Hook::Prerouting].map(|hook| lane(hook, None));
-    anywhere.into_iter().chain(uplinks.iter().map(|name| lane(Hook::Ingress, Some(name)))).collect()
+    let devices: Vec<Option<&str>> = match from.is_empty() || uplinks.is_empty() {
+        true => vec![None],
+        false => uplinks.iter().map(|name| Some(name.as_str())).collect(),
+    };
+    let anywhere = devices.iter().flat_map(|iif| [Hook::Input, Hook::Prerouting].map(|hook| lane(hook, *iif)));
+    anywhere.chain(uplinks.iter().map(|name| lane(Hook::Ingress, Some(name)))).collect()
 }
 
 /// The devices by which peers' datagrams come, as far as they are known.

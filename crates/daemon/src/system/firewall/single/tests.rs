@@ -257,8 +257,14 @@ fn what_lets_syns_pass_before_ours_is_named() {
         ("meta l4proto tcp jump OWN", false),
         ("ip daddr 10.0.0.0/8 tcp dport { 80, 443 } counter goto OWN", true),
         ("iifname \"lan*\" ip daddr 10.3.0.0/24 accept", true),
+        ("meta l4proto tcp counter return", false),
+        ("tcp dport 443 return", true),
     ] {
         let found = with(rule, "", "");
+        assert!(
+            found[0].starts_with(&format!("the rule '{rule}' stands before ours in chain PREROUTING")),
+            "{found:?}"
+        );
         let of = |name: &str| found.iter().find(|line| line.contains(&format!("SYNs from {name} pass unheld")));
         assert!(of("lan0").is_some_and(|line| line.contains("lets some SYNs") == some), "{rule}: {found:?}");
         assert_eq!(of("lan1").is_some(), !rule.contains("\"lan0\""), "{rule}: {found:?}");
