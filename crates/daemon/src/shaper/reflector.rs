@@ -302,7 +302,7 @@ impl Reflector {
             Answer::Times { came_ms, left_ms, .. } if self.odd.is_none() => (came_ms, left_ms),
             Answer::Times { .. } | Answer::Echo { .. } => {
                 self.echoes = self.echoes.saturating_add(1);
-                return Some((asked, self.delays.add(Source::Echoes, round_ms, round_ms)));
+                return Some((asked, self.delays.add(now, Source::Echoes, round_ms, round_ms)));
             }
         };
         (self.unanswered, self.echoes) = (0, 0);
@@ -310,7 +310,7 @@ impl Reflector {
             DelayDirection::Up => difference(came, self.today_at(asked)),
             DelayDirection::Down => difference(self.today_at(now), left),
         };
-        let delay_ms = self.delays.add(Source::Stamps, delay_ms, round_ms);
+        let delay_ms = self.delays.add(now, Source::Stamps, delay_ms, round_ms);
         self.odd = self.delays.is_odd().then_some(now);
         Some((asked, delay_ms))
     }

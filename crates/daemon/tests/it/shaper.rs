@@ -1,15 +1,21 @@
 //! A shaper between real kernels: what it leaves of the delay beside an upload, and what it leaves behind.
 
 use crate::common::*;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use wavelane_base::Span;
 use wavelane_daemon::shaper::cure;
-use wavelane_host::netns::ChildEnd;
+use wavelane_host::netns::{ChildEnd, Netns};
+use wavelane_host::realtime;
+use wavelane_host::tun::Tun;
 
 /// An answer that has not come by then is lost.
 const LATEST: Duration = Duration::from_secs(10);
@@ -82,7 +88,7 @@ impl Home {
         let mut stream = self.world.connect(&self.world.client, "10.3.0.2:9").unwrap();
         let stop = stream.try_clone().unwrap();
         let sender = std::thread::spawn(move || while stream.write_all(&[7; 16_384]).is_ok() {});
-        // real time: 80 s, uploads whose delay is measured, in all tests of this file
+        // real time: 112 s, uploads whose delay is measured, in all tests of this file
         pause(Duration::from_secs(settle));
         let (start, before) = (now(), self.taken.load(Ordering::Relaxed));
         let trip = self.ping(seconds);
@@ -285,6 +291,130 @@ fn an_automatic_rate_finds_the_link() {
     assert!(trip < 0.5 * alone && trip < 120.0, "{trip} ms beside {alone} ms without");
     assert!(goodput > 1.0, "{goodput} Mbit/s");
     assert_eq!(daemon.stop(), Some(0));
+}
+
+/// A link whose rate and delay move as they were recorded: devices at both ends, and a thread between them.
+struct Recorded {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Packets that wait before it, as in the study.
+const RECORDED_QUEUE: usize = 1_000;
+/// What a packet takes of an opportunity to send, each of 1,500 octets.
+const OPPORTUNITY: i64 = 1_500;
+
+impl Recorded {
+    /// In place of the cable between the gateways. What leaves `a` is the link's; the way back has its delay alone.
+    fn between(world: &World) -> Self {
+        for ns in [&world.a, &world.b] {
+            world.sh(ns, "ip link del wan0 2>/dev/null || true");
+        }
+        let open = |ns: &Netns, number: u8, far: u8| {
+            let tun = ns.run(|| Tun::open("wan0")).unwrap().unwrap();
+            world.sh(ns, &format!("ip addr add 10.2.0.{number}/24 dev wan0; ip link set wan0 mtu 1500 up; ip route replace 10.{far}.0.0/24 dev wan0"));
+            tun
+        };
+        let (near, far) = (open(&world.a, 1, 3), open(&world.b, 2, 1));
+        let lines = |name: &str| -> Vec<u64> {
+            let path = format!("{}/../../scenarios/traces/{name}.gz", env!("CARGO_MANIFEST_DIR"));
+            let text = Command::new("gzip").args(["-dc", &path]).output().unwrap().stdout;
+            String::from_utf8(text).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+        };
+        let (chances, delays) = (lines("leocc-starlink.down"), lines("leocc-starlink.delay"));
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let (start, mut used, mut credit) = (realtime::now(), 0, 0_i64);
+            let mut queue: VecDeque<Vec<u8>> = VecDeque::new();
+            let mut under_way: [VecDeque<(u64, Vec<u8>)>; 2] = Default::default();
+            let mut buffer = [0; 2_048];
+            while !stopped.load(Ordering::Relaxed) {
+                let now = realtime::now();
+                let us = now.since(start).as_nanos() / 1_000;
+                let delay = 1_000 * delays[(us / 10_000) as usize % delays.len()];
+                while let Ok(Some(len)) = near.read(&mut buffer) {
+                    if queue.len() < RECORDED_QUEUE {
+                        queue.push_back(buffer[..len].to_vec());
+                    }
+                }
+                while let Ok(Some(len)) = far.read(&mut buffer) {
+                    under_way[1].push_back((us + delay, buffer[..len].to_vec()));
+                }
+                while chances.get(used).is_some_and(|ms| ms * 1_000 <= us) {
+                    used += 1;
+                    credit = (credit + OPPORTUNITY).min(OPPORTUNITY);
+                    while credit > 0
+                        && let Some(packet) = queue.pop_front()
+                    {
+                        credit -= packet.len() as i64;
+                        under_way[0].push_back((us + delay, packet));
+                    }
+                    credit = credit.min(0);
+                }
+                for (way, tun) in under_way.iter_mut().zip([&far, &near]) {
+                    while way.front().is_some_and(|(at, _)| *at <= us) {
+                        let _ = tun.write(&way.pop_front().unwrap().1);
+                    }
+                }
+                let _ = realtime::wait(&[near.as_fd(), far.as_fd()], now + Span::from_micros(500));
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// As Starlink has it: no ICMP timestamp passes the carrier's translator, and rate and delay are another every moment. A probe server has
+/// the time as well. The study `latency` has the same in virtual time, with sharper bounds.
+#[test]
+fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
+    let _alone = alone();
+    if !root_or_skip("shaper") {
+        return;
+    }
+    let home = Home::new("shcgnat");
+    let world = &home.world;
+    let link = Recorded::between(world);
+    world.sh(
+        &world.b,
+        "nft add table ip carrier; nft 'add chain ip carrier to { type nat hook postrouting priority srcnat; }'; \
+         nft add rule ip carrier to oifname lan0 ip saddr 10.1.0.0/24 snat to 10.3.0.1; nft add rule ip carrier to oifname lan0 ip saddr 10.2.0.1 snat to 10.3.0.1; \
+         nft 'add chain ip carrier no { type filter hook forward priority 0; }'; \
+         nft add rule ip carrier no icmp type '{ timestamp-request, timestamp-reply }' drop",
+    );
+    // A probe server's answers (docs/protocol/probe.md), by a clock that is 37 s ahead.
+    let server = world.server.run(|| UdpSocket::bind("10.3.0.2:4783").unwrap()).unwrap();
+    std::thread::spawn(move || {
+        let mut question = [0; 100];
+        while let Ok((72, from)) = server.recv_from(&mut question) {
+            let at = (realtime::now() + Span::from_secs(37)).as_nanos().to_be_bytes();
+            let answer = [&question[..5], &[12], &question[6..14], &at, &at].concat();
+            let _ = server.send_to(&answer, from);
+        }
+    });
+    let (idle, (alone_ms, alone_mbit)) = (home.ping(2), home.upload(5, 10));
+    // real time: 2 s, until the queue is empty
+    pause(Duration::from_secs(2));
+    let auto = "rate = \"auto\"\nrate_min = \"5 Mbit/s\"\nrate_idle = \"25 Mbit/s\"\nrate_max = \"150 Mbit/s\"\n\
+                reflector = \"10.3.0.2:4783\"\nhow = \"path\"";
+    let mut daemon = home.start(auto);
+    let (trip, goodput) = home.upload(5, 10);
+    println!(
+        "recorded: idle {idle:.1} ms; alone {alone_ms:.1} ms at {alone_mbit:.1} Mbit/s; followed {trip:.1} ms at {goodput:.1} Mbit/s"
+    );
+    assert!(!daemon.log().contains("timestamps"), "{}", daemon.log());
+    assert!(alone_ms > idle + 50.0, "the link made no queue: {alone_ms} ms, idle {idle} ms");
+    assert!(trip - idle < 0.5 * (alone_ms - idle), "{trip} ms beside {alone_ms} ms without, idle {idle} ms");
+    assert!(goodput > 0.3 * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
+    assert_eq!(daemon.stop(), Some(0));
+    drop(link);
 }
 
 /// What `wavelane cure --yes` starts goes with `--undo`, also if it was killed meanwhile.
