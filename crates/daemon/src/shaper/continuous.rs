@@ -336,18 +336,26 @@ mod tests {
             assert!(was_set, "{ms}");
             // Three answers that a moment of both ways' traffic explains are no step of the clock, if they come within that moment.
             let mut series = Series::every(ms);
-            (0..100).for_each(|_| drop(series.add(Stamps, 300.0, 600.0)));
+            (0..100).for_each(|_| {
+                series.add(Stamps, 300.0, 600.0);
+            });
             let before = series.add(Stamps, 300.0, 600.0);
             let odd = (0..3).map(|_| series.add(Stamps, 100.0, 600.0)).fold(0.0, f64::max);
             assert_eq!(series.of.set, u32::from(2 * ms >= 100), "{ms}");
             assert!((odd - before).abs() < 1e-6);
             // A minute after a change the shift has settled, and not before.
             let mut series = Series::every(ms);
-            (0..10).for_each(|_| drop(series.add(Stamps, 20.0, 40.0)));
+            (0..10).for_each(|_| {
+                series.add(Stamps, 20.0, 40.0);
+            });
             series.add(Echoes, 40.0, 40.0);
-            (0..55_000 / ms).for_each(|_| drop(series.add(Stamps, 20.0, 40.0)));
+            (0..55_000 / ms).for_each(|_| {
+                series.add(Stamps, 20.0, 40.0);
+            });
             assert!(series.of.settling > Span::ZERO, "{ms}");
-            (0..10_000 / ms).for_each(|_| drop(series.add(Stamps, 20.0, 40.0)));
+            (0..10_000 / ms).for_each(|_| {
+                series.add(Stamps, 20.0, 40.0);
+            });
             assert_eq!(series.of.settling, Span::ZERO, "{ms}");
         }
     }
