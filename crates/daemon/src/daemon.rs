@@ -20,6 +20,7 @@ mod packets;
 mod reload;
 mod routing;
 mod stop;
+mod time;
 
 use self::about::Talks;
 use self::asked::Asked;
@@ -155,6 +156,8 @@ pub struct Daemon {
     packet_refusals: Allowance,
     /// What bounds the gateway's notices that no peer answers for.
     notices_told: Allowance,
+    /// What bounds the answers to shapers.
+    answers: time::Answers,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
     peers: Vec<Contact>,
@@ -282,6 +285,7 @@ impl Daemon {
             notes_told: Allowance::new(now),
             packet_refusals: Allowance::new(now),
             notices_told: Allowance::new(now),
+            answers: time::Answers::new(now),
             give_back_again: None,
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),

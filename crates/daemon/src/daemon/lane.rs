@@ -1,6 +1,8 @@
 //! Datagrams between the lanes' sockets and the gateway.
 
 use super::Daemon;
+use super::time::{QUESTIONS_MAX, TimeQuestion};
+use crate::shaper::reflector::{self, QUESTION_LEN};
 use crate::system::medium::Port;
 use std::time::Duration;
 use wavelane_base::{FrameMeta, Machine, PortId, Span, Transmit};
@@ -101,7 +103,7 @@ impl Daemon {
         let mut ended = None;
         let lane = &mut self.lanes[port];
         let Some(socket) = lane.socket.as_mut().filter(|_| lane.readable) else { return false };
-        let mut octets = 0;
+        let (mut octets, mut questions) = (0, Vec::new());
         for _ in 0..READS_PER_ROUND {
             let (clock, gateway) = (&self.clock, &mut self.gateway);
             let mut read_at = None;
@@ -119,6 +121,17 @@ impl Daemon {
                     ..FrameMeta::default()
                 };
                 octets += d.bytes.len();
+                if reflector::is_question(d.bytes) && d.segment.is_none_or(|size| usize::from(size) == QUESTION_LEN) {
+                    let room = QUESTIONS_MAX - questions.len();
+                    let all = d.bytes.as_chunks().0.iter().take(room);
+                    questions.extend(all.map(|octets| TimeQuestion {
+                        from: d.from,
+                        at: d.at,
+                        came: rx_time,
+                        octets: *octets,
+                    }));
+                    return;
+                }
                 let noted = capture.as_mut().and_then(|to| to.note(PortDirection::In, d.bytes, d.segment));
                 ended = ended.take().or(noted);
                 gateway.handle_frame(now, PortId(port as u16), d.bytes, meta);
@@ -137,6 +150,7 @@ impl Daemon {
             }
         }
         ended.iter().for_each(|why| self.say(why));
+        self.tell_time(port, questions);
         true
     }
     /// Sends a round's worth of what may leave by every port. Returns whether there may be more.

@@ -127,7 +127,7 @@ fn pace(t: &ShaperTable) -> Result<Pace, ConfigError> {
     }
     let text = t.reflector.as_deref().ok_or_else(|| missing("shaper.reflector", "192.0.2.1"))?;
     let reflector = text.parse().map_err(|_| {
-        value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link, nor ADDRESS:PORT of a `wavelane probe serve` there"))
+        value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link, nor ADDRESS:PORT of a `wavelane probe serve` or a gateway there"))
     })?;
     let rise = t.rise.unwrap_or(RISE_DEFAULT);
     let terms = AutorateTerms { least, middle, most, rise };

@@ -9,7 +9,7 @@ pub mod cure;
 pub(crate) mod flow;
 mod path;
 mod qdisc;
-mod reflector;
+pub(crate) mod reflector;
 
 use crate::config::ConfigError;
 use crate::log::Log;

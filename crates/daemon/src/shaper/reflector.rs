@@ -34,7 +34,7 @@ const TIMESTAMP: (u8, u8) = (13, 14);
 const PROBE: [u8; 5] = *b"WLPR\x01";
 const ASK: u8 = 11;
 const TIME: u8 = 12;
-const QUESTION_LEN: usize = 72;
+pub(crate) const QUESTION_LEN: usize = 72;
 /// Octets of IP and UDP around it.
 const AROUND: u64 = 28;
 
@@ -172,6 +172,18 @@ fn parse_time(message: &[u8], key: [u8; 6]) -> Option<Answer> {
     let sequence = u16::from_be_bytes(rest.get(..2)?.try_into().ok()?);
     let ms = |at: usize| Some(u64::from_be_bytes(rest.get(at..at + 8)?.try_into().ok()?) as f64 / 1e6 % DAY_MS);
     Some(Answer::Times { sequence, came_ms: ms(2)?, left_ms: ms(10)? })
+}
+
+/// Whether a datagram is such a question, or several.
+pub(crate) fn is_question(datagram: &[u8]) -> bool {
+    datagram.strip_prefix(&PROBE).is_some_and(|rest| rest.first() == Some(&ASK))
+        && datagram.len().is_multiple_of(QUESTION_LEN)
+}
+
+/// The answer to one that came then, by a clock of whatever beginning.
+pub(crate) fn time(question: &[u8; QUESTION_LEN], came: Instant, left: Instant) -> Vec<u8> {
+    let times = [came, left].map(|at| at.as_nanos().to_be_bytes()).concat();
+    [&PROBE, &[TIME][..], &question[6..14], &times].concat()
 }
 
 /// Difference of two times of day, whichever side of midnight they are.
@@ -376,6 +388,9 @@ mod tests {
         answer.extend([5_000_000_u64, 5_250_000].map(u64::to_be_bytes).concat());
         let times = Answer::Times { sequence: 7, came_ms: 5.0, left_ms: 5.25 };
         assert_eq!(parse_time(&answer, [1, 2, 3, 4, 5, 6]), Some(times));
+        assert_eq!(time(&question, Instant::from_millis(5), Instant::from_micros(5_250)), answer);
+        assert!(is_question(&question) && is_question(&[question; 3].concat()) && !is_question(&answer));
+        assert!((0..QUESTION_LEN).all(|cut| !is_question(&question[..cut])));
         assert_eq!(parse_time(&answer, [9, 2, 3, 4, 5, 6]), None, "another's");
         assert!((0..answer.len()).all(|cut| parse_time(&answer[..cut], [1, 2, 3, 4, 5, 6]).is_none()));
         for (text, target) in [

@@ -417,6 +417,42 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
     drop(link);
 }
 
+/// A gateway is a reflector for its peers' houses.
+#[test]
+fn a_peers_gateway_tells_the_time_and_strangers_hear_nothing() {
+    let _alone = alone();
+    if !root_or_skip("shaper") {
+        return;
+    }
+    let home = Home::new("shgate");
+    let world = &home.world;
+    let (_a, b) = world.start_both("", "interfaces = [\"lan0\"]");
+    let mut question = [0; 72];
+    question[..14].copy_from_slice(b"WLPR\x01\x0babcdefgh");
+    let ask = |ns: &Netns| {
+        let socket = ns.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+        socket.connect("10.2.0.2:4780").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send(&question).unwrap();
+        socket
+    };
+    let mut answer = [0; 100];
+    let len = ask(&world.a).recv(&mut answer).unwrap();
+    assert_eq!((len, &answer[..14]), (30, &b"WLPR\x01\x0cabcdefgh"[..]));
+    let time = |at: usize| u64::from_be_bytes(answer[at..at + 8].try_into().unwrap());
+    assert!(time(14) <= time(22), "{answer:?}");
+    // From another address it is no datagram of ours, and gets none.
+    let (before, stranger) = (b.counter("dropped_malformed"), ask(&world.server));
+    wait_for("the stranger's question", || b.counter("dropped_malformed") > before);
+    stranger.set_nonblocking(true).unwrap();
+    assert!(stranger.recv(&mut answer).is_err() && b.counter("times_told") == 1);
+    let auto = "rate = \"auto\"\nrate_min = \"1 Mbit/s\"\nrate_max = \"20 Mbit/s\"\nreflector = \"10.2.0.2:4780\"\nhow = \"path\"";
+    let mut daemon = home.start(auto);
+    wait_for("the shaper's questions", || b.counter("times_told") > 50);
+    assert!(!daemon.log().contains("reflector"), "{}", daemon.log());
+    assert_eq!(daemon.stop(), Some(0));
+}
+
 /// What `wavelane cure --yes` starts goes with `--undo`, also if it was killed meanwhile.
 #[test]
 fn a_cure_is_applied_and_taken_back() {
