@@ -534,7 +534,7 @@ pub const SHAPER: Group<ShaperTable> = Group(&[
     Knob { name: "rate-idle", stands: DAEMON, bounds: SHAPED, field: |k| &mut k.rate_idle, default: "a quarter of the way up",
         says: "with `auto`: where it begins, and returns to while nothing is sent" },
     Knob { name: "reflector", stands: DAEMON, bounds: Bounds::texts("IPv4 address, or `ADDRESS:PORT`"), field: |k| &mut k.reflector, default: "required with `auto`",
-        says: "a machine beyond the slow link that answers ICMP timestamps, or at least echoes; or a `wavelane probe serve` there" },
+        says: "a machine beyond the slow link that answers ICMP timestamps, or echoes; or `wavelane probe serve` or a peer's gateway there" },
     Knob { name: "direction", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.direction, default: "`up`",
         says: "with `auto`: which one-way delay counts, towards the reflector or, where the interface leads into the home, `down`" },
     Knob { name: "rise", stands: DAEMON, bounds: Bounds::times(Span::from_millis(2), Span::from_millis(1_000)), field: |k| &mut k.rise, default: "`\"30 ms\"`",
