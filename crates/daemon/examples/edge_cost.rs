@@ -102,7 +102,8 @@ fn main() {
                     break;
                 }
                 nodes[1].consume(now, flow, octets);
-                (read, deliveries) = (read + octets, deliveries + 1);
+                read += octets;
+                deliveries += 1;
             }
         }
         let deadlines = nodes.iter().filter_map(|node| node.poll_timeout().map(|wakeup| wakeup.at));

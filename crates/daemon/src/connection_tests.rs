@@ -75,7 +75,8 @@ fn pair() -> (Connection, TcpStream) {
 fn serve(c: &mut Connection, flow: &mut Fake) -> (Turn, Moved) {
     let (mut scratch, mut moved) = ([0; CHUNK], Moved::default());
     loop {
-        (c.splice.readable, c.splice.writable) = (true, true);
+        c.splice.readable = true;
+        c.splice.writable = true;
         let turn = c.splice.turn(Instant::ZERO, &mut c.socket, flow, &mut scratch, &mut moved);
         if turn != Turn::More {
             return (turn, moved);
@@ -160,7 +161,8 @@ fn a_blocked_socket_leaves_the_bytes_in_the_flow() {
     let total = 32 << 20;
     let mut flow = Fake { give: vec![1; total].into(), ..Fake::default() };
     let (mut scratch, mut moved) = ([0; CHUNK], Moved::default());
-    (c.splice.readable, c.splice.writable) = (true, true);
+    c.splice.readable = true;
+    c.splice.writable = true;
     while c.splice.turn(Instant::ZERO, &mut c.socket, &mut flow, &mut scratch, &mut moved) == Turn::More {}
     assert!(!c.splice.writable && flow.give.len() > total / 2, "{} of {total} left", flow.give.len());
     drop(theirs);

@@ -37,7 +37,7 @@ pub(crate) struct Control {
 
 /// Which client; its number is never another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ClientId(u64);
+pub(crate) struct ClientId(pub(crate) u64);
 
 #[derive(Debug)]
 struct Client {
@@ -194,7 +194,8 @@ impl Client {
             }
             while let Some(end) = self.said.iter().position(|octet| *octet == b'\n') {
                 let line: Vec<u8> = self.said.drain(..=end).collect();
-                (self.silent_until, self.asks) = (None, true);
+                self.silent_until = None;
+                self.asks = true;
                 wants.push((self.id, Wants::Line(String::from_utf8_lossy(&line).trim().to_owned())));
             }
             if self.said.len() > LINE_MAX {

@@ -5,35 +5,34 @@
 
 mod about;
 mod asked;
-mod changes;
 mod contact;
+mod decided;
 mod devices;
 mod document;
 mod doors;
-mod down;
 mod events;
 mod housekeeping;
 mod lane;
 mod lane_report;
 mod own;
 mod packets;
-mod reload;
 mod routing;
 mod stop;
 mod time;
 
 use self::about::Talks;
 use self::asked::Asked;
-pub(crate) use self::changes::{Allowance, Changes, Losses};
 use self::contact::Contact;
+use self::decided::{Sources, Taken};
 use self::devices::Devices;
 use self::lane::LanePort;
 use self::packets::PacketDoor;
-use self::reload::Reloads;
 use crate::arguments::Arguments;
+use crate::changes::Allowance;
 use crate::config::{Config, OnFailure};
 use crate::control::Control;
 use crate::counters::Counters;
+use crate::decisions::Decisions;
 use crate::diagnosis::Examiner;
 use crate::engine::KernelEngine;
 use crate::epoch;
@@ -63,7 +62,6 @@ use wavelane_door::Door;
 use wavelane_gateway::Gateway;
 use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
-use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::poller::{Poller, Ready, Watch};
 
 const TOKEN_SIGNAL: u64 = 1;
@@ -119,7 +117,8 @@ pub struct Daemon {
     control: Control,
     signals: UnixStream,
     supervisor: Supervisor,
-    reloads: Reloads,
+    sources: Sources,
+    decisions: Decisions<Taken>,
     asked: Asked,
     talks: Talks,
     names: Names,
@@ -142,14 +141,10 @@ pub struct Daemon {
     packet_door: Option<PacketDoor>,
     /// What the line of `[serial]` does.
     line: Option<serial::Running>,
-    /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
-    to_pass: Vec<HeldPacket>,
     /// When refused requests of each peer were last logged.
     denials_told: BTreeMap<usize, Instant>,
     /// When a refusal by each peer was last logged.
     refusals_told: BTreeMap<usize, Instant>,
-    /// What bounds the lines on parts that other programs took away.
-    losses: Losses,
     /// What bounds the lines on networks that this host is attached to.
     notes_told: Allowance,
     /// What bounds the search for the peer that did not let a packet through.
@@ -158,8 +153,6 @@ pub struct Daemon {
     notices_told: Allowance,
     /// What bounds the answers to shapers.
     answers: time::Answers,
-    /// When the rules for peers that are down are installed again.
-    give_back_again: Option<Instant>,
     peers: Vec<Contact>,
     /// Keys of unknown callers that were logged, at most [`contact::CALLERS_KEPT`], with the last call and what was said of it.
     callers: VecDeque<([u8; 32], Instant, String)>,
@@ -260,7 +253,8 @@ impl Daemon {
             control: opened.control,
             signals,
             supervisor: Supervisor::of_this_process(),
-            reloads: Reloads::new(&arguments.config, reload_signal).map_err(system("a pipe"))?,
+            sources: Sources::new(&arguments.config, reload_signal).map_err(system("a pipe"))?,
+            decisions: Decisions::new(kernel.is_some(), config.peers.len()),
             asked: Asked::default(),
             talks: Talks::default(),
             names,
@@ -278,15 +272,12 @@ impl Daemon {
             mark: opened.mark,
             packet_door: opened.tun.map(PacketDoor::new),
             line,
-            to_pass: Vec::new(),
             denials_told: BTreeMap::new(),
             refusals_told: BTreeMap::new(),
-            losses: Losses::default(),
             notes_told: Allowance::new(now),
             packet_refusals: Allowance::new(now),
             notices_told: Allowance::new(now),
             answers: time::Answers::new(now),
-            give_back_again: None,
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),
             examiner: Examiner::new().map_err(system("a pipe"))?,
@@ -312,7 +303,7 @@ impl Daemon {
             }
         }
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
-        poller.add(&self.reloads.signal, TOKEN_RELOAD, Watch::Readable)?;
+        poller.add(&self.sources.signal, TOKEN_RELOAD, Watch::Readable)?;
         poller.add(&self.examiner.bell, TOKEN_EXAMINER, Watch::Readable)?;
         poller.add(&self.names.bell, TOKEN_NAMES, Watch::Readable)?;
         if let Some(routes) = &self.routes {
@@ -410,10 +401,10 @@ impl Daemon {
             self.devices.deadline(),
             self.asked.deadline(),
             self.talks.deadline(),
-            self.reloads.deadline(),
+            self.decisions.deadline(),
         ];
         let others = others.into_iter().chain(by_tick.map(|at| at.map(tick)));
-        let next = [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min();
+        let next = [ticking, doubts, machine].into_iter().chain(others).flatten().min();
         [next.map(|at| self.clock.until(at)), self.lanes_due_in()].into_iter().flatten().min()
     }
     fn dispatch(&mut self, ready: Ready) {

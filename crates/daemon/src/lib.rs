@@ -7,12 +7,14 @@
 
 pub mod about;
 pub mod arguments;
+mod changes;
 pub mod commands;
 pub mod config;
 mod connection;
 mod control;
 mod counters;
 pub mod daemon;
+mod decisions;
 mod diagnosis;
 mod engine;
 mod epoch;

@@ -247,12 +247,14 @@ impl Entry {
     fn silent(&mut self, now: Instant) {
         if self.is_name() {
             self.due.get_or_insert(now);
-            (self.once, self.late) = (false, false);
+            self.once = false;
+            self.late = false;
         }
     }
     fn up(&mut self) {
         if self.known.is_some() {
-            (self.due, self.wait) = (None, AGAIN_FIRST);
+            self.due = None;
+            self.wait = AGAIN_FIRST;
             self.late = self.asking;
         }
     }
@@ -274,7 +276,8 @@ impl Entry {
         if self.known == Some(choice) {
             return None;
         }
-        (self.known, self.tried) = (Some(choice), now);
+        self.known = Some(choice);
+        self.tried = now;
         self.known
     }
 }

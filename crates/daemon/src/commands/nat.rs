@@ -191,9 +191,13 @@ mod tests {
     fn only_what_holds_of_the_lane_that_is_there_is_said() {
         let found = |change: &dyn Fn(&mut LaneReport), mapped: &str| {
             let (to, mut lane) = (Some("192.0.2.7:4780".to_owned()), LaneReport::default());
-            (lane.name, lane.by, lane.number) = ("lane 1".into(), "10.0.0.2:4780".into(), Some(0));
-            (lane.address, lane.configured_address) = (to.clone(), to);
-            (lane.works, lane.socket_s) = (true, REMEMBERED_S);
+            lane.name = "lane 1".into();
+            lane.by = "10.0.0.2:4780".into();
+            lane.number = Some(0);
+            lane.address = to.clone();
+            lane.configured_address = to;
+            lane.works = true;
+            lane.socket_s = REMEMBERED_S;
             change(&mut lane);
             let seen = SeenLane {
                 lane: 0,

@@ -1,8 +1,8 @@
 //! What clients of the control socket ask for besides the status document.
 
-use super::reload::Of;
 use super::{Daemon, TOKEN_CLIENTS};
 use crate::control::{ClientId, Wants};
+use crate::decisions::{Event, Of};
 use crate::request::{Answer, Ask, EchoAnswer, TRIAL_MAX, TRIAL_MIN, WAIT_MAX};
 use wavelane_base::{Instant, Span};
 use wavelane_gateway::PeerId;
@@ -80,10 +80,14 @@ impl Daemon {
                 if confirm.is_some_and(|confirm| !(TRIAL_MIN..=TRIAL_MAX).contains(&confirm)) {
                     return Err(format!("a configuration is on trial for {TRIAL_MIN} to {TRIAL_MAX}"));
                 }
-                self.reload(client, Of::File { confirm }).map(|()| None)
+                self.decide(Event::Asked(Of::File { confirm }, Some(client)));
+                Ok(None)
             }
-            Ask::Keep => self.reload(client, Of::Trial).map(|()| None),
-            Ask::Back => self.reload(client, Of::Former { asked: true }).map(|()| None),
+            Ask::Keep | Ask::Back => {
+                let of = if matches!(ask, Ask::Keep) { Of::Trial } else { Of::Former { asked: true } };
+                self.decide(Event::Asked(of, Some(client)));
+                Ok(None)
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! The state of each peer: since when it answers or does not, why not, and what of that was logged.
 
-use super::changes::{Allowance, Changes};
 use super::{Daemon, GREETING_PATIENCE};
+use crate::changes::{Allowance, Changes};
 use crate::config::far_end;
+use crate::decisions::{Event, Reached};
 use crate::diagnosis::Cause;
 use crate::hook::Change;
 use crate::keys;
@@ -34,8 +35,6 @@ pub(super) struct Contact {
     pub(super) lanes: Vec<Changes>,
     /// The same of lanes without a table, in the order of the status.
     pub(super) answering: Vec<Changes>,
-    /// It was silent for so long that requests to it are refused.
-    pub(super) down: bool,
     /// Since when it is up, or is not.
     pub(super) since: Instant,
     /// It has answered since our start, under the key that the file has.
@@ -63,7 +62,6 @@ impl Contact {
             lines: Allowance::new(now),
             lanes,
             answering: Vec::new(),
-            down: false,
             since: now,
             met: false,
             doubted: false,
@@ -81,10 +79,6 @@ impl Contact {
     /// Whether its state is to be logged, and how many changes were not. A peer whose networks are or were refused is always logged.
     fn told(&mut self, now: Instant, was_down: bool) -> Option<u64> {
         if was_down { Some(self.said.say(self.up)) } else { self.said.turn(now, self.up) }
-    }
-    /// That it is down was logged.
-    pub(super) fn told_down(&mut self) -> u64 {
-        self.said.say(false)
     }
     /// When its silence is first examined.
     pub(super) fn doubt_at(&self) -> Option<Instant> {
@@ -126,8 +120,8 @@ impl Daemon {
     pub(super) fn peer_up(&mut self, peer: PeerId) {
         let now = self.now;
         self.names.up(peer.0);
+        let was_down = self.is_down(peer.0);
         if let Some(contact) = self.peers.get_mut(peer.0) {
-            let was_down = contact.down;
             contact.turn(now, true);
             self.tell_hook(peer.0, None, true);
             let contact = &mut self.peers[peer.0];
@@ -135,8 +129,18 @@ impl Daemon {
                 self.say(&format!("peer '{}' is up{}", self.peer_name(peer).to_owned(), Changes::unsaid(unsaid)));
             }
         }
-        self.give_back();
+        self.decide(Event::Peer(peer.0, Reached::Up));
         self.note_peer_addresses();
+    }
+    /// The peer was silent for too long: applications must not wait for it.
+    pub(super) fn peer_down(&mut self, peer: PeerId) {
+        let now = self.now;
+        let Some(contact) = self.peers.get_mut(peer.0) else { return };
+        if contact.up {
+            contact.turn(now, false);
+        }
+        contact.said.say(false);
+        self.decide(Event::Peer(peer.0, Reached::Down));
     }
     /// Tells the operator's program that a peer, or one of its lanes, answers or does not.
     pub(super) fn tell_hook(&self, peer: usize, lane: Option<String>, up: bool) {
@@ -282,7 +286,8 @@ impl Daemon {
         let key = keys::to_base64(&public_key);
         let text = format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key");
         if let Some((_, at, said)) = self.callers.iter_mut().find(|(known, ..)| *known == public_key) {
-            (*at, *said) = (self.now, text);
+            *at = self.now;
+            *said = text;
             return;
         }
         self.say(&text);

@@ -1,9 +1,9 @@
 //! The lanes' own sockets: opened and closed by reloads, and as their devices and local addresses come and go. A modem that is plugged
 //! in again has its old name but a new index, and the kernel binds sockets to the index.
 
-use super::changes::Changes;
 use super::lane::LanePort;
 use super::{Daemon, TOKEN_LANES, Watch};
+use crate::changes::Changes;
 use crate::config::{Config, LaneSocket};
 use crate::start::{self, StartError};
 use crate::system::medium::Port;
@@ -235,7 +235,8 @@ impl Daemon {
         if self.devices.deadline().is_none_or(|at| at > self.now) {
             return;
         }
-        (self.devices.next, self.devices.looked) = (self.now + LOOK_EVERY, self.now);
+        self.devices.next = self.now + LOOK_EVERY;
+        self.devices.looked = self.now;
         self.look_at_listen();
         for place in 0..self.devices.ports.len() {
             let port = place + 1;

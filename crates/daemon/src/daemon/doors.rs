@@ -53,7 +53,7 @@ impl Daemon {
             return self.door.discard(held);
         }
         match now.filter(|peer| self.gives_back(*peer)) {
-            Some(peer) => self.pass_or_refuse(peer, &syn, held),
+            Some(peer) => self.pass_or_refuse(peer, syn, held),
             None => {
                 self.counters.one("connections_refused");
                 if let (Reason::Prohibited, Some(peer)) = (why, now) {
@@ -93,7 +93,7 @@ impl Daemon {
         }
         let Some(peer) = self.route(target) else { return self.door.let_go(self.now, held) };
         if self.is_down(peer) {
-            return self.pass_or_refuse(peer, &syn, Some(held));
+            return self.pass_or_refuse(peer, syn, Some(held));
         }
         // The application's connection continues plainly: the far gateway must not keep a second one.
         if self.is_passed(target) {

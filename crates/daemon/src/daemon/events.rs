@@ -1,7 +1,7 @@
 //! What the gateway reports: of flows to the doors, of peers to the log.
 
 use super::Daemon;
-use super::changes::Changes;
+use crate::changes::Changes;
 use crate::config::lane_name;
 use crate::diagnosis::Cause;
 use wavelane_gateway::{GatewayEvent, PeerId, is_about};

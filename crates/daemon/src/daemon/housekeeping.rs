@@ -2,6 +2,7 @@
 
 use super::{Daemon, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
 use crate::config::Source;
+use crate::decisions::Event;
 
 impl Daemon {
     pub(super) fn tick(&mut self) {
@@ -19,9 +20,7 @@ impl Daemon {
         if self.packet_door.is_some() || self.config.source == Source::Keep {
             self.know_own_addresses();
         }
-        if self.give_back_again.is_some_and(|at| at <= self.now) {
-            self.give_back();
-        }
+        self.decide(Event::Tick);
         self.doubt_silent_peers();
         self.look_at_lanes();
         self.look_at_devices();
@@ -30,7 +29,6 @@ impl Daemon {
         self.names.tick(self.now);
         self.give_up_echoes();
         self.give_up_talks();
-        self.go_on_reloading();
         self.note_peer_addresses();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {
             self.say(&remark);

@@ -41,7 +41,8 @@ impl LanePort {
     /// The socket is tried again even if it was full.
     pub(super) fn try_again(&mut self) {
         let room = self.socket.as_ref().is_some_and(|socket| socket.has_room());
-        (self.readable, self.writable) = (self.socket.is_some(), room);
+        self.readable = self.socket.is_some();
+        self.writable = room;
     }
 }
 

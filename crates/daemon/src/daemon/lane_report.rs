@@ -1,8 +1,8 @@
 //! What `status` and the log say of the lanes.
 
 use super::Daemon;
-use super::changes::Changes;
 use super::document::traffic;
+use crate::changes::Changes;
 use crate::config::LaneMedium;
 use crate::config::{self, Directions, LaneSocket, PeerLane};
 use crate::status;

@@ -202,8 +202,10 @@ mod tests {
         let board: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut report = sample();
         let peer = &mut report.peers[0];
-        (peer.rtt_min_ms, peer.queue_delay_ms) = (Some(1.0), Some(1.0));
-        (peer.lanes[0].rtt_ms, peer.lanes[0].rate_bps) = (Some(1.0), Some(8));
+        peer.rtt_min_ms = Some(1.0);
+        peer.queue_delay_ms = Some(1.0);
+        peer.lanes[0].rtt_ms = Some(1.0);
+        peer.lanes[0].rate_bps = Some(8);
         let text = open_metrics(&report);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let targets = board["panels"].as_array().unwrap().iter().flat_map(|p| p["targets"].as_array().unwrap());

@@ -13,11 +13,11 @@ pub mod status;
 mod strangers;
 mod userspace;
 
+use crate::changes::{Allowance, Losses};
 use crate::config::marks::MARK_OWN;
 use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
 use crate::counters::Counters;
-use crate::daemon::{Allowance, Losses};
 use crate::engine::{KernelEngine, Tunings};
 use crate::log::Log;
 use crate::start::{self, StartError};

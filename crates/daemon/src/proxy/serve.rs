@@ -4,7 +4,7 @@ use super::{
     Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL,
     config, pair_config, pair_marks,
 };
-use crate::daemon::Changes;
+use crate::changes::{Changes, gone};
 use crate::system::installed::Change;
 use crate::system::kernel::Kernel;
 use config::{DEVICE, Settings};
@@ -194,15 +194,13 @@ impl<B: Body> Proxy<B> {
                 self.refuse_reload(&e.to_string());
             }
             (Change::Down, Ok(())) => {}
-            (Change::Gone, Ok(())) => {
-                self.counters.one("rules_made_anew");
-                self.say("the nft process that holds our rules was killed: nothing was taken for up to a second or two; they are made anew");
-            }
-            (Change::Gone, Err(e)) => {
-                self.say(&format!("the nft process that holds our rules was killed, and they cannot be made anew, so that nothing is taken; this is tried every second: {e}"));
+            (Change::Gone, result) => {
+                let (count, line) = gone(result.map_err(|e| e.to_string()));
+                count.into_iter().for_each(|count| self.counters.one(count));
+                self.say(&line);
             }
             (Change::Back(part), result) => {
-                let (count, line) = self.losses.told(self.now, part, result, DEVICE);
+                let (count, line) = self.losses.told(self.now, part, result.map_err(|e| e.to_string()), DEVICE);
                 self.counters.one(count);
                 if let Some(line) = line {
                     self.say(&line);

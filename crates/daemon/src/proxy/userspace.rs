@@ -350,7 +350,10 @@ mod tests {
     fn a_hop_more_keeps_the_checksum() {
         for (ttl, sum_before) in [(1, 0), (63, 0), (254, 7)] {
             let mut packet = vec![0_u8; 24];
-            (packet[0], packet[3], packet[8], packet[9]) = (0x45, 24, ttl, 6);
+            packet[0] = 0x45;
+            packet[3] = 24;
+            packet[8] = ttl;
+            packet[9] = 6;
             packet[12] = sum_before;
             let sum = wavelane_wire::ip::checksum(&[&packet[..20]]);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());

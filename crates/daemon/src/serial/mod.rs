@@ -6,8 +6,8 @@ mod flow;
 
 pub(crate) use device::LineDevice;
 
+use crate::changes::Allowance;
 use crate::config::SerialIp;
-use crate::daemon::Allowance;
 use crate::log::Pen;
 use crate::system::serial::PacedLine;
 use device::Loss;
@@ -109,7 +109,8 @@ impl IpLine {
         of_line.rate = Some(config.line.rate());
         let own =
             config.addresses.iter().find_map(|own| if let IpAddr::V4(own) = own.address { Some(own) } else { None });
-        (of_line.ppp.local, of_line.ppp.remote) = (own, config.peer);
+        of_line.ppp.local = own;
+        of_line.ppp.remote = config.peer;
         of_line.ppp.login.clone_from(&config.login);
         // Else slirp on 64 bits loses packets with data; it costs those an octet.
         of_line.names_slot = true;

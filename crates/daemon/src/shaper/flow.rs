@@ -66,7 +66,8 @@ mod tests {
         assert_ne!(one, look(&v4(UDP, 0, [1, 2, 3, 4]), 7));
         assert_ne!(one, look(&v4(TCP, 0, [1, 2, 3, 4]), 8), "another key");
         let mut marked = v4(TCP, 0, [1, 2, 3, 4]);
-        (marked[1], marked[15]) = (46 << 2 | 1, 9);
+        marked[1] = 46 << 2 | 1;
+        marked[15] = 9;
         let (one, other) = (one.expect("whole"), look(&marked, 7).expect("whole"));
         assert_eq!((one.dscp, other.dscp), (0, 46));
         assert!(one.hosts.0 != other.hosts.0 && one.hosts.1 == other.hosts.1, "another source alone");
@@ -88,7 +89,8 @@ mod tests {
         assert_ne!(after.flow, before.flow);
         assert_eq!(after.hosts, before.hosts, "ports are no hosts");
         // EF, whose six bits lie across two octets.
-        (six[0], six[1]) = (0x6b, 0x80);
+        six[0] = 0x6b;
+        six[1] = 0x80;
         assert_eq!(look(&six, 7).map(|look| look.dscp), Some(46));
         for whole in [six, v4(TCP, 0, [1; 4])] {
             for cut in 0..whole.len() {

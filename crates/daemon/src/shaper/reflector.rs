@@ -223,7 +223,9 @@ impl Reflector {
     /// Sends a question. Returns a line if there is news of the reflector's timestamps.
     pub(super) fn ask(&mut self, now: Instant) -> Option<&'static str> {
         if self.odd.is_some_and(|since| now.since(since) >= ODD_FOR) {
-            (self.odd, self.unanswered, self.echoes) = (None, 0, 0);
+            self.odd = None;
+            self.unanswered = 0;
+            self.echoes = 0;
             self.delays.forgive();
         }
         let is_odd = self.odd.is_some();
@@ -317,7 +319,8 @@ impl Reflector {
                 return Some((asked, self.delays.add(now, Source::Echoes, round_ms, round_ms)));
             }
         };
-        (self.unanswered, self.echoes) = (0, 0);
+        self.unanswered = 0;
+        self.echoes = 0;
         let delay_ms = match self.way {
             DelayDirection::Up => difference(came, self.today_at(asked)),
             DelayDirection::Down => difference(self.today_at(now), left),

@@ -60,7 +60,8 @@ mod tests {
         let lane = |change: fn(&mut LaneReport)| {
             let (name, by, address) = ("lane 2".to_owned(), "wwan0".to_owned(), Some("192.0.2.7:4780".to_owned()));
             let mut lane = LaneReport { name, by, address, bulk: true, small: true, ..LaneReport::default() };
-            (lane.direction, lane.medium) = ("both".into(), "udp".into());
+            lane.direction = "both".into();
+            lane.medium = "udp".into();
             change(&mut lane);
             Report { peers: vec![Peer { lanes: vec![lane], ..Peer::default() }], ..Report::default() }.to_string()
         };
@@ -73,7 +74,9 @@ mod tests {
         );
         assert!(plain.contains("path MTU 1400"), "{plain}");
         let all = lane(|lane| {
-            (lane.direction, lane.metered, lane.bulk) = ("out".into(), true, false);
+            lane.direction = "out".into();
+            lane.metered = true;
+            lane.bulk = false;
             lane.configured_address = Some("shore.example:4780".into());
             lane.unused = Some("device wwan0 is not there".into());
         });

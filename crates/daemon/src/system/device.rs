@@ -90,7 +90,8 @@ impl Ways {
             return Err(e);
         }
         remove_others(&self.routes, &wanted);
-        (self.routes, self.sure) = (wanted, true);
+        self.routes = wanted;
+        self.sure = true;
         self.lead_answers(open_addresses(config))
     }
     /// Makes everything anew, whatever another program took away of it; as much of it as can be.

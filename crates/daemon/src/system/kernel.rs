@@ -215,15 +215,6 @@ impl Kernel {
         // A full pipe wakes it already.
         let _ = self.wake.as_ref().map(|mut wake| wake.write(&[1]));
     }
-    /// Whose networks are given back, as the kernel confirmed.
-    pub(crate) fn given_back(&self) -> &Down {
-        &self.in_force.down
-    }
-    /// Whether a peer's networks are given back, or are about to be.
-    pub(crate) fn gives_back(&self, peer: &[u8; 32]) -> bool {
-        let ordered = self.ordered.as_ref().is_some_and(|(_, new)| new.down.contains(peer));
-        ordered || self.in_force.down.contains(peer)
-    }
     /// The result of the change once it is known, or that something had vanished. `None` until then.
     pub(crate) fn answered(&mut self) -> Option<(Change, Result<(), ToolError>)> {
         while matches!(self.bell.read(&mut [0; 64]), Ok(n) if n > 0) {}

@@ -265,12 +265,17 @@ fn a_flood_towards_a_black_hole_leaves_others_served() {
 /// The `i`-th SYN of the flood: an IPv4 packet whose source port and address vary.
 fn syn(i: u32) -> Vec<u8> {
     let mut p = vec![0u8; 40];
-    (p[0], p[3], p[8], p[9]) = (0x45, 40, 64, 6);
+    p[0] = 0x45;
+    p[3] = 40;
+    p[8] = 64;
+    p[9] = 6;
     p[12..16].copy_from_slice(&[10, 1, 0, 10 + (i % 8) as u8]);
     p[16..20].copy_from_slice(&[10, 3, 0, 200]);
     p[20..22].copy_from_slice(&((i / 8) as u16 + 1024).to_be_bytes());
     p[23] = 80;
-    (p[32], p[33], p[34]) = (5 << 4, 2, 0xff);
+    p[32] = 5 << 4;
+    p[33] = 2;
+    p[34] = 0xff;
     let mut sum: u32 = 6 + 20;
     for pair in p[12..].chunks(2) {
         sum += u32::from(pair[0]) << 8 | u32::from(pair[1]);

@@ -286,8 +286,10 @@ fn a_peer_cannot_use_other_peers_sources() {
         let other = PeerConfig { public_key: public_key(&[3; 32]), ..config.peers[0].clone() };
         config.peers[0].routes = prefix("10.1.0.0/16");
         config.peers.push(PeerConfig { routes: prefix("10.4.0.0/16"), ..other });
-        (config.peers[0].allow_sources, config.peers[1].allow_sources) = (None, None);
-        (config.serves, config.keep_sources) = (prefix("10.3.0.0/16"), true);
+        config.peers[0].allow_sources = None;
+        config.peers[1].allow_sources = None;
+        config.serves = prefix("10.3.0.0/16");
+        config.keep_sources = true;
         let packets = PacketConfig { address4: Some(Ipv4Addr::new(10, 9, 0, 1)), ..PacketConfig::default() };
         config.packets = Some(packets);
     });

@@ -134,7 +134,8 @@ impl Watched {
         });
         match led {
             Ok(other) => {
-                (self.unfollowed, self.half_led) = (None, false);
+                self.unfollowed = None;
+                self.half_led = false;
                 if let Some(around) = other {
                     self.notes.extend(around.news(&self.around));
                     self.around = around;

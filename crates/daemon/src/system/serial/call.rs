@@ -109,7 +109,8 @@ impl Call {
                 }
                 DialEvent::Connected(said) => {
                     // DCD may come up a little after the modem's word.
-                    (self.had_carrier, self.look_at) = (false, now + LOOK);
+                    self.had_carrier = false;
+                    self.look_at = now + LOOK;
                     let said = wavelane_base::text::line(&said, 60);
                     self.state = format!("its modem has a connection ({said})");
                 }

@@ -130,7 +130,8 @@ impl Packet<'_> {
     fn source(&self, words: &mut &[&str]) -> Fit {
         let (mut by_mark, mut by_interface) = (false, false);
         while let [".", key, rest @ ..] = words {
-            (by_mark, by_interface) = (by_mark || *key == "mark", by_interface || *key == "iif");
+            by_mark = by_mark || *key == "mark";
+            by_interface = by_interface || *key == "iif";
             *words = rest;
         }
         let ["oif" | "check", rest @ ..] = words else { return Fit::Unsure };

@@ -1,17 +1,12 @@
-#![allow(clippy::unwrap_used, reason = "tests")]
+//! Whose turn it is.
 use super::*;
 
 const UNTIL: Instant = Instant::from_secs(60);
 
 /// Requests that wait, by time, while a trial ends at [`UNTIL`], if there is one.
 fn waiting(trial: bool, requests: &[(u64, Of)]) -> Reloads {
-    let dir =
-        std::env::temp_dir().join(format!("wavelane-turns-{}-{:?}", std::process::id(), std::thread::current().id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    crate::keys::write_key(&dir.join("a.key"), &[1; 32]).unwrap();
-    let former = Config::parse("[gateway]\nname = \"a\"\nkey = \"a.key\"\n[[peer]]\nname = \"b\"\npublic_key = \"CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=\"\n", "x", &dir).unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
-    let mut reloads = Reloads::new(Path::new("a.toml"), UnixStream::pair().unwrap().0).unwrap();
+    let former = super::super::tests::config("apart b=");
+    let mut reloads = Reloads::default();
     let request = |(ms, of): &(u64, Of)| Request { of: *of, client: None, at: Instant::ZERO + Span::from_millis(*ms) };
     reloads.waiting = requests.iter().map(request).collect();
     reloads.trial = trial.then_some(Trial { former, lasts: Span::from_secs(60), until: UNTIL });

@@ -3,7 +3,6 @@
 use crate::system::part::Part;
 use std::collections::BTreeMap;
 use wavelane_base::{Instant, Span};
-use wavelane_host::nft::ToolError;
 
 /// Changes of one thing that are logged at once ...
 const AT_ONCE: u32 = 6;
@@ -54,7 +53,7 @@ impl Losses {
         &mut self,
         at: Instant,
         part: Part,
-        result: Result<(), ToolError>,
+        result: Result<(), String>,
         device: &str,
     ) -> (&'static str, Option<String>) {
         let (what, by) = part.words(device);
@@ -75,6 +74,23 @@ impl Losses {
     }
 }
 
+/// What is said of the nft process that held our rules and was killed; and what counts it, if they are made anew.
+pub(crate) fn gone(result: Result<(), String>) -> (Option<&'static str>, String) {
+    const KILLED: &str = "the nft process that holds our rules was killed";
+    match result {
+        Ok(()) => (
+            Some("rules_made_anew"),
+            format!("{KILLED}: nothing was taken for up to a second or two; they are made anew"),
+        ),
+        Err(e) => (
+            None,
+            format!(
+                "{KILLED}, and they cannot be made anew, so that nothing is taken; this is tried every second: {e}"
+            ),
+        ),
+    }
+}
+
 /// One thing that works or does not.
 #[derive(Clone, Debug)]
 pub(crate) struct Changes {
@@ -85,11 +101,11 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(at: Instant, state: bool) -> Self {
+    pub(crate) fn new(at: Instant, state: bool) -> Self {
         Self { now: state, said: state, allowed: Allowance::new(at), unsaid: 0 }
     }
     /// Sets the state. If the change is to be logged, returns how many were not.
-    pub(super) fn turn(&mut self, at: Instant, state: bool) -> Option<u64> {
+    pub(crate) fn turn(&mut self, at: Instant, state: bool) -> Option<u64> {
         self.unsaid += u64::from(state != self.now);
         self.now = state;
         self.allowed.refill(at);
@@ -100,9 +116,10 @@ impl Changes {
         Some(self.say(state))
     }
     /// The state is logged in any case. Returns how many changes were not.
-    pub(super) fn say(&mut self, state: bool) -> u64 {
+    pub(crate) fn say(&mut self, state: bool) -> u64 {
         self.unsaid += u64::from(state != self.now);
-        (self.now, self.said) = (state, state);
+        self.now = state;
+        self.said = state;
         std::mem::take(&mut self.unsaid).saturating_sub(1)
     }
     /// The text on changes that were not logged, to follow the logged one.
@@ -137,8 +154,7 @@ mod tests {
         let lines: Vec<String> = (0..=60).filter_map(|at| told(at, Part::PolicyRules, Ok(())).1).collect();
         assert!(lines.len() == 2 && lines[1].ends_with("(59 changes before were not logged)"), "{lines:?}");
         assert!(matches!(told(61, Part::Routes, Ok(())), ("state_put_back", Some(_))), "another part");
-        let lacking = ToolError::Refused { tool: "ip".into(), said: "no".into() };
-        let (count, line) = told(61, Part::PolicyRules, Err(lacking));
+        let (count, line) = told(61, Part::PolicyRules, Err("no".into()));
         assert!(count == "state_missing" && line.is_some_and(|line| line.contains("cannot be put back")));
     }
 
