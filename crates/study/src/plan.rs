@@ -62,6 +62,9 @@ struct File {
 struct Entry {
     part: String,
     judge: String,
+    /// It stands for one with every combination of these, which its judge is told, too.
+    #[serde(default)]
+    each: Each,
     #[serde(default)]
     about: About,
     /// What all its runs have in common.
@@ -75,8 +78,29 @@ struct Entry {
 struct Run {
     name: String,
     of: String,
+    /// It stands for one with every combination of these.
+    #[serde(default)]
+    each: Each,
     #[serde(default)]
     with: BTreeMap<String, Words>,
+}
+
+/// Values of words.
+type Each = BTreeMap<String, Vec<toml::Value>>;
+
+/// Every combination, the values of the last name fastest.
+fn combinations(each: &Each) -> Vec<toml::Table> {
+    each.iter().fold(vec![toml::Table::new()], |all, (name, values)| {
+        let with = |table: toml::Table| {
+            let one = move |value: &toml::Value| {
+                let mut table = table.clone();
+                table.insert(name.clone(), value.clone());
+                table
+            };
+            values.iter().map(one)
+        };
+        all.into_iter().flat_map(with).collect()
+    })
 }
 
 /// What stands for a word of a scenario: always, or in the quick and in the full edition.
@@ -102,30 +126,91 @@ impl Words {
 /// If the plan, which is a part of this program, is no plan.
 pub(crate) fn read(plan: &str, edition: Edition) -> Vec<Planned> {
     let File { experiment, scenarios } = toml::from_str(plan).unwrap_or_else(|why| panic!("a study's plan: {why}"));
+    let scenario = |of: &str| scenarios.get(of).unwrap_or_else(|| panic!("the plan has no scenario {of}"));
     let planned = |entry: Entry| {
-        let text = |run: Run| {
-            let text = scenarios.get(&run.of).unwrap_or_else(|| panic!("the plan has no scenario {}", run.of));
-            let word = |name: &str| run.with.get(name).or_else(|| entry.with.get(name)).map_or("", |w| w.of(edition));
-            (run.name, filled(text, word))
+        let one = |told: toml::Table| {
+            let mut runs = Vec::new();
+            for run in &entry.runs {
+                for given in combinations(&run.each) {
+                    let given = |name: &str| match given.get(name).or_else(|| told.get(name)) {
+                        Some(toml::Value::String(text)) => text.clone(),
+                        Some(value) => value.to_string(),
+                        None => String::new(),
+                    };
+                    let word = |name: &str| match run.with.get(name).or_else(|| entry.with.get(name)) {
+                        Some(words) => filled(words.of(edition), given),
+                        None => given(name),
+                    };
+                    runs.push((filled(&run.name, given), filled(&repeated(scenario(&run.of), word), word)));
+                }
+            }
+            let about = About(told.iter().chain(&entry.about.0).map(|(k, v)| (k.clone(), v.clone())).collect());
+            Planned { part: entry.part.clone(), judge: entry.judge.clone(), about, runs }
         };
-        Planned {
-            part: entry.part,
-            judge: entry.judge,
-            about: entry.about,
-            runs: entry.runs.into_iter().map(text).collect(),
-        }
+        combinations(&entry.each).into_iter().map(one).collect::<Vec<_>>()
     };
-    experiment.into_iter().map(planned).collect()
+    experiment.into_iter().flat_map(planned).collect()
+}
+
+/// A text in which lines between `#each A B` and `#end` stand once for every number `$n` from A to B, with those before as `$m` and `$l`.
+fn repeated(text: &str, word: impl Fn(&str) -> String) -> String {
+    let (mut out, mut lines) = (String::new(), text.split_inclusive('\n'));
+    while let Some(line) = lines.next() {
+        let Some(bounds) = line.strip_prefix("#each ") else {
+            out += line;
+            continue;
+        };
+        let body: String = lines.by_ref().take_while(|line| line.trim_end() != "#end").collect();
+        let bounds: Vec<i64> = filled(bounds, &word).split_whitespace().flat_map(str::parse).collect();
+        let [from, to] = bounds[..] else { panic!("the plan repeats lines by {line}") };
+        for n in from..=to {
+            out += &filled(&body, |word| match word {
+                "n" => n.to_string(),
+                "m" => (n - 1).to_string(),
+                "l" => (n - 2).to_string(),
+                other => format!("${other}"),
+            });
+        }
+    }
+    out
 }
 
 /// A text with something in place of each `$word`.
-fn filled<'a>(text: &str, word: impl Fn(&str) -> &'a str) -> String {
+fn filled(text: &str, word: impl Fn(&str) -> String) -> String {
     let mut pieces = text.split('$');
     let mut out = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let end = piece.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(piece.len());
-        out += word(&piece[..end]);
+        out += &word(&piece[..end]);
         out += &piece[end..];
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_experiment_stands_for_every_combination_and_lines_for_every_number() {
+        let plan = "[[experiment]]\npart = \"p\"\njudge = \"j\"\neach = { hops = [1, 2], tenths = [3] }\nabout = { more = 4 }\n\
+            with = { knobs = [\"quick $tenths\", \"full $tenths\"] }\n\
+            runs = [{ name = \"run-$hops-$on\", of = \"chain\", each = { on = [true, false] } }]\n\
+            [scenarios]\nchain = \"#each 1 $hops\\ng$m-g$n $on\\n#end\\n$knobs$none\\n\"\n";
+        let planned = read(plan, Edition::Quick);
+        let runs: Vec<(&str, &str)> =
+            planned.iter().flat_map(|of| &of.runs).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(
+            runs,
+            [
+                ("run-1-true", "g0-g1 true\nquick 3\n"),
+                ("run-1-false", "g0-g1 false\nquick 3\n"),
+                ("run-2-true", "g0-g1 true\ng1-g2 true\nquick 3\n"),
+                ("run-2-false", "g0-g1 false\ng1-g2 false\nquick 3\n"),
+            ]
+        );
+        let about = &planned[1].about;
+        assert_eq!([about.whole("hops"), about.whole("tenths"), about.whole("more")], [2, 3, 4]);
+        assert!(read(plan, Edition::Full)[0].runs[0].1.ends_with("full 3\n"));
+    }
 }
