@@ -145,7 +145,8 @@ impl Client {
         self.closing = self.session.is_some();
         self.ask = None;
         for train in &mut self.trains {
-            (train.next, train.count) = (None, None);
+            train.next = None;
+            train.count = None;
         }
     }
 
@@ -184,7 +185,8 @@ impl Client {
             let running: Vec<(u32, u8)> =
                 self.trains.iter().filter(|t| t.next.is_some()).map(|t| (t.label, t.dscp)).collect();
             for train in &mut self.trains {
-                (train.next, train.count) = (None, None);
+                train.next = None;
+                train.count = None;
             }
             running.into_iter().for_each(|(label, dscp)| self.begin(now, label, dscp));
         }
@@ -269,7 +271,9 @@ impl Machine for Client {
         let taken = match Message::parse(frame) {
             Ok(Message::Cookie(nonce, cookie)) => match self.ask.as_mut() {
                 Some(ask) if ask.nonce == nonce && ask.cookie.is_none() => {
-                    (ask.cookie, ask.next, ask.wait) = (Some(cookie), now, ASK_FIRST);
+                    ask.cookie = Some(cookie);
+                    ask.next = now;
+                    ask.wait = ASK_FIRST;
                     true
                 }
                 _ => false,

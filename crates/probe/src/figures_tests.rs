@@ -123,7 +123,8 @@ fn dies(m: &mut Measurement, stage: usize, from_percent: usize) {
     let samples = &mut m.trains[stage].samples;
     let kept = samples.len() * from_percent / 100;
     for sample in &mut samples[kept..] {
-        (sample.echo, sample.reached) = (None, false);
+        sample.echo = None;
+        sample.reached = false;
     }
     m.trains[stage].tally = Some(Tally { received: kept as u32, ..Tally::default() });
 }
@@ -280,7 +281,8 @@ fn probes_still_under_way_when_the_user_ends_it_are_not_lost() {
     m.trains[1].tally = None;
     for sample in &mut m.trains[1].samples {
         if sample.echo.is_some_and(|(_, back)| back > end) {
-            (sample.echo, sample.reached) = (None, false);
+            sample.echo = None;
+            sample.reached = false;
         }
     }
     let d = document("path", &m);

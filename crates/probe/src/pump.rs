@@ -55,7 +55,8 @@ impl Unsent {
         }
         let unsent = u128::from(self.sent) * u128::from(UNSENT.as_nanos()) / u128::from(passed.as_nanos());
         self.most = u64::try_from(unsent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX);
-        (self.since, self.sent) = (since_boot(), 0);
+        self.since = since_boot();
+        self.sent = 0;
         end.cut(self.most / 2);
         load::hold_unsent(stream, self.most as u32)
     }

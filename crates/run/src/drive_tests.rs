@@ -163,12 +163,12 @@ fn the_document_is_frozen() {
     let place = Place::new("golden");
     let mut document = go(Fake::default, &scenario(), &place.0.join("r"), 1, 1).unwrap();
     document.record = "records/demo".into();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/golden/record.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/documents/record.json");
     if std::env::var_os("WAVELANE_BLESS").is_some() {
         std::fs::write(&path, document.to_json()).unwrap();
     }
     let golden = std::fs::read_to_string(path).unwrap();
-    assert_eq!(document.to_json(), golden, "the document differs from src/golden/record.json");
+    assert_eq!(document.to_json(), golden, "the document differs from testing/documents/record.json");
     assert_eq!(serde_json::from_str::<RunDocument>(&golden).unwrap(), document);
 }
 

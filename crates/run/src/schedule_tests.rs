@@ -91,7 +91,8 @@ fn spurts_have_their_lengths_and_datagrams_their_distance() {
             pauses += 1;
         }
         assert!(last.is_none_or(|last| due.since(last) >= every));
-        (sent, last) = (sent + 1, Some(due));
+        sent += 1;
+        last = Some(due);
         spurt.send();
     }
     // A spurt of mean 1 s holds 1 / (e^0.01 - 1) = 99.5 datagrams; 8,510 spurts to four deviations.

@@ -19,7 +19,7 @@ fn committed(name: &str, schema: &schemars::Schema) {
 fn the_schema_of_the_record_is_the_committed_one() {
     let schema = wavelane_run::record_schema();
     committed("wavelane-run-1.schema.json", &schema);
-    let frozen = include_str!("../src/golden/record.json");
+    let frozen = include_str!("../../../testing/documents/record.json");
     let document: Value = serde_json::from_str(frozen).unwrap();
     let required = schema.as_value()["required"].as_array().unwrap();
     assert!(required.iter().all(|key| document.get(key.as_str().unwrap()).is_some()));

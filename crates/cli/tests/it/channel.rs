@@ -71,7 +71,8 @@ fn cross(from: &UdpSocket, to: std::net::SocketAddr, at: &UdpSocket) -> (Vec<u32
         while let Ok((len, from)) = at.recv_from(&mut bytes) {
             assert_eq!(len, 4);
             let got = u32::from_be_bytes(bytes[..4].try_into().unwrap());
-            (came, by) = ([came, vec![got]].concat(), from);
+            came = [came, vec![got]].concat();
+            by = from;
             if got == number {
                 least = least.min(now().duration_since(sent));
                 break;

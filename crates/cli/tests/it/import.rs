@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/src/formats/samples");
+const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testing/formats");
 
 fn import(file: &Path, out: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wavelane"));

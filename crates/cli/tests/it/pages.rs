@@ -62,7 +62,7 @@ fn pages_fit_their_screens_and_are_dark_when_asked() {
     wavelane(&["study", "run", "hop-swarm", "--draws", "1..2", "--out", &path("study")]);
     // A path is longer than a telephone's line.
     let result = path("a-result-of-iperf3-whose-name-is-longer-than-a-line-of-a-telephone.json");
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/src/formats/samples/iperf3.json");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/formats/iperf3.json");
     std::fs::copy(sample, &result).unwrap();
     wavelane(&["import", &result, "--out", &path("import")]);
     let names = ["run", "radio", "compare", "sweep", "study", "import"];

@@ -259,5 +259,4 @@ fn wait_for(
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

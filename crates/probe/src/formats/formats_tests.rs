@@ -3,8 +3,8 @@ use super::*;
 use proptest::prelude::*;
 use std::process::{Command, Stdio};
 
-const IPERF3: &[u8] = include_bytes!("samples/iperf3.json");
-const IRTT: &[u8] = include_bytes!("samples/irtt.json");
+const IPERF3: &[u8] = include_bytes!("../../../../testing/formats/iperf3.json");
+const IRTT: &[u8] = include_bytes!("../../../../testing/formats/irtt.json");
 
 fn written() -> Vec<u8> {
     let sine = |i: u32, by: f64| (f64::from(i) * 0.2, (i % 10 != 7).then(|| by + f64::from(i % 13)));
@@ -91,9 +91,9 @@ fn throughput(file: &[u8]) -> (Vec<(f64, Option<f64>)>, Vec<String>) {
 
 #[test]
 fn files_as_they_are_found_are_read_and_repairs_said() {
-    let interrupted = include_bytes!("samples/iperf3-interrupted.json");
-    let stream = include_bytes!("samples/iperf3-json-stream.json");
-    let nan = include_bytes!("samples/iperf3-nan.json");
+    let interrupted = include_bytes!("../../../../testing/formats/iperf3-interrupted.json");
+    let stream = include_bytes!("../../../../testing/formats/iperf3-json-stream.json");
+    let nan = include_bytes!("../../../../testing/formats/iperf3-nan.json");
     let (whole, none) = throughput(IPERF3);
     assert!(none.is_empty());
     let repaired = |file: &[u8], points: usize, part: &str| {

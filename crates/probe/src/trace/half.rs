@@ -436,7 +436,10 @@ impl Half {
         let scales = self.window_scale.is_some() && other.window_scale.is_some();
         if window > 0 && scales && !s.has(Flags::SYN) && w.scaled_packets.is_none() {
             // The windows of the handshake are unscaled: restart.
-            (w.least, w.most, w.sum, w.scaled_packets) = (window, window, 0, Some(1));
+            w.least = window;
+            w.most = window;
+            w.sum = 0;
+            w.scaled_packets = Some(1);
         } else if window > 0 && (w.least == 0 || window < w.least) {
             w.least = window;
         }

@@ -18,7 +18,8 @@ fn sll2(kind: [u8; 2], between: &[u8]) -> Vec<u8> {
 /// An 802.11 data frame with these first octets, `header` in all, and SNAP.
 fn air(control: u8, flags: u8, header: usize) -> Vec<u8> {
     let mut frame = vec![0; header];
-    (frame[0], frame[1]) = (control, flags);
+    frame[0] = control;
+    frame[1] = flags;
     [&frame[..], &[0xAA, 0xAA, 3, 0, 0, 0, 8, 0], &ip4()].concat()
 }
 

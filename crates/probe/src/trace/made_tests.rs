@@ -5,7 +5,7 @@ use super::*;
 use wavelane_measure::pcapng::{put_head, put_packet};
 
 fn made(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/tests/captures/made/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read(format!("{}/../../testing/captures/made/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 fn read(file: &[u8]) -> Trace {

@@ -113,7 +113,7 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
 #[test]
 fn the_records_keys_are_in_the_guide_in_their_order() {
     let block = page("records.md").split("```\n").nth(1).unwrap().to_owned();
-    let golden = std::fs::read_to_string(root().join("crates/run/src/golden/record.json")).unwrap();
+    let golden = std::fs::read_to_string(root().join("testing/documents/record.json")).unwrap();
     let keys = |text: &str| -> Vec<String> {
         let words = text.split('"').skip(1).step_by(2);
         words.filter(|w| !w.contains('/')).map(str::to_owned).collect()

@@ -205,5 +205,4 @@ pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -63,7 +63,7 @@ const CASES: [Case; 30] = [
 /// Connections ask for explicit congestion notification.
 const ECN: (&str, &str) = ("net/ipv4/tcp_ecn", "1");
 const REFUSED: Case = Case { name: "refused", end: End::Refuses, ..Case::PLAIN };
-/// Captures of other people's hosts in `tcpdump/`.
+/// Captures of other people's hosts in `testing/captures/tcpdump`.
 const OTHERS_MIN: usize = 18;
 /// Cases run at once: they wait more than they work.
 const AT_ONCE: usize = 5;
@@ -325,7 +325,7 @@ fn captures_of_others_agree_with_tcptrace_and_tshark() {
     if let Some(tool) = ["tcptrace", "tshark"].into_iter().find(|tool| !is_there(tool)) {
         return eprintln!("SKIPPED (needs {tool}: apt-get install it): captures of others against tcptrace and tshark");
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/captures/tcpdump");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/captures/tcpdump");
     let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "pcap")).collect();
     files.sort();

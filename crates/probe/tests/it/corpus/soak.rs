@@ -80,7 +80,8 @@ pub(crate) fn run(test: &str, usual: u64, make: impl Fn(&mut Chance) -> Vec<u8>,
             feed(guard.input);
             drop(guard);
             if began.elapsed() > slowest {
-                (slowest, slowest_seed) = (began.elapsed(), seed);
+                slowest = began.elapsed();
+                slowest_seed = seed;
             }
             fed += 1;
         }
