@@ -96,8 +96,10 @@ impl Wifi {
             if frames > 0 && !fits(frames + 1, next) {
                 break;
             }
-            (length, frames) = (next, frames + 1);
-            (frame.riding, frame.intact) = (true, true);
+            length = next;
+            frames += 1;
+            frame.riding = true;
+            frame.intact = true;
         }
         self.stations[station].riding = frames as u8;
     }
@@ -162,10 +164,13 @@ impl Wifi {
         let Some(rider) = self.contenders[self.turn_of(station)].riders().find(|frame| frame.guarded) else {
             return false;
         };
-        let handshake =
-            self.rts_rate.airtime(RTS_OCTETS) + self.answer_time(self.rts_rate, ACK_OCTETS) + self.sifs.times(2);
         let data = self.rate_to(station, rider.to).airtime(self.psdu(station));
-        self.stations[station].riding > 1 && data >= handshake.times(WORTH_AN_RTS)
+        self.stations[station].riding > 1 && data >= self.worth_an_rts
+    }
+    /// How long the data lasts that a handshake is worth.
+    pub(super) fn worth_an_rts(&self) -> Span {
+        let answer = self.answer_time(self.rts_rate, ACK_OCTETS);
+        (self.rts_rate.airtime(RTS_OCTETS) + answer + self.sifs.times(2)).times(WORTH_AN_RTS)
     }
     /// Whether an ear receives any part of an aggregate without collision. For its receiver each frame is evaluated and
     /// marked; for others one intact frame suffices.
@@ -264,7 +269,9 @@ impl Wifi {
                 continue;
             }
             let done = answered && frame.arrived;
-            (receiver, frames, successes) = (frame.to, frames + 1, successes + u64::from(done));
+            receiver = frame.to;
+            frames += 1;
+            successes += u64::from(done);
             frame.tries += u32::from(!done);
             let spent = !done && frame.tries >= limit;
             gave_up |= spent && first;

@@ -88,7 +88,7 @@ impl Wifi {
         let inside = if kinds > 1 { stations } else { 0 };
         let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
         let ears = stations + division.classes.len();
-        Ok(Self {
+        let mut cell = Self {
             phy,
             rules,
             queue: config.queue,
@@ -102,6 +102,7 @@ impl Wifi {
             data_rate: rates.data,
             broadcast_rate: rates.broadcast,
             rts_rate: rates.rts,
+            worth_an_rts: Span::ZERO,
             answer_rate: rates.answer,
             slot: phy.slot(),
             sifs: phy.sifs(),
@@ -146,7 +147,9 @@ impl Wifi {
             spare: (0..stations * kinds).map(|_| Arc::new(Vec::with_capacity(FRAME_MAX))).collect(),
             touched: Vec::with_capacity(2 * ears),
             starting: Vec::with_capacity(stations * kinds),
-        })
+        };
+        cell.worth_an_rts = cell.worth_an_rts();
+        Ok(cell)
     }
 }
 

@@ -171,6 +171,8 @@ pub struct Wifi {
     /// Of broadcast frames.
     broadcast_rate: PhyRate,
     rts_rate: PhyRate,
+    /// A guarded aggregate that lasts so long follows one.
+    worth_an_rts: Span,
     answer_rate: Option<PhyRate>,
     slot: Span,
     sifs: Span,
