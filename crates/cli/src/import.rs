@@ -294,7 +294,8 @@ mod tests {
         }
         impl Write for &mut Counter {
             fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-                (self.all, self.most) = (self.all + part.len(), self.most.max(part.len()));
+                self.all += part.len();
+                self.most = self.most.max(part.len());
                 Ok(part.len())
             }
             fn flush(&mut self) -> io::Result<()> {

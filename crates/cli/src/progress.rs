@@ -118,7 +118,8 @@ impl Meter {
     /// Wipes the redrawn line; what was counted is over.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
-        (state.count, state.run) = (None, None);
+        state.count = None;
+        state.run = None;
         if std::mem::take(&mut state.drawn) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

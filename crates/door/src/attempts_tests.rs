@@ -4,7 +4,10 @@ use super::*;
 /// A SYN from 10.0.`s`.1:`port` to 10.9.9.`t`:80, through the real parser.
 fn syn(s: u8, port: u16, t: u8) -> Syn {
     let mut p = vec![0u8; 40];
-    (p[0], p[9], p[32], p[33]) = (0x45, 6, 0x50, 2);
+    p[0] = 0x45;
+    p[9] = 6;
+    p[32] = 0x50;
+    p[33] = 2;
     p[12..16].copy_from_slice(&[10, 0, s, 1]);
     p[16..20].copy_from_slice(&[10, 9, 9, t]);
     p[20..22].copy_from_slice(&port.to_be_bytes());
@@ -60,7 +63,11 @@ fn a_forged_syn_takes_no_place() {
     let s = syn(1, 1000, 1);
     let forged = {
         let mut p = vec![0u8; 40];
-        (p[0], p[9], p[24], p[32], p[33]) = (0x45, 6, 9, 0x50, 2);
+        p[0] = 0x45;
+        p[9] = 6;
+        p[24] = 9;
+        p[32] = 0x50;
+        p[33] = 2;
         p[12..16].copy_from_slice(&[10, 0, 1, 1]);
         p[16..20].copy_from_slice(&[10, 9, 9, 1]);
         (p[20..22]).copy_from_slice(&1_000_u16.to_be_bytes());

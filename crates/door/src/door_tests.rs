@@ -14,7 +14,11 @@ fn ends() -> (SocketAddr, SocketAddr) {
 /// A SYN between [`ends`], as a packet.
 fn packet() -> Vec<u8> {
     let mut packet = vec![0_u8; 40];
-    (packet[0], packet[3], packet[9], packet[32], packet[33]) = (0x45, 40, 6, 0x50, 2);
+    packet[0] = 0x45;
+    packet[3] = 40;
+    packet[9] = 6;
+    packet[32] = 0x50;
+    packet[33] = 2;
     packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
     packet[16..20].copy_from_slice(&[10, 9, 9, 2]);
     packet[20..22].copy_from_slice(&40_000_u16.to_be_bytes());

@@ -72,7 +72,8 @@ impl<S: Socket> Half<S> {
         }
     }
     fn fail(&mut self) {
-        (self.failed, self.seen.readable) = (true, true);
+        self.failed = true;
+        self.seen.readable = true;
     }
     fn shut(&mut self) {
         if !std::mem::replace(&mut self.shut, true) && !self.socket.shutdown() {

@@ -114,11 +114,13 @@ impl Splice {
     }
     /// It is open now.
     pub fn opened(&mut self, now: Instant) {
-        (self.stage, self.stage_from) = (Stage::Open, now);
+        self.stage = Stage::Open;
+        self.stage_from = now;
     }
     /// Its server has answered; bytes wait until the application goes on.
     pub fn answered(&mut self, now: Instant) {
-        (self.stage, self.stage_from) = (Stage::Waiting, now);
+        self.stage = Stage::Waiting;
+        self.stage_from = now;
     }
     /// Its state in a word, for people.
     pub fn state(&self) -> &'static str {
@@ -141,7 +143,8 @@ impl Splice {
     }
     /// The flow is gone. Whether the kernel still has bytes, or an end, that the application has not acknowledged.
     pub fn leave(&mut self, now: Instant, socket: &mut impl Socket) -> bool {
-        (self.stage, self.stage_from) = (Stage::Leaving, now);
+        self.stage = Stage::Leaving;
+        self.stage_from = now;
         if self.flow_ended && !std::mem::replace(&mut self.socket_shut, true) {
             // A socket that refuses it was reset.
             let _ = socket.shutdown();

@@ -50,7 +50,8 @@ impl Window {
     pub fn ran_dry(&mut self, now: Instant) -> Option<usize> {
         // Bytes take up to three times their own memory, and the application gets window updates of half a window.
         let limited = std::mem::take(&mut self.run) >= self.size / 4;
-        (self.measured, self.shrink_for) = (None, None);
+        self.measured = None;
+        self.shrink_for = None;
         if !limited {
             return None;
         }

@@ -404,7 +404,9 @@ impl Flows {
         let mut seal = self.agree_on_keys(net, (now, side.0), &Around { token, source, target }, across.as_ref())?;
         let edge = across.map(|passage| {
             let mut edge = Edge::new(passage.token, Role::Answerer);
-            (edge.attempt, edge.relays, edge.seal) = (passage.attempt, Some(passage.hops), seal.take());
+            edge.attempt = passage.attempt;
+            edge.relays = Some(passage.hops);
+            edge.seal = seal.take();
             Box::new(edge)
         });
         let flow = self.table.insert(side.0, side.1, edge);
@@ -431,8 +433,10 @@ impl Flows {
         let from = passage.received.unwrap_or(0);
         let with_keys = matches!(passage.seal, Some(Seal::Keys(_)));
         match self.with_edge(id, |edge| {
-            (edge.attempt, edge.relays) = (passage.attempt, Some(passage.hops));
-            (edge.asked_at, edge.way_rtt) = (now, None);
+            edge.attempt = passage.attempt;
+            edge.relays = Some(passage.hops);
+            edge.asked_at = now;
+            edge.way_rtt = None;
             (edge.accepted, edge.start_from(from), edge.answered(with_keys))
         }) {
             Some((true, true, answered)) => {

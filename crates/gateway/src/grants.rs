@@ -332,7 +332,8 @@ impl Grants {
         for (shares_time, turn) in turns.filter(|(_, turn)| turn.look_at <= now) {
             let received = peers.blocks(turn.side.0).received(turn.side.1);
             if received > turn.received && now.since(turn.since) < if shares_time { LONGEST_BESIDE } else { LONGEST } {
-                (turn.received, turn.look_at) = (received, now + SILENT);
+                turn.received = received;
+                turn.look_at = now + SILENT;
             } else if shares_time {
                 peers.blocks(turn.side.0).note_turn(received.saturating_sub(turn.from), now.since(turn.since));
             }

@@ -322,7 +322,8 @@ impl Neighbours {
         let state = &mut self.states[peer.0];
         let goes = !state.down && state.down_at.is_some_and(|at| at <= now);
         if goes {
-            (state.down, state.up) = (true, false);
+            state.down = true;
+            state.up = false;
         }
         goes
     }

@@ -191,7 +191,9 @@ impl Overheard {
 
     /// Peers were renumbered. What they name and is gone they send.
     pub(super) fn forget(&mut self) {
-        (self.senders, self.octets, self.held) = Default::default();
+        self.senders = Default::default();
+        self.octets = Default::default();
+        self.held = Default::default();
     }
 }
 

@@ -182,7 +182,9 @@ fn packets_to_a_peer_that_is_down_are_answered() {
     assert_eq!(taken(&mut gateway, begin + patience), vec![(3, 1), (1, 3)], "and those that come");
     // A later fragment, and an ICMP error: RFC 1122, section 3.2.2.
     let mut fragment = v4(ROUTED, 64, 0, 17, &[0; 24]);
-    (fragment[7], fragment[10], fragment[11]) = (3, 0, 0);
+    fragment[7] = 3;
+    fragment[10] = 0;
+    fragment[11] = 0;
     let sum = checksum(&[&fragment[..20]]);
     fragment[10..12].copy_from_slice(&sum.to_be_bytes());
     gateway.handle_packet(begin + patience, &fragment);

@@ -31,7 +31,8 @@ fn exchange(pair: &mut Pair, octets: usize, within: Span) -> Span {
 fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
     for (path_mtu, loss) in [(576, 0), (576, 20), (600, 0), (1_000, 0), (1_000, 20), (1_199, 0)] {
         let mut pair = Pair::new();
-        (pair.path_mtu, pair.loss) = (path_mtu, Ratio::new(loss, 100).unwrap());
+        pair.path_mtu = path_mtu;
+        pair.loss = Ratio::new(loss, 100).unwrap();
         exchange(&mut pair, 1_000_000, Span::from_secs(if loss > 0 { 120 } else { 30 }));
         // Both ends may be up the search's last step.
         pair.run(Span::from_secs(5), |_| false);

@@ -29,7 +29,8 @@ fn a_quiet_link_is_kept_open_and_its_session_too() {
     pair.run(Span::from_secs(600), |pair| {
         let now = sent(pair);
         if now > before {
-            (quietest, before) = (quietest.max(pair.now.since(heard)), now);
+            quietest = quietest.max(pair.now.since(heard));
+            before = now;
             heard = pair.now;
         }
         assert!(pair.nodes[1].net.peers.can_seal(pair.now, 0), "the called side can speak at any time: {:?}", pair.now);

@@ -163,7 +163,9 @@ struct Pipes<'a> {
 impl Pipes<'_> {
     /// Until the process has ended; `None` if it has not at the time `until`.
     fn attend(&mut self, child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
-        (self.stdin, self.stdout, self.stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        self.stdin = child.stdin.take();
+        self.stdout = child.stdout.take();
+        self.stderr = child.stderr.take();
         let fds = [self.stdin.as_ref().map(AsFd::as_fd), self.stdout.as_ref().map(AsFd::as_fd)];
         for fd in fds.into_iter().chain([self.stderr.as_ref().map(AsFd::as_fd)]).flatten() {
             fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;

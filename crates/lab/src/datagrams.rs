@@ -83,7 +83,8 @@ impl Datagrams {
         }
         self.came_back &= self.other == Some(from);
         self.answered = self.came_back;
-        (self.other, *heard) = (Some(from), now);
+        self.other = Some(from);
+        *heard = now;
         true
     }
 
@@ -112,9 +113,11 @@ impl Datagrams {
         }
         let (header, udp) = buffer[..AROUND].split_at_mut(IPV4_HEADER_LEN);
         header.fill(0);
-        (header[0], header[1]) = (0x45, tos);
+        header[0] = 0x45;
+        header[1] = tos;
         header[2..4].copy_from_slice(&(whole as u16).to_be_bytes());
-        (header[8], header[9]) = (HOPS, PROTOCOL_UDP);
+        header[8] = HOPS;
+        header[9] = PROTOCOL_UDP;
         for (side, address) in [from, self.here].iter().enumerate() {
             // What a queue of flows tells them apart by; of an IPv6 address its end.
             let octets = match address.ip() {

@@ -192,7 +192,9 @@ pub(crate) fn run(
     let mut raw = workload.raw("quic", workload.since_epoch(realtime::now()));
     let mut received = Received::of_stamped();
     let end = runtime.block_on(fetch(socket, config, workload, &mut received));
-    (raw.first_byte_ns, raw.last_byte_ns, raw.octets) = (received.first_ns, received.last_ns, received.octets);
+    raw.first_byte_ns = received.first_ns;
+    raw.last_byte_ns = received.last_ns;
+    raw.octets = received.octets;
     match size {
         Some(size) => {
             raw.completed = matches!(end, End::Whole) && received.octets == size;
@@ -201,7 +203,8 @@ pub(crate) fn run(
         }
         None => raw.completed = matches!(end, End::Stopped) && received.octets > 0,
     }
-    (raw.arrivals, raw.ages) = (received.arrivals, received.ages);
+    raw.arrivals = received.arrivals;
+    raw.ages = received.ages;
     let note = match end {
         End::Broken(why) => Some(format!("flow {}: {why}", workload.name)),
         _ => None,

@@ -206,7 +206,8 @@ impl World {
         let ports = ptys.each_ref().map(|pty| pty.port().to_owned());
         let mut config = serial.line.clone();
         // The queue is the daemon's, which hands out octets as fast as the line takes them.
-        (config.forward.cable.queue, config.reverse.cable.queue) = (QueueLimit::Bounded, QueueLimit::Bounded);
+        config.forward.cable.queue = QueueLimit::Bounded;
+        config.reverse.cable.queue = QueueLimit::Bounded;
         let make = |name: &str| Serial::new(seed, name, &config).map_err(|why| why.to_string());
         let running = start_pair(channel, (ptys.map(Port::Line), [None, None]), true, make)?;
         let wire = self.plan.wires[i].clone();
@@ -394,7 +395,8 @@ pub(crate) fn start_channel(
     for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
         if stages[end].is_some() {
             rings[end] = side.queueing.ring;
-            (side.queue, side.queueing) = (QueueLimit::Packets(side.queueing.ring), Queueing::default());
+            side.queue = QueueLimit::Packets(side.queueing.ring);
+            side.queueing = Queueing::default();
         }
     }
     let ways = [wavelane_channel::Direction::Forward, wavelane_channel::Direction::Reverse];
@@ -403,7 +405,8 @@ pub(crate) fn start_channel(
     for side in [&mut calm.forward, &mut calm.reverse] {
         side.outages.clear();
         // What is set up needs the mean of a recording, not its first stall.
-        (side.rate_trace, side.delay_trace) = (None, None);
+        side.rate_trace = None;
+        side.delay_trace = None;
     }
     let job = Job {
         name: channel.name.clone(),

@@ -200,7 +200,8 @@ impl Autorate {
         let (mut turns, mut largest) = (0.0, 0.0_f64);
         for (one, next) in changes().zip(changes().skip(1)).filter(|(one, next)| one * next < 0.0) {
             let turn = one.abs().min(next.abs());
-            (turns, largest) = (turns + turn, largest.max(turn));
+            turns += turn;
+            largest = largest.max(turn);
         }
         // A queue that begins to drain turns once.
         let spread = WOBBLES * (turns - largest) / self.window.len().saturating_sub(2).max(1) as f64;
@@ -273,7 +274,9 @@ impl Autorate {
     /// Time passed without a sample. Returns the new rate.
     pub fn silent(&mut self, now: Instant) -> Rate {
         if now.since(self.heard) >= SILENCE {
-            (self.baseline_ms, self.lag_s, self.standing) = (None, None, None);
+            self.baseline_ms = None;
+            self.lag_s = None;
+            self.standing = None;
             self.window.clear();
             self.rate = self.terms.middle.as_bps() as f64;
         }

@@ -205,7 +205,8 @@ fn fluid_and_back(link: fn(usize) -> f64, path: fn(usize) -> f64, back: usize, f
         let rate = link(tick / 10);
         queue = (queue + shaped * TICK_S).min(BUFFER_MBIT);
         let sent = queue.min(rate * TICK_S);
-        (queue, carried) = (queue - sent, carried + sent);
+        queue -= sent;
+        carried += sent;
         if tick % 5 == 0 {
             let delay = path(tick / 10) + queue / rate * 1e3;
             delays.push(delay);

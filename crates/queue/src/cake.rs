@@ -130,7 +130,8 @@ impl<T: Queued> Cake<T> {
         let tin = &mut self.tins[self.kind.of(item.dscp())];
         // Unused time is not credited.
         if tin.queue.len() == 0 && tin.free < now {
-            (tin.free, tin.carry) = (now, 0);
+            tin.free = now;
+            tin.carry = 0;
         }
         tin.queue.push(now, item, lost);
         while self.len() > self.limits.items || self.octets() > self.limits.octets {

@@ -76,7 +76,8 @@ impl RefTin {
         if !self.new.contains(&item.flow) && !self.old.contains(&item.flow) {
             let (deficit, rest) = self.quantum(item.flow, item.hosts);
             let flow = self.flows.get_mut(&item.flow).unwrap();
-            (flow.deficit, flow.rest) = (deficit, rest);
+            flow.deficit = deficit;
+            flow.rest = rest;
             self.new.push_back(item.flow);
         }
     }

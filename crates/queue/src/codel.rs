@@ -55,7 +55,8 @@ impl Law {
                 }
             }
         } else if may_drop {
-            (self.dropping, self.dropping_since) = (true, now);
+            self.dropping = true;
+            self.dropping_since = now;
             let delta = self.count - self.last_count;
             let lately = now.since(self.drop_next) < terms.interval.times(RESUME_INTERVALS);
             self.count = if delta > 1 && lately { delta } else { 1 };
@@ -76,7 +77,8 @@ impl Law {
 
     /// All items were taken out at once, so there is no standing queue.
     pub(super) fn emptied(&mut self) {
-        (self.first_above, self.dropping) = (None, false);
+        self.first_above = None;
+        self.dropping = false;
     }
 
     /// The next item, and whether it may be dropped (`dodequeue` of RFC 8289, section 5.3).

@@ -287,7 +287,8 @@ impl<T: Queued> FqCoDel<T> {
             bucket.law.emptied();
             all.extend(bucket.fifo.take_all());
         }
-        (self.items, self.octets) = (0, 0);
+        self.items = 0;
+        self.octets = 0;
         self.hosts = self.hosts.is_some().then(Hosts::default);
         self.counters.popped += all.len() as u64;
         all

@@ -88,7 +88,8 @@ impl<T: Queued> Shaper<T> {
     pub fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
         // Unused time is not credited.
         if self.queue.len() == 0 && self.free < now {
-            (self.free, self.carry) = (now, 0);
+            self.free = now;
+            self.carry = 0;
         }
         self.queue.push(now, item, lost);
     }

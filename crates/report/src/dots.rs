@@ -138,7 +138,8 @@ impl Spread {
         for (series, name) in names.chain(bounded.then_some((None, "asked for or bound"))) {
             let width = 34.0 + width_of(name, SIZE);
             if x > 14.0 && x + width > canvas.layout.width - 8.0 {
-                (x, y) = (14.0, y + 20.0);
+                x = 14.0;
+                y += 20.0;
             }
             match series {
                 Some(series) => canvas.out.push_str(&mark(self.look(series, order), (x + 6.0, y - 4.0), 3.6)),

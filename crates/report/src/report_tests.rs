@@ -29,8 +29,11 @@ impl Backend for Silence {
     ) -> Result<StackRaw, BackendError> {
         let mut raw = Shapes.run_stack(scenario, stack, seed, context)?;
         for flow in &mut raw.flows {
-            (flow.first_byte_ns, flow.last_byte_ns, flow.octets) = (None, None, 0);
-            (flow.completed, flow.intact) = (false, None);
+            flow.first_byte_ns = None;
+            flow.last_byte_ns = None;
+            flow.octets = 0;
+            flow.completed = false;
+            flow.intact = None;
             flow.arrivals.clear();
             flow.probes.iter_mut().for_each(|p| p.rtt_ns = None);
         }

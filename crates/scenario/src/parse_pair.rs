@@ -132,7 +132,8 @@ fn bearer(value: &Value<'_>, bearer: &mut BearerConfig) -> Result<(), ScenarioEr
     let table = value.table("{ rate = \"20 Mbit/s\", delay = \"20 ms\" }")?;
     table.only(BEARER_KEYS)?;
     if let Some(rate) = table.quantity::<Rate>("rate")? {
-        (bearer.rate, bearer.slowest) = (rate, rate);
+        bearer.rate = rate;
+        bearer.slowest = rate;
     }
     bearer.slowest = table.quantity("slowest")?.unwrap_or(bearer.slowest);
     bearer.hold = table.quantity("hold")?.unwrap_or(bearer.hold);

@@ -69,7 +69,9 @@ impl Deframer {
     /// Forgets what has arrived of a frame: the line was interrupted.
     pub(crate) fn reset(&mut self) {
         self.frame.clear();
-        (self.escaped, self.skipping, self.undecided) = (false, false, None);
+        self.escaped = false;
+        self.skipping = false;
+        self.undecided = None;
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, take: Take<'_>) {

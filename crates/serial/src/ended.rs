@@ -70,10 +70,12 @@ impl Ended {
         self.heard = now;
         for &octet in octets {
             if octet == self.end {
-                (self.ends, self.since) = (self.ends.saturating_add(1), 0);
+                self.ends = self.ends.saturating_add(1);
+                self.since = 0;
                 self.between = !self.doubled || self.ends % 2 == 1;
             } else {
-                (self.ends, self.since) = (0, self.since.saturating_add(1));
+                self.ends = 0;
+                self.since = self.since.saturating_add(1);
             }
             if self.tail.len() == LINE_MAX {
                 self.tail.pop_front();

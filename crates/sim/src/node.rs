@@ -221,7 +221,8 @@ impl GatewayNode {
             // What is left for a radio is small.
             let mut batches = 0;
             while self.send_from(local, moment, port).is_some() {
-                (batches, any) = (batches + 1, true);
+                batches += 1;
+                any = true;
                 self.still_drains(batches, port);
             }
         }

@@ -251,7 +251,8 @@ fn measured(cell: &Cell, cells: &[Cell]) -> Vec<Row> {
         row.case = case(cell);
         row.n = values.len() as u64;
         if let Some((mean, half)) = mean_ci95(&values) {
-            (row.value, row.ci95) = (Some(mean), half);
+            row.value = Some(mean);
+            row.ci95 = half;
         }
         row.why = about.into();
         if let Some(why) = &cell.missing {
@@ -293,7 +294,8 @@ fn fast_enough(cells: &[Cell]) -> Row {
     let least = all.filter(|all| !all.is_empty()).map(|all| (all.len(), all.into_iter().fold(f64::INFINITY, f64::min)));
     let Some((n, least)) = least else { return lacking(row, "a cell of ours lacks its goodput") };
     let aim = AIM.as_bps() as f64;
-    (row.value, row.n) = (Some(least), n as u64);
+    row.value = Some(least);
+    row.n = n as u64;
     row.verdict = if least >= aim { Verdict::Pass } else { Verdict::Fail };
     row.why = format!("{:.2} Gbit/s in the slowest cell, wanted at least {:.2}", least / 1e9, aim / 1e9);
     row

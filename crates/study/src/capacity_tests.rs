@@ -86,7 +86,8 @@ fn a_peer_that_is_not_installed_is_left_out_of_the_quick_edition() {
     let mut cells = cells(2.0, 1.0);
     for cell in cells.iter_mut().filter(|c| c.stack == RIVAL) {
         cell.runs.clear();
-        (cell.missing, cell.absent) = (Some("build it".into()), true);
+        cell.missing = Some("build it".into());
+        cell.absent = true;
     }
     let rows = judge(&cells, &[(OURS, 1.0), (SEALED, 1.0)]);
     for row in rows.iter().filter(|r| r.stack == RIVAL || r.metric.ends_with(RIVAL)) {

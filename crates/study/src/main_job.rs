@@ -67,7 +67,8 @@ fn merged(documents: Vec<RunDocument>) -> RunDocument {
         wavelane_measure::mean(&values)
     };
     let mut all = documents[0].clone();
-    (all.scenario, all.repeat) = ("demo".into(), documents.len() as u32);
+    all.scenario = "demo".into();
+    all.repeat = documents.len() as u32;
     for stack in &mut all.stacks {
         let runs = documents.iter().flat_map(|d| &d.stacks).filter(|s| s.stack == stack.stack).collect::<Vec<_>>();
         *stack = StackResult {
@@ -137,7 +138,8 @@ fn measured(scenario: &Scenario, document: &RunDocument, stack: &StackResult, me
     row.n = present.len() as u64;
     if let Some((mean, half)) = mean_ci95(&present) {
         // A figure of the whole stack is pooled over the runs already: it has no spread of its own.
-        (row.value, row.ci95) = (Some(mean), half.filter(|_| !metric.is_of_stack()));
+        row.value = Some(mean);
+        row.ci95 = half.filter(|_| !metric.is_of_stack());
     }
     row.why = format!("over {} of {} runs", row.n, document.repeat);
     if let (Metric::GoodputBps, Some((rate, up))) = (metric, link(scenario)) {
@@ -198,7 +200,8 @@ fn claim(row: &mut Row, ratio: Option<(f64, u64)>, holds: impl Fn(f64) -> bool, 
             row.why = "a run lacks the figure".into();
         }
         Some((ratio, n)) => {
-            (row.value, row.n) = (Some(ratio), n);
+            row.value = Some(ratio);
+            row.n = n;
             row.verdict = if holds(ratio) { Verdict::Pass } else { Verdict::Fail };
             row.why = format!("{}, wanted {wanted}", Row::number(ratio));
         }

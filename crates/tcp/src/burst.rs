@@ -89,7 +89,8 @@ impl Sender {
     /// Nothing more can be sent: the remainder of a burst or train is not available to later data.
     pub(super) fn end_burst(&mut self, now: Instant) {
         self.paced.until = self.paced.until.min(now);
-        (self.train.left, self.train.begun) = (0, None);
+        self.train.left = 0;
+        self.train.begun = None;
     }
 
     /// Segments are sent in bursts of a millisecond's worth, and a sender that was woken late makes up for at most half of

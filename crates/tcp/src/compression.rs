@@ -33,7 +33,8 @@ impl Compression {
     /// the SACK list, as the next acknowledgement might not have room for all changes.
     pub(super) fn leaves_out(&mut self, now: Instant, hole: u64, far: bool, round_trip: Option<Span>) -> bool {
         if self.hole != hole {
-            (self.hole, self.told) = (hole, 0);
+            self.hole = hole;
+            self.told = 0;
         }
         let Some(round_trip) = round_trip else { return false };
         if self.left_out >= self.most || far && self.left_out > 0 {
@@ -55,7 +56,8 @@ impl Compression {
 
     /// An acknowledgement with all SACK blocks was sent.
     pub(super) fn told(&mut self) {
-        (self.left_out, self.at) = (0, None);
+        self.left_out = 0;
+        self.at = None;
     }
 
     /// Returns whether a suppressed acknowledgement must be sent now.

@@ -215,7 +215,8 @@ impl Connection {
     /// a reader that stopped has nothing on its way, and would take from all others what it never reads.
     pub(super) fn set_spare(&mut self, (most, least): (usize, usize)) {
         let useful = (self.sender.on_its_way() * SEND_WINDOWS).max(SEND_FIRST);
-        (self.receiver.spare, self.sender.spare) = ((most, least), (most.min(useful), least));
+        self.receiver.spare = (most, least);
+        self.sender.spare = (most.min(useful), least);
     }
     /// Bytes in its buffers.
     pub(super) fn held(&self) -> usize {

@@ -41,7 +41,9 @@ impl Sender {
     /// RFC 6298, section 5.2 and 5.3.
     pub(super) fn rearm(&mut self, now: Instant, advanced: bool) {
         if self.board.is_empty() {
-            (self.rto_at, self.rack_at, self.tail_at) = (None, None, None);
+            self.rto_at = None;
+            self.rack_at = None;
+            self.tail_at = None;
             self.tail_probe_due = false;
         } else if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rtt.rto());
@@ -141,8 +143,10 @@ impl Sender {
         self.repeat_due = false;
         self.prr = None;
         self.duplicates = 0;
-        (self.tail_probe, self.tail_probe_due) = (None, false);
-        (self.rack_at, self.tail_at) = (None, None);
+        self.tail_probe = None;
+        self.tail_probe_due = false;
+        self.rack_at = None;
+        self.tail_at = None;
         self.pace_next = now;
         self.rto_at = Some(now + self.patience(now));
         false

@@ -162,7 +162,9 @@ mod tests {
             pipe -= mss;
             let room = prr.on_ack(mss, pipe, ssthresh, mss, false);
             let whole = room / mss * mss;
-            (prr.out, pipe, sent) = (prr.out + whole, pipe + whole, sent + whole);
+            prr.out += whole;
+            pipe += whole;
+            sent += whole;
         }
         assert_eq!(pipe, ssthresh);
         assert_eq!(sent, 10_000, "what arrived in proportion, rounded up");

@@ -39,7 +39,8 @@ impl Peak {
     fn first(&mut self, rtt: Span, next: u64) {
         self.deviation = rtt.times(2);
         self.margin = self.deviation.max(self.floor);
-        (self.largest, self.round_end) = (self.margin, next);
+        self.largest = self.margin;
+        self.round_end = next;
     }
     fn sample(&mut self, rtt: Span, smoothed: Span, una: u64, next: u64) {
         let error = Span::from_nanos(smoothed.as_nanos().abs_diff(rtt.as_nanos()));
@@ -51,7 +52,8 @@ impl Peak {
         self.margin = self.margin.max(self.largest);
         if una > self.round_end {
             self.margin = self.margin.saturating_sub(self.margin.saturating_sub(self.largest).scale(1, 4));
-            (self.largest, self.round_end) = (self.floor, next);
+            self.largest = self.floor;
+            self.round_end = next;
         }
     }
 }

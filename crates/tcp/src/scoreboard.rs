@@ -142,7 +142,8 @@ impl Scoreboard {
     fn split(&mut self, place: usize, at: u64) {
         let first = &mut self.queue[place];
         let second = Sent { start: at, ..*first };
-        (first.end, first.pushed) = (at, false);
+        first.end = at;
+        first.pushed = false;
         self.queue.insert(place + 1, second);
     }
 
@@ -178,7 +179,8 @@ impl Scoreboard {
     pub(super) fn mark_all_lost(&mut self) {
         if self.guessing || self.queue.front().is_some_and(|first| first.sacked) {
             self.queue.iter_mut().for_each(|sent| sent.sacked = false);
-            (self.sacked, self.sacked_segments) = (0, 0);
+            self.sacked = 0;
+            self.sacked_segments = 0;
         }
         self.left = 0;
         for place in 0..self.queue.len() {
@@ -210,7 +212,8 @@ impl Scoreboard {
     }
     pub(super) fn sent_again(&mut self, place: usize, stamp: Stamp) {
         let sent = &mut self.queue[place];
-        (sent.stamp, sent.again) = (stamp, true);
+        sent.stamp = stamp;
+        sent.again = true;
         self.again_end = self.again_end.max(sent.end);
         if std::mem::take(&mut sent.lost) {
             self.lost -= sent.len();

@@ -208,7 +208,8 @@ impl Sender {
 
     /// Both sides' options are known: data may flow.
     pub(super) fn establish(&mut self, now: Instant, mss: u64, sack: bool) {
-        (self.mss, self.sack) = (mss, sack);
+        self.mss = mss;
+        self.sack = sack;
         self.controller = Algorithm::new(&self.config, now, mss, self.config.initial_window, sack, self.dice);
     }
 

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod code;
+mod form;
 mod pages;
 mod source;
 mod waits;
@@ -69,6 +70,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
         if path.ends_with(".rs") {
             let text = read(root, path)?;
             findings.extend(source::check(&rules, path, &text));
+            findings.extend(form::check(path, &text));
             lines += source::code_lines(path, &text);
             types.extend(source::public_types(path, &text).into_iter().map(|(line, name)| (path.clone(), line, name)));
             if source::is_test_file(path) {

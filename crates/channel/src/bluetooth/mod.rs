@@ -199,7 +199,8 @@ impl Bluetooth {
                 if is_bad == self.wished {
                     self.differs_since = None;
                 } else if at >= *self.differs_since.get_or_insert(at) + CQDDR_AFTER {
-                    (self.wished, self.differs_since) = (is_bad, None);
+                    self.wished = is_bad;
+                    self.differs_since = None;
                 }
                 self.wished
             }

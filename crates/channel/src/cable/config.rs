@@ -307,7 +307,8 @@ impl DirectionConfig {
             }
             Parameter::Delay(delay) => (changed.delay, changed.delay_trace) = (delay, None),
             Parameter::DelayTrace(trace) => {
-                (changed.delay, changed.delay_trace) = (trace.longest(), Some(trace));
+                changed.delay = trace.longest();
+                changed.delay_trace = Some(trace);
             }
             Parameter::Jitter(jitter) => changed.jitter = jitter,
             Parameter::KeepOrder(keep) => changed.keep_order = keep,

@@ -25,7 +25,8 @@ impl Serialiser {
     pub(super) fn start(&mut self, now: Instant, octets: usize, config: &DirectionConfig) -> Instant {
         let spare = if now == self.end { self.spare } else { 0 };
         let work = config.rate_trace.as_ref().map_or(octets as u128 * PER_OCTET, |trace| trace.work(octets));
-        (self.left, self.spare) = (work.saturating_sub(spare), spare.saturating_sub(work));
+        self.left = work.saturating_sub(spare);
+        self.spare = spare.saturating_sub(work);
         self.mark = now;
         self.schedule(config)
     }
@@ -59,7 +60,8 @@ impl Serialiser {
             return self.end;
         }
         let Some(rate) = config.rate else {
-            (self.end, self.spare) = (self.mark, 0);
+            self.end = self.mark;
+            self.spare = 0;
             return self.end;
         };
         self.end = self.mark;

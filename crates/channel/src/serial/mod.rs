@@ -53,7 +53,8 @@ impl Serial {
             refused: 0,
         };
         let ways = [way(Direction::Forward, &config.forward), way(Direction::Reverse, &config.reverse)];
-        (cable.forward.queue, cable.reverse.queue) = (QueueLimit::Bounded, QueueLimit::Bounded);
+        cable.forward.queue = QueueLimit::Bounded;
+        cable.reverse.queue = QueueLimit::Bounded;
         Ok(Self { cable: Cable::new(seed, name, cable)?, ways })
     }
 

@@ -55,7 +55,8 @@ impl Fifo {
             }
         }
         if self.read_at.is_some_and(|at| at <= now) {
-            (self.held, self.read_at) = (0, None);
+            self.held = 0;
+            self.read_at = None;
         }
     }
     /// An octet is complete. Whether it is kept.

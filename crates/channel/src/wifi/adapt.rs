@@ -113,12 +113,14 @@ impl Control {
         if self.transmissions > 0 {
             let burst = self.frames as f64 / self.transmissions as f64;
             self.burst = OLD * self.burst + (1.0 - OLD) * burst;
-            (self.frames, self.transmissions) = (0, 0);
+            self.frames = 0;
+            self.transmissions = 0;
         }
         for known in self.known.iter_mut().filter(|known| known.attempts > 0) {
             let share = known.successes as f64 / known.attempts as f64;
             known.chance = Some(known.chance.map_or(share, |old| OLD * old + (1.0 - OLD) * share));
-            (known.attempts, known.successes) = (0, 0);
+            known.attempts = 0;
+            known.successes = 0;
         }
         let chance = |rate: usize| self.known[rate].chance.unwrap_or(0.0);
         let throughput = |rate: usize| {
@@ -134,7 +136,9 @@ impl Control {
         // The fastest of the rates with a success probability above [`KNOWN`], else the one with the highest.
         let sure = |rate: usize| if chance(rate) > KNOWN { 1.0 + throughput(rate) } else { chance(rate) };
         let surest = most(&sure, None);
-        (self.best, self.second, self.surest) = (best, second, surest);
+        self.best = best;
+        self.second = second;
+        self.surest = surest;
     }
 }
 

@@ -51,7 +51,8 @@ impl Wifi {
             if !reach.is_weak() {
                 strong = strong.max(end);
             } else if end > last {
-                (last, last_but_one) = (end, last);
+                last_but_one = last;
+                last = end;
             } else {
                 last_but_one = last_but_one.max(end);
             }

@@ -93,7 +93,8 @@ impl LineDevice {
         Ok(device)
     }
     fn begin(&mut self) {
-        (self.index, self.broken) = (wavelane_host::interface_index(&self.name), false);
+        self.index = wavelane_host::interface_index(&self.name);
+        self.broken = false;
         // A line has no room for what the kernel says to neighbours.
         no_made_up_address(&self.name);
     }
@@ -103,7 +104,8 @@ impl LineDevice {
             return None;
         }
         self.tun.read(buffer).unwrap_or_else(|_| {
-            (self.broken, self.next) = (true, Instant::ZERO);
+            self.broken = true;
+            self.next = Instant::ZERO;
             None
         })
     }

@@ -139,7 +139,8 @@ impl Continuous {
         if doubts && !was_set {
             return false;
         }
-        (self.doubted, self.doubted_at) = (0, None);
+        self.doubted = 0;
+        self.doubted_at = None;
         let drift_ms = self.drift_ms();
         self.ahead_ms = Some(if was_set { own } else { (known.0 - drift_ms, known.1 + drift_ms) });
         (self.fine, self.fine_for) =
@@ -155,7 +156,11 @@ impl Continuous {
 
     /// The other clock is tried again: it may be anything, and the series goes on as the round trip does.
     pub(super) fn forgive(&mut self) {
-        (self.set, self.fine, self.fine_for, self.ahead_ms, self.stamps_ms) = (0, 0, Span::ZERO, None, None);
+        self.set = 0;
+        self.fine = 0;
+        self.fine_for = Span::ZERO;
+        self.ahead_ms = None;
+        self.stamps_ms = None;
     }
 
     /// How many answers by the other clock came since it was last set or tried.

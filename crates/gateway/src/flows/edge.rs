@@ -251,7 +251,9 @@ impl Edge {
         if received < self.kept_from || !self.acknowledge(received) {
             return false;
         }
-        (self.handed, self.awaiting, self.said) = (received, false, self.reach.received);
+        self.handed = received;
+        self.awaiting = false;
+        self.said = self.reach.received;
         self.way_from = received;
         true
     }

@@ -106,11 +106,13 @@ impl Flows {
         let several = routed && net.is_choice(&net.ways_to(None, target.ip()));
         let Some(edge) = self.table.edge(id) else { return };
         let Role::Opener { peer, source, target, resumes, choice, .. } = &mut edge.role else { return };
-        (*peer, *choice) = (best, *choice || several);
+        *peer = best;
+        *choice = *choice || several;
         *resumes += 1;
         let (peer, source, target) = (*peer, *source, *target);
         edge.attempt += 1;
-        (edge.asked_at, edge.way_rtt) = (now, None);
+        edge.asked_at = now;
+        edge.way_rtt = None;
         edge.awaiting = true;
         let passage = Some(edge.passage());
         net.peers.lend(peer);

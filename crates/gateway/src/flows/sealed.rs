@@ -415,7 +415,8 @@ impl Flows {
         if octets > 0 {
             // A foreign parcel after it is met again at the next call.
             let any = !plain.is_empty();
-            (agreed.plain, agreed.taken) = (self.scratch.hold(plain), 0);
+            agreed.plain = self.scratch.hold(plain);
+            agreed.taken = 0;
             self.consume_parcels(net, now, flow, (peer, name), octets);
             return any;
         }

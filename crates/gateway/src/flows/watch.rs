@@ -41,7 +41,9 @@ impl Default for Watch {
 impl Watch {
     /// The other edge's application made progress.
     pub(super) fn progress(&mut self, now: Instant) {
-        (self.heard, self.wait, self.unheard) = (now, VTX_AFTER, 0);
+        self.heard = now;
+        self.wait = VTX_AFTER;
+        self.unheard = 0;
     }
     /// How much to ask for: less while it has no effect, so that it fits into caches shared with others.
     fn octets(self) -> u64 {
@@ -49,7 +51,8 @@ impl Watch {
     }
     /// It made no progress, and the other edge says so.
     pub(super) fn pause(&mut self, now: Instant) {
-        (self.heard, self.unheard) = (now, 0);
+        self.heard = now;
+        self.unheard = 0;
     }
 }
 

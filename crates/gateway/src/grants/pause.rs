@@ -86,7 +86,10 @@ impl Pauses {
             pause.counts_from.get_or_insert(now);
             Some(next)
         });
-        (pause.asked, pause.asked_at, pause.until, pause.opened) = (next, now, now + pause.patience, false);
+        pause.asked = next;
+        pause.asked_at = now;
+        pause.until = now + pause.patience;
+        pause.opened = false;
         if next.is_none() {
             self.end(now);
         }
@@ -141,7 +144,8 @@ mod tests {
     fn begin(pauses: &mut Pauses, at: u64, rest: &[usize]) -> Option<PeerId> {
         let rest = rest.iter().copied().map(PeerId).collect();
         let mut pause = Pause::new(ms(at), [PeerId(0)].into(), LISTEN);
-        (pause.last_word, pause.rest) = (Some(PeerId(0)), rest);
+        pause.last_word = Some(PeerId(0));
+        pause.rest = rest;
         pauses.begin(ms(at), pause);
         pauses.next(ms(at))
     }
@@ -184,7 +188,8 @@ mod tests {
             pauses.begin(ms(now), pause);
             while let Some(peer) = pauses.next(ms(now)) {
                 while pauses.until().is_some_and(|until| until > ms(now)) {
-                    (now, paused) = (now + 1, paused + 1);
+                    now += 1;
+                    paused += 1;
                     pauses.opened(peer);
                     pauses.heard(ms(now), peer);
                 }

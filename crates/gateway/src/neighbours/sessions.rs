@@ -71,7 +71,8 @@ impl Neighbours {
         let state = &mut self.states[peer.0];
         state.met = true;
         if session.restarted {
-            (state.pairs, state.gone_below) = Default::default();
+            state.pairs = Default::default();
+            state.gone_below = Default::default();
             // Lanes created as the other directions of its lanes lead nowhere until those are heard again.
             let made = (0..self.sessions.ways(peer.0)).filter(|way| !state.numbers.contains(way));
             made.for_each(|way| self.sessions.forget_address(peer.0, way));
@@ -93,7 +94,8 @@ impl Neighbours {
         let state = &mut self.states[peer.0];
         state.heard = Some(now);
         let returned = state.down;
-        (state.down_at, state.down) = (None, false);
+        state.down_at = None;
+        state.down = false;
         if !core::mem::replace(&mut state.up, true) {
             self.events.push_back(GatewayEvent::PeerUp(peer));
         }

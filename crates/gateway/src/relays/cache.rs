@@ -56,7 +56,8 @@ impl Cache {
     pub(super) fn keep(&mut self, side: Side, mut offset: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let taken = self.keep_some(side, offset, bytes);
-            (offset, bytes) = (offset + taken as u64, &bytes[taken..]);
+            offset += taken as u64;
+            bytes = &bytes[taken..];
         }
         while self.octets > self.budget {
             let Some((_, key)) = self.turns.pop_first() else { break };

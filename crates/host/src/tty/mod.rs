@@ -199,9 +199,11 @@ impl Tty {
         control |= if settings.hardware_flow { libc::CRTSCTS } else { 0 };
         control |= if settings.carrier { 0 } else { libc::CLOCAL };
         modes.c_cflag = control;
-        (modes.c_ispeed, modes.c_ospeed) = (settings.rate, settings.rate);
+        modes.c_ispeed = settings.rate;
+        modes.c_ospeed = settings.rate;
         // A read returns what is there; with zero "nothing" would look like the end.
-        (modes.c_cc[libc::VMIN], modes.c_cc[libc::VTIME]) = (1, 0);
+        modes.c_cc[libc::VMIN] = 1;
+        modes.c_cc[libc::VTIME] = 0;
         // SAFETY: TCSETSF2 reads one termios2, which lives.
         if unsafe { libc::ioctl(fd, libc::TCSETSF2 as _, &raw const modes) } != 0 {
             return Err(system());

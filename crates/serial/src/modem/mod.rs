@@ -154,7 +154,10 @@ impl Modem {
     }
 
     fn reset(&mut self) {
-        (self.echo, self.quiet, self.verbose, self.extended) = (true, false, true, 4);
+        self.echo = true;
+        self.quiet = false;
+        self.verbose = true;
+        self.extended = 4;
         self.registers = [0; REGISTERS];
         for (register, value) in [(ESCAPE, b'+'), (CR, b'\r'), (LF, b'\n'), (BACKSPACE, 8), (WAIT, 50), (GUARD, 50)] {
             self.registers[register] = value;

@@ -48,7 +48,10 @@ impl Options for Ipcp {
 
     fn restart(&mut self) {
         self.local = self.config.local;
-        (self.mute, self.disputed, self.remote, self.vj_out) = (false, false, None, None);
+        self.mute = false;
+        self.disputed = false;
+        self.remote = None;
+        self.vj_out = None;
         self.vj_in = self.config.vj_slots.map(|slots| Vj { slot_max: slots.clamp(1, 255) - 1, omits_slot: true });
     }
 
@@ -83,7 +86,8 @@ impl Options for Ipcp {
     }
 
     fn grant(&mut self, choices: &[Choice<'_>]) {
-        (self.remote, self.vj_out) = (None, None);
+        self.remote = None;
+        self.vj_out = None;
         for choice in choices {
             match choice.kind {
                 ipcp::ADDRESS => self.remote = choice.u32().map(Ipv4Addr::from),

@@ -247,7 +247,9 @@ impl Ppp {
     /// Wants the link again after [`Self::close`].
     pub fn open(&mut self, now: Instant) {
         if core::mem::take(&mut self.closed) {
-            (self.cause, self.told, self.echoes) = (None, false, true);
+            self.cause = None;
+            self.told = false;
+            self.echoes = true;
             self.lcp_step(now, Step::Open);
             if self.line {
                 // It was never closed at the other end, or is: both answer a request.
@@ -268,7 +270,9 @@ impl Ppp {
     fn begin(&mut self, now: Instant) {
         self.lcp.rounds = 0;
         self.ipcp.rounds = 0;
-        (self.echoes, self.cause, self.told) = (true, None, false);
+        self.echoes = true;
+        self.cause = None;
+        self.told = false;
         self.lcp_step(now, Step::Up);
     }
 
@@ -347,7 +351,8 @@ impl Ppp {
             Some(Signal::Up) => match self.agreed() {
                 Some(agreed) => {
                     self.up_since = Some(now);
-                    (self.cause, self.told) = (None, false);
+                    self.cause = None;
+                    self.told = false;
                     self.report(PppEvent::Up(agreed));
                 }
                 None => self.fail(now, Cause::NoAddress),

@@ -145,7 +145,8 @@ impl Across {
         if !is_news((self.ours, self.our_word), (reach, word)) {
             return;
         }
-        (self.ours, self.our_word) = (reach, word);
+        self.ours = reach;
+        self.our_word = word;
         if at_once || reach.finished {
             self.word_at = None;
             self.word.ask();

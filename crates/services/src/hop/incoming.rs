@@ -390,7 +390,8 @@ impl Incoming {
         let wanted = need_least(path.rtt);
         let least = wanted.min(room.part);
         if self.need == 0 {
-            (self.epoch_start, self.need) = (now, wanted.min(room.part.max(room.first)));
+            self.epoch_start = now;
+            self.need = wanted.min(room.part.max(room.first));
         }
         // If the reader leaves nothing unread, only holes keep it from reading what arrives.
         let behind = self.read < self.cumulative;
@@ -419,7 +420,8 @@ impl Incoming {
         };
         self.need = need.max(kept).max(least);
         self.epoch_start = now;
-        (self.epoch_arrived, self.epoch_read) = (0, 0);
+        self.epoch_arrived = 0;
+        self.epoch_read = 0;
     }
 
     /// For a micro-block, or for the whole direction. Where receipts are to be rare it waits to ride with other frames, most

@@ -352,7 +352,11 @@ impl Hop {
         self.receipts.clear();
         self.unheard.clear();
         self.relay.start_anew();
-        (self.greeters, self.control, self.micro, self.bulk, self.held_back) = Default::default();
+        self.greeters = Default::default();
+        self.control = Default::default();
+        self.micro = Default::default();
+        self.bulk = Default::default();
+        self.held_back = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
         // Our flow numbers continue; the new peer learns that the old ones are over.

@@ -93,7 +93,8 @@ mod tests {
 
     fn tcp(flags: u8, payload: usize) -> Vec<u8> {
         let mut segment = vec![0; 20 + payload];
-        (segment[12], segment[13]) = (0x50, flags);
+        segment[12] = 0x50;
+        segment[13] = flags;
         v4(0, 6, &segment)
     }
 

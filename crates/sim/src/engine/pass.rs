@@ -61,7 +61,8 @@ impl Engine {
             for station in departed.drain(..) {
                 self.refill(channel, station);
             }
-            (self.ready, self.departed) = (ready, departed);
+            self.ready = ready;
+            self.departed = departed;
         }
         panic!("at {:?} packets circulate without end: a routing loop over channels without delay", self.now)
     }

@@ -74,10 +74,12 @@ impl Engine {
         let log = &mut self.flows[child].log;
         let (first, last, octets, damage) = (log.first_byte, log.last_byte, log.octets, log.damage);
         // These are not asked for any more, and there may be many objects.
-        (log.arrivals, log.ages) = Default::default();
+        log.arrivals = Default::default();
+        log.ages = Default::default();
         let log = &mut self.flows[parent].log;
         let exchange = &mut log.exchanges[place];
-        (exchange.first_byte, exchange.last_byte) = (first, last.filter(|_| whole && damage.is_none()));
+        exchange.first_byte = first;
+        exchange.last_byte = last.filter(|_| whole && damage.is_none());
         log.first_byte = log.first_byte.or(first);
         log.last_byte = log.last_byte.max(last);
         log.octets += octets;

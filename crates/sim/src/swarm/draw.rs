@@ -167,7 +167,8 @@ pub(super) fn lying(seed: u64) -> Plan {
         let relays = match (first, pair) {
             (Some(relays), _) => relays,
             (None, Some((from, to, relays))) => {
-                (plan.flows[0].from, plan.flows[0].to) = (from, to);
+                plan.flows[0].from = from;
+                plan.flows[0].to = to;
                 relays
             }
             (None, None) => continue,

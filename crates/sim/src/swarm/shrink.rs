@@ -18,7 +18,8 @@ pub(super) fn shrink<T>(plan: &Plan, why: &str, run: impl Fn(&Plan) -> Result<T,
             }
             tries += 1;
             if let Err(other) = run(&smaller) {
-                (best, why) = (smaller, other);
+                best = smaller;
+                why = other;
                 continue 'again;
             }
         }
@@ -69,13 +70,16 @@ fn drop_node(plan: &mut Plan, node: usize) {
     plan.liar = plan.liar.filter(|(liar, _)| *liar != node).map(|(liar, lie)| (moved(liar), lie));
     plan.crashes.iter_mut().for_each(|crash| crash.node = moved(crash.node));
     for flow in &mut plan.flows {
-        (flow.from, flow.to) = (moved(flow.from), moved(flow.to));
+        flow.from = moved(flow.from);
+        flow.to = moved(flow.to);
     }
 }
 
 fn calm(config: &mut DirectionConfig) {
     config.loss = LossConfig::None;
-    (config.duplicate, config.corrupt, config.jitter) = (Ratio::ZERO, Ratio::ZERO, Span::ZERO);
+    config.duplicate = Ratio::ZERO;
+    config.corrupt = Ratio::ZERO;
+    config.jitter = Span::ZERO;
     config.reorder = Reorder::default();
 }
 

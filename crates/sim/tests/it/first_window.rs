@@ -89,7 +89,8 @@ fn took(cable: &CableConfig, down: bool, after: u64, seeds: u64) -> f64 {
 fn a_fast_line_starts_no_later() {
     let jitter = |ms| {
         let mut cable = cable(20_000_000, 50, 250_000);
-        (cable.forward.jitter, cable.reverse.jitter) = (Span::from_millis(ms), Span::from_millis(ms));
+        cable.forward.jitter = Span::from_millis(ms);
+        cable.reverse.jitter = Span::from_millis(ms);
         cable
     };
     let base = || cable(20_000_000, 50, 250_000);

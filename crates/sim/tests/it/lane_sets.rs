@@ -84,7 +84,8 @@ fn few_sets_of_lanes_are_outside_the_guarantee() {
         let most = alone.iter().map(|a| a.1).max().unwrap();
         let late = all.0 > best.scale(11, 10) + Span::from_millis(5);
         let slow = all.1 * 100 < most * 98;
-        (echoes, goodputs) = (echoes + u32::from(late), goodputs + u32::from(slow));
+        echoes += u32::from(late);
+        goodputs += u32::from(slow);
         println!("{draw}: echo {} beside {best}, {:.3} of the best lane's goodput", all.0, all.1 as f64 / most as f64);
     }
     println!("outside the guarantee: the echo of {echoes}, the goodput of {goodputs}");

@@ -638,7 +638,8 @@ fn a_thin_lane_is_left_within_seconds() {
                 let now = world.engine.log(up).octets;
                 if now > octets {
                     longest = longest.max(at - since);
-                    (octets, since) = (now, at);
+                    octets = now;
+                    since = at;
                 }
             }
             println!("out after {start} ms, seed {seed}: the longest pause is {longest} ms");

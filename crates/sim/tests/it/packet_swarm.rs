@@ -55,7 +55,9 @@ fn collect(tunnel: &mut Tunnel, streams: &[Stream], arrived: &mut Arrived) {
         let known = streams.iter().any(|s| {
             let mut wanted = udp(s.back, s.port, serial, s.len, s.dscp);
             // One hop less, and the checksum that follows from it.
-            (wanted[8], wanted[10], wanted[11]) = (63, packet[10], packet[11]);
+            wanted[8] = 63;
+            wanted[10] = packet[10];
+            wanted[11] = packet[11];
             s.back == back && s.port == port && serial < s.sent && wanted == packet
         });
         assert!(known, "a packet nobody sent: port {port}, serial {serial}");
@@ -74,7 +76,8 @@ fn run_until(tunnel: &mut Tunnel, streams: &mut [Stream], arrived: &mut Arrived,
         tunnel.engine.run_until(at);
         let s = &mut streams[i];
         let packet = udp(s.back, s.port, s.sent, s.len, s.dscp);
-        (s.sent, s.next) = (s.sent + 1, at + s.every);
+        s.sent += 1;
+        s.next = at + s.every;
         tunnel.engine.send_packet(tunnel.gateways[usize::from(s.back)], &packet);
         collect(tunnel, streams, arrived);
     }

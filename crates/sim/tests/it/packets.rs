@@ -269,7 +269,8 @@ fn forbidden_packets_are_dropped_and_wrong_targets_answered() {
     let (a, b) = (engine.add_gateway("a", clock, near).unwrap(), engine.add_gateway("b", clock, strict).unwrap());
     let plug = |node, at: &str| Plug { node, address: Some(address(at)) };
     engine.connect("air", clean_demo(), plug(a, "192.0.2.1:51820"), plug(b, "192.0.2.2:51820")).unwrap();
-    (tunnel.engine, tunnel.gateways) = (engine, [a, b]);
+    tunnel.engine = engine;
+    tunnel.gateways = [a, b];
     tunnel.engine.send_packet(a, &udp(false, 4_000, 1, 100, 0));
     tunnel.engine.run_until(secs(3));
     let out = tunnel.engine.take_packets();
@@ -307,7 +308,9 @@ fn an_unused_packet_service_changes_nothing_for_blocks() {
             let cable = with_loss(clean_demo(), &random_loss(1, 20));
             pair.air = engine.connect("air", cable, plug(a, at_a), plug(b, at_b)).unwrap();
             engine.listen(b, crate::common::server());
-            (pair.engine, pair.a, pair.b) = (engine, a, b);
+            pair.engine = engine;
+            pair.a = a;
+            pair.b = b;
         }
         let flow = pair.download(3_000_000);
         pair.finish(secs(30));

@@ -39,7 +39,8 @@ fn carry(seed: u64, cables: &[(CableConfig, Ways)], limits: &[Option<u64>]) -> G
         world.engine.run_until(at);
         let octets = world.engine.log(up).octets;
         if octets > last.0 {
-            (last, pause) = ((octets, at), pause.max(at.since(last.1)));
+            pause = pause.max(at.since(last.1));
+            last = (octets, at);
         }
     }
     let pause = pause.max(secs(END).since(last.1));

@@ -141,7 +141,8 @@ fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside
             );
             let empty = |row: &&mut Row| row.case.get("lanes") == Some(&json!(which)) && row.stack == stacks[run];
             for row in rows.iter_mut().filter(empty) {
-                (row.verdict, row.why) = (Verdict::Inconclusive, why.clone());
+                row.verdict = Verdict::Inconclusive;
+                row.why = why.clone();
             }
         }
     }

@@ -109,7 +109,8 @@ pub(super) fn worst_of_all(head: &Head, metric: &str, found: Option<&StackSeen>,
     let runs = found.map_or(0, |s| s.result.flows.iter().filter(|flow| flow.flow == BULK).count());
     let mut row = head.row(metric, "ms", &values);
     let worst = values.iter().copied().reduce(f64::max).filter(|_| values.len() == runs);
-    (row.value, row.ci95) = (worst, None);
+    row.value = worst;
+    row.ci95 = None;
     row
 }
 

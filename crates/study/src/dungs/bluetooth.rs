@@ -82,7 +82,8 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     let jumps = |name: &str| found.values(name, "udp", |seen| Some(jumps(seen)));
     let fewer: Vec<f64> = jumps("e5-ad-hoc").iter().zip(jumps("e5-ap")).map(|(a, b)| a - b).collect();
     let mut row = At("S4-E7", &[], "udp").row(("jumps_less_those_behind_an_ap", "jumps"), &[], Want::Nothing);
-    (row.value, row.n) = (wavelane_measure::mean(&fewer), fewer.len() as u64);
+    row.value = wavelane_measure::mean(&fewer);
+    row.n = fewer.len() as u64;
     row.why = "the times of both schedulers are a choice: the source gives none".into();
     rows.push(row);
     let open = found.values("e6-open", STACK, |seen| Some(seen.between(2.0, 30.0)));

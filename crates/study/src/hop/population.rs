@@ -53,7 +53,8 @@ fn read(text: &str) -> Result<Vec<Mesh>, String> {
         let mut signals = vec![vec![i32::MIN; STATIONS]; STATIONS];
         for (a, b) in (0..STATIONS).flat_map(|a| (a + 1..STATIONS).map(move |b| (a, b))) {
             let signal = values.next()?.ok()?;
-            (signals[a][b], signals[b][a]) = (signal, signal);
+            signals[a][b] = signal;
+            signals[b][a] = signal;
         }
         Some(Mesh { seed, signals })
     };
@@ -102,7 +103,8 @@ impl Mesh {
             for next in (0..STATIONS).filter(|next| self.is_neighbour(at, *next)) {
                 let through = cost[at] + power(1.0 - self.loss(at, next), -2.0);
                 if through < cost[next] {
-                    (cost[next], before[next]) = (through, at);
+                    cost[next] = through;
+                    before[next] = at;
                 }
             }
         }

@@ -68,7 +68,8 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 fn spread(head: &Head, metric: &str, values: &[f64], wanted: &[(u64, Option<Aim>)]) -> Vec<Row> {
     let of = |(percent, aim): &(u64, Option<Aim>)| {
         let mut row = head.row(&format!("{metric}_p{percent}"), "ratio", &[]);
-        (row.value, row.n) = (percentile(values, *percent), values.len() as u64);
+        row.value = percentile(values, *percent);
+        row.n = values.len() as u64;
         aim.map_or(row.clone(), |aim| row.judged(aim))
     };
     wanted.iter().map(of).collect()
@@ -76,7 +77,8 @@ fn spread(head: &Head, metric: &str, values: &[f64], wanted: &[(u64, Option<Aim>
 
 fn lowest(head: &Head, metric: &str, values: &[f64], aim: Aim) -> Row {
     let mut row = head.row(&format!("{metric}_lowest"), "ratio", &[]);
-    (row.value, row.n) = (values.first().copied(), values.len() as u64);
+    row.value = values.first().copied();
+    row.n = values.len() as u64;
     row.judged(aim)
 }
 
@@ -209,12 +211,15 @@ fn flows(found: &[&Found<'_>]) -> Vec<Row> {
         let (all, head) = (pool(cell, stack), Head::sim("S2-E5", &[], stack).and("cell", cell));
         let mut median = head.row("median_bps", "bit/s", &[]);
         let mut lower = head.row("lower_quartile_bps", "bit/s", &[]);
-        (median.value, lower.value) = (percentile(&all, 50), percentile(&all, 25));
-        (median.n, lower.n) = (all.len() as u64, all.len() as u64);
+        median.value = percentile(&all, 50);
+        lower.value = percentile(&all, 25);
+        median.n = all.len() as u64;
+        lower.n = all.len() as u64;
         let still = all.iter().filter(|bps| **bps < 1_000.0).count() as f64;
         let still = head.row("flows_below_1_kbps", "flows", &[still]);
         let mut average = head.row("mean_bps", "bit/s", &[]);
-        (average.value, average.n) = (mean(&all), all.len() as u64);
+        average.value = mean(&all);
+        average.n = all.len() as u64;
         let jain = head.row("jain", "index", &[fair(cell, stack)]);
         if stack == OURS {
             let cubic = pool("shipped", "tcp-cubic");
@@ -280,14 +285,16 @@ fn delay(found: &[&Found<'_>]) -> Vec<Row> {
         let quickest = worthy.filter_map(|((took, _), ..)| *took).fold(f64::INFINITY, f64::min);
         let most = rivals.iter().map(|((_, bulk), ..)| *bulk).fold(0.0, f64::max);
         let mut row = Head::sim("S2-E7", &found.scene.case, OURS).row("median_ms", "ms", &[]);
-        (row.value, row.n) = (ours, 1);
+        row.value = ours;
+        row.n = 1;
         rows.push(row.judged(Aim::Below(quickest)));
         let row = Head::sim("S2-E7", &found.scene.case, OURS).row("bulk_over_best", "ratio", &[bulk / most]);
         rows.push(row.judged(Aim::AtLeast(1.2)));
         let preset = std::iter::once((small(found, "tuned", PRESET), "tuned", PRESET));
         for ((took, bulk), cell, stack) in preset.chain(rivals) {
             let mut row = Head::sim("S2-E7", &found.scene.case, stack).and("cell", cell).row("median_ms", "ms", &[]);
-            (row.value, row.why) = (took, format!("beside {:.2} Mbit/s", bulk / 1e6));
+            row.value = took;
+            row.why = format!("beside {:.2} Mbit/s", bulk / 1e6);
             rows.push(row);
         }
     }

@@ -152,7 +152,8 @@ fn agreement(rows: &[Row]) -> Vec<Row> {
             judge(&mut row, Aim::AtMost(1.0 + WITHIN));
         }
         if lab.verdict == Verdict::Inconclusive {
-            (row.verdict, row.why) = (Verdict::Inconclusive, lab.why.clone());
+            row.verdict = Verdict::Inconclusive;
+            row.why = lab.why.clone();
         }
         row.bound = Some(1.0);
         row

@@ -135,7 +135,9 @@ impl Bench {
         let (first, delay) = trace.at(0);
         let mut forward = direction(Some(first), delay, LINK_QUEUE, Discipline::Fifo);
         if let Some((rate, delay)) = trace.recording.clone() {
-            (forward.rate, forward.rate_trace, forward.delay_trace) = (None, Some(rate), Some(delay));
+            forward.rate = None;
+            forward.rate_trace = Some(rate);
+            forward.delay_trace = Some(delay);
         }
         let mut receiver = Host::new(Config::default(), seed.entropy("receiver"));
         receiver.listen(address(RECEIVER));

@@ -248,7 +248,8 @@ fn rows_of(link: &Link, outcome: &Outcome) -> Vec<Row> {
     rows.push(head.row("rpm", "1/min", &outcome.rpm.into_iter().collect::<Vec<_>>()));
     if let Some(why) = &outcome.inconclusive {
         for row in rows.iter_mut().filter(|row| row.metric == "p50_apart_of_allowed") {
-            (row.verdict, row.why) = (Verdict::Inconclusive, why.clone());
+            row.verdict = Verdict::Inconclusive;
+            row.why = why.clone();
         }
     }
     rows

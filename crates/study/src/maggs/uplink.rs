@@ -171,7 +171,8 @@ fn wavelan(together: u32, trials: u64) -> Task {
             let head4 = Head::sim("S0-E4", &[&case[..], &[rate(bps)]].concat(), RENO);
             let best = most(seen, Seen::down_bps);
             let mut row = head4.row("goodput_bps", "bit/s", &[best]);
-            (row.n, row.bound) = (trials, Some(bound(seen[0].ratio(), bps, ACK)));
+            row.n = trials;
+            row.bound = Some(bound(seen[0].ratio(), bps, ACK));
             rows.push(row);
             let near = seen.iter().filter(|seen| seen.down_bps() >= 0.95 * best).count() as f64 / trials as f64;
             rows.push(head4.row("trials_within_5_percent", "share", &[near]).judged(Aim::Above(0.5)));

@@ -70,7 +70,8 @@ fn handshakes(all: &[Found]) -> Vec<Row> {
             let mut row = across("S1-V9", profile, "rts_over_none", "ratio", &[ours]);
             row.case.insert("reading".into(), json!(reading));
             row.case.insert("column".into(), json!(over.word()));
-            (row.published, row.bound) = (theirs, bound);
+            row.published = theirs;
+            row.bound = bound;
             let holds = bound.is_some_and(|bound| (ours / bound - 1.0).abs() <= NEAR);
             row.why = if reading == "no errors" {
                 row.verdict = if holds { Verdict::Pass } else { Verdict::Fail };
@@ -117,7 +118,8 @@ fn totals(all: &[Found]) -> Vec<Row> {
         let mut row = across("S1-V11", Profile::Y2001, "table_2_total_kbps", "kbit/s", &[ours]);
         row.case.insert("size_bytes".into(), json!(size));
         row.case.insert("column".into(), json!(column.word()));
-        (row.published, row.bound) = (Some(*total), Some(sum));
+        row.published = Some(*total);
+        row.bound = Some(sum);
         row.why = format!("the document's total is {total}, its five nodes sum to {sum:.2}");
         Some(row)
     };

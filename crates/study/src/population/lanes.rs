@@ -221,7 +221,8 @@ fn row(group: &Group, outcome: &Outcome) -> Option<Row> {
     let mut row = Row::new(ID, "sim", OURS, "goodput_of_best_lane", "ratio");
     row.case =
         [("lanes".to_owned(), json!(lanes)), (super::judge::DRAW.to_owned(), json!(number))].into_iter().collect();
-    (row.value, row.n) = (Some(outcome.ratio()?), SEEDS);
+    row.value = Some(outcome.ratio()?);
+    row.n = SEEDS;
     let mbit = |values: &[f64]| format!("{:.3}", Outcome::mean(values) / 1e6);
     let alone: Vec<String> = outcome.alone.iter().map(|values| mbit(values)).collect();
     row.why = format!(

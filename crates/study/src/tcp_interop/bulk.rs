@@ -206,7 +206,8 @@ fn transfers(control: Control, trouble: Trouble, pair: [Who; 2], octets: u64, se
     let case = json!({ "from": pair[0].word(), "to": pair[1].word(), "trouble": trouble.word(), "octets": octets });
     let mut row = row("lab", control.word(), "intact", "share", case);
     let intact = seen.iter().filter(|c| c.intact).count();
-    (row.value, row.n) = (Some(intact as f64 / seen.len().max(1) as f64), seen.len() as u64);
+    row.value = Some(intact as f64 / seen.len().max(1) as f64);
+    row.n = seen.len() as u64;
     row.verdict = if intact == seen.len() && intact > 0 { Verdict::Pass } else { Verdict::Fail };
     let list = |of: fn(&Counted) -> u64| seen.iter().map(|c| of(c).to_string()).collect::<Vec<_>>().join(", ");
     row.why = format!(
@@ -249,7 +250,8 @@ pub(super) fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<R
         let version = if ipv6 { "IPv6" } else { "IPv4" };
         let path = options.out.join(format!("{}-{}-{version}.pcapng", who[0].word(), who[1].word()));
         let mut duel = duel(options.seed, losing(link(200, ROUND_TRIP, CAPTURED_QUEUE), 1), CAPTURED_OCTETS);
-        (duel.ipv6, duel.capture) = (ipv6, Some(path.clone()));
+        duel.ipv6 = ipv6;
+        duel.capture = Some(path.clone());
         tell(watch, Control::Cubic, options.seed, &format!("capturing {} to {}", who[0].word(), who[1].word()));
         let end = fight(&duel, who, Control::Cubic, watch.cancelled)?;
         let case = json!({ "from": who[0].word(), "to": who[1].word(), "ip": version, "octets": CAPTURED_OCTETS });
@@ -257,7 +259,9 @@ pub(super) fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<R
         let intact = end.flows[0].intact == Some(true);
         match complaints(&path) {
             Ok((frames, bad)) => {
-                (row.value, row.n, row.bound) = (Some(bad as f64), frames, Some(0.0));
+                row.value = Some(bad as f64);
+                row.n = frames;
+                row.bound = Some(0.0);
                 row.verdict = if bad == 0 && intact && frames > 0 { Verdict::Pass } else { Verdict::Fail };
                 row.why = format!("{version}, {frames} frames, {bad} malformed or wrongly summed; intact: {intact}");
             }

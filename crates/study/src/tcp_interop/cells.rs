@@ -220,7 +220,8 @@ fn absolute(backend: &str, who: &str, control: Control, case: &Value, values: &[
     let mut row = row(backend, control.word(), &format!("goodput_bps of {who}"), "bit/s", case.clone());
     row.n = values.len() as u64;
     if let Some((mean, half)) = mean_ci95(values) {
-        (row.value, row.ci95) = (Some(mean), half);
+        row.value = Some(mean);
+        row.ci95 = half;
         row.why = format!("{:.2} Mbit/s", mean / 1e6);
     }
     row
@@ -240,7 +241,10 @@ fn shared(all: &All, control: Control, flows: usize) -> Vec<Row> {
         let Some((mean, half)) = mean_ci95(&ours) else { continue };
         let case = json!({ "flows": flows, "rtt_ms": SHARED_RTT_MS, "mbit": MBIT, "linux": theirs, "ours": ours });
         let mut row = row(backend, control.word(), "jain", "index", case);
-        (row.value, row.ci95, row.n, row.bound) = (Some(mean), half, ours.len() as u64, Some(their_mean));
+        row.value = Some(mean);
+        row.ci95 = half;
+        row.n = ours.len() as u64;
+        row.bound = Some(their_mean);
         let (less, chance) = (their_mean - mean, half.unwrap_or(0.0).hypot(their_half.unwrap_or(0.0)));
         row.verdict = match less {
             _ if less <= JAIN_WITHIN => Verdict::Pass,

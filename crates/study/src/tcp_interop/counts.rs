@@ -37,7 +37,8 @@ pub(super) fn compare(control: Control, trouble: Trouble, how: &str, ours: &[Cou
 /// Judges `ours` against what `linux` did, by seed.
 fn judge(row: &mut Row, ours: &[f64], linux: &[f64]) {
     let Some((a, b, half)) = difference(ours, linux) else { return };
-    (row.value, row.n) = ((b > 0.0).then(|| a / b), ours.len() as u64);
+    row.value = (b > 0.0).then(|| a / b);
+    row.n = ours.len() as u64;
     row.ci95 = (b > 0.0).then(|| half / b);
     let (away, most) = ((a - b).abs(), (COUNT_WITHIN * b).max(COUNT_BY));
     row.verdict = match away {

@@ -177,7 +177,9 @@ fn judge_ratio(row: &mut Row, ours: &[f64], theirs: &[f64], seeds: Seeds, within
         _ => ratio_half(ours, theirs),
     };
     let ratio = a / b;
-    (row.value, row.ci95, row.n) = (Some(ratio), half, ours.len() as u64);
+    row.value = Some(ratio);
+    row.ci95 = half;
+    row.n = ours.len() as u64;
     let away = (ratio - 1.0).abs();
     row.verdict = if away <= within {
         Verdict::Pass

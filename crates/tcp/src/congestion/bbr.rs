@@ -303,7 +303,9 @@ impl Bbr {
     }
     /// An outage is over: what was lost in it calls for no round of conservation, and its time made no measurement older.
     pub(super) fn resume(&mut self, now: Instant) {
-        (self.recovering, self.conserving, self.min_rtt_at) = (true, false, now);
+        self.recovering = true;
+        self.conserving = false;
+        self.min_rtt_at = now;
     }
     pub(super) fn on_timeout(&mut self, pipe: u64) {
         self.save_cwnd();

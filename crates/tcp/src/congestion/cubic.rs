@@ -115,7 +115,8 @@ impl Cubic {
         let fresh = self.epoch.is_none();
         let epoch = self.epoch.get_or_insert_with(|| {
             let origin = self.w_max.max(cwnd as f64);
-            (whole.reno_counted, whole.reno) = (rest, cwnd);
+            whole.reno_counted = rest;
+            whole.reno = cwnd;
             Epoch { start: now, k: cube_root((origin - cwnd as f64) / C), origin, estimate: 0.0 }
         });
         let tick = ticks(now);
@@ -176,10 +177,12 @@ impl Cubic {
     }
 
     pub(super) fn after_timeout(&mut self) {
-        (self.timed_out, self.epoch) = (true, None);
+        self.timed_out = true;
+        self.epoch = None;
         if self.window.whole {
             // Linux resets everything but ssthresh.
-            (self.w_max, self.whole) = (0.0, Whole::default());
+            self.w_max = 0.0;
+            self.whole = Whole::default();
         }
     }
 

@@ -71,7 +71,8 @@ impl Classic {
         if self.train.is_none() || acked.una > self.round_end {
             self.round_end = acked.next;
             self.train = Some((acked.now, acked.now));
-            (self.round_least, self.samples) = (None, 0);
+            self.round_least = None;
+            self.samples = 0;
         }
         if seen.cwnd < LOW_WINDOW * seen.mss {
             return false;

@@ -66,7 +66,8 @@ impl Crowd {
             // The path became longer, or the queue is another flow's: no reason to withhold copies.
             self.shortest = Some(trial.least);
         }
-        (self.trial, self.long_since) = (None, None);
+        self.trial = None;
+        self.long_since = None;
         if emptied { Found::OwnQueue } else { Found::Nothing }
     }
 

@@ -101,7 +101,8 @@ impl Forward {
         let mut apart = false;
         if n < least {
             let Some(rare) = self.rare(now, least) else { return };
-            (n, apart) = (least, rare == Rare::Packets);
+            n = least;
+            apart = rare == Rare::Packets;
         }
         let window = || self.recent.iter().skip(self.recent.len() - n).map(|r| r.delay);
         let (low, high) = window().fold((i64::MAX, i64::MIN), |(l, h), d| (l.min(d), h.max(d)));

@@ -144,7 +144,8 @@ impl Losses {
     }
     /// The losses so far say nothing about the medium.
     pub(super) fn forget_share(&mut self) {
-        (self.share, self.seen) = (0.0, 0);
+        self.share = 0.0;
+        self.seen = 0;
     }
     /// Share of single losses among the last few dozen packets.
     pub(super) fn single_share(&self) -> f64 {

@@ -211,7 +211,8 @@ impl<R> LaneSender<R> {
 
     /// Another controller, from the next [`Self::restart`] on.
     pub fn set_up(&mut self, controller: Controller, start_rate: Option<Rate>) {
-        (self.config.controller, self.config.start_rate) = (controller, start_rate);
+        self.config.controller = controller;
+        self.config.start_rate = start_rate;
     }
 
     /// Another start rate, from the next [`Self::restart`] on.
@@ -261,7 +262,8 @@ impl<R> LaneSender<R> {
     /// The padded `Ping` that [`Self::wants_gauge`] asked for was sent, as packet [`Self::next_number`]. Its loss counts no more than that
     /// of a path-MTU probe.
     pub fn sent_gauge(&mut self, now: Instant, datagram_len: usize) {
-        (self.gauges, self.gauge_in) = (self.gauges + 1, Some(self.next_number()));
+        self.gauge_in = Some(self.next_number());
+        self.gauges += 1;
         self.push(now, datagram_len, true, true, None);
     }
 
@@ -354,10 +356,12 @@ impl<R> LaneSender<R> {
         self.rtt.forget_base();
         self.crowd = Crowd::default();
         self.forward.forget();
-        (self.gauge, self.gauge_in) = (Gauge::new(self.config.carrier.mtu_max), None);
+        self.gauge = Gauge::new(self.config.carrier.mtu_max);
+        self.gauge_in = None;
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
-        (self.mtu, self.sends_large) = (new_search(now, &self.config), false);
+        self.mtu = new_search(now, &self.config);
+        self.sends_large = false;
         self.wish.path_changed(now);
     }
 

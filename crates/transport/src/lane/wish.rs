@@ -133,7 +133,9 @@ impl Wish {
             self.recent.pop_front();
         }
         if self.thin > Span::ZERO && !self.suspected && self.comes_elsewhere() {
-            (self.thin, self.thin_packets, self.unsent) = (Span::ZERO, 0, true);
+            self.thin = Span::ZERO;
+            self.thin_packets = 0;
+            self.unsent = true;
             self.lowest = [Some(took_ns), None];
             self.recent.clear();
             return;
@@ -190,7 +192,11 @@ impl Wish {
         if thin <= self.delay() {
             return false;
         }
-        (self.thin, self.changed, self.late, self.unsent, self.suspected) = (thin, now, late, true, false);
+        self.thin = thin;
+        self.changed = now;
+        self.late = late;
+        self.unsent = true;
+        self.suspected = false;
         self.thin_way = self.recent.back().map_or(0, |back| back.came.lane);
         self.recent.clear();
         self.fit_thin(pacing);
@@ -267,10 +273,16 @@ impl Wish {
     /// packet that comes back sooner cancels this: the handshake had been retransmitted.
     pub(super) fn suspect(&mut self, now: Instant, rtt: Span) {
         if rtt < SLOW_RTT && self.suspected {
-            (self.thin, self.thin_packets, self.suspected, self.unsent) = (Span::ZERO, 0, false, true);
+            self.thin = Span::ZERO;
+            self.thin_packets = 0;
+            self.suspected = false;
+            self.unsent = true;
         } else if rtt >= SLOW_RTT && self.thin == Span::ZERO {
-            (self.thin, self.changed, self.unsent) = (rtt.scale(1, SLOW_RTT_PART).min(THIN_MAX), now, true);
-            (self.thin_packets, self.suspected) = (THIN_PACKETS_MAX, true);
+            self.thin = rtt.scale(1, SLOW_RTT_PART).min(THIN_MAX);
+            self.changed = now;
+            self.unsent = true;
+            self.thin_packets = THIN_PACKETS_MAX;
+            self.suspected = true;
         }
     }
     /// The wish to send to the peer, if it does not have it yet.

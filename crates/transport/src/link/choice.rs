@@ -69,7 +69,8 @@ impl Delivery {
         if first != self.first {
             // Fates from before the switch do not count.
             self.fates.clear();
-            (self.first, self.switched) = (first, now);
+            self.first = first;
+            self.switched = now;
         }
     }
 }

@@ -36,7 +36,8 @@ impl Costs {
     pub(super) fn hear(&mut self, lanes: u8, order: u8) {
         // Numbers count modulo 256 (RFC 1982): one that is behind was overtaken.
         if self.heard_order.is_none_or(|last| order.wrapping_sub(last).cast_signed() > 0) {
-            (self.heard, self.heard_order) = (lanes, Some(order));
+            self.heard = lanes;
+            self.heard_order = Some(order);
         }
     }
 
@@ -87,7 +88,9 @@ impl<S: Service> Link<S> {
         let lanes = self.own_costs();
         let order = self.costs.order.wrapping_add(u8::from(lanes != self.costs.said));
         (Frame::Metered { lanes, order }).emit(w).ok()?;
-        (self.costs.said, self.costs.order, self.costs.again) = (lanes, order, false);
+        self.costs.said = lanes;
+        self.costs.order = order;
+        self.costs.again = false;
         Some(order)
     }
 

@@ -49,7 +49,8 @@ impl Double {
     fn pay(&mut self, now: Instant, octets: u64, share: wavelane_base::Rate) -> bool {
         let earned = share.octets_in(now.since(self.saved_at)).get();
         if earned > 0 {
-            (self.saved, self.saved_at) = ((self.saved + earned).min(SAVED_MAX), now);
+            self.saved = (self.saved + earned).min(SAVED_MAX);
+            self.saved_at = now;
         }
         let pays = self.saved >= octets;
         self.saved -= if pays { octets } else { 0 };

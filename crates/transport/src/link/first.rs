@@ -41,7 +41,8 @@ impl First {
         if octets >= LARGE_MIN && !self.large {
             let late = self.small_at.map_or(Span::ZERO, |small| at.since(small));
             // What comes before a padded ping was lost if nothing did: then nobody knows how late that is.
-            (self.large, self.slow) = (true, (!before || (FIRST_BOUND_MIN..=LATE_MAX).contains(&late)) && is_padding());
+            self.large = true;
+            self.slow = (!before || (FIRST_BOUND_MIN..=LATE_MAX).contains(&late)) && is_padding();
         } else if octets <= SMALL_MAX {
             self.small_at = Some(at);
         }

@@ -78,7 +78,10 @@ impl Liveness {
 
     /// Something was received from the neighbour.
     pub(super) fn heard(&mut self, now: Instant) {
-        (self.heard_at, self.remind_at, self.silence_at, self.silent) = (now, None, None, false);
+        self.heard_at = now;
+        self.remind_at = None;
+        self.silence_at = None;
+        self.silent = false;
     }
 
     /// Data of a flow or a packet was sent or received.

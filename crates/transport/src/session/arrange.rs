@@ -60,7 +60,9 @@ impl Sessions {
         let p = &mut self.peers[peer];
         let out = &mut p.ways[way];
         let port = out.port.take();
-        (out.home, out.address, out.local) = (None, None, None);
+        out.home = None;
+        out.address = None;
+        out.local = None;
         if let Some(initiation) = &mut p.initiation {
             initiation.due.remove(&way);
         }

@@ -163,7 +163,9 @@ impl Guard {
         shown: &[u8; MAC_LEN],
     ) -> Admission {
         if now.since(self.second) >= Span::from_secs(1) {
-            (self.second, self.proven, self.by_host) = (now, 0, [0; 256]);
+            self.second = now;
+            self.proven = 0;
+            self.by_host = [0; 256];
             self.seen.clear();
         }
         let seen = self.seen.entry(place.0).or_default();
@@ -172,7 +174,8 @@ impl Guard {
             return Admission::Admit;
         }
         if now.since(self.secret_made) >= COOKIE_LIFETIME {
-            (self.secret, self.secret_made) = (new_secret(entropy), now);
+            self.secret = new_secret(entropy);
+            self.secret_made = now;
         }
         if !same(&mac2(&self.cookie(place.0, place.1), before_mac2), shown) {
             return Admission::AskForCookie;

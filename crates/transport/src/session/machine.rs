@@ -277,7 +277,8 @@ impl Sessions {
     /// The destination of a way to the peer is no longer known.
     pub fn forget_address(&mut self, peer: usize, way: usize) {
         let way = &mut self.peers[peer].ways[way];
-        (way.address, way.local) = (None, None);
+        way.address = None;
+        way.local = None;
     }
 
     /// Adds a way to the peer.
@@ -353,7 +354,8 @@ impl Sessions {
     /// Reports something that strangers or broken peers cause, possibly often. Returns whether it did.
     pub(super) fn notice(&mut self, now: Instant, event: SessionEvent) -> bool {
         if now.since(self.notice_window) >= NOTICE_WINDOW {
-            (self.notice_window, self.notices) = (now, 0);
+            self.notice_window = now;
+            self.notices = 0;
         }
         let few = self.notices < NOTICES_PER_WINDOW_MAX;
         if few {

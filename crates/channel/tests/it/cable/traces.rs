@@ -35,7 +35,8 @@ fn by_mahimahi(at: &[u32], offers: &[(Instant, usize)], until_ms: u64) -> Vec<In
         let mut credit = OPPORTUNITY;
         while let Some(first) = left.front_mut().filter(|_| credit > 0) {
             let used = credit.min(*first);
-            (credit, *first) = (credit - used, *first - used);
+            credit -= used;
+            *first -= used;
             if *first == 0 {
                 left.pop_front();
                 out.push(now);

@@ -158,7 +158,8 @@ fn aggregates_with_errors_lose_frames_and_not_the_whole() {
 fn frames_are_handed_out_in_order_and_none_is_held_for_ever() {
     let mut errors = noise(60_000);
     errors.in_bad = Ratio::new(1, 5_000).unwrap();
-    (errors.good, errors.bad) = (Span::from_millis(10), Span::from_millis(3));
+    errors.good = Span::from_millis(10);
+    errors.bad = Span::from_millis(3);
     let mut rules = Rules::standard();
     rules.retry = wavelane_channel::wifi::Retry::PerFrame(2);
     let config = WifiConfig { errors: Some(errors), ..cell_of(LONG, 7, 64, rules, 3) };

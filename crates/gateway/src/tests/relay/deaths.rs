@@ -193,7 +193,8 @@ fn a_relay_that_always_says_complete_does_not_keep_the_opener_asking() {
     let id = chain.clients[0].flow.unwrap();
     if let crate::flows::in_tests::Role::Opener { choice, routed, .. } = &mut chain.node(0).flows.edge(id).unwrap().role
     {
-        (*choice, *routed) = (true, true);
+        *choice = true;
+        *routed = true;
     }
     let mut said = 0;
     chain.run(Span::from_secs(10), |chain| {

@@ -40,8 +40,10 @@ impl SingleUdp {
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_namelen = name.size_of();
         header.msg_name = (&raw mut name).cast();
-        (header.msg_iov, header.msg_iovlen) = (&raw mut iov, 1);
-        (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), CONTROL_ROOM as _);
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = CONTROL_ROOM as _;
         // SAFETY: every pointer set above refers to memory that outlives the call and is of the stated length.
         let got = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, libc::MSG_TRUNC) };
         let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
@@ -57,8 +59,10 @@ impl SingleUdp {
         let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: all-zero is a valid value of this C structure.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        (header.msg_name, header.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len());
-        (header.msg_iov, header.msg_iovlen) = (&raw mut iov, 1);
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = name.len();
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
         ancillary::write(&mut header, &mut control, to, (None, tos, None));
         // SAFETY: `header` points at live memory of the stated lengths; the kernel does not write to it.
         let sent = unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const header, 0) };

@@ -133,7 +133,8 @@ impl Incoming {
                 return;
             }
             self.lose(start, end);
-            (self.holes.doomed, self.holes.looked) = (false, start + LOST_BLOCK);
+            self.holes.doomed = false;
+            self.holes.looked = start + LOST_BLOCK;
         }
     }
 

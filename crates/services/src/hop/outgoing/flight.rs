@@ -32,7 +32,8 @@ impl Outgoing {
             Kind::Again => return self.again.wrote(sent.start, sent.end, serial),
             Kind::Copy => {
                 for (_, seg) in self.segs.range(sent.start..sent.end) {
-                    (sends, first_at) = (sends.max(seg.sends), first_at.min(seg.first_at));
+                    sends = sends.max(seg.sends);
+                    first_at = first_at.min(seg.first_at);
                 }
             }
         }

@@ -37,7 +37,8 @@ pub(super) struct Relay {
 impl Relay {
     /// The peer is another one now: what is known of flows is of no use.
     pub(super) fn start_anew(&mut self) {
-        (self.offers, self.overheard) = (Offers::default(), Overheard::default());
+        self.offers = Offers::default();
+        self.overheard = Overheard::default();
     }
     /// A flow joined the table.
     pub(super) fn joined(&mut self, flow: &Flow) {

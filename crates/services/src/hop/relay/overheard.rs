@@ -67,7 +67,8 @@ impl Overheard {
     }
     pub(in crate::hop) fn tick(&mut self, now: Instant) {
         if self.report_at.is_some_and(|at| at <= now) {
-            (self.report_at, self.due) = (None, true);
+            self.report_at = None;
+            self.due = true;
         }
     }
     /// These stretches are not to be forwarded any more.
@@ -165,7 +166,8 @@ impl Known {
         }
         let rested = now.since(*self.rested_at.get_or_insert(now)) >= REST;
         if rested {
-            (self.misses, self.rested_at) = (MISSES_MAX - TRIES, None);
+            self.misses = MISSES_MAX - TRIES;
+            self.rested_at = None;
         }
         rested
     }
@@ -302,7 +304,8 @@ impl Hop {
         }
         overheard.heard.push_back((sender, short(digest)));
         if overheard.heard.len() >= HEARD_MAX {
-            (overheard.report_at, overheard.due) = (None, true);
+            overheard.report_at = None;
+            overheard.due = true;
         } else if !overheard.due && overheard.report_at.is_none() {
             overheard.report_at = Some(now + REPORT_DELAY);
         }

@@ -187,7 +187,10 @@ fn golden_blocks() {
         if matches!(words[0], "sender" | "receiver") {
             assert_eq!(found, expected, "{name}");
             checked += expected.len();
-            (case, name, expected, found) = (Case::new(), line, Vec::new(), Vec::new());
+            case = Case::new();
+            name = line;
+            expected = Vec::new();
+            found = Vec::new();
             continue;
         }
         let now = ms(words[0].parse().unwrap());

@@ -133,7 +133,8 @@ fn credit_shrinks_for_a_stopped_reader_and_recovers() {
     let held = world.hops[1].flows[&number].inc.buffered();
     assert!(held <= 1_000_000, "{held}");
     // It continues slowly, and its credit follows.
-    (one.slow, one.since) = (true, None);
+    one.slow = true;
+    one.since = None;
     others.push(one);
     run(&mut world, &mut others, Span::from_secs(5), Span::from_millis(50));
     others.last_mut().unwrap().slow = false;

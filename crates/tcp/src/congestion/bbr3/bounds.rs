@@ -55,11 +55,13 @@ impl Default for Bounds {
 
 impl Bounds {
     pub(super) fn reset_short_term(&mut self) {
-        (self.bandwidth_short, self.in_flight_short) = (UNBOUNDED_RATE, UNBOUNDED);
+        self.bandwidth_short = UNBOUNDED_RATE;
+        self.in_flight_short = UNBOUNDED;
     }
     pub(super) fn reset_signals(&mut self) {
         self.loss_in_round = false;
-        (self.bandwidth_latest, self.in_flight_latest) = (Rate::default(), 0);
+        self.bandwidth_latest = Rate::default();
+        self.in_flight_latest = 0;
     }
     pub(super) fn count_range(&mut self, start: u64, end: u64) {
         self.ranges += u32::from(start != self.range_end);
@@ -164,7 +166,8 @@ impl Bbr3 {
     /// Section 5.5.11.2, HandleSpuriousLossDetection.
     pub(in crate::congestion) fn on_spurious_recovery(&mut self) {
         self.restore_cwnd();
-        (self.bounds.loss_in_round, self.bounds.saved_in_round) = (false, false);
+        self.bounds.loss_in_round = false;
+        self.bounds.saved_in_round = false;
         self.full.search_from(Rate::default());
         self.bounds.bandwidth_short = self.bounds.bandwidth_short.max(self.saved.bandwidth_short);
         self.bounds.in_flight_short = self.bounds.in_flight_short.max(self.saved.in_flight_short);

@@ -119,13 +119,15 @@ impl Bbr3 {
         if let Some(rtt) = acked.rtt
             && (model.probe_rtt_expired || model.probe_rtt_least.is_none_or(|least| rtt < least))
         {
-            (model.probe_rtt_least, model.probe_rtt_least_at) = (Some(rtt), acked.now);
+            model.probe_rtt_least = Some(rtt);
+            model.probe_rtt_least_at = acked.now;
         }
         let expired = acked.now > model.min_rtt_at + MIN_RTT_WINDOW;
         if let Some(least) = model.probe_rtt_least
             && (expired || model.min_rtt.is_none_or(|min| least < min))
         {
-            (model.min_rtt, model.min_rtt_at) = (Some(least), model.probe_rtt_least_at);
+            model.min_rtt = Some(least);
+            model.min_rtt_at = model.probe_rtt_least_at;
         }
     }
 

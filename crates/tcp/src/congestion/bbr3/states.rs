@@ -48,7 +48,9 @@ pub(super) struct FullPipe {
 impl FullPipe {
     /// Restarts the search (section 5.3.1.2, ResetFullBW) from `rate`.
     pub(super) fn search_from(&mut self, rate: Rate) {
-        (self.rate, self.rounds, self.now) = (rate, 0, false);
+        self.rate = rate;
+        self.rounds = 0;
+        self.now = false;
     }
 }
 
@@ -71,7 +73,8 @@ impl Bbr3 {
     pub(super) fn check_startup_done(&mut self, sample: &RateSample, fast: bool) {
         if self.state == State::Startup && self.is_startup_lossy(sample, fast) {
             self.saved.state = Some(State::Startup);
-            (self.full.reached, self.full.now) = (true, true);
+            self.full.reached = true;
+            self.full.now = true;
             self.bounds.in_flight_long = self.product().max(self.bounds.in_flight_latest);
         }
         self.bounds.marked = false;

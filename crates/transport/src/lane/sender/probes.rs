@@ -49,7 +49,8 @@ impl<R> LaneSender<R> {
     /// Whether the second tail probe follows the first without backoff: other lanes take over the data as soon as this lane is known to
     /// have failed. That may make one due at once.
     pub fn probe_eagerly(&mut self, now: Instant, eagerly: bool) {
-        (self.probes_eagerly, self.beside_others) = (eagerly, true);
+        self.probes_eagerly = eagerly;
+        self.beside_others = true;
         self.probe_due |= self.probe_time().is_some_and(|at| at <= now);
     }
 

@@ -56,7 +56,8 @@ impl<L> Lanes<L> {
             let lane = &mut self.all[*number];
             lane.place = place;
             lane.set_costs(options.metered);
-            (lane.bulk, lane.small) = (options.bulk, options.small);
+            lane.bulk = options.bulk;
+            lane.small = options.small;
             lane.sender.set_start_rate(options.start_rate);
         }
         self.choice = choice;
@@ -86,7 +87,8 @@ impl<L> Lanes<L> {
         self.order.retain(|other| *other != lane);
         if let [alone] = self.order[..] {
             let alone = &mut self.all[alone];
-            (alone.failed, alone.spare) = (false, false);
+            alone.failed = false;
+            alone.spare = false;
             alone.sender.rest(None);
             alone.sender.probe_rarely(false);
             alone.sender.probe_eagerly(now, false);
@@ -122,7 +124,8 @@ impl<L> Lanes<L> {
         assert!(self.all.len() < LANES_MAX, "lanes are numbered below {LANES_MAX}");
         self.order.push(self.all.len());
         let mut lane = Lane::new(now, self.all.len() as u8, options, sent_max, dice);
-        (lane.ping, lane.place) = (true, LANES_MAX + self.all.len());
+        lane.ping = true;
+        lane.place = LANES_MAX + self.all.len();
         self.all.push(lane);
         self.sort(now, true);
     }

@@ -139,7 +139,8 @@ impl<L> Lane<L> {
         if self.unplugged != there && self.blocked != there {
             return false;
         }
-        (self.unplugged, self.blocked) = (!there, !there);
+        self.unplugged = !there;
+        self.blocked = !there;
         self.ping |= there && !self.closed;
         true
     }
@@ -151,9 +152,13 @@ impl<L> Lane<L> {
     pub(in crate::link) fn restart(&mut self, now: Instant) {
         self.sender.restart(now);
         self.guard = Guard::default();
-        (self.challenge, self.echoes) = (None, Echoes::default());
-        (self.measured, self.failed) = (false, false);
-        (self.asked, self.gauge_at, self.ack_copy) = (false, None, None);
+        self.challenge = None;
+        self.echoes = Echoes::default();
+        self.measured = false;
+        self.failed = false;
+        self.asked = false;
+        self.gauge_at = None;
+        self.ack_copy = None;
         self.path = PathView { lane: self.path.lane, ..PathView::default() };
         self.rtt_min = Span::MAX;
     }
@@ -178,7 +183,10 @@ impl<L> Lane<L> {
     /// Removes the lane. Path state is discarded, packet numbers continue.
     pub(super) fn close(&mut self, now: Instant) {
         self.restart(now);
-        (self.closed, self.ping, self.spare, self.useless) = (true, false, false, false);
+        self.closed = true;
+        self.ping = false;
+        self.spare = false;
+        self.useless = false;
     }
 
     /// Restores the lane, possibly over another path.
@@ -188,9 +196,15 @@ impl<L> Lane<L> {
         self.sender.set_up(controller, start_rate);
         self.restart(now);
         self.set_costs(metered);
-        (self.bulk, self.small) = (bulk, small);
-        (self.closed, self.ping, self.blocked) = (false, true, false);
-        (self.asked_at, self.sent_at, self.acks_at, self.late_until) = (now, now, now, now);
+        self.bulk = bulk;
+        self.small = small;
+        self.closed = false;
+        self.ping = true;
+        self.blocked = false;
+        self.asked_at = now;
+        self.sent_at = now;
+        self.acks_at = now;
+        self.late_until = now;
     }
 
     pub(in crate::link) fn is_closed(&self) -> bool {

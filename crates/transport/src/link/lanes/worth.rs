@@ -40,7 +40,8 @@ impl Worth {
         self.delivered += arrived;
         self.lost += core::mem::take(&mut self.waiting).min(arrived.saturating_mul(LOST_PER_ARRIVAL));
         while self.delivered + self.lost > 2 * FATES_MAX {
-            (self.delivered, self.lost) = (self.delivered / 2, self.lost / 2);
+            self.delivered /= 2;
+            self.lost /= 2;
         }
     }
 

@@ -42,7 +42,9 @@ fn a_probe_comes_after_two_to_three_seconds() {
 fn a_probe_comes_after_reno_would_have_grown_by_the_flight() {
     let rounds_until = |rate: Rate, rtt: Span| {
         let mut rig = Rig::new();
-        (rig.rate, rig.rtt, rig.pipe) = (rate, rtt, 5 * MSS);
+        rig.rate = rate;
+        rig.rtt = rtt;
+        rig.pipe = 5 * MSS;
         rig.rounds(5);
         rig.acks(2);
         assert_eq!(rig.state(), State::Cruise);

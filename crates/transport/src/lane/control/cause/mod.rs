@@ -206,7 +206,8 @@ impl Cause {
         let all_lost = losses.tally_with_bursts().1;
         let heavy = all_lost as f64 / all as f64 - medium;
         if heavy > HEAVY_EXCESS && span >= HEAVY_SPAN {
-            (ours, excess) = (true, heavy);
+            ours = true;
+            excess = heavy;
         }
         let clean = self.clean.filter(|clean| now.since(clean.0) < CLEAN_FOR).map(|clean| clean.1);
         let cut = clean.is_some_and(|clean| clean.scale(CLEAN_PART.0, CLEAN_PART.1) > ack.rate);
@@ -252,7 +253,9 @@ impl Cause {
                 self.proven = true;
                 self.medium = Some(self.medium().min(low));
                 self.ceiling = Some(self.carried(arrived).scale(CEILING_SHARE.0, CEILING_SHARE.1));
-                (self.acquitted, self.confirmed, self.passed) = (0, 0, 0);
+                self.acquitted = 0;
+                self.confirmed = 0;
+                self.passed = 0;
                 self.next_test = now + self.wait(ack.rtt, 0);
             }
             (Subject::Loss, Verdict::Medium(share)) => {

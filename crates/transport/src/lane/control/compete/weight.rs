@@ -31,7 +31,8 @@ impl Weight {
         let span = sample.now.since(self.since);
         // The service rate during a test is not evaluated: we caused it.
         if testing {
-            (self.since, self.delivered) = (sample.now, 0);
+            self.since = sample.now;
+            self.delivered = 0;
         } else if span >= stepped(WEIGH_EVERY, sample.rtt, WEIGH_RTTS) {
             let served = Rate::of(Octets::new(self.delivered), span);
             if served < best.scale(TOO_LITTLE.0, TOO_LITTLE.1) {
@@ -39,7 +40,8 @@ impl Weight {
             } else if served > best.scale(ENOUGH.0, ENOUGH.1) {
                 self.flows = (self.flows - 1).max(1);
             }
-            (self.since, self.delivered) = (sample.now, 0);
+            self.since = sample.now;
+            self.delivered = 0;
         }
         self.flows
     }

@@ -184,8 +184,10 @@ impl Delay {
         match bound.filter(|bound| bound.octets_in(SLOW_START_SPAN).get() < INITIAL_WINDOW) {
             Some(bound) => self.start_slowly(bound),
             None if self.first_window < INITIAL_WINDOW => {
-                (self.rate, self.pacing) = (self.rate.max(INITIAL_RATE), TRAIN_RATE);
-                (self.window, self.first_window) = (INITIAL_WINDOW, INITIAL_WINDOW);
+                self.rate = self.rate.max(INITIAL_RATE);
+                self.pacing = TRAIN_RATE;
+                self.window = INITIAL_WINDOW;
+                self.first_window = INITIAL_WINDOW;
             }
             None => {}
         }

@@ -124,7 +124,9 @@ impl Probe {
     }
 
     fn forget_round(&mut self) {
-        (self.sum, self.away, self.count) = (Span::ZERO, Span::ZERO, 0);
+        self.sum = Span::ZERO;
+        self.away = Span::ZERO;
+        self.count = 0;
     }
 
     fn end_round(&mut self) {
@@ -195,7 +197,9 @@ impl Delay {
     }
 
     fn begin_probe(&mut self, sample: &AckSample, losses: &Losses) {
-        (self.probe.known, self.probe.lost, self.probe.share) = (0, 0, losses.share());
+        self.probe.known = 0;
+        self.probe.lost = 0;
+        self.probe.share = losses.share();
         let swing = self.probe.swing;
         let length = sample.rtt_min.max(swing.times(PROBE_SWINGS));
         // In the second half of the probe the mean response is three quarters of the whole.

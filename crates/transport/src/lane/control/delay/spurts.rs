@@ -66,13 +66,16 @@ impl Spurts {
         let Some(oldest) = after(PARTS).min_by_key(|part| part.number) else { return };
         let age = now.since(oldest.began);
         if age <= rtt.times(2) {
-            (self.best, self.twice, self.mean) = (0, 0, 0);
+            self.best = 0;
+            self.twice = 0;
+            self.mean = 0;
             return;
         }
         let most = |parts: &mut dyn Iterator<Item = &Part>| parts.map(|part| part.best).max().unwrap_or(0);
         let late = most(&mut after(PARTS / 2));
         let early = most(&mut after(PARTS).filter(|part| part.number + PARTS / 2 <= number));
-        (self.best, self.twice) = (early.max(late), early.min(late));
+        self.best = early.max(late);
+        self.twice = early.min(late);
         self.mean = Span::from_nanos(delivered - oldest.delivered).scale(rtt.as_nanos(), age.as_nanos()).as_nanos();
     }
 

@@ -44,7 +44,8 @@ impl Sizes {
     /// A packet of `bytes` was acknowledged.
     pub(super) fn see(&mut self, now: Instant, bytes: u64) {
         if now.since(self.since) > SIZES_WINDOW {
-            (self.since, self.largest) = (now, [0, self.largest[0]]);
+            self.since = now;
+            self.largest = [0, self.largest[0]];
         }
         self.seen = (self.seen + 1).min(SIZES_KNOWN);
         self.largest[0] = self.largest[0].max(bytes.min(PACKET));

@@ -175,7 +175,8 @@ impl World {
     }
 
     fn serve_until(&mut self, at: Instant) {
-        (self.services, self.served_at) = (self.services + 1, at);
+        self.services += 1;
+        self.served_at = at;
         self.post(at, What::Served { service: self.services });
     }
 }
