@@ -460,6 +460,14 @@ fn packets_are_sent_again_as_the_file_says() {
 }
 
 #[test]
+fn the_largest_packet_is_what_the_file_says() {
+    let folder = Folder::new("mtu");
+    let of = |gateway: &str| Config::parse(&text(gateway, "", ""), "x", &folder.0).map(|c| c.to_gateway(&[]).mtu_max);
+    assert_eq!((of("").unwrap(), of("mtu_max = 1400").unwrap()), (1_500, 1_400));
+    assert!(of("mtu_max = 1000").unwrap_err().to_string().contains("must lie between 1280 and 1500"));
+}
+
+#[test]
 fn what_a_value_lacks_is_said_with_file_and_line() {
     let folder = Folder::new("lines");
     for (gateway, peer, rest, says) in [

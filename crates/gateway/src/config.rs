@@ -324,6 +324,7 @@ impl Config {
             },
             cache: knobs.cache.unwrap_or(base.cache),
             compress_headers: knobs.compress_headers.unwrap_or(base.compress_headers),
+            mtu_max: knobs.mtu_max.map_or(base.mtu_max, usize::from),
             ..base
         }
     }

@@ -95,6 +95,7 @@ pub struct GatewayKnobs {
     pub overhear: Option<bool>,
     pub tries: Option<SentAgain>,
     pub compress_headers: Option<bool>,
+    pub mtu_max: Option<u16>,
     pub block_loss: Option<Ratio>,
     pub corruption: Option<Ratio>,
     pub buffer: Option<Octets>,
@@ -143,6 +144,9 @@ pub const GATEWAY: Group<GatewayKnobs> = Group(&[
         says: "when a packet that is not split is sent again; `1998`: by a timer alone, at gaps that double from the RTT to 0.1 s, for 1 s" },
     Knob { name: "compress-headers", stands: BOTH, bounds: Bounds::NONE, field: |k| &mut k.compress_headers, default: "`true`",
         says: "whether TCP packets that are not split cross links below some 10 Mbit/s by what differs from an earlier one, if the peer takes that: an acknowledgement of 52 octets in 18" },
+    // IPv6 needs the least everywhere (RFC 8200, section 5); no lane carries jumbograms.
+    Knob { name: "mtu-max", stands: BOTH, bounds: Bounds::of(1_280, 1_500), field: |k| &mut k.mtu_max, default: "1500",
+        says: "the largest packet tried on a lane: less for a path known to be narrow" },
     Knob { name: "block-loss", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.block_loss, default: "0",
         says: "a fault: a block of 64 KiB of a relayed flow is lost once receipted, before any of it is forwarded or read; never a direction's first" },
     Knob { name: "corruption", stands: SCENARIO, bounds: Bounds::NONE, field: |k| &mut k.corruption, default: "0",
