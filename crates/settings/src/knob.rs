@@ -68,7 +68,11 @@ impl Bounds {
         let zero = if self.zero { format!("be {}, or ", N::show(0)) } else { String::new() };
         let remedy = self.remedies[usize::from(units > self.most)];
         let colon = if remedy.is_empty() { "" } else { ": " };
-        format!("= {} must {zero}lie between {}{colon}{remedy}", N::show(units), self.range::<N>(" and "))
+        let lie = match self.most {
+            u64::MAX => format!("be at least {}", N::show(self.least)),
+            _ => format!("lie between {}", self.range::<N>(" and ")),
+        };
+        format!("= {} must {zero}{lie}{colon}{remedy}", N::show(units))
     }
 }
 

@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
             };
             return Err(value.impossible(format!("{path} is {all}: write [[{path}]]{of}, not [{path}]")));
         }
-        value.list(all, "[[peer]]")?.iter().map(Value::titled).collect()
+        value.list(all, &format!("[[{path}]]"))?.iter().map(Value::titled).collect()
     }
     /// The keys and values in file order.
     pub fn entries(&self) -> Vec<(String, Value<'a>)> {

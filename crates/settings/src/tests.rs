@@ -113,6 +113,10 @@ fn bounds_hold_wherever_a_value_comes_from() {
     assert_eq!(refused("idle = \"1 ms\""), "1: t.idle = 1 ms must lie between 1 s and 3600000 s");
     assert_eq!(refused("rounds = 1"), "1: t.rounds must be true or false, such as true, not 1");
     assert_eq!(refused("seal = \"of\""), "1: unknown seal 'of'; did you mean 'off'?");
+    let shaper = read(&SHAPER, File::Daemon, "rate_min = \"1 kbit/s\"").expect_err("slow");
+    assert_eq!(shaper, "1: t.rate_min = 1 kbit/s must be at least 8 kbit/s");
+    let listen = read(&GATEWAY_TABLE, File::Daemon, "listen = 4780").expect_err("no text");
+    assert_eq!(listen, "1: t.listen must be a text in quotes, such as \"address:port\", not 4780");
     let machine = GatewayKnobs { flows_max: Some(0), ..GatewayKnobs::default() };
     let said = GATEWAY.check(&machine).expect_err("no flows").to_string();
     assert_eq!(said, "flows_max = 0 must lie between 1 and 1048576");

@@ -115,8 +115,9 @@ impl Setting for Ratio {
 }
 
 impl Setting for String {
-    fn read(value: &Value<'_>, _: &Bounds) -> Result<Self, FileError> {
-        value.str("a text in quotes", "\"text\"").map(str::to_owned)
+    fn read(value: &Value<'_>, bounds: &Bounds) -> Result<Self, FileError> {
+        let form = bounds.what.split('`').nth(1).unwrap_or("text");
+        value.str("a text in quotes", &text(form)).map(str::to_owned)
     }
     fn toml(&self) -> String {
         text(self)
