@@ -182,6 +182,13 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
 
 /// The exit code: figures of the smaller part of a capture are no success.
 fn judged(analysed: &Trace, file: &Path) -> u8 {
+    if analysed.ending.is_mostly_lost() {
+        say!(
+            "wavelane: {}: most of the file lies behind that and is not read: copy it again, or convert it if another program's pcap has longer heads (`editcap -F pcap`)",
+            file.display()
+        );
+        return crate::EXIT_FAIL;
+    }
     if !analysed.is_mostly_unread() {
         return 0;
     }

@@ -23,7 +23,7 @@ pub(crate) const LOOK: u16 = 4782;
 /// Priority of the same rules for a moment, while those of an earlier process are replaced.
 const LOOK_MEANWHILE: u16 = LOOK + 1;
 /// The main table's rule, where our own datagrams go on (ip-rule(8)).
-const MAIN_PRIORITY: &str = "32766";
+pub(crate) const MAIN_PRIORITY: &str = "32766";
 
 /// Refuses from now on what `config` leads to the device, unless a device takes it before. Does nothing where `on_failure`
 /// is `open`.

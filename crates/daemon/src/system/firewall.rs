@@ -5,8 +5,9 @@ mod single;
 
 use crate::config::marks::MARK_DIVERT;
 use crate::config::{Config, Intercept, Placement, width};
-use crate::system::device::unforwarded;
+use crate::system::device::{LOOK, MAIN_PRIORITY, unforwarded};
 use crate::system::family::Family;
+use crate::system::route_tables::TABLE;
 use crate::system::rules::{Attachment, NUMBER, all_routes, attachments};
 use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
@@ -223,7 +224,12 @@ pub(crate) fn switches(config: &Config) -> String {
 /// the networks `around` an intercepted interface, what goes to a peer's, or all TCP.
 fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment]) -> Option<String> {
     let (preference, what) = rule.split_once(':')?;
-    preference.parse().ok().filter(|preference: &u16| (1..NUMBER).contains(preference))?;
+    let preference: u16 = preference.parse().ok()?;
+    // Between ours: what leads packets to the device comes after it.
+    let ours = [format!("lookup {NUMBER}"), format!("lookup {TABLE}"), format!("goto {MAIN_PRIORITY}")];
+    let between = (NUMBER..LOOK).contains(&preference) && config.tun.is_some();
+    let is_before = (1..NUMBER).contains(&preference) || between && !ours.iter().any(|ours| what.contains(ours));
+    is_before.then_some(())?;
     let mut words: Vec<&str> = what.split_ascii_whitespace().collect();
     let negated = words.first() == Some(&"not");
     words.drain(..usize::from(negated));
@@ -249,10 +255,11 @@ fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment
     let some = ["oif", "tos", "sport", "dport", "uidrange", "[l3mdev-table]"].iter().any(|word| words.contains(word));
     (meets != negated && !some && has_routes(config, family)).then(|| {
         format!(
-            "the rule '{}' of `ip {} rule` stands before ours at {NUMBER}, so what it matches may not come to us: give it a preference above {}, as `ip rule add pref 5000 ...` does",
+            "the rule '{}' of `ip {} rule` stands before ours at {}, so what it matches may not come to us: give it a preference above {}, as `ip rule add pref 5000 ...` does",
             rule.trim().replace('\t', " "),
             family.ip_flag(),
-            NUMBER + 2
+            if between { LOOK } else { NUMBER },
+            LOOK
         )
     })
 }
@@ -462,10 +469,22 @@ mod tests {
             ("100:\tfrom all iif lan0 ipproto udp lookup 77", false),
             ("100:\tfrom 10.9.0.0/24 lookup 7", false),
             ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
+            ("4781:\tfrom all lookup main", false),
             ("5270:\tfrom all lookup 52", false),
         ] {
             assert_eq!(before_ours(&ours, Family::V4, rule, &around).is_some(), harms, "{rule}");
             assert_eq!(before_ours(&ours, Family::V6, rule, &around), None, "no IPv6 route");
+        }
+        // Packets look for the device after these.
+        let tun = config("[intercept]\ninterfaces = [\"lan0\"]\n[tun]");
+        for (rule, harms) in [
+            ("4781:\tfrom all lookup main", true),
+            ("4780:\tfrom all lookup 77", true),
+            ("4781:\tfrom all fwmark 0x574c0001 goto 32766", false),
+            ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
+            ("4782:\tfrom all iif lan0 lookup 4781", false),
+        ] {
+            assert_eq!(before_ours(&tun, Family::V4, rule, &around).is_some(), harms, "{rule}");
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -63,6 +63,18 @@ pub struct Ending {
     pub octets: u64,
     /// Why the rest was not used: `None` at a regular end.
     pub damage: Option<String>,
+    /// Octets of that rest; counted until they are more than were used.
+    pub lost: u64,
+}
+
+/// No packet of IP is longer: a rest of more than this is not one packet that is cut off.
+const PACKET_MAX: u64 = 65_535;
+
+impl Ending {
+    /// Whether most of the capture lies behind the damage.
+    pub fn is_mostly_lost(&self) -> bool {
+        self.lost > self.octets.max(PACKET_MAX)
+    }
 }
 
 /// Requested from a decompressor at once: an error loses the whole piece.
@@ -253,6 +265,9 @@ pub(crate) fn packets(
             }
         }
     }
+    if ending.damage.is_some() {
+        ending.lost = rest(&mut *reader, ending.octets.max(PACKET_MAX));
+    }
     if broken.load(Ordering::Relaxed) {
         ending.damage = Some("the rest of the file cannot be read or unpacked".to_owned());
     }
@@ -292,6 +307,19 @@ fn skip(reader: &mut dyn PcapReaderIterator, length: u64, big_endian: bool) -> R
         let before = reader.data().len();
         if reader.refill().is_err() || reader.data().len() == before {
             return Err(CUT_OFF);
+        }
+    }
+}
+
+/// Octets that are left, counted until they are more than `most`.
+fn rest(reader: &mut dyn PcapReaderIterator, most: u64) -> u64 {
+    let mut count = 0;
+    loop {
+        let here = reader.data().len();
+        reader.consume(here);
+        count += here as u64;
+        if count > most || reader.refill().is_err() || reader.data().is_empty() {
+            return count;
         }
     }
 }

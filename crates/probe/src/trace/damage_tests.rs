@@ -126,6 +126,30 @@ fn a_truncated_compressed_capture_yields_its_packets() {
     }
 }
 
+/// Heads of 24 octets, as some systems write them under the magic of all, and a second file behind the first.
+#[test]
+fn a_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_is_missing() {
+    let file = |head: &[u8], times: usize| {
+        let mut whole = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
+        for n in 0..times as u32 {
+            let packet = segment(true, n * 1_400, 1, 16, 1_400);
+            let len = packet.len() as u32;
+            whole.extend([n, 0, len, len].map(u32::to_le_bytes).concat());
+            whole.extend(head);
+            whole.extend(packet);
+        }
+        whole
+    };
+    let (plain, longer) = (file(&[], 100), file(&[0; 8], 100));
+    let trace = read(&plain).unwrap();
+    assert!(trace.packets == 100 && trace.ending.lost == 0 && !trace.ending.is_mostly_lost());
+    assert!(!read(&plain[..plain.len() - 700]).unwrap().ending.is_mostly_lost());
+    let trace = read(&longer).unwrap();
+    assert!(trace.packets < 10 && trace.ending.is_mostly_lost(), "{:?}", trace.ending);
+    let trace = read(&[&plain[..], &plain, &plain].concat()).unwrap();
+    assert!(trace.ending.is_mostly_lost() && trace.ending.lost <= 2 * plain.len() as u64, "{:?}", trace.ending);
+}
+
 #[test]
 fn every_frame_of_a_zstandard_file_is_read() {
     let file = pcapng();
