@@ -22,6 +22,11 @@ pub(super) const DRAIN_GAIN: f64 = 0.5;
 const REBASE_GAIN: f64 = 0.3;
 /// On a link whose own rate varies the window limits, not the pacer.
 const SPURT_PACE: (u64, u64) = (5, 4);
+/// And there no rate, drain or trial holds back this many packets in a round trip and [`RISE_SPAN`]: the rate may be that of a stall, and only
+/// a packet shows that the link goes on. Nor more than this part of the best rate of the last minute: a link that is always slow has no rise.
+const RISE_PACKETS: u64 = 2;
+const RISE_SPAN: Span = Span::from_millis(100);
+const RISE_PART: (u64, u64) = (1, 4);
 /// If losses come in bursts the window also bridges their silence: twice the longest recent burst, because the next may be longer (of
 /// exponential bursts one in seven is twice the mean), and within these bounds.
 const BRIDGE_MIN: Span = Span::from_millis(120);
@@ -67,6 +72,10 @@ impl Delay {
             self.window = (bytes + unacked).max(4 * PACKET);
             let pacing = Rate::of(Octets::new(self.window), self.base_rtt(sample, forward));
             self.pacing = pacing.scale(SPURT_PACE.0, SPURT_PACE.1).clamp(self.drain_floor(), RATE_MAX);
+        }
+        if self.swings(forward.jitter()) {
+            let least = Rate::of(Octets::new(RISE_PACKETS * PACKET), self.base_rtt(sample, forward) + RISE_SPAN);
+            self.pacing = self.pacing.max(least.min(self.compete.best().scale(RISE_PART.0, RISE_PART.1)));
         }
         if self.phase == Phase::Startup {
             self.window = self.window.max(self.first_window);
