@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use wavelane_settings::{
     EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, Group, INTERCEPT, Knob, LANE, LINK, PEER, PROXY, SERIAL, SHAPER, SIDE,
-    SIDE_TABLE, TCP, TUN,
+    SIDE_TABLE, TCP, TUN, TUNNEL,
 };
 
 pub(crate) const USAGE: &str =
@@ -73,6 +73,7 @@ fn table(name: &str) -> Result<String, String> {
         "[[shaper]]" => all(&SHAPER, File::Daemon),
         "[serial]" => all(&SERIAL, File::Daemon),
         "[proxy]" => all(&PROXY, File::Daemon),
+        "[[proxy.tunnel]]" => all(&TUNNEL, File::Daemon),
         "[[proxy.side]]" => all(&SIDE_TABLE, File::Daemon) + &all(&SIDE, File::Daemon),
         other => return Err(format!("there are no settings of {other}")),
     };
@@ -187,7 +188,13 @@ fn daemon_schema() -> String {
             ("forward", closed(of(&FORWARD, FILE))),
             ("edge", closed(of(&EDGE, FILE))),
             ("serial", of(&SERIAL, FILE).closed()),
-            ("proxy", of(&PROXY, FILE).below("side", &closed(of(&SIDE_TABLE, FILE).with(&SIDE, FILE))).closed()),
+            (
+                "proxy",
+                of(&PROXY, FILE)
+                    .below("side", &closed(of(&SIDE_TABLE, FILE).with(&SIDE, FILE)))
+                    .below("tunnel", &closed(of(&TUNNEL, FILE)))
+                    .closed(),
+            ),
             ("shaper", closed(of(&SHAPER, FILE))),
         ],
     )

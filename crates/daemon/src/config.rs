@@ -183,11 +183,21 @@ pub enum Placement {
     Bridge,
     /// They are made to an address of this machine, and name their server in an IP option.
     Option,
+    /// Other hosts send their packets here, each within one of their own (RFC 2003).
+    Tunnel,
+    /// Hosts of a link are told that their routers are here.
+    Arp,
 }
 
 impl Placement {
     /// The words of files.
-    pub const WORDS: [(&str, Self); 3] = [("route", Self::Route), ("bridge", Self::Bridge), ("option", Self::Option)];
+    pub const WORDS: [(&str, Self); 5] = [
+        ("route", Self::Route),
+        ("bridge", Self::Bridge),
+        ("option", Self::Option),
+        ("tunnel", Self::Tunnel),
+        ("arp", Self::Arp),
+    ];
 
     /// As files write it.
     pub fn word(self) -> &'static str {

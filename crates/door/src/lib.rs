@@ -17,6 +17,7 @@ mod own;
 mod pair;
 mod relay;
 mod relays;
+mod snoop;
 mod socket;
 mod splice;
 mod syn;
@@ -32,6 +33,7 @@ pub use own::{FRAGMENTED_MAX, Fragments, Gathered, Offered, Own, OwnDoor, OwnSoc
 pub use pair::{Marks, POOL_DEFAULT, Pair, PairConfig, other, pool_parts};
 pub use relay::{COPY, Edges, Half, Pipes, Relay};
 pub use relays::{Relays, Tally};
+pub use snoop::{SEGMENTS_MAX, Snoop, Snooped, TRIES_MAX};
 pub use socket::{Got, Put, Receiving, Rooms, Socket};
 pub use splice::{CHUNK, Moved, Splice, Stage, Turn};
 pub use syn::{Refusal, Syn, Unreachable};

@@ -387,6 +387,8 @@ pub struct ProxyTable {
     pub interfaces: Option<Vec<String>>,
     pub targets: Option<Vec<String>>,
     pub exempt: Option<Vec<String>>,
+    pub routers: Option<Vec<String>>,
+    pub clients: Option<Vec<String>>,
     pub on_failure: Option<OnFailure>,
     pub engine: Option<String>,
     pub placement: Option<String>,
@@ -402,16 +404,17 @@ pub struct ProxyTable {
 #[rustfmt::skip] // A table is read by its rows.
 pub const PROXY: Group<ProxyTable> = Group(&[
     Knob { name: "interfaces", stands: DAEMON, bounds: Bounds::texts("interfaces"), field: |k| &mut k.interfaces, default: "required, such as `[\"lan0\"]`",
-        says: "connections that arrive there are split" },
+        says: "connections that arrive there, of `tunnel` the outer packets, are split" },
     Knob { name: "targets", stands: DAEMON, bounds: NETWORKS, field: |k| &mut k.targets, default: "all", says: "only those to these" },
     Knob { name: "exempt", stands: DAEMON, bounds: Bounds::texts("texts"), field: |k| &mut k.exempt, default: "none",
         says: "bypass: networks of servers (on a bridge of clients, too), `port N` of servers, `dscp N` of the first packet" },
+    Knob { name: "routers", stands: DAEMON, bounds: Bounds::texts("addresses"), field: |k| &mut k.routers, default: "none", says: "of `arp`: whose addresses clients are told to be here" },
+    Knob { name: "clients", stands: DAEMON, bounds: NETWORKS, field: |k| &mut k.clients, default: "none", says: "of `arp`: who is told so, and whose addresses the routers are told to be here" },
     Knob { name: "on-failure", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.on_failure, default: "`open`",
         says: "what there is no room for, and after a crash everything new, is forwarded plainly, or refused" },
     Knob { name: "engine", stands: DAEMON, bounds: Bounds::texts("`kernel`, `userspace`"), field: |k| &mut k.engine, default: "`kernel`", says: "whose TCP" },
-    Knob { name: "placement", stands: DAEMON, bounds: Bounds::texts("`route`, `bridge`, `option`"), field: |k| &mut k.placement, default: "`route`", says: "[above](#placements)" },
-    Knob { name: "mode", stands: DAEMON, bounds: Bounds::texts("`split`, `mirror`"), field: |k| &mut k.mode, default: "`split`",
-        says: "`mirror` (`userspace`): packets pass as they are, without sides" },
+    Knob { name: "placement", stands: DAEMON, bounds: Bounds::texts("`route`, `bridge`, `option`, `tunnel`, `arp`"), field: |k| &mut k.placement, default: "`route`", says: "[above](#placements)" },
+    Knob { name: "mode", stands: DAEMON, bounds: Bounds::texts("`split`, `mirror`, `snoop`"), field: |k| &mut k.mode, default: "`split`", says: "[below](#mirror-and-snoop), with `userspace`" },
     Knob { name: "early", stands: DAEMON, bounds: Bounds::texts("`false`"), field: |k| &mut k.early, default: "`false`", says: "no `true`: a client is answered after the server" },
     Knob { name: "name", stands: DAEMON, bounds: NAME, field: |k| &mut k.name, default: "`\"proxy\"`", says: "in the log" },
     Knob { name: "control", stands: DAEMON, bounds: FILE, field: |k| &mut k.control, default: "by its name", says: "where `status` asks" },
@@ -419,6 +422,21 @@ pub const PROXY: Group<ProxyTable> = Group(&[
         says: "connections at a time; beyond them, new ones go plainly" },
     Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(1 << 20, 1 << 40), field: |k| &mut k.pool, default: "256 MiB",
         says: "bytes that wait between the halves of all connections, in `userspace` in their buffers too" },
+]);
+
+/// `[[proxy.tunnel]]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "what each does stands in its row of TUNNEL")]
+pub struct TunnelTable {
+    pub peer: Option<String>,
+    pub networks: Option<Vec<String>>,
+}
+
+/// Their declarations.
+#[rustfmt::skip] // A table is read by its rows.
+pub const TUNNEL: Group<TunnelTable> = Group(&[
+    Knob { name: "peer", stands: DAEMON, bounds: Bounds::texts("IPv4 address"), field: |k| &mut k.peer, default: "required, such as `\"10.1.0.2\"`", says: "the other end" },
+    Knob { name: "networks", stands: DAEMON, bounds: NETWORKS, field: |k| &mut k.networks, default: "required, such as `[\"10.9.0.0/24\"]`", says: "the senders behind it" },
 ]);
 
 /// `[[proxy.side]]`, but for its TCP.

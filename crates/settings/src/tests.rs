@@ -2,7 +2,7 @@
 
 use crate::{
     EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, GatewayKnobs, Group, INTERCEPT, LANE, LINK, PEER, PROXY, SERIAL,
-    SHAPER, SIDE, SIDE_TABLE, TCP, TUN, Table, TcpKnobs,
+    SHAPER, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL, Table, TcpKnobs,
 };
 use toml::de::DeTable;
 
@@ -76,6 +76,7 @@ fn every_setting_reads_back_what_it_writes() {
     each_reads_back(&SERIAL);
     each_reads_back(&PROXY);
     each_reads_back(&SIDE_TABLE);
+    each_reads_back(&TUNNEL);
     each_reads_back(&SHAPER);
 }
 
@@ -101,6 +102,7 @@ fn names_are_unique_and_said_in_a_sentence() {
     check(&PROXY);
     check(&SIDE);
     check(&SIDE_TABLE);
+    check(&TUNNEL);
     check(&SHAPER);
 }
 

@@ -9,6 +9,7 @@ pub mod datagram;
 pub mod frame;
 pub mod icmp;
 pub mod ip;
+pub mod ipip;
 pub mod keylog;
 pub mod packet;
 pub mod parcel;

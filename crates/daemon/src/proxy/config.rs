@@ -1,10 +1,12 @@
 //! The file of a proxy: a table `[proxy]`, its `[[proxy.side]]`, and nothing else. It needs no key, for it has no peer.
 
+use super::places::{Claimed, Tunnel, claimed, tunnels};
 use crate::config::addresses::prefixes;
 use crate::config::{
     Attached, Clamp, Config, ConfigError, Intercept, OnFailure, Peer, Placement, ProxyRules, Source, has_table,
     is_interface_name, prefix_text, value, width, with_root,
 };
+use crate::system::interface::TUNNEL_DEVICE;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, Span};
@@ -12,7 +14,8 @@ use wavelane_door::{Marks, POOL_DEFAULT, pool_parts};
 use wavelane_gateway::{Choice, Controller};
 use wavelane_host::tcp::{self, Buffers, Tuning};
 use wavelane_settings::{
-    File, FileError, GatewayKnobs, PROXY, ProxyTable, SIDE, SIDE_TABLE, SideKnobs, SideTable, Table,
+    File, FileError, GatewayKnobs, PROXY, ProxyTable, SIDE, SIDE_TABLE, SideKnobs, SideTable, TUNNEL, Table,
+    TunnelTable,
 };
 use wavelane_tcp::{Config as TcpConfig, CongestionControl, Keepalive, memory_own};
 
@@ -44,8 +47,7 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) engine: Engine,
     pub(crate) placement: Placement,
-    /// Nothing is split.
-    pub(crate) mirrors: bool,
+    pub(crate) mode: Mode,
     pub(crate) interfaces: Vec<String>,
     pub(crate) targets: Vec<IpPrefix>,
     pub(crate) exempt: Exempt,
@@ -54,6 +56,10 @@ pub(crate) struct Settings {
     pub(crate) on_failure: OnFailure,
     pub(crate) control: PathBuf,
     pub(crate) sides: Vec<Side>,
+    /// Who sends packets here within packets, and whose.
+    pub(crate) tunnels: Vec<Tunnel>,
+    /// Whose addresses are claimed on the interfaces.
+    pub(crate) claimed: Claimed,
 }
 
 /// Whose TCP both halves are.
@@ -61,6 +67,16 @@ pub(crate) struct Settings {
 pub(crate) enum Engine {
     Kernel,
     Userspace,
+}
+
+/// What becomes of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    Split,
+    /// Packets pass as they are.
+    Mirror,
+    /// They pass, and losses on the way to the sides are repaired.
+    Snoop,
 }
 
 impl Engine {
@@ -111,13 +127,14 @@ fn read(text: &str, place: &str) -> Result<Settings, ConfigError> {
     if let Some(other) = table.iter().flat_map(|t| t.keys()).find(|key| *key == "gateway" || *key == "shaper") {
         return Err(value("proxy", format!("stands beside [{other}]: give each a file and a wavelaned of its own")));
     }
-    let (table, sides) = with_root(text, place, |root| {
+    let (table, sides, tunnels) = with_root(text, place, |root| {
         root.only(&["proxy"])?;
         let proxy = root.need("proxy", "{ interfaces = [\"lan0\"] }")?.titled()?;
         let sides = proxy.parts("side")?.iter().map(side_tables).collect::<Result<_, _>>()?;
-        Ok((PROXY.whole(File::Daemon, &proxy, &["side"])?, sides))
+        let tunnels = TUNNEL.each(&proxy, "tunnel")?;
+        Ok((PROXY.whole(File::Daemon, &proxy, &["side", "tunnel"])?, sides, tunnels))
     })?;
-    settings(table, sides)
+    settings(table, sides, tunnels)
 }
 
 fn side_tables(table: &Table<'_>) -> Result<(SideTable, SideKnobs), FileError> {
@@ -132,14 +149,16 @@ fn is_word(text: &str) -> bool {
     (1..=WORD_MAX).contains(&text.len()) && !text.starts_with('.') && text.chars().all(fits)
 }
 
-/// Whether packets pass through the proxy as they are.
-fn mirrors(word: Option<&str>, engine: Engine) -> Result<bool, ConfigError> {
+/// What becomes of connections, if this engine can do that.
+fn mode(word: Option<&str>, engine: Engine) -> Result<Mode, ConfigError> {
     let why = match word {
-        None | Some("split") => return Ok(false),
-        Some("mirror") if engine == Engine::Userspace => return Ok(true),
-        Some("mirror") => "needs engine = \"userspace\", through whose device packets pass: write that, or \"split\"",
-        Some("snoop") => "is not in this version of wavelaned: write \"split\" or \"mirror\"",
-        Some(_) => "is none: write \"split\" or \"mirror\"",
+        None | Some("split") => return Ok(Mode::Split),
+        Some("mirror") if engine == Engine::Userspace => return Ok(Mode::Mirror),
+        Some("snoop") if engine == Engine::Userspace => return Ok(Mode::Snoop),
+        Some("mirror" | "snoop") => {
+            "needs engine = \"userspace\", through whose device packets pass: write that, or \"split\""
+        }
+        Some(_) => "is none: write \"split\", \"mirror\" or \"snoop\"",
     };
     Err(value("proxy.mode", format!("\"{}\" {why}", word.unwrap_or_default())))
 }
@@ -150,12 +169,11 @@ fn placement(word: Option<&str>, engine: Engine, on_failure: OnFailure) -> Resul
     let word = word.unwrap_or(Placement::Route.word());
     let Some((_, placement)) = Placement::WORDS.iter().find(|(of, _)| *of == word) else {
         let words = Placement::WORDS.map(|(of, _)| format!("\"{of}\"")).join(", ");
-        let is = if ["tunnel", "arp"].contains(&word) { "is not in this version of wavelaned" } else { "is none" };
-        return Err(value(KEY, format!("\"{word}\" {is}: write one of {words}")));
+        return Err(value(KEY, format!("\"{word}\" is none: write one of {words}")));
     };
     match placement {
-        Placement::Route => {}
-        _ if engine == Engine::Userspace => {
+        Placement::Route | Placement::Arp => {}
+        Placement::Bridge | Placement::Option if engine == Engine::Userspace => {
             return Err(value(KEY, format!("\"{word}\" needs engine = \"kernel\": write that, or \"route\"")));
         }
         _ if on_failure == OnFailure::Closed => {
@@ -167,7 +185,11 @@ fn placement(word: Option<&str>, engine: Engine, on_failure: OnFailure) -> Resul
     Ok(*placement)
 }
 
-fn settings(t: ProxyTable, of_sides: Vec<(SideTable, SideKnobs)>) -> Result<Settings, ConfigError> {
+fn settings(
+    t: ProxyTable,
+    of_sides: Vec<(SideTable, SideKnobs)>,
+    of_tunnels: Vec<TunnelTable>,
+) -> Result<Settings, ConfigError> {
     let (on_failure, interfaces) = (t.on_failure.unwrap_or_default(), t.interfaces.unwrap_or_default());
     let engine = match t.engine.as_deref() {
         None | Some("kernel") => Engine::Kernel,
@@ -176,7 +198,7 @@ fn settings(t: ProxyTable, of_sides: Vec<(SideTable, SideKnobs)>) -> Result<Sett
             return Err(value("proxy.engine", format!("\"{word}\" is none: write \"kernel\" or \"userspace\"")));
         }
     };
-    let mirrors = mirrors(t.mode.as_deref(), engine)?;
+    let mode = mode(t.mode.as_deref(), engine)?;
     let placement = placement(t.placement.as_deref(), engine, on_failure)?;
     if t.early == Some(true) {
         let why = "is not in this version: each connection waits for its server's answer, as without a proxy";
@@ -224,7 +246,7 @@ fn settings(t: ProxyTable, of_sides: Vec<(SideTable, SideKnobs)>) -> Result<Sett
         ("proxy.pool", t.pool.is_some()),
         ("proxy.side", !of_sides.is_empty()),
     ];
-    if let Some((key, _)) = idle.iter().find(|(_, is_set)| *is_set && mirrors) {
+    if let Some((key, _)) = idle.iter().find(|(_, is_set)| *is_set && mode == Mode::Mirror) {
         let why = "has no use with mode = \"mirror\", which splits nothing: remove it, or write mode = \"split\"";
         return Err(value(*key, why));
     }
@@ -232,15 +254,28 @@ fn settings(t: ProxyTable, of_sides: Vec<(SideTable, SideKnobs)>) -> Result<Sett
     if of_sides.len() > SIDES_MAX {
         return Err(value("proxy.side", format!("stands {} times, and {SIDES_MAX} are the most", of_sides.len())));
     }
+    if mode == Mode::Snoop {
+        if of_sides.is_empty() {
+            let why = "is missing, and mode = \"snoop\" repairs only what is lost on the way to a side: write [[proxy.side]] with `name` and `networks`";
+            return Err(value("proxy.side", why));
+        }
+        if let Some((side, _)) = of_sides.iter().find(|(_, knobs)| *knobs != SideKnobs::default()) {
+            let name = side.name.as_deref().unwrap_or_default();
+            let why = format!("'{name}' has knobs, and mode = \"snoop\" has no TCP of its own: remove them");
+            return Err(value("proxy.side", why));
+        }
+    }
     let sides: Vec<Side> = of_sides.into_iter().map(side).collect::<Result<_, _>>()?;
     check_sides(&sides)?;
     sides.iter().try_for_each(|side| side.check(engine))?;
+    let tunnels = tunnels(of_tunnels, placement)?;
+    let claimed = claimed(&t.routers.unwrap_or_default(), &t.clients.unwrap_or_default(), placement)?;
     let control = t.control.map_or_else(|| crate::load::default_control(&name), PathBuf::from);
     Ok(Settings {
         name,
         engine,
         placement,
-        mirrors,
+        mode,
         interfaces,
         targets,
         exempt,
@@ -249,6 +284,8 @@ fn settings(t: ProxyTable, of_sides: Vec<(SideTable, SideKnobs)>) -> Result<Sett
         on_failure,
         control,
         sides,
+        tunnels,
+        claimed,
     })
 }
 
@@ -443,16 +480,29 @@ fn usual_tcp(congestion: CongestionControl) -> TcpConfig {
 impl Settings {
     /// What it does with TCP.
     pub(crate) fn does(&self) -> &'static str {
-        if self.mirrors { "mirrors" } else { "splits" }
+        match self.mode {
+            Mode::Split => "splits",
+            Mode::Mirror => "mirrors",
+            Mode::Snoop => "snoops on",
+        }
     }
     /// Whether connections to a server are split, as far as its address and port say.
     pub(crate) fn splits(&self, server: SocketAddr) -> bool {
         let holds = |networks: &[IpPrefix]| networks.iter().any(|network| network.contains(server.ip()));
         holds(&self.targets) && !holds(&self.exempt.networks) && !self.exempt.ports.contains(&server.port())
     }
+    /// Whether what is lost on the way to a host is repaired.
+    pub(crate) fn snoops(&self, host: SocketAddr) -> bool {
+        let holds = |side: &Side| side.networks.is_empty() || side.networks.iter().any(|one| one.contains(host.ip()));
+        self.sides.iter().any(holds)
+    }
     /// What may wait in our own TCP.
     pub(crate) fn memory(&self) -> usize {
         pool_parts(usize::try_from(self.pool.get()).unwrap_or(usize::MAX)).1
+    }
+    /// What may wait in all.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.pool.get()).unwrap_or(usize::MAX)
     }
     /// What a connection's half holds each way whatever others do.
     pub(crate) fn memory_own(&self) -> usize {
@@ -493,7 +543,7 @@ impl Settings {
             clamps,
             device: (self.engine == Engine::Userspace).then(|| DEVICE.to_owned()),
             placement: self.placement,
-            mirrors: self.mirrors,
+            mirrors: self.mode != Mode::Split,
         };
         let targets = Peer {
             name: "targets".into(),
@@ -524,7 +574,7 @@ impl Settings {
             serves: None,
             routing_table: None,
             peers: vec![targets],
-            intercept: Some(Intercept { interfaces: self.interfaces.clone(), local: false, proxy: Some(proxy) }),
+            intercept: Some(Intercept { interfaces: self.taken_from(), local: false, proxy: Some(proxy) }),
             tun: None,
             forwards: Vec::new(),
             edges: Vec::new(),
@@ -533,14 +583,21 @@ impl Settings {
             serial: None,
         }
     }
+    /// The interfaces that packets to be split come by.
+    fn taken_from(&self) -> Vec<String> {
+        if self.placement == Placement::Tunnel { vec![TUNNEL_DEVICE.to_owned()] } else { self.interfaces.clone() }
+    }
     /// The key of a setting that differs from `new` and cannot change while the daemon runs.
     pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
         let same = [
             ("proxy.name", self.name == new.name),
             ("proxy.engine", self.engine == new.engine),
             ("proxy.placement", self.placement == new.placement),
-            ("proxy.mode", self.mirrors == new.mirrors),
+            ("proxy.mode", self.mode == new.mode),
             ("proxy.interfaces", self.interfaces == new.interfaces),
+            ("proxy.tunnel", self.tunnels == new.tunnels),
+            ("proxy.routers", self.claimed.routers == new.claimed.routers),
+            ("proxy.clients", self.claimed.clients == new.claimed.clients),
             ("proxy.on_failure", self.on_failure == new.on_failure),
             ("proxy.control", self.control == new.control),
         ];

@@ -41,9 +41,10 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         ("engine = \"haproxy\"", &["haproxy", "\"kernel\"", "\"userspace\""][..]),
         ("engine = \"userspace\"\nconnections_max = 30001", &["connections_max", "30000"]),
         ("mode = \"mirror\"", &["mirror", "engine = \"userspace\"", "\"split\""]),
-        ("mode = \"snoop\"", &["snoop", "not in this version", "\"mirror\""]),
-        ("placement = \"arp\"", &["\"arp\" is not in this version", "\"route\", \"bridge\", \"option\""]),
-        ("placement = \"hub\"", &["\"hub\" is none", "\"bridge\""]),
+        ("mode = \"snoop\"", &["snoop", "engine = \"userspace\"", "\"split\""]),
+        ("mode = \"tap\"", &["\"tap\" is none", "\"snoop\""]),
+        ("placement = \"arp\"", &["proxy.routers", "is empty"]),
+        ("placement = \"hub\"", &["\"hub\" is none", "\"bridge\", \"option\", \"tunnel\", \"arp\""]),
         ("placement = \"bridge\"\nengine = \"userspace\"", &["proxy.placement", "needs engine = \"kernel\""]),
         ("placement = \"option\"\nengine = \"userspace\"", &["proxy.placement", "needs engine = \"kernel\""]),
         ("placement = \"bridge\"\non_failure = \"closed\"", &["proxy.placement", "needs on_failure = \"open\""]),
@@ -56,6 +57,65 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         let said = read(&with(line, "")).unwrap_err();
         assert!(words.iter().all(|word| said.contains(word)), "{line}: {said}");
     }
+    let tunnel = |peer: &str, networks: &str| format!("[[proxy.tunnel]]\npeer = \"{peer}\"\nnetworks = [{networks}]");
+    let placed = "interfaces = [\"lan0\"]\nplacement = \"tunnel\"";
+    for (tables, words) in [
+        (String::new(), "hears nobody"),
+        (tunnel("10.1.0.300", "\"10.9.0.0/24\""), "no IPv4 address of a host"),
+        (tunnel("fd00::1", "\"10.9.0.0/24\""), "no IPv4 address of a host"),
+        (tunnel("127.0.0.1", "\"10.9.0.0/24\""), "no IPv4 address of a host"),
+        (tunnel("10.1.0.2", ""), "has 0 entries"),
+        (tunnel("10.1.0.2", "\"fd00::/64\""), "of IPv6"),
+        (tunnel("10.1.0.2", "\"10.1.0.0/24\""), "holds the peer 10.1.0.2"),
+        (tunnel("10.1.0.2", "\"0.0.0.0/0\""), "holds the peer 10.1.0.2"),
+        (
+            [tunnel("10.1.0.2", "\"10.9.0.0/24\""), tunnel("10.1.0.3", "\"10.9.0.7/32\"")].join("\n"),
+            "each address is behind one",
+        ),
+        ([tunnel("10.1.0.2", "\"10.9.0.0/24\""), tunnel("10.1.0.2", "\"10.8.0.0/24\"")].join("\n"), "stands twice"),
+        (
+            (0..64).map(|n| tunnel(&format!("10.1.0.{n}"), "\"10.9.0.0/24\"")).collect::<Vec<_>>().join("\n"),
+            "join networks",
+        ),
+    ] {
+        let said = read(&format!("[proxy]\n{placed}\n{tables}")).unwrap_err();
+        assert!(said.contains("proxy.tunnel") && said.contains(words), "{tables}: {said}");
+    }
+    let snoop = "engine = \"userspace\"\nmode = \"snoop\"";
+    for (rest, words) in [
+        (String::new(), "repairs only what is lost on the way to a side"),
+        ("[[proxy.side]]\nname = \"air\"\nmss = 1000".into(), "'air' has knobs"),
+    ] {
+        let said = read(&format!("[proxy]\ninterfaces = [\"lan0\"]\n{snoop}\n{rest}")).unwrap_err();
+        assert!(said.contains(words), "{said}");
+    }
+    for (networks, holds) in
+        [("", true), ("networks = [\"10.1.0.0/24\"]", true), ("networks = [\"10.9.0.0/24\"]", false)]
+    {
+        let text = format!("[proxy]\ninterfaces = [\"lan0\"]\n{snoop}\n[[proxy.side]]\nname = \"air\"\n{networks}");
+        assert_eq!(read(&text).unwrap().snoops(([10, 1, 0, 2], 5).into()), holds);
+    }
+    for (routers, clients, words) in [
+        ("\"10.1.0.0/24\"", "\"10.1.0.0/24\"", "proxy.routers: '10.1.0.0/24' is no address of a host"),
+        ("\"ff02::1\"", "\"10.1.0.0/24\"", "no address of a host"),
+        ("\"0.0.0.0\"", "\"10.1.0.0/24\"", "no address of a host"),
+        ("\"10.1.0.254\"", "", "proxy.clients: is empty"),
+        ("\"10.1.0.254\"", "\"fd00::/64\"", "none of the IP version"),
+        ("\"10.1.0.254\"", "\"10.1.0.254/32\"", "is a router"),
+        ("\"10.1.0.254\"", "\"10.1.0.7\"", "not an address block"),
+    ] {
+        let said = read(&format!(
+            "[proxy]\ninterfaces = [\"lan0\"]\nplacement = \"arp\"\nrouters = [{routers}]\nclients = [{clients}]"
+        ));
+        let said = said.unwrap_err();
+        assert!(said.contains(words), "{routers} {clients}: {said}");
+    }
+    let said = read(&with("routers = [\"10.1.0.254\"]", "")).unwrap_err();
+    assert!(said.contains("needs placement = \"arp\""), "{said}");
+    let tables = tunnel("10.1.0.2", "\"10.9.0.0/24\"");
+    let said = read(&format!("[proxy]\ninterfaces = [\"lan0\"]\n{tables}")).unwrap_err();
+    assert!(said.contains("needs placement = \"tunnel\""), "{said}");
+    assert!(read(&format!("[proxy]\n{placed}\nengine = \"userspace\"\n{tables}")).is_ok());
     for knob in [
         "ack_every = 4",
         "ack_delay = \"1 ms\"",
@@ -78,7 +138,7 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         let (said, key) = (alone(line).unwrap_err(), line.split(' ').next().unwrap());
         assert!(said.contains(key) && said.contains("remove it"), "{said}");
     }
-    assert!(alone("exempt = [\"port 22\", \"dscp 46\"]").unwrap().mirrors);
+    assert!(alone("exempt = [\"port 22\", \"dscp 46\"]").unwrap().mode == Mode::Mirror);
     let lower = read(&with("engine = \"userspace\"", "high = \"1 MiB\"\nlow = \"2 MiB\"")).unwrap_err();
     assert!(lower.contains("proxy.side.low") && lower.contains("1048576"), "{lower}");
     let vegas = read(&with("engine = \"userspace\"", "congestion = \"vegas\"")).unwrap_err();

@@ -4,14 +4,21 @@
 //! bytes. In the engine on the kernel's `sockets` one thread decides that; once both halves of a connection are open, a `mover` has it,
 //! one thread for each processor. A [`Pair`] joins the halves until then, and in `userspace`, the engine on our own TCP, to the end.
 
+mod beside;
+pub mod claims;
 mod config;
 mod mover;
+mod neighbors;
 mod outages;
+mod places;
 mod serve;
 mod sockets;
 pub mod status;
 mod strangers;
+mod tunnels;
 mod userspace;
+
+pub use sockets::named_server;
 
 use crate::changes::{Allowance, Losses};
 use crate::config::marks::MARK_OWN;
@@ -26,6 +33,7 @@ use crate::system::firewall;
 use crate::system::installed::Installed;
 use crate::system::kernel::Kernel;
 use crate::system::rules::{self, Rules, RulesError};
+use beside::{Beside, Work};
 use config::{Engine, Settings, Side};
 use mover::{Movers, ROOM};
 use serve::Body;
@@ -61,6 +69,8 @@ const TOKEN_KERNEL: u64 = 9;
 /// A gap is near, or over.
 const TOKEN_GAP: u64 = 10;
 const TOKEN_GAP_OVER: u64 = TOKEN_GAP + 1;
+/// What is done beside the engine has ended.
+const TOKEN_BESIDE: u64 = 12;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
@@ -132,6 +142,8 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
         Placement::Route => "",
         Placement::Bridge => ", of what passes over it",
         Placement::Option => ", where it names its server in an IP option",
+        Placement::Tunnel => ", in packets of tunnels",
+        Placement::Arp => ", where hosts are told that their routers are here",
     };
     let _ = writeln!(
         text,
@@ -140,6 +152,18 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
         settings.interfaces.join(", "),
         list(&settings.targets)
     );
+    if settings.placement == Placement::Arp {
+        let routers: Vec<String> = settings.claimed.routers.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            text,
+            "routers {} and clients {} are told so",
+            routers.join(", "),
+            list(&settings.claimed.clients)
+        );
+    }
+    for tunnel in &settings.tunnels {
+        let _ = writeln!(text, "tunnel of {}: {}", tunnel.peer, list(&tunnel.networks));
+    }
     for side in &settings.sides {
         let networks = if side.networks.is_empty() { "everywhere".into() } else { list(&side.networks) };
         let _ = writeln!(text, "side '{}': {networks}", side.name);
@@ -230,6 +254,8 @@ struct Proxy<B> {
     /// What bounds the lines on what the rules could not follow.
     notes_told: Allowance,
     ticked: Instant,
+    /// What the placement needs done beside the engine.
+    beside: Option<Beside>,
     /// The engine.
     body: B,
 }
@@ -312,6 +338,7 @@ struct Opening {
     control: Control,
     signals: Signals,
     lock: Claim,
+    beside: Option<Box<dyn Work>>,
 }
 
 impl Opening {
@@ -329,7 +356,8 @@ impl Opening {
         let lock = rules::claim()?;
         rules::close(&config).map_err(RulesError::Tool)?;
         let control = Control::bind(&settings.control).map_err(|e| closed(&config, e.into()))?;
-        Ok(Self { settings, config, control, signals, lock })
+        let beside = beside::work(&settings).map_err(|why| closed(&config, why))?;
+        Ok(Self { settings, config, control, signals, lock, beside })
     }
 }
 
@@ -344,7 +372,7 @@ fn closed(config: &Config, why: StartError) -> StartError {
 impl Proxy<Sockets> {
     fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
         let (tunings, remark) = tunings(&settings)?;
-        let Opening { settings, config, control, signals, lock } = Opening::open(settings)?;
+        let Opening { settings, config, control, signals, lock, beside } = Opening::open(settings)?;
         let mut remarks: Vec<String> = remark.into_iter().collect();
         let opened = start::transparent(&config, lock, tunings.largest(), &mut remarks);
         let (transparent, rules) = opened.map_err(|why| closed(&config, why))?;
@@ -368,7 +396,7 @@ impl Proxy<Sockets> {
         let mut body =
             Sockets { door: Door::new(engine), movers, links, retry_listeners: false, led: BTreeMap::new(), own: None };
         body.know_own_addresses();
-        Self::with(file, (settings, &config), (control, signals), (poller, clock, rules), body, &remarks)
+        Self::with(file, (settings, &config), (control, signals, beside), (poller, clock, rules), body, &remarks)
     }
 }
 
@@ -376,7 +404,7 @@ impl<B: Body> Proxy<B> {
     fn with(
         file: &Path,
         (settings, config): (Settings, &Config),
-        (control, signals): (Control, Signals),
+        (control, signals, beside): (Control, Signals, Option<Box<dyn Work>>),
         (poller, clock, rules): (Poller, NodeClock, Rules),
         body: B,
         remarks: &[String],
@@ -385,6 +413,7 @@ impl<B: Body> Proxy<B> {
         let log = Log::open(now).map_err(system("a thread"))?;
         log.pen().take_panics();
         let kernel = Kernel::start(Installed { rules, ways: None }, config).map_err(system("a thread"))?;
+        let beside = beside.map(Beside::start).transpose().map_err(system("a thread"))?;
         let mut pair = Pair::new(pair_config(&settings));
         pair.set_marks(pair_marks(&settings));
         let mut proxy = Self {
@@ -408,6 +437,7 @@ impl<B: Body> Proxy<B> {
             losses: Losses::default(),
             notes_told: Allowance::new(now),
             ticked: now,
+            beside,
             body,
         };
         proxy.watch().map_err(system("epoll"))?;
@@ -423,6 +453,9 @@ impl<B: Body> Proxy<B> {
         poller.add(&self.signals.reload, TOKEN_RELOAD, Watch::Readable)?;
         for (signal, token) in self.signals.gap.iter().zip(TOKEN_GAP..) {
             poller.add(signal, token, Watch::Readable)?;
+        }
+        if let Some(beside) = &self.beside {
+            poller.add(&beside.bell, TOKEN_BESIDE, Watch::Readable)?;
         }
         poller.add(&self.kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
         poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Arrivals)

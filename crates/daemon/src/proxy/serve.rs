@@ -1,8 +1,8 @@
 //! The proxy's loop: what either engine needs, changes of the file, and the end.
 
 use super::{
-    Proxy, ProxyError, TICK, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD, TOKEN_SIGNAL,
-    config, pair_config, pair_marks,
+    Proxy, ProxyError, TICK, TOKEN_BESIDE, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD,
+    TOKEN_SIGNAL, config, pair_config, pair_marks,
 };
 use crate::changes::{Changes, gone};
 use crate::system::installed::Change;
@@ -69,6 +69,9 @@ impl<B: Body> Proxy<B> {
                     self.stop();
                     return Ok(());
                 }
+                if r.token == TOKEN_BESIDE {
+                    return Err(self.beside.map_or_else(|| io::ErrorKind::Other.into(), |beside| beside.failure()));
+                }
                 self.dispatch(r);
             }
             if self.gap_until.is_some_and(|until| until <= self.now) {
@@ -83,6 +86,7 @@ impl<B: Body> Proxy<B> {
     fn stop(mut self) {
         self.supervisor.stopping();
         B::stop(&mut self);
+        drop(self.beside.take());
         self.log.line(self.now, "stopped");
         let pen = self.log.pen();
         self.kernel.remove();

@@ -58,8 +58,8 @@ impl Sockets {
     }
 }
 
-/// The server that a first packet names in its first option (see [`TARGET_OPTION`]).
-fn named_server(head: &[u8]) -> Option<Ipv4Addr> {
+/// The server that a first packet names in its first option.
+pub fn named_server(head: &[u8]) -> Option<Ipv4Addr> {
     let (first, option) = (*head.first()?, head.get(20..26)?);
     let header = usize::from(first & 15) * 4;
     let is_named = first >> 4 == 4 && header >= 26 && option.starts_with(&TARGET_OPTION);

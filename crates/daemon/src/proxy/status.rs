@@ -1,5 +1,6 @@
 //! What a proxy tells of itself.
 
+use super::beside::Beside;
 use super::sockets::{FAR, Sockets};
 use super::userspace::Userspace;
 use super::{Proxy, config};
@@ -82,6 +83,52 @@ impl fmt::Display for Side {
     }
 }
 
+/// Who sends packets here within packets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// The other end.
+    pub peer: String,
+    /// Whose packets they are.
+    pub networks: Vec<String>,
+    /// Packets that came.
+    pub in_packets: u64,
+    /// Packets that went.
+    pub out_packets: u64,
+    /// The largest packet that it takes.
+    pub mtu: u32,
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, networks, in_packets, out_packets, mtu } = self;
+        let networks = networks.join(", ");
+        write!(f, "tunnel of {peer}: {networks}; {in_packets} packets in, {out_packets} out, of at most {mtu} B")
+    }
+}
+
+/// A link on which this host claims others' addresses.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Claims {
+    /// The interface.
+    pub interface: String,
+    /// Clients that are known and told.
+    pub clients: usize,
+    /// Routers that are.
+    pub routers: usize,
+    /// Routers that the file lists.
+    pub routers_listed: usize,
+}
+
+impl fmt::Display for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, clients, routers, routers_listed } = self;
+        write!(
+            f,
+            "on {interface} {clients} clients and {routers} of {routers_listed} routers are told that the others are here"
+        )
+    }
+}
+
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -92,12 +139,18 @@ pub struct Report {
     /// Whose TCP both halves are: `kernel` or `userspace`.
     #[serde(default)]
     pub engine: String,
-    /// How connections come to it: `route` or `bridge`.
+    /// How connections come to it, as the file writes it.
     #[serde(default)]
     pub placement: String,
     /// The sides, in the order of the file.
     #[serde(default)]
     pub sides: Vec<Side>,
+    /// The tunnels of placement `tunnel`.
+    #[serde(default)]
+    pub tunnels: Vec<Tunnel>,
+    /// The links of placement `arp`.
+    #[serde(default)]
+    pub claims: Vec<Claims>,
     /// Seconds since it started.
     pub uptime_s: f64,
     /// Whether connections wait for their server's answer; without NFQUEUE they do not.
@@ -204,13 +257,16 @@ pub(super) struct Now {
 pub(super) fn document<B>(proxy: &Proxy<B>, now: &Now, list: Vec<Connection>, counters: &Counters) -> String {
     let Moved { from_socket, to_socket } = now.moved;
     let bytes = [("bytes_from_applications", from_socket), ("bytes_to_applications", to_socket)];
-    let counters = counters.iter().chain(bytes).chain(proxy.log.dropped());
+    let (tunnels, claims, beside) = proxy.beside.as_ref().map(Beside::told).unwrap_or_default();
+    let counters = counters.iter().chain(bytes).chain(proxy.log.dropped()).chain(beside);
     let report = Report {
         format: FORMAT.into(),
         name: proxy.settings.name.clone(),
         engine: proxy.settings.engine.word().into(),
         placement: proxy.settings.placement.word().into(),
         sides: proxy.settings.sides.iter().map(Side::new).collect(),
+        tunnels,
+        claims,
         uptime_s: proxy.now.since(proxy.started).as_nanos() as f64 / 1e9,
         honest: now.honest,
         connections: now.connections,
@@ -257,12 +313,19 @@ pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
     let (half_open, evicted) = body.door.half_open();
     counters.add("packets_plain", body.plain);
     counters.add("half_open_evicted", evicted);
+    let done = body.snoop.done;
+    counters.add("snoop_kept", done.kept);
+    counters.add("snoop_not_kept", done.not_kept);
+    counters.add("snoop_sent_again", done.sent_again);
+    counters.add("snoop_suppressed", done.suppressed);
+    let (ways, kept) = body.snoop.held();
     let now = Now {
         honest: true,
-        connections: proxy.pair.flows(),
+        // Of a connection that is snooped on both its ways may be known.
+        connections: proxy.pair.flows() + ways,
         pending: body.door.pending(),
         half_open: Some(half_open),
-        waiting: proxy.pair.waiting() + body.door.memory(),
+        waiting: proxy.pair.waiting() + body.door.memory() + kept,
         moved: body.door.moved,
     };
     document(proxy, &now, list, &counters)
@@ -287,6 +350,8 @@ impl fmt::Display for Report {
             self.name, self.engine, self.placement, self.uptime_s
         )?;
         self.sides.iter().try_for_each(|side| writeln!(f, "{side}"))?;
+        self.tunnels.iter().try_for_each(|tunnel| writeln!(f, "{tunnel}"))?;
+        self.claims.iter().try_for_each(|claims| writeln!(f, "{claims}"))?;
         writeln!(
             f,
             "connections {} of {}, waiting for their server {}, {} of {} B wait between halves",

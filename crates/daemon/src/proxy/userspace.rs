@@ -1,6 +1,6 @@
 //! The engine on our own TCP: packets come and go by a device, and one thread has them all.
 
-use super::config::{DEVICE, Settings};
+use super::config::{DEVICE, Mode, Settings};
 use super::serve::Body;
 use super::strangers::Strangers;
 use super::{Opening, Proxy, ProxyError, TOKEN_LINKS, TOKEN_TUN, closed, status, system};
@@ -13,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use wavelane_base::{Entropy, Instant, Span};
-use wavelane_door::{FlowEvent, Fragments, Gathered, Gone, Offered, OwnDoor, Refusal, Syn};
+use wavelane_door::{FlowEvent, Fragments, Gathered, Gone, Offered, OwnDoor, Refusal, Snoop, Syn};
 use wavelane_gateway::Reason;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::links::LinkChanges;
@@ -58,6 +58,8 @@ pub(super) struct Userspace {
     /// After a process that ended without an orderly stop.
     strangers: Option<Strangers>,
     fragments: Fragments,
+    /// In mode `snoop`.
+    pub(super) snoop: Snoop,
 }
 
 /// Packets for the device, which is read meanwhile.
@@ -84,7 +86,7 @@ impl Outgoing {
 
 impl Proxy<Userspace> {
     pub(super) fn start(settings: Settings, file: &Path) -> Result<Self, ProxyError> {
-        let Opening { settings, config, control, signals, lock } = Opening::open(settings)?;
+        let Opening { settings, config, control, signals, lock, beside } = Opening::open(settings)?;
         let mut remarks: Vec<String> = lock.remark.clone().into_iter().collect();
         let opened = || -> Result<(OffloadTun, RawSender, Rules), StartError> {
             nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
@@ -130,16 +132,23 @@ impl Proxy<Userspace> {
             plain: 0,
             strangers,
             fragments: Fragments::default(),
+            snoop: Snoop::new(2 * settings.connections_max, settings.bytes()),
         };
-        Self::with(file, (settings, &config), (control, signals), (poller, clock, rules), body, &remarks)
+        Self::with(file, (settings, &config), (control, signals, beside), (poller, clock, rules), body, &remarks)
     }
 
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..READS_PER_ROUND {
             let Self { body, pair, settings, counters, now, .. } = self;
-            let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, fragments, .. } = body;
+            let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, fragments, snoop, .. } = body;
             let drained = tun.receive(1, |packet| {
-                if settings.mirrors {
+                if settings.mode == Mode::Snoop {
+                    if snoop.handle(*now, packet, |host| settings.snoops(host)) {
+                        outgoing.push(&one_hop_more(packet));
+                    }
+                    return repeat(snoop, outgoing);
+                }
+                if settings.mode == Mode::Mirror {
                     // As far as whoever splits it: read, and written again.
                     counters.one(if TcpPacket::parse(packet).is_ok() { "packets_mirrored" } else { "packets_unread" });
                     return outgoing.push(&one_hop_more(packet));
@@ -190,6 +199,13 @@ impl Proxy<Userspace> {
             }
         }
         Ok(())
+    }
+}
+
+/// Sends again what was lost.
+fn repeat(snoop: &mut Snoop, outgoing: &mut Outgoing) {
+    while let Some(packet) = snoop.poll_packet() {
+        outgoing.push(&one_hop_more(&packet));
     }
 }
 
@@ -305,9 +321,12 @@ impl Body for Userspace {
         if due {
             proxy.body.door.handle_timeout(proxy.now, &mut proxy.pair);
         }
+        let Userspace { snoop, outgoing, .. } = &mut proxy.body;
+        snoop.handle_timeout(proxy.now);
+        repeat(snoop, outgoing);
     }
     fn deadline(&self) -> Option<Instant> {
-        self.door.poll_timeout().map(|wakeup| wakeup.at)
+        self.door.poll_timeout().map(|wakeup| wakeup.at).into_iter().chain(self.snoop.poll_timeout()).min()
     }
     fn waits(&self) -> bool {
         false
@@ -328,6 +347,7 @@ impl Body for Userspace {
         let Proxy { body, pair, settings: before, now, .. } = proxy;
         body.door.tune(&usual, towards);
         body.door.set_memory_max(settings.memory());
+        body.snoop.set_bounds(2 * settings.connections_max, settings.bytes());
         if before.targets != settings.targets || before.exempt != settings.exempt {
             // Their packets do not come here any more.
             body.door.end_those(*now, pair, |_, target| !settings.splits(target));

@@ -7,6 +7,7 @@ use crate::config::marks::MARK_DIVERT;
 use crate::config::{Config, Intercept, Placement, width};
 use crate::system::device::{LOOK, MAIN_PRIORITY, unforwarded};
 use crate::system::family::Family;
+use crate::system::interface::TUNNEL_DEVICE;
 use crate::system::route_tables::TABLE;
 use crate::system::rules::{Attachment, NUMBER, all_routes, attachments};
 use wavelane_base::IpPrefix;
@@ -64,7 +65,8 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         }
     }
     // One that is renamed, or comes later.
-    let gone = intercept.interfaces.iter().filter(|name| !wavelane_host::interface_exists(name));
+    let gone = |name: &&String| *name != TUNNEL_DEVICE && !wavelane_host::interface_exists(name);
+    let gone = intercept.interfaces.iter().filter(gone);
     found.extend(gone.map(|name| {
         format!("interface {name} does not exist here yet: its traffic is taken once it does, and what comes by another name is not")
     }));

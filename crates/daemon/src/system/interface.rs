@@ -1,6 +1,8 @@
 //! What the kernel must be told of a device of ours before packets come and go by it, and the device of a proxy.
 
+use crate::config::prefix_text;
 use std::net::Ipv4Addr;
+use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::tun::{OffloadTun, TunError};
 
@@ -36,6 +38,25 @@ pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
     let refused = |e: std::io::Error| ToolError::Refused { tool: path.clone(), said: e.to_string() };
     std::fs::write(&path, "1").map_err(refused)?;
     Ok(made)
+}
+
+/// The device by which packets come and go that a tunnel holds.
+pub(crate) const TUNNEL_DEVICE: &str = "wavelane-tunnel";
+
+/// Makes it. It takes packets of every size: what fits is a route's word (see [`lead_into_tunnel`]).
+pub(crate) fn make_for_tunnels() -> Result<OffloadTun, DeviceError> {
+    let made = OffloadTun::open(TUNNEL_DEVICE, true)?;
+    run("ip", &["link", "set", "dev", TUNNEL_DEVICE, "mtu", &PROXY_MTU.to_string()], "")?;
+    no_made_up_address(TUNNEL_DEVICE);
+    run("ip", &["link", "set", "dev", TUNNEL_DEVICE, "up"], "")?;
+    Ok(made)
+}
+
+/// Leads what goes to a network into the tunnel, packets of at most `mtu`: the kernel cuts larger ones, or says so to their senders. A route
+/// that is not ours is not replaced, which `is_ours` says. It goes with the device.
+pub(crate) fn lead_into_tunnel(network: &IpPrefix, mtu: u32, is_ours: bool) -> Result<(), ToolError> {
+    let (verb, network, mtu) = (if is_ours { "replace" } else { "add" }, prefix_text(network), mtu.to_string());
+    run("ip", &["route", verb, &network, "dev", TUNNEL_DEVICE, "mtu", &mtu], "").map(drop)
 }
 
 /// Sets it up, with its MTU and its address.

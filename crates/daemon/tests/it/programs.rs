@@ -1,7 +1,7 @@
 //! Programs that people use, unchanged, through two gateways whose link loses a fiftieth of all packets each way.
 
 use crate::common::{Daemon, World, alone, pattern, root_or_skip, wait_for};
-use crate::{proxy, proxy_places};
+use crate::{proxy, proxy_neighbors, proxy_places, proxy_tunnel};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use wavelane_host::netns::{ChildEnd, Netns};
@@ -70,6 +70,21 @@ impl Lossy {
         proxy_places::bridge(&world);
         let proxy = proxy_places::start(&world, "");
         Self { world, _daemons: vec![proxy] }
+    }
+
+    /// A proxy to which the client's packets come within packets.
+    fn tunnelled(tag: &str) -> (Self, Server) {
+        let world = World::new(tag);
+        let end = Server(proxy_tunnel::other_end(&world));
+        let proxy = proxy_tunnel::start(&world, "kernel");
+        (Self { world, _daemons: vec![proxy] }, end)
+    }
+    /// A proxy that claims the addresses of the client's router, and the client's.
+    fn claimed(tag: &str) -> (Self, Netns) {
+        let world = World::new(tag);
+        let switch = proxy_neighbors::switch(&world);
+        let proxy = proxy_neighbors::start(&world, "userspace");
+        (Self { world, _daemons: vec![proxy] }, switch)
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -163,18 +178,56 @@ fn ssh_and_rsync_work() {
 fn programs_cross_a_bridge_that_splits() {
     let _alone = alone();
     let test = "programs_cross_a_bridge_that_splits";
-    let tools =
-        ["curl", "nghttpd", "openssl", "python3", "ssh", "dropbear", "dropbearkey", "rsync", "ssh-keygen", "unshare"];
-    if !root_or_skip(test) || !has(test, &tools) {
+    if !root_or_skip(test) || !has(test, &PROGRAMS) {
         return;
     }
-    let bridged = Lossy::bridged("bridged");
-    speak_http(&bridged);
-    let taken = || proxy::count(&bridged._daemons[0], "connections_taken");
-    let of_http = taken();
-    copy_files(&bridged);
-    assert!(of_http >= 4 && taken() >= of_http + 3, "{}", proxy::report(&bridged._daemons[0]));
+    cross(&Lossy::bridged("bridged"));
 }
+
+/// The same in packets of a tunnel.
+#[test]
+#[ignore = "make test-all: the programs of the bridge by another way"]
+fn programs_cross_a_tunnel_to_a_proxy() {
+    let _alone = alone();
+    let test = "programs_cross_a_tunnel_to_a_proxy";
+    if root_or_skip(test) && has(test, &PROGRAMS) {
+        cross(&Lossy::tunnelled("tunnelled").0);
+    }
+}
+
+/// The same where the proxy claims the router's address.
+#[test]
+#[ignore = "make test-all: the programs of the bridge by another way"]
+fn programs_cross_a_proxy_that_claims_addresses() {
+    let _alone = alone();
+    let test = "programs_cross_a_proxy_that_claims_addresses";
+    if root_or_skip(test) && has(test, &PROGRAMS) {
+        cross(&Lossy::claimed("claimed").0);
+    }
+}
+
+/// All that the others do, and git, through a proxy, which counts their connections.
+fn cross(proxied: &Lossy) {
+    speak_http(proxied);
+    let taken = || proxy::count(&proxied._daemons[0], "connections_taken");
+    let of_http = taken();
+    copy_files(proxied);
+    assert!(of_http >= 4 && taken() >= of_http + 3, "{}", proxy::report(&proxied._daemons[0]));
+}
+
+const PROGRAMS: [&str; 11] = [
+    "curl",
+    "nghttpd",
+    "openssl",
+    "python3",
+    "ssh",
+    "dropbear",
+    "dropbearkey",
+    "rsync",
+    "ssh-keygen",
+    "unshare",
+    "git",
+];
 
 fn copy_files(lossy: &Lossy) {
     let dir = lossy.world.dir.display().to_string();
@@ -211,6 +264,15 @@ fn copy_files(lossy: &Lossy) {
     run(&lossy.world, &lossy.world.client, &copy);
     lossy.file("tree/deep/7", b"changed");
     run(&lossy.world, &lossy.world.client, &format!("{copy}; diff -r {dir}/tree {dir}/copy"));
+    if find("git").is_some() {
+        let there = format!("{user}@10.3.0.2:{dir}/repo.git");
+        let push = format!(
+            "export HOME={dir} GIT_CONFIG_GLOBAL=/dev/null GIT_SSH_COMMAND='{ssh}'; git init -q --bare {dir}/repo.git; cd {dir}/tree; \
+             git init -q -b main; git add .; git -c user.name=a -c user.email=a@b commit -qm one; git push -q {there} main; \
+             git clone -q -b main {there} {dir}/clone; diff -r -x .git {dir}/tree {dir}/clone"
+        );
+        run(&lossy.world, &lossy.world.client, &push);
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 #[path = "../../../../fuzz/shared/headers.rs"]
 mod headers;
+#[path = "../../../../fuzz/shared/ipip.rs"]
+mod ipip;
 #[path = "../../../../fuzz/shared/packet.rs"]
 mod packet;
 #[path = "../../../../fuzz/shared/tcp_packet.rs"]
@@ -114,6 +116,14 @@ fn ipv4_tcp_packets_replay() {
     for (file, input) in corpus("ipv4_tcp") {
         println!("{}", file.display());
         torment(&input, tcp_packet::parse);
+    }
+}
+
+#[test]
+fn packets_in_packets_replay() {
+    for (file, input) in corpus("ipip") {
+        println!("{}", file.display());
+        torment(&input, ipip::drive);
     }
 }
 

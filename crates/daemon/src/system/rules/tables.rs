@@ -40,6 +40,11 @@ pub(super) fn marker(generation: u32) -> String {
     format!("{TABLE} generation{generation}")
 }
 
+/// A kernel with a module for tunnels says of ours that nobody hears them, which their other ends may believe: the quoted packet's protocol is
+/// octet 9 of its header (RFC 791), behind eight octets of ICMP.
+pub(super) const TUNNELS_HEARD: &str = " chain tunnels { type filter hook output priority filter; policy accept; \
+     icmp type destination-unreachable @th,136,8 4 drop; };";
+
 /// The table that the kernel removes with our process.
 pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down: &Down, around: &Around) -> String {
     if let Some(intercept) = &config.intercept
@@ -120,7 +125,11 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down:
         table += &plain_chains(config, tun);
     }
     let on_bridge = proxy.filter(|proxy| proxy.placement == Placement::Bridge);
-    table += &on_bridge.and(interface_list(config)).map_or_else(String::new, |names| bridges::no_redirects(&names));
+    let turns = proxy.filter(|proxy| matches!(proxy.placement, Placement::Bridge | Placement::Arp));
+    table += &turns.and(interface_list(config)).map_or_else(String::new, |names| bridges::no_redirects(&names));
+    if proxy.is_some_and(|proxy| proxy.placement == Placement::Tunnel) {
+        table += TUNNELS_HEARD;
+    }
     let steering = on_bridge.map_or_else(String::new, |proxy| bridges::steering(config, proxy, bridged, attached));
     format!("table {TABLE} {{ flags owner;{table} }};{steering}")
 }

@@ -4,11 +4,12 @@
 //! comes back. Nothing of it is tracked: the two halves of a connection have the same addresses and ports, and other sequence numbers.
 
 use super::Down;
+use super::bridges::no_redirects;
 use super::ranges::taken;
-use super::tables::{SYN, SYN_ACK, exempt, set, signed};
+use super::tables::{SYN, SYN_ACK, TUNNELS_HEARD, exempt, set, signed};
 use super::{Around, ORPHANS, TABLE};
 use crate::config::marks::{MARK_BRIDGED, MARK_DIVERT, MARK_OWN};
-use crate::config::{Config, Intercept, ProxyRules};
+use crate::config::{Config, Intercept, Placement, ProxyRules};
 use crate::system::family::Family;
 
 /// ICMP errors that quote TCP: behind eight octets of ICMP the quoted header's protocol is octet 9 (RFC 791), or 6 (RFC 8200). They are
@@ -123,10 +124,15 @@ pub(super) fn table(
     }
     let (begun, apart) = if proxy.dscps.is_empty() { Default::default() } else { apart(proxy, &names) };
     sets += &begun;
+    let beside = match proxy.placement {
+        Placement::Tunnel => TUNNELS_HEARD.to_owned(),
+        Placement::Arp => no_redirects(&names),
+        _ => String::new(),
+    };
     let errors = |then: &str| ERRORS.map(|error| format!(" {error} fib daddr type != local {then};")).concat();
     rules += &errors("goto lead");
     format!(
-        "table {TABLE} {{ flags owner; chain generation{generation} {{ }};{sets}{} \
+        "table {TABLE} {{ flags owner; chain generation{generation} {{ }};{sets}{}{beside} \
          chain lead {{ meta mark set {MARK_DIVERT:#x} notrack accept; }}; \
          chain arrive {{ type filter hook prerouting priority raw; policy accept; iifname \"{device}\" notrack accept; \
          meta mark {MARK_BRIDGED:#x} accept;{apart}{}{}{rules} }}; \

@@ -1,0 +1,128 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+
+const OWN: Mac = [2, 0, 0, 0, 0, 1];
+const CLIENT: (Mac, [u8; 4]) = ([2, 0, 0, 0, 0, 2], [10, 1, 0, 2]);
+const ROUTER: (Mac, [u8; 4]) = ([2, 0, 0, 0, 0, 3], [10, 1, 0, 254]);
+const ALL: Mac = [u8::MAX; 6];
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn claims(clients: &[&str]) -> Claims {
+    let clients: Vec<IpPrefix> = clients.iter().map(|text| text.parse().unwrap()).collect();
+    let routers = [IpAddr::from(ROUTER.1), "fd00:1::254".parse().unwrap()];
+    Claims::new(OWN, Some("fd00:1::1".parse().unwrap()), &routers, &clients)
+}
+
+fn out(claims: &mut Claims) -> Vec<Message> {
+    std::iter::from_fn(|| claims.poll_message()).collect()
+}
+
+/// Says to the machine what a host says by ARP.
+fn says(claims: &mut Claims, now: Instant, operation: u8, from: (Mac, [u8; 4]), to: (Mac, [u8; 4])) {
+    let message = arp(operation, [(from.0, from.1.into()), (to.0, to.1.into())]);
+    claims.handle(now, read_arp(&message, from.0).unwrap());
+}
+
+/// That an address is at a link address, as a host hears it.
+fn heard(message: &Message) -> (IpAddr, Mac, Mac) {
+    let (bytes, is_six, to) = message;
+    if *is_six {
+        let heard = read_discovery(bytes, OWN).unwrap();
+        let option: Mac = bytes[66..72].try_into().unwrap();
+        return (heard.about, option, *to);
+    }
+    let at: Mac = bytes[8..14].try_into().unwrap();
+    (IpAddr::from(<[u8; 4]>::try_from(&bytes[14..18]).unwrap()), at, *to)
+}
+
+#[test]
+fn both_ends_are_claimed_renewed_and_told_the_truth_and_nobody_else_is() {
+    let mut c = claims(&["10.1.0.2/32", "fd00:1::2/128"]);
+    c.handle_timeout(at(0));
+    let asked = out(&mut c);
+    assert_eq!(asked.iter().filter(|(_, six, to)| !six && *to == ALL).count(), 2, "client and router are looked for");
+    assert_eq!(asked.iter().filter(|(_, six, to)| *six && to[..2] == [0x33, 0x33]).count(), 2);
+    // Both answer.
+    says(&mut c, at(10), 2, CLIENT, (OWN, [0; 4]));
+    assert_eq!(c.known(), (1, 0));
+    says(&mut c, at(11), 2, ROUTER, (OWN, [0; 4]));
+    let mut said: Vec<_> = out(&mut c).iter().map(heard).collect();
+    said.sort();
+    said.dedup();
+    let both = [(CLIENT.1.into(), OWN, ROUTER.0), (ROUTER.1.into(), OWN, CLIENT.0)];
+    assert_eq!(said, both, "each hears it of the other");
+    c.handle_timeout(at(400));
+    assert!(!out(&mut c).is_empty(), "once more");
+    // A question for the other is answered, for anybody else not.
+    says(&mut c, at(1_000), 1, CLIENT, ([0; 6], ROUTER.1));
+    assert_eq!(out(&mut c).iter().map(heard).collect::<Vec<_>>(), [both[1]]);
+    says(&mut c, at(1_000), 1, CLIENT, ([0; 6], [10, 1, 0, 9]));
+    let stranger = ([2, 0, 0, 0, 0, 9], [10, 1, 0, 9]);
+    says(&mut c, at(1_000), 1, stranger, ([0; 6], ROUTER.1));
+    assert_eq!(out(&mut c), []);
+    assert_eq!(c.known(), (1, 1));
+    // The router tells all of itself: each that is known is told otherwise.
+    says(&mut c, at(1_100), 1, ROUTER, ([0; 6], ROUTER.1));
+    assert_eq!(out(&mut c).iter().map(heard).collect::<Vec<_>>(), [both[1]]);
+    // Another that says that it is the router is asked, and nothing is believed yet.
+    says(&mut c, at(1_200), 1, ([2, 0, 0, 0, 0, 9], ROUTER.1), ([0; 6], CLIENT.1));
+    assert_eq!((out(&mut c).len(), c.counts["arp_changes"]), (1, 1));
+    let truth: Vec<_> = c.end().iter().map(heard).collect();
+    assert_eq!(truth, [(ROUTER.1.into(), ROUTER.0, CLIENT.0), (CLIENT.1.into(), CLIENT.0, ROUTER.0)]);
+    c.handle_timeout(at(12_000));
+    assert!(out(&mut c).iter().map(heard).any(|said| said == both[0]), "renewed");
+    c.handle_timeout(at(400_000));
+    assert_eq!(c.known(), (0, 0), "forgotten");
+}
+
+#[test]
+fn neighbour_discovery_is_claimed_by_the_same_rules() {
+    let mut c = claims(&["fd00:1::/64"]);
+    let (client, router): (Ipv6Addr, Ipv6Addr) = ("fd00:1::2".parse().unwrap(), "fd00:1::254".parse().unwrap());
+    let ask = |from, to, mac| discovery(SOLICITATION, 0, (from, to), to, (1, mac));
+    c.handle(at(0), read_discovery(&ask(client, router, CLIENT.0), CLIENT.0).unwrap());
+    c.handle(at(0), read_discovery(&ask(router, client, ROUTER.0), ROUTER.0).unwrap());
+    let said: Vec<_> = out(&mut c);
+    let wanted = [(router.into(), OWN, CLIENT.0), (client.into(), OWN, ROUTER.0)];
+    assert!(wanted.iter().all(|wanted| said.iter().any(|message| heard(message) == *wanted)), "{said:?}");
+    let flags =
+        |about: Ipv6Addr| said.iter().filter(|m| heard(m).0 == IpAddr::V6(about)).map(|m| m.0[44]).max().unwrap();
+    assert_eq!((flags(router), flags(client)), (0xe0, 0x60), "router, solicited, override");
+    // Who asks whether an address is free names nobody (RFC 4862).
+    let probe = ask(Ipv6Addr::UNSPECIFIED, client, CLIENT.0);
+    c.handle(at(9), read_discovery(&probe, CLIENT.0).unwrap());
+    assert_eq!(out(&mut c), []);
+    let mut wrong = ask(client, router, CLIENT.0);
+    assert!(read_discovery(&wrong, ALL).is_none(), "a group is no station");
+    wrong[7] = 254;
+    assert!(read_discovery(&wrong, CLIENT.0).is_none(), "it crossed a router");
+    wrong[7] = 255;
+    wrong[50] ^= 1;
+    assert!(read_discovery(&wrong, CLIENT.0).is_none(), "its checksum");
+    for len in 0..wrong.len() {
+        assert!(read_discovery(&wrong[..len], CLIENT.0).is_none());
+    }
+}
+
+#[test]
+fn a_storm_fills_no_table_and_is_answered_at_a_rate() {
+    let mut c = claims(&["10.0.0.0/8"]);
+    says(&mut c, at(0), 2, ROUTER, (OWN, [0; 4]));
+    for n in 0..20_000_u32 {
+        let [_, b, c_, d] = n.to_be_bytes();
+        let host = ([2, 1, 0, b, c_, d], [10, 2 + b, c_, d]);
+        says(&mut c, at(u64::from(n) / 20), 1, host, ([0; 6], ROUTER.1));
+    }
+    let sent = out(&mut c).len();
+    assert!((BURST as usize..BURST as usize + RATE as usize + 1).contains(&sent), "{sent} in a second");
+    assert!(c.known().0 <= HOSTS_MAX && c.again.len() <= HOSTS_MAX + 2);
+    assert!(c.counts["dropped_arp_hosts_full"] > 10_000 && c.counts["dropped_arp_rate"] > 0);
+    for (message, from) in
+        [(&[0; 28][..], CLIENT.0), (&[], CLIENT.0), (&arp(1, [(OWN, [10, 1, 0, 1].into()); 2]), CLIENT.0)]
+    {
+        assert_eq!(read_arp(message, from), None);
+    }
+}

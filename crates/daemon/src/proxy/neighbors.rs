@@ -1,0 +1,161 @@
+//! A proxy to which hosts of a link are led by its claims on their routers' addresses, and these by claims on theirs (see `claims`): the sockets.
+
+use super::beside::{Told, Work};
+use super::claims::{Claims, Message, read_arp, read_discovery};
+use super::config::Settings;
+use super::places::Claimed;
+use super::status;
+use std::io;
+use std::net::IpAddr;
+use wavelane_base::{Instant, Span};
+use wavelane_host::neighbors::{NeighborSocket, Protocol};
+use wavelane_host::poller::{Poller, Watch};
+use wavelane_host::routes::devices;
+use wavelane_host::{addresses_of, interface_index};
+
+/// Messages of a link that are read before anything else is looked after; more wait in a socket, whose room is bounded.
+const MESSAGES_PER_TURN: usize = 64;
+/// How often links are looked for that are not there, or are others by now.
+const LOOK_EVERY: Span = Span::from_secs(1);
+/// The longest message: an advertisement fills a packet of its link.
+const ROOM: usize = 2_048;
+/// How often each is told the truth at the end: nobody confirms it.
+const LAST_WORDS: usize = 2;
+
+/// One link.
+struct Link {
+    name: String,
+    /// While it is there.
+    open: Option<Open>,
+}
+
+struct Open {
+    index: u32,
+    arp: NeighborSocket,
+    /// `None` where there is no IPv6.
+    discovery: Option<NeighborSocket>,
+    claims: Claims,
+}
+
+/// See the module's description.
+pub(super) struct Neighbors {
+    claimed: Claimed,
+    links: Vec<Link>,
+    look_at: Instant,
+    buffer: Vec<u8>,
+}
+
+impl Open {
+    fn new(name: &str, index: u32, claimed: &Claimed) -> io::Result<Self> {
+        let own = devices()?.into_iter().find(|device| device.index == index).and_then(|device| device.ethernet);
+        let own = own.ok_or(io::ErrorKind::Unsupported)?;
+        let own_six = addresses_of(name).into_iter().find_map(|address| match address {
+            IpAddr::V6(six) => Some(six),
+            IpAddr::V4(_) => None,
+        });
+        let claims = Claims::new(own, own_six, &claimed.routers, &claimed.clients);
+        let arp = NeighborSocket::open(name, Protocol::Arp)?;
+        Ok(Self { index, arp, discovery: NeighborSocket::open(name, Protocol::Discovery).ok(), claims })
+    }
+    fn turn(&mut self, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some((len, from)) = self.arp.receive(buffer)? else { break };
+            match read_arp(&buffer[..len], from) {
+                Some(heard) => self.claims.handle(now, heard),
+                None => self.claims.count("dropped_arp_malformed"),
+            }
+        }
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some((len, from)) = self.discovery.as_ref().map(|s| s.receive(buffer)).transpose()?.flatten() else {
+                break;
+            };
+            // Solicitations of routers are none of these.
+            if let Some(heard) = read_discovery(&buffer[..len], from) {
+                self.claims.handle(now, heard);
+            }
+        }
+        self.claims.handle_timeout(now);
+        while let Some(message) = self.claims.poll_message() {
+            self.send(&message);
+        }
+        Ok(())
+    }
+    fn send(&self, (message, is_six, to): &Message) {
+        let socket = if *is_six { self.discovery.as_ref() } else { Some(&self.arp) };
+        // What is lost is said again.
+        let _ = socket.map(|socket| socket.send(message, *to));
+    }
+}
+
+impl Neighbors {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let link = |name: &String| Link { name: name.clone(), open: None };
+        Self {
+            claimed: settings.claimed.clone(),
+            links: settings.interfaces.iter().map(link).collect(),
+            look_at: Instant::ZERO,
+            buffer: vec![0; ROOM],
+        }
+    }
+}
+
+impl Work for Neighbors {
+    fn watch(&self, _: &Poller) -> io::Result<()> {
+        Ok(())
+    }
+    fn prepare(&mut self, now: Instant, poller: &Poller) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK_EVERY;
+        for (place, link) in self.links.iter_mut().enumerate() {
+            let index = interface_index(&link.name);
+            if link.open.as_ref().map(|open| open.index) == index {
+                continue;
+            }
+            // One that is no Ethernet, or is gone again, is looked for again.
+            link.open = index.and_then(|index| Open::new(&link.name, index, &self.claimed).ok());
+            if let Some(open) = &link.open {
+                let _ = poller.add(&open.arp, place as u64, Watch::Readable);
+                let _ = open.discovery.as_ref().map(|socket| poller.add(socket, place as u64, Watch::Readable));
+            }
+        }
+    }
+    fn turn(&mut self, now: Instant, told: &mut Told) -> io::Result<()> {
+        let Self { claimed, links, buffer, .. } = self;
+        told.claims.clear();
+        for link in links {
+            // A link that goes down says so once.
+            if let Some(open) = &mut link.open
+                && open.turn(now, buffer).is_err()
+            {
+                told.one("arp_link_lost");
+            }
+            let known = link.open.as_ref().map_or((0, 0), |open| open.claims.known());
+            told.claims.push(status::Claims {
+                interface: link.name.clone(),
+                clients: known.0,
+                routers: known.1,
+                routers_listed: claimed.routers.len(),
+            });
+            if let Some(open) = &mut link.open {
+                for (name, n) in std::mem::take(&mut open.claims.counts) {
+                    *told.counts.entry(name).or_default() += n;
+                }
+            }
+        }
+        Ok(())
+    }
+    fn deadline(&self) -> Instant {
+        let open = self.links.iter().filter_map(|link| link.open.as_ref());
+        open.map(|open| open.claims.poll_timeout()).chain([self.look_at]).min().unwrap_or(self.look_at)
+    }
+    fn end(&mut self, _: Instant, _: &mut Told) {
+        for open in self.links.iter().filter_map(|link| link.open.as_ref()) {
+            let truth = open.claims.end();
+            for message in std::iter::repeat_n(&truth, LAST_WORDS).flatten() {
+                open.send(message);
+            }
+        }
+    }
+}

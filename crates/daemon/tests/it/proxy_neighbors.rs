@@ -1,0 +1,187 @@
+//! A split proxy beside the router, to which both of a link's ends are led by what it says of addresses: client, proxy (a) and router (b) on one
+//! switch, behind b the server.
+
+use crate::common::*;
+use crate::proxy::{count, open, report, spawn};
+use std::io::{ErrorKind, Read, Write};
+use std::net::UdpSocket;
+use std::sync::mpsc::channel;
+use wavelane_host::netns::Netns;
+
+/// Asks for many addresses as one host after the other, faster than anybody should answer: device, own address, router's.
+const STORM: &str = r#"
+import socket, sys
+one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+one.bind((sys.argv[1], 0x0806))
+mac = one.getsockname()[4]
+own, router = map(socket.inet_aton, sys.argv[2:4])
+for n in range(5000):
+    head = b"\xff" * 6 + mac + bytes.fromhex("0806000108000604")
+    one.send(head + b"\0\1" + mac + own + bytes(6) + router)
+    # Of others' addresses, and of none.
+    one.send(head + b"\0\2" + mac + bytes([10, 1, 1 + (n >> 8), n & 255]) + mac + own)
+    one.send(head[:-4] + bytes([n & 255, n >> 8]) * 2 + bytes(n % 30))
+"#;
+
+/// Puts client, proxy and router on one switch; an unlisted host is there, too.
+pub(crate) fn switch(world: &World) -> Netns {
+    let switch = Netns::new(&format!("wl{}-arp-switch", std::process::id())).unwrap();
+    world.sh(
+        &switch,
+        "ip link set lo up; ip link add br0 type bridge; ip link set br0 up; ip address add 10.1.0.9/24 dev br0",
+    );
+    world.sh(&world.client, "ip link del eth0");
+    world.sh(&world.a, "ip link del wan0");
+    for (ns, name, host) in [(&world.client, "eth0", 2), (&world.a, "lan0", 1), (&world.b, "lan1", 254)] {
+        let port = format!("p{host}");
+        world.sh(
+            ns,
+            &format!(
+                "ip link add {name} type veth peer name {port} netns {}; ip address add 10.1.0.{host}/24 dev {name}; \
+                 ip address add fd00:1::{host}/64 dev {name} nodad; ip link set {name} up",
+                switch.path().display()
+            ),
+        );
+        world.sh(&switch, &format!("ip link set {port} master br0 up"));
+        if host != 254 {
+            world.sh(ns, "ip route replace default via 10.1.0.254; ip -6 route replace default via fd00:1::254");
+        }
+    }
+    world.sh(&world.b, "ip route flush 10.1.0.0/24 via 10.2.0.1 2>/dev/null || true");
+    switch
+}
+
+/// Starts a proxy that claims addresses there.
+pub(crate) fn start(world: &World, engine: &str) -> Daemon {
+    let text = format!(
+        "[proxy]\nengine = \"{engine}\"\nplacement = \"arp\"\ninterfaces = [\"lan0\"]\nrouters = [\"10.1.0.254\", \"fd00:1::254\"]\n\
+         clients = [\"10.1.0.2/32\", \"fd00:1::2/128\"]\ncontrol = \"{}\"\n",
+        world.dir.join("proxy.sock").display()
+    );
+    std::fs::write(world.dir.join("proxy.toml"), text).unwrap();
+    let proxy = spawn(world);
+    wait_for("client and router to be known", || {
+        let seen = report(&proxy);
+        seen.claims.first().is_some_and(|claims| (claims.clients, claims.routers) == (2, 2))
+    });
+    proxy
+}
+
+/// The link address of a device.
+fn mac(world: &World, ns: &Netns, device: &str) -> String {
+    world.sh(ns, &format!("ip -br link show {device}")).split_ascii_whitespace().nth(2).unwrap().to_owned()
+}
+
+/// Whether a host has that link address for another's address.
+fn believes(world: &World, ns: &Netns, address: &str, mac: &str) -> bool {
+    world.sh(ns, &format!("ip neigh show {address}")).contains(mac)
+}
+
+#[test]
+fn hosts_of_a_link_are_led_here_and_told_the_truth_at_the_end() {
+    let _alone = alone();
+    if !root_or_skip("proxy_neighbors") {
+        return;
+    }
+    let world = World::new("arp");
+    let switch = switch(&world);
+    let (tell, told) = channel();
+    world.serve(7, echo);
+    world.serve(80, move |mut stream, from| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        stream.write_all(&got).unwrap();
+        tell.send(from).unwrap();
+    });
+    let answers = world.server.run(|| UdpSocket::bind("10.3.0.2:9").unwrap()).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((n, from)) = answers.recv_from(&mut [0; 9]) {
+            let _ = answers.send_to(&[0; 9][..n], from);
+        }
+    });
+    // All know each other before.
+    for at in ["10.3.0.2:7", "[fd00:3::2]:7"] {
+        wait_for("the way without a proxy", || {
+            world.connect(&world.client, at).is_ok_and(|mut stream| says(&mut stream).is_ok())
+        });
+    }
+    world.sh(&switch, "ping -c 1 -W 60 10.1.0.254");
+    let [proxy_mac, router_mac, client_mac] =
+        [(&world.a, "lan0"), (&world.b, "lan1"), (&world.client, "eth0")].map(|(ns, device)| mac(&world, ns, device));
+    let led = |mac: [&str; 2]| {
+        let routers = ["10.1.0.254", "fd00:1::254"].iter().all(|at| believes(&world, &world.client, at, mac[0]));
+        routers && ["10.1.0.2", "fd00:1::2"].iter().all(|at| believes(&world, &world.b, at, mac[1]))
+    };
+    assert!(led([&router_mac, &client_mac]));
+    let before = world.traces(&world.a);
+    for engine in ["kernel", "userspace"] {
+        let mut proxy = start(&world, engine);
+        wait_for("both ends to be led here", || led([&proxy_mac, &proxy_mac]));
+        for (at, host) in [("10.3.0.2", "10.1.0.2"), ("[fd00:3::2]", "fd00:1::2")] {
+            let taken = count(&proxy, "connections_taken");
+            let mut stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
+            let own = stream.local_addr().unwrap();
+            let sent = pattern(2_000_000, 5);
+            let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
+            let writer = std::thread::spawn(move || {
+                half.write_all(&data).unwrap();
+                half.shutdown(std::net::Shutdown::Write).unwrap();
+            });
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            writer.join().unwrap();
+            assert!(got == sent, "{} bytes", got.len());
+            let from = told.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((from.ip().to_string().as_str(), from.port()), (host, own.port()), "address and port are kept");
+            assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
+            let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+        }
+        let socket = world.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(b"x", "10.3.0.2:9").unwrap();
+        assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
+        let seen = report(&proxy);
+        assert_eq!((seen.placement.as_str(), seen.hindrances.len()), ("arp", 0), "{seen}");
+        assert_eq!((seen.claims[0].clients, seen.claims[0].routers), (2, 2), "{seen}");
+        // Who is not listed is told nothing.
+        assert!(believes(&world, &switch, "10.1.0.254", &router_mac));
+        // Whose cache is empty asks, and the router answers, too: the last word is ours.
+        world.sh(&world.client, "ip neigh flush dev eth0; ping -c 1 -W 60 10.3.0.2; ping -c 1 -W 60 fd00:3::2");
+        wait_for("the client to be led here again", || led([&proxy_mac, &proxy_mac]));
+        std::fs::write(world.dir.join("storm.py"), STORM).unwrap();
+        world.sh(&world.client, &format!("python3 {}/storm.py eth0 10.1.0.2 10.1.0.254", world.dir.display()));
+        wait_for("an end to the answers", || count(&proxy, "dropped_arp_rate") > 0);
+        assert!(count(&proxy, "dropped_arp_malformed") > 0, "{}", report(&proxy));
+        wait_for("both ends to be led here after the storm", || led([&proxy_mac, &proxy_mac]));
+        let taken = count(&proxy, "connections_taken");
+        let mut stream = open(&world, &world.client, "10.3.0.2:7");
+        assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
+        if engine == "kernel" {
+            // Killed, this host forwards plainly what still comes.
+            proxy.kill();
+            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+            wait_for("what is plain", || {
+                world.connect(&world.client, "10.3.0.2:7").is_ok_and(|mut stream| says(&mut stream).is_ok())
+            });
+            assert!(led([&proxy_mac, &proxy_mac]));
+            proxy = spawn(&world);
+            wait_for("the hosts to be known again", || report(&proxy).claims[0].clients == 2);
+            stream = open(&world, &world.client, "10.3.0.2:7");
+        }
+        assert_eq!(proxy.stop(), Some(0));
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        wait_for("the truth", || led([&router_mac, &client_mac]));
+        assert_eq!(world.traces(&world.a), before, "a stop leaves nothing behind");
+    }
+    // A proxy that is gone with its machine: caches end.
+    let _gone = spawn(&world);
+    wait_for("both ends to be led here", || led([&proxy_mac, &proxy_mac]));
+    for ns in [&world.client, &world.b] {
+        world.sh(ns, "for d in eth0 lan1; do sysctl -qw net.ipv4.neigh.$d.base_reachable_time_ms=1000 net.ipv4.neigh.$d.delay_first_probe_time=1 2>/dev/null || true; done");
+    }
+    world.sh(&world.a, "ip link set lan0 down");
+    wait_for("the hosts to ask anew", || {
+        world.connect(&world.client, "10.3.0.2:7").is_ok_and(|mut stream| says(&mut stream).is_ok())
+    });
+}

@@ -1,0 +1,258 @@
+//! Snooping (RFC 3135, section 3.1): TCP stays end to end, and segments that were lost behind us are sent again from here, before their sender
+//! has to. Of each direction towards a snooped host the last segments are kept until that host acknowledges them; its duplicate acknowledgements
+//! of what we send again go no further.
+//!
+//! Nothing is acknowledged or changed here: a segment that nobody kept is its sender's to repeat.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::tcp::{Flags, TcpPacket};
+
+/// Segments that are kept of a direction.
+pub const SEGMENTS_MAX: usize = 100;
+/// How often one is sent again from here.
+pub const TRIES_MAX: u8 = 10;
+/// The least time after which one is sent again without an acknowledgement that asks for it.
+const RTO_MIN: Span = Span::from_millis(100);
+/// The most.
+const RTO_MAX: Span = Span::from_secs(10);
+/// A direction without packets is forgotten: its sender has the rest.
+const IDLE: Span = Span::from_secs(60);
+
+/// A direction of a connection: sender and receiver of its data.
+type Direction = (SocketAddr, SocketAddr);
+
+/// What was done, for the status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Snooped {
+    /// Segments that were kept.
+    pub kept: u64,
+    /// Segments that were not, for want of room.
+    pub not_kept: u64,
+    /// Segments that were sent again.
+    pub sent_again: u64,
+    /// Acknowledgements that went no further.
+    pub suppressed: u64,
+}
+
+#[derive(Debug)]
+struct Segment {
+    seq: u32,
+    len: u32,
+    packet: Box<[u8]>,
+    at: Instant,
+    tries: u8,
+}
+
+#[derive(Debug)]
+struct Way {
+    /// In order of sequence.
+    segments: VecDeque<Segment>,
+    /// The last acknowledgement, and the window in it.
+    acked: Option<(u32, u16)>,
+    /// Duplicates of it.
+    duplicates: u32,
+    /// From a segment's passing to its acknowledgement (RFC 6298's estimator's mean).
+    round_trip: Option<Span>,
+    heard: Instant,
+}
+
+/// Whether `a` is before `b` (RFC 9293, section 3.4).
+fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+impl Way {
+    fn rto(&self) -> Span {
+        self.round_trip.map_or(RTO_MIN, |rtt| rtt.times(2).clamp(RTO_MIN, RTO_MAX))
+    }
+    /// When the first segment is sent again, if it is.
+    fn due(&self) -> Option<Instant> {
+        self.segments.front().filter(|first| first.tries < TRIES_MAX).map(|first| {
+            // Each try doubles it.
+            first.at + self.rto().times(1 << first.tries.min(6)).min(RTO_MAX)
+        })
+    }
+    fn octets(&self) -> usize {
+        self.segments.iter().map(|segment| segment.packet.len()).sum()
+    }
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Snoop {
+    ways: BTreeMap<Direction, Way>,
+    ways_max: usize,
+    octets: usize,
+    octets_max: usize,
+    out: VecDeque<Box<[u8]>>,
+    swept: Instant,
+    /// Nothing is due before.
+    next: Instant,
+    /// What was done.
+    pub done: Snooped,
+}
+
+impl Snoop {
+    /// With at most so many directions and octets of kept segments.
+    pub fn new(ways_max: usize, octets_max: usize) -> Self {
+        Self {
+            ways: BTreeMap::new(),
+            ways_max,
+            octets: 0,
+            octets_max,
+            out: VecDeque::new(),
+            swept: Instant::ZERO,
+            next: Instant::FAR_FUTURE,
+            done: Snooped::default(),
+        }
+    }
+    /// The bounds from now on; what is kept stays.
+    pub fn set_bounds(&mut self, ways_max: usize, octets_max: usize) {
+        self.ways_max = ways_max;
+        self.octets_max = octets_max;
+    }
+    /// Directions, and octets that are kept of them.
+    pub fn held(&self) -> (usize, usize) {
+        (self.ways.len(), self.octets)
+    }
+    /// Looks at a packet that passes; `is_snooped` says whether losses on the way to a host are repaired here. Returns whether it goes on: an
+    /// acknowledgement may have done its work here.
+    pub fn handle(&mut self, now: Instant, packet: &[u8], is_snooped: impl Fn(SocketAddr) -> bool) -> bool {
+        let Ok(segment) = TcpPacket::parse(packet) else { return true };
+        let (source, target, header) = (segment.source, segment.target, segment.header);
+        if header.flags.has(Flags::RST) {
+            self.forget((source, target));
+            self.forget((target, source));
+            return true;
+        }
+        let len = u32::try_from(segment.payload.len()).unwrap_or(0);
+        let mut passes = true;
+        if header.flags.has(Flags::ACK) && is_snooped(source) {
+            let plain = len == 0 && !header.flags.has(Flags::SYN) && !header.flags.has(Flags::FIN);
+            passes = self.acked(now, (target, source), (header.ack, header.window), plain);
+        }
+        if header.flags.has(Flags::SYN) {
+            self.forget((source, target));
+        } else if len > 0 && is_snooped(target) {
+            self.keep(now, (source, target), (header.seq, len), packet);
+        }
+        passes
+    }
+    fn forget(&mut self, direction: Direction) {
+        if let Some(way) = self.ways.remove(&direction) {
+            self.octets -= way.octets();
+        }
+    }
+    fn keep(&mut self, now: Instant, direction: Direction, (seq, len): (u32, u32), packet: &[u8]) {
+        let is_full = self.ways.len() >= self.ways_max && !self.ways.contains_key(&direction);
+        if is_full || self.octets + packet.len() > self.octets_max {
+            self.done.not_kept += 1;
+            return;
+        }
+        let way = self.ways.entry(direction).or_insert_with(|| Way {
+            segments: VecDeque::new(),
+            acked: None,
+            duplicates: 0,
+            round_trip: None,
+            heard: now,
+        });
+        way.heard = now;
+        let acked = way.acked.is_some_and(|(acked, _)| !before(acked, seq.wrapping_add(len)));
+        // Its sender's own repeat: the receiver has it, or it goes out now.
+        if let Some(place) = way.segments.iter().position(|segment| segment.seq == seq) {
+            let known = &mut way.segments[place];
+            known.at = now;
+            known.tries = 0;
+            if known.len == len {
+                return;
+            }
+            // A probe of a closed window grew, or the path takes less.
+            self.octets -= known.packet.len();
+            way.segments.remove(place);
+        }
+        let place = way.segments.iter().rposition(|segment| before(segment.seq, seq)).map_or(0, |place| place + 1);
+        let overlaps = way.segments.get(place).is_some_and(|next| before(next.seq, seq.wrapping_add(len)))
+            || place
+                .checked_sub(1)
+                .and_then(|last| way.segments.get(last))
+                .is_some_and(|last| before(seq, last.seq.wrapping_add(last.len)));
+        if acked || overlaps || way.segments.len() >= SEGMENTS_MAX {
+            self.done.not_kept += u64::from(!acked);
+            return;
+        }
+        self.octets += packet.len();
+        self.done.kept += 1;
+        way.segments.insert(place, Segment { seq, len, packet: packet.into(), at: now, tries: 0 });
+        self.next = self.next.min(way.due().unwrap_or(Instant::FAR_FUTURE)).min(self.swept + IDLE);
+    }
+    fn acked(&mut self, now: Instant, direction: Direction, (ack, window): (u32, u16), plain: bool) -> bool {
+        let Some(way) = self.ways.get_mut(&direction) else { return true };
+        way.heard = now;
+        match way.acked {
+            Some((last, _)) if before(ack, last) => return true,
+            Some((last, of)) if last == ack && of == window && plain => way.duplicates += 1,
+            _ => {
+                way.duplicates = 0;
+                way.acked = Some((ack, window));
+            }
+        }
+        while let Some(first) = way.segments.front().filter(|first| !before(ack, first.seq.wrapping_add(first.len))) {
+            self.octets -= first.packet.len();
+            // Of one that was sent again nobody knows which was heard (RFC 6298, section 3).
+            if first.tries == 0 && first.seq.wrapping_add(first.len) == ack {
+                let sample = now.since(first.at);
+                way.round_trip = Some(way.round_trip.map_or(sample, |rtt| rtt.scale(7, 8) + sample.scale(1, 8)));
+            }
+            way.segments.pop_front();
+        }
+        let (asks, patience) = (way.duplicates > 0, way.round_trip.unwrap_or(RTO_MIN));
+        let lost = way.segments.front_mut().filter(|first| asks && first.seq == ack && first.tries < TRIES_MAX);
+        let Some(first) = lost else { return true };
+        // Its repeat may be lost, too: then what asks for it was sent after that.
+        if first.tries == 0 || now.since(first.at) > patience {
+            self.done.sent_again += 1;
+            first.at = now;
+            first.tries += 1;
+            self.out.push_back(first.packet.clone());
+        }
+        self.done.suppressed += 1;
+        self.next = self.next.min(way.due().unwrap_or(Instant::FAR_FUTURE));
+        false
+    }
+    /// Sends again what was not acknowledged in time, and forgets directions without packets.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        for way in self.ways.values_mut().filter(|way| way.due().is_some_and(|at| at <= now)) {
+            if let Some(first) = way.segments.front_mut() {
+                self.done.sent_again += 1;
+                first.at = now;
+                first.tries += 1;
+                self.out.push_back(first.packet.clone());
+            }
+        }
+        if now.since(self.swept) >= IDLE {
+            self.swept = now;
+            let idle = |way: &Way| now.since(way.heard) >= IDLE;
+            let old: Vec<Direction> = self.ways.iter().filter(|(_, way)| idle(way)).map(|(way, _)| *way).collect();
+            old.into_iter().for_each(|direction| self.forget(direction));
+        }
+        let sweep = (!self.ways.is_empty()).then(|| self.swept + IDLE);
+        self.next = self.ways.values().filter_map(Way::due).chain(sweep).min().unwrap_or(Instant::FAR_FUTURE);
+    }
+    /// When something may be due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.next < Instant::FAR_FUTURE).then_some(self.next)
+    }
+    /// The next packet to send again: at most one for each packet that was handled, and for each direction that was due.
+    pub fn poll_packet(&mut self) -> Option<Box<[u8]>> {
+        self.out.pop_front()
+    }
+}
+
+#[cfg(test)]
+#[path = "snoop_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use wavelane_base::Ecn;
+use wavelane_wire::tcp::TcpHeader;
+
+const SEGMENT: u32 = 1_000;
+
+fn ends() -> [SocketAddr; 2] {
+    ["10.3.0.2:80", "10.1.0.2:5000"].map(|text| text.parse().unwrap())
+}
+
+fn packet(
+    [source, target]: [SocketAddr; 2],
+    (seq, ack): (u32, u32),
+    (flags, window): (Flags, u16),
+    len: u32,
+) -> Vec<u8> {
+    let header = TcpHeader { seq, ack, flags, window, ..TcpHeader::default() };
+    let payload = vec![seq as u8; len as usize];
+    let mut buf = vec![0; 2_000];
+    let len = TcpPacket { source, target, ecn: Ecn::NotEct, header, payload: &payload }.emit(&mut buf).unwrap();
+    buf.truncate(len);
+    buf
+}
+
+fn data(seq: u32) -> Vec<u8> {
+    packet(ends(), (seq, 1), (Flags::ACK, 500), SEGMENT)
+}
+
+fn ack(ack: u32, window: u16) -> Vec<u8> {
+    let [server, client] = ends();
+    packet([client, server], (1, ack), (Flags::ACK, window), 0)
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+/// Towards the client alone.
+fn handle(snoop: &mut Snoop, now: Instant, packet: &[u8]) -> bool {
+    snoop.handle(now, packet, |host| host == ends()[1])
+}
+
+#[test]
+fn what_was_lost_is_sent_again_from_here_and_its_duplicates_go_no_further() {
+    let mut snoop = Snoop::new(10, 1 << 20);
+    // Numbers that wrap.
+    let first = 0_u32.wrapping_sub(3 * SEGMENT);
+    let seq = |n: u32| first.wrapping_add(n * SEGMENT);
+    for n in 0..10 {
+        assert!(handle(&mut snoop, at(n.into()), &data(seq(n))));
+    }
+    assert_eq!(snoop.held(), (1, 10 * 1_040));
+    assert!(handle(&mut snoop, at(12), &ack(seq(2), 500)));
+    assert_eq!(snoop.held().1, 8 * 1_040);
+    // The third was lost: seven duplicates, of which one is answered.
+    for n in 0..7 {
+        assert!(!handle(&mut snoop, at(13 + n), &ack(seq(2), 500)), "{n}");
+    }
+    let again: Vec<_> = std::iter::from_fn(|| snoop.poll_packet()).collect();
+    assert_eq!(again, [data(seq(2)).into_boxed_slice()], "the same octets");
+    // A window that moves says something, and so does data.
+    assert!(handle(&mut snoop, at(20), &ack(seq(2), 400)));
+    let [server, client] = ends();
+    let with_data = packet([client, server], (1, seq(2)), (Flags::ACK, 400), 5);
+    assert!(handle(&mut snoop, at(20), &with_data));
+    // Nobody answers that: by time, each try later than the one before, ten at most.
+    let mut tries = 0;
+    let mut now = at(20);
+    while let Some(due) = snoop.poll_timeout().filter(|due| *due < at(60_000)) {
+        assert!(due >= now, "never before");
+        now = due;
+        snoop.handle_timeout(now);
+        while let Some(packet) = snoop.poll_packet() {
+            assert_eq!(*packet, data(seq(2)));
+            tries += 1;
+        }
+    }
+    assert_eq!(tries, i32::from(TRIES_MAX) - 1);
+    // After that its sender must know.
+    assert!(handle(&mut snoop, now, &ack(seq(2), 400)));
+    assert!(handle(&mut snoop, now, &ack(seq(2), 400)));
+    // Its own repeat begins anew.
+    handle(&mut snoop, now, &data(seq(2)));
+    assert!(!handle(&mut snoop, now, &ack(seq(2), 400)));
+    assert!(handle(&mut snoop, now, &ack(seq(10), 400)));
+    assert_eq!(snoop.held(), (1, 0));
+    snoop.handle_timeout(now + Span::from_secs(130));
+    assert_eq!((snoop.held(), snoop.poll_timeout()), ((0, 0), None), "forgotten");
+}
+
+#[test]
+fn what_has_no_room_is_its_senders() {
+    let mut snoop = Snoop::new(1, 1 << 20);
+    for n in 0..150 {
+        handle(&mut snoop, at(0), &data(n * SEGMENT));
+    }
+    assert_eq!(snoop.done, Snooped { kept: 100, not_kept: 50, ..Snooped::default() });
+    // Another connection, and the way that is not snooped.
+    let other = ["10.3.0.2:81", "10.1.0.2:5000"].map(|text| text.parse().unwrap());
+    handle(&mut snoop, at(0), &packet(other, (5, 1), (Flags::ACK, 9), 10));
+    let [server, client] = ends();
+    handle(&mut snoop, at(0), &packet([client, server], (1, 1), (Flags::ACK, 9), 10));
+    assert_eq!((snoop.held().0, snoop.done.kept), (1, 100));
+    // A duplicate of what is not here goes on; a reset ends all.
+    assert!(handle(&mut snoop, at(1), &ack(100 * SEGMENT, 9)));
+    assert!(handle(&mut snoop, at(1), &ack(100 * SEGMENT, 9)));
+    handle(&mut snoop, at(2), &packet([client, server], (1, 1), (Flags::RST, 0), 0));
+    assert_eq!(snoop.held(), (0, 0));
+    let mut small = Snoop::new(10, 3_000);
+    for n in 0..5 {
+        handle(&mut small, at(0), &data(n * SEGMENT));
+    }
+    assert!(small.held().1 <= 3_000 && small.done.not_kept == 3);
+    // Parts, overlaps and probes of one octet are never kept twice.
+    let mut snoop = Snoop::new(10, 1 << 20);
+    for (seq, len) in [(0, 1), (0, 1_000), (500, 1_000), (1_000, 200), (900, 50), (0, 1)] {
+        handle(&mut snoop, at(0), &packet(ends(), (seq, 1), (Flags::ACK, 9), len));
+    }
+    let held: usize = snoop.ways.values().map(Way::octets).sum();
+    assert_eq!(held, snoop.held().1);
+    for len in 0..60 {
+        handle(&mut snoop, at(0), &data(9)[..len]);
+    }
+}
