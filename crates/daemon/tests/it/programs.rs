@@ -84,6 +84,13 @@ impl Lossy {
         let world = World::new(tag);
         let switch = proxy_neighbors::switch(&world);
         let proxy = proxy_neighbors::start(&world, "userspace");
+        // Until hosts that ask for the first time have heard the last word, connections go plainly.
+        world.sh(&world.client, "ping -c 1 -W 60 10.3.0.2");
+        let here = proxy_neighbors::mac(&world, &world.a, "lan0");
+        wait_for("both ends to be led here", || {
+            let led = |ns, address| proxy_neighbors::believes(&world, ns, address, &here);
+            led(&world.client, "10.1.0.254") && led(&world.b, "10.1.0.2")
+        });
         (Self { world, _daemons: vec![proxy] }, switch)
     }
 

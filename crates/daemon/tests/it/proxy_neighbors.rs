@@ -68,12 +68,12 @@ pub(crate) fn start(world: &World, engine: &str) -> Daemon {
 }
 
 /// The link address of a device.
-fn mac(world: &World, ns: &Netns, device: &str) -> String {
+pub(crate) fn mac(world: &World, ns: &Netns, device: &str) -> String {
     world.sh(ns, &format!("ip -br link show {device}")).split_ascii_whitespace().nth(2).unwrap().to_owned()
 }
 
 /// Whether a host has that link address for another's address.
-fn believes(world: &World, ns: &Netns, address: &str, mac: &str) -> bool {
+pub(crate) fn believes(world: &World, ns: &Netns, address: &str, mac: &str) -> bool {
     world.sh(ns, &format!("ip neigh show {address}")).contains(mac)
 }
 
