@@ -11,7 +11,8 @@ const SENT_MAX: usize = 1_000;
 pub(crate) fn drive(input: &[u8]) {
     let routers = ["10.1.0.254", "fe80::1"].map(|text| text.parse().expect("an address"));
     let clients = ["10.1.0.0/16", "fe80::/64"].map(|text| text.parse().expect("a network"));
-    let mut claims = Claims::new(OWN, Some("fe80::7".parse().expect("an address")), &routers, &clients);
+    let mut claims = Claims::new(OWN, &routers, &clients);
+    claims.ask_from(&["10.0.0.7".parse().expect("an address"), "fe80::7".parse().expect("an address")]);
     let (mut now, mut sent, mut rest) = (Instant::from_secs(1), 0, input);
     while let [what, who, len, more @ ..] = rest {
         let (message, after) = more.split_at(usize::from(*len).min(more.len()));

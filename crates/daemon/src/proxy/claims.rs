@@ -167,8 +167,8 @@ pub type Counts = BTreeMap<&'static str, u64>;
 #[derive(Debug)]
 pub struct Claims {
     own: Mac,
-    /// This host's address of IPv6 on the link, to ask from.
-    own_six: Option<Ipv6Addr>,
+    /// This host's addresses on the link, to ask from: without one of IPv4, or of IPv6, its hosts are learnt when they are heard.
+    own_at: (Option<Ipv4Addr>, Option<Ipv6Addr>),
     routers: Vec<IpAddr>,
     clients: Vec<IpPrefix>,
     hosts: BTreeMap<IpAddr, Host>,
@@ -188,9 +188,9 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// On a link on which this host has that link address, and that address of IPv6. With few listed clients each is looked for; of more those are
+    /// On a link on which this host has that link address. With few listed clients each is looked for; of more those are
     /// known that are heard.
-    pub fn new(own: Mac, own_six: Option<Ipv6Addr>, routers: &[IpAddr], clients: &[IpPrefix]) -> Self {
+    pub fn new(own: Mac, routers: &[IpAddr], clients: &[IpPrefix]) -> Self {
         let size =
             |client: &IpPrefix| 1_u128.checked_shl(u32::from(width(client.address) - client.bits)).unwrap_or(u128::MAX);
         let few = clients.iter().fold(0, |sum: u128, client| sum.saturating_add(size(client))) <= HOSTS_MAX as u128;
@@ -204,7 +204,7 @@ impl Claims {
         let listed = routers.iter().copied().chain(each).collect();
         Self {
             own,
-            own_six,
+            own_at: (None, None),
             routers: routers.to_vec(),
             clients: clients.to_vec(),
             hosts: BTreeMap::new(),
@@ -231,6 +231,13 @@ impl Claims {
     }
     pub(super) fn count(&mut self, name: &'static str) {
         *self.counts.entry(name).or_default() += 1;
+    }
+
+    /// Takes this host's addresses on the link, as they are now.
+    pub fn ask_from(&mut self, own: &[IpAddr]) {
+        let four = own.iter().find_map(|address| if let IpAddr::V4(four) = address { Some(*four) } else { None });
+        let six = own.iter().find_map(|address| if let IpAddr::V6(six) = address { Some(*six) } else { None });
+        self.own_at = (four, six);
     }
 
     /// Takes what was heard on the link.
@@ -281,7 +288,8 @@ impl Claims {
     }
     /// Whether it answers what was asked from here.
     fn is_answer(&self, now: Instant, heard: &Heard) -> bool {
-        let to_us = heard.to.is_unspecified() || self.own_six.is_some_and(|own| heard.to == IpAddr::V6(own));
+        let (four, six) = self.own_at;
+        let to_us = four.map(IpAddr::V4) == Some(heard.to) || six.map(IpAddr::V6) == Some(heard.to);
         let lately = self.asked.get(&heard.about).is_some_and(|at| now.since(*at) < ASK);
         heard.kind == Kind::Answers && to_us && lately
     }
@@ -324,13 +332,14 @@ impl Claims {
     /// Asks an address where it is, a known host or all of the link.
     fn ask(&mut self, now: Instant, address: IpAddr, to: Option<Mac>) {
         let message = match address {
-            // A question that nobody remembers (RFC 5227, section 2.1.1).
+            // From our own address: one that names nobody is a probe, which says that its sender wants the address (RFC 5227, section 2.1.1).
             IpAddr::V4(address) => {
-                let ends = [(self.own, Ipv4Addr::UNSPECIFIED), ([0; 6], address)];
+                let Some(own) = self.own_at.0 else { return };
+                let ends = [(self.own, own), ([0; 6], address)];
                 (arp(1, ends), false, to.unwrap_or([u8::MAX; 6]))
             }
             IpAddr::V6(address) => {
-                let Some(own) = self.own_six else { return };
+                let Some(own) = self.own_at.1 else { return };
                 let [.., a, b, c] = address.octets();
                 // RFC 4291, section 2.7.1; RFC 2464, section 7.
                 let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));

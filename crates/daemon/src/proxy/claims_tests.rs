@@ -2,6 +2,7 @@
 use super::*;
 
 const OWN: Mac = [2, 0, 0, 0, 0, 1];
+const OWN_AT: [u8; 4] = [10, 1, 0, 1];
 const CLIENT: (Mac, [u8; 4]) = ([2, 0, 0, 0, 0, 2], [10, 1, 0, 2]);
 const ROUTER: (Mac, [u8; 4]) = ([2, 0, 0, 0, 0, 3], [10, 1, 0, 254]);
 const ALL: Mac = [u8::MAX; 6];
@@ -13,7 +14,9 @@ fn at(ms: u64) -> Instant {
 fn claims(clients: &[&str]) -> Claims {
     let clients: Vec<IpPrefix> = clients.iter().map(|text| text.parse().unwrap()).collect();
     let routers = [IpAddr::from(ROUTER.1), "fd00:1::254".parse().unwrap()];
-    Claims::new(OWN, Some("fd00:1::1".parse().unwrap()), &routers, &clients)
+    let mut claims = Claims::new(OWN, &routers, &clients);
+    claims.ask_from(&["10.1.0.1".parse().unwrap(), "fd00:1::1".parse().unwrap()]);
+    claims
 }
 
 fn out(claims: &mut Claims) -> Vec<Message> {
@@ -44,11 +47,17 @@ fn both_ends_are_claimed_renewed_and_told_the_truth_and_nobody_else_is() {
     c.handle_timeout(at(0));
     let asked = out(&mut c);
     assert_eq!(asked.iter().filter(|(_, six, to)| !six && *to == ALL).count(), 2, "client and router are looked for");
+    // A question that named nobody would be a probe, which a host that is about to take the address yields to.
+    assert!(asked.iter().all(|(message, six, _)| *six || message[14..18] == OWN_AT));
+    let mut silent = claims(&["10.1.0.2/32"]);
+    silent.ask_from(&[]);
+    silent.handle_timeout(at(0));
+    assert_eq!(out(&mut silent), []);
     assert_eq!(asked.iter().filter(|(_, six, to)| *six && to[..2] == [0x33, 0x33]).count(), 2);
     // Both answer.
-    says(&mut c, at(10), 2, CLIENT, (OWN, [0; 4]));
+    says(&mut c, at(10), 2, CLIENT, (OWN, OWN_AT));
     assert_eq!(c.known(), (1, 0));
-    says(&mut c, at(11), 2, ROUTER, (OWN, [0; 4]));
+    says(&mut c, at(11), 2, ROUTER, (OWN, OWN_AT));
     let mut said: Vec<_> = out(&mut c).iter().map(heard).collect();
     said.sort();
     said.dedup();
@@ -110,7 +119,7 @@ fn neighbour_discovery_is_claimed_by_the_same_rules() {
 #[test]
 fn a_storm_fills_no_table_and_is_answered_at_a_rate() {
     let mut c = claims(&["10.0.0.0/8"]);
-    says(&mut c, at(0), 2, ROUTER, (OWN, [0; 4]));
+    says(&mut c, at(0), 2, ROUTER, (OWN, OWN_AT));
     for n in 0..20_000_u32 {
         let [_, b, c_, d] = n.to_be_bytes();
         let host = ([2, 1, 0, b, c_, d], [10, 2 + b, c_, d]);

@@ -6,7 +6,6 @@ use super::config::Settings;
 use super::places::Claimed;
 use super::status;
 use std::io;
-use std::net::IpAddr;
 use wavelane_base::{Instant, Span};
 use wavelane_host::neighbors::{NeighborSocket, Protocol};
 use wavelane_host::poller::{Poller, Watch};
@@ -49,11 +48,7 @@ impl Open {
     fn new(name: &str, index: u32, claimed: &Claimed) -> io::Result<Self> {
         let own = devices()?.into_iter().find(|device| device.index == index).and_then(|device| device.ethernet);
         let own = own.ok_or(io::ErrorKind::Unsupported)?;
-        let own_six = addresses_of(name).into_iter().find_map(|address| match address {
-            IpAddr::V6(six) => Some(six),
-            IpAddr::V4(_) => None,
-        });
-        let claims = Claims::new(own, own_six, &claimed.routers, &claimed.clients);
+        let claims = Claims::new(own, &claimed.routers, &claimed.clients);
         let arp = NeighborSocket::open(name, Protocol::Arp)?;
         Ok(Self { index, arp, discovery: NeighborSocket::open(name, Protocol::Discovery).ok(), claims })
     }
@@ -110,12 +105,14 @@ impl Work for Neighbors {
         self.look_at = now + LOOK_EVERY;
         for (place, link) in self.links.iter_mut().enumerate() {
             let index = interface_index(&link.name);
-            if link.open.as_ref().map(|open| open.index) == index {
+            if let Some(open) = link.open.as_mut().filter(|open| Some(open.index) == index) {
+                open.claims.ask_from(&addresses_of(&link.name));
                 continue;
             }
             // One that is no Ethernet, or is gone again, is looked for again.
             link.open = index.and_then(|index| Open::new(&link.name, index, &self.claimed).ok());
-            if let Some(open) = &link.open {
+            if let Some(open) = &mut link.open {
+                open.claims.ask_from(&addresses_of(&link.name));
                 let _ = poller.add(&open.arp, place as u64, Watch::Readable);
                 let _ = open.discovery.as_ref().map(|socket| poller.add(socket, place as u64, Watch::Readable));
             }
