@@ -7,6 +7,7 @@
 use crate::config::width;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Bound;
 use wavelane_base::{Instant, IpPrefix, Span};
 use wavelane_wire::ip::checksum;
 
@@ -17,12 +18,18 @@ pub type Mac = [u8; 6];
 pub const HOSTS_MAX: usize = 1_024;
 /// Messages that wait to be sent; more are lost, and said again later.
 const OUT_MAX: usize = 4_096;
-/// Messages a second, and at once: a storm of questions is not answered by a storm.
+/// Messages a second, and at once: a storm of questions is not answered by a storm. Half is of renewals, which storms do not stop, and the
+/// other of what is due to hosts' own words; of this the last part is of answers, which come too late if they wait.
 const RATE: u64 = 200;
 const BURST: u64 = 400;
+const BURST_RENEWALS: u64 = RATE / 4;
+const FOR_ANSWERS: u64 = BURST / 2;
+/// Claims that are to be said again; of more the next renewal does it.
+const AGAIN_MAX: usize = 4_096;
 /// A claim is said again when the owner's answer to the same question must have come.
 const AGAIN: Span = Span::from_millis(300);
-/// Claims are renewed before caches that ask nobody end: those of Linux live 15 s at least (`base_reachable_time`).
+/// Claims are renewed before caches that ask nobody end: those of Linux live 15 s at least (`base_reachable_time`). Of many clients a round takes
+/// longer, and whose cache ends before asks the address it holds, which is ours.
 const RENEW: Span = Span::from_secs(10);
 /// How often each listed host is asked where it is, until it is known, and later.
 const ASK: Span = Span::from_secs(1);
@@ -157,6 +164,44 @@ struct Host {
     heard: Instant,
 }
 
+/// What may be sent.
+#[derive(Debug)]
+struct Budget {
+    /// In thousandths of a message. What belongs together is sent together, and owed then.
+    left: i64,
+    since: Instant,
+    most: i64,
+}
+
+impl Budget {
+    fn new(most: u64) -> Self {
+        let most = most as i64 * 1_000;
+        Self { left: most, since: Instant::ZERO, most }
+    }
+    /// Takes so many messages, if as many as are to be kept are left.
+    fn take(&mut self, now: Instant, messages: usize, keep: u64) -> bool {
+        let more = i64::try_from(now.since(self.since).as_nanos() / NANOS_EACH).unwrap_or(i64::MAX);
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(self.most);
+            self.since = now;
+        }
+        let is_there = self.left >= (keep as i64 + 1) * 1_000;
+        self.left -= if is_there { messages as i64 * 1_000 } else { 0 };
+        is_there
+    }
+    /// When that will be so.
+    fn at(&self, keep: u64) -> Instant {
+        let lacks = u64::try_from((keep as i64 + 1) * 1_000 - self.left).unwrap_or(0);
+        self.since + Span::from_nanos(lacks * NANOS_EACH)
+    }
+}
+
+/// Before all hosts' addresses.
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// How long a thousandth of a message takes at half of the rate.
+const NANOS_EACH: u64 = 2 * 1_000_000 / RATE;
+
 /// A message, whether it is of IPv6, and to whom.
 pub type Message = (Vec<u8>, bool, Mac);
 
@@ -174,15 +219,18 @@ pub struct Claims {
     hosts: BTreeMap<IpAddr, Host>,
     /// Who was asked lately, and when.
     asked: BTreeMap<IpAddr, Instant>,
-    /// Hosts whose claims are to be said again.
-    again: BTreeMap<IpAddr, Instant>,
+    /// Who is to be told again about whom.
+    again: BTreeMap<(IpAddr, IpAddr), Instant>,
+    /// When the next round of renewals begins, and whose turn was last in one that is not over.
     renew_at: Instant,
+    renewed: Option<IpAddr>,
     /// Which listed addresses are asked next, and when.
     ask_at: Instant,
     listed: Vec<IpAddr>,
     out: VecDeque<Message>,
-    /// What may be sent, in thousandths, and since when.
-    budget: (u64, Instant),
+    renewals: Budget,
+    /// For what hosts' own words ask for.
+    words: Budget,
     /// What happened since it was last taken.
     pub counts: Counts,
 }
@@ -211,10 +259,12 @@ impl Claims {
             asked: BTreeMap::new(),
             again: BTreeMap::new(),
             renew_at: Instant::ZERO,
+            renewed: None,
             ask_at: Instant::ZERO,
             listed,
             out: VecDeque::new(),
-            budget: (BURST * 1_000, Instant::ZERO),
+            renewals: Budget::new(BURST_RENEWALS),
+            words: Budget::new(BURST),
             counts: Counts::new(),
         }
     }
@@ -256,32 +306,32 @@ impl Claims {
             // Whoever has it now answers when asked; the word of a stranger alone changes nothing.
             Some(_) if !self.is_answer(now, &heard) => {
                 self.count("arp_changes");
-                return self.ask(now, sender, None);
+                return self.ask_soon(now, sender);
             }
             None if self.is_client(sender) && self.known().0 >= HOSTS_MAX => {
                 return self.count("dropped_arp_hosts_full");
             }
             new => {
                 self.hosts.insert(sender, host);
-                if new.is_none() {
-                    self.claim_for(now, sender);
-                }
-                self.again.insert(sender, now + AGAIN);
+                let pairs = self.concerns(sender);
+                self.tell(now, &pairs, new.is_none());
             }
         }
         match heard.kind {
             Kind::Asks if self.crosses(sender, heard.about) => {
                 self.count("arp_answers");
-                self.claim(now, sender, heard.about, true);
-                self.again.insert(sender, now + AGAIN);
+                match self.words.take(now, 1, 0) {
+                    true => self.claim(sender, heard.about, true),
+                    false => self.count("dropped_arp_rate"),
+                }
+                // Whom it asked has heard where it is.
+                self.tell(now, &[(sender, heard.about), (heard.about, sender)], false);
             }
             // All others on the link have heard it.
             Kind::Tells => {
-                let told: Vec<IpAddr> = self.hosts.keys().copied().filter(|host| self.crosses(*host, sender)).collect();
-                for host in told {
-                    self.claim(now, host, sender, false);
-                    self.again.insert(host, now + AGAIN);
-                }
+                let others = self.hosts.keys().filter(|host| self.crosses(**host, sender));
+                let pairs: Vec<_> = others.map(|host| (*host, sender)).collect();
+                self.tell(now, &pairs, true);
             }
             Kind::Asks | Kind::Answers => {}
         }
@@ -298,22 +348,34 @@ impl Claims {
         one.is_ipv4() == other.is_ipv4()
             && (self.is_router(one) && self.is_client(other) || self.is_client(one) && self.is_router(other))
     }
-    /// Says to a host all that concerns it, and to the others what concerns it.
-    fn claim_for(&mut self, now: Instant, host: IpAddr) {
-        let others: Vec<IpAddr> = self.hosts.keys().copied().filter(|other| self.crosses(host, *other)).collect();
+    /// Who is to hear about whom because of a host that is known: a client all routers, and these it.
+    fn concerns(&self, host: IpAddr) -> Vec<(IpAddr, IpAddr)> {
+        let others = self.hosts.keys().copied().filter(|other| self.crosses(host, *other));
         if self.is_client(host) {
-            // A router is told so before it is known itself.
-            let routers: Vec<IpAddr> = self.routers.iter().copied().filter(|r| self.crosses(host, *r)).collect();
-            routers.into_iter().for_each(|router| self.claim(now, host, router, false));
-            return others.into_iter().for_each(|router| self.claim(now, router, host, false));
+            // It is told so of a router before that is known itself.
+            let routers = self.routers.iter().copied().filter(|router| self.crosses(host, *router));
+            return routers.map(|router| (host, router)).chain(others.map(|router| (router, host))).collect();
         }
-        others.into_iter().for_each(|client| self.claim(now, host, client, false));
+        others.map(|client| (host, client)).collect()
+    }
+    /// Says these claims once more in a while, and at once, too, as far as that leaves room for answers.
+    fn tell(&mut self, now: Instant, pairs: &[(IpAddr, IpAddr)], at_once: bool) {
+        for pair in pairs.iter().filter(|(host, _)| self.hosts.contains_key(host)).copied().collect::<Vec<_>>() {
+            if at_once && self.words.take(now, 1, FOR_ANSWERS) {
+                self.claim(pair.0, pair.1, false);
+            }
+            if self.again.len() < AGAIN_MAX || self.again.contains_key(&pair) {
+                self.again.insert(pair, now + AGAIN);
+            } else {
+                self.count("dropped_arp_rate");
+            }
+        }
     }
     /// Says to a host that an address is here.
-    fn claim(&mut self, now: Instant, host: IpAddr, about: IpAddr, is_answer: bool) {
+    fn claim(&mut self, host: IpAddr, about: IpAddr, is_answer: bool) {
         let Some(mac) = self.hosts.get(&host).map(|host| host.mac) else { return };
         let message = self.word((host, mac), about, self.own, is_answer);
-        self.send(now, message);
+        self.send(message);
     }
     /// The word that an address has a link address.
     fn word(&self, (host, to): (IpAddr, Mac), about: IpAddr, at: Mac, is_answer: bool) -> Message {
@@ -327,6 +389,13 @@ impl Claims {
                 let flags = FLAG_OVERRIDE | router | if is_answer { FLAG_SOLICITED } else { 0 };
                 (discovery(ADVERTISEMENT, flags, (about, host), about, (2, at)), true, to)
             }
+        }
+    }
+    /// Asks all of the link for it, if that leaves room for answers.
+    fn ask_soon(&mut self, now: Instant, address: IpAddr) {
+        match self.words.take(now, 1, FOR_ANSWERS) {
+            true => self.ask(now, address, None),
+            false => self.count("dropped_arp_rate"),
         }
     }
     /// Asks an address where it is, a known host or all of the link.
@@ -349,43 +418,51 @@ impl Claims {
             }
         };
         self.asked.insert(address, now);
-        self.send(now, message);
+        self.send(message);
     }
-    fn send(&mut self, now: Instant, message: Message) {
-        let (left, since) = self.budget;
-        let more = now.since(since).as_nanos().saturating_mul(RATE) / 1_000_000;
-        let left = left.saturating_add(more).min(BURST * 1_000);
-        self.budget = (left, now);
-        if left < 1_000 || self.out.len() >= OUT_MAX {
+    fn send(&mut self, message: Message) {
+        if self.out.len() >= OUT_MAX {
             return self.count("dropped_arp_rate");
         }
-        self.budget.0 -= 1_000;
         self.out.push_back(message);
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let due: Vec<IpAddr> = self.again.iter().filter(|(_, at)| **at <= now).map(|(host, _)| *host).collect();
-        for host in due {
-            self.again.remove(&host);
-            self.claim_for(now, host);
+        let due = self.again.iter().filter(|(_, at)| **at <= now);
+        let mut due: Vec<_> = due.map(|(pair, at)| (*at, *pair)).collect();
+        due.sort_unstable();
+        for (_, pair) in due {
+            if !self.words.take(now, 1, FOR_ANSWERS) {
+                break;
+            }
+            self.again.remove(&pair);
+            self.claim(pair.0, pair.1, false);
         }
-        if self.renew_at <= now {
+        if self.renewed.is_none() && self.renew_at <= now {
             self.renew_at = now + RENEW;
             self.hosts.retain(|_, host| now.since(host.heard) < FORGET);
             self.asked.retain(|_, at| now.since(*at) < ASK);
-            let clients: Vec<IpAddr> = self.hosts.keys().copied().filter(|host| self.is_client(*host)).collect();
-            clients.into_iter().for_each(|client| self.claim_for(now, client));
+            self.renewed = Some(FIRST);
+        }
+        while let Some(last) = self.renewed {
+            let next = self.hosts.range((Bound::Excluded(last), Bound::Unbounded)).next();
+            let Some((address, host)) = next.map(|(address, host)| (*address, *host)) else {
+                self.renewed = None;
+                break;
+            };
+            let is_router = self.is_router(address);
+            let mut pairs = if is_router { Vec::new() } else { self.concerns(address) };
+            pairs.retain(|(host, _)| self.hosts.contains_key(host));
             // Routers each time: whoever spoke in their name is corrected.
-            let quiet = |address: &IpAddr, host: &Host| now.since(host.heard) >= ASK_KNOWN || self.is_router(*address);
-            let known: Vec<(IpAddr, Mac)> = self
-                .hosts
-                .iter()
-                .filter(|(address, host)| quiet(address, host))
-                .map(|(address, host)| (*address, host.mac))
-                .collect();
-            known.into_iter().for_each(|(address, mac)| {
-                self.ask(now, address, if self.is_router(address) { None } else { Some(mac) })
-            });
+            let asks = is_router || now.since(host.heard) >= ASK_KNOWN;
+            if !self.renewals.take(now, pairs.len() + usize::from(asks), 0) {
+                break;
+            }
+            self.renewed = Some(address);
+            pairs.into_iter().for_each(|(host, about)| self.claim(host, about, false));
+            if asks {
+                self.ask(now, address, (!is_router).then_some(host.mac));
+            }
         }
         if self.ask_at <= now {
             self.ask_at = now + ASK;
@@ -396,12 +473,14 @@ impl Claims {
             asked.extend(self.listed[routers..].iter().take(part).filter(missing));
             let turn = part.min(self.listed.len() - routers);
             self.listed[routers..].rotate_left(turn);
-            asked.into_iter().for_each(|address| self.ask(now, address, None));
+            asked.into_iter().for_each(|address| self.ask_soon(now, address));
         }
     }
     /// When there is something to do.
     pub fn poll_timeout(&self) -> Instant {
-        self.again.values().copied().chain([self.renew_at, self.ask_at]).min().unwrap_or(self.renew_at)
+        let again = self.again.values().min().map(|at| (*at).max(self.words.at(FOR_ANSWERS)));
+        let renew = self.renewed.map_or(self.renew_at, |_| self.renewals.at(0));
+        again.into_iter().chain([renew]).fold(self.ask_at, Instant::min)
     }
     /// The next message to send.
     pub fn poll_message(&mut self) -> Option<Message> {

@@ -127,11 +127,57 @@ fn a_storm_fills_no_table_and_is_answered_at_a_rate() {
     }
     let sent = out(&mut c).len();
     assert!((BURST as usize..BURST as usize + RATE as usize + 1).contains(&sent), "{sent} in a second");
-    assert!(c.known().0 <= HOSTS_MAX && c.again.len() <= HOSTS_MAX + 2);
+    assert!(c.known().0 <= HOSTS_MAX && c.again.len() <= AGAIN_MAX);
     assert!(c.counts["dropped_arp_hosts_full"] > 10_000 && c.counts["dropped_arp_rate"] > 0);
     for (message, from) in
         [(&[0; 28][..], CLIENT.0), (&[], CLIENT.0), (&arp(1, [(OWN, [10, 1, 0, 1].into()); 2]), CLIENT.0)]
     {
         assert_eq!(read_arp(message, from), None);
     }
+}
+
+#[test]
+fn many_clients_are_renewed_in_turn_and_questions_are_answered_meanwhile() {
+    const CLIENTS: usize = 1_000;
+    let mut c = claims(&["10.1.0.0/16"]);
+    let host = |n: usize| ([2, 1, 0, 0, (n >> 8) as u8, n as u8], [10, 1, 1 + (n >> 8) as u8, n as u8]);
+    says(&mut c, at(0), 2, ROUTER, (OWN, OWN_AT));
+    (0..CLIENTS).for_each(|n| says(&mut c, at(0), 1, host(n), ([0; 6], host(n).1)));
+    assert_eq!(c.known(), (CLIENTS, 1));
+    let (mut now, mut told, mut of_them) = (at(0), BTreeMap::new(), BTreeMap::new());
+    let (mut sent, mut asked, mut answered) = (0, 0, 0);
+    while now < at(60_000) {
+        now = c.poll_timeout().max(now + Span::from_micros(1)).min(at(60_000));
+        c.handle_timeout(now);
+        // Each tenth of a second one asks, and the router now and then tells all of itself.
+        if now >= at(asked * 100) {
+            let mut all = out(&mut c);
+            says(&mut c, now, 1, host(asked as usize % CLIENTS), ([0; 6], ROUTER.1));
+            let answer = (IpAddr::from(ROUTER.1), OWN, host(asked as usize % CLIENTS).0);
+            let said = out(&mut c);
+            answered += u64::from(said.iter().map(heard).any(|said| said == answer));
+            all.extend(said);
+            c.out.extend(all);
+            asked += 1;
+            if asked % 200 == 0 {
+                says(&mut c, now, 1, ROUTER, ([0; 6], ROUTER.1));
+            }
+        }
+        for said in out(&mut c).iter().map(heard) {
+            sent += 1;
+            let last = told.insert(said, now).unwrap_or_default();
+            let gap: &mut Span = of_them.entry(said).or_default();
+            *gap = now.since(last).max(*gap);
+        }
+    }
+    assert_eq!(answered, asked, "each question is answered at once");
+    for n in 0..CLIENTS {
+        for (about, to) in [(ROUTER.1, host(n).0), (host(n).1, ROUTER.0)] {
+            let gap = of_them.get(&(about.into(), OWN, to)).copied().unwrap_or(Span::from_secs(60));
+            let last = told.get(&(about.into(), OWN, to)).copied().unwrap_or_default();
+            let longest = gap.max(now.since(last));
+            assert!(longest < Span::from_secs(24), "{n}: not told about {about:?} for {longest:?}");
+        }
+    }
+    assert!(sent <= (BURST + BURST_RENEWALS + 60 * RATE) as usize + 10, "{sent} in a minute");
 }
