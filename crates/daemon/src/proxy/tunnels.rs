@@ -9,26 +9,32 @@ use super::config::Settings;
 use super::places::Tunnel;
 use super::status;
 use crate::config::marks::MARK_OWN;
-use crate::config::prefix_text;
+use crate::config::{prefix_text, value};
 use crate::start::StartError;
-use crate::system::interface::{TUNNEL_DEVICE, lead_into_tunnel, make_for_tunnels};
+use crate::system::interface::{TUNNEL_DEVICE, into_tunnel, make_for_tunnels, tunnel_lacks};
+use crate::system::kernel::Failing;
 use crate::system::rules::RulesError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use wavelane_base::{Instant, Span};
-use wavelane_host::interface_name;
+use wavelane_host::clock::NodeClock;
 use wavelane_host::ipip::{IpipSocket, path_mtu};
+use wavelane_host::nft::{ToolError, run};
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::raw::RawSender;
+use wavelane_host::routes::networks_by;
 use wavelane_host::tun::OffloadTun;
+use wavelane_host::{interface_index, interface_name};
 use wavelane_wire::ip::IPV4_HEADER_LEN;
 use wavelane_wire::ipip::{Refused, open, unmerge, wrap};
 
 /// Packets of either way that are taken before the other's turn.
 const PACKETS_PER_TURN: usize = 64;
-/// How often it is asked what the ways to the other ends take, and which interfaces have which names.
+/// How often it is asked what the ways to the other ends take, which interfaces have which names, and what of ours stands.
 const LOOK_EVERY: Span = Span::from_secs(1);
+/// At most a twentieth of the time goes to it, however many routes this host has.
+const REST_PER_LOOK: u64 = 19;
 /// What a way takes of which nothing is known yet, and the least that is believed: Linux takes no less from routers (`min_pmtu`).
 const MTU_USUAL: u32 = 1_500;
 const MTU_MIN: u32 = 552;
@@ -45,6 +51,12 @@ pub(super) struct Tunnels {
     known: BTreeMap<u32, bool>,
     /// What fits each tunnel, as its routes say.
     mtus: Vec<u32>,
+    /// The kernel's number of the device.
+    index: Option<u32>,
+    /// What was refused when it was put back.
+    failing: Option<Failing>,
+    /// What is to be counted of that.
+    news: Vec<&'static str>,
     look_at: Instant,
     buffer: Vec<u8>,
     outer: Vec<u8>,
@@ -55,18 +67,38 @@ fn mtu_to(peer: Ipv4Addr) -> Option<u32> {
     path_mtu(peer).ok().map(|mtu| mtu.max(MTU_MIN) - IPV4_HEADER_LEN as u32)
 }
 
+/// The networks that the kernel reaches by the device.
+fn routes_there(index: Option<u32>) -> BTreeSet<(IpAddr, u8)> {
+    let there = index.and_then(|index| networks_by(index).ok()).unwrap_or_default();
+    there.into_iter().map(|network| (network.address, network.bits)).collect()
+}
+
 impl Tunnels {
     pub(super) fn open(settings: &Settings) -> Result<Self, StartError> {
         let socket = IpipSocket::open().map_err(RulesError::Listener)?;
         let raw = RawSender::open(MARK_OWN).map_err(RulesError::Listener)?;
         let tun = make_for_tunnels()?;
-        let mut mtus = Vec::new();
-        for tunnel in &settings.tunnels {
-            let mtu = mtu_to(tunnel.peer).unwrap_or(MTU_USUAL - IPV4_HEADER_LEN as u32);
-            for network in &tunnel.networks {
-                lead_into_tunnel(network, mtu, false).map_err(RulesError::Tool)?;
-            }
-            mtus.push(mtu);
+        let of = |tunnel: &Tunnel| mtu_to(tunnel.peer).unwrap_or(MTU_USUAL - IPV4_HEADER_LEN as u32);
+        let mtus: Vec<u32> = settings.tunnels.iter().map(of).collect();
+        let each = settings.tunnels.iter().zip(&mtus);
+        let lines = each.flat_map(|(tunnel, mtu)| tunnel.networks.iter().map(|one| into_tunnel(one, *mtu, false)));
+        let index = interface_index(TUNNEL_DEVICE);
+        if let Err(e) = run("ip", &["-batch", "-"], &lines.collect::<String>()) {
+            // It stopped at the first that was refused.
+            let there = routes_there(index);
+            let refused = settings
+                .tunnels
+                .iter()
+                .flat_map(|tunnel| &tunnel.networks)
+                .find(|one| !there.contains(&(one.address, one.bits)));
+            let Some((ToolError::Refused { .. }, one)) = Some(&e).zip(refused) else {
+                return Err(RulesError::Tool(e).into());
+            };
+            let text = prefix_text(one);
+            let why = format!(
+                "{text} cannot be led into the tunnel ({e}): remove the route that stands (`ip route show {text}`), or take the network out"
+            );
+            return Err(value("proxy.tunnel.networks", why).into());
         }
         Ok(Self {
             socket,
@@ -76,10 +108,62 @@ impl Tunnels {
             interfaces: settings.interfaces.clone(),
             known: BTreeMap::new(),
             mtus,
+            index,
+            failing: None,
+            news: Vec::new(),
             look_at: Instant::ZERO,
             buffer: vec![0; usize::from(u16::MAX)],
             outer: vec![0; usize::from(u16::MAX)],
         })
+    }
+
+    /// What `ip` is told so that all stands; how many of these lines put back what was there; and what the tunnels take.
+    fn lacks(&self) -> (Vec<String>, usize, Vec<u32>) {
+        let mut lines = tunnel_lacks(self.index);
+        let there = routes_there(self.index);
+        let (mut changes, mut mtus) = (Vec::new(), Vec::new());
+        for (tunnel, mtu) in self.tunnels.iter().zip(&self.mtus) {
+            let new = mtu_to(tunnel.peer).unwrap_or(*mtu);
+            for network in &tunnel.networks {
+                match there.contains(&(network.address, network.bits)) {
+                    false => lines.push(into_tunnel(network, new, false)),
+                    true if new != *mtu => changes.push(into_tunnel(network, new, true)),
+                    true => {}
+                }
+            }
+            mtus.push(new);
+        }
+        let lost = lines.len();
+        lines.extend(changes);
+        (lines, lost, mtus)
+    }
+
+    /// Puts back what another program took away, and has the routes say what the tunnels take now.
+    fn look(&mut self, now: Instant) {
+        let (lines, lost, mtus) = self.lacks();
+        if lines.is_empty() {
+            self.mtus = mtus;
+            self.failing = None;
+            return;
+        }
+        let marks = |lines: &[String]| lines.iter().map(|line| line.clone().into_bytes()).collect::<Vec<_>>();
+        if self.failing.as_ref().is_some_and(|failing| failing.rests(now, &marks(&lines))) {
+            return;
+        }
+        // All that can be had, at once.
+        let done = run("ip", &["-force", "-batch", "-"], &lines.concat());
+        if matches!(done, Ok(_) | Err(ToolError::Refused { .. })) {
+            self.mtus = mtus;
+        }
+        let (left, still, _) = self.lacks();
+        if still < lost {
+            self.news.push("state_put_back");
+        }
+        let before = self.failing.take();
+        if !left.is_empty() {
+            self.news.extend((before.is_none() && still > 0).then_some("state_missing"));
+            self.failing = Some(Failing::again(now, before, marks(&left)));
+        }
     }
 
     /// Takes packets out of tunnels.
@@ -157,15 +241,10 @@ impl Work for Tunnels {
         if now < self.look_at {
             return;
         }
-        self.look_at = now + LOOK_EVERY;
         self.known.clear();
-        for (tunnel, mtu) in self.tunnels.iter().zip(&mut self.mtus) {
-            let Some(new) = mtu_to(tunnel.peer).filter(|new| new != mtu) else { continue };
-            // One that is refused is tried again a second later.
-            if tunnel.networks.iter().all(|network| lead_into_tunnel(network, new, true).is_ok()) {
-                *mtu = new;
-            }
-        }
+        self.look(now);
+        let end = NodeClock.now();
+        self.look_at = end + LOOK_EVERY.max(end.since(now).times(REST_PER_LOOK).min(LOOK_EVERY.times(2)));
     }
     fn turn(&mut self, _: Instant, told: &mut Told) -> io::Result<()> {
         if told.tunnels.is_empty() {
@@ -176,6 +255,7 @@ impl Work for Tunnels {
             };
             told.tunnels = self.tunnels.iter().map(of).collect();
         }
+        self.news.drain(..).for_each(|name| told.one(name));
         told.tunnels.iter_mut().zip(&self.mtus).for_each(|(tunnel, mtu)| tunnel.mtu = *mtu);
         self.take_out(told)?;
         self.put_in(told)

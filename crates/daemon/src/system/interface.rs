@@ -43,20 +43,27 @@ pub(crate) fn make_for_proxy(name: &str) -> Result<OffloadTun, DeviceError> {
 /// The device by which packets come and go that a tunnel holds.
 pub(crate) const TUNNEL_DEVICE: &str = "wavelane-tunnel";
 
-/// Makes it. It takes packets of every size: what fits is a route's word (see [`lead_into_tunnel`]).
+/// Makes it. It takes packets of every size: what fits is a route's word (see [`into_tunnel`]).
 pub(crate) fn make_for_tunnels() -> Result<OffloadTun, DeviceError> {
     let made = OffloadTun::open(TUNNEL_DEVICE, true)?;
-    run("ip", &["link", "set", "dev", TUNNEL_DEVICE, "mtu", &PROXY_MTU.to_string()], "")?;
+    run("ip", &["-batch", "-"], &tunnel_lacks(None).concat())?;
     no_made_up_address(TUNNEL_DEVICE);
-    run("ip", &["link", "set", "dev", TUNNEL_DEVICE, "up"], "")?;
     Ok(made)
 }
 
-/// Leads what goes to a network into the tunnel, packets of at most `mtu`: the kernel cuts larger ones, or says so to their senders. A route
-/// that is not ours is not replaced, which `is_ours` says. It goes with the device.
-pub(crate) fn lead_into_tunnel(network: &IpPrefix, mtu: u32, is_ours: bool) -> Result<(), ToolError> {
-    let (verb, network, mtu) = (if is_ours { "replace" } else { "add" }, prefix_text(network), mtu.to_string());
-    run("ip", &["route", verb, &network, "dev", TUNNEL_DEVICE, "mtu", &mtu], "").map(drop)
+/// What `ip` is told to give it its MTU and state, as far as it has not.
+pub(crate) fn tunnel_lacks(index: Option<u32>) -> Vec<String> {
+    let mtu = index.and_then(wavelane_host::routes::interface_mtu) != Some(PROXY_MTU);
+    let up = index.is_none() || wavelane_host::interface_is_up(TUNNEL_DEVICE) != Some(true);
+    let mtu = mtu.then(|| format!("link set dev {TUNNEL_DEVICE} mtu {PROXY_MTU}\n"));
+    mtu.into_iter().chain(up.then(|| format!("link set dev {TUNNEL_DEVICE} up\n"))).collect()
+}
+
+/// What `ip` is told to lead what goes to a network into the tunnel, packets of at most `mtu`: the kernel cuts larger ones, or says so to their
+/// senders. Only a route that stands there is replaced, and none that is another's. It goes with the device.
+pub(crate) fn into_tunnel(network: &IpPrefix, mtu: u32, stands: bool) -> String {
+    let verb = if stands { "replace" } else { "add" };
+    format!("route {verb} {} dev {TUNNEL_DEVICE} mtu {mtu}\n", prefix_text(network))
 }
 
 /// Sets it up, with its MTU and its address.

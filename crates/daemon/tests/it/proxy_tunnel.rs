@@ -193,6 +193,14 @@ fn packets_of_a_tunnel_are_split_and_what_is_none_is_refused() {
         world.sh(&world.a, "ip route add 10.1.0.2 dev lan0 mtu 1400");
         wait_for("the routes to follow", || report(&proxy).tunnels[0].mtu == 1_380);
         assert!(world.sh(&world.a, "ip route").contains("10.9.0.0/24 dev wavelane-tunnel"));
+        // What another program takes away is put back.
+        let route = || world.sh(&world.a, "ip -o route show 10.9.0.0/24");
+        for damage in ["ip route del 10.9.0.0/24", "ip link set wavelane-tunnel down; ip link set wavelane-tunnel up"] {
+            let (whole, before) = (route(), count(&proxy, "state_put_back"));
+            assert!(whole.contains("mtu 1380"), "{whole}");
+            world.sh(&world.a, damage);
+            wait_for(damage, || count(&proxy, "state_put_back") > before && route() == whole);
+        }
         let mut half = stream.try_clone().unwrap();
         let writer = std::thread::spawn(move || half.write_all(&pattern(300_000, 3)).unwrap());
         let mut got = vec![0; 300_000];
