@@ -66,6 +66,9 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         (tunnel("127.0.0.1", "\"10.9.0.0/24\""), "no IPv4 address of a host"),
         (tunnel("10.1.0.2", ""), "has 0 entries"),
         (tunnel("10.1.0.2", "\"fd00::/64\""), "of IPv6"),
+        (tunnel("10.1.0.2", "\"127.0.0.0/8\""), "127.0.0.0/8 holds no hosts"),
+        (tunnel("10.1.0.2", "\"224.0.0.0/4\""), "224.0.0.0/4 holds no hosts"),
+        (tunnel("10.1.0.2", "\"10.9.0.0/24\", \"10.9.0.0/24\""), "10.9.0.0/24 twice"),
         (tunnel("10.1.0.2", "\"10.1.0.0/24\""), "holds the peer 10.1.0.2"),
         (tunnel("10.1.0.2", "\"0.0.0.0/0\""), "holds the peer 10.1.0.2"),
         (
@@ -102,6 +105,9 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
         ("\"10.1.0.254\"", "", "proxy.clients: is empty"),
         ("\"10.1.0.254\"", "\"fd00::/64\"", "none of the IP version"),
         ("\"10.1.0.254\"", "\"10.1.0.254/32\"", "is a router"),
+        ("\"10.1.0.0\", \"10.1.0.1\"", "\"10.1.0.0/31\"", "each of its addresses is a router"),
+        ("\"10.1.0.254\", \"10.1.0.254\"", "\"10.1.0.0/24\"", "proxy.routers: 10.1.0.254 stands twice"),
+        ("\"10.1.0.254\"", "\"10.1.0.0/24\", \"10.1.0.0/24\"", "proxy.clients: 10.1.0.0/24 stands twice"),
         ("\"10.1.0.254\"", "\"10.1.0.7\"", "not an address block"),
     ] {
         let said = read(&format!(
@@ -272,5 +278,22 @@ fn a_pool_too_small_for_so_many_is_warned_of_before_the_start_and_a_proxy_has_no
     }
     let why = crate::commands::check_with(&file, "b", None).unwrap_err().to_string();
     assert!(why.contains("a proxy has no peers"), "{why}");
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn a_link_that_has_none_of_those_listed_is_warned_of_before_the_start() {
+    let file = std::env::temp_dir().join(format!("wavelane-{}-link.toml", std::process::id()));
+    let own = wavelane_host::own_addresses().unwrap().into_iter().find(|own| own.is_ipv4() && !own.is_loopback());
+    for router in own.into_iter().chain(["192.0.2.254".parse().unwrap()]) {
+        let text = format!(
+            "[proxy]\ninterfaces = [\"lo\"]\nplacement = \"arp\"\nrouters = [\"{router}\"]\nclients = [\"192.0.2.0/24\", \"127.0.0.0/30\"]"
+        );
+        std::fs::write(&file, text).unwrap();
+        let said = crate::proxy::check(&file).unwrap();
+        assert!(said.contains("names lo") && said.contains("has the network of the clients 192.0.2.0/24"), "{said}");
+        assert!(!said.contains("clients 127.0.0.0/30:"), "{said}");
+        assert_eq!(said.contains("is an address of this machine"), Some(router) == own, "{said}");
+    }
     std::fs::remove_file(&file).unwrap();
 }

@@ -186,6 +186,9 @@ fn warnings(settings: &Settings) -> Vec<String> {
                 .push(format!("{setting} is 0, so what is not split is not forwarded: run `sysctl -w {setting}=1`"));
         }
     }
+    if settings.placement == Placement::Arp {
+        warnings.extend(settings.claimed.warnings(&settings.interfaces));
+    }
     warnings.extend(firewall::findings(&settings.rules(has_ipv6())));
     // The engine on our own TCP has all that its words say, whatever the kernel has.
     match (settings.engine == Engine::Kernel).then(|| tunings(settings)) {

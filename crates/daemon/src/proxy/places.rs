@@ -4,6 +4,8 @@ use crate::config::addresses::prefixes;
 use crate::config::{ConfigError, Placement, prefix_text, value, width};
 use std::net::{IpAddr, Ipv4Addr};
 use wavelane_base::IpPrefix;
+use wavelane_host::routes::networks_by;
+use wavelane_host::{addresses_of, interface_index, own_addresses};
 use wavelane_settings::TunnelTable;
 
 /// Most tunnels, and networks of one: each network is a route.
@@ -65,6 +67,11 @@ pub(super) fn tunnels(tables: Vec<TunnelTable>, placement: Placement) -> Result<
     Ok(all)
 }
 
+/// The first that stands in the list before, too.
+fn first_twice<T: PartialEq>(list: &[T]) -> Option<&T> {
+    list.iter().enumerate().find(|(place, one)| list[..*place].contains(one)).map(|(_, one)| one)
+}
+
 fn tunnel(table: &TunnelTable) -> Result<Tunnel, ConfigError> {
     let (peer, networks) = (table.peer.as_deref().unwrap_or_default(), table.networks.as_deref().unwrap_or_default());
     const NETWORKS: &str = "proxy.tunnel.networks";
@@ -82,6 +89,15 @@ fn tunnel(table: &TunnelTable) -> Result<Tunnel, ConfigError> {
         let why = format!("{} is of IPv6, which a tunnel of RFC 2003 does not carry: remove it", prefix_text(six));
         return Err(value(NETWORKS, why));
     }
+    let is_none = |a: IpAddr| a.is_loopback() || a.is_multicast();
+    if let Some(none) = networks.iter().find(|network| is_none(network.address)) {
+        let why = format!("{} holds no hosts that a tunnel leads to: remove it", prefix_text(none));
+        return Err(value(NETWORKS, why));
+    }
+    if let Some(twice) = first_twice(&networks) {
+        let why = format!("of {peer} hold {} twice: name it once", prefix_text(twice));
+        return Err(value(NETWORKS, why));
+    }
     Ok(Tunnel { peer, networks })
 }
 
@@ -93,6 +109,39 @@ const CLAIMED_MAX: usize = 64;
 pub(crate) struct Claimed {
     pub(crate) routers: Vec<IpAddr>,
     pub(crate) clients: Vec<IpPrefix>,
+}
+
+impl Claimed {
+    /// What this machine's links say against the lists.
+    pub(super) fn warnings(&self, interfaces: &[String]) -> Vec<String> {
+        let lo = interfaces.iter().any(|name| name == "lo").then(|| {
+            "proxy.interfaces names lo, which has no hosts: name the interface of the link that clients are on"
+                .to_owned()
+        });
+        let at: Vec<IpAddr> = interfaces.iter().flat_map(|name| addresses_of(name)).collect();
+        // Others' links may have the same addresses of these.
+        let is_of_link = |address: &IpAddr| matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
+        let mut own = own_addresses().unwrap_or_default();
+        own.retain(|address| !is_of_link(address));
+        let of_own = self.routers.iter().filter(|router| own.contains(router) || at.contains(router)).map(|router| {
+            format!(
+                "{router} of proxy.routers is an address of this machine, which needs no claim: name the other router's"
+            )
+        });
+        let by = interfaces.iter().filter_map(|name| interface_index(name));
+        let mut there: Vec<IpPrefix> = by.flat_map(|index| networks_by(index).unwrap_or_default()).collect();
+        there.retain(|network| network.bits > 0);
+        let is_there = |client: &IpPrefix| {
+            at.iter().any(|address| client.contains(*address)) || there.iter().any(|network| network.covers(client))
+        };
+        let nowhere = self.clients.iter().filter(|client| !is_there(client)).map(|client| {
+            format!(
+                "no interface of proxy.interfaces has the network of the clients {}: give one an address there, or correct the list",
+                prefix_text(client)
+            )
+        });
+        lo.into_iter().chain(of_own).chain(nowhere).collect()
+    }
 }
 
 /// The lists, if the placement has such.
@@ -120,16 +169,27 @@ pub(super) fn claimed(routers: &[String], clients: &[String], placement: Placeme
         text.parse().ok().filter(is_host).ok_or_else(none)
     };
     let routers: Vec<IpAddr> = routers.iter().map(router).collect::<Result<_, _>>()?;
+    if let Some(twice) = first_twice(&routers) {
+        return Err(value("proxy.routers", format!("{twice} stands twice: name it once")));
+    }
     let clients = prefixes("proxy.clients", clients)?;
+    if let Some(twice) = first_twice(&clients) {
+        return Err(value("proxy.clients", format!("{} stands twice: name it once", prefix_text(twice))));
+    }
     for client in &clients {
         let text = prefix_text(client);
         if routers.iter().all(|router| router.is_ipv4() != client.address.is_ipv4()) {
             let why = format!("{text} has none of the IP version of any router: name one, or remove it");
             return Err(value("proxy.clients", why));
         }
-        let router = routers.iter().find(|router| client.bits == width(client.address) && client.contains(**router));
-        if let Some(router) = router {
-            return Err(value("proxy.clients", format!("{router} is a router: take it out of one list")));
+        let held: Vec<&IpAddr> = routers.iter().filter(|router| client.contains(**router)).collect();
+        // Of a network all of whose addresses are routers nobody is left.
+        let left = u32::from(width(client.address) - client.bits);
+        if let Some(router) = held.first().filter(|_| 1_usize.checked_shl(left).is_some_and(|all| held.len() >= all)) {
+            let why = format!(
+                "{text} has no clients, as each of its addresses is a router ({router}): take it out of one list"
+            );
+            return Err(value("proxy.clients", why));
         }
     }
     Ok(Claimed { routers, clients })
