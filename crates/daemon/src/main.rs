@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         }
         return match proxy::run(&arguments.config) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(why @ proxy::ProxyError::System { .. }) => say(&why, EXIT_FAILED),
+            Err(why @ (proxy::ProxyError::System { .. } | proxy::ProxyError::Ended(_))) => say(&why, EXIT_FAILED),
             Err(why) => say(&why, EXIT_REFUSED),
         };
     }

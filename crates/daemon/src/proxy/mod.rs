@@ -97,6 +97,9 @@ pub enum ProxyError {
         /// What to do.
         remedy: &'static str,
     },
+    /// It ran and could not go on, and says why.
+    #[error("{0}")]
+    Ended(io::Error),
     /// The system refused something that should always work.
     #[error("the system refused {what}: {source}; check limits (ulimit -n) and permissions")]
     System {
@@ -226,7 +229,10 @@ pub fn run(file: &Path) -> Result<(), ProxyError> {
         Engine::Kernel => Proxy::<Sockets>::start(settings, file)?.run(),
         Engine::Userspace => Proxy::<Userspace>::start(settings, file)?.run(),
     }
-    .map_err(system("waiting for events"))
+    .map_err(|why| match why.get_ref() {
+        Some(_) => ProxyError::Ended(why),
+        None => system("waiting for events")(why),
+    })
 }
 
 /// The proxy's whole state.

@@ -1,7 +1,7 @@
 //! A proxy to which hosts of a link are led by its claims on their routers' addresses, and these by claims on theirs (see `claims`): the sockets.
 
 use super::beside::{Told, Work};
-use super::claims::{Claims, Message, read_arp, read_discovery};
+use super::claims::{Claims, Mac, Message, read_arp, read_discovery};
 use super::config::Settings;
 use super::places::Claimed;
 use super::status;
@@ -9,7 +9,7 @@ use std::io;
 use wavelane_base::{Instant, Span};
 use wavelane_host::neighbors::{NeighborSocket, Protocol};
 use wavelane_host::poller::{Poller, Watch};
-use wavelane_host::routes::devices;
+use wavelane_host::routes::{Device, devices};
 use wavelane_host::{addresses_of, interface_index};
 
 /// Messages of a link that are read before anything else is looked after; more wait in a socket, whose room is bounded.
@@ -28,8 +28,15 @@ struct Link {
     open: Option<Open>,
 }
 
-struct Open {
+/// What claims name of a link's device. If it changes they say what is false.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Own {
     index: u32,
+    ethernet: Mac,
+}
+
+struct Open {
+    own: Own,
     arp: NeighborSocket,
     /// `None` where there is no IPv6.
     discovery: Option<NeighborSocket>,
@@ -44,13 +51,19 @@ pub(super) struct Neighbors {
     buffer: Vec<u8>,
 }
 
+impl Own {
+    fn of(name: &str, devices: &[Device]) -> Option<Self> {
+        let index = interface_index(name)?;
+        let ethernet = devices.iter().find(|device| device.index == index)?.ethernet?;
+        Some(Self { index, ethernet })
+    }
+}
+
 impl Open {
-    fn new(name: &str, index: u32, claimed: &Claimed) -> io::Result<Self> {
-        let own = devices()?.into_iter().find(|device| device.index == index).and_then(|device| device.ethernet);
-        let own = own.ok_or(io::ErrorKind::Unsupported)?;
-        let claims = Claims::new(own, &claimed.routers, &claimed.clients);
+    fn new(name: &str, own: Own, claimed: &Claimed) -> io::Result<Self> {
+        let claims = Claims::new(own.ethernet, &claimed.routers, &claimed.clients);
         let arp = NeighborSocket::open(name, Protocol::Arp)?;
-        Ok(Self { index, arp, discovery: NeighborSocket::open(name, Protocol::Discovery).ok(), claims })
+        Ok(Self { own, arp, discovery: NeighborSocket::open(name, Protocol::Discovery).ok(), claims })
     }
     fn turn(&mut self, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..MESSAGES_PER_TURN {
@@ -103,14 +116,15 @@ impl Work for Neighbors {
             return;
         }
         self.look_at = now + LOOK_EVERY;
+        let Ok(devices) = devices() else { return };
         for (place, link) in self.links.iter_mut().enumerate() {
-            let index = interface_index(&link.name);
-            if let Some(open) = link.open.as_mut().filter(|open| Some(open.index) == index) {
+            let own = Own::of(&link.name, &devices);
+            if let Some(open) = link.open.as_mut().filter(|open| Some(open.own) == own) {
                 open.claims.ask_from(&addresses_of(&link.name));
                 continue;
             }
             // One that is no Ethernet, or is gone again, is looked for again.
-            link.open = index.and_then(|index| Open::new(&link.name, index, &self.claimed).ok());
+            link.open = own.and_then(|own| Open::new(&link.name, own, &self.claimed).ok());
             if let Some(open) = &mut link.open {
                 open.claims.ask_from(&addresses_of(&link.name));
                 let _ = poller.add(&open.arp, place as u64, Watch::Readable);

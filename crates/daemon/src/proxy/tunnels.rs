@@ -35,9 +35,10 @@ const PACKETS_PER_TURN: usize = 64;
 const LOOK_EVERY: Span = Span::from_secs(1);
 /// At most a twentieth of the time goes to it, however many routes this host has.
 const REST_PER_LOOK: u64 = 19;
-/// What a way takes of which nothing is known yet, and the least that is believed: Linux takes no less from routers (`min_pmtu`).
+/// What a way takes of which nothing is known yet, and the least that is believed: a segment of the least that every host takes, 536 octets
+/// (RFC 9293, section 3.7.1), fits with its options and both headers. Anybody can forge the word of a narrower way.
 const MTU_USUAL: u32 = 1_500;
-const MTU_MIN: u32 = 552;
+const MTU_MIN: u32 = 640;
 
 /// See the module's description.
 pub(super) struct Tunnels {
