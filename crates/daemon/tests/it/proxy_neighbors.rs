@@ -184,3 +184,23 @@ fn hosts_of_a_link_are_led_here_and_told_the_truth_at_the_end() {
         world.connect(&world.client, "10.3.0.2:7").is_ok_and(|mut stream| says(&mut stream).is_ok())
     });
 }
+
+#[test]
+fn hosts_follow_a_link_address_that_changes() {
+    let _alone = alone();
+    if !root_or_skip("proxy_neighbors_address") {
+        return;
+    }
+    let world = World::new("arp-address");
+    let _switch = switch(&world);
+    let mut proxy = start(&world, "userspace");
+    for address in ["02:00:00:00:00:aa", "02:00:00:00:00:bb"] {
+        world.sh(&world.a, &format!("ip link set lan0 address {address}"));
+        wait_for("both ends to be led to the new address", || {
+            // Who has not asked yet knows nothing.
+            world.sh(&world.client, "ping -c 1 -W 1 10.3.0.2 || true");
+            believes(&world, &world.client, "10.1.0.254", address) && believes(&world, &world.b, "10.1.0.2", address)
+        });
+    }
+    assert_eq!(proxy.stop(), Some(0));
+}
