@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
-use wavelane_wire::tcp::{Flags, TcpPacket};
+use wavelane_wire::tcp::{Flags, SackBlocks, TcpPacket};
 
 /// Segments that are kept of a direction.
 pub const SEGMENTS_MAX: usize = 100;
@@ -17,6 +17,8 @@ pub const TRIES_MAX: u8 = 10;
 const RTO_MIN: Span = Span::from_millis(100);
 /// The most.
 const RTO_MAX: Span = Span::from_secs(10);
+/// The least time after which what asks for one may ask for its repeat: duplicates come in bursts.
+const PATIENCE_MIN: Span = Span::from_millis(5);
 /// A direction without packets is forgotten: its sender has the rest.
 const IDLE: Span = Span::from_secs(60);
 
@@ -43,6 +45,8 @@ struct Segment {
     packet: Box<[u8]>,
     at: Instant,
     tries: u8,
+    /// By us or its sender.
+    is_repeat: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,8 @@ struct Way {
     acked: Option<(u32, u16)>,
     /// Duplicates of it.
     duplicates: u32,
+    /// Duplicates that answer superfluous repeats of ours (RFC 2883) and ask for nothing, and until when they may come.
+    owed: (u32, Instant),
     /// From a segment's passing to its acknowledgement (RFC 6298's estimator's mean).
     round_trip: Option<Span>,
     heard: Instant,
@@ -69,7 +75,9 @@ impl Way {
     }
     /// When the first segment is sent again, if it is.
     fn due(&self) -> Option<Instant> {
-        self.segments.front().filter(|first| first.tries < TRIES_MAX).map(|first| {
+        // Behind a hole that its sender has to fill nothing is known to be lost.
+        let is_next = |first: &Segment| self.acked.is_none_or(|(acked, _)| !before(acked, first.seq));
+        self.segments.front().filter(|first| first.tries < TRIES_MAX && is_next(first)).map(|first| {
             // Each try doubles it.
             first.at + self.rto().times(1 << first.tries.min(6)).min(RTO_MAX)
         })
@@ -131,6 +139,7 @@ impl Snoop {
         let mut passes = true;
         if header.flags.has(Flags::ACK) && is_snooped(source) {
             let plain = len == 0 && !header.flags.has(Flags::SYN) && !header.flags.has(Flags::FIN);
+            let plain = plain.then_some(&header.options.sack);
             passes = self.acked(now, (target, source), (header.ack, header.window), plain);
         }
         if header.flags.has(Flags::SYN) {
@@ -155,22 +164,16 @@ impl Snoop {
             segments: VecDeque::new(),
             acked: None,
             duplicates: 0,
+            owed: (0, now),
             round_trip: None,
             heard: now,
         });
         way.heard = now;
         let acked = way.acked.is_some_and(|(acked, _)| !before(acked, seq.wrapping_add(len)));
         // Its sender's own repeat: the receiver has it, or it goes out now.
-        if let Some(place) = way.segments.iter().position(|segment| segment.seq == seq) {
-            let known = &mut way.segments[place];
-            known.at = now;
-            known.tries = 0;
-            if known.len == len {
-                return;
-            }
-            // A probe of a closed window grew, or the path takes less.
+        let known = way.segments.iter().position(|segment| segment.seq == seq);
+        if let Some(known) = known.and_then(|place| way.segments.remove(place)) {
             self.octets -= known.packet.len();
-            way.segments.remove(place);
         }
         let place = way.segments.iter().rposition(|segment| before(segment.seq, seq)).map_or(0, |place| place + 1);
         let overlaps = way.segments.get(place).is_some_and(|next| before(next.seq, seq.wrapping_add(len)))
@@ -183,16 +186,37 @@ impl Snoop {
             return;
         }
         self.octets += packet.len();
-        self.done.kept += 1;
-        way.segments.insert(place, Segment { seq, len, packet: packet.into(), at: now, tries: 0 });
+        self.done.kept += u64::from(known.is_none());
+        way.segments
+            .insert(place, Segment { seq, len, packet: packet.into(), at: now, tries: 0, is_repeat: known.is_some() });
         self.next = self.next.min(way.due().unwrap_or(Instant::FAR_FUTURE)).min(self.swept + IDLE);
     }
-    fn acked(&mut self, now: Instant, direction: Direction, (ack, window): (u32, u16), plain: bool) -> bool {
+    fn acked(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        (ack, window): (u32, u16),
+        plain: Option<&SackBlocks>,
+    ) -> bool {
         let Some(way) = self.ways.get_mut(&direction) else { return true };
         way.heard = now;
         match way.acked {
             Some((last, _)) if before(ack, last) => return true,
-            Some((last, of)) if last == ack && of == window && plain => way.duplicates += 1,
+            Some(last) if last == (ack, window) && plain.is_some() => {
+                // The first block is what caused the acknowledgement: above it a hole, below it a copy.
+                let first = plain.and_then(|blocks| blocks.as_slice().first());
+                let shows_hole = first.map(|(left, _)| !before(*left, ack));
+                if way.owed.0 > 0 && now < way.owed.1 && shows_hole != Some(true) {
+                    way.owed.0 -= 1;
+                    self.done.suppressed += 1;
+                    return false;
+                }
+                // Of a copy that its sender or the path made.
+                if shows_hole == Some(false) {
+                    return true;
+                }
+                way.duplicates += 1;
+            }
             _ => {
                 way.duplicates = 0;
                 way.acked = Some((ack, window));
@@ -201,13 +225,20 @@ impl Snoop {
         while let Some(first) = way.segments.front().filter(|first| !before(ack, first.seq.wrapping_add(first.len))) {
             self.octets -= first.packet.len();
             // Of one that was sent again nobody knows which was heard (RFC 6298, section 3).
-            if first.tries == 0 && first.seq.wrapping_add(first.len) == ack {
+            if !first.is_repeat && first.seq.wrapping_add(first.len) == ack {
                 let sample = now.since(first.at);
                 way.round_trip = Some(way.round_trip.map_or(sample, |rtt| rtt.scale(7, 8) + sample.scale(1, 8)));
             }
+            // Sooner than a repeat of ours can be answered: it was late, not lost.
+            let round_trip = way.round_trip.unwrap_or(RTO_MIN);
+            if first.tries > 0 && now.since(first.at) < round_trip {
+                let owed = if now < way.owed.1 { way.owed.0 } else { 0 };
+                way.owed = (owed + 1, first.at + round_trip.times(2).max(PATIENCE_MIN));
+            }
             way.segments.pop_front();
         }
-        let (asks, patience) = (way.duplicates > 0, way.round_trip.unwrap_or(RTO_MIN));
+        self.next = self.next.min(way.due().unwrap_or(Instant::FAR_FUTURE));
+        let (asks, patience) = (way.duplicates > 0, way.round_trip.unwrap_or(RTO_MIN).max(PATIENCE_MIN));
         let lost = way.segments.front_mut().filter(|first| asks && first.seq == ack && first.tries < TRIES_MAX);
         let Some(first) = lost else { return true };
         // Its repeat may be lost, too: then what asks for it was sent after that.
@@ -215,6 +246,7 @@ impl Snoop {
             self.done.sent_again += 1;
             first.at = now;
             first.tries += 1;
+            first.is_repeat = true;
             self.out.push_back(first.packet.clone());
         }
         self.done.suppressed += 1;
@@ -231,6 +263,7 @@ impl Snoop {
                 self.done.sent_again += 1;
                 first.at = now;
                 first.tries += 1;
+                first.is_repeat = true;
                 self.out.push_back(first.packet.clone());
             }
         }

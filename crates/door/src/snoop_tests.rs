@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use std::collections::BTreeSet;
 use wavelane_base::Ecn;
 use wavelane_wire::tcp::TcpHeader;
 
@@ -122,4 +123,98 @@ fn what_has_no_room_is_its_senders() {
     for len in 0..60 {
         handle(&mut snoop, at(0), &data(9)[..len]);
     }
+}
+
+/// A segment each millisecond, 5 ms to the host and back; one of `late` comes 1.5 ms late, one of `lost` never. Segments sent again.
+fn sent_again(late: &[u32], lost: &[u32], with_sack: bool) -> u64 {
+    const ALL: u32 = 5_000;
+    let [server, client] = ends();
+    let mut snoop = Snoop::new(10, 1 << 20);
+    // When, in arrival's order; which segment or acknowledgement, and its first block.
+    let mut events = BTreeMap::new();
+    let mut count = 0_u64;
+    let mut put = |events: &mut BTreeMap<_, _>, us: u64, event: (u8, u32, Option<u32>)| {
+        count += 1;
+        events.insert((us, count), event);
+    };
+    (0..ALL).for_each(|n| put(&mut events, u64::from(n) * 1_000, (0, n, None)));
+    let (mut next, mut above, mut waits) = (0, BTreeSet::new(), false);
+    while let Some(((us, _), (kind, n, block))) = events.pop_first() {
+        let now = Instant::from_micros(us);
+        snoop.handle_timeout(now);
+        match kind {
+            0 => {
+                handle(&mut snoop, now, &data(n * SEGMENT));
+                if !lost.contains(&n) {
+                    let late = if late.contains(&n) { 1_500 } else { 0 };
+                    put(&mut events, us + 5_000 + late, (1, n, None));
+                }
+            }
+            1 => {
+                let in_order = n == next && above.is_empty();
+                if n == next {
+                    next += 1;
+                    while above.remove(&next) {
+                        next += 1;
+                    }
+                } else if n > next {
+                    above.insert(n);
+                }
+                // Every second at once, and whatever is out of order (RFC 9293, RFC 5681).
+                waits = in_order && !waits;
+                if !waits {
+                    put(&mut events, us + 5_000, (2, next, (!in_order).then_some(n)));
+                }
+            }
+            _ => {
+                let mut header =
+                    TcpHeader { seq: 1, ack: n * SEGMENT, flags: Flags::ACK, window: 500, ..TcpHeader::default() };
+                if let Some(block) = block.filter(|_| with_sack) {
+                    header.options.sack.push(block * SEGMENT, (block + 1) * SEGMENT);
+                }
+                let mut buf = [0; 100];
+                let packet = TcpPacket { source: client, target: server, ecn: Ecn::NotEct, header, payload: &[] };
+                let len = packet.emit(&mut buf).unwrap();
+                handle(&mut snoop, now, &buf[..len]);
+            }
+        }
+        while let Some(packet) = snoop.poll_packet() {
+            put(&mut events, us + 5_000, (1, TcpPacket::parse(&packet).unwrap().header.seq / SEGMENT, None));
+        }
+    }
+    assert_eq!(next, ALL, "all arrived");
+    snoop.done.sent_again
+}
+
+#[test]
+fn one_late_segment_is_sent_again_once_and_starts_no_chain() {
+    for with_sack in [false, true] {
+        assert_eq!(sent_again(&[200], &[], with_sack), 1, "{with_sack}");
+        // Some are overtaken within what one acknowledgement covers.
+        assert!((1..=4).contains(&sent_again(&[200, 1_001, 2_000, 3_003], &[], with_sack)), "{with_sack}");
+        assert_eq!(sent_again(&[], &[300, 1_501], with_sack), 2, "{with_sack}");
+    }
+}
+
+#[test]
+fn repeats_measure_nothing_and_what_is_behind_a_hole_waits() {
+    let mut snoop = Snoop::new(10, 1 << 20);
+    handle(&mut snoop, at(0), &data(0));
+    handle(&mut snoop, at(1), &data(SEGMENT));
+    handle(&mut snoop, at(11), &ack(SEGMENT, 500));
+    // Its sender's repeat, with another acknowledgement, is what is kept.
+    let repeat = packet(ends(), (SEGMENT, 9), (Flags::ACK, 500), SEGMENT);
+    handle(&mut snoop, at(60), &repeat);
+    let way = |snoop: &Snoop| snoop.ways.values().next().unwrap().round_trip;
+    assert!(!handle(&mut snoop, at(61), &ack(SEGMENT, 500)));
+    assert_eq!(snoop.poll_packet().as_deref(), Some(&*repeat));
+    handle(&mut snoop, at(62), &ack(2 * SEGMENT, 500));
+    assert_eq!(way(&snoop), Some(Span::from_millis(11)));
+    // The third was never kept: what follows it waits until that is there.
+    handle(&mut snoop, at(70), &data(3 * SEGMENT));
+    snoop.handle_timeout(at(5_000));
+    assert_eq!(snoop.poll_packet(), None);
+    handle(&mut snoop, at(5_001), &ack(3 * SEGMENT, 500));
+    snoop.handle_timeout(at(5_002));
+    assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(3 * SEGMENT)));
 }
