@@ -1,7 +1,7 @@
 //! A TOML table that knows its path and lines, and rejects unknown keys.
 
 use crate::error::{FileError, Problem, hint};
-use crate::knob::{File, Group};
+use crate::knob::{Bounds, File, Group};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;
@@ -168,11 +168,16 @@ impl<'a> Value<'a> {
     }
     /// As a whole number from 0.
     pub fn whole(&self) -> Result<u64, FileError> {
+        self.whole_within(&Bounds::NONE, 7)
+    }
+    /// The same; the bounds are those of what the hint says.
+    pub(crate) fn whole_within(&self, bounds: &Bounds, example: u64) -> Result<u64, FileError> {
         let number = self.inner.as_integer().and_then(|i| u64::from_str_radix(i.as_str(), i.radix()).ok());
         number.ok_or_else(|| {
             // What was written may be meant without quotes and unit.
             let meant: String = self.as_str().unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
-            self.wrong_type("a whole number from 0", if meant.is_empty() { "7" } else { &meant })
+            let holds = meant.parse().is_ok_and(|meant| bounds.hold(meant));
+            self.wrong_type("a whole number from 0", &if holds { meant } else { example.to_string() })
         })
     }
     /// As true or false.
@@ -181,12 +186,20 @@ impl<'a> Value<'a> {
     }
     /// As a list.
     pub fn list(&self, expected: &str, example: &str) -> Result<Vec<Value<'a>>, FileError> {
+        self.list_of(expected, example, |_| true)
+    }
+    /// The same, of what `may_be_one` takes: such a text may be meant as the only one.
+    pub(crate) fn list_of(
+        &self,
+        expected: &str,
+        example: &str,
+        may_be_one: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Value<'a>>, FileError> {
         let is_one = self.is_set && !self.inner.is_array() && !self.inner.is_table();
         if is_one {
             return Ok(vec![self.clone()]);
         }
-        // What was written may be meant as the only one.
-        let meant = self.as_str().map(|one| format!("[{}]", crate::text(one)));
+        let meant = self.as_str().filter(|one| may_be_one(one)).map(|one| format!("[{}]", crate::text(one)));
         let array =
             self.inner.as_array().ok_or_else(|| self.wrong_type(expected, meant.as_deref().unwrap_or(example)))?;
         let item = |v: &'a Spanned<DeValue<'a>>| Value {

@@ -119,6 +119,20 @@ fn bounds_hold_wherever_a_value_comes_from() {
     assert_eq!(shaper, "1: t.rate_min = 1 kbit/s must be at least 8 kbit/s");
     let listen = read(&GATEWAY_TABLE, File::Daemon, "listen = 4780").expect_err("no text");
     assert_eq!(listen, "1: t.listen must be a text in quotes, such as \"address:port\", not 4780");
+    let hints = [
+        ("tries = 1998", "must be a text in quotes, such as \"1998\", not 1998"),
+        ("seal = 99", "must be a text in quotes, such as \"off\", not 99"),
+        ("mtu_max = \"x\"", "must be a whole number from 0, such as 1280, not a text"),
+        ("mtu_max = \"7 B\"", "such as 1280"),
+        ("mtu_max = \"1400 B\"", "such as 1400"),
+    ];
+    for (text, hint) in hints {
+        assert!(refused(text).contains(hint), "{}", refused(text));
+    }
+    let peer = |text: &str| read(&PEER, File::Daemon, text).expect_err(text);
+    for (text, hint) in [("zzz zzz", "such as [\"10.1.0.0/16\"]"), ("10.7.0.0/24", "such as [\"10.7.0.0/24\"]")] {
+        assert!(peer(&format!("allow_targets = \"{text}\"")).contains(hint), "{text}");
+    }
     let machine = GatewayKnobs { flows_max: Some(0), ..GatewayKnobs::default() };
     let said = GATEWAY.check(&machine).expect_err("no flows").to_string();
     assert_eq!(said, "flows_max = 0 must lie between 1 and 1048576");

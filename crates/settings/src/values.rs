@@ -4,6 +4,7 @@ use crate::error::{FileError, Problem, hint};
 use crate::knob::Bounds;
 use crate::table::Value;
 use core::fmt::Write;
+use std::net::IpAddr;
 use wavelane_base::{Octets, Quantity, Rate, Ratio, Span};
 
 /// A TOML basic string.
@@ -47,7 +48,10 @@ pub fn word<T: Clone>(
     list: &[(&'static str, T)],
     example: &str,
 ) -> Result<T, FileError> {
-    let text = value.str(what, example)?;
+    // A number may be meant as the word that it is.
+    let number = value.raw().as_integer().map(|number| number.as_str());
+    let meant = list.iter().find(|(word, _)| Some(*word) == number).map(|(word, _)| self::text(word));
+    let text = value.str("a text in quotes", meant.as_deref().unwrap_or(example))?;
     look_up(list, text)
         .map_err(|hint| Problem::UnknownWord { what: what.into(), word: text.into(), hint }.at(value.line))
 }
@@ -91,8 +95,8 @@ impl Setting for bool {
     fn toml(&self) -> String {
         self.to_string()
     }
-    fn values(_: &Bounds) -> String {
-        "`true`, `false`".into()
+    fn values(bounds: &Bounds) -> String {
+        if bounds.what.is_empty() { "`true`, `false`".into() } else { bounds.what.into() }
     }
     fn schema(_: &Bounds) -> String {
         "\"type\": \"boolean\"".into()
@@ -114,10 +118,24 @@ impl Setting for Ratio {
     }
 }
 
+/// One of what texts are.
+fn example(what: &str) -> &str {
+    match what {
+        "networks" => "10.1.0.0/16",
+        "addresses" | "IPv4 address" | "IPv4 address, or `ADDRESS:PORT`" => "192.0.2.1",
+        "interfaces" | "interface" | "interface, or path of a port" => "eth0",
+        "rate" | "rate, or `auto`" => "18 Mbit/s",
+        "one word" => "shore",
+        "path" => "/etc/wavelane/file",
+        "base64" => "44 characters",
+        "texts" => "port 22",
+        forms => forms.split('`').nth(1).unwrap_or("text"),
+    }
+}
+
 impl Setting for String {
     fn read(value: &Value<'_>, bounds: &Bounds) -> Result<Self, FileError> {
-        let form = bounds.what.split('`').nth(1).unwrap_or("text");
-        value.str("a text in quotes", &text(form)).map(str::to_owned)
+        value.str("a text in quotes", &text(example(bounds.what))).map(str::to_owned)
     }
     fn toml(&self) -> String {
         text(self)
@@ -130,8 +148,15 @@ impl Setting for String {
 /// Texts, of which one may stand twice.
 impl Setting for Vec<String> {
     fn read(value: &Value<'_>, bounds: &Bounds) -> Result<Self, FileError> {
-        let texts = value.list(&format!("a list of {}", bounds.what), "[\"a\", \"b\"]")?;
-        texts.iter().map(|text| text.str("a text in quotes", "\"a\"").map(str::to_owned)).collect()
+        let one = text(example(bounds.what));
+        // A network or an address, or what has no form that is known here.
+        let is_one = |meant: &str| match bounds.what {
+            "networks" | "addresses" => meant.split('/').next().is_some_and(|host| host.parse::<IpAddr>().is_ok()),
+            "interfaces" => !meant.contains(char::is_whitespace),
+            _ => true,
+        };
+        let texts = value.list_of(&format!("a list of {}", bounds.what), &format!("[{one}]"), is_one)?;
+        texts.iter().map(|text| text.str("a text in quotes", &one).map(str::to_owned)).collect()
     }
     fn toml(&self) -> String {
         format!("[{}]", self.iter().map(|item| text(item)).collect::<Vec<_>>().join(", "))
@@ -148,8 +173,8 @@ impl Setting for Vec<String> {
 pub trait Number: Copy + PartialEq + 'static {
     /// What it is, for the guide.
     const WHAT: &'static str;
-    /// Reads its base units, whatever the bounds.
-    fn units(value: &Value<'_>) -> Result<u64, FileError>;
+    /// Reads its base units; the bounds are for a hint alone.
+    fn units(value: &Value<'_>, bounds: &Bounds) -> Result<u64, FileError>;
     /// The number of those units, if there is one.
     fn of(units: u64) -> Option<Self>;
     /// Its units.
@@ -166,7 +191,7 @@ pub trait Number: Copy + PartialEq + 'static {
 
 impl<N: Number> Setting for N {
     fn read(value: &Value<'_>, bounds: &Bounds) -> Result<Self, FileError> {
-        let units = N::units(value)?;
+        let units = N::units(value, bounds)?;
         let refused = |why: String| value.impossible(format!("{} {why}", value.path));
         match N::of(units) {
             Some(number) => number.refusal(bounds).map_or(Ok(number), |why| Err(refused(why))),
@@ -202,7 +227,7 @@ macro_rules! quantities {
     ($($kind:ty, $what:literal, $of:path, $get:path;)*) => {$(
         impl Number for $kind {
             const WHAT: &'static str = $what;
-            fn units(value: &Value<'_>) -> Result<u64, FileError> {
+            fn units(value: &Value<'_>, _: &Bounds) -> Result<u64, FileError> {
                 value.quantity().map($get)
             }
             fn of(units: u64) -> Option<Self> {
@@ -231,8 +256,8 @@ macro_rules! counts {
     ($($kind:ty)*) => {$(
         impl Number for $kind {
             const WHAT: &'static str = "";
-            fn units(value: &Value<'_>) -> Result<u64, FileError> {
-                value.whole()
+            fn units(value: &Value<'_>, bounds: &Bounds) -> Result<u64, FileError> {
+                value.whole_within(bounds, bounds.least)
             }
             fn of(units: u64) -> Option<Self> {
                 Self::try_from(units).ok()

@@ -83,11 +83,11 @@ mod tests {
             ),
             (
                 "[intercept]\ninterfaces = 3",
-                "f, line 2: intercept.interfaces must be a list of interfaces, such as [\"a\", \"b\"], not 3",
+                "f, line 2: intercept.interfaces must be a list of interfaces, such as [\"eth0\"], not 3",
             ),
             (
                 "[intercept]\ninterfaces = [\"a\", 3]",
-                "f, line 2: intercept.interfaces must be a text in quotes, such as \"a\", not 3",
+                "f, line 2: intercept.interfaces must be a text in quotes, such as \"eth0\", not 3",
             ),
             (
                 "[peer]\nname = 1",
@@ -96,7 +96,7 @@ mod tests {
             ("[tun]\nmtu = \"1400 B\"", "f, line 2: tun.mtu must be a whole number from 0, such as 1400, not a text"),
             ("[tun]\nmtu = 70000", "f, line 2: tun.mtu = 70000 must lie between 1280 and 9000"),
             ("[tun]\noffload = \"yes\"", "f, line 2: tun.offload must be true or false, such as true, not a text"),
-            ("[tun]\nname = true", "f, line 2: tun.name must be a text in quotes, such as \"text\", not true"),
+            ("[tun]\nname = true", "f, line 2: tun.name must be a text in quotes, such as \"eth0\", not true"),
             ("[[tun]]\nmtu = 1", "f, line 1: tun must be a table, such as [tun], not a list"),
             ("tun", "f, line 1: "),
         ] {
