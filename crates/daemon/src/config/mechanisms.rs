@@ -6,10 +6,24 @@ use wavelane_settings::{File, GATEWAY, GatewayKnobs, Preset};
 impl Config {
     /// What is set of the usual way of sending, in one line, as the file has it.
     pub(crate) fn mechanisms_text(&self) -> Option<String> {
-        let usual =
-            GatewayKnobs { pool: None, flows_max: None, idle: None, seal: None, cache: None, ..self.knobs.clone() };
-        let turned = GATEWAY.turned(File::Daemon, &usual);
-        let turned: Vec<String> = turned.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let usual = GatewayKnobs {
+            pool: None,
+            flows_max: None,
+            idle: None,
+            seal: None,
+            cache: None,
+            compress_headers: None,
+            mtu_max: None,
+            ..self.knobs.clone()
+        };
+        let default = |key: &str| GATEWAY.in_file(File::Daemon).find(|knob| knob.key(File::Daemon) == key);
+        let is_usual = |key: &str, value: &str| {
+            let written = default(key).and_then(|knob| knob.default.split(';').next());
+            written.is_some_and(|written| written.trim_matches('`') == value.trim_matches('"'))
+        };
+        let turned = GATEWAY.turned(File::Daemon, &usual).into_iter();
+        let turned = turned.filter(|(key, value)| !is_usual(key, value) || usual.preset.is_some());
+        let turned: Vec<String> = turned.map(|(key, value)| format!("{key} = {value}")).collect();
         (!turned.is_empty()).then(|| format!("experimental: {}", turned.join(", ")))
     }
 
