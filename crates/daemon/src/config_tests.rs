@@ -87,6 +87,9 @@ fn block_switching_is_chosen_as_in_the_simulator() {
     assert_eq!(line, "experimental: withhold = 1");
     assert!(note.is_some_and(|note| note.contains("at the peers")));
     assert_eq!(said("micro_blocks = false").1, None);
+    let usual = "micro_blocks = true\nrounds = false\nbackpressure = \"adaptive\"\nwithhold = 0\ntries = \"evidence\"\nmtu_max = 1400\ncompress_headers = false";
+    assert_eq!(of(usual).mechanisms_text(), None);
+    assert_eq!(said(&(preset.to_owned() + "rounds = false")).0, "experimental: preset = \"hop-2009\", rounds = false");
 }
 
 #[test]
@@ -98,6 +101,8 @@ fn bad_configurations_are_refused_in_one_line() {
         (text("seal = \"hops\"", "", ""), "end-to-end"),
         (text("preset = \"hop-2010\"", "", ""), "hop-2009"),
         (text("block = \"1 kB\"", "", ""), "gateway.block = 1 kB must lie between 4 KiB and 64 MiB"),
+        (text("routing = \"kernel\"\nrouting_table = 4294967296", "", ""), "must lie between 1 and 4294967295"),
+        (text("routing = \"kernel\"\nrouting_table = 0", "", ""), "the main one is 254"),
         (text("withhold = 256", "", ""), "must be 0, or lie between 1 and 255"),
         (text("", "", &edge(&keys::to_base64(&[8; 32]))), "gateway.seal"),
         (text("seal = \"end-to-end\"", "", &edge(&own)), "own key"),

@@ -109,6 +109,11 @@ pub struct GatewayTable {
     pub routing_table: Option<u32>,
 }
 
+const TABLES: Bounds = Bounds { remedies: ["the main one is 254", ""], ..Bounds::of(1, u32::MAX as u64) };
+const LANE_MARKS: Bounds = Bounds {
+    remedies: ["0 is what every unmarked packet has: choose another, such as 7", ""],
+    ..Bounds::of(1, u32::MAX as u64)
+};
 const NETWORKS: Bounds = Bounds::texts("networks");
 const KEY: Bounds = Bounds::texts("base64");
 const FILE: Bounds = Bounds::texts("path");
@@ -142,7 +147,7 @@ pub const GATEWAY_TABLE: Group<GatewayTable> = Group(&[
         says: "the networks on this side: what peers may reach unless their `allow_targets` say otherwise" },
     Knob { name: "routing", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.routing, default: "`peers`",
         says: "by which of several peers a target is reached: by their order in the file, or by this host's routing table ([below](#routes-of-the-kernel))" },
-    Knob { name: "routing-table", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.routing_table, default: "254, the main one",
+    Knob { name: "routing-table", stands: DAEMON, bounds: TABLES, field: |k| &mut k.routing_table, default: "254, the main one",
         says: "with `kernel`: its number" },
 ]);
 
@@ -258,12 +263,12 @@ pub const LANE: Group<LaneTable> = Group(&[
         says: "our own on this lane, another port than that of `listen`; port 0 lets the system choose. While the address is not this machine's the lane waits for it" },
     Knob { name: "direction", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.direction, default: "`both`",
         says: "`out`: this gateway only sends on the lane; `in`: it only receives" },
-    Knob { name: "mark", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.mark, default: "none",
+    Knob { name: "mark", stands: DAEMON, bounds: LANE_MARKS, field: |k| &mut k.mark, default: "none",
         says: "firewall mark (`SO_MARK`) of what a UDP lane sends, such as 7: by `ip rule add fwmark 7 table 100` the lane takes the routes of table 100. Needs CAP_NET_ADMIN; not with `[tun]` and `local = true` together" },
     Knob { name: "priority", stands: DAEMON, bounds: Bounds::of(0, 7), field: |k| &mut k.priority, default: "0",
         says: "of an Ethernet lane, the user priority of its frames (IEEE 802.1D): on Wi-Fi the access category ([below](#a-radio-without-ip))" },
     Knob { name: "metered", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.knobs.metered, default: "`false`",
-        says: "sending on it costs money: it is used only while no other lane works. the peer is told, and spares the way back too" },
+        says: "sending on it costs money: it is used only while no other lane works. The peer is told, and spares the way back too" },
     Knob { name: "bulk", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.knobs.bulk, default: "`true`",
         says: "whether it may carry bulk; one lane out has to" },
     Knob { name: "small", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.knobs.small, default: "`true`",
@@ -552,7 +557,7 @@ pub const SHAPER: Group<ShaperTable> = Group(&[
     Knob { name: "rate-idle", stands: DAEMON, bounds: SHAPED, field: |k| &mut k.rate_idle, default: "a quarter of the way up",
         says: "with `auto`: where it begins, and returns to while nothing is sent" },
     Knob { name: "reflector", stands: DAEMON, bounds: Bounds::texts("IPv4 address, or `ADDRESS:PORT`"), field: |k| &mut k.reflector, default: "required with `auto`",
-        says: "a machine beyond the slow link that answers ICMP timestamps, or echoes; or `wavelane probe serve` or a peer's gateway there" },
+        says: "a machine beyond the slow link that answers ICMP timestamps, or echoes; or `wavelane probe serve` there, or a peer's gateway at its `listen`, asked from the address of a peer that is up" },
     Knob { name: "direction", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.direction, default: "`up`",
         says: "with `auto`: which one-way delay counts, towards the reflector or, where the interface leads into the home, `down`" },
     Knob { name: "rise", stands: DAEMON, bounds: Bounds::times(Span::from_millis(2), Span::from_millis(1_000)), field: |k| &mut k.rise, default: "`\"30 ms\"`",

@@ -115,7 +115,6 @@ fn routing_table(routing: RoutingWord, table: Option<u32>) -> Result<Option<u32>
         (RoutingWord::Peers, Some(_)) => {
             Err(value("gateway.routing_table", "counts only with gateway.routing = \"kernel\": add that, or remove it"))
         }
-        (RoutingWord::Kernel, Some(0)) => Err(value("gateway.routing_table", "0 is no table: the main one is 254")),
         (RoutingWord::Kernel, table) => Ok(Some(table.unwrap_or(routes::TABLE_MAIN))),
     }
 }

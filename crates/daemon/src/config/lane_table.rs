@@ -153,7 +153,6 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
 /// Whether a lane may have that firewall mark.
 fn check_mark(mark: Option<u32>, direction: Directions) -> Result<(), String> {
     match mark {
-        Some(0) => Err("0 is what every unmarked packet has: choose another, such as 7".into()),
         Some(mark) if marks::MARKS.contains(&mark) => {
             Err(format!("{mark:#x} is one of wavelaned's own marks: choose another, such as 7"))
         }
