@@ -168,7 +168,10 @@ impl Follower {
     fn hears(&mut self, now: Instant) -> Option<String> {
         let was = std::mem::replace(&mut self.is_silent, now.since(self.heard) >= SILENCE);
         match (was, self.is_silent) {
-            (false, true) => Some("the reflector does not answer: at rate_idle until it does".to_owned()),
+            (false, true) => Some(format!(
+                "the reflector does not answer at {}: at rate_idle until it does; is it up, and if it is a gateway, is this host its peer?",
+                self.reflector.target()
+            )),
             (true, false) => Some("the reflector answers again".to_owned()),
             _ => None,
         }

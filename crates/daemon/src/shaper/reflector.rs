@@ -106,6 +106,7 @@ enum Said {
 /// Asks one machine.
 #[derive(Debug)]
 pub(super) struct Reflector {
+    target: Target,
     line: Line,
     way: DelayDirection,
     id: u16,
@@ -212,7 +213,7 @@ impl Reflector {
         let (origin, source) = ((now, today_ms()), Source::Stamps);
         let (asked, delays, said) = (VecDeque::new(), Continuous::default(), Said::Stamps);
         let (sequence, unanswered, echoes, odd) = (0, 0, 0, None);
-        Ok(Self { line, way, id, sequence, origin, asked, unanswered, echoes, said, odd, source, delays })
+        Ok(Self { target, line, way, id, sequence, origin, asked, unanswered, echoes, said, odd, source, delays })
     }
 
     /// The time of day at `now`, as far as it was right when this began.
@@ -328,6 +329,11 @@ impl Reflector {
         let delay_ms = self.delays.add(now, Source::Stamps, delay_ms, round_ms);
         self.odd = self.delays.is_odd().then_some(now);
         Some((asked, delay_ms))
+    }
+
+    /// Whom it asks.
+    pub(super) fn target(&self) -> Target {
+        self.target
     }
 
     /// When it is asked again.
