@@ -38,6 +38,9 @@ const SET_MAX: u32 = 3;
 /// ... unless it was fine for so long.
 const FINE_AFTER: Span = Span::from_secs(60);
 
+/// The most that the time before an answer counts as fine or settled: while none comes nothing is known.
+const QUIET_MAX: Span = Span::from_secs(1);
+
 /// Timestamps' shift may fall for so long after a change: by then the return path was empty once.
 const SETTLING: Span = Span::from_secs(60);
 
@@ -97,7 +100,7 @@ impl Continuous {
         }
         self.settling = match self.last {
             Some(last) if last.source == Source::Echoes => SETTLING,
-            _ => self.settling.saturating_sub(self.since),
+            _ => self.settling.saturating_sub(self.since.min(QUIET_MAX)),
         };
         let shift_ms = match (self.stamps_ms.filter(|_| !was_set), self.last) {
             (Some(kept), _) => kept,
@@ -143,8 +146,11 @@ impl Continuous {
         self.doubted_at = None;
         let drift_ms = self.drift_ms();
         self.ahead_ms = Some(if was_set { own } else { (known.0 - drift_ms, known.1 + drift_ms) });
-        (self.fine, self.fine_for) =
-            if was_set { (0, Span::ZERO) } else { (self.fine.saturating_add(1), self.fine_for + self.since) };
+        (self.fine, self.fine_for) = if was_set {
+            (0, Span::ZERO)
+        } else {
+            (self.fine.saturating_add(1), self.fine_for + self.since.min(QUIET_MAX))
+        };
         self.set = if self.fine_for >= FINE_AFTER { 0 } else { self.set + u32::from(was_set) };
         was_set
     }
@@ -241,6 +247,19 @@ mod tests {
             }
             assert!(both.1.rate() < terms.most && both.0.of.set == 1, "a queue");
         }
+    }
+
+    #[test]
+    fn an_outage_is_no_time_in_which_a_clock_was_fine() {
+        let mut series = Series::every(50);
+        for ahead in [0.0, 1_000.0, 2_000.0] {
+            (0..10).for_each(|_| _ = add(&mut series, 0.0, ahead));
+        }
+        series.now += Span::from_secs(120);
+        for ahead in [2_000.0, 5_000.0] {
+            (0..10).for_each(|_| _ = add(&mut series, 0.0, ahead));
+        }
+        assert!(series.of.is_odd());
     }
 
     #[test]
