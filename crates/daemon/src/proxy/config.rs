@@ -79,6 +79,17 @@ pub(crate) enum Mode {
     Snoop,
 }
 
+impl Mode {
+    /// As the file writes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Split => "split",
+            Self::Mirror => "mirror",
+            Self::Snoop => "snoop",
+        }
+    }
+}
+
 impl Engine {
     /// As the file writes it.
     pub(crate) fn word(self) -> &'static str {
@@ -395,7 +406,10 @@ impl Side {
             return Err(value("proxy.side.congestion", why));
         }
         if let Some(marks) = self.marks().filter(|marks| marks.low > marks.high) {
-            let why = format!("of side '{}' is {} B, above `high`, which is {} B", self.name, marks.low, marks.high);
+            let why = format!(
+                "of side '{}' is {} B, above `high`, which is {} B: write a lower `low` or a higher `high`",
+                self.name, marks.low, marks.high
+            );
             return Err(value("proxy.side.low", why));
         }
         if let (Some(least), Some(most)) = (tcp.rto_min, tcp.rto_max)

@@ -146,7 +146,7 @@ fn what_this_version_lacks_is_refused_with_what_it_has() {
     }
     assert!(alone("exempt = [\"port 22\", \"dscp 46\"]").unwrap().mode == Mode::Mirror);
     let lower = read(&with("engine = \"userspace\"", "high = \"1 MiB\"\nlow = \"2 MiB\"")).unwrap_err();
-    assert!(lower.contains("proxy.side.low") && lower.contains("1048576"), "{lower}");
+    assert!(lower.contains("proxy.side.low") && lower.contains("1048576 B: write a lower"), "{lower}");
     let vegas = read(&with("engine = \"userspace\"", "congestion = \"vegas\"")).unwrap_err();
     assert!(vegas.contains("bbr3") && vegas.contains("\"kernel\""), "{vegas}");
     let floor = read(&with("", "rto_min = \"201 ms\"")).unwrap_err();

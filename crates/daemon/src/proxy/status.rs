@@ -142,6 +142,9 @@ pub struct Report {
     /// How connections come to it, as the file writes it.
     #[serde(default)]
     pub placement: String,
+    /// `split`, `mirror` or `snoop`.
+    #[serde(default)]
+    pub mode: String,
     /// The sides, in the order of the file.
     #[serde(default)]
     pub sides: Vec<Side>,
@@ -264,6 +267,7 @@ pub(super) fn document<B>(proxy: &Proxy<B>, now: &Now, list: Vec<Connection>, co
         name: proxy.settings.name.clone(),
         engine: proxy.settings.engine.word().into(),
         placement: proxy.settings.placement.word().into(),
+        mode: proxy.settings.mode.word().into(),
         sides: proxy.settings.sides.iter().map(Side::new).collect(),
         tunnels,
         claims,
@@ -346,8 +350,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "proxy {}, engine {}, placement {}, up {:.0} s",
-            self.name, self.engine, self.placement, self.uptime_s
+            "proxy {}, engine {}, placement {}, mode {}, up {:.0} s",
+            self.name, self.engine, self.placement, self.mode, self.uptime_s
         )?;
         self.sides.iter().try_for_each(|side| writeln!(f, "{side}"))?;
         self.tunnels.iter().try_for_each(|tunnel| writeln!(f, "{tunnel}"))?;
