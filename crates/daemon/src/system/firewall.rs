@@ -228,11 +228,12 @@ fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment
     let (preference, what) = rule.split_once(':')?;
     let preference: u16 = preference.parse().ok()?;
     // Between ours: what leads packets to the device comes after it.
-    let ours = [format!("lookup {NUMBER}"), format!("lookup {TABLE}"), format!("goto {MAIN_PRIORITY}")];
-    let between = (NUMBER..LOOK).contains(&preference) && config.tun.is_some();
-    let is_before = (1..NUMBER).contains(&preference) || between && !ours.iter().any(|ours| what.contains(ours));
-    is_before.then_some(())?;
     let mut words: Vec<&str> = what.split_ascii_whitespace().collect();
+    let ours = [("lookup", NUMBER.to_string()), ("lookup", TABLE.to_string()), ("goto", MAIN_PRIORITY.to_string())];
+    let leads = |(key, to): &(&str, String)| words.windows(2).any(|pair| pair == [*key, to]);
+    let between = (NUMBER..LOOK).contains(&preference) && config.tun.is_some();
+    let is_before = (1..NUMBER).contains(&preference) || between && !ours.iter().any(leads);
+    is_before.then_some(())?;
     let negated = words.first() == Some(&"not");
     words.drain(..usize::from(negated));
     let after = |key: &str| words.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
@@ -482,6 +483,7 @@ mod tests {
         for (rule, harms) in [
             ("4781:\tfrom all lookup main", true),
             ("4780:\tfrom all lookup 77", true),
+            ("4781:\tfrom all lookup 47800", true),
             ("4781:\tfrom all fwmark 0x574c0001 goto 32766", false),
             ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
             ("4782:\tfrom all iif lan0 lookup 4781", false),
