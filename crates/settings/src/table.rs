@@ -54,7 +54,7 @@ impl<'a> Table<'a> {
         match unknown.first() {
             None => Ok(()),
             Some(key) => {
-                let name = key.get_ref().to_string();
+                let name = key.get_ref().replace(['\n', '\r'], " ");
                 let hint = hint(&name, known.iter().map(AsRef::as_ref));
                 Err(Problem::UnknownKey { key: name, table: self.title(), hint }
                     .at(line_of(self.text, key.span().start)))
