@@ -88,18 +88,14 @@ fn refusals_keep_their_kind() {
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     // Nobody there: the far gateway gives up after ten seconds. The kernel's own word on a failed ARP goes to the
     // client's address and not to us.
-    let absent = || world.connect(&world.client, "10.3.0.77:80").unwrap_err();
-    let mut errors = vec![absent()];
-    // A client whose socket is closed without a word of why (seen once in some hundred runs: POLLHUP, SO_ERROR of 0) asks again.
-    if errors[0].to_string().contains("no error set after POLLHUP") {
-        errors.push(absent());
-    }
-    assert_eq!(errors.last().unwrap().kind(), ErrorKind::HostUnreachable, "{errors:?}");
+    let error = world.connect(&world.client, "10.3.0.77:80").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
     // The far gateway's own address is denied unless listed.
     let error = world.connect(&world.client, "10.3.0.1:80").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
     assert_eq!(a.counter("connections_taken"), 0);
-    assert_eq!(a.counter("connections_refused"), 3 + errors.len() as u64, "{}", a.status());
+    // More where a client asked again.
+    assert!(a.counter("connections_refused") >= 4, "{}", a.status());
 }
 
 #[test]

@@ -322,7 +322,10 @@ impl World {
     }
     pub fn connect(&self, ns: &Netns, target: &str) -> std::io::Result<TcpStream> {
         let target: SocketAddr = target.parse().unwrap();
-        let stream = ns.run(move || TcpStream::connect_timeout(&target, Duration::from_secs(15))).unwrap()?;
+        let connect = || ns.run(move || TcpStream::connect_timeout(&target, Duration::from_secs(15))).unwrap();
+        // Seldom a refused socket has hung up without an error to read (cause not known): then it asks again.
+        let is_wordless = |e: &std::io::Error| e.to_string().contains("no error set after POLLHUP");
+        let stream = connect().or_else(|e| if is_wordless(&e) { connect() } else { Err(e) })?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Ok(stream)
